@@ -1,0 +1,47 @@
+# Every target sets up what it needs: a fresh clone and Python 3.11+ are enough (make setup names what is missing).
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: help setup demo test bench lint cluster generate test-versions clean
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+$(VENV)/.done: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11+ is needed: install it, or say PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' || { echo "Python's venv is missing: sudo apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $@
+
+setup: $(VENV)/.done ## .venv with everything
+
+generate: setup ## the code generated from protos/kubelet/*.proto
+	$(BIN)/python -m protos.kubelet.generate
+
+demo: setup ## a few hundred pods of a real trace on an embedded cluster
+	$(BIN)/gangshare demo $(ARGS)
+
+lint: setup ## ruff, mypy, import contracts, generated files fresh
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m protos.kubelet.generate --check
+
+test: setup ## all tests, the real cluster's among them
+	$(BIN)/pytest --cov --cov-report=term $(ARGS)
+
+test-versions: setup ## the core of the real-cluster tests on the oldest and newest Kubernetes
+	KUBE_VERSION=1.30.14 $(BIN)/pytest tests/cluster -m core $(ARGS)
+	KUBE_VERSION=1.36.3 $(BIN)/pytest tests/cluster -m core $(ARGS)
+
+bench: setup ## the budgets, as a table
+	$(BIN)/python -m tests.bench $(ARGS)
+
+cluster: setup ## a real cluster on this machine, left running to play with
+	$(BIN)/python -m tests.cluster $(ARGS)
+
+clean: ## what the targets above made in this folder
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist *.egg-info
