@@ -1,0 +1,96 @@
+"""Generates the Python code of the .proto files below this package, checked in beside them.
+
+`python -m protos.kubelet.generate` rewrites it; with `--check` nothing is written and a difference is an error.
+protoc runs from the repository's root, so that generated imports read `from protos.kubelet…`.
+"""
+
+import argparse
+import difflib
+import shutil
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+ROOT = PACKAGE.parents[1]
+GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi")
+
+
+class GenerateError(Exception):
+    """The code could not be generated: the tool that is missing, or protoc's exit status."""
+
+
+def generate(into: Path) -> None:
+    """Write the generated code of every .proto file below `into`, at the file's path in the repository."""
+    try:
+        from grpc_tools import protoc
+    except ImportError as error:
+        raise GenerateError("grpcio-tools is missing: install the dev dependency group") from error
+    plugin = shutil.which("protoc-gen-mypy_grpc", path=sysconfig.get_path("scripts"))
+    if plugin is None:
+        raise GenerateError("protoc-gen-mypy_grpc is missing: install the dev dependency group (mypy-protobuf)")
+    status = protoc.main(
+        [
+            "protoc",
+            f"-I{ROOT}",
+            f"--python_out={into}",
+            f"--pyi_out={into}",
+            f"--grpc_python_out={into}",
+            f"--plugin=protoc-gen-mypy_grpc={plugin}",
+            f"--mypy_grpc_out=quiet:{into}",
+            *(str(file) for file in sorted(PACKAGE.rglob("*.proto"))),
+        ]
+    )
+    if status != 0:
+        raise GenerateError(f"protoc ended with status {status}")
+
+
+def generated(below: Path) -> dict[Path, str]:
+    """The generated files of this package in a tree, by their path in it."""
+    folder = below / PACKAGE.relative_to(ROOT)
+    return {file.relative_to(below): file.read_text() for form in GENERATED for file in folder.rglob(form)}
+
+
+def differences(fresh: dict[Path, str], present: dict[Path, str]) -> list[str]:
+    """One line for each file that is missing, left over or stale."""
+    found = []
+    for path in sorted(fresh.keys() | present.keys()):
+        if path not in present:
+            found.append(f"{path}: missing")
+        elif path not in fresh:
+            found.append(f"{path}: left over, no .proto file makes it")
+        elif fresh[path] != present[path]:
+            lines = difflib.ndiff(present[path].splitlines(), fresh[path].splitlines())
+            marks = [line[0] for line in lines]
+            found.append(f"{path}: stale, {marks.count('+')} lines to add and {marks.count('-')} to remove")
+    return found
+
+
+def check(root: Path = ROOT) -> list[str]:
+    """How the code checked in below `root` differs from what the .proto files make now; empty if it is fresh."""
+    with tempfile.TemporaryDirectory() as folder:
+        generate(Path(folder))
+        return differences(generated(Path(folder)), generated(root))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; the exit status is 0 if the code was written or is fresh, else 1."""
+    parser = argparse.ArgumentParser(prog="python -m protos.kubelet.generate", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the code checked in is stale")
+    try:
+        if not parser.parse_args(arguments).check:
+            generate(ROOT)
+            return 0
+        stale = check()
+    except GenerateError as error:
+        sys.exit(f"protos.kubelet.generate: {error}")
+    for line in stale:
+        print(line, file=sys.stderr)
+    if stale:
+        print("run python -m protos.kubelet.generate and commit the result", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

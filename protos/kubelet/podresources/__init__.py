@@ -1,0 +1,1 @@
+"""PodResources API of the kubelet, by version."""

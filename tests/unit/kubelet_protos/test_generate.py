@@ -1,0 +1,28 @@
+"""The generated code is fresh, and the check can tell when it is not."""
+
+from pathlib import Path
+
+from protos.kubelet import generate
+
+FILE = Path("protos/kubelet/podresources/v1/podresources_v1_pb2.py")
+
+
+def test_the_code_checked_in_is_what_the_proto_files_make() -> None:
+    assert generate.check() == []
+
+
+def test_a_missing_a_stale_and_a_left_over_file_are_told_apart(tmp_path: Path) -> None:
+    generate.generate(tmp_path)
+    (tmp_path / FILE).unlink()
+    grpc_file = FILE.with_name("podresources_v1_pb2_grpc.py")
+    (tmp_path / grpc_file).write_text((tmp_path / grpc_file).read_text() + "edited = True\n")
+    (tmp_path / FILE.with_name("old_v1_pb2.py")).write_text("")
+    assert generate.check(tmp_path) == [
+        f"{FILE.with_name('old_v1_pb2.py')}: left over, no .proto file makes it",
+        f"{FILE}: missing",
+        f"{grpc_file}: stale, 0 lines to add and 1 to remove",
+    ]
+
+
+def test_every_proto_file_makes_four_files() -> None:
+    assert len(generate.generated(generate.ROOT)) == 4 * len(list(generate.PACKAGE.rglob("*.proto")))
