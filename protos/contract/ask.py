@@ -1,0 +1,204 @@
+"""What a pod wants: its GPU asks by container, and the annotations that select GPUs.
+
+Only limits are read, as the kubelet does for device plugins. A pod that asks nothing of ours has no ask (None).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from protos.contract import names
+from protos.contract.objects import Container, Pod
+from protos.contract.quantity import QuantityError, integer, mebibytes
+from protos.contract.reason import Reason
+
+Kind = Literal["app", "init", "sidecar"]
+HARMLESS_VISIBLE = ("", "none", "void")
+
+
+class AskError(ValueError):
+    """An ask that no cluster could serve, with the sentence for its user."""
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = Reason(code, sentence)
+
+
+class Demand(NamedTuple):
+    """What is taken of one GPU. `whole` takes everything and shares with nobody."""
+
+    mem: int
+    slices: int
+    whole: bool
+
+
+class ContainerAsk(msgspec.Struct, frozen=True, kw_only=True):
+    """One container's ask: `gpus` different GPUs, each giving `mem` units and `slices` slices, or all of itself."""
+
+    name: str
+    kind: Kind = "app"
+    gpus: int
+    mem: int = 0
+    slices: int = 0
+    whole: str = ""
+    """The whole-GPU resource asked, "" for a fractional ask. A node may serve it as replicas of a GPU."""
+    shared: bool = False
+    """Asked under a name that only ever means a replica."""
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Which GPUs the pod accepts, and how they should lie."""
+
+    models: tuple[str, ...] = ()
+    uuids: tuple[str, ...] = ()
+    """Globs; a leading `!` excludes."""
+    min_mem_mib: int = 0
+    min_clock_mhz: int = 0
+    min_cc: tuple[int, int] = (0, 0)
+    link: Literal["nvlink", "prefer", "any"] = "prefer"
+    spread: bool = False
+
+
+class PodAsk(msgspec.Struct, frozen=True, kw_only=True):
+    """All GPU asks of a pod. Equal asks are the same shape: they fit the same places."""
+
+    containers: tuple[ContainerAsk, ...]
+    """In the kubelet's order: init containers and sidecars as declared, then app containers."""
+    selection: Selection = Selection()
+
+    def container(self, name: str) -> ContainerAsk | None:
+        return next((ask for ask in self.containers if ask.name == name), None)
+
+    @property
+    def only_whole(self) -> bool:
+        return all(ask.whole for ask in self.containers)
+
+
+def parse(pod: Pod, resources: names.Resources) -> PodAsk | None:
+    """The pod's ask, None if it asks for no GPU of ours; raises AskError with a sentence for the user."""
+    annotations = pod.metadata.annotations or {}
+    count = _count(annotations)
+    asks = tuple(_container(c, kind, count, resources) for kind, c in _containers(pod) if _asks(c, resources))
+    if not asks:
+        return None
+    return PodAsk(containers=asks, selection=_selection(annotations))
+
+
+def _containers(pod: Pod) -> Iterator[tuple[Kind, Container]]:
+    for container in pod.spec.init_containers or ():
+        yield ("sidecar" if container.restart_policy == "Always" else "init"), container
+    for container in pod.spec.containers or ():
+        yield "app", container
+
+
+def _asks(container: Container, resources: names.Resources) -> bool:
+    limits = (container.resources and container.resources.limits) or {}
+    return any(name in limits and str(limits[name]) != "0" for name in resources.all)
+
+
+def _container(container: Container, kind: Kind, count: int, resources: names.Resources) -> ContainerAsk:
+    limits = container.resources.limits if container.resources else None
+    mem, slices, whole, shared = (_amount(container.name, name, limits or {}) for name in resources.all)
+    _refuse_own_devices(container)
+    if (whole or shared) and (mem or slices) or (whole and shared):
+        both = [name for name in resources.all if (limits or {}).get(name)]
+        raise AskError("AskMixed", f"container {container.name} asks {' and '.join(both)}: whole GPUs or parts, not both")
+    if whole or shared:
+        return ContainerAsk(
+            name=container.name,
+            kind=kind,
+            gpus=whole or shared,
+            whole=resources.whole if whole else resources.shared,
+            shared=bool(shared),
+        )
+    for name, amount in ((resources.mem, mem), (resources.slice, slices)):
+        if amount % count:
+            down, up = amount // count * count, (amount // count + 1) * count
+            nearest = f"{down} or {up}" if down else str(up)
+            raise AskError("AskUneven", f"{name} {amount} does not divide by {names.GPU_COUNT} {count}: {nearest} would")
+    return ContainerAsk(name=container.name, kind=kind, gpus=count, mem=mem // count, slices=slices // count)
+
+
+def _refuse_own_devices(container: Container) -> None:
+    for variable in container.env or ():
+        if variable.name == names.VISIBLE_DEVICES and (variable.value or "") not in HARMLESS_VISIBLE:
+            raise AskError(
+                "AskOwnDevices",
+                f"container {container.name} sets {names.VISIBLE_DEVICES} itself: leave it out, it is set for the GPUs given",
+            )
+
+
+def _amount(container: str, resource: str, limits: Mapping[str, str | int]) -> int:
+    value = limits.get(resource)
+    if value is None:
+        return 0
+    try:
+        amount = integer(value)
+    except QuantityError as error:
+        raise AskError("AskMalformed", f"container {container}: {resource} is {value!r}: expected a whole number") from error
+    if amount < 0:
+        raise AskError("AskMalformed", f"container {container}: {resource} is {value!r}: expected zero or more")
+    return amount
+
+
+def _count(annotations: Mapping[str, str]) -> int:
+    text = annotations.get(names.GPU_COUNT, "1")
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= 1024:
+        raise AskError("AskMalformed", f"{names.GPU_COUNT} is {text[:40]!r}: expected a whole number from 1 to 1024")
+    return int(text)
+
+
+def _selection(annotations: Mapping[str, str]) -> Selection:
+    def number(key: str, what: str, read: type[int] = int) -> int:
+        text = annotations.get(key, "0")
+        if not text.isascii() or not text.isdecimal():
+            raise AskError("AskMalformed", f"{key} is {text[:40]!r}: expected {what}")
+        return read(text)
+
+    def globs(key: str) -> tuple[str, ...]:
+        patterns = tuple(part.strip() for part in annotations.get(key, "").split(",") if part.strip())
+        if key in annotations and (not patterns or "!" in patterns):
+            raise AskError("AskMalformed", f"{key} is {annotations[key][:40]!r}: expected globs divided by commas")
+        return patterns
+
+    if names.GPU_CLASS in annotations:
+        raise AskError("AskUnknownClass", f"{names.GPU_CLASS} is {annotations[names.GPU_CLASS][:40]!r}: no such GpuClass")
+    return Selection(
+        models=globs(names.GPU_MODEL),
+        uuids=globs(names.GPU_UUID),
+        min_mem_mib=_memory(annotations),
+        min_clock_mhz=number(names.MIN_CLOCK_MHZ, "a clock in MHz, like 1400"),
+        min_cc=_capability(annotations),
+        link=_choice(annotations, names.LINK, ("prefer", "nvlink", "any")),  # type: ignore[arg-type]
+        spread=_choice(annotations, names.PLACEMENT, ("pack", "spread")) == "spread",
+    )
+
+
+def _choice(annotations: Mapping[str, str], key: str, choices: tuple[str, ...]) -> str:
+    value = annotations.get(key, choices[0])
+    if value not in choices:
+        raise AskError("AskMalformed", f"{key} is {value[:40]!r}: expected {', '.join(sorted(choices))}")
+    return value
+
+
+def _memory(annotations: Mapping[str, str]) -> int:
+    text = annotations.get(names.MIN_GPU_MEMORY)
+    if text is None:
+        return 0
+    try:
+        return mebibytes(text)
+    except QuantityError as error:
+        raise AskError("AskMalformed", f"{names.MIN_GPU_MEMORY} is {text[:40]!r}: expected an amount like 40Gi") from error
+
+
+def _capability(annotations: Mapping[str, str]) -> tuple[int, int]:
+    text = annotations.get(names.MIN_COMPUTE_CAPABILITY)
+    if text is None:
+        return (0, 0)
+    major, _, minor = text.partition(".")
+    if not (major.isdecimal() and (minor or "0").isdecimal()):
+        raise AskError("AskMalformed", f"{names.MIN_COMPUTE_CAPABILITY} is {text[:40]!r}: expected one like 8.0")
+    return int(major), int(minor or 0)

@@ -1,0 +1,232 @@
+"""The books of one node: who holds how much of which GPU.
+
+One ledger for memory, slices and whole GPUs. Over-use found in the world is represented as it is, never hidden; whether
+something *new* fits is asked through `GpuBook.fits`. Pods are known by UID, GPUs by UUID. A bound pod of which nobody
+says where it is (`place` without GPUs) is charged on every GPU that it could be on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from protos.contract import inventory as inv
+from protos.contract.allocation import Allocation, Share
+from protos.contract.ask import ContainerAsk, Demand, PodAsk, Selection
+from protos.contract.selection import accepts
+
+NOTHING = Demand(0, 0, False)
+
+
+class GpuBook:
+    """What is taken of one GPU. Units and slices; `wholes` and `sharers` count pods."""
+
+    __slots__ = ("cordoned", "gpu", "mem_used", "sharers", "slices_per_gpu", "slices_used", "wholes")
+
+    def __init__(self, gpu: inv.Gpu, slices_per_gpu: int, cordoned: bool = False) -> None:
+        self.gpu = gpu
+        self.slices_per_gpu = slices_per_gpu
+        self.cordoned = cordoned
+        self.mem_used = self.slices_used = self.wholes = self.sharers = 0
+
+    def add(self, demand: Demand, sign: int = 1) -> None:
+        if demand.whole:
+            self.wholes += sign
+        else:
+            self.sharers += sign
+        self.mem_used += sign * demand.mem
+        self.slices_used += sign * demand.slices
+
+    def fits(self, demand: Demand) -> bool:
+        if self.wholes:
+            return False
+        if demand.whole:
+            return not self.sharers
+        return (
+            self.mem_used + demand.mem <= self.gpu.mem and self.slices_used + demand.slices <= self.slices_per_gpu
+        )
+
+    @property
+    def offered(self) -> bool:
+        """Whether something new may be put here."""
+        return self.gpu.health == inv.HEALTHY and not self.cordoned
+
+    @property
+    def mem_free(self) -> int:
+        return max(0, self.gpu.mem - self.mem_used)
+
+    @property
+    def slices_free(self) -> int:
+        return max(0, self.slices_per_gpu - self.slices_used)
+
+    @property
+    def overused(self) -> bool:
+        return (
+            self.mem_used > self.gpu.mem
+            or self.slices_used > self.slices_per_gpu
+            or self.wholes > 1
+            or bool(self.wholes and self.sharers)
+        )
+
+
+class Entry:
+    """One pod's hold on GPUs of this node. `placed` is False while nobody says which."""
+
+    __slots__ = ("ask", "charges", "placed")
+
+    def __init__(self, ask: PodAsk, charges: Mapping[str, Demand], placed: bool) -> None:
+        self.ask = ask
+        self.charges = charges
+        self.placed = placed
+
+
+class NodeBooks:
+    """The GPUs of one node and the pods on them."""
+
+    def __init__(self, inventory: inv.Inventory, cordoned: Iterable[str] = ()) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.set_inventory(inventory, cordoned)
+
+    def set_inventory(self, inventory: inv.Inventory, cordoned: Iterable[str] = ()) -> None:
+        """Take over a new inventory; `cordoned` holds UUIDs or indexes. What pods hold stays, on gone GPUs too."""
+        marks = frozenset(cordoned)
+        self.inventory = inventory
+        self.gpus = {
+            gpu.uuid: GpuBook(gpu, inventory.slices_per_gpu, gpu.uuid in marks or str(gpu.index) in marks)
+            for gpu in inventory.gpus
+        }
+        self._eligible: dict[Selection, tuple[GpuBook, ...]] = {}
+        placed = [entry for entry in self.entries.values() if entry.placed]
+        for entry in placed:
+            self._apply(entry.charges, 1)
+        self._place_unknown()
+
+    def demand(self, ask: ContainerAsk, gpu: inv.Gpu) -> Demand | None:
+        """What `ask` takes of each of its GPUs if `gpu` is one of them; None if this node does not serve the ask."""
+        per_gpu = self.inventory.slices_per_gpu
+        slices, mem = ask.slices, ask.mem
+        if ask.whole:
+            replicas = self.inventory.replicas.get(ask.whole)
+            if replicas is None:
+                return None if ask.shared else Demand(gpu.mem, per_gpu, True)
+            slices, mem = per_gpu // replicas, 0
+        return Demand(mem or gpu.mem * slices // per_gpu, slices, False)
+
+    def eligible(self, selection: Selection) -> tuple[GpuBook, ...]:
+        """The GPUs that may take something new of this selection, in index order."""
+        found = self._eligible.get(selection)
+        if found is None:
+            found = tuple(book for book in self.gpus.values() if book.offered and accepts(selection, book.gpu))
+            self._eligible[selection] = found
+        return found
+
+    def charges(self, ask: PodAsk, shares: Mapping[str, Sequence[Share]]) -> dict[str, Demand] | None:
+        """The charge per GPU of a pod whose containers sit on `shares`; None if they are not what it asks.
+
+        Amounts come from `ask`, GPUs from `shares`: each container must name as many different GPUs as it asks.
+        A GPU that is no longer in the inventory is charged by the share's own amounts, since nothing else is known.
+        """
+        parts: dict[str, list[tuple[ContainerAsk, Demand]]] = {}
+        if set(shares) != {container.name for container in ask.containers}:
+            return None
+        for container in ask.containers:
+            given = shares[container.name]
+            if len({share.uuid for share in given}) != container.gpus or len(given) != container.gpus:
+                return None
+            for share in given:
+                book = self.gpus.get(share.uuid)
+                whole = bool(container.whole) and share.whole
+                demand = self.demand(container, book.gpu) if book else Demand(share.mem, share.slices, whole)
+                if demand is None:
+                    return None
+                parts.setdefault(share.uuid, []).append((container, demand))
+        return {uuid: peak(held) for uuid, held in parts.items()}
+
+    def place(self, uid: str, ask: PodAsk, allocation: Allocation | None) -> bool:
+        """Book a pod where its allocation says; without a usable one, on every GPU that it could be on.
+
+        Returns whether the allocation could be used.
+        """
+        self.release(uid)
+        charges = self.charges(ask, allocation.containers) if allocation else None
+        if charges is not None:
+            self.hold(uid, ask, charges)
+            return True
+        self.entries[uid] = Entry(ask, {}, placed=False)
+        self._place_unknown()
+        return False
+
+    def hold(self, uid: str, ask: PodAsk, charges: Mapping[str, Demand]) -> None:
+        """Book exactly these charges."""
+        self.release(uid)
+        self.entries[uid] = Entry(ask, charges, placed=True)
+        self._apply(charges, 1)
+        self._place_unknown()
+
+    def release(self, uid: str) -> bool:
+        """Give back what the pod holds; returns whether it held anything."""
+        entry = self.entries.pop(uid, None)
+        if entry is None:
+            return False
+        self._apply(entry.charges, -1)
+        self._place_unknown()
+        return True
+
+    def unplaced(self) -> tuple[str, ...]:
+        """UIDs of the pods here of which nobody says on which GPU they are."""
+        return tuple(uid for uid, entry in self.entries.items() if not entry.placed)
+
+    def overused(self) -> tuple[GpuBook, ...]:
+        """GPUs that hold more than they have. Pods that merely could be there do not count."""
+        unknown = [entry for entry in self.entries.values() if not entry.placed]
+        for entry in unknown:
+            self._apply(entry.charges, -1)
+        found = tuple(book for book in self.gpus.values() if book.overused)
+        for entry in unknown:
+            self._apply(entry.charges, 1)
+        return found
+
+    def _apply(self, charges: Mapping[str, Demand], sign: int) -> None:
+        for uuid, demand in charges.items():
+            book = self.gpus.get(uuid)
+            if book is not None:
+                book.add(demand, sign)
+
+    def _place_unknown(self) -> None:
+        unknown = [entry for entry in self.entries.values() if not entry.placed]
+        for entry in unknown:
+            self._apply(entry.charges, -1)
+        possible = [self._possible(entry.ask) for entry in unknown]
+        for entry, charges in zip(unknown, possible, strict=True):
+            entry.charges = charges
+            self._apply(charges, 1)
+
+    def _possible(self, ask: PodAsk) -> dict[str, Demand]:
+        found: dict[str, Demand] = {}
+        for uuid, book in self.gpus.items():
+            demands = [(c, self.demand(c, book.gpu)) for c in ask.containers]
+            here = [(c, demand) for c, demand in demands if demand is not None and book.fits(demand)]
+            if here:
+                found[uuid] = peak(here)
+        return found
+
+
+def peak(parts: Iterable[tuple[ContainerAsk, Demand]]) -> Demand:
+    """What the containers of one pod take of one GPU at most, by the kubelet's rule.
+
+    max(init, apps + sidecars), where an init container runs beside the sidecars declared before it. The parts come in
+    the kubelet's order. Source: KEP-753, PodRequests of k8s.io/component-helpers/resource.
+    """
+    mem = slices = side_mem = side_slices = app_mem = app_slices = 0
+    whole = False
+    for ask, demand in parts:
+        whole = whole or demand.whole
+        if ask.kind == "app":
+            app_mem += demand.mem
+            app_slices += demand.slices
+            continue
+        mem = max(mem, side_mem + demand.mem)
+        slices = max(slices, side_slices + demand.slices)
+        if ask.kind == "sidecar":
+            side_mem += demand.mem
+            side_slices += demand.slices
+    return Demand(max(mem, side_mem + app_mem), max(slices, side_slices + app_slices), whole)

@@ -1,0 +1,205 @@
+"""Which GPUs of one node a pod gets: pure, deterministic, used by the extender and by a plugin without one.
+
+A pod's containers are seated one after another (largest first, init containers last, on GPUs of the same pod where they
+can be), with backtracking. Several GPUs for one container are the best-linked set that fits. Packing prefers GPUs that
+are already shared, then the fullest; spreading the emptiest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, islice
+
+import msgspec
+
+from protos.contract import links
+from protos.contract.allocation import Share
+from protos.contract.ask import ContainerAsk, Demand, PodAsk
+from protos.contract.books import GpuBook, NodeBooks, peak
+
+TOP = 1000
+"""The best score."""
+SET_TRIES = 64
+"""Sets of GPUs tried for one container before giving up on the containers seated before it."""
+SEAT_TRIES = 2000
+"""Seats tried in all for one pod on one node."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """GPUs for every container, what the pod takes of each GPU, and how good that is (0..TOP)."""
+
+    shares: dict[str, tuple[Share, ...]]
+    charges: dict[str, Demand]
+    score: int
+
+
+def choose(ask: PodAsk, books: NodeBooks) -> Choice | None:
+    """The GPUs that `ask` should get on this node; None if it does not fit (`misfit` says why)."""
+    if books.inventory.state != "ready":
+        return None
+    eligible = books.eligible(ask.selection)
+    if len(ask.containers) == 1 and ask.containers[0].gpus == 1:
+        seats = _single(ask, eligible, books)
+    else:
+        seats = _Seating(ask, eligible, books).run()
+    if seats is None:
+        return None
+    charges = {
+        uuid: peak((c, d) for c, seat in zip(ask.containers, seats, strict=True) for u, d in seat if u == uuid)
+        for uuid in dict.fromkeys(u for seat in seats for u, _ in seat)
+    }
+    shares = {
+        c.name: tuple(Share(u, books.gpus[u].gpu.index, d.mem, d.slices, d.whole) for u, d in seat)
+        for c, seat in zip(ask.containers, seats, strict=True)
+    }
+    return Choice(shares, charges, _score(ask, charges, shares, books))
+
+
+Seat = tuple[tuple[str, Demand], ...]
+"""One container's GPUs, by UUID, in index order."""
+
+
+def _single(ask: PodAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> list[Seat] | None:
+    container, spread = ask.containers[0], ask.selection.spread
+    best: tuple[tuple[int, ...], GpuBook, Demand] | None = None
+    for book in eligible:
+        demand = books.demand(container, book.gpu)
+        if demand is None or not book.fits(demand):
+            continue
+        key = _preference(book, spread)
+        if best is None or key < best[0]:
+            best = (key, book, demand)
+    return None if best is None else [((best[1].gpu.uuid, best[2]),)]
+
+
+def _preference(book: GpuBook, spread: bool) -> tuple[int, ...]:
+    if spread:
+        return (book.sharers, -book.mem_free, -book.slices_free, book.gpu.index)
+    return (not book.sharers, book.mem_free, book.slices_free, book.gpu.index)
+
+
+class _Seating:
+    """Backtracking over the containers of one pod."""
+
+    def __init__(self, ask: PodAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> None:
+        self.ask, self.books = ask, books
+        self.eligible = sorted(eligible, key=lambda book: _preference(book, ask.selection.spread))
+        self.topology = links.topology(books.inventory.links)
+        self.parts: dict[str, list[tuple[int, ContainerAsk, Demand]]] = {}
+        self.seats: list[Seat] = [()] * len(ask.containers)
+        self.tries = 0
+
+    def run(self) -> list[Seat] | None:
+        def size(position: int) -> tuple[bool, int, int, int, int]:
+            c = self.ask.containers[position]
+            return (c.kind == "init", -bool(c.whole), -c.gpus, -c.mem, -c.slices)
+
+        order = sorted(range(len(self.ask.containers)), key=size)
+        return self.seats if self._seat(order) else None
+
+    def _seat(self, order: list[int]) -> bool:
+        if not order:
+            return True
+        position, rest = order[0], order[1:]
+        for seat in self._offers(position):
+            self.tries += 1
+            if self.tries > SEAT_TRIES:
+                return False
+            self.seats[position] = seat
+            for uuid, demand in seat:
+                self.parts.setdefault(uuid, []).append((position, self.ask.containers[position], demand))
+            if self._seat(rest):
+                return True
+            for uuid, _ in seat:
+                self.parts[uuid].pop()
+        return False
+
+    def _offers(self, position: int) -> Iterator[Seat]:
+        """Seats for one container, best first."""
+        ask = self.ask.containers[position]
+        room = {book.gpu.index: (book, d) for book in self._preferred(ask) if (d := self._fits(position, ask, book))}
+        nvlink = self.ask.selection.link == "nvlink" and ask.gpus > 1
+        for chosen in self._sets(tuple(room), ask, nvlink):
+            yield tuple((room[i][0].gpu.uuid, room[i][1]) for i in sorted(chosen))
+
+    def _preferred(self, ask: ContainerAsk) -> list[GpuBook]:
+        """Fullest first, counting this pod's own containers; an init container prefers GPUs of its pod."""
+        own = {uuid for uuid, parts in self.parts.items() if parts}
+        if not own:
+            return self.eligible
+        gather = ask.kind == "init" or not self.ask.selection.spread
+        return sorted(self.eligible, key=lambda book: (book.gpu.uuid in own) != gather)
+
+    def _sets(self, candidates: tuple[int, ...], ask: ContainerAsk, nvlink: bool) -> Iterator[tuple[int, ...]]:
+        if self.ask.selection.link != "any" and ask.gpus > 1:
+            best = self.topology.best(candidates, ask.gpus, nvlink)
+            if best is None:
+                return
+            yield best
+        others = islice(combinations(candidates, ask.gpus), SET_TRIES)
+        yield from (s for s in others if not nvlink or self.topology.nvlinked(s))
+
+    def _fits(self, position: int, ask: ContainerAsk, book: GpuBook) -> Demand | None:
+        demand = self.books.demand(ask, book.gpu)
+        if demand is None:
+            return None
+        parts = [*self.parts.get(book.gpu.uuid, ()), (position, ask, demand)]
+        running = [d for _, c, d in parts if c.kind != "init"]
+        if len(running) > 1 and any(d.whole for d in running):
+            return None
+        return demand if book.fits(peak((c, d) for _, c, d in sorted(parts, key=lambda p: p[0]))) else None
+
+
+def _score(ask: PodAsk, charges: dict[str, Demand], shares: dict[str, tuple[Share, ...]], books: NodeBooks) -> int:
+    """How well the choice packs: 4 parts the GPUs' fullness afterwards, 1 part the node's, less for missing links."""
+    per_gpu = books.inventory.slices_per_gpu
+    full = 0
+    for uuid, demand in charges.items():
+        book = books.gpus[uuid]
+        mem = (book.mem_used + demand.mem) * TOP // max(1, book.gpu.mem)
+        full += TOP if demand.whole else max(mem, (book.slices_used + demand.slices) * TOP // per_gpu)
+    fresh = sum(not (book.sharers or book.wholes or uuid in charges) for uuid, book in books.gpus.items())
+    node = TOP - fresh * TOP // max(1, len(books.gpus))
+    packed = (4 * full // len(charges) + node) // 5
+    score = TOP - packed if ask.selection.spread else packed
+    return score * _linked(shares, books) // TOP
+
+
+def _linked(shares: dict[str, tuple[Share, ...]], books: NodeBooks) -> int:
+    """TOP where every container's GPUs are joined by NVLink or stand alone, half of it otherwise."""
+    sets = [[share.index for share in given] for given in shares.values() if len(given) > 1]
+    if not sets:
+        return TOP
+    topology = links.topology(books.inventory.links)
+    return TOP if all(topology.nvlinked(indexes) for indexes in sets) else TOP // 2
+
+
+def misfit(ask: PodAsk, books: NodeBooks) -> str:
+    """What stands in the way on this node, with numbers: `freest: GPU 3 with 16`."""
+    if books.inventory.state != "ready":
+        return "its plugin is leaving"
+    eligible = books.eligible(ask.selection)
+    if not eligible:
+        return f"none of {len(books.gpus)} GPUs is healthy and selected"
+    if ask.only_whole:
+        free = sum(not (book.sharers or book.wholes) for book in eligible)
+        return f"{free} of {len(eligible)} GPUs wholly free"
+    freest = max(eligible, key=lambda book: (0 if book.wholes else book.mem_free, -book.gpu.index))
+    mem = 0 if freest.wholes else freest.mem_free
+    slices = 0 if freest.wholes else freest.slices_free
+    return f"freest: GPU {freest.gpu.index} with {mem}" + (
+        f" and {slices} slices" if any(c.slices or c.whole for c in ask.containers) else ""
+    )
+
+
+def wanted(ask: PodAsk) -> str:
+    """The ask in words, for sentences: `24 on one GPU`, `2 whole GPUs`, `10 and 25 slices on each of 2 GPUs`."""
+    return " + ".join(_wanted(container) for container in ask.containers)
+
+
+def _wanted(ask: ContainerAsk) -> str:
+    if ask.whole:
+        return f"{ask.gpus} whole GPU{'s' * (ask.gpus > 1)}"
+    amounts = [str(ask.mem)] if ask.mem else []
+    amounts += [f"{ask.slices} slices"] if ask.slices else []
+    return " and ".join(amounts) + (" on one GPU" if ask.gpus == 1 else f" on each of {ask.gpus} GPUs")

@@ -1,0 +1,88 @@
+"""Every resource, annotation, label, environment variable and path that two processes share. Nowhere else."""
+
+from __future__ import annotations
+
+import msgspec
+
+DOMAIN = "gangshare.io"
+
+# Resources (defaults; the three names are cluster-wide settings, see `Resources`).
+GPU_MEM = f"{DOMAIN}/gpu-mem"
+GPU_SLICE = f"{DOMAIN}/gpu-slice"
+WHOLE_GPU = "nvidia.com/gpu"
+SHARED_GPU = "nvidia.com/gpu.shared"
+
+# Pod annotations a user sets.
+GPU_COUNT = f"{DOMAIN}/gpu-count"
+GPU_CLASS = f"{DOMAIN}/gpu-class"
+GPU_MODEL = f"{DOMAIN}/gpu-model"
+GPU_UUID = f"{DOMAIN}/gpu-uuid"
+MIN_GPU_MEMORY = f"{DOMAIN}/min-gpu-memory"
+MIN_CLOCK_MHZ = f"{DOMAIN}/min-clock-mhz"
+MIN_COMPUTE_CAPABILITY = f"{DOMAIN}/min-compute-capability"
+LINK = f"{DOMAIN}/link"
+PLACEMENT = f"{DOMAIN}/placement"
+
+# Pod annotations we write.
+ALLOCATION = f"{DOMAIN}/allocation"
+WAKE = f"{DOMAIN}/wake"
+
+# Node annotations.
+GPUS = f"{DOMAIN}/gpus"
+CORDONED_GPUS = f"{DOMAIN}/cordoned-gpus"
+
+# Who writes (managedFields manager and Event component).
+PLUGIN = "gangshare-plugin"
+EXTENDER = "gangshare-extender"
+SCHEDULER = "gangshare-scheduler"
+PROFILE = "gangshare"
+
+# Environment of a container.
+VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+ENV_MEM_MIB = "GANGSHARE_GPU_MEM_MIB"
+ENV_SLICES = "GANGSHARE_GPU_SLICES"
+
+# The gpushare dialect (AliyunContainerService/gpushare-scheduler-extender and -device-plugin).
+ALIYUN_MEM = "aliyun.com/gpu-mem"
+ALIYUN_COUNT = "aliyun.com/gpu-count"
+ALIYUN_IDX = "ALIYUN_COM_GPU_MEM_IDX"
+ALIYUN_POD = "ALIYUN_COM_GPU_MEM_POD"
+ALIYUN_CONTAINER = "ALIYUN_COM_GPU_MEM_CONTAINER"
+ALIYUN_DEV = "ALIYUN_COM_GPU_MEM_DEV"
+ALIYUN_ASSUME_TIME = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
+ALIYUN_ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+ALIYUN_ALLOCATION = "scheduler.framework.gpushare.allocation"
+CGPU_DISABLE = "CGPU_DISABLE"
+CGPU_DISABLE_LABEL = "cgpu.disable.isolation"
+UNHEALTHY_CONFIGMAP_NAMESPACE = "kube-system"
+UNHEALTHY_CONFIGMAP_PREFIX = "unhealthy-gpu-"
+UNHEALTHY_CONFIGMAP_KEY = "gpus"
+
+# The kubelet's folders.
+DEVICE_PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
+KUBELET_SOCKET = "kubelet.sock"
+KUBELET_CHECKPOINT = "kubelet_internal_checkpoint"
+POD_RESOURCES_SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
+
+DEFAULT_UNIT_MIB = 1024
+DEFAULT_SLICES_PER_GPU = 100
+
+
+class Resources(msgspec.Struct, frozen=True, kw_only=True):
+    """The extended resource names that pods ask for, one set for the whole cluster."""
+
+    mem: str = GPU_MEM
+    """GPU memory, in units."""
+    slice: str = GPU_SLICE
+    """Time slices."""
+    whole: str = WHOLE_GPU
+    """Whole GPUs, or replicas of a GPU where the node's inventory says so."""
+    shared: str = SHARED_GPU
+    """Replicas of a GPU under NVIDIA's renamed resource; never a whole GPU."""
+
+    @property
+    def all(self) -> tuple[str, str, str, str]:
+        return self.mem, self.slice, self.whole, self.shared
+
+
+GPUSHARE_RESOURCES = Resources(mem=ALIYUN_MEM)
