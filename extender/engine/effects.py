@@ -1,0 +1,135 @@
+"""What goes into the engine and what comes out: events of the world, answers to the scheduler, effects to carry out.
+
+Values only. The engine never acts: the shell feeds it events, hands its answers to kube-scheduler and carries out its
+effects, all repeatable since a write that failed may have happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from protos.contract.allocation import Allocation
+from protos.contract.objects import Node, Pod
+from protos.contract.reason import Reason
+
+
+class PodRef(msgspec.Struct, frozen=True, order=True):
+    """A pod in the world."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+# Events: what the world tells.
+
+
+class PodSeen(msgspec.Struct, frozen=True):
+    """A pod was listed, added or modified."""
+
+    pod: Pod
+
+
+class PodGone(msgspec.Struct, frozen=True):
+    """A pod is no longer there."""
+
+    uid: str
+
+
+class NodeSeen(msgspec.Struct, frozen=True):
+    """A node was listed, added or modified."""
+
+    node: Node
+
+
+class NodeGone(msgspec.Struct, frozen=True):
+    """A node is no longer there."""
+
+    name: str
+
+
+class GpusUnhealthy(msgspec.Struct, frozen=True):
+    """gpushare's ConfigMap `unhealthy-gpu-<node>` names these GPU minors; empty when it is gone."""
+
+    node: str
+    minors: frozenset[int]
+
+
+class BindDone(msgspec.Struct, frozen=True):
+    """How the Binding of a pod went: `bound`, or `lost` (it did not happen and will not)."""
+
+    uid: str
+    outcome: Literal["bound", "lost"]
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Time has passed."""
+
+
+Event = PodSeen | PodGone | NodeSeen | NodeGone | GpusUnhealthy | BindDone | Tick
+
+
+# Answers: what the scheduler is told.
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The answer to filter: the nodes that remain, in our order (best first); `reason` where none does."""
+
+    nodes: tuple[str, ...]
+    reason: Reason | None = None
+
+
+class Place(msgspec.Struct, frozen=True):
+    """bind: POST this Binding; `annotations` travel on it. Then feed BindDone."""
+
+    pod: PodRef
+    node: str
+    annotations: Mapping[str, str]
+    allocation: Allocation | None
+
+
+class Already(msgspec.Struct, frozen=True):
+    """bind: the pod is bound to that very node."""
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """bind: not possible; the scheduler tries the pod again."""
+
+    reason: Reason
+
+
+BindAnswer = Place | Already | Refuse
+
+
+# Effects: what the shell shall do.
+
+
+class Wake(msgspec.Struct, frozen=True):
+    """Bring a refused pod back to the scheduler: touch its wake annotation through pods/status."""
+
+    pod: PodRef
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Tell the pod's owner by an Event (at most one per pod and reason in 30 s)."""
+
+    pod: PodRef
+    reason: Reason
+    warning: bool = True
+
+
+class PutBack(msgspec.Struct, frozen=True):
+    """Restore an annotation that was forged (None removes it), through pods/status."""
+
+    pod: PodRef
+    key: str
+    value: str | None
+
+
+Effect = Wake | Report | PutBack
