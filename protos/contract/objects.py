@@ -1,0 +1,240 @@
+"""Pods and Nodes as records: of the Kubernetes core/v1 types only the fields that a GPU scheduler reads.
+
+Everything else in the JSON is skipped while decoding. Field names and meanings are Kubernetes' own, in snake case;
+absent maps and lists are empty, absent scalars None (or the API's own default). Fields of type `Raw` are kept as JSON
+text (empty if absent), for those few who look inside. The records are values: nothing changes them, and the garbage
+collector need not look at them.
+"""
+
+import msgspec
+
+Quantities = dict[str, str | int]
+"""Amounts by resource name, as written; `protos.contract.quantity` reads them."""
+
+
+class _Record(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What all records share."""
+
+
+def _detach(record: _Record, *fields: str) -> None:
+    """Copy raw fields out of the buffer they were decoded from, which would else live as long as they do."""
+    for field in fields:
+        value: msgspec.Raw = getattr(record, field)
+        if value:
+            msgspec.structs.force_setattr(record, field, value.copy())
+
+
+class OwnerReference(_Record, frozen=True):
+    """An entry of metadata.ownerReferences."""
+
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+
+
+class ObjectMeta(_Record, frozen=True):
+    """The metadata of any object."""
+
+    name: str
+    namespace: str = ""
+    """Empty for cluster-scoped objects."""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    owner_references: tuple[OwnerReference, ...] = ()
+    managed_fields: msgspec.Raw = msgspec.Raw()
+    """Who wrote which field: a JSON list."""
+
+    def __post_init__(self) -> None:
+        _detach(self, "managed_fields")
+
+
+class Condition(_Record, frozen=True):
+    """A condition of a Pod or a Node; `status` is "True", "False" or "Unknown"."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class Resources(_Record, frozen=True):
+    """What a container (or a whole pod) asks."""
+
+    limits: Quantities = {}
+    requests: Quantities = {}
+
+
+class Present(_Record, frozen=True):
+    """An object of which only the presence counts."""
+
+
+class EnvVar(_Record, frozen=True):
+    """A variable of a container, with a value of its own or one from elsewhere."""
+
+    name: str
+    value: str | None = None
+    value_from: Present | None = None
+
+
+class Container(_Record, frozen=True):
+    """An app or init container; an init container with restartPolicy Always is a sidecar."""
+
+    name: str
+    resources: Resources | None = None
+    restart_policy: str | None = None
+    env: tuple[EnvVar, ...] = ()
+
+
+class SchedulingGate(_Record, frozen=True):
+    """An entry of spec.schedulingGates: while there is one, the scheduler leaves the pod alone."""
+
+    name: str
+
+
+class PodSpec(_Record, frozen=True):
+    """What a pod wants."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    resources: Resources | None = None
+    """For the pod as a whole (pod-level resources)."""
+    overhead: Quantities = {}
+    node_name: str | None = None
+    scheduler_name: str = "default-scheduler"
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    priority: int | None = None
+    priority_class_name: str | None = None
+    preemption_policy: str | None = None
+    node_selector: dict[str, str] = {}
+    affinity: msgspec.Raw = msgspec.Raw()
+    tolerations: msgspec.Raw = msgspec.Raw()
+    topology_spread_constraints: msgspec.Raw = msgspec.Raw()
+    host_network: bool = False
+    runtime_class_name: str | None = None
+    termination_grace_period_seconds: int | None = None
+
+    def __post_init__(self) -> None:
+        _detach(self, "affinity", "tolerations", "topology_spread_constraints")
+
+
+class Waiting(_Record, frozen=True):
+    """Why a container does not run yet, or not again yet."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Terminated(_Record, frozen=True):
+    """How a container ended."""
+
+    exit_code: int
+    reason: str = ""
+
+
+class ContainerState(_Record, frozen=True):
+    """At most one of the three is there; none means waiting."""
+
+    waiting: Waiting | None = None
+    running: Present | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(_Record, frozen=True):
+    """What the kubelet says of a container."""
+
+    name: str
+    ready: bool = False
+    started: bool | None = None
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(_Record, frozen=True):
+    """What became of a pod."""
+
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    nominated_node_name: str | None = None
+    start_time: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(_Record, frozen=True):
+    """A core/v1 Pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Taint(_Record, frozen=True):
+    """A taint of a node."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeSpec(_Record, frozen=True):
+    """What a node was told."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeStatus(_Record, frozen=True):
+    """What a node has; `allocatable` is what pods may ask of `capacity`."""
+
+    capacity: Quantities = {}
+    allocatable: Quantities = {}
+    conditions: tuple[Condition, ...] = ()
+
+
+class Node(_Record, frozen=True):
+    """A core/v1 Node."""
+
+    metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+_pods = msgspec.json.Decoder(Pod)
+_nodes = msgspec.json.Decoder(Node)
+
+
+def decode_pod(data: bytes) -> Pod:
+    """A pod from its JSON (bytes or msgspec.Raw); raises msgspec.DecodeError naming the field that is wrong."""
+    return _pods.decode(data)
+
+
+def decode_node(data: bytes) -> Node:
+    """A node from its JSON (bytes or msgspec.Raw); raises msgspec.DecodeError naming the field that is wrong."""
+    return _nodes.decode(data)
+
+
+def epoch_seconds(timestamp: str) -> float:
+    """A timestamp of the API (RFC 3339 in UTC, `2025-01-31T12:00:00Z` or with decimals) in seconds since 1970."""
+    try:
+        if timestamp[4] + timestamp[7] + timestamp[10] + timestamp[13] + timestamp[16] + timestamp[-1] != "--T::Z":
+            raise ValueError(timestamp)
+        year, month, day = int(timestamp[:4]), int(timestamp[5:7]), int(timestamp[8:10])
+        hour, minute, second = int(timestamp[11:13]), int(timestamp[14:16]), float(timestamp[17:-1])
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"{timestamp[:40]!r} is no timestamp: expected one like 2025-01-31T12:00:00Z") from error
+    return float(_days_since_1970(year, month, day) * 86400 + hour * 3600 + minute * 60) + second
+
+
+def _days_since_1970(year: int, month: int, day: int) -> int:
+    """Of the Gregorian calendar; years are counted from March, so that the leap day comes last."""
+    if month <= 2:
+        year, month = year - 1, month + 12
+    return 365 * year + year // 4 - year // 100 + year // 400 + (153 * (month - 3) + 2) // 5 + day - 719469

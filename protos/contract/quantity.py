@@ -1,0 +1,85 @@
+"""Kubernetes quantities (`10Gi`, `500m`, `1e3`, 7) as exact integers.
+
+The grammar is that of k8s.io/apimachinery `resource.Quantity`: a decimal number, then a binary suffix (Ki … Ei), a
+decimal one (n, u, m, k, M … E) or an exponent. As there, what is not whole is rounded away from zero, and nothing is
+larger than 2^63 - 1.
+"""
+
+import re
+from functools import lru_cache
+
+LARGEST = 2**63 - 1
+LONGEST = 64
+"""Characters that a quantity may have; Kubernetes writes at most some 20."""
+EXPONENTS = 100
+"""Beyond ten to this power a number of LONGEST characters is surely too large, or surely rounds to one."""
+
+_FORM = re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?[0-9]+)?")
+_POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+
+
+class QuantityError(ValueError):
+    """A text that is no quantity, or not one of the wanted kind."""
+
+
+def units(quantity: str | int) -> int:
+    """The quantity in whole units (bytes, devices), rounded away from zero; raises QuantityError."""
+    if isinstance(quantity, int):
+        return quantity
+    return _rounded(*_fraction(quantity))
+
+
+def milli(quantity: str | int) -> int:
+    """The quantity in thousandths (milli-CPUs), rounded away from zero; raises QuantityError."""
+    if isinstance(quantity, int):
+        return quantity * 1000
+    above, below = _fraction(quantity)
+    return _rounded(above * 1000, below)
+
+
+def integer(quantity: str | int) -> int:
+    """The quantity, which must be whole (extended resources); raises QuantityError also for a fraction."""
+    if isinstance(quantity, int):
+        return quantity
+    above, below = _fraction(quantity)
+    if above % below:
+        raise QuantityError(f"{quantity!r} is no whole number")
+    return above // below
+
+
+def mebibytes(quantity: str | int) -> int:
+    """The quantity of bytes in MiB, rounded away from zero; raises QuantityError."""
+    if isinstance(quantity, int):
+        return _rounded(quantity, 2**20)
+    above, below = _fraction(quantity)
+    return _rounded(above, below * 2**20)
+
+
+def _rounded(above: int, below: int) -> int:
+    return -(-above // below) if above > 0 else above // below
+
+
+@lru_cache(maxsize=4096)
+def _fraction(text: str) -> tuple[int, int]:
+    """The value as a fraction with a positive denominator, capped as Kubernetes caps it."""
+    form = _FORM.fullmatch(text) if len(text) <= LONGEST else None
+    if form is None:
+        raise QuantityError(
+            f"{text[:LONGEST]!r} is no quantity: expected a number with a suffix, like 10Gi, 500m or 1e3"
+        )
+    sign, number, suffix = form[1], form[2], form[3] or ""
+    whole, _, decimals = number.partition(".")
+    above, below = int(whole + decimals), 10 ** len(decimals)
+    if suffix in _BINARY:
+        above <<= _BINARY[suffix]
+    else:
+        power = _POWERS[suffix] if suffix in _POWERS else _exponent(suffix)
+        above, below = (above * 10**power, below) if power >= 0 else (above, below * 10**-power)
+    if above > LARGEST * below:
+        above, below = LARGEST, 1
+    return (-above if sign == "-" else above), below
+
+
+def _exponent(suffix: str) -> int:
+    return max(-EXPONENTS, min(EXPONENTS, int(suffix[1:])))

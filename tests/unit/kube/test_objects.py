@@ -1,0 +1,75 @@
+"""Pods and Nodes are decoded to what a GPU scheduler reads."""
+
+import datetime as dt
+import sys
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protos.contract import objects
+from tests.unit.kube.samples import NODE, POD
+
+
+def test_a_pod_of_the_api_server_keeps_what_the_scheduler_reads() -> None:
+    pod = objects.decode_pod(msgspec.json.encode(POD))
+    assert (pod.metadata.namespace, pod.metadata.name, pod.metadata.uid) == ("default", "train-0", "uid-0")
+    assert pod.metadata.owner_references[0] == objects.OwnerReference("Job", "train", "uid-job", controller=True)
+    assert pod.spec.containers[0].resources == objects.Resources({"gangshare.io/gpu-mem": "10"}, {"cpu": "500m"})
+    assert pod.spec.containers[0].env[1] == objects.EnvVar("SECRET", value_from=objects.Present())
+    assert pod.spec.init_containers[0].restart_policy == "Always"
+    assert pod.spec.scheduling_gates == (objects.SchedulingGate("gangshare.io/plan"),)
+    assert msgspec.json.decode(pod.spec.tolerations)[0]["key"] == "node.kubernetes.io/not-ready"
+    assert pod.status.nominated_node_name == "node-1"
+    states = [status.state for status in pod.status.container_statuses]
+    assert states == [
+        objects.ContainerState(running=objects.Present()),
+        objects.ContainerState(waiting=objects.Waiting("ContainerCreating")),
+        objects.ContainerState(terminated=objects.Terminated(137, "OOMKilled")),
+    ]
+
+
+def test_a_pod_with_nothing_but_a_name_has_the_defaults_of_the_api() -> None:
+    pod = objects.decode_pod(b'{"metadata":{"name":"p","creationTimestamp":null}}')
+    assert (pod.metadata.labels, pod.spec.containers, pod.status.phase) == ({}, (), "Pending")
+    assert pod.spec.scheduler_name == "default-scheduler"
+
+
+def test_a_wrong_field_is_named() -> None:
+    with pytest.raises(msgspec.DecodeError, match=r"\$\.spec\.containers\[0\]\.name"):
+        objects.decode_pod(b'{"metadata":{"name":"p"},"spec":{"containers":[{"name":7}]}}')
+
+
+def test_a_node_keeps_what_the_scheduler_reads() -> None:
+    node = objects.decode_node(msgspec.json.encode(NODE))
+    assert node.metadata.annotations == {"gangshare.io/gpus": "{}"}
+    assert node.spec.taints == (objects.Taint("gpu", "NoSchedule", "true"),)
+    assert node.spec.unschedulable
+    assert node.status.allocatable["gangshare.io/gpu-mem"] == "79"
+    assert node.status.conditions[0].type == "Ready"
+
+
+def test_raw_fields_do_not_keep_the_buffer_they_came_from() -> None:
+    class Answer(msgspec.Struct):
+        items: list[objects.Pod]
+
+    page = msgspec.json.encode({"items": [POD]})
+    before = sys.getrefcount(page)
+    answer = msgspec.json.decode(page, type=Answer)
+    assert answer.items[0].metadata.managed_fields
+    assert sys.getrefcount(page) == before
+
+
+@given(st.integers(0, 7_000_000_000_000_000))
+def test_timestamps_agree_with_the_calendar(microseconds: int) -> None:
+    moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=microseconds)
+    assert objects.epoch_seconds(f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}") == pytest.approx(moment.timestamp(), abs=1e-5)
+    whole = moment.replace(microsecond=0)
+    assert objects.epoch_seconds(f"{whole:%Y-%m-%dT%H:%M:%SZ}") == whole.timestamp()
+
+
+@pytest.mark.parametrize("text", ["", "now", "2025-01-31", "2025-01-31T12:00:00+01:00", "2025-01-31 12:00:00Z"])
+def test_what_is_no_timestamp_is_refused_with_its_text(text: str) -> None:
+    with pytest.raises(ValueError, match="is no timestamp: expected"):
+        objects.epoch_seconds(text)
