@@ -1,0 +1,292 @@
+"""The API server's operations on objects. Synchronous: each call is one atomic write (or read) of the store.
+
+HTTP (``http.py``) is one caller; the scheduler loop and the kubelet stand-ins, which live in the same process, are
+others. Objects given and returned are shared with the store: never modify one after handing it over or getting it.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from extender.sim import podspec
+from extender.sim.apiserver import disruption, errors, managed, patch, pods, quota
+from extender.sim.apiserver.managed import Writer
+from extender.sim.apiserver.resources import (
+    CRDS,
+    NAMESPACES,
+    PDBS,
+    PODS,
+    PRIORITYCLASSES,
+    RESOURCEQUOTAS,
+    Catalogue,
+    Object,
+    Resource,
+)
+from extender.sim.apiserver.store import Item, Key, Store
+
+_NAME = re.compile(r"^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$")
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_FIXED_METADATA = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "generateName",
+)
+_WITH_GENERATION = ("Pod",)
+_SYSTEM = Writer("kube-controller-manager", "status")
+
+
+class Api:
+    """All operations. ``seed`` fixes the random part of generated names."""
+
+    def __init__(self, store: Store | None = None, seed: int = 0) -> None:
+        self.store = store or Store()
+        self.catalogue = Catalogue()
+        self.log_of: Callable[[Object, str], str] = lambda _pod, _container: ""
+        self._random = Random(seed)
+        for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
+            self.create(NAMESPACES, "", {"metadata": {"name": name}}, Writer("kube-apiserver"))
+
+    def get(self, resource: Resource, key: Key) -> Item:
+        item = self.store.get(resource, key)
+        if item is None:
+            raise errors.not_found(resource, key[1])
+        return item
+
+    def create(self, resource: Resource, namespace: str, obj: Object, writer: Writer) -> Item:
+        """Store a new object; its name may come from generateName."""
+        metadata = self._new_metadata(resource, namespace, obj)
+        new = {k: v for k, v in obj.items() if k not in ("kind", "apiVersion", "metadata")}
+        new = {"metadata": metadata, **new}
+        key = (namespace, metadata["name"])
+        if self.store.get(resource, key):
+            raise errors.already_exists(resource, metadata["name"])
+        if resource is PODS:
+            new = self._admit(new)
+        elif resource is NAMESPACES:
+            new["status"] = {"phase": "Active"}
+        elif "status" in resource.subresources:
+            new.pop("status", None) if resource.custom else new.setdefault("status", {})
+        if resource is CRDS:
+            self.catalogue.register(new)
+            new["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
+        fields = managed.fields_of({k: v for k, v in new.items() if k != "status"})
+        entries = managed.track([], {}, fields, writer, resource.api_version, podspec.timestamp())
+        metadata["managedFields"] = entries
+        item = self.store.put(resource, key, new)
+        self._recount(resource, namespace)
+        return item
+
+    def _new_metadata(self, resource: Resource, namespace: str, obj: Object) -> Object:
+        given = obj.get("metadata") or {}
+        if given.get("resourceVersion"):
+            raise errors.bad_request("resourceVersion should not be set on objects to be created")
+        if given.get("namespace", namespace) != namespace:
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        if namespace and not self.store.get(NAMESPACES, ("", namespace)):
+            raise errors.not_found(NAMESPACES, namespace)
+        name = given.get("name") or ""
+        if not name and given.get("generateName"):
+            name = given["generateName"][:58] + "".join(self._random.choices(_SUFFIX_LETTERS, k=5))
+        if not name:
+            raise errors.invalid(resource, "", "metadata.name", "Required value: name or generateName is required")
+        if not _NAME.match(name) or len(name) > 253:
+            raise errors.invalid(
+                resource,
+                name,
+                "metadata.name",
+                f'Invalid value: "{name}": a lowercase RFC 1123 '
+                "subdomain must consist of lower case alphanumeric characters, '-' or '.'",
+            )
+        kept = {k: v for k, v in given.items() if k not in _FIXED_METADATA and k not in ("managedFields", "selfLink")}
+        made = {"uid": str(uuid.uuid4()), "creationTimestamp": podspec.timestamp(), "generation": 1}
+        prefix = {"generateName": given["generateName"]} if given.get("generateName") else {}
+        place = {"name": name, **prefix, **({"namespace": namespace} if namespace else {})}
+        return {**place, **made, **kept}
+
+    def _admit(self, pod: Object) -> Object:
+        new = pods.prepare(self._with_priority(pod))
+        namespace = new["metadata"]["namespace"]
+        present = [i.obj for i in self.store.items(PODS, namespace)]
+        for item in self.store.items(RESOURCEQUOTAS, namespace):
+            quota.check(item.obj, present, new)
+        return new
+
+    def _with_priority(self, pod: Object) -> Object:
+        name = (pod.get("spec") or {}).get("priorityClassName")
+        if not name:
+            return pod
+        found = self.store.get(PRIORITYCLASSES, ("", name))
+        if found is None:
+            raise errors.forbidden(PODS, pod["metadata"]["name"], f"no PriorityClass with name {name} was found")
+        return {**pod, "spec": {**pod["spec"], "priority": found.obj["value"]}}
+
+    def update(self, resource: Resource, key: Key, obj: Object, writer: Writer) -> Item:
+        """Replace an object, or (writer.subresource ``status``) its status."""
+        old = self.get(resource, key)
+        metadata = obj.get("metadata") or {}
+        if metadata.get("name") != key[1]:
+            raise errors.bad_request(
+                f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({key[1]})"
+            )
+        if not metadata.get("resourceVersion") and not resource.unconditional_update:
+            raise errors.invalid(
+                resource, key[1], "metadata.resourceVersion", "Invalid value: 0x0: must be specified for an update"
+            )
+        return self._write(resource, old, obj, writer)
+
+    def patch(
+        self, resource: Resource, key: Key, body: Any, content_type: str, writer: Writer, force: bool = False
+    ) -> Item:
+        """Patch an object; an apply patch creates it when missing."""
+        if content_type == patch.STRATEGIC and resource.custom:
+            raise errors.ApiError(
+                415, "UnsupportedMediaType", "strategic merge patch is not supported for custom resources"
+            )
+        if content_type == patch.APPLY:
+            return self._apply(resource, key, body, writer, force)
+        old = self.get(resource, key)
+        return self._write(resource, old, patch.apply(content_type, old.obj, body), writer)
+
+    def _apply(self, resource: Resource, key: Key, body: Object, writer: Writer, force: bool) -> Item:
+        if "metadata" not in body or body["metadata"].get("name", key[1]) != key[1]:
+            raise errors.bad_request("an apply patch must carry the name of the object on the URL")
+        writer = Writer(writer.manager, writer.subresource, "Apply")
+        old = self.store.get(resource, key)
+        if old is None:
+            return self.create(resource, key[0], body, writer)
+        entries = old.obj["metadata"].get("managedFields") or []
+        asked, present = managed.fields_of(body), managed.fields_of(old.obj)
+        changed = {path for path, value in asked.items() if present.get(path) != value}
+        taken = managed.others_owning(entries, writer, changed)
+        if taken and not force:
+            told = ", ".join(f'conflict with "{who}": .{".".join(path)}' for path, who in sorted(taken.items()))
+            raise errors.ApiError(409, "Conflict", f"Apply failed with {len(taken)} conflicts: {told}")
+        dropped: Object = {}
+        for path in managed.owned_by(entries, writer) - asked.keys():
+            place = dropped
+            for part in path[:-1]:
+                place = place.setdefault(part, {})
+            place[path[-1]] = None
+        new = patch.apply(patch.APPLY, patch.merge(old.obj, dropped), body)
+        return self._write(resource, old, new, writer)
+
+    def _write(self, resource: Resource, old: Item, new: Object, writer: Writer) -> Item:
+        """Store ``new`` over ``old``, keeping what this (sub)resource may not write; no write when nothing changes."""
+        before = old.obj
+        self._check_preconditions(resource, old.key, new.get("metadata") or {}, before)
+        metadata = self._kept_metadata(resource, before["metadata"], new.get("metadata") or {}, writer)
+        if writer.subresource == "status":
+            merged = {**before, "metadata": metadata, "status": new.get("status", {})}
+        else:
+            merged = {k: v for k, v in new.items() if k not in ("kind", "apiVersion")} | {"metadata": metadata}
+            if "status" in resource.subresources and "status" in before:
+                merged["status"] = before["status"]
+            if resource is PODS:
+                pods.check_update(before, merged)
+        if merged == before:
+            return old
+        if merged.get("spec") != before.get("spec") and (resource.custom or resource.kind in _WITH_GENERATION):
+            metadata["generation"] = metadata.get("generation", 1) + 1
+        metadata["managedFields"] = managed.track(
+            metadata.get("managedFields") or [],
+            managed.fields_of(before),
+            managed.fields_of(merged),
+            writer,
+            resource.api_version,
+            podspec.timestamp(),
+        )
+        item = self.store.put(resource, old.key, merged)
+        freed = before["metadata"].get("finalizers") and not metadata.get("finalizers")
+        if freed and podspec.terminating(merged) and not metadata.get("deletionGracePeriodSeconds"):
+            item = self.store.remove(resource, old.key)
+        self._recount(resource, old.key[0])
+        return item
+
+    def _check_preconditions(self, resource: Resource, key: Key, wanted: Object, found: Object) -> None:
+        present = found["metadata"]
+        if wanted.get("uid", present["uid"]) not in ("", present["uid"]):
+            path = f"/registry/{resource.plural}/{key[0]}/{key[1]}"
+            raise errors.wrong_precondition(resource, path, key[1], "UID", wanted["uid"], present["uid"])
+        if wanted.get("resourceVersion") not in (None, "", present["resourceVersion"]):
+            raise errors.stale(resource, key[1])
+
+    def _kept_metadata(self, resource: Resource, old: Object, new: Object, writer: Writer) -> Object:
+        if writer.subresource == "status" and resource.custom:
+            return dict(old)
+        metadata = {k: v for k, v in new.items() if k not in _FIXED_METADATA}
+        fixed = {k: old[k] for k in _FIXED_METADATA if k in old}
+        if writer.subresource == "status" and "ownerReferences" in old:
+            metadata["ownerReferences"] = old["ownerReferences"]
+        kept = {**metadata, "resourceVersion": old["resourceVersion"], "managedFields": old.get("managedFields", [])}
+        return {**fixed, **kept}
+
+    def bind(self, key: Key, binding: Object) -> None:
+        """pods/binding: node, annotations and PodScheduled in one write, without a managedFields entry."""
+        wanted = binding.get("metadata") or {}
+        target = binding.get("target") or {}
+        if wanted.get("name", key[1]) != key[1]:
+            raise errors.bad_request(f"name in URL does not match name in Binding object: {key[1]} != {wanted['name']}")
+        if target.get("kind", "Node") not in ("", "Node") or not target.get("name"):
+            raise errors.ApiError(500, "InternalError", f"Internal error occurred: invalid binding target {target}")
+        old = self.get(PODS, key)
+        present = old.obj["metadata"]
+        path = f"/registry/pods/{key[0]}/{key[1]}"
+        for field, shown in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+            if wanted.get(field) not in (None, "", present[field]):
+                raise errors.wrong_precondition(PODS, path, key[1], shown, wanted[field], present[field])
+        new = pods.bound(old.obj, target["name"], wanted.get("annotations") or {})
+        self.store.put(PODS, key, {**new, "metadata": dict(new["metadata"])})
+
+    def evict(self, key: Key, eviction: Object) -> None:
+        """pods/eviction: a delete that asks the PodDisruptionBudgets first."""
+        pod = self.get(PODS, key).obj
+        siblings = (i.obj for i in self.store.items(PODS, key[0]))
+        disruption.check(pod, (i.obj for i in self.store.items(PDBS, key[0])), siblings)
+        self.delete(PODS, key, eviction.get("deleteOptions") or {})
+
+    def delete(self, resource: Resource, key: Key, options: Object) -> Item:
+        """Delete, gracefully where the resource has it; answers the object as it was left."""
+        old = self.get(resource, key)
+        metadata = old.obj["metadata"]
+        self._check_preconditions(resource, key, options.get("preconditions") or {}, old.obj)
+        marked = pods.deletion(old.obj, options.get("gracePeriodSeconds")) if resource is PODS else None
+        if marked is None and metadata.get("finalizers"):
+            if metadata.get("deletionGracePeriodSeconds") == 0:
+                return old
+            stamp = {"deletionTimestamp": podspec.timestamp(), "deletionGracePeriodSeconds": 0}
+            marked = {**old.obj, "metadata": {**metadata, **stamp}}
+        if marked is None:
+            return self._remove(resource, key)
+        return old if marked is old.obj else self.store.put(resource, key, marked)
+
+    def _remove(self, resource: Resource, key: Key) -> Item:
+        item = self.store.remove(resource, key)
+        if resource is NAMESPACES:
+            for other in self.catalogue.all():
+                for inside in self.store.items(other, key[1]) if other.namespaced else ():
+                    self.store.remove(other, inside.key)
+        if resource is CRDS:
+            self.catalogue.unregister(item.obj)
+        self._recount(resource, key[0])
+        return item
+
+    def _recount(self, resource: Resource, namespace: str) -> None:
+        """Bring status.used of the namespace's quotas up to date."""
+        if resource is not PODS and resource is not RESOURCEQUOTAS:
+            return
+        for item in self.store.items(RESOURCEQUOTAS, namespace):
+            hard = item.obj["spec"]["hard"]
+            status = {"hard": hard, "used": quota.used(item.obj, (i.obj for i in self.store.items(PODS, namespace)))}
+            if item.obj.get("status") != status:
+                self._write(RESOURCEQUOTAS, item, {**item.obj, "status": status}, _SYSTEM)

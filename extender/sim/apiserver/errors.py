@@ -1,0 +1,95 @@
+"""Refusals of the API, as the Status objects that the real server answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from extender.sim.apiserver.resources import Resource
+
+Details = dict[str, Any]
+
+
+class ApiError(Exception):
+    """A request refused: HTTP code, machine-readable reason, message, details (kind, name, causes)."""
+
+    def __init__(
+        self, code: int, reason: str, message: str, details: Details | None = None, retry_after: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code, self.reason, self.message = code, reason, message
+        self.details, self.retry_after = details, retry_after
+
+    def status(self) -> dict[str, Any]:
+        """The body to answer with."""
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        }
+        if self.details:
+            body["details"] = self.details
+        return body
+
+
+def details(resource: Resource, name: str, suffix: str = "", **more: object) -> Details:
+    """The details object: name, group (when not the core group), kind (the plural, as the real server has it)."""
+    group = {"group": resource.group} if resource.group else {}
+    return {"name": name, **group, "kind": resource.plural + suffix, **more}
+
+
+def not_found(resource: Resource, name: str) -> ApiError:
+    """404: no such object."""
+    return ApiError(404, "NotFound", f'{resource.qualified} "{name}" not found', details(resource, name))
+
+
+def already_exists(resource: Resource, name: str) -> ApiError:
+    """409: the name is taken."""
+    return ApiError(409, "AlreadyExists", f'{resource.qualified} "{name}" already exists', details(resource, name))
+
+
+def conflict(resource: Resource, name: str, why: str, suffix: str = "") -> ApiError:
+    """409: a precondition does not hold."""
+    message = f'Operation cannot be fulfilled on {resource.qualified}{suffix} "{name}": {why}'
+    return ApiError(409, "Conflict", message, details(resource, name, suffix))
+
+
+def stale(resource: Resource, name: str) -> ApiError:
+    """409: the resourceVersion given is not the present one."""
+    why = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(resource, name, why)
+
+
+def wrong_precondition(resource: Resource, key: str, name: str, field: str, wanted: str, found: str) -> ApiError:
+    """409: uid or resourceVersion of a precondition differs."""
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {found}"
+    )
+    return conflict(resource, name, why)
+
+
+def invalid(resource: Resource, name: str, field: str, why: str) -> ApiError:
+    """422: a field has a value that is not allowed."""
+    message = f'{resource.kind}{"." + resource.group if resource.group else ""} "{name}" is invalid: {field}: {why}'
+    cause = {"reason": "FieldValueInvalid", "message": why, "field": field}
+    about = {**details(resource, name), "kind": resource.kind, "causes": [cause]}
+    return ApiError(422, "Invalid", message, about)
+
+
+def forbidden(resource: Resource, name: str, why: str) -> ApiError:
+    """403: an admission check says no."""
+    return ApiError(403, "Forbidden", f'{resource.qualified} "{name}" is forbidden: {why}', details(resource, name))
+
+
+def expired(message: str) -> ApiError:
+    """410: the resourceVersion or continue token lies before the history kept."""
+    return ApiError(410, "Expired", message)
+
+
+def bad_request(message: str) -> ApiError:
+    """400: the request cannot be understood."""
+    return ApiError(400, "BadRequest", message)

@@ -1,0 +1,220 @@
+"""The API over HTTP on 127.0.0.1, and a kubeconfig file for it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from aiohttp import web
+
+from extender.sim.apiserver import errors, events_v1, patch, paths, reading
+from extender.sim.apiserver.api import Api
+from extender.sim.apiserver.managed import Writer
+from extender.sim.apiserver.paths import Target
+from extender.sim.apiserver.reading import WatchSettings
+from extender.sim.apiserver.resources import NEW_EVENTS, PODS
+from extender.sim.apiserver.store import Item
+
+_encode = msgspec.json.encode
+_OPEN = ("/readyz", "/healthz", "/livez")
+_SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+
+def _json(body: bytes, code: int = 200) -> web.Response:
+    return web.Response(body=body, status=code, content_type="application/json")
+
+
+class ApiServer:
+    """Serves an ``Api``. ``token`` (optional) is the bearer token that clients must show."""
+
+    def __init__(self, api: Api, token: str = "", watching: WatchSettings | None = None) -> None:
+        self.api = api
+        self.url = ""
+        self._token = token
+        self._watching = watching or WatchSettings()
+        self._watches: set[asyncio.Task[Any]] = set()
+        self._runner: web.ServerRunner | None = None
+
+    async def start(self, port: int = 0) -> None:
+        server = web.Server(self._handle, handler_cancellation=True, access_log=None)
+        self._runner = web.ServerRunner(server, shutdown_timeout=0.2)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", port)
+        await site.start()
+        self.url = site.name if port else f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        self.drop_watches()
+        if self._runner:
+            await self._runner.cleanup()
+
+    def drop_watches(self) -> None:
+        """Break every watch in the middle, as a server that goes away does."""
+        for task in self._watches:
+            task.cancel()
+
+    def write_kubeconfig(self, path: Path) -> Path:
+        """Write a kubeconfig that names this server and its token."""
+        user = {"token": self._token} if self._token else {}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "embedded", "cluster": {"server": self.url}}],
+            "users": [{"name": "admin", "user": user}],
+            "contexts": [{"name": "embedded", "context": {"cluster": "embedded", "user": "admin"}}],
+            "current-context": "embedded",
+        }
+        path.write_text(yaml.safe_dump(config, sort_keys=False))
+        return path
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._route(request)
+        except errors.ApiError as error:
+            response = _json(_encode(error.status()), error.code)
+            if error.retry_after is not None:
+                response.headers["Retry-After"] = str(error.retry_after)
+            return response
+
+    async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path in _OPEN:
+            return web.Response(text="ok")
+        if self._token and request.headers.get("Authorization") != f"Bearer {self._token}":
+            raise errors.ApiError(401, "Unauthorized", "Unauthorized")
+        target = paths.parse(request.path, self.api.catalogue)
+        if target is None:
+            document = paths.discovery(request.path, self.api.catalogue)
+            if document is None or request.method != "GET":
+                return web.Response(text="404 page not found\n", status=404)
+            return _json(_encode(document))
+        match request.method:
+            case "GET":
+                return await self._get(request, target)
+            case "POST":
+                return _json(self._post(target, await _body(request), _writer(request, target)), 201)
+            case "PUT":
+                obj = _stored_form(target, await _body(request))
+                return self._answer(target, self.api.update(target.stored, target.key, obj, _writer(request, target)))
+            case "PATCH":
+                return await self._patch(request, target)
+            case "DELETE":
+                return self._delete(target, await _body(request), dict(request.query))
+        raise errors.ApiError(405, "MethodNotAllowed", f"the server does not allow {request.method} here")
+
+    def _answer(self, target: Target, item: Item, code: int = 200) -> web.Response:
+        return _json(reading.raw(target.resource, item), code)
+
+    async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        query = request.query
+        if query.get("watch") in ("true", "1"):
+            return await self._watch(request, target)
+        if not target.name:
+            return _json(reading.list_objects(self.api.store, target, query))
+        item = self.api.get(target.stored, target.key)
+        if target.subresource == "log":
+            return web.Response(text=self.api.log_of(item.obj, _log_container(item, query.get("container", ""))))
+        return self._answer(target, item)
+
+    async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        watch = reading.Watch(self.api.store, target, request.query, self._watching)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        task = asyncio.current_task()
+        assert task is not None
+        self._watches.add(task)
+        try:
+            async for chunk in watch.chunks():
+                await response.write(chunk)
+        except ConnectionResetError:
+            pass  # the client is gone
+        finally:
+            self._watches.discard(task)
+        return response
+
+    def _post(self, target: Target, body: Any, writer: Writer) -> bytes:
+        obj = _stored_form(target, body)
+        if target.subresource == "binding":
+            name = target.name or (obj.get("metadata") or {}).get("name", "")
+            self.api.bind((target.namespace, name), obj)
+            return _encode({**_SUCCESS, "code": 201})
+        if target.subresource == "eviction":
+            self.api.evict(target.key, obj)
+            return _encode({**_SUCCESS, "code": 201})
+        if target.name:
+            raise errors.ApiError(
+                405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
+            )
+        return reading.raw(target.resource, self.api.create(target.stored, target.namespace, obj, writer))
+
+    async def _patch(self, request: web.BaseRequest, target: Target) -> web.Response:
+        body = await _body(request)
+        if target.resource is NEW_EVENTS and isinstance(body, dict):
+            body = events_v1.to_core(body)
+        force = request.query.get("force") in ("true", "1")
+        kind = request.content_type
+        if kind == patch.APPLY and "fieldManager" not in request.query:
+            raise errors.bad_request(
+                "PatchOptions.meta.k8s.io is invalid: fieldManager: Required value: is required for apply patch"
+            )
+        return self._answer(
+            target, self.api.patch(target.stored, target.key, body, kind, _writer(request, target), force)
+        )
+
+    def _delete(self, target: Target, options: Any, query: dict[str, str]) -> web.Response:
+        asked = dict(options) if isinstance(options, dict) else {}
+        if "gracePeriodSeconds" in query:
+            asked["gracePeriodSeconds"] = int(query["gracePeriodSeconds"])
+        if not target.name:
+            listed = reading.list_objects(self.api.store, target, query)
+            for found in msgspec.json.decode(listed)["items"]:
+                metadata = found["metadata"]
+                self.api.delete(target.stored, (metadata.get("namespace", ""), metadata["name"]), asked)
+            return _json(listed)
+        item = self.api.delete(target.stored, target.key, asked)
+        if target.resource is PODS or self.api.store.get(target.stored, target.key):
+            return self._answer(target, item)
+        about = errors.details(target.resource, target.name, uid=item.obj["metadata"]["uid"])
+        return _json(_encode({**_SUCCESS, "details": about}))
+
+
+def _log_container(item: Item, asked: str) -> str:
+    names = [c["name"] for f in ("initContainers", "containers") for c in item.obj["spec"].get(f, ())]
+    if not asked and len(item.obj["spec"]["containers"]) == 1:
+        return str(item.obj["spec"]["containers"][0]["name"])
+    if asked not in names:
+        raise errors.bad_request(
+            f"container {asked or 'name must be specified'} is not valid for pod {item.key[1]}, choose one of: {names}"
+        )
+    return asked
+
+
+async def _body(request: web.BaseRequest) -> Any:
+    data = await request.read()
+    if not data:
+        return {}
+    try:
+        if request.content_type.endswith("yaml") and not data.lstrip().startswith(b"{"):
+            return yaml.safe_load(data)
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, yaml.YAMLError) as error:
+        raise errors.bad_request(f"the body cannot be decoded as {request.content_type}: {error}") from error
+
+
+def _stored_form(target: Target, body: Any) -> dict[str, Any]:
+    if not isinstance(body, dict):
+        raise errors.bad_request(f"the body must be an object, got {type(body).__name__}")
+    kind = body.get("kind", target.resource.kind)
+    if not target.subresource and kind != target.resource.kind:
+        raise errors.bad_request(
+            f"{kind} in version {target.resource.version!r} cannot be handled as a {target.resource.kind}"
+        )
+    return events_v1.to_core(body) if target.resource is NEW_EVENTS else body
+
+
+def _writer(request: web.BaseRequest, target: Target) -> Writer:
+    agent = request.headers.get("User-Agent", "").partition("/")[0] or "unknown"
+    return Writer(request.query.get("fieldManager") or agent, target.subresource)

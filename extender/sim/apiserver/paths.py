@@ -1,0 +1,91 @@
+"""URL paths of the API, taken apart; and the discovery documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from extender.sim.apiserver.resources import EVENTS, NEW_EVENTS, Catalogue, Resource
+
+VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+VERSION = {"major": "1", "minor": "34", "gitVersion": "v1.34.4-gangshare-sim", "platform": "python"}
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What a path names: a collection (no name), an object or a subresource."""
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def stored(self) -> Resource:
+        """The resource under which its objects are kept."""
+        return EVENTS if self.resource is NEW_EVENTS else self.resource
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.namespace, self.name
+
+
+def parse(path: str, catalogue: Catalogue) -> Target | None:
+    """The target of a path, or None when the server serves no such path."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+        namespace, rest = rest[1], rest[2:]
+    if len(rest) > 3:
+        return None
+    plural, name, subresource = (*rest, "", "")[:3]
+    if (group, plural, name) == ("", "bindings", ""):
+        plural, subresource = "pods", "binding"
+    resource = catalogue.find(group, version, plural)
+    if resource is None or (subresource and subresource not in resource.subresources):
+        return None
+    if bool(namespace) != resource.namespaced and (namespace or name):
+        return None
+    return Target(resource, namespace, name, subresource)
+
+
+def discovery(path: str, catalogue: Catalogue) -> dict[str, Any] | None:
+    """The document of ``/version``, ``/api``, ``/apis`` and of each group's list of resources, or None."""
+    parts = path.strip("/").split("/")
+    groups = sorted({(r.group, r.version) for r in catalogue.all()})
+    if parts == ["version"]:
+        return VERSION
+    if parts == ["api"]:
+        return {"kind": "APIVersions", "versions": ["v1"]}
+    if parts == ["apis"]:
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(*g) for g in groups if g[0]]}
+    wanted = ("", parts[1]) if parts[0] == "api" and len(parts) == 2 else tuple(parts[1:])
+    if parts[0] not in ("api", "apis") or wanted not in groups:
+        return None
+    served = [r for r in catalogue.all() if (r.group, r.version) == wanted]
+    name = "/".join(filter(None, wanted))
+    entries = [entry for r in served for entry in _entries(r)]
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": entries}
+
+
+def _group(group: str, version: str) -> dict[str, Any]:
+    version_entry = {"groupVersion": f"{group}/{version}", "version": version}
+    return {"name": group, "versions": [version_entry], "preferredVersion": version_entry}
+
+
+def _entries(resource: Resource) -> list[dict[str, Any]]:
+    base = {"singularName": resource.kind.lower(), "namespaced": resource.namespaced, "kind": resource.kind}
+    main = {"name": resource.plural, **base, "verbs": VERBS, "shortNames": list(resource.short_names)}
+    return [
+        main,
+        *(
+            {"name": f"{resource.plural}/{s}", **base, "verbs": ["get", "patch", "update"]}
+            for s in sorted(resource.subresources)
+        ),
+    ]

@@ -1,0 +1,155 @@
+"""What the API server does with pods beyond storing them: defaults, validation, binding, graceful deletion. Pure."""
+
+from __future__ import annotations
+
+import time
+
+from extender.sim import podspec
+from extender.sim.apiserver import errors
+from extender.sim.apiserver.resources import PODS, Object
+
+_MUTABLE_SPEC = ("activeDeadlineSeconds", "tolerations", "schedulingGates", "terminationGracePeriodSeconds")
+_NATIVE = ("cpu", "memory", "ephemeral-storage")
+
+
+def prepare(pod: Object) -> Object:
+    """A pod as created: defaults filled in, status reset; ApiError 422 when it is not valid."""
+    name = pod["metadata"]["name"]
+    spec = {
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        "schedulerName": "default-scheduler",
+        "serviceAccountName": "default",
+        "dnsPolicy": "ClusterFirst",
+        "securityContext": {},
+        "priority": 0,
+        "preemptionPolicy": "PreemptLowerPriority",
+        **(pod.get("spec") or {}),
+    }
+    if not spec.get("containers"):
+        raise errors.invalid(PODS, name, "spec.containers", "Required value")
+    for field in ("initContainers", "containers"):
+        if field in spec:
+            spec[field] = [_container(name, f"spec.{field}[{i}]", c) for i, c in enumerate(spec[field])]
+    status: Object = {"phase": "Pending", "qosClass": _qos(spec)}
+    if spec.get("schedulingGates"):
+        if spec.get("nodeName"):
+            raise errors.invalid(
+                PODS, name, "spec.nodeName", "Forbidden: cannot be set until all schedulingGates have been cleared"
+            )
+        gated = "Scheduling is blocked due to non-empty scheduling gates"
+        status["conditions"] = [_condition("PodScheduled", "False", "SchedulingGated", gated)]
+    return {**pod, "spec": spec, "status": status}
+
+
+def _container(pod: str, field: str, container: Object) -> Object:
+    if "name" not in container:
+        raise errors.invalid(PODS, pod, f"{field}.name", "Required value")
+    resources = container.get("resources") or {}
+    asked, limited = dict(resources.get("requests") or {}), dict(resources.get("limits") or {})
+    for name, value in {**asked, **limited}.items():
+        try:
+            podspec.quantity(value)
+        except podspec.QuantityError as error:
+            raise errors.bad_request(f"quantities must match the regular expression; {name}: {error}") from error
+    for name, value in limited.items():
+        asked.setdefault(name, value)
+    for name, value in asked.items():
+        if name in _NATIVE or name.startswith("hugepages-"):
+            continue
+        if name not in limited:
+            raise errors.invalid(
+                PODS,
+                pod,
+                f"{field}.resources.limits",
+                "Required value: Limit must be set for non overcommitable resources",
+            )
+        if podspec.quantity(value) != podspec.quantity(limited[name]):
+            raise errors.invalid(
+                PODS,
+                pod,
+                f"{field}.resources.requests",
+                f'Invalid value: "{value}": must be equal to {name} limit of {limited[name]}',
+            )
+    as_text = {
+        k: {n: str(v) for n, v in part.items()} for k, part in (("limits", limited), ("requests", asked)) if part
+    }
+    return {"terminationMessagePath": "/dev/termination-log", **container, "resources": as_text}
+
+
+def _qos(spec: Object) -> str:
+    found = [c.get("resources", {}) for c in spec["containers"]]
+    named = [r.get(part, {}).get(n) for r in found for part in ("requests", "limits") for n in ("cpu", "memory")]
+    if not any(named):
+        return "BestEffort"
+    return "Guaranteed" if all(r.get("requests") == r.get("limits") for r in found) and all(named) else "Burstable"
+
+
+def _condition(kind: str, status: str, reason: str = "", message: str = "") -> Object:
+    found: Object = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": podspec.timestamp()}
+    return {**found, "reason": reason, "message": message} if reason else found
+
+
+def check_update(old: Object, new: Object) -> None:
+    """Only some fields of a pod's spec may change, and gates may only go; else ApiError 422."""
+    name = old["metadata"]["name"]
+    if _fixed(old["spec"]) != _fixed(new["spec"]):
+        raise errors.invalid(
+            PODS,
+            name,
+            "spec",
+            "Forbidden: pod updates may not change fields other than "
+            "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
+            "`spec.tolerations` (only additions to existing tolerations),"
+            "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously "
+            "negative)",
+        )
+    before = [g["name"] for g in old["spec"].get("schedulingGates") or ()]
+    added = [g["name"] for g in new["spec"].get("schedulingGates") or () if g["name"] not in before]
+    if added:
+        raise errors.invalid(
+            PODS,
+            name,
+            "spec.schedulingGates",
+            f"Forbidden: only deletion is allowed, but found new scheduling gate '{added[0]}'",
+        )
+
+
+def _fixed(spec: Object) -> Object:
+    rest: Object = {k: v for k, v in spec.items() if k not in _MUTABLE_SPEC}
+    for field in ("initContainers", "containers"):
+        rest[field] = [{k: v for k, v in c.items() if k != "image"} for c in spec.get(field) or ()]
+    return rest
+
+
+def bound(pod: Object, node: str, annotations: dict[str, str]) -> Object:
+    """The pod after a Binding, all in one object; ApiError 409 when it cannot be bound any more."""
+    name = pod["metadata"]["name"]
+    if podspec.terminating(pod):
+        why = f"pod {name} is being deleted, cannot be assigned to a host"
+    elif podspec.node_of(pod):
+        why = f'pod {name} is already assigned to node "{podspec.node_of(pod)}"'
+    elif pod["spec"].get("schedulingGates"):
+        why = f"pod {name} has non-empty .spec.schedulingGates"
+    else:
+        metadata = dict(pod["metadata"])
+        if annotations:
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
+        conditions = [c for c in pod["status"].get("conditions") or () if c["type"] != "PodScheduled"]
+        status = {**pod["status"], "conditions": [*conditions, _condition("PodScheduled", "True")]}
+        return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": node}, "status": status}
+    raise errors.conflict(PODS, name, why, "/binding")
+
+
+def deletion(pod: Object, asked_grace: int | None) -> Object | None:
+    """The pod marked for deletion, or None when it goes at once: no node, finished, or no grace left."""
+    if not podspec.node_of(pod) or podspec.finished(pod):
+        return None
+    metadata = pod["metadata"]
+    grace: int = pod["spec"]["terminationGracePeriodSeconds"] if asked_grace is None else asked_grace
+    if podspec.terminating(pod) and (asked_grace is None or grace >= metadata["deletionGracePeriodSeconds"]):
+        return pod  # a later request can only shorten
+    if grace == 0:
+        return None
+    end = podspec.timestamp(time.time() + grace)
+    return {**pod, "metadata": {**metadata, "deletionTimestamp": end, "deletionGracePeriodSeconds": grace}}

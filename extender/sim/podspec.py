@@ -1,0 +1,142 @@
+"""Reading pods as scheduler, kubelet and quota do: quantities, requests, containers in order, states."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+Object = dict[str, Any]
+Amounts = dict[str, int]  # resource name → whole units; cpu in thousandths
+
+_QUANTITY = re.compile(r"^([+-]?[0-9]*\.?[0-9]+)(?:([eE][+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)$")
+_SUFFIX = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "k": Decimal(1000)} | {
+    unit: Decimal(1000) ** (power + 2) for power, unit in enumerate("MGTPE")
+}
+_BINARY = {unit + "i": Decimal(1024) ** (power + 1) for power, unit in enumerate("KMGTPE")}
+
+
+class QuantityError(ValueError):
+    """A text that is no Kubernetes quantity."""
+
+
+@lru_cache(maxsize=4096)
+def quantity(text: str | int) -> Decimal:
+    """The number that a Kubernetes quantity (``100m``, ``2Gi``, ``1e3``) stands for."""
+    found = _QUANTITY.match(str(text))
+    if not found:
+        raise QuantityError(f"{text!r} is no quantity: expected a number with an optional suffix such as m, k, Mi, Gi")
+    number, exponent, suffix = found.groups()
+    if exponent:
+        return Decimal(number + exponent)
+    return Decimal(number) * (_SUFFIX | _BINARY).get(suffix or "", Decimal(1))
+
+
+def amount(resource: str, text: str | int) -> int:
+    """A quantity as the schedulers count it: rounded up, cpu in thousandths."""
+    return math.ceil(quantity(text) * (1000 if resource == "cpu" else 1))
+
+
+def amounts(quantities: Mapping[str, str | int] | None) -> Amounts:
+    """A ResourceList in whole units."""
+    return {resource: amount(resource, text) for resource, text in (quantities or {}).items()}
+
+
+def requests(container: Object) -> Amounts:
+    """What a container requests; a limit stands in for a missing request."""
+    resources = container.get("resources") or {}
+    return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def limits(container: Object) -> Amounts:
+    """What a container is limited to."""
+    return amounts((container.get("resources") or {}).get("limits"))
+
+
+def is_sidecar(container: Object) -> bool:
+    """Whether an init container keeps running beside the app containers."""
+    return container.get("restartPolicy") == "Always"
+
+
+def containers(pod: Object) -> Iterator[tuple[Object, bool]]:
+    """All containers in the order the kubelet admits them, with whether it is an init container."""
+    for container in pod["spec"].get("initContainers") or ():
+        yield container, True
+    for container in pod["spec"]["containers"]:
+        yield container, False
+
+
+def pod_requests(pod: Object) -> Amounts:
+    """What a pod asks of its node: max(init, app + sidecars) per resource, plus overhead (KEP-753)."""
+    running: Amounts = {}
+    peak: Amounts = {}
+    for container, init in containers(pod):
+        asked = requests(container)
+        if init and not is_sidecar(container):
+            _raise_to(peak, _sum(running, asked))
+        else:
+            running = _sum(running, asked)
+    _raise_to(peak, running)
+    return _sum(peak, amounts(pod["spec"].get("overhead")))
+
+
+def _sum(left: Amounts, right: Amounts) -> Amounts:
+    return {name: left.get(name, 0) + right.get(name, 0) for name in [*left, *(n for n in right if n not in left)]}
+
+
+def _raise_to(peak: Amounts, other: Amounts) -> None:
+    for name, value in other.items():
+        peak[name] = max(peak.get(name, 0), value)
+
+
+def key(pod: Object) -> tuple[str, str]:
+    """Namespace and name."""
+    return pod["metadata"]["namespace"], pod["metadata"]["name"]
+
+
+def uid(pod: Object) -> str:
+    """The pod's UID."""
+    found: str = pod["metadata"]["uid"]
+    return found
+
+
+def node_of(pod: Object) -> str:
+    """The node a pod is bound to, or the empty string."""
+    found: str = pod["spec"].get("nodeName", "")
+    return found
+
+
+def finished(pod: Object) -> bool:
+    """Whether the pod has ended for good."""
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
+def terminating(pod: Object) -> bool:
+    """Whether the pod was asked to go."""
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def condition(obj: Object, kind: str) -> Object | None:
+    """The status condition of that type."""
+    found = obj.get("status", {}).get("conditions") or ()
+    return next((c for c in found if c["type"] == kind), None)
+
+
+def timestamp(seconds: float | None = None) -> str:
+    """Now, or that time, as metav1.Time writes it (whole seconds, UTC)."""
+    when = datetime.now(UTC) if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_timestamp() -> str:
+    """Now, as metav1.MicroTime writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def seconds_of(text: str) -> float:
+    """The Unix time of a metav1.Time or MicroTime."""
+    return datetime.fromisoformat(text).timestamp()
