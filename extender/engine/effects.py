@@ -125,11 +125,15 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class PutBack(msgspec.Struct, frozen=True):
-    """Restore an annotation that was forged (None removes it), through pods/status."""
+    """Restore an annotation that was forged (None removes it), through pods/status.
+
+    Only onto the version seen: a conflict means that news is coming, and that decides again.
+    """
 
     pod: PodRef
     key: str
     value: str | None
+    resource_version: str
 
 
 Effect = Wake | Report | PutBack

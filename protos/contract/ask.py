@@ -79,7 +79,7 @@ class PodAsk(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse(pod: Pod, resources: names.Resources) -> PodAsk | None:
     """The pod's ask, None if it asks for no GPU of ours; raises AskError with a sentence for the user."""
-    annotations = pod.metadata.annotations or {}
+    annotations = pod.metadata.annotations
     count = _count(annotations)
     asks = tuple(_container(c, kind, count, resources) for kind, c in _containers(pod) if _asks(c, resources))
     if not asks:
@@ -88,24 +88,26 @@ def parse(pod: Pod, resources: names.Resources) -> PodAsk | None:
 
 
 def _containers(pod: Pod) -> Iterator[tuple[Kind, Container]]:
-    for container in pod.spec.init_containers or ():
+    for container in pod.spec.init_containers:
         yield ("sidecar" if container.restart_policy == "Always" else "init"), container
-    for container in pod.spec.containers or ():
+    for container in pod.spec.containers:
         yield "app", container
 
 
 def _asks(container: Container, resources: names.Resources) -> bool:
-    limits = (container.resources and container.resources.limits) or {}
+    limits = container.resources.limits if container.resources else {}
     return any(name in limits and str(limits[name]) != "0" for name in resources.all)
 
 
 def _container(container: Container, kind: Kind, count: int, resources: names.Resources) -> ContainerAsk:
-    limits = container.resources.limits if container.resources else None
-    mem, slices, whole, shared = (_amount(container.name, name, limits or {}) for name in resources.all)
+    limits = container.resources.limits if container.resources else {}
+    mem, slices, whole, shared = (_amount(container.name, name, limits) for name in resources.all)
     _refuse_own_devices(container)
-    if (whole or shared) and (mem or slices) or (whole and shared):
-        both = [name for name in resources.all if (limits or {}).get(name)]
-        raise AskError("AskMixed", f"container {container.name} asks {' and '.join(both)}: whole GPUs or parts, not both")
+    if ((whole or shared) and (mem or slices)) or (whole and shared):
+        both = [name for name in resources.all if limits.get(name)]
+        raise AskError(
+            "AskMixed", f"container {container.name} asks {' and '.join(both)}: whole GPUs or parts, not both"
+        )
     if whole or shared:
         return ContainerAsk(
             name=container.name,
@@ -118,16 +120,19 @@ def _container(container: Container, kind: Kind, count: int, resources: names.Re
         if amount % count:
             down, up = amount // count * count, (amount // count + 1) * count
             nearest = f"{down} or {up}" if down else str(up)
-            raise AskError("AskUneven", f"{name} {amount} does not divide by {names.GPU_COUNT} {count}: {nearest} would")
+            raise AskError(
+                "AskUneven", f"{name} {amount} does not divide by {names.GPU_COUNT} {count}: {nearest} would"
+            )
     return ContainerAsk(name=container.name, kind=kind, gpus=count, mem=mem // count, slices=slices // count)
 
 
 def _refuse_own_devices(container: Container) -> None:
-    for variable in container.env or ():
-        if variable.name == names.VISIBLE_DEVICES and (variable.value or "") not in HARMLESS_VISIBLE:
+    for variable in container.env:
+        own = variable.value_from is not None or (variable.value or "") not in HARMLESS_VISIBLE
+        if variable.name == names.VISIBLE_DEVICES and own:
             raise AskError(
                 "AskOwnDevices",
-                f"container {container.name} sets {names.VISIBLE_DEVICES} itself: leave it out, it is set for the GPUs given",
+                f"container {container.name} sets {names.VISIBLE_DEVICES} itself: leave it out, we set it",
             )
 
 
@@ -138,7 +143,9 @@ def _amount(container: str, resource: str, limits: Mapping[str, str | int]) -> i
     try:
         amount = integer(value)
     except QuantityError as error:
-        raise AskError("AskMalformed", f"container {container}: {resource} is {value!r}: expected a whole number") from error
+        raise AskError(
+            "AskMalformed", f"container {container}: {resource} is {value!r}: expected a whole number"
+        ) from error
     if amount < 0:
         raise AskError("AskMalformed", f"container {container}: {resource} is {value!r}: expected zero or more")
     return amount
@@ -165,7 +172,9 @@ def _selection(annotations: Mapping[str, str]) -> Selection:
         return patterns
 
     if names.GPU_CLASS in annotations:
-        raise AskError("AskUnknownClass", f"{names.GPU_CLASS} is {annotations[names.GPU_CLASS][:40]!r}: no such GpuClass")
+        raise AskError(
+            "AskUnknownClass", f"{names.GPU_CLASS} is {annotations[names.GPU_CLASS][:40]!r}: no such GpuClass"
+        )
     return Selection(
         models=globs(names.GPU_MODEL),
         uuids=globs(names.GPU_UUID),
@@ -191,7 +200,9 @@ def _memory(annotations: Mapping[str, str]) -> int:
     try:
         return mebibytes(text)
     except QuantityError as error:
-        raise AskError("AskMalformed", f"{names.MIN_GPU_MEMORY} is {text[:40]!r}: expected an amount like 40Gi") from error
+        raise AskError(
+            "AskMalformed", f"{names.MIN_GPU_MEMORY} is {text[:40]!r}: expected an amount like 40Gi"
+        ) from error
 
 
 def _capability(annotations: Mapping[str, str]) -> tuple[int, int]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from protos.contract import inventory as inv
 from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk, Selection
@@ -41,9 +43,7 @@ class GpuBook:
             return False
         if demand.whole:
             return not self.sharers
-        return (
-            self.mem_used + demand.mem <= self.gpu.mem and self.slices_used + demand.slices <= self.slices_per_gpu
-        )
+        return self.mem_used + demand.mem <= self.gpu.mem and self.slices_used + demand.slices <= self.slices_per_gpu
 
     @property
     def offered(self) -> bool:
@@ -122,20 +122,22 @@ class NodeBooks:
     def charges(self, ask: PodAsk, shares: Mapping[str, Sequence[Share]]) -> dict[str, Demand] | None:
         """The charge per GPU of a pod whose containers sit on `shares`; None if they are not what it asks.
 
-        Amounts come from `ask`, GPUs from `shares`: each container must name as many different GPUs as it asks.
-        A GPU that is no longer in the inventory is charged by the share's own amounts, since nothing else is known.
+        Amounts come from `ask`, GPUs from `shares`: a container's total is spread evenly over the GPUs it names, which
+        must divide it (a whole ask names as many as it asks). A GPU that is no longer in the inventory is charged by
+        the share's own amounts, since nothing else is known.
         """
         parts: dict[str, list[tuple[ContainerAsk, Demand]]] = {}
         if set(shares) != {container.name for container in ask.containers}:
             return None
         for container in ask.containers:
             given = shares[container.name]
-            if len({share.uuid for share in given}) != container.gpus or len(given) != container.gpus:
+            spread = spread_over(container, len(given))
+            if spread is None or len({share.uuid for share in given}) != len(given):
                 return None
             for share in given:
                 book = self.gpus.get(share.uuid)
                 whole = bool(container.whole) and share.whole
-                demand = self.demand(container, book.gpu) if book else Demand(share.mem, share.slices, whole)
+                demand = self.demand(spread, book.gpu) if book else Demand(share.mem, share.slices, whole)
                 if demand is None:
                     return None
                 parts.setdefault(share.uuid, []).append((container, demand))
@@ -160,6 +162,12 @@ class NodeBooks:
         self.release(uid)
         self.entries[uid] = Entry(ask, charges, placed=True)
         self._apply(charges, 1)
+        self._place_unknown()
+
+    def restore(self, uid: str, entry: Entry) -> None:
+        """Put back an entry that was released to see what would fit without it."""
+        self.entries[uid] = entry
+        self._apply(entry.charges, 1)
         self._place_unknown()
 
     def release(self, uid: str) -> bool:
@@ -208,6 +216,16 @@ class NodeBooks:
             if here:
                 found[uuid] = peak(here)
         return found
+
+
+def spread_over(ask: ContainerAsk, gpus: int) -> ContainerAsk | None:
+    """The same total over this many GPUs, None where it does not divide or a whole ask is not for so many."""
+    if gpus == ask.gpus:
+        return ask
+    mem, slices = ask.mem * ask.gpus, ask.slices * ask.gpus
+    if ask.whole or not gpus or mem % gpus or slices % gpus:
+        return None
+    return msgspec.structs.replace(ask, gpus=gpus, mem=mem // gpus, slices=slices // gpus)
 
 
 def peak(parts: Iterable[tuple[ContainerAsk, Demand]]) -> Demand:

@@ -33,30 +33,45 @@ class Choice(msgspec.Struct, frozen=True):
     score: int
 
 
+Seat = tuple[tuple[str, Demand], ...]
+"""One container's GPUs, by UUID, in index order."""
+
+
 def choose(ask: PodAsk, books: NodeBooks) -> Choice | None:
     """The GPUs that `ask` should get on this node; None if it does not fit (`misfit` says why)."""
-    if books.inventory.state != "ready":
-        return None
-    eligible = books.eligible(ask.selection)
-    if len(ask.containers) == 1 and ask.containers[0].gpus == 1:
-        seats = _single(ask, eligible, books)
-    else:
-        seats = _Seating(ask, eligible, books).run()
+    seats = _seats(ask, books)
     if seats is None:
         return None
-    charges = {
-        uuid: peak((c, d) for c, seat in zip(ask.containers, seats, strict=True) for u, d in seat if u == uuid)
-        for uuid in dict.fromkeys(u for seat in seats for u, _ in seat)
-    }
     shares = {
         c.name: tuple(Share(u, books.gpus[u].gpu.index, d.mem, d.slices, d.whole) for u, d in seat)
         for c, seat in zip(ask.containers, seats, strict=True)
     }
-    return Choice(shares, charges, _score(ask, charges, shares, books))
+    charges = _charges(ask, seats)
+    return Choice(shares, charges, _score(ask, seats, charges, books))
 
 
-Seat = tuple[tuple[str, Demand], ...]
-"""One container's GPUs, by UUID, in index order."""
+def rank(ask: PodAsk, books: NodeBooks) -> int | None:
+    """The score alone that `choose` would give, None if the ask does not fit."""
+    seats = _seats(ask, books)
+    return None if seats is None else _score(ask, seats, _charges(ask, seats), books)
+
+
+def _seats(ask: PodAsk, books: NodeBooks) -> list[Seat] | None:
+    if books.inventory.state != "ready":
+        return None
+    eligible = books.eligible(ask.selection)
+    if len(ask.containers) == 1 and ask.containers[0].gpus == 1:
+        return _single(ask, eligible, books)
+    return _Seating(ask, eligible, books).run()
+
+
+def _charges(ask: PodAsk, seats: Sequence[Seat]) -> dict[str, Demand]:
+    if len(seats) == 1:
+        return dict(seats[0])
+    return {
+        uuid: peak((c, d) for c, seat in zip(ask.containers, seats, strict=True) for u, d in seat if u == uuid)
+        for uuid in dict.fromkeys(u for seat in seats for u, _ in seat)
+    }
 
 
 def _single(ask: PodAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> list[Seat] | None:
@@ -150,7 +165,7 @@ class _Seating:
         return demand if book.fits(peak((c, d) for _, c, d in sorted(parts, key=lambda p: p[0]))) else None
 
 
-def _score(ask: PodAsk, charges: dict[str, Demand], shares: dict[str, tuple[Share, ...]], books: NodeBooks) -> int:
+def _score(ask: PodAsk, seats: Sequence[Seat], charges: dict[str, Demand], books: NodeBooks) -> int:
     """How well the choice packs: 4 parts the GPUs' fullness afterwards, 1 part the node's, less for missing links."""
     per_gpu = books.inventory.slices_per_gpu
     full = 0
@@ -162,12 +177,12 @@ def _score(ask: PodAsk, charges: dict[str, Demand], shares: dict[str, tuple[Shar
     node = TOP - fresh * TOP // max(1, len(books.gpus))
     packed = (4 * full // len(charges) + node) // 5
     score = TOP - packed if ask.selection.spread else packed
-    return score * _linked(shares, books) // TOP
+    return score * _linked(seats, books) // TOP
 
 
-def _linked(shares: dict[str, tuple[Share, ...]], books: NodeBooks) -> int:
+def _linked(seats: Sequence[Seat], books: NodeBooks) -> int:
     """TOP where every container's GPUs are joined by NVLink or stand alone, half of it otherwise."""
-    sets = [[share.index for share in given] for given in shares.values() if len(given) > 1]
+    sets = [[books.gpus[uuid].gpu.index for uuid, _ in seat] for seat in seats if len(seat) > 1]
     if not sets:
         return TOP
     topology = links.topology(books.inventory.links)

@@ -1,0 +1,338 @@
+"""Every decision of the extender: events of the world in, effects out; kube-scheduler's questions answered.
+
+`step(event, now)` takes what the watches tell and returns what to do; `filter`, `prioritize`, `preempt` and `bind`
+answer from memory. `now` is in seconds of a monotonic clock. A pod that filter sends to several equal nodes keeps its
+best one softly charged until its bind says which; bind books for good, before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from extender.engine import dialect, refusals
+from extender.engine.effects import (
+    Already,
+    BindAnswer,
+    BindDone,
+    Effect,
+    Event,
+    GpusUnhealthy,
+    NodeGone,
+    NodeSeen,
+    Place,
+    PodGone,
+    PodRef,
+    PodSeen,
+    Refuse,
+    Report,
+    Tick,
+    Verdict,
+)
+from extender.engine.index import Indexes, score
+from extender.engine.ledger import Ledger, NodeState, PodState
+from extender.engine.observe import Observer
+from extender.engine.settings import Settings
+from extender.engine.waking import Waking
+from protos.contract import allocation, choose, codec
+from protos.contract.allocation import Allocation
+from protos.contract.ask import Demand, PodAsk
+from protos.contract.objects import Pod
+from protos.contract.reason import Reason
+
+REPORT_EVERY_S = 30.0
+WARM_NODES = 200
+"""Nodes looked at per tick for shapes that will be asked soon."""
+
+
+class Engine:
+    """The one owner of the books."""
+
+    def __init__(self, settings: Settings, started: float = 0.0) -> None:
+        self.settings = settings
+        self.started = started
+        self.counters: Counter[tuple[str, str]] = Counter()
+        """(what, label) → how often: decisions by code, conflicts, problems by kind, wakes."""
+        self.ledger = Ledger(settings.unit_mib, settings.slices_per_gpu, settings.gpushare, self._changed)
+        self._indexes = Indexes(lambda: self.ledger.nodes)
+        self._observer = Observer(self.ledger, settings, self.counters)
+        self._waking = Waking(self.ledger, self._indexes)
+        self._open: dict[str, PodState] = {}
+        """Pods that are HELD and were offered several nodes."""
+        self._held: dict[str, PodState] = {}
+        self._reported: dict[str, float] = {}
+        self._effects: list[Effect] = []
+
+    @property
+    def nodes(self) -> Mapping[str, NodeState]:
+        return self.ledger.nodes
+
+    @property
+    def pods(self) -> Mapping[str, PodState]:
+        return self.ledger.pods
+
+    def _changed(self, node: str) -> None:
+        self._indexes.stale(node)
+
+    # -- the world
+
+    def step(self, event: Event, now: float) -> list[Effect]:
+        """Take in one event; returns what is to be done about it."""
+        match event:
+            case PodSeen(pod):
+                self._see_pod(pod, now)
+            case PodGone(uid):
+                self._forget(uid)
+            case NodeSeen(node):
+                if self._observer.node(node):
+                    self._waking.room()
+            case NodeGone(name):
+                self.ledger.drop_node(name)
+            case GpusUnhealthy(name, minors):
+                self.ledger.set_unhealthy(name, minors)
+                self._waking.room()
+            case BindDone(uid, outcome):
+                self._bind_done(uid, outcome == "bound")
+            case Tick():
+                self._tick(now)
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _reread(self, pod: Pod, state: PodState) -> None:
+        if self._observer.asks_anew(pod, state):
+            self._drop_hold(state)
+            self._waking.forget(state)
+            self._observer.learn_anew(pod, state)
+
+    def _see_pod(self, pod: Pod, now: float) -> None:
+        known = self.ledger.pods.get(pod.metadata.uid)
+        if known is not None:
+            self._reread(pod, known)
+        seen = self._observer.pod(pod, now)
+        self._effects += seen.effects
+        if seen.made_room:
+            self._waking.room()
+        if seen.state is None:
+            self._forget(pod.metadata.uid)
+        elif seen.state.state == "bound":
+            self._settle(seen.state)
+        elif seen.state.ask is not None:
+            self._indexes.warm(seen.state.ask)
+
+    def _forget(self, uid: str) -> None:
+        pod = self.ledger.pods.get(uid)
+        if pod is None:
+            return
+        self._settle(pod)
+        if self.ledger.unbind(pod):
+            self._waking.room()
+        del self.ledger.pods[uid]
+        self._reported.pop(uid, None)
+
+    def _settle(self, pod: PodState) -> None:
+        """The pod is no longer merely held, nor refused."""
+        self._open.pop(pod.ref.uid, None)
+        self._held.pop(pod.ref.uid, None)
+        self._waking.forget(pod)
+
+    def _bind_done(self, uid: str, bound: bool) -> None:
+        pod = self.ledger.pods.get(uid)
+        if pod is None or pod.state != "binding":
+            return
+        if bound:
+            pod.state = "bound"
+        else:
+            pod.allocation = pod.text = None
+            if self.ledger.unbind(pod):
+                self._waking.room()
+
+    def _tick(self, now: float) -> None:
+        self._expire(now)
+        wakes = self._waking.due(lambda pod, node, charges: self._hold(pod, node, charges, now))
+        self._effects += wakes
+        self.counters["wakes", ""] += len(wakes)
+        self._indexes.work(WARM_NODES)
+
+    def _expire(self, now: float) -> None:
+        over = [pod for pod in self._held.values() if pod.deadline <= now]
+        for pod in over:
+            self._drop_hold(pod)
+        if over:
+            self._waking.look()
+
+    def _hold(self, pod: PodState, node: str, charges: Mapping[str, Demand], now: float) -> None:
+        self.ledger.hold(pod, node, charges)
+        pod.deadline = now + self.settings.soft_charge_s
+        self._held[pod.ref.uid] = pod
+
+    def _drop_hold(self, pod: PodState) -> None:
+        self._open.pop(pod.ref.uid, None)
+        if self._held.pop(pod.ref.uid, None) is not None and pod.state == "held":
+            self.ledger.unbind(pod)
+
+    # -- kube-scheduler's questions
+
+    def undecided(self, now: float) -> bool:
+        """Whether an earlier pod was offered several nodes and its bind has not said which.
+
+        A filter should wait for that bind (it comes within a cycle), else it would rank nodes by a guess.
+        """
+        while self._open:
+            uid, pod = next(iter(self._open.items()))
+            if pod.open_until > now:
+                return True
+            del self._open[uid]
+        return False
+
+    def filter(self, pod: Pod, nodes: Sequence[str], now: float) -> Verdict:
+        """Which of these nodes the pod may go to, best first."""
+        self._expire(now)
+        state = self._observer.asked(pod, now)
+        state.filtered = True
+        self._drop_hold(state)
+        self._reread(pod, state)
+        if state.state in ("binding", "bound"):
+            return (
+                Verdict((state.node,)) if state.node in nodes else self._refuse(state, refusals.ELSEWHERE, nodes, now)
+            )
+        if state.refusal is not None and state.refusal.code.startswith("Ask"):
+            return self._refuse(state, state.refusal, nodes, now)
+        if state.forged:
+            return self._refuse(state, refusals.FORGED, nodes, now)
+        if state.ask is None:
+            return Verdict(tuple(nodes))
+        return self._offer(state, state.ask, pod, nodes, now)
+
+    def _offer(self, state: PodState, ask: PodAsk, pod: Pod, nodes: Sequence[str], now: float) -> Verdict:
+        among = None if len(nodes) >= len(self.ledger.nodes) else frozenset(nodes)
+        everywhere = self.settings.in_tree_preferences or dialect.has_preferences(pod)
+        offered: list[str] = []
+        best = 0
+        known = frozenset(nodes) if among is None else among
+        for name, points in self._indexes.of(ask).ranked(among):
+            if name not in known:
+                continue
+            best = best or points
+            if not everywhere and (points < best - self.settings.band or len(offered) == self.settings.offer_limit):
+                break
+            offered.append(name)
+        if not offered:
+            return self._refuse(state, refusals.no_room(ask), nodes, now)
+        state.refusal = None
+        self._waking.forget(state)
+        self._charge(state, ask, offered, now)
+        self.counters["decisions", "Offered"] += 1
+        return Verdict(tuple(offered))
+
+    def _charge(self, state: PodState, ask: PodAsk, offered: Sequence[str], now: float) -> None:
+        books = self.ledger.nodes[offered[0]].books
+        choice = choose.choose(ask, books) if books is not None else None
+        self._hold(state, offered[0], choice.charges if choice else {}, now)
+        if len(offered) > 1:
+            state.open_until = now + self.settings.undecided_s
+            self._open[state.ref.uid] = state
+
+    def _refuse(self, state: PodState, reason: Reason, nodes: Sequence[str], now: float) -> Verdict:
+        everything = len(nodes) >= len(self.ledger.nodes)
+        self._waking.refused(state, reason, None if everything else frozenset(nodes), now)
+        self.counters["decisions", reason.code] += 1
+        if now - self._reported.get(state.ref.uid, -REPORT_EVERY_S) >= REPORT_EVERY_S:
+            self._reported[state.ref.uid] = now
+            self._effects.append(Report(state.ref, self.explain(state) or reason))
+        return Verdict((), reason)
+
+    def explain(self, state: PodState) -> Reason | None:
+        """Why the pod waits, with the numbers of this moment; None if it was not refused."""
+        if state.refusal is None or state.ask is None or state.refusal.code != "NoRoom":
+            return state.refusal
+        return refusals.with_numbers(state.refusal, state.ask, self.ledger.nodes, state.offered)
+
+    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> dict[str, int]:
+        """10 for each node as good as our best, 0 for the rest: the scheduler's own wishes decide among the tens."""
+        state = self.ledger.pods.get(pod.metadata.uid)
+        if state is None or state.ask is None:
+            return dict.fromkeys(nodes, 0)
+        ask, own = state.ask, state.node
+        points = {name: score(ask, self.ledger.nodes[name]) or 0 for name in nodes if name in self.ledger.nodes}
+        if own in points:
+            points[own] = self._without(state, own, ask)
+        best = max(points.values(), default=0)
+        return {name: 10 if name in points and points[name] >= best - self.settings.band else 0 for name in nodes}
+
+    def _without(self, state: PodState, node: str, ask: PodAsk) -> int:
+        """The score of a node as it was before the pod itself was softly charged there."""
+        books = self.ledger.nodes[node].books
+        entry = books.entries.get(state.ref.uid) if books is not None else None
+        if books is None or entry is None:
+            return score(ask, self.ledger.nodes[node]) or 0
+        books.release(state.ref.uid)
+        points = choose.rank(ask, books) or 0
+        books.restore(state.ref.uid, entry)
+        return points
+
+    def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+        """Of kube-scheduler's candidates (node → victims' UIDs) those where the pod then really gets its GPUs."""
+        ask = self._observer.ask(pod)
+        return {
+            name: list(uids)
+            for name, uids in victims.items()
+            if uids and (ask is None or self._fits_without(ask, name, uids))
+        }
+
+    def _fits_without(self, ask: PodAsk, name: str, uids: Sequence[str]) -> bool:
+        node = self.ledger.nodes.get(name)
+        if node is None or node.books is None or node.problem:
+            return False
+        gone = {uid: node.books.entries[uid] for uid in uids if uid in node.books.entries}
+        for uid in gone:
+            node.books.release(uid)
+        fits = choose.rank(ask, node.books) is not None
+        for uid, entry in gone.items():
+            node.books.restore(uid, entry)
+        return fits
+
+    def bind(self, ref: PodRef, node: str, now: float, wall_ns: int = 0) -> BindAnswer:
+        """Book the pod's GPUs on this node for good; the shell then POSTs the Binding and feeds BindDone.
+
+        `wall_ns` is the wall clock in ns since 1970, which the gpushare dialect writes down.
+        """
+        pod = self.ledger.pods.get(ref.uid)
+        if pod is None or not (pod.filtered or now - self.started < self.settings.unseen_bind_s):
+            return self._refuse_bind(refusals.UNSEEN)
+        if pod.state in ("binding", "bound"):
+            if pod.node != node:
+                return self._refuse_bind(refusals.ELSEWHERE)
+            return Already() if pod.state == "bound" else self._place(pod, node, wall_ns)
+        if isinstance(pod.asked, Reason) or pod.forged:
+            return self._refuse_bind(pod.asked if isinstance(pod.asked, Reason) else refusals.FORGED)
+        self._drop_hold(pod)
+        target = self.ledger.node(node)
+        if pod.ask is not None and target.books is not None:
+            choice = None if target.problem else choose.choose(pod.ask, target.books)
+            if choice is None:
+                return self._refuse_bind(refusals.TAKEN)
+            inventory = target.books.inventory
+            pod.allocation = Allocation(codec.VERSION, inventory.unit_mib, inventory.slices_per_gpu, choice.shares)
+            pod.text = allocation.encode(pod.allocation)
+        elif pod.ask is not None and score(pod.ask, target) is None:
+            return self._refuse_bind(refusals.TAKEN)
+        self.ledger.bind(pod, node, "binding")
+        self._waking.forget(pod)
+        self.counters["decisions", "Bound"] += 1
+        return self._place(pod, node, wall_ns)
+
+    def _place(self, pod: PodState, node: str, wall_ns: int) -> Place:
+        carried = dialect.of_binding(pod, self.ledger.node(node), self.settings, wall_ns) if pod.text else {}
+        return Place(pod.ref, node, carried, pod.allocation)
+
+    def _refuse_bind(self, reason: Reason) -> Refuse:
+        self.counters["decisions", reason.code] += 1
+        if reason is refusals.TAKEN:
+            self.counters["conflicts", ""] += 1
+        return Refuse(reason)
+
+    # -- soundness
+
+    def check(self) -> list[str]:
+        """What is wrong with the books, in sentences; empty when they are sound."""
+        return self.ledger.check()

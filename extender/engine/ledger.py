@@ -1,0 +1,242 @@
+"""Nodes, pods and who holds what: rebuilt at any time from the cluster's own objects.
+
+The pods are the books: allocation annotations on bound pods and inventories on nodes say everything. A booking is
+HELD (a soft charge with a deadline), then BINDING, then BOUND, then gone. Every change of a node marks it stale in the
+indexes that rank nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
+
+from extender.engine.effects import PodRef
+from protos.contract import codec, inventory, names
+from protos.contract.allocation import Allocation
+from protos.contract.ask import Demand, PodAsk
+from protos.contract.books import NodeBooks
+from protos.contract.inventory import Inventory
+from protos.contract.objects import Node
+from protos.contract.reason import Reason
+
+State = Literal["waiting", "held", "binding", "bound"]
+
+
+class PodState:
+    """What we know of one live pod, by UID. Finished and deleted pods are forgotten."""
+
+    __slots__ = (
+        "allocation", "asked", "deadline", "filtered", "forged", "node", "offered", "open_until", "priority", "problem",
+        "ref", "refusal", "refused_at", "refused_room", "requests", "since", "state", "text",
+    )  # fmt: skip
+
+    def __init__(self, ref: PodRef, now: float) -> None:
+        self.ref = ref
+        self.since = now
+        self.state: State = "waiting"
+        self.node = ""
+        self.asked: PodAsk | Reason | None = None
+        """What it wants, or why that makes no sense."""
+        self.requests: tuple[tuple[str, int], ...] = ()
+        self.priority = 0
+        self.allocation: Allocation | None = None
+        self.text: str | None = None
+        """The allocation's text as written or believed."""
+        self.problem = ""
+        self.forged = False
+        """An unbound pod that carries an allocation: it waits until that is taken away."""
+        self.filtered = False
+        self.deadline = 0.0
+        """HELD: when the soft charge ends."""
+        self.open_until = 0.0
+        """HELD: until when a filter should wait for this pod's bind, since it was offered several nodes."""
+        self.refusal: Reason | None = None
+        self.refused_at = 0.0
+        self.refused_room = -1
+        """The room epoch in which it was last refused or woken."""
+        self.offered: frozenset[str] | None = None
+        """The nodes among which it was refused; None = all."""
+
+    @property
+    def ask(self) -> PodAsk | None:
+        """What it wants of GPUs, None if nothing or nonsense."""
+        return self.asked if isinstance(self.asked, PodAsk) else None
+
+
+class NodeState:
+    """One node: its GPUs' books where it has any, and its in-tree totals."""
+
+    __slots__ = ("allocatable", "books", "cordoned", "inventory_text", "name", "problem", "seen", "unhealthy", "used")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.seen = False
+        """False while only pods speak of it."""
+        self.books: NodeBooks | None = None
+        self.inventory_text: str | None = None
+        self.problem = ""
+        """Why it takes no new pods, "" if it does."""
+        self.cordoned = ""
+        self.unhealthy: frozenset[int] = frozenset()
+        self.allocatable: Mapping[str, int] = {}
+        self.used: dict[str, int] = {}
+        """In-tree requests of all pods on it, whatever their scheduler (cpu in thousandths of a core)."""
+
+    def room(self, resource: str) -> int:
+        return self.allocatable.get(resource, 0) - self.used.get(resource, 0)
+
+
+class Ledger:
+    """All nodes and pods. `changed(node)` is called at every change of what a node can take."""
+
+    def __init__(self, unit_mib: int, slices_per_gpu: int, gpushare: bool, changed: Callable[[str], None]) -> None:
+        self.unit_mib, self.slices_per_gpu, self.gpushare = unit_mib, slices_per_gpu, gpushare
+        self.changed = changed
+        self.nodes: dict[str, NodeState] = {}
+        self.pods: dict[str, PodState] = {}
+        self.on_node: dict[str, set[str]] = {}
+        self._interned: dict[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]] = {}
+
+    # -- nodes
+
+    def node(self, name: str) -> NodeState:
+        return self.nodes.setdefault(name, NodeState(name))
+
+    def set_node(self, node: Node, allocatable: Mapping[str, int]) -> bool:
+        """Take over a node object; returns whether anything that matters changed."""
+        state = self.node(node.metadata.name)
+        annotations = node.metadata.annotations
+        text, cordoned = annotations.get(names.GPUS), annotations.get(names.CORDONED_GPUS, "")
+        same = state.seen and allocatable == state.allocatable
+        if same and text == state.inventory_text and cordoned == state.cordoned:
+            return False
+        state.seen, state.allocatable, state.cordoned = True, allocatable, cordoned
+        if text is None or text != state.inventory_text or state.books is None:
+            state.inventory_text = text
+            self._set_inventory(state, node)
+        else:
+            self._mark(state, state.books.inventory)
+        self.changed(state.name)
+        return True
+
+    def _set_inventory(self, state: NodeState, node: Node) -> None:
+        state.problem = ""
+        try:
+            found = inventory.decode(state.inventory_text)
+        except codec.ContractError as error:
+            state.problem = str(error)
+            return
+        if found is None and self.gpushare:
+            found = inventory.from_gpushare(node.status.capacity, self.unit_mib, self.slices_per_gpu)
+        if found is None:
+            state.books = None
+            return
+        if found.unit_mib != self.unit_mib:
+            state.problem = f"it counts GPU memory in units of {found.unit_mib} MiB, the cluster in {self.unit_mib} MiB"
+        fresh = state.books is None
+        self._mark(state, found)
+        if fresh:
+            for uid in sorted(self.on_node.get(state.name, ())):
+                self._place(self.pods[uid])
+
+    def _mark(self, state: NodeState, found: Inventory) -> None:
+        marks = {mark.strip() for mark in state.cordoned.split(",") if mark.strip()}
+        marks |= {gpu.uuid for gpu in found.gpus if gpu.minor in state.unhealthy}
+        if state.books is None:
+            state.books = NodeBooks(found, marks)
+        else:
+            state.books.set_inventory(found, marks)
+
+    def set_unhealthy(self, name: str, minors: frozenset[int]) -> None:
+        state = self.node(name)
+        state.unhealthy = minors
+        if state.books is not None:
+            self._mark(state, state.books.inventory)
+            self.changed(name)
+
+    def drop_node(self, name: str) -> None:
+        self.nodes.pop(name, None)
+        if self.on_node.get(name):
+            self.node(name)
+        self.changed(name)
+
+    # -- pods
+
+    def pod(self, ref: PodRef, now: float) -> PodState:
+        found = self.pods.get(ref.uid)
+        if found is None:
+            found = self.pods[ref.uid] = PodState(ref, now)
+        return found
+
+    def intern(self, requests: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+        """The same tuple for equal requests: pods come from few templates."""
+        value = tuple(requests)
+        return self._interned.setdefault(value, value)
+
+    def bind(self, pod: PodState, node: str, state: State) -> None:
+        """Put a pod on a node with what `pod.allocation` says (nothing or nonsense: wherever it could be)."""
+        self.unbind(pod)
+        pod.node, pod.state = node, state
+        self.on_node.setdefault(node, set()).add(pod.ref.uid)
+        used = self.node(node).used
+        for resource, amount in pod.requests:
+            used[resource] = used.get(resource, 0) + amount
+        self._place(pod)
+        self.changed(node)
+
+    def hold(self, pod: PodState, node: str, charges: Mapping[str, Demand]) -> None:
+        """A soft charge: GPUs of the node are kept for the pod for a moment."""
+        self.unbind(pod)
+        pod.node, pod.state = node, "held"
+        books = self.node(node).books
+        if books is not None and pod.ask is not None:
+            books.hold(pod.ref.uid, pod.ask, charges)
+        self.changed(node)
+
+    def unbind(self, pod: PodState) -> bool:
+        """Take a pod off its node; returns whether that made room."""
+        if not pod.node:
+            return False
+        state = self.nodes.get(pod.node)
+        here = self.on_node.get(pod.node)
+        if here is not None and pod.ref.uid in here:
+            here.discard(pod.ref.uid)
+            if not here:
+                del self.on_node[pod.node]
+            if state is not None:
+                for resource, amount in pod.requests:
+                    state.used[resource] -= amount
+        made_room = bool(state and state.books and state.books.release(pod.ref.uid))
+        self.changed(pod.node)
+        pod.node, pod.state = "", "waiting"
+        return made_room
+
+    def _place(self, pod: PodState) -> None:
+        books = self.node(pod.node).books
+        if pod.ask is None or books is None:
+            return
+        usable = books.place(pod.ref.uid, pod.ask, pod.allocation)
+        if pod.allocation is not None and not usable:
+            pod.problem = "malformed: the allocation does not name the GPUs that the pod asks"
+
+    # -- soundness
+
+    def check(self) -> list[str]:
+        """What is wrong with the books, in sentences; empty when they are sound."""
+        found: list[str] = []
+        for node in self.nodes.values():
+            if node.books is not None:
+                found += self._check_node(node, node.books)
+        return found
+
+    def _check_node(self, node: NodeState, books: NodeBooks) -> Iterable[str]:
+        for uid in books.entries:
+            pod = self.pods.get(uid)
+            if pod is None:
+                yield f"{node.name} holds GPUs for {uid}, which is no live pod"
+            elif pod.node != node.name or pod.state == "waiting":
+                yield f"{node.name} holds GPUs for {pod.ref}, which is {pod.state} on {pod.node or 'no node'}"
+        for uuid, book in books.gpus.items():
+            charges = [entry.charges[uuid] for entry in books.entries.values() if uuid in entry.charges]
+            if (book.mem_used, book.slices_used) != (sum(c.mem for c in charges), sum(c.slices for c in charges)):
+                yield f"{node.name} {uuid}: {book.mem_used} units booked, {sum(c.mem for c in charges)} held"

@@ -1,0 +1,199 @@
+"""Reads pods and nodes of the world into the ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+from extender.engine import trust
+from extender.engine.effects import Effect, PodRef, PutBack, Report
+from extender.engine.ledger import Ledger, PodState
+from extender.engine.settings import Settings
+from protos.contract import ask as asks
+from protos.contract import names
+from protos.contract.allocation import Allocation
+from protos.contract.ask import AskError, PodAsk
+from protos.contract.objects import Container, Node, Pod
+from protos.contract.quantity import QuantityError, milli, units
+from protos.contract.reason import Reason
+
+FINISHED = ("Succeeded", "Failed")
+SENTENCES = {
+    "forged": "gangshare alone writes this annotation; what was there is not believed and is put back",
+    "malformed": "the allocation cannot be read; the pod is charged wherever it could be until the plugin says where",
+    "newer": "the allocation was written by a newer version; the pod is charged wherever it could be",
+}
+
+
+class Seen(msgspec.Struct):
+    """What reading a pod led to. `state` is None when the pod needs no memory: it is over."""
+
+    state: PodState | None
+    made_room: bool = False
+    effects: list[Effect] = msgspec.field(default_factory=list)
+
+
+def ref_of(pod: Pod) -> PodRef:
+    """The pod's reference."""
+    return PodRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+
+
+class Observer:
+    """Keeps the ledger in step with the objects of the cluster."""
+
+    def __init__(self, ledger: Ledger, settings: Settings, counters: Counter[tuple[str, str]]) -> None:
+        self._ledger, self._settings, self._counters = ledger, settings, counters
+
+    def node(self, node: Node) -> bool:
+        """Take in a node; returns whether anything that matters changed."""
+        return self._ledger.set_node(node, _amounts(node.status.allocatable))
+
+    def ask(self, pod: Pod) -> PodAsk | None:
+        """The pod's GPU ask; None also where it makes no sense."""
+        read = self._read(pod)
+        return read if isinstance(read, PodAsk) else None
+
+    def asked(self, pod: Pod, now: float) -> PodState:
+        """The state of a pod that the scheduler asks about, which our watch may not have shown yet."""
+        known = self._ledger.pods.get(pod.metadata.uid)
+        if known is not None:
+            return known
+        state = self._learn(pod, now)
+        state.forged = names.ALLOCATION in pod.metadata.annotations
+        return state
+
+    def asks_anew(self, pod: Pod, state: PodState) -> bool:
+        """Whether a pod that is not bound wants something else than before: annotations may be edited until then."""
+        return not pod.spec.node_name and state.state in ("waiting", "held") and self._read(pod) != state.asked
+
+    def learn_anew(self, pod: Pod, state: PodState) -> None:
+        """Take over what the pod wants now."""
+        state.asked = self._read(pod)
+        state.refusal = None
+
+    def _learn(self, pod: Pod, now: float) -> PodState:
+        state = self._ledger.pod(ref_of(pod), now)
+        state.priority = pod.spec.priority or 0
+        state.requests = self._ledger.intern(_requests(pod))
+        state.asked = self._read(pod)
+        return state
+
+    def _read(self, pod: Pod) -> PodAsk | Reason | None:
+        try:
+            return asks.parse(pod, self._settings.resources)
+        except AskError as error:
+            return error.reason
+
+    def pod(self, pod: Pod, now: float) -> Seen:
+        """Take in a pod."""
+        if pod.status.phase in FINISHED or (pod.metadata.deletion_timestamp and not pod.spec.node_name):
+            return Seen(None)
+        state = self._ledger.pods.get(pod.metadata.uid) or self._learn(pod, now)
+        if pod.spec.node_name:
+            return self._bound(pod, pod.spec.node_name, state)
+        return self._unbound(pod, state)
+
+    def _unbound(self, pod: Pod, state: PodState) -> Seen:
+        carries = names.ALLOCATION in pod.metadata.annotations
+        seen = Seen(state)
+        if carries and not state.forged:
+            seen.effects = [self._put_back(pod, None), self._problem(state, "forged")]
+        state.forged = carries
+        return seen
+
+    def _bound(self, pod: Pod, node: str, state: PodState) -> Seen:
+        if state.ask is None:
+            return self._bound_without_ask(pod, node, state)
+        before = (state.state, state.node, state.text, state.problem)
+        told = trust.claim(pod, state.text)
+        seen = Seen(state)
+        if not told.problem:
+            allocation, text, problem = told.allocation, told.text, ""
+        elif told.problem.startswith("forged") and state.text is not None and state.node == node:
+            allocation, text, problem = state.allocation, state.text, told.problem
+        else:
+            allocation, text, problem = None, None, told.problem
+        if problem and problem != state.problem:
+            seen.effects.append(self._problem(state, problem.partition(":")[0]))
+            if problem.startswith("forged"):
+                seen.effects.append(self._put_back(pod, text))
+        if text is None and not problem:
+            allocation = self._from_gpushare(pod, node, state.ask)
+        if before == ("bound", node, text, problem) and allocation == state.allocation:
+            return seen
+        if before[:3] == ("binding", node, text) and not problem:
+            state.state = "bound"
+            return seen
+        state.allocation, state.text, state.problem = allocation, text, problem
+        self._ledger.bind(state, node, "bound")
+        seen.made_room = before[0] == "bound" or before[1] not in ("", node)
+        return seen
+
+    def _bound_without_ask(self, pod: Pod, node: str, state: PodState) -> Seen:
+        seen = Seen(state)
+        carries = names.ALLOCATION in pod.metadata.annotations
+        if carries and not state.forged:
+            seen.effects = [self._put_back(pod, None), self._problem(state, "forged")]
+        state.forged = carries
+        if (state.state, state.node) == ("binding", node):
+            state.state = "bound"
+        elif (state.state, state.node) != ("bound", node):
+            self._ledger.bind(state, node, "bound")
+        return seen
+
+    def _from_gpushare(self, pod: Pod, node: str, ask: PodAsk) -> Allocation | None:
+        books = self._ledger.node(node).books
+        return trust.from_gpushare(pod, ask, books.inventory) if self._settings.gpushare and books else None
+
+    def _put_back(self, pod: Pod, text: str | None) -> PutBack:
+        return PutBack(ref_of(pod), names.ALLOCATION, text, pod.metadata.resource_version)
+
+    def _problem(self, state: PodState, kind: str) -> Report:
+        self._counters["problems", kind] += 1
+        return Report(state.ref, Reason(f"Allocation{kind.capitalize()}", SENTENCES[kind]))
+
+
+def _amounts(quantities: Mapping[str, str | int]) -> dict[str, int]:
+    """cpu in thousandths of a core, everything else in whole units; what cannot be read counts as none."""
+    found = {}
+    for resource, quantity in quantities.items():
+        try:
+            found[resource] = milli(quantity) if resource == "cpu" else units(quantity)
+        except QuantityError:
+            found[resource] = 0
+    return found
+
+
+def _requests(pod: Pod) -> list[tuple[str, int]]:
+    """What the pod takes of its node in-tree, by the kubelet's rule, and one pod slot. Source: KEP-753, KEP-2837."""
+    apps: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in pod.spec.containers:
+        _add(apps, _container_requests(container))
+    sidecars: dict[str, int] = {}
+    for container in pod.spec.init_containers:
+        now = dict(sidecars)
+        _add(now, _container_requests(container))
+        peak = {key: max(peak.get(key, 0), now.get(key, 0)) for key in peak.keys() | now.keys()}
+        if container.restart_policy == "Always":
+            sidecars = now
+    _add(apps, sidecars)
+    total = {key: max(apps.get(key, 0), peak.get(key, 0)) for key in apps.keys() | peak.keys()}
+    if pod.spec.resources is not None:
+        total |= _amounts({**pod.spec.resources.limits, **pod.spec.resources.requests})
+    _add(total, _amounts(pod.spec.overhead))
+    total["pods"] = 1
+    return sorted(total.items())
+
+
+def _container_requests(container: Container) -> dict[str, int]:
+    if container.resources is None:
+        return {}
+    return _amounts({**container.resources.limits, **container.resources.requests})
+
+
+def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for key, amount in amounts.items():
+        total[key] = total.get(key, 0) + amount

@@ -1,0 +1,32 @@
+"""What the engine can be told."""
+
+from __future__ import annotations
+
+import msgspec
+
+from protos.contract import names
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the decisions, the same for the whole cluster."""
+
+    resources: names.Resources = names.Resources()
+    """The extended resource names that pods ask for."""
+    unit_mib: int = names.DEFAULT_UNIT_MIB
+    """MiB per unit of GPU memory. A node that counts in another unit takes no new pods."""
+    slices_per_gpu: int = names.DEFAULT_SLICES_PER_GPU
+    """Time slices per GPU, where a node does not say."""
+    offer_limit: int = 16
+    """How many equally good nodes a filter answer names at most; kube-scheduler's own scores decide among them."""
+    band: int = 50
+    """Scores at most this far below the best (of 1000) count as equally good."""
+    soft_charge_s: float = 1.0
+    """Seconds for which a node stays charged for a pod that filter sent there, until its bind."""
+    undecided_s: float = 0.05
+    """Seconds for which a filter waits for the bind of an earlier pod that was offered several nodes."""
+    unseen_bind_s: float = 15.0
+    """Seconds after the start in which a bind is served although this process saw no filter of that pod."""
+    in_tree_preferences: bool = False
+    """Offer every node with room to every pod, so that kube-scheduler's own wishes always count (slower)."""
+    gpushare: bool = False
+    """Speak the gpushare dialect beside our own: its annotations are written and read."""

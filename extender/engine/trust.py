@@ -1,0 +1,95 @@
+"""Which allocation annotations are believed.
+
+A Binding's annotations leave no trace in managedFields, while a client that sets or edits the annotation owns it
+there. So an owned allocation is believed only if the device plugin wrote it through the status subresource, which
+users may not patch. Source: kube-apiserver assignPod / setPodNodeAndMetadata; server-side apply field ownership.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from protos.contract import allocation, codec, names
+from protos.contract.allocation import Allocation, Share
+from protos.contract.ask import PodAsk
+from protos.contract.inventory import Inventory
+from protos.contract.objects import Pod
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a bound pod's annotations say: an allocation, or the problem with them (neither: they say nothing)."""
+
+    allocation: Allocation | None = None
+    text: str | None = None
+    problem: str = ""
+    """`forged`, `malformed` or `newer`, with the details after a colon."""
+
+
+def claim(pod: Pod, known: str | None) -> Claim:
+    """Read the pod's allocation; `known` is the text that this process wrote or believed before."""
+    text = pod.metadata.annotations.get(names.ALLOCATION)
+    if text is None:
+        return Claim(problem="forged: removed") if known is not None else Claim()
+    if text != known and not _written_by_us(pod, known):
+        return Claim(problem=f"forged: {text[:80]}")
+    try:
+        return Claim(allocation.decode(text), text)
+    except codec.NewerVersionError as error:
+        return Claim(problem=f"newer: {error}")
+    except codec.ContractError as error:
+        return Claim(problem=f"malformed: {error}")
+
+
+def _written_by_us(pod: Pod, known: str | None) -> bool:
+    owners = field_owners(pod.metadata.managed_fields, names.ALLOCATION)
+    if known is None and not owners:
+        return True
+    return bool(owners) and all(owner == (names.PLUGIN, "status") for owner in owners)
+
+
+def field_owners(managed_fields: bytes | msgspec.Raw | None, annotation: str) -> list[tuple[str, str]]:
+    """(manager, subresource) of everyone who owns this annotation by metadata.managedFields."""
+    if not managed_fields:
+        return []
+    entries: Sequence[Mapping[str, Any]] = json.loads(bytes(managed_fields)) or ()
+    found = []
+    for entry in entries:
+        metadata = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+        if f"f:{annotation}" in (metadata.get("f:annotations") or {}):
+            found.append((entry.get("manager", ""), entry.get("subresource", "")))
+    return found
+
+
+def from_gpushare(pod: Pod, ask: PodAsk, inventory: Inventory) -> Allocation | None:
+    """The allocation of a pod that gpushare placed: its IDX annotation names one GPU by minor number.
+
+    ACK's scheduler.framework.gpushare.allocation ({container index: {GPU index: units}}) goes first, as in gpushare's
+    own inspect command.
+    """
+    annotations = pod.metadata.annotations
+    minors = _minors(annotations.get(names.ALIYUN_ALLOCATION), annotations.get(names.ALIYUN_IDX), pod, ask)
+    by_minor = {gpu.minor: gpu for gpu in inventory.gpus}
+    if minors is None or any(minor not in by_minor for given in minors.values() for minor in given):
+        return None
+    containers = {}
+    for container in ask.containers:
+        gpus = [by_minor[minor] for minor in minors.get(container.name, ())]
+        containers[container.name] = tuple(Share(g.uuid, g.index, container.mem, container.slices) for g in gpus)
+    return Allocation(codec.VERSION, inventory.unit_mib, inventory.slices_per_gpu, containers)
+
+
+def _minors(plan: str | None, index: str | None, pod: Pod, ask: PodAsk) -> dict[str, list[int]] | None:
+    try:
+        if plan is not None:
+            by_position = {int(c): [int(g) for g in gpus] for c, gpus in json.loads(plan).items()}
+            order = [container.name for container in pod.spec.containers]
+            return {order[position]: gpus for position, gpus in by_position.items()}
+        if index is not None and int(index) >= 0:
+            return {container.name: [int(index)] for container in ask.containers}
+    except (ValueError, TypeError, AttributeError, IndexError):
+        return None
+    return None
