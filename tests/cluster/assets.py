@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,19 +66,22 @@ def in_ci() -> bool:
 
 
 def cache() -> Path:
-    return Path(os.environ.get("GANGSHARE_CACHE") or Path.home() / ".cache" / "gangshare")
+    return Path(os.environ.get("GANGSHARE_CACHE") or Path.home() / ".cache" / "gangshare").absolute()
 
 
-def provide(version: str | None = None) -> Assets:
+def provide(version: str | None = None, say: Callable[[str], None] = print) -> Assets:
     """Everything for Kubernetes `version` (default `$KUBE_VERSION`, else DEFAULT_VERSION), built when not cached.
 
+    `say` hears of the long steps.
     Raises MissingAsset when this is not root, a tool is missing or the build fails.
     """
     version = version or os.environ.get("KUBE_VERSION") or DEFAULT_VERSION
     if not re.fullmatch(r"1\.\d+\.\d+", version):
         raise MissingAsset(f"KUBE_VERSION is {version!r}: a version such as {DEFAULT_VERSION} is expected")
     require(CLUSTER_TOOLS)
-    return Assets(version=version, programs=_programs(version), images=images.provide(cache() / "images"))
+    if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
+        raise MissingAsset("the real cluster needs CAP_SYS_ADMIN: `unshare --mount` is refused here")
+    return Assets(version=version, programs=_programs(version, say), images=images.provide(cache() / "images"))
 
 
 def require(tools: Iterable[str]) -> None:
@@ -101,7 +104,7 @@ def _missing(tools: Iterable[str]) -> list[str]:
     return sorted({PACKAGES[tool] for tool in tools if not shutil.which(tool)})
 
 
-def _programs(version: str) -> Path:
+def _programs(version: str, say: Callable[[str], None]) -> Path:
     home = cache() / f"kubernetes-{version}"
     programs = home / "bin"
     if _complete(programs):
@@ -109,7 +112,7 @@ def _programs(version: str) -> Path:
     home.mkdir(parents=True, exist_ok=True)
     with _locked(home / "lock"):
         if not _complete(programs):
-            _build(version, home)
+            _build(version, home, say)
     return programs
 
 
@@ -124,7 +127,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _build(version: str, home: Path) -> None:
+def _build(version: str, home: Path, say: Callable[[str], None]) -> None:
     """Build what is not there yet; each program appears under its name only when it is whole."""
     programs = home / "bin"
     programs.mkdir(exist_ok=True)
@@ -134,6 +137,7 @@ def _build(version: str, home: Path) -> None:
         for name in COMMANDS:
             if (programs / name).exists():
                 continue
+            say(f"building {name} {version}, once, into {programs}")
             built = source / name
             _go(source, "build", "-trimpath", f"-ldflags={_linker_flags(version)}", "-o", str(built), _package(name))
             built.rename(programs / name)

@@ -11,7 +11,6 @@ from typing import Any
 
 from tests.cluster import assets, images
 from tests.cluster.api import Api, ApiError, Json
-from tests.cluster.assets import Assets
 from tests.cluster.controlplane import ControlPlane, Scheduler
 from tests.cluster.node import Node
 from tests.cluster.process import HarnessError, Process, wait_for
@@ -48,7 +47,7 @@ class Cluster:
         `in_cluster` lets pods reach the API server at its service address and turns ServiceAccount admission on.
         Raises MissingAsset when this machine cannot, HarnessError when a part does not come up; nothing is left then.
         """
-        provided: Assets = assets.provide(version)
+        provided = assets.provide(version)
         run = Run()
         try:
             plane = ControlPlane(

@@ -74,7 +74,7 @@ class ControlPlane:
         etcd_port = host.free_port()
         self.etcd = run.process("etcd", self._etcd_argv(etcd_port))
         self.apiserver = run.process("kube-apiserver", [*self._apiserver_argv(etcd_port), *apiserver_args])
-        manager_argv: list[str | Path] = [*self._controller_manager_argv(), *controller_manager_args]
+        manager_argv = [*self._controller_manager_argv(), *controller_manager_args]
         self.controller_manager = run.process("kube-controller-manager", manager_argv)
 
     @property
@@ -114,8 +114,9 @@ class ControlPlane:
         port = host.free_port()
         file = self.run.dir / f"{name}.json"
         file.write_text(json.dumps(_scheduler_config(config, kubeconfig or self.admin_kubeconfig)))
-        argv = [self.assets.program("kube-scheduler"), f"--config={file}", "--bind-address=127.0.0.1"]
-        process = self.run.process(name, [*argv, f"--secure-port={port}", *args], hostname=hostname)
+        argv = [str(self.assets.program("kube-scheduler")), f"--config={file}", "--bind-address=127.0.0.1"]
+        argv += [f"--secure-port={port}", *args]
+        process = self.run.process(name, argv, hostname=hostname)
         made = self.schedulers[name] = Scheduler(process.start(), port)
         process.wait_until(lambda: made.text("/healthz") == "ok", _START_SECONDS, f"healthy {name}")
         return made
@@ -159,7 +160,7 @@ class ControlPlane:
         argv += [f"--advertise-client-urls={url}", f"--listen-peer-urls=http://127.0.0.1:{host.free_port()}"]
         return [*argv, "--unsafe-no-fsync"]
 
-    def _apiserver_argv(self, etcd_port: int) -> list[str | Path]:
+    def _apiserver_argv(self, etcd_port: int) -> list[str]:
         policy = self.run.dir / "audit-policy.json"
         policy.write_text(json.dumps(_AUDIT_POLICY))
         service_ip = self.run.slot.service_ip
@@ -189,11 +190,11 @@ class ControlPlane:
         }
         if not self.in_cluster:  # else a pod would have to wait for the controller manager's default account
             flags["disable-admission-plugins"] = "ServiceAccount"
-        return [self.assets.program("kube-apiserver"), *(f"--{name}={value}" for name, value in flags.items())]
+        return [str(self.assets.program("kube-apiserver")), *(f"--{name}={value}" for name, value in flags.items())]
 
-    def _controller_manager_argv(self) -> list[str | Path]:
+    def _controller_manager_argv(self) -> list[str]:
         return [
-            self.assets.program("kube-controller-manager"),
+            str(self.assets.program("kube-controller-manager")),
             f"--kubeconfig={self.admin_kubeconfig}",
             "--bind-address=127.0.0.1",
             f"--secure-port={host.free_port()}",

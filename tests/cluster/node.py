@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,7 @@ class Node:
         self._socket = self.home / "containerd.sock"
         for folder in ("kubelet", "pods", "containers", "cni", "upper"):
             (self.home / folder).mkdir(parents=True)
+        self._healthz_port = host.free_port()
         self._write_configuration(number, config or {})
         self._args = list(args)
 
@@ -98,7 +100,9 @@ class Node:
         self.kubelet.wait_until(self.ready, _START_SECONDS, f"ready {self.name}")
 
     def ready(self) -> bool:
-        """Whether the Node object says Ready and carries no taint."""
+        """Whether the kubelet is well and the Node object says Ready and carries no taint."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._healthz_port}/healthz", timeout=5):
+            pass
         node = self._plane.api.get(f"/api/v1/nodes/{self.name}")
         conditions = {condition["type"]: condition["status"] for condition in node["status"].get("conditions", [])}
         return conditions.get("Ready") == "True" and not node["spec"].get("taints")
@@ -182,7 +186,7 @@ class Node:
             "address": "0.0.0.0",  # the API server asks for logs at the node's InternalIP
             "port": host.free_port(),
             "healthzBindAddress": "127.0.0.1",
-            "healthzPort": host.free_port(),
+            "healthzPort": self._healthz_port,
             "volumePluginDir": str(self.home / "volume-plugins"),
             "makeIPTablesUtilChains": False,
             "failSwapOn": False,

@@ -1,0 +1,54 @@
+"""A real cluster on this machine, left running to play with: `python -m tests.cluster [--nodes 2]`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+
+from tests.cluster.assets import DEFAULT_VERSION, MissingAsset
+from tests.cluster.cluster import Cluster
+from tests.cluster.process import HarnessError
+
+
+def main() -> int:
+    arguments = _parse()
+    try:
+        with Cluster.up(arguments.nodes, version=arguments.version, in_cluster=arguments.in_cluster) as cluster:
+            print(_guide(cluster), flush=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.pause()
+            print("taking it down", flush=True)
+    except (MissingAsset, HarnessError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=2, help="kubelets with a containerd each (default 2)")
+    parser.add_argument("--version", help=f"of Kubernetes (default $KUBE_VERSION, else {DEFAULT_VERSION})")
+    parser.add_argument("--in-cluster", action="store_true", help="let pods use the API server, with service accounts")
+    return parser.parse_args()
+
+
+def _guide(cluster: Cluster) -> str:
+    kubectl = cluster.plane.assets.program("kubectl")
+    return f"""
+Kubernetes {cluster.version} with {", ".join(cluster.nodes)} is up. In another terminal:
+
+  export KUBECONFIG={cluster.kubeconfig}
+  alias kubectl={kubectl}
+  kubectl get nodes
+  kubectl run hello --image=localhost/busybox:1 --restart=Never -- echo hello
+  kubectl logs hello
+
+Logs: {cluster.run.logs}. Ctrl-C takes everything away."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
