@@ -117,9 +117,8 @@ class Api:
     def _admit(self, pod: Object) -> Object:
         new = pods.prepare(self._with_priority(pod))
         namespace = new["metadata"]["namespace"]
-        present = [i.obj for i in self.store.items(PODS, namespace)]
         for item in self.store.items(RESOURCEQUOTAS, namespace):
-            quota.check(item.obj, present, new)
+            quota.check(item.obj, (i.obj for i in self.store.items(PODS, namespace)), new)
         return new
 
     def _with_priority(self, pod: Object) -> Object:

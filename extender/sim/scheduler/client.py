@@ -1,0 +1,102 @@
+"""The scheduler's side of the extender protocol (HTTP, JSON with Go names)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import aiohttp
+import msgspec
+
+from extender.sim import podspec
+from extender.sim.podspec import Object
+from extender.sim.scheduler.config import Extender
+
+
+class ExtenderError(Exception):
+    """An extender could not be asked, or answered with an error."""
+
+
+class Verdict(NamedTuple):
+    """A filter answer: nodes that remain, and why others do not (by node or by any other key)."""
+
+    nodes: list[str]
+    failed: dict[str, str]
+
+
+def _fields(answer: Any) -> dict[str, Any]:
+    """The answer's fields by name in lower case (Go matches names without regard to case)."""
+    if not isinstance(answer, dict):
+        raise ExtenderError(f"json: cannot unmarshal {type(answer).__name__} into Go value")
+    return {name.lower(): value for name, value in answer.items()}
+
+
+class ExtenderClient:
+    """Calls one extender entry. ``node_cache_capable`` entries only, as the contract asks."""
+
+    def __init__(self, config: Extender, session: aiohttp.ClientSession) -> None:
+        self.config = config
+        self._session = session
+        self._managed = {m.name for m in config.managed_resources}
+        self._url = config.url_prefix.rstrip("/")
+
+    def interested(self, pod: Object) -> bool:
+        if not self._managed:
+            return True
+        asked = (
+            (c.get("resources") or {}).get(part) or {}
+            for c, _ in podspec.containers(pod)
+            for part in ("requests", "limits")
+        )
+        return any(self._managed & resources.keys() for resources in asked)
+
+    async def _call(self, verb: str, body: object) -> Any:
+        url = f"{self._url}/{verb}"
+        try:
+            async with self._session.post(
+                url, data=msgspec.json.encode(body), timeout=aiohttp.ClientTimeout(total=self.config.timeout)
+            ) as response:
+                data = await response.read()
+                if response.status != 200:
+                    raise ExtenderError(f"failed {verb} with extender at URL {url}, code {response.status}")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise ExtenderError(f'Post "{url}": {error or "context deadline exceeded"}') from error
+        try:
+            return msgspec.json.decode(data)
+        except msgspec.DecodeError as error:
+            raise ExtenderError(f"{verb}: {error}" if data else "EOF") from error
+
+    async def filter(self, pod: Object, nodes: Sequence[str]) -> Verdict:
+        answer = _fields(await self._call(self.config.filter_verb, _args(pod, nodes)))
+        if answer.get("error"):
+            raise ExtenderError(answer["error"])
+        left = answer.get("nodenames") or []
+        if strangers := set(left) - set(nodes):
+            raise ExtenderError(
+                f"extender {self._url!r} claims a filtered node {sorted(strangers)[0]!r} which is not "
+                f"found in the input node list"
+            )
+        unresolvable = answer.get("failedandunresolvablenodes") or {}
+        return Verdict(list(left), {**(answer.get("failednodes") or {}), **unresolvable})
+
+    async def prioritize(self, pod: Object, nodes: Sequence[str]) -> Mapping[str, int]:
+        """Weighted score to add per node; an error counts as no opinion, as in kube-scheduler."""
+        try:
+            answer = await self._call(self.config.prioritize_verb, _args(pod, nodes))
+            entries = [_fields(entry) for entry in answer or ()]
+            if not all(type(e["score"]) is int for e in entries):
+                return {}
+            return {e["host"]: e["score"] * self.config.weight * 10 for e in entries}
+        except (ExtenderError, KeyError, TypeError):
+            return {}
+
+    async def bind(self, pod: Object, node: str) -> None:
+        namespace, name = podspec.key(pod)
+        body = {"PodName": name, "PodNamespace": namespace, "PodUID": podspec.uid(pod), "Node": node}
+        answer = _fields(await self._call(self.config.bind_verb, body))
+        if answer.get("error"):
+            raise ExtenderError(answer["error"])
+
+
+def _args(pod: Object, nodes: Sequence[str]) -> Object:
+    return {"Pod": pod, "Nodes": None, "NodeNames": list(nodes)}

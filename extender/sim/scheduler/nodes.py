@@ -1,0 +1,173 @@
+"""The scheduler's cache of nodes with what their pods ask, and the in-tree filters and score, in small. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from extender.sim import podspec
+from extender.sim.apiserver.selectors import matches_expression
+from extender.sim.podspec import Amounts, Object
+from extender.sim.scheduler.config import Config, Profile
+from extender.sim.scheduler.queue import Event
+
+
+class Refusal(NamedTuple):
+    """Why a plugin refuses a node."""
+
+    plugin: str
+    reasons: tuple[str, ...]
+
+
+class NodeInfo:
+    """A node and the pods on it, those assumed to be bound among them."""
+
+    def __init__(self, node: Object) -> None:
+        self.pods: dict[str, Amounts] = {}
+        self.used: Amounts = {}
+        self.set_node(node)
+
+    def set_node(self, node: Object) -> None:
+        self.node = node
+        self.name: str = node["metadata"]["name"]
+        self.allocatable = podspec.amounts(node.get("status", {}).get("allocatable"))
+        self.labels: Mapping[str, str] = node["metadata"].get("labels") or {}
+        self.taints = taints(node)
+
+    def add(self, uid: str, asked: Amounts) -> None:
+        self.remove(uid)
+        self.pods[uid] = asked
+        for resource, amount in asked.items():
+            self.used[resource] = self.used.get(resource, 0) + amount
+
+    def remove(self, uid: str) -> None:
+        for resource, amount in self.pods.pop(uid, {}).items():
+            self.used[resource] -= amount
+
+
+def taints(node: Object) -> list[Object]:
+    """The node's taints, with the not-ready taint that the node lifecycle controller would add."""
+    ready = podspec.condition(node, "Ready")
+    found: list[Object] = list(node.get("spec", {}).get("taints") or ())
+    if ready is None or ready["status"] != "True":
+        found.append({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"})
+    return found
+
+
+def tolerates(pod: Object, taint: Object) -> bool:
+    """Whether one of the pod's tolerations covers the taint."""
+    for t in pod["spec"].get("tolerations") or ():
+        if t.get("effect") not in (None, "", taint["effect"]):
+            continue
+        if t.get("operator", "Equal") == "Exists":
+            if t.get("key") in (None, "", taint["key"]):
+                return True
+        elif t.get("key") == taint["key"] and t.get("value", "") == taint.get("value", ""):
+            return True
+    return False
+
+
+def _affinity_matches(pod: Object, node: NodeInfo) -> bool:
+    wanted = pod["spec"].get("nodeSelector") or {}
+    if any(node.labels.get(k) != v for k, v in wanted.items()):
+        return False
+    affinity = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    return affinity is None or any(_term_matches(term, node) for term in affinity["nodeSelectorTerms"])
+
+
+def _term_matches(term: Mapping[str, Any], node: NodeInfo) -> bool:
+    named = {"metadata.name": node.name}
+    by_label, by_field = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    if not by_label and not by_field:
+        return False
+    return all(matches_expression(node.labels, e["key"], e["operator"], e.get("values", ())) for e in by_label) and all(
+        matches_expression(named, e["key"], e["operator"], e.get("values", ())) for e in by_field
+    )
+
+
+class InTree:
+    """The in-tree plugins of one profile."""
+
+    def __init__(self, config: Config, profile: Profile) -> None:
+        self._config, self._profile = config, profile
+
+    def filter(self, pod: Object, asked: Amounts, node: NodeInfo, nominated: Iterable[Amounts]) -> Refusal | None:
+        """Why the node cannot take the pod beside the pods on it and those ``nominated`` to it, or None."""
+        checks = (
+            ("NodeUnschedulable", self._unschedulable),
+            ("NodeName", self._other_name),
+            ("TaintToleration", self._untolerated),
+            ("NodeAffinity", self._mismatch),
+        )
+        for plugin, check in checks:
+            if not self._profile.disables("filter", plugin) and (reason := check(pod, node)):
+                return Refusal(plugin, (reason,))
+        if not self._profile.disables("filter", "NodeResourcesFit"):
+            reasons = self._insufficient(asked, node, list(nominated))
+            if reasons:
+                return Refusal("NodeResourcesFit", tuple(reasons))
+        return None
+
+    @staticmethod
+    def _unschedulable(pod: Object, node: NodeInfo) -> str:
+        taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+        blocked = node.node.get("spec", {}).get("unschedulable") and not tolerates(pod, taint)
+        return "node(s) were unschedulable" if blocked else ""
+
+    @staticmethod
+    def _other_name(pod: Object, node: NodeInfo) -> str:
+        wanted = podspec.node_of(pod)
+        return "node(s) didn't match the requested node name" if wanted not in ("", node.name) else ""
+
+    @staticmethod
+    def _untolerated(pod: Object, node: NodeInfo) -> str:
+        for taint in node.taints:
+            if taint["effect"] in ("NoSchedule", "NoExecute") and not tolerates(pod, taint):
+                return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
+        return ""
+
+    @staticmethod
+    def _mismatch(pod: Object, node: NodeInfo) -> str:
+        return "" if _affinity_matches(pod, node) else "node(s) didn't match Pod's node affinity/selector"
+
+    def _insufficient(self, asked: Amounts, node: NodeInfo, nominated: Sequence[Amounts]) -> list[str]:
+        reasons = []
+        if len(node.pods) + len(nominated) + 1 > node.allocatable.get("pods", 0):
+            reasons.append("Too many pods")
+        for resource, amount in asked.items():
+            if amount == 0 or self._config.ignored(self._profile, resource):
+                continue
+            promised = sum(other.get(resource, 0) for other in nominated)
+            if amount > node.allocatable.get(resource, 0) - node.used.get(resource, 0) - promised:
+                reasons.append(f"Insufficient {resource}")
+        return reasons
+
+    def score(self, asked: Amounts, node: NodeInfo) -> int:
+        """LeastAllocated over cpu and memory, 0 to 100."""
+        shares = []
+        for resource in ("cpu", "memory"):
+            total = node.allocatable.get(resource, 0)
+            left = total - node.used.get(resource, 0) - asked.get(resource, 0)
+            shares.append(max(0, left) * 100 // total if total else 0)
+        return sum(shares) // len(shares)
+
+
+def node_events(old: Object, new: Object) -> list[Event]:
+    """What of a node changed, as far as the queue cares; heartbeats are nothing."""
+
+    def conditions(node: Object) -> dict[str, str]:
+        return {c["type"]: c["status"] for c in node.get("status", {}).get("conditions") or ()}
+
+    def taint_state(node: Object) -> tuple[Any, Any]:
+        return node.get("spec", {}).get("taints"), node.get("spec", {}).get("unschedulable")
+
+    changed = {
+        Event.NODE_ALLOCATABLE: old.get("status", {}).get("allocatable") != new.get("status", {}).get("allocatable"),
+        Event.NODE_LABELS: old["metadata"].get("labels") != new["metadata"].get("labels"),
+        Event.NODE_TAINTS: taint_state(old) != taint_state(new),
+        Event.NODE_ANNOTATIONS: old["metadata"].get("annotations") != new["metadata"].get("annotations"),
+        Event.NODE_CONDITIONS: conditions(old) != conditions(new),
+    }
+    return [event for event, happened in changed.items() if happened]

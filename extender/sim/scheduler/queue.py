@@ -1,0 +1,220 @@
+"""The scheduling queue of kube-scheduler 1.34: active, backoff, error backoff, refused, gated. Pure: ``now`` comes in.
+
+A refused pod waits until an event that may help it; which events help depends on who refused it (for an extender: any
+event of pods or nodes). A pod whose own object changed is woken alone. Backoff is 1, 2, 4 … seconds up to a limit, on
+one-second windows, and is not observed for refused pods while nothing else is active.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterable
+from enum import StrEnum
+
+from extender.sim import podspec
+from extender.sim.podspec import Object
+
+
+class Event(StrEnum):
+    """What happened in the cluster, as far as it may wake refused pods."""
+
+    POD_ADDED = "AssignedPodAdd"
+    POD_UPDATED = "AssignedPodUpdate"
+    POD_DELETED = "AssignedPodDelete"
+    NODE_ADDED = "NodeAdd"
+    NODE_ALLOCATABLE = "NodeAllocatableChange"
+    NODE_LABELS = "NodeLabelChange"
+    NODE_TAINTS = "NodeTaintChange"
+    NODE_ANNOTATIONS = "NodeAnnotationChange"
+    NODE_CONDITIONS = "NodeConditionChange"
+    OWN_POD = "UnschedulablePodUpdate"
+    OWN_TOLERATIONS = "PodTolerationChange"
+
+
+EXTENDER = "Extender"
+_HELPS: dict[str, frozenset[Event]] = {
+    EXTENDER: frozenset(Event),
+    "NodeResourcesFit": frozenset({Event.POD_DELETED, Event.NODE_ADDED, Event.NODE_ALLOCATABLE}),
+    "NodeAffinity": frozenset({Event.NODE_ADDED, Event.NODE_LABELS}),
+    "TaintToleration": frozenset({Event.NODE_ADDED, Event.NODE_TAINTS, Event.NODE_CONDITIONS, Event.OWN_TOLERATIONS}),
+    "NodeUnschedulable": frozenset({Event.NODE_ADDED, Event.NODE_TAINTS, Event.OWN_TOLERATIONS}),
+    "NodeName": frozenset({Event.NODE_ADDED}),
+}
+
+
+class Place(StrEnum):
+    """Where a pod is."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    ERROR_BACKOFF = "error backoff"
+    REFUSED = "refused"
+    GATED = "gated"
+    IN_FLIGHT = "in flight"
+
+
+class QueuedPod:
+    """A pod with its scheduling history."""
+
+    __slots__ = ("attempts", "errors", "place", "plugins", "pod", "refusals", "since", "ticket")
+
+    def __init__(self, pod: Object, now: float) -> None:
+        self.pod = pod
+        self.since = now  # when it last entered the queue
+        self.attempts = 0
+        self.refusals = 0
+        self.errors = 0  # in a row
+        self.plugins: frozenset[str] = frozenset()  # who refused it last
+        self.place = Place.GATED
+        self.ticket = -1  # of its newest heap entry; older ones are void
+
+    @property
+    def priority(self) -> int:
+        found: int = self.pod["spec"].get("priority", 0)
+        return found
+
+
+_Heap = list[tuple[tuple[float, ...], int, QueuedPod]]
+
+
+class SchedulingQueue:
+    """``initial`` and ``most`` are the backoff limits in seconds."""
+
+    def __init__(self, initial: float = 1.0, most: float = 10.0) -> None:
+        self._initial, self._most = initial, most
+        self._pods: dict[str, QueuedPod] = {}
+        self._heaps: dict[Place, _Heap] = {Place.ACTIVE: [], Place.BACKOFF: [], Place.ERROR_BACKOFF: []}
+        self._events: dict[str, list[Event]] = {}  # of pods in flight, since their pop
+        self._tickets = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def place(self, uid: str) -> Place | None:
+        """Where a pod is, None when the queue does not know it."""
+        found = self._pods.get(uid)
+        return found.place if found else None
+
+    def add(self, pod: Object, now: float) -> None:
+        """A pod that nobody has bound yet appeared."""
+        entry = self._pods[podspec.uid(pod)] = QueuedPod(pod, now)
+        if not pod["spec"].get("schedulingGates"):
+            self._activate(entry)
+
+    def update(self, pod: Object, now: float) -> None:
+        """The pod's own object changed: it alone may wake."""
+        entry = self._pods.get(podspec.uid(pod))
+        if entry is None:
+            self.add(pod, now)
+            return
+        old, entry.pod = entry.pod, pod
+        if entry.place is Place.GATED and not pod["spec"].get("schedulingGates"):
+            entry.since = now
+            self._activate(entry)
+            return
+        events = [Event.OWN_POD]
+        if old["spec"].get("tolerations") != pod["spec"].get("tolerations"):
+            events.append(Event.OWN_TOLERATIONS)
+        if entry.place is Place.IN_FLIGHT:
+            self._events.get(podspec.uid(pod), []).extend(events)
+        elif entry.place is Place.REFUSED and self._helped(entry, events):
+            self._wake(entry, now)
+
+    def delete(self, uid: str) -> None:
+        entry = self._pods.pop(uid, None)
+        if entry:
+            entry.ticket = -1
+        self._events.pop(uid, None)
+
+    def move(self, event: Event, now: float, up_to_priority: int | None = None) -> None:
+        """Something happened in the cluster: wake the refused pods it may help."""
+        for events in self._events.values():
+            events.append(event)
+        for entry in list(self._pods.values()):
+            if entry.place is Place.REFUSED and self._helped(entry, (event,)):
+                if up_to_priority is None or entry.priority <= up_to_priority:
+                    self._wake(entry, now)
+
+    def pop(self, now: float) -> QueuedPod | None:
+        """The next pod to try; None when there is none now."""
+        self._flush(now)
+        entry = self._pop(Place.ACTIVE) or self._pop(Place.BACKOFF)
+        if entry:
+            entry.attempts += 1
+            entry.place = Place.IN_FLIGHT
+            self._events[podspec.uid(entry.pod)] = []
+        return entry
+
+    def next_expiry(self) -> float | None:
+        """When the next error backoff ends (refused pods do not wait for theirs while nothing is active)."""
+        heap = self._heaps[Place.ERROR_BACKOFF]
+        while heap and heap[0][2].ticket != heap[0][1]:
+            heapq.heappop(heap)
+        return heap[0][0][0] if heap else None
+
+    def refused(self, entry: QueuedPod, plugins: Iterable[str], now: float) -> None:
+        """The attempt found no node: wait for an event that helps, or back off when one came meanwhile."""
+        if not self._known(entry):
+            return
+        entry.plugins, entry.since = frozenset(plugins), now
+        entry.refusals, entry.errors = entry.refusals + 1, 0
+        events = self._events.pop(podspec.uid(entry.pod), [])
+        entry.place = Place.REFUSED
+        if self._helped(entry, events):
+            self._wake(entry, now)
+
+    def failed(self, entry: QueuedPod, now: float) -> None:
+        """The attempt ended in an error: retry after the backoff, whatever happens."""
+        if not self._known(entry):
+            return
+        self._events.pop(podspec.uid(entry.pod), None)
+        entry.plugins, entry.since, entry.errors = frozenset(), now, entry.errors + 1
+        self._push(Place.ERROR_BACKOFF, entry, (self._expiry(entry, entry.errors),))
+
+    def done(self, entry: QueuedPod) -> None:
+        """The pod is past the point where it can be refused; it stays known until ``delete``."""
+        self._events.pop(podspec.uid(entry.pod), None)
+
+    def _known(self, entry: QueuedPod) -> bool:
+        return self._pods.get(podspec.uid(entry.pod)) is entry
+
+    @staticmethod
+    def _helped(entry: QueuedPod, events: Iterable[Event]) -> bool:
+        return any(event in _HELPS.get(plugin, ()) for plugin in entry.plugins for event in events)
+
+    def _wake(self, entry: QueuedPod, now: float) -> None:
+        expiry = self._expiry(entry, entry.refusals)
+        if expiry > math.floor(now):
+            self._push(Place.BACKOFF, entry, (expiry,))
+        else:
+            self._activate(entry)
+
+    def _expiry(self, entry: QueuedPod, failures: int) -> float:
+        wait = min(self._initial * 2 ** min(failures - 1, 30), self._most)
+        return math.floor(entry.since + wait)
+
+    def _activate(self, entry: QueuedPod) -> None:
+        self._push(Place.ACTIVE, entry, (-entry.priority, entry.since))
+
+    def _push(self, place: Place, entry: QueuedPod, order: tuple[float, ...]) -> None:
+        entry.place, entry.ticket = place, next(self._tickets)
+        heapq.heappush(self._heaps[place], (order, entry.ticket, entry))
+
+    def _pop(self, place: Place) -> QueuedPod | None:
+        heap = self._heaps[place]
+        while heap:
+            _, ticket, entry = heapq.heappop(heap)
+            if entry.ticket == ticket:
+                entry.ticket = -1
+                return entry
+        return None
+
+    def _flush(self, now: float) -> None:
+        for place in (Place.BACKOFF, Place.ERROR_BACKOFF):
+            heap = self._heaps[place]
+            while heap and (heap[0][2].ticket != heap[0][1] or heap[0][0][0] <= math.floor(now)):
+                _, ticket, entry = heapq.heappop(heap)
+                if entry.ticket == ticket:
+                    self._activate(entry)
