@@ -1,0 +1,239 @@
+"""One request to the API server: bytes (or a struct to encode) in, bytes out, our own errors.
+
+Writes are limited in flight, so that a burst of Bindings does not drown the server; urgent ones (a Lease renewal) go
+past that. 429 is retried as Retry-After asks, 401 once with renewed credentials; nothing else is retried here, since
+only the caller knows whether a write may be repeated.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import aiohttp
+import msgspec
+
+from protos.kube import errors
+from protos.kube.credentials import Credentials, CredentialsError
+
+T = TypeVar("T")
+Body = bytes | msgspec.Struct | Mapping[str, Any] | Sequence[Any]
+"""Bytes as they are; anything else is encoded as JSON."""
+Params = Mapping[str, str]
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+WRITES = 64
+"""Writes in flight at most."""
+TRIES = 5
+"""Times that a request is sent while the server answers 429."""
+LONGEST_WAIT_S = 10.0
+"""The most that one Retry-After is obeyed."""
+ANSWER_S = 30.0
+"""Seconds until a request without an answer is given up."""
+CONNECT_S = 5.0
+
+_KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
+"""A peer that vanished without a word is noticed in half a minute; the last value is in ms (Linux)."""
+
+
+class ApiClient:
+    """A connection to one API server; an async context manager.
+
+    Methods answer the body of a 2xx answer and raise the errors of `protos.kube.errors`.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        user_agent: str = "gangshare",
+        writes: int = WRITES,
+        answer_s: float = ANSWER_S,
+    ) -> None:
+        self.credentials = credentials
+        self._headers = {"User-Agent": user_agent, "Accept": JSON, "Accept-Encoding": "identity"}
+        self._writes = asyncio.Semaphore(writes)
+        self._timeout = aiohttp.ClientTimeout(total=answer_s, sock_connect=CONNECT_S)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(limit=0, socket_factory=_socket)
+        self._session = aiohttp.ClientSession(connector=connector, headers=self._headers, auto_decompress=False)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(self, path: str, *, params: Params | None = None) -> bytes:
+        """Read an object or a collection."""
+        return await self._ask("GET", path, params=params)
+
+    async def fetch(self, path: str, decoder: msgspec.json.Decoder[T], *, params: Params | None = None) -> T:
+        """Read an object and decode it; raises BadAnswer if it has another form."""
+        return decoded(f"GET {path}", await self.get(path, params=params), decoder)
+
+    async def post(self, path: str, body: Body, *, params: Params | None = None, urgent: bool = False) -> bytes:
+        """Create an object, or act through a subresource (binding, eviction)."""
+        return await self._ask("POST", path, body, params=params, urgent=urgent)
+
+    async def put(self, path: str, body: Body, *, params: Params | None = None, urgent: bool = False) -> bytes:
+        """Replace an object; metadata.resourceVersion in it is the precondition."""
+        return await self._ask("PUT", path, body, params=params, urgent=urgent)
+
+    async def patch(
+        self,
+        path: str,
+        body: Body,
+        *,
+        content_type: str = MERGE_PATCH,
+        params: Params | None = None,
+        urgent: bool = False,
+    ) -> bytes:
+        """Change an object by one of the patch types above; a server-side apply needs `fieldManager` in `params`."""
+        return await self._ask("PATCH", path, body, params=params, content_type=content_type, urgent=urgent)
+
+    async def delete(self, path: str, body: Body | None = None, *, params: Params | None = None) -> bytes:
+        """Delete an object; `body` may be DeleteOptions with preconditions and a grace period."""
+        return await self._ask("DELETE", path, body, params=params)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, path: str, *, params: Params, silence_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a GET whose answer does not end (a watch), and give its chunks as they come.
+
+        Unavailable is raised when nothing came for `silence_s` seconds, or the connection broke.
+        """
+        request = f"GET {path}"
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=silence_s)
+        async with contextlib.AsyncExitStack() as stack:
+            with _translated(request, write=False):
+                answer = await stack.enter_async_context(await self._send("GET", path, None, params, JSON, timeout))
+            if answer.status == 401:
+                await self._renewed()
+            if answer.status != 200:
+                with _translated(request, write=False):
+                    raise errors.from_answer(request, answer.status, await answer.read(), write=False)
+            yield _chunks(request, answer)
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Body | None = None,
+        *,
+        params: Params | None = None,
+        content_type: str = JSON,
+        urgent: bool = False,
+    ) -> bytes:
+        data = body if isinstance(body, bytes) or body is None else msgspec.json.encode(body)
+        write = method != "GET"
+        slot: contextlib.AbstractAsyncContextManager[Any] = (
+            self._writes if write and not urgent else contextlib.nullcontext()
+        )
+        tries, renewed = 0, False
+        while True:
+            tries += 1
+            async with slot:
+                with _translated(f"{method} {path}", write=write):
+                    answer = await self._send(method, path, data, params, content_type, self._timeout)
+                    async with answer:
+                        content = await answer.read()
+            if answer.status < 300:
+                return content
+            error = errors.from_answer(f"{method} {path}", answer.status, content, write=write)
+            wait = _wait(answer, error)
+            if answer.status == 401 and not renewed:
+                renewed, wait = True, 0.0
+                await self._renewed()
+            if wait is None or tries == TRIES:
+                raise error
+            await asyncio.sleep(wait)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None,
+        params: Params | None,
+        content_type: str,
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        if self._session is None:
+            raise RuntimeError("the ApiClient is used outside its `async with`")
+        headers = {"Content-Type": content_type} if data is not None else {}
+        authorization = await self.credentials.tokens.authorization()
+        if authorization:
+            headers["Authorization"] = authorization
+        return await self._session.request(
+            method,
+            self.credentials.server + path,
+            params=params,
+            data=data,
+            headers=headers,
+            timeout=timeout,
+            ssl=self.credentials.tls or True,
+            server_hostname=self.credentials.server_name,
+            proxy=self.credentials.proxy,
+            allow_redirects=False,
+        )
+
+    async def _renewed(self) -> None:
+        with contextlib.suppress(CredentialsError):  # the refusal itself is the better message
+            await self.credentials.tokens.renew()
+
+
+def decoded(request: str, answer: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """An answer in the form that `decoder` knows; raises BadAnswer, with `request` in its message."""
+    try:
+        return decoder.decode(answer)
+    except (ValueError, RecursionError) as error:
+        raise errors.BadAnswer(request, 200, "BadAnswer", str(error)) from error
+
+
+def _wait(answer: aiohttp.ClientResponse, error: errors.ApiError) -> float | None:
+    """Seconds until the request may be sent again, None if it may not."""
+    after = answer.headers.get("Retry-After", "")
+    if not isinstance(error, errors.TooMany) or error.disruption_budget or not after.isdecimal():
+        return None
+    return min(float(after), LONGEST_WAIT_S)
+
+
+async def _chunks(request: str, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    with _translated(request, write=False):
+        async for chunk in answer.content.iter_any():
+            yield chunk
+
+
+@contextlib.contextmanager
+def _translated(request: str, *, write: bool) -> Iterator[None]:
+    """The HTTP library's errors as ours; a write whose connection never came about was surely not done."""
+    try:
+        yield
+    except CredentialsError as error:
+        raise errors.Unauthorized(request, 401, "CredentialsError", str(error)) from error
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        raise errors.Unavailable(request, message=str(error) or "no connection") from error
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        text = str(error) or type(error).__name__
+        raise errors.Unavailable(request, message=text, outcome_unknown=write) from error
+
+
+def _socket(info: tuple[Any, ...]) -> socket.socket:
+    family, kind, protocol, _, _ = info
+    made = socket.socket(family, kind, protocol)
+    made.setblocking(False)
+    with contextlib.suppress(OSError):
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE.items():
+            if hasattr(socket, name):
+                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made

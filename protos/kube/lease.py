@@ -1,0 +1,194 @@
+"""Leases (coordination.k8s.io/v1): who holds one, as far as our own clock can tell, and an election by one.
+
+Clocks of machines differ, so the times inside a Lease are never compared with ours: what counts is how long ago, by
+our monotonic clock, we saw it change. A holder that we never saw renew may be dead for long.
+"""
+
+import asyncio
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from protos.kube import errors
+from protos.kube.client import ApiClient, decoded
+from protos.kube.paths import path
+
+log = structlog.get_logger()
+GROUP = "coordination.k8s.io/v1"
+
+
+class LeaseMeta(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Of a Lease' metadata: its name and its version, which is the precondition of an update."""
+
+    name: str
+    namespace: str
+    uid: str = ""
+    resource_version: str = ""
+
+
+class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Who holds it; times as the holder wrote them."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(msgspec.Struct, frozen=True, rename="camel"):
+    """A coordination.k8s.io/v1 Lease."""
+
+    metadata: LeaseMeta
+    spec: LeaseSpec = LeaseSpec()
+    api_version: str = GROUP
+    kind: str = "Lease"
+
+
+_leases = msgspec.json.Decoder(Lease)
+
+
+async def read(client: ApiClient, namespace: str, name: str) -> Lease:
+    """The Lease as it is now; raises NotFound and the other errors of a request."""
+    return await client.fetch(path(GROUP, "leases", namespace=namespace, name=name), _leases)
+
+
+class Sight:
+    """What was seen of one Lease, and when by our clock; give it every state read or watched."""
+
+    def __init__(self) -> None:
+        self.lease: Lease | None = None
+        self._since = 0.0
+        self._moved = False
+
+    def see(self, lease: Lease | None, now: float) -> None:
+        """Take a state (None: there is no such Lease) read at `now`, in seconds of a monotonic clock.
+
+        Take the time before the request was sent, not after its answer.
+        """
+        before, self.lease = self.lease, lease
+        if before is None or lease is None or before.spec != lease.spec:
+            self._since, self._moved = now, before is not None
+
+    @property
+    def holder(self) -> str:
+        """The holder's identity, "" if none."""
+        return (self.lease.spec.holder_identity or "") if self.lease else ""
+
+    def unchanged_s(self, now: float) -> float:
+        """Seconds since it was first seen as it is."""
+        return now - self._since
+
+    def renewed_within(self, seconds: float, now: float) -> bool:
+        """Whether its holder was seen to acquire or renew it less than so long ago; a first sight is no renewal."""
+        return bool(self.holder) and self._moved and self.unchanged_s(now) < seconds
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The times of an election, in seconds; those of kube-scheduler by default."""
+
+    duration_s: int = 15
+    """Others take over when a Lease did not change for so long."""
+    renew_deadline_s: float = 10.0
+    """We stop leading when we could not renew for so long; less than the duration."""
+    retry_s: float = 2.0
+    """Between two tries."""
+
+
+class Election:
+    """Leadership by a Lease of our own; `leads(now)` is what to ask before every write."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        clock: Callable[[], float],
+        terms: Terms | None = None,
+    ) -> None:
+        self.client, self.namespace, self.name, self.identity = client, namespace, name, identity
+        self.clock, self.terms = clock, terms or Terms()
+        self._sight = Sight()
+        self._renewed: float | None = None
+
+    def leads(self, now: float) -> bool:
+        """Whether the Lease is surely ours at `now`."""
+        return self._renewed is not None and now - self._renewed < self.terms.renew_deadline_s
+
+    async def run(self) -> None:
+        """Acquire and renew for ever; on cancellation the Lease is given back."""
+        try:
+            while True:
+                try:
+                    await self.step()
+                except errors.ApiError as error:
+                    log.warning("lease_failed", namespace=self.namespace, name=self.name, error=str(error))
+                await asyncio.sleep(self.terms.retry_s)
+        finally:
+            await self.release()
+
+    async def step(self) -> bool:
+        """One try to acquire or renew; whether we lead now. Raises the errors of a request, not that of a lost race."""
+        now = self.clock()
+        try:
+            self._sight.see(await read(self.client, self.namespace, self.name), now)
+        except errors.NotFound:
+            self._sight.see(None, now)
+        if self._free(now):
+            await self._take(now)
+        else:
+            self._renewed = None
+        return self.leads(self.clock())
+
+    async def release(self) -> None:
+        """Give the Lease back, if it is ours, so that nobody has to wait; an error is only logged."""
+        lease, self._renewed = self._sight.lease, None
+        if lease is None or self._sight.holder != self.identity:
+            return
+        empty = msgspec.structs.replace(lease.spec, holder_identity="", lease_duration_seconds=1)
+        try:
+            await self._put(msgspec.structs.replace(lease, spec=empty), self.clock())
+        except errors.ApiError as error:
+            log.warning("lease_not_released", namespace=self.namespace, name=self.name, error=str(error))
+
+    def _free(self, now: float) -> bool:
+        """Whether it is ours, nobody's, or its holder was silent for as long as it promised to renew."""
+        lease = self._sight.lease
+        if lease is None or self._sight.holder in ("", self.identity):
+            return True
+        return self._sight.unchanged_s(now) >= (lease.spec.lease_duration_seconds or self.terms.duration_s)
+
+    async def _take(self, now: float) -> None:
+        lease, wall = self._sight.lease, f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+        before = lease.spec if lease else LeaseSpec()
+        ours = before.holder_identity == self.identity
+        spec = LeaseSpec(
+            holder_identity=self.identity,
+            lease_duration_seconds=self.terms.duration_s,
+            acquire_time=before.acquire_time if ours else wall,
+            renew_time=wall,
+            lease_transitions=(before.lease_transitions or 0) + (0 if ours or lease is None else 1),
+        )
+        try:
+            if lease is None:
+                made = Lease(LeaseMeta(self.name, self.namespace), spec)
+                where = path(GROUP, "leases", namespace=self.namespace)
+                answer = await self.client.post(where, made, urgent=True)
+                self._sight.see(decoded(f"POST {where}", answer, _leases), now)
+            else:
+                await self._put(msgspec.structs.replace(lease, spec=spec), now)
+        except (errors.Conflict, errors.NotFound):
+            self._renewed = None
+            return
+        self._renewed = now
+
+    async def _put(self, lease: Lease, now: float) -> None:
+        where = path(GROUP, "leases", namespace=self.namespace, name=self.name)
+        answer = await self.client.put(where, lease, urgent=True)
+        self._sight.see(decoded(f"PUT {where}", answer, _leases), now)

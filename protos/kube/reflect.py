@@ -1,0 +1,305 @@
+"""A collection of the API server as a stream of events: list, then watch, for ever.
+
+Four nested generators, one duty each: `Reflector.events` goes on for ever; `_listing` reads the pages of one list and
+tells the difference to what was known; `_watching` keeps a watch open over dropped connections; `lines` cuts a stream
+of chunks. Objects are decoded one by one, by the caller's function, straight from the bytes of the page or line they
+came in; of what was seen only names and UIDs are kept. This module must not know what it lists.
+"""
+
+import asyncio
+import contextlib
+import random
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+import structlog
+
+from protos.kube import errors
+from protos.kube.changes import Added, Change, Deleted, Event, Listed, Modified, Ref, Undecodable
+from protos.kube.client import ApiClient
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+PAGE = 500
+"""Objects per page of a list."""
+SLICE = 50
+"""Objects after which a listing lets the event loop go on."""
+FAILURES = 5
+"""Failed watches in a row after which a list is due."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Times of a reflector, in seconds."""
+
+    backoff_s: float = 0.5
+    """After the first failure; doubled for each further one."""
+    backoff_most_s: float = 30.0
+    silence_s: float = 150.0
+    """A watch that says nothing for so long is taken for dead; the API server sends a bookmark each minute."""
+    watch_s: int = 300
+    """How long the server is asked to keep a watch open; up to twice that, at random."""
+
+    def wait(self, failures: int) -> float:
+        """The pause after so many failures in a row, half of it random."""
+        full = min(self.backoff_most_s, self.backoff_s * 2.0 ** min(failures - 1, 16))
+        return full * random.uniform(0.5, 1.0)
+
+
+class _Meta(msgspec.Struct, gc=False, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Head(msgspec.Struct, gc=False):
+    metadata: _Meta
+
+
+class _ListMeta(msgspec.Struct, gc=False, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _Page(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Line(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+_heads = msgspec.json.Decoder(_Head)
+_pages = msgspec.json.Decoder(_Page)
+_lines = msgspec.json.Decoder(_Line)
+_statuses = msgspec.json.Decoder(errors.Status)
+BAD_JSON = (ValueError, RecursionError)
+"""What msgspec raises over input, deep nesting included."""
+
+
+class _RelistWanted(Exception):
+    """Somebody asked for a listing; no error, only the way out of the generators."""
+
+
+class Reflector(Generic[T]):
+    """The events of one collection, told by `events()` to one consumer.
+
+    `decode` makes an object of the JSON of an item (it may raise ValueError) and must copy what it keeps, as decoding
+    into structs does. `consistent=False` takes the first list from the server's cache, which is cheap and may be old.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        path: str,
+        decode: Callable[[bytes], T],
+        *,
+        labels: str = "",
+        fields: str = "",
+        consistent: bool = True,
+        page: int = PAGE,
+        pace: Pace | None = None,
+    ) -> None:
+        self.client, self.path, self.decode, self.page, self.pace = client, path, decode, page, pace or Pace()
+        self.trouble: errors.ApiError | None = None
+        """Why nothing comes at the moment; None while all is well."""
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        self._selectors = {key: value for key, value in selectors.items() if value}
+        self._consistent = consistent
+        self._known: dict[tuple[str, str], str] = {}
+        self._version = ""
+        self._failures = 0
+        self._wanted = asyncio.Event()
+        self._reading: asyncio.Timeout | None = None
+
+    def relist(self) -> None:
+        """Ask for one consistent listing now (told by its `Listed`), for instance on taking over as the leader."""
+        self._wanted.set()
+        if self._reading is not None:
+            self._reading.reschedule(0.0)
+
+    async def events(self) -> AsyncGenerator[Event[T], None]:
+        """Everything that happens, until the consumer closes this generator; errors are waited out and logged.
+
+        Consumers take Added and Modified alike, as the state that an object has now.
+        """
+        while True:
+            try:
+                async with contextlib.aclosing(self._listing()) as listing:
+                    async for event in listing:
+                        yield event
+                async with contextlib.aclosing(self._watching()) as watching:
+                    async for event in watching:
+                        yield event
+            except errors.ApiError as error:
+                await self._pause(error)
+            except _RelistWanted:
+                continue
+
+    async def _listing(self) -> AsyncGenerator[Event[T], None]:
+        self._wanted.clear()
+        seen: set[tuple[str, str]] = set()
+        token, limit = "", self.page
+        while True:
+            try:
+                page = await self._page(token, limit)
+            except errors.Gone:
+                if not token:
+                    raise
+                seen, token, limit = set(), "", 0  # the list grew too old between its pages: all of it in one
+                continue
+            for number, raw in enumerate(page.items or (), 1):
+                for event in self._present(raw):
+                    if event.ref is not None:
+                        seen.add((event.ref.namespace, event.ref.name))
+                    yield event
+                if number % SLICE == 0:
+                    await asyncio.sleep(0)
+            token = page.metadata.continue_
+            if not token:
+                break
+        for key in self._known.keys() - seen:
+            yield Deleted(Ref(*key, self._known.pop(key)), None)
+        self._version, self._consistent, self.trouble = page.metadata.resource_version, True, None
+        yield Listed(self._version)
+
+    async def _page(self, token: str, limit: int) -> _Page:
+        params = dict(self._selectors)
+        if limit:
+            params["limit"] = str(limit)
+        if token:
+            params["continue"] = token
+        elif not self._consistent:
+            params["resourceVersion"] = "0"
+        return await self.client.fetch(self.path, _pages, params=params)
+
+    async def _watching(self) -> AsyncGenerator[Event[T], None]:
+        while True:
+            try:
+                async with contextlib.aclosing(self._watch()) as watch:
+                    async for event in watch:
+                        yield event
+            except (errors.Unavailable, errors.TooMany, errors.Unauthorized) as error:
+                if self._failures >= FAILURES:
+                    raise
+                await self._pause(error)
+
+    async def _watch(self) -> AsyncGenerator[Event[T], None]:
+        params = {
+            **self._selectors,
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(random.randint(self.pace.watch_s, 2 * self.pace.watch_s)),
+        }
+        spoke = False
+        async with self.client.stream(self.path, params=params, silence_s=self.pace.silence_s) as chunks:
+            self.trouble = None
+            async with contextlib.aclosing(lines(self._interruptible(chunks))) as cut:
+                async for line in cut:
+                    for event in self._told(line):
+                        yield event
+                    spoke, self._failures = True, 0
+        if not spoke:
+            raise errors.Unavailable(f"WATCH {self.path}", message="the server closed the watch without a word")
+
+    async def _interruptible(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The chunks, until a relist is asked for."""
+        while not self._wanted.is_set():
+            try:
+                async with asyncio.timeout(None) as self._reading:
+                    chunk = await anext(chunks, None)
+            except TimeoutError:
+                break
+            finally:
+                self._reading = None
+            if chunk is None:
+                return
+            yield chunk
+        raise _RelistWanted
+
+    def _told(self, line: bytes) -> Iterator[Change[T]]:
+        """The events of one line of a watch (none for a bookmark); raises ApiError where the line is one."""
+        request = f"WATCH {self.path}"
+        try:
+            told = _lines.decode(line)
+            if told.type == "ERROR":
+                status = _statuses.decode(told.object)
+                raise errors.from_status(request, status.code or 500, status, write=False)
+            if told.type == "BOOKMARK":
+                self._version = _heads.decode(told.object).metadata.resource_version
+                return
+        except BAD_JSON as error:
+            raise errors.BadAnswer(request, 200, "BadAnswer", str(error)) from error
+        if told.type == "DELETED":
+            yield from self._absent(told.object)
+        else:
+            yield from self._present(told.object)
+
+    def _present(self, raw: msgspec.Raw) -> Iterator[Change[T]]:
+        """An object that is there: new, changed, or another one under a known name."""
+        try:
+            meta = _heads.decode(raw).metadata
+        except BAD_JSON as error:
+            yield Undecodable(None, bytes(raw), error)
+            return
+        key = (sys.intern(meta.namespace), meta.name)
+        ref = Ref(*key, meta.uid)
+        known = self._known.get(key)
+        if known is not None and known != meta.uid:
+            yield Deleted(Ref(*key, known), None)
+        self._known[key] = meta.uid
+        self._version = meta.resource_version
+        try:
+            decoded = self.decode(raw)
+        except BAD_JSON as error:
+            yield Undecodable(ref, bytes(raw), error)
+            return
+        yield Modified(ref, decoded) if known == meta.uid else Added(ref, decoded)
+
+    def _absent(self, raw: msgspec.Raw) -> Iterator[Change[T]]:
+        """An object that was deleted, or does not match the selectors any more."""
+        try:
+            meta = _heads.decode(raw).metadata
+        except BAD_JSON as error:
+            yield Undecodable(None, bytes(raw), error)
+            return
+        key = (meta.namespace, meta.name)
+        if self._known.get(key) == meta.uid:
+            del self._known[key]
+        self._version = meta.resource_version
+        last: T | None = None
+        with contextlib.suppress(*BAD_JSON):
+            last = self.decode(raw)
+        yield Deleted(Ref(*key, meta.uid), last)
+
+    async def _pause(self, error: errors.ApiError) -> None:
+        """Note the trouble and wait, unless a listing is asked for meanwhile."""
+        self._failures += 1
+        self.trouble = error
+        wait = self.pace.wait(self._failures)
+        log.warning("reflect_failed", path=self.path, error=str(error), failures=self._failures, wait_s=round(wait, 2))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wanted.wait(), wait)
+
+
+async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """The lines of a stream, of whatever length; a half line at its end is dropped."""
+    parts: list[bytes] = []
+    async for chunk in chunks:
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            parts.append(line)
+            joined = b"".join(parts)
+            parts.clear()
+            if joined.strip():
+                yield joined
+        if rest:
+            parts.append(rest)

@@ -1,0 +1,200 @@
+"""One request: what goes over the wire, and what comes of awkward answers."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from protos.kube import binding, client, errors, paths
+from protos.kube.credentials import Credentials, FileToken
+from tests.unit.kube import apiserver
+from tests.unit.kube.apiserver import Script, ok, refusal
+
+POD = "/api/v1/namespaces/ns/pods/p"
+
+
+async def test_each_patch_type_goes_by_its_media_type(script: Script) -> None:
+    kinds = (client.MERGE_PATCH, client.STRATEGIC_PATCH, client.JSON_PATCH, client.APPLY_PATCH)
+    script.then(*[ok({})] * len(kinds))
+    async with script.client() as api:
+        for kind in kinds:
+            await api.patch(paths.pod("ns", "p", "status"), {"a": 1}, content_type=kind, params={"fieldManager": "m"})
+    assert [asked.headers["Content-Type"] for asked in script.asked] == list(kinds)
+    assert {(asked.method, asked.path) for asked in script.asked} == {("PATCH", f"{POD}/status")}
+    assert script.asked[0].query == {"fieldManager": "m"}
+
+
+async def test_names_are_quoted_in_paths() -> None:
+    assert paths.pod("ns", "a/b", "binding") == "/api/v1/namespaces/ns/pods/a%2Fb/binding"
+    assert paths.path("gangshare.io/v1alpha1", "queues", name="q") == "/apis/gangshare.io/v1alpha1/queues/q"
+    assert (paths.nodes(), paths.pods(), paths.node("n", "status")) == (
+        "/api/v1/nodes",
+        "/api/v1/pods",
+        "/api/v1/nodes/n/status",
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind"),
+    [
+        (400, "BadRequest", errors.Invalid),
+        (403, "Forbidden", errors.Forbidden),
+        (404, "NotFound", errors.NotFound),
+        (409, "Conflict", errors.Conflict),
+        (409, "AlreadyExists", errors.AlreadyExists),
+        (410, "Expired", errors.Gone),
+        (422, "Invalid", errors.Invalid),
+        (500, "InternalError", errors.Unavailable),
+        (405, "MethodNotAllowed", errors.ApiError),
+    ],
+)
+async def test_a_status_becomes_the_error_of_its_kind(
+    script: Script, code: int, reason: str, kind: type[errors.ApiError]
+) -> None:
+    script.then(refusal(code, reason, "x" * 1000))
+    async with script.client() as api:
+        with pytest.raises(errors.ApiError) as caught:
+            await api.get(POD)
+    assert type(caught.value) is kind
+    assert (caught.value.status, caught.value.reason) == (code, reason)
+    assert caught.value.message == "x" * 256 + "…"
+    assert f"GET {POD}: {code} {reason} xxx" in str(caught.value)
+
+
+async def test_a_refusal_without_a_status_object_shows_its_text(script: Script) -> None:
+    async def play(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=502, text="bad gateway")
+
+    script.then(play)
+    async with script.client() as api:
+        with pytest.raises(errors.Unavailable, match="502 bad gateway"):
+            await api.get(POD)
+
+
+async def test_429_is_tried_again_after_the_time_asked_for(script: Script) -> None:
+    script.then(*[refusal(429, "TooManyRequests", retry_after=0)] * 2, ok({"done": True}))
+    async with script.client() as api:
+        assert msgspec.json.decode(await api.post(POD, b"{}")) == {"done": True}
+    assert len(script.asked) == 3
+
+
+async def test_429_is_given_up_after_bounded_tries(script: Script) -> None:
+    script.then(*[refusal(429, "TooManyRequests", retry_after=0)] * client.TRIES)
+    async with script.client() as api:
+        with pytest.raises(errors.TooMany) as caught:
+            await api.post(POD, b"{}")
+    assert not caught.value.disruption_budget
+    assert len(script.asked) == client.TRIES
+
+
+async def test_an_eviction_that_a_disruption_budget_forbids_is_told_at_once(script: Script) -> None:
+    causes = {"causes": [{"reason": "DisruptionBudget", "message": "needs 2"}], "retryAfterSeconds": 10}
+    script.then(refusal(429, "TooManyRequests", retry_after=10, details=causes))
+    async with script.client() as api:
+        with pytest.raises(errors.TooMany) as caught:
+            await api.post(paths.pod("ns", "p", "eviction"), {"kind": "Eviction"})
+    assert caught.value.disruption_budget
+    assert len(script.asked) == 1
+
+
+async def test_a_write_whose_answer_was_lost_has_an_unknown_outcome(script: Script) -> None:
+    bound: list[str] = []
+    script.then(apiserver.lost(lambda: bound.append("p")))
+    async with script.client() as api:
+        with pytest.raises(errors.Unavailable) as caught:
+            await binding.bind(api, namespace="ns", name="p", uid="u", node="n", annotations={})
+    assert caught.value.outcome_unknown
+    assert bound == ["p"]
+    assert caught.value.__cause__ is not None
+
+
+async def test_a_write_without_an_answer_in_time_has_an_unknown_outcome(script: Script) -> None:
+    async with script.client(answer_s=0.05) as api:
+        with pytest.raises(errors.Unavailable) as caught:
+            await api.post(POD, b"{}")
+    assert caught.value.outcome_unknown
+
+
+async def test_a_write_that_found_nobody_was_surely_not_done() -> None:
+    async with client.ApiClient(Credentials("http://127.0.0.1:1")) as api:
+        with pytest.raises(errors.Unavailable) as caught:
+            await api.post(POD, b"{}")
+    assert not caught.value.outcome_unknown
+
+
+async def test_a_lost_read_leaves_nothing_unknown(script: Script) -> None:
+    async with script.client(answer_s=0.05) as api:
+        with pytest.raises(errors.Unavailable) as caught:
+            await api.get(POD)
+    assert not caught.value.outcome_unknown
+
+
+async def test_a_binding_names_node_uid_and_annotations(script: Script) -> None:
+    script.then(ok({"kind": "Status", "status": "Success"}, 201))
+    async with script.client() as api:
+        await binding.bind(api, namespace="ns", name="p", uid="u", node="n", annotations={"k": "v"})
+    assert script.asked[0].path == f"{POD}/binding"
+    assert script.asked[0].body == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"namespace": "ns", "name": "p", "uid": "u", "annotations": {"k": "v"}},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind"), [(409, "Conflict", errors.Conflict), (404, "NotFound", errors.NotFound)]
+)
+async def test_a_binding_that_is_refused_says_so(
+    script: Script, code: int, reason: str, kind: type[errors.ApiError]
+) -> None:
+    script.then(refusal(code, reason, 'pod p is already assigned to node "m"'))
+    async with script.client() as api:
+        with pytest.raises(kind, match="already assigned"):
+            await binding.bind(api, namespace="ns", name="p", uid="u", node="n", annotations={})
+
+
+async def test_writes_are_limited_in_flight_but_urgent_ones_and_reads_pass(script: Script) -> None:
+    async with script.client(writes=2) as api:
+        writing = [asyncio.create_task(api.post(f"/w/{n}", b"{}")) for n in range(5)]
+        await until(lambda: len(script.asked) == 2)
+        urgent = asyncio.create_task(api.put("/urgent", b"{}", urgent=True))
+        reading = asyncio.create_task(api.get("/read"))
+        await until(lambda: len(script.asked) == 4)
+        for task in (*writing, urgent, reading):
+            task.cancel()
+        await asyncio.gather(*writing, urgent, reading, return_exceptions=True)
+    assert sorted(asked.path for asked in script.asked) == ["/read", "/urgent", "/w/0", "/w/1"]
+
+
+async def test_a_refused_token_is_read_anew_once(script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("old")
+    script.then(refusal(401, "Unauthorized"), ok({}), refusal(401, "Unauthorized"), refusal(401, "Unauthorized"))
+    async with script.client(FileToken(file)) as api:
+        await api.get(POD)
+        file.write_text("newer")
+        with pytest.raises(errors.Unauthorized):
+            await api.get(POD)
+    sent = [asked.headers["Authorization"] for asked in script.asked]
+    assert sent == ["Bearer old", "Bearer old", "Bearer newer", "Bearer newer"]
+
+
+async def test_an_answer_of_another_form_is_told_from_an_error(script: Script) -> None:
+    script.then(ok({"metadata": 1}))
+    async with script.client() as api:
+        with pytest.raises(errors.BadAnswer, match=r"\$\.metadata"):
+            await api.fetch(POD, msgspec.json.Decoder(Named))
+
+
+class Named(msgspec.Struct):
+    metadata: dict[str, str]
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110 - what is awaited has no event
+            await asyncio.sleep(0.005)
