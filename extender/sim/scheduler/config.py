@@ -158,12 +158,9 @@ class Config(_Strict, frozen=True):
     profiles: tuple[Profile, ...] = (Profile(),)
     extenders: tuple[Extender, ...] = ()
 
-    def ignored(self, profile: Profile, resource: str) -> bool:
-        """Whether in-tree fit skips a resource: by the profile's arguments or by any extender's ignoredByScheduler."""
-        managed = any(
-            m.name == resource and m.ignored_by_scheduler for e in self.extenders for m in e.managed_resources
-        )
-        return managed or profile.fit_args.ignores(resource)
+    def ignored_resources(self) -> frozenset[str]:
+        """What every profile's in-tree fit skips because an extender says ignoredByScheduler."""
+        return frozenset(m.name for e in self.extenders for m in e.managed_resources if m.ignored_by_scheduler)
 
 
 def parse(text: str) -> Config:
@@ -181,9 +178,7 @@ def parse(text: str) -> Config:
 def _validate(config: Config) -> None:
     first, most = config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds
     if first < 1 or most < first:
-        raise ConfigError(
-            f"podInitialBackoffSeconds {first} must be at least 1 and podMaxBackoffSeconds {most} no less"
-        )
+        raise ConfigError(f"podInitialBackoffSeconds {first} must be at least 1, podMaxBackoffSeconds {most} no less")
     names = [p.scheduler_name for p in config.profiles]
     if len(set(names)) != len(names) or not all(names):
         raise ConfigError(f"profiles need different schedulerNames, got {names}")

@@ -27,7 +27,9 @@ class Elector:
 
     async def acquire(self) -> None:
         """Return when the Lease is ours."""
-        while not self._try():
+        while True:
+            if self._try():
+                return
             await asyncio.sleep(seconds(self._config.retry_period))
 
     async def hold(self) -> None:

@@ -115,8 +115,6 @@ class Scheduler:
     def _pod_changed(self, change: Change) -> None:
         pod, before = change.item.obj, change.before.obj if change.before else None
         uid = podspec.uid(pod)
-        if before is not None and podspec.uid(before) != uid:
-            before = None
         gone = change.kind == "DELETED" or podspec.finished(pod)
         if _placed(pod) and not gone:
             self.queue.delete(uid)

@@ -91,23 +91,23 @@ class InTree:
     """The in-tree plugins of one profile."""
 
     def __init__(self, config: Config, profile: Profile) -> None:
-        self._config, self._profile = config, profile
+        self._fit, self._ignored_everywhere = profile.fit_args, config.ignored_resources()
+        checks = {
+            "NodeUnschedulable": self._unschedulable,
+            "NodeName": self._other_name,
+            "TaintToleration": self._untolerated,
+            "NodeAffinity": self._mismatch,
+        }
+        self._checks = {name: check for name, check in checks.items() if not profile.disables("filter", name)}
+        self._checks_fit = not profile.disables("filter", "NodeResourcesFit")
 
     def filter(self, pod: Object, asked: Amounts, node: NodeInfo, nominated: Iterable[Amounts]) -> Refusal | None:
         """Why the node cannot take the pod beside the pods on it and those ``nominated`` to it, or None."""
-        checks = (
-            ("NodeUnschedulable", self._unschedulable),
-            ("NodeName", self._other_name),
-            ("TaintToleration", self._untolerated),
-            ("NodeAffinity", self._mismatch),
-        )
-        for plugin, check in checks:
-            if not self._profile.disables("filter", plugin) and (reason := check(pod, node)):
+        for plugin, check in self._checks.items():
+            if reason := check(pod, node):
                 return Refusal(plugin, (reason,))
-        if not self._profile.disables("filter", "NodeResourcesFit"):
-            reasons = self._insufficient(asked, node, list(nominated))
-            if reasons:
-                return Refusal("NodeResourcesFit", tuple(reasons))
+        if self._checks_fit and (reasons := self._insufficient(asked, node, list(nominated))):
+            return Refusal("NodeResourcesFit", tuple(reasons))
         return None
 
     @staticmethod
@@ -137,7 +137,7 @@ class InTree:
         if len(node.pods) + len(nominated) + 1 > node.allocatable.get("pods", 0):
             reasons.append("Too many pods")
         for resource, amount in asked.items():
-            if amount == 0 or self._config.ignored(self._profile, resource):
+            if amount == 0 or resource in self._ignored_everywhere or self._fit.ignores(resource):
                 continue
             promised = sum(other.get(resource, 0) for other in nominated)
             if amount > node.allocatable.get(resource, 0) - node.used.get(resource, 0) - promised:

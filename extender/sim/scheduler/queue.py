@@ -133,9 +133,9 @@ class SchedulingQueue:
         for events in self._events.values():
             events.append(event)
         for entry in list(self._pods.values()):
-            if entry.place is Place.REFUSED and self._helped(entry, (event,)):
-                if up_to_priority is None or entry.priority <= up_to_priority:
-                    self._wake(entry, now)
+            meant = up_to_priority is None or entry.priority <= up_to_priority
+            if meant and entry.place is Place.REFUSED and self._helped(entry, (event,)):
+                self._wake(entry, now)
 
     def pop(self, now: float) -> QueuedPod | None:
         """The next pod to try; None when there is none now."""
@@ -192,8 +192,8 @@ class SchedulingQueue:
             self._activate(entry)
 
     def _expiry(self, entry: QueuedPod, failures: int) -> float:
-        wait = min(self._initial * 2 ** min(failures - 1, 30), self._most)
-        return math.floor(entry.since + wait)
+        wait = min(self._initial * 2.0 ** min(failures - 1, 30), self._most)
+        return float(math.floor(entry.since + wait))
 
     def _activate(self, entry: QueuedPod) -> None:
         self._push(Place.ACTIVE, entry, (-entry.priority, entry.since))
