@@ -100,12 +100,13 @@ class Node:
         self.kubelet.wait_until(self.ready, _START_SECONDS, f"ready {self.name}")
 
     def ready(self) -> bool:
-        """Whether the kubelet is well and the Node object says Ready and carries no taint."""
+        """Whether the kubelet is well and the Node object says Ready, with no taint of the node controller."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._healthz_port}/healthz", timeout=5):
             pass
         node = self._plane.api.get(f"/api/v1/nodes/{self.name}")
         conditions = {condition["type"]: condition["status"] for condition in node["status"].get("conditions", [])}
-        return conditions.get("Ready") == "True" and not node["spec"].get("taints")
+        tainted = any(taint["key"].startswith("node.kubernetes.io/") for taint in node["spec"].get("taints", []))
+        return conditions.get("Ready") == "True" and not tainted
 
     def reboot(self) -> None:
         """Lose every process, mount and cgroup of the node at once, then start again from its disk."""
