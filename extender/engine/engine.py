@@ -192,11 +192,10 @@ class Engine:
         self._drop_hold(state)
         self._reread(pod, state)
         if state.state in ("binding", "bound"):
-            return (
-                Verdict((state.node,)) if state.node in nodes else self._refuse(state, refusals.ELSEWHERE, nodes, now)
-            )
-        if state.refusal is not None and state.refusal.code.startswith("Ask"):
-            return self._refuse(state, state.refusal, nodes, now)
+            here = state.node in nodes
+            return Verdict((state.node,)) if here else self._refuse(state, refusals.ELSEWHERE, nodes, now)
+        if isinstance(state.asked, Reason):
+            return self._refuse(state, state.asked, nodes, now)
         if state.forged:
             return self._refuse(state, refusals.FORGED, nodes, now)
         if state.ask is None:

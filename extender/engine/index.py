@@ -12,9 +12,12 @@ from sortedcontainers import SortedList
 from extender.engine.ledger import NodeState
 from protos.contract import choose
 from protos.contract.ask import PodAsk
+from protos.contract.books import Signature
 
 SHAPES = 128
 """Shapes of ask kept at a time."""
+MEMO = 4096
+"""Node states remembered per shape."""
 UNTOUCHED = choose.TOP // 2
 """The score of a node that serves whole GPUs without us."""
 
@@ -46,20 +49,36 @@ class ShapeIndex:
         self.ask, self._nodes = ask, nodes
         self._scores: dict[str, int] = {}
         self._ranked: SortedList[tuple[int, str]] = SortedList()
+        self._memo: dict[Signature, int | None] = {}
         self.stale: set[str] = set(nodes)
 
     def refresh(self, limit: int | None = None) -> None:
         """Look again at the nodes that changed (at most `limit` of them)."""
+        added = []
         for name in sorted(self.stale)[:limit]:
             self.stale.discard(name)
             old = self._scores.pop(name, None)
-            if old is not None:
-                self._ranked.remove((-old, name))
             node = self._nodes.get(name)
-            new = score(self.ask, node) if node is not None else None
+            new = self._score(node) if node is not None else None
             if new is not None:
                 self._scores[name] = new
-                self._ranked.add((-new, name))
+            if old != new:
+                if old is not None:
+                    self._ranked.remove((-old, name))
+                if new is not None:
+                    added.append((-new, name))
+        self._ranked.update(added)
+
+    def _score(self, node: NodeState) -> int | None:
+        """Nodes in the same state score alike, so most scores are looked up."""
+        if node.books is None or node.problem or self.ask.selection.uuids:
+            return score(self.ask, node)
+        signature = node.books.signature()
+        if signature not in self._memo:
+            if len(self._memo) >= MEMO:
+                self._memo.clear()
+            self._memo[signature] = score(self.ask, node)
+        return self._memo[signature]
 
     def __contains__(self, name: str) -> bool:
         return name in self._scores

@@ -27,7 +27,7 @@ class PodState:
 
     __slots__ = (
         "allocation", "asked", "deadline", "filtered", "forged", "node", "offered", "open_until", "priority", "problem",
-        "ref", "refusal", "refused_at", "refused_room", "requests", "since", "state", "text",
+        "ref", "refusal", "refused_at", "refused_room", "requests", "since", "state", "text", "woken",
     )  # fmt: skip
 
     def __init__(self, ref: PodRef, now: float) -> None:
@@ -54,6 +54,8 @@ class PodState:
         self.refused_at = 0.0
         self.refused_room = -1
         """The room epoch in which it was last refused or woken."""
+        self.woken = False
+        """Woken since it was last refused."""
         self.offered: frozenset[str] | None = None
         """The nodes among which it was refused; None = all."""
 
@@ -155,9 +157,12 @@ class Ledger:
             self.changed(name)
 
     def drop_node(self, name: str) -> None:
-        self.nodes.pop(name, None)
-        if self.on_node.get(name):
-            self.node(name)
+        """The node is gone; pods that are still said to be on it stay so."""
+        state = self.nodes.get(name)
+        if state is not None:
+            state.seen, state.books, state.inventory_text, state.problem = False, None, None, ""
+            if name not in self.on_node:
+                del self.nodes[name]
         self.changed(name)
 
     # -- pods

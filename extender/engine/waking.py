@@ -38,7 +38,7 @@ class Waking:
     def refused(self, pod: PodState, reason: Reason, among: frozenset[str] | None, now: float) -> None:
         """The pod was refused all the nodes of `among` (None = all nodes)."""
         pod.refusal, pod.refused_at, pod.offered = reason, now, among
-        pod.refused_room = self._epoch
+        pod.refused_room, pod.woken = self._epoch, False
         if pod.ask is not None:
             self._refused.setdefault(pod.ask, {})[pod.ref.uid] = pod
 
@@ -67,12 +67,15 @@ class Waking:
             books = self._ledger.nodes[node].books
             choice = choose.choose(pod.ask, books) if books is not None else None
             hold(pod, node, choice.charges if choice else {})
-            pod.refused_room = self._epoch
+            pod.refused_room, pod.woken = self._epoch, True
             wakes.append(Wake(pod.ref))
         return wakes
 
     def _first(self, pod: PodState, ask: PodAsk) -> str | None:
         """The best node for it of which there is news."""
-        news = self._epoch > pod.refused_room
         ranked = self._indexes.of(ask).ranked()
-        return next((name for name, _ in ranked if news or pod.offered is None or name in pod.offered), None)
+        if self._epoch > pod.refused_room:
+            return next((name for name, _ in ranked), None)
+        if pod.woken:
+            return None
+        return next((name for name, _ in ranked if pod.offered is None or name in pod.offered), None)

@@ -79,6 +79,19 @@ class Entry:
         self.placed = placed
 
 
+class Kind(msgspec.Struct, frozen=True, cache_hash=True):
+    """What an inventory offers, whatever the names of its GPUs."""
+
+    slices_per_gpu: int
+    replicas: tuple[tuple[str, int], ...]
+    state: str
+    gpus: tuple[tuple[int, int, int, str, str, str], ...]
+    links: tuple[inv.Link, ...]
+
+
+Signature = tuple[Kind, tuple[tuple[int, int, int, int, bool], ...]]
+
+
 class NodeBooks:
     """The GPUs of one node and the pods on them."""
 
@@ -95,10 +108,25 @@ class NodeBooks:
             for gpu in inventory.gpus
         }
         self._eligible: dict[Selection, tuple[GpuBook, ...]] = {}
+        self._kind = Kind(
+            inventory.slices_per_gpu,
+            tuple(sorted(inventory.replicas.items())),
+            inventory.state,
+            tuple((g.mem, g.mem_mib, g.clock_mhz, g.cc, g.model, g.health) for g in inventory.gpus),
+            inventory.links,
+        )
+        self._signature: Signature | None = None
         placed = [entry for entry in self.entries.values() if entry.placed]
         for entry in placed:
             self._apply(entry.charges, 1)
         self._place_unknown()
+
+    def signature(self) -> Signature:
+        """Equal for nodes on which everything fits alike, unless it is asked for by UUID."""
+        if self._signature is None:
+            used = ((b.mem_used, b.slices_used, b.wholes, b.sharers, b.cordoned) for b in self.gpus.values())
+            self._signature = (self._kind, tuple(used))
+        return self._signature
 
     def demand(self, ask: ContainerAsk, gpu: inv.Gpu) -> Demand | None:
         """What `ask` takes of each of its GPUs if `gpu` is one of them; None if this node does not serve the ask."""
@@ -194,6 +222,7 @@ class NodeBooks:
         return found
 
     def _apply(self, charges: Mapping[str, Demand], sign: int) -> None:
+        self._signature = None
         for uuid, demand in charges.items():
             book = self.gpus.get(uuid)
             if book is not None:

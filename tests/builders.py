@@ -1,0 +1,88 @@
+"""Small builders of pods, nodes and inventories for tests: names say what differs, everything else is ordinary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from extender.engine.effects import PodRef
+from protos.contract import inventory, names
+from protos.contract.allocation import Allocation, Share
+from protos.contract.inventory import Gpu, Inventory, Link
+from protos.contract.objects import Node, Pod, decode_node, decode_pod
+
+
+def an_inventory(*mems: int, links: Sequence[Link] = (), node: str = "n", **fields: Any) -> Inventory:
+    """One GPU per amount of memory in units; UUIDs are GPU-<node>-<index>."""
+    gpus = tuple(
+        Gpu(index=i, minor=i, uuid=f"GPU-{node}-{i}", mem=mem, mem_mib=mem * 1024, model="T4")
+        for i, mem in enumerate(mems)
+    )
+    fields = {"unit_mib": 1024, "slices_per_gpu": 100} | fields
+    return Inventory(v=1, gpus=gpus, links=tuple(links), **fields)
+
+
+def a_node(name: str, *mems: int, annotations: Mapping[str, str] | None = None, **fields: Any) -> Node:
+    """A node with these GPUs (none: without inventory)."""
+    written = dict(annotations or {})
+    allocatable = fields.pop("allocatable", {"cpu": "64", "memory": "256Gi", "pods": "110"})
+    if mems:
+        written[names.GPUS] = inventory.encode(an_inventory(*mems, node=name, **fields))
+    return decode_node(
+        msgspec.json.encode(
+            {
+                "metadata": {"name": name, "uid": f"node-{name}", "annotations": written},
+                "status": {"allocatable": allocatable, "capacity": allocatable},
+            }
+        )
+    )
+
+
+def a_container(name: str, mem: int = 0, slices: int = 0, whole: int = 0, **fields: Any) -> dict[str, Any]:
+    """A container of a pod's JSON that asks this much."""
+    asked = {names.GPU_MEM: mem, names.GPU_SLICE: slices, names.WHOLE_GPU: whole}
+    limits = {key: str(amount) for key, amount in asked.items() if amount} | fields.pop("limits", {})
+    return {"name": name, "resources": {"limits": limits, "requests": limits}, **fields}
+
+
+def a_pod(
+    name: str = "p",
+    *,
+    mem: int = 0,
+    slices: int = 0,
+    whole: int = 0,
+    containers: Sequence[dict[str, Any]] | None = None,
+    init: Sequence[dict[str, Any]] = (),
+    annotations: Mapping[str, str] | None = None,
+    node: str = "",
+    phase: str = "Pending",
+    **metadata: Any,
+) -> Pod:
+    """A pod whose one container `main` asks this, or one with these containers."""
+    spec: dict[str, Any] = metadata.pop("spec", {})
+    body = {
+        "metadata": {
+            "name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": "1",
+            "annotations": dict(annotations or {}), **metadata,
+        },
+        "spec": {
+            "containers": list(containers or [a_container("main", mem, slices, whole)]),
+            "initContainers": list(init),
+            **({"nodeName": node} if node else {}),
+            **spec,
+        },
+        "status": {"phase": phase},
+    }  # fmt: skip
+    return decode_pod(msgspec.json.encode(body))
+
+
+def a_ref(pod: Pod) -> PodRef:
+    """The reference of a pod."""
+    return PodRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+
+
+def an_allocation(**containers: Sequence[Share]) -> Allocation:
+    """An allocation by container name."""
+    return Allocation(1, 1024, 100, {name: tuple(shares) for name, shares in containers.items()})

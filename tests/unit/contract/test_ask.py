@@ -1,0 +1,84 @@
+"""What pods ask, and the sentences for asks that make no sense."""
+
+from __future__ import annotations
+
+import pytest
+
+from protos.contract import names
+from protos.contract.ask import AskError, ContainerAsk, parse
+from protos.contract.objects import Pod
+from tests.builders import a_container, a_pod
+
+R = names.Resources()
+
+
+def test_a_pod_that_asks_nothing_of_ours_has_no_ask() -> None:
+    assert parse(a_pod(), R) is None
+    assert parse(a_pod(containers=[a_container("c", limits={"cpu": "1", names.GPU_MEM: "0"})]), R) is None
+
+
+def test_every_container_is_read_in_the_kubelets_order() -> None:
+    pod = a_pod(
+        init=[a_container("side", mem=1, restartPolicy="Always"), a_container("init", whole=1)],
+        containers=[a_container("a", mem=4, slices=10), a_container("cpu")],
+    )
+    found = parse(pod, R)
+    assert found is not None
+    assert found.containers == (
+        ContainerAsk(name="side", kind="sidecar", gpus=1, mem=1),
+        ContainerAsk(name="init", kind="init", gpus=1, whole=names.WHOLE_GPU),
+        ContainerAsk(name="a", gpus=1, mem=4, slices=10),
+    )
+
+
+def test_amounts_are_kubernetes_quantities() -> None:
+    found = parse(a_pod(containers=[a_container("c", limits={names.GPU_MEM: "1k"})]), R)
+    assert found is not None
+    assert found.containers[0].mem == 1000
+
+
+def with_env(value: str) -> Pod:
+    return a_pod(containers=[a_container("c", mem=1, env=[{"name": names.VISIBLE_DEVICES, "value": value}])])
+
+
+@pytest.mark.parametrize(
+    ("pod", "code", "sentence"),
+    [
+        (
+            a_pod(mem=10, annotations={names.GPU_COUNT: "3"}),
+            "AskUneven",
+            "gangshare.io/gpu-mem 10 does not divide by gangshare.io/gpu-count 3: 9 or 12 would",
+        ),
+        (a_pod(mem=2, annotations={names.GPU_COUNT: "3"}), "AskUneven", ": 3 would"),
+        (a_pod(mem=2, annotations={names.GPU_COUNT: "zero"}), "AskMalformed", "gpu-count is 'zero': expected"),
+        (a_pod(mem=2, annotations={names.GPU_COUNT: "²"}), "AskMalformed", "gpu-count is '²': expected"),
+        (a_pod(mem=1, whole=1), "AskMixed", "asks gangshare.io/gpu-mem and nvidia.com/gpu: whole GPUs or parts"),
+        (
+            a_pod(mem=1, annotations={names.LINK: "fast"}),
+            "AskMalformed",
+            "'fast': expected any, nvlink, prefer",
+        ),
+        (a_pod(mem=1, annotations={names.PLACEMENT: ""}), "AskMalformed", "expected pack, spread"),
+        (a_pod(mem=1, annotations={names.MIN_GPU_MEMORY: "much"}), "AskMalformed", "expected an amount like 40Gi"),
+        (a_pod(mem=1, annotations={names.MIN_COMPUTE_CAPABILITY: "8.x"}), "AskMalformed", "expected one like 8.0"),
+        (a_pod(mem=1, annotations={names.GPU_MODEL: ","}), "AskMalformed", "expected globs"),
+        (a_pod(mem=1, annotations={names.GPU_CLASS: "fast"}), "AskUnknownClass", "no such GpuClass"),
+        (
+            a_pod(containers=[a_container("c", limits={names.GPU_MEM: "1.5"})]),
+            "AskMalformed",
+            "expected a whole number",
+        ),
+        (a_pod(containers=[a_container("c", limits={names.GPU_MEM: "-1"})]), "AskMalformed", "expected zero or more"),
+        (with_env("all"), "AskOwnDevices", "sets NVIDIA_VISIBLE_DEVICES itself"),
+    ],
+)
+def test_an_ask_no_cluster_could_serve_has_a_sentence(pod: Pod, code: str, sentence: str) -> None:
+    with pytest.raises(AskError) as error:
+        parse(pod, R)
+    assert error.value.reason.code == code
+    assert sentence in error.value.reason.sentence
+
+
+@pytest.mark.parametrize("value", ["none", "void", ""])
+def test_a_harmless_visible_devices_may_stay(value: str) -> None:
+    assert parse(with_env(value), R) is not None

@@ -1,0 +1,222 @@
+"""Which GPUs of a node a pod gets, case by case."""
+
+from __future__ import annotations
+
+import pytest
+
+from protos.contract import choose, names
+from protos.contract.allocation import Share
+from protos.contract.ask import Demand, PodAsk, parse
+from protos.contract.books import NodeBooks
+from protos.contract.objects import Pod
+from tests.builders import a_container, a_pod, an_allocation, an_inventory
+
+DGX1 = [
+    (0, 1, "NV1"), (0, 2, "NV1"), (0, 3, "NV2"), (0, 4, "NV2"), (1, 2, "NV2"), (1, 3, "NV1"), (1, 5, "NV2"),
+    (2, 3, "NV1"), (2, 6, "NV2"), (3, 7, "NV2"), (4, 5, "NV1"), (4, 6, "NV1"), (4, 7, "NV2"), (5, 6, "NV2"),
+    (5, 7, "NV1"), (6, 7, "NV1"), (0, 5, "SYS"), (0, 6, "SYS"), (0, 7, "SYS"),
+]  # fmt: skip
+
+
+def ask_of(pod: Pod) -> PodAsk:
+    found = parse(pod, names.Resources())
+    assert found is not None
+    return found
+
+
+def put(books: NodeBooks, uid: str, pod: Pod) -> list[str]:
+    """Book the pod where it is chosen to be; returns its containers' GPUs as `container:index,…`."""
+    ask = ask_of(pod)
+    choice = choose.choose(ask, books)
+    if choice is None:
+        return []
+    books.hold(uid, ask, choice.charges)
+    return [f"{name}:{','.join(str(s.index) for s in given)}" for name, given in choice.shares.items()]
+
+
+def test_fractions_fill_one_gpu_before_the_next() -> None:
+    books = NodeBooks(an_inventory(16, 16))
+    seats = [put(books, f"p{i}", a_pod(mem=5)) for i in range(7)]
+    assert seats == [["main:0"]] * 3 + [["main:1"]] * 3 + [[]]
+
+
+def test_spread_takes_the_emptiest_gpu() -> None:
+    books = NodeBooks(an_inventory(16, 16))
+    spread = {names.PLACEMENT: "spread"}
+    assert [put(books, f"p{i}", a_pod(mem=5, annotations=spread)) for i in range(3)] == [
+        ["main:0"],
+        ["main:1"],
+        ["main:0"],
+    ]
+
+
+def test_whole_and_fractional_never_share() -> None:
+    books = NodeBooks(an_inventory(16, 16))
+    assert put(books, "a", a_pod(mem=1)) == ["main:0"]
+    assert put(books, "b", a_pod(whole=1)) == ["main:1"]
+    assert put(books, "c", a_pod(whole=1)) == []
+    assert put(books, "d", a_pod(mem=16)) == []
+    assert put(books, "e", a_pod(mem=15)) == ["main:0"]
+
+
+def test_slices_alone_book_their_part_of_the_memory() -> None:
+    books = NodeBooks(an_inventory(15))
+    assert put(books, "a", a_pod(slices=50)) == ["main:0"]
+    assert books.gpus["GPU-n-0"].mem_used == 7
+    assert put(books, "b", a_pod(mem=9)) == []
+    assert put(books, "c", a_pod(mem=8)) == ["main:0"]
+
+
+def test_memory_alone_promises_no_compute() -> None:
+    books = NodeBooks(an_inventory(16))
+    put(books, "a", a_pod(mem=4, slices=100))
+    assert put(books, "b", a_pod(mem=4)) == ["main:0"]
+    assert put(books, "c", a_pod(mem=4, slices=1)) == []
+
+
+def test_gpu_count_spreads_evenly_over_different_gpus() -> None:
+    books = NodeBooks(an_inventory(16, 16))
+    assert put(books, "a", a_pod(mem=20, annotations={names.GPU_COUNT: "2"})) == ["main:0,1"]
+    assert [book.mem_used for book in books.gpus.values()] == [10, 10]
+
+
+def test_gpus_of_different_size_live_in_one_node() -> None:
+    books = NodeBooks(an_inventory(16, 80))
+    assert put(books, "a", a_pod(mem=24)) == ["main:1"]
+    assert put(books, "b", a_pod(mem=10)) == ["main:1"]
+    assert put(books, "c", a_pod(whole=1)) == ["main:0"]
+
+
+def test_two_whole_gpus_are_an_nvlink_pair_with_the_most_links() -> None:
+    books = NodeBooks(an_inventory(*[16] * 8, links=DGX1))
+    books.hold("other", ask_of(a_pod(whole=1)), {"GPU-n-0": Demand(16, 100, True)})
+    assert put(books, "a", a_pod(whole=2)) == ["main:1,2"]
+
+
+def test_four_whole_gpus_are_the_best_linked_quad() -> None:
+    books = NodeBooks(an_inventory(*[16] * 8, links=DGX1))
+    assert put(books, "a", a_pod(whole=4)) in (["main:0,1,2,3"], ["main:0,3,4,7"], ["main:1,2,5,6"])
+
+
+def test_a_required_nvlink_is_a_hard_promise() -> None:
+    books = NodeBooks(an_inventory(16, 16, 16, links=[(0, 1, "PIX"), (0, 2, "SYS"), (1, 2, "NV4")]))
+    required = {names.LINK: "nvlink"}
+    assert put(books, "a", a_pod(whole=2, annotations=required)) == ["main:1,2"]
+    assert put(books, "b", a_pod(whole=2, annotations=required)) == []
+
+
+def test_containers_of_one_pod_share_a_gpu_and_its_charge_is_their_sum() -> None:
+    books = NodeBooks(an_inventory(16, 16))
+    both = a_pod(containers=[a_container("a", mem=6), a_container("b", mem=6)])
+    assert put(books, "p", both) == ["a:0", "b:0"]
+    assert books.gpus["GPU-n-0"].mem_used == 12
+
+
+def test_containers_that_do_not_fit_one_gpu_take_two() -> None:
+    books = NodeBooks(an_inventory(16, 16))
+    assert put(books, "p", a_pod(containers=[a_container("a", mem=10), a_container("b", mem=10)])) == ["a:0", "b:1"]
+
+
+def test_backtracking_finds_the_only_way() -> None:
+    books = NodeBooks(an_inventory(16, 16))
+    put(books, "x", a_pod(mem=4))
+    three = [a_container("a", mem=7), a_container("b", mem=5), a_container("c", mem=16)]
+    assert put(books, "p", a_pod(containers=three)) == ["a:0", "b:0", "c:1"]
+
+
+def test_an_init_container_runs_on_its_pods_gpu_and_only_the_peak_is_charged() -> None:
+    books = NodeBooks(an_inventory(16, 16))
+    pod = a_pod(init=[a_container("prepare", mem=8)], containers=[a_container("main", mem=6)])
+    assert put(books, "p", pod) == ["prepare:0", "main:0"]
+    assert books.gpus["GPU-n-0"].mem_used == 8
+
+
+def test_a_sidecar_counts_beside_the_apps_and_under_later_inits() -> None:
+    books = NodeBooks(an_inventory(40))
+    side = a_container("side", mem=4, restartPolicy="Always")
+    pod = a_pod(init=[side, a_container("prepare", mem=10)], containers=[a_container("main", mem=6)])
+    put(books, "p", pod)
+    assert books.gpus["GPU-n-0"].mem_used == 14
+
+
+def test_replicas_are_time_slices_on_different_gpus() -> None:
+    books = NodeBooks(an_inventory(16, 16, replicas={names.WHOLE_GPU: 4}))
+    assert put(books, "a", a_pod(whole=2)) == ["main:0,1"]
+    assert [book.slices_used for book in books.gpus.values()] == [25, 25]
+    assert put(books, "b", a_pod(mem=12, slices=75)) == ["main:0"]
+
+
+def test_the_renamed_replica_is_never_a_whole_gpu() -> None:
+    shared = a_pod(containers=[a_container("main", limits={names.SHARED_GPU: "1"})])
+    assert put(NodeBooks(an_inventory(16)), "a", shared) == []
+    assert put(NodeBooks(an_inventory(16, replicas={names.SHARED_GPU: 2})), "a", shared) == ["main:0"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({names.GPU_UUID: "GPU-n-1"}, ["main:1"]),
+        ({names.GPU_UUID: "!GPU-n-0"}, ["main:1"]),
+        ({names.GPU_MODEL: "v100*,t4"}, ["main:0"]),
+        ({names.GPU_MODEL: "A100*"}, []),
+        ({names.MIN_GPU_MEMORY: "20Gi"}, ["main:1"]),
+        ({names.MIN_CLOCK_MHZ: "1"}, []),
+        ({names.MIN_COMPUTE_CAPABILITY: "7.0"}, []),
+    ],
+)
+def test_annotations_select_gpus(annotations: dict[str, str], expected: list[str]) -> None:
+    assert put(NodeBooks(an_inventory(16, 24)), "p", a_pod(mem=1, annotations=annotations)) == expected
+
+
+def test_cordoned_sick_and_leaving_take_nothing_new() -> None:
+    assert put(NodeBooks(an_inventory(16, 16), cordoned=["0"]), "p", a_pod(mem=1)) == ["main:1"]
+    assert put(NodeBooks(an_inventory(16), cordoned=["GPU-n-0"]), "p", a_pod(mem=1)) == []
+    assert put(NodeBooks(an_inventory(16, state="leaving")), "p", a_pod(mem=1)) == []
+
+
+def test_a_pod_nobody_knows_the_gpu_of_is_charged_wherever_it_could_be() -> None:
+    books = NodeBooks(an_inventory(16, 16, 16))
+    books.hold("whole", ask_of(a_pod(whole=1)), {"GPU-n-2": Demand(16, 100, True)})
+    assert not books.place("lost", ask_of(a_pod(mem=10)), None)
+    assert [book.mem_used for book in books.gpus.values()] == [10, 10, 16]
+    assert books.unplaced() == ("lost",)
+    assert not books.overused()
+    there = an_allocation(main=[Share("GPU-n-1", 1, 10)])
+    assert books.place("lost", ask_of(a_pod(mem=10)), there)
+    assert [book.mem_used for book in books.gpus.values()] == [0, 10, 16]
+
+
+def test_an_allocation_is_charged_by_the_limits_whatever_it_claims() -> None:
+    books = NodeBooks(an_inventory(16))
+    assert books.place("p", ask_of(a_pod(mem=10)), an_allocation(main=[Share("GPU-n-0", 0, 1)]))
+    assert books.gpus["GPU-n-0"].mem_used == 10
+
+
+def test_an_edited_gpu_count_does_not_lessen_the_charge() -> None:
+    books = NodeBooks(an_inventory(16, 16))
+    edited = ask_of(a_pod(mem=10, annotations={names.GPU_COUNT: "10"}))
+    assert books.place("p", edited, an_allocation(main=[Share("GPU-n-0", 0, 10)]))
+    assert [book.mem_used for book in books.gpus.values()] == [10, 0]
+
+
+def test_over_use_found_in_the_world_is_shown_not_hidden() -> None:
+    books = NodeBooks(an_inventory(16))
+    for uid in ("a", "b"):
+        books.place(uid, ask_of(a_pod(mem=10)), an_allocation(main=[Share("GPU-n-0", 0, 10)]))
+    assert [book.gpu.uuid for book in books.overused()] == ["GPU-n-0"]
+    assert books.gpus["GPU-n-0"].mem_free == 0
+
+
+def test_a_gpu_that_goes_and_comes_back_still_has_its_pod() -> None:
+    books = NodeBooks(an_inventory(16, 16))
+    put(books, "p", a_pod(mem=10, annotations={names.GPU_UUID: "GPU-n-1"}))
+    books.set_inventory(an_inventory(16))
+    assert [book.mem_used for book in books.gpus.values()] == [0]
+    books.set_inventory(an_inventory(16, 16))
+    assert [book.mem_used for book in books.gpus.values()] == [0, 10]
+
+
+def test_the_misfit_names_the_freest_gpu() -> None:
+    books = NodeBooks(an_inventory(16, 24))
+    assert choose.misfit(ask_of(a_pod(mem=30)), books) == "freest: GPU 1 with 24"
+    assert choose.wanted(ask_of(a_pod(mem=30))) == "30 on one GPU"
