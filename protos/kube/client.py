@@ -65,7 +65,7 @@ class ApiClient:
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(limit=0, socket_factory=_socket)
-        self._session = aiohttp.ClientSession(connector=connector, headers=self._headers, auto_decompress=False)
+        self._session = aiohttp.ClientSession(connector=connector, headers=self._headers, middlewares=(_once,))
         return self
 
     async def __aexit__(
@@ -211,6 +211,22 @@ async def _chunks(request: str, answer: aiohttp.ClientResponse) -> AsyncIterator
     with _translated(request, write=False):
         async for chunk in answer.content.iter_any():
             yield chunk
+
+
+class _LostAnswer(aiohttp.ClientError):
+    """The connection broke after a write was sent, or while it was."""
+
+
+async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Keeps the HTTP library from sending PUT and DELETE a second time by itself."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        if request.method == "GET":
+            raise
+        raise _LostAnswer(str(error)) from error
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import random
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -22,6 +22,7 @@ from protos.kube.changes import Added, Change, Deleted, Event, Listed, Modified,
 from protos.kube.client import ApiClient
 
 T = TypeVar("T")
+R = TypeVar("R")
 log = structlog.get_logger()
 
 PAGE = 500
@@ -200,30 +201,33 @@ class Reflector(Generic[T]):
             "timeoutSeconds": str(random.randint(self.pace.watch_s, 2 * self.pace.watch_s)),
         }
         spoke = False
-        async with self.client.stream(self.path, params=params, silence_s=self.pace.silence_s) as chunks:
+        async with contextlib.AsyncExitStack() as stack:
+            stream = self.client.stream(self.path, params=params, silence_s=self.pace.silence_s)
+            chunks = await self._unless_wanted(lambda: stack.enter_async_context(stream))
             self.trouble = None
-            async with contextlib.aclosing(lines(self._interruptible(chunks))) as cut:
-                async for line in cut:
-                    for event in self._told(line):
-                        yield event
-                    spoke, self._failures = True, 0
+            cut = await stack.enter_async_context(contextlib.aclosing(lines(self._interruptible(chunks))))
+            async for line in cut:
+                for event in self._told(line):
+                    yield event
+                spoke, self._failures = True, 0
         if not spoke:
             raise errors.Unavailable(f"WATCH {self.path}", message="the server closed the watch without a word")
 
     async def _interruptible(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The chunks, until a relist is asked for."""
-        while not self._wanted.is_set():
-            try:
-                async with asyncio.timeout(None) as self._reading:
-                    chunk = await anext(chunks, None)
-            except TimeoutError:
-                break
-            finally:
-                self._reading = None
-            if chunk is None:
-                return
+        while chunk := await self._unless_wanted(lambda: anext(chunks, b"")):
             yield chunk
-        raise _RelistWanted
+
+    async def _unless_wanted(self, act: Callable[[], Awaitable[R]]) -> R:
+        """What `act` gives, unless a listing is asked for: that ends the watch, also from the midst of its silence."""
+        if self._wanted.is_set():
+            raise _RelistWanted
+        try:
+            async with asyncio.timeout(None) as self._reading:
+                return await act()
+        except TimeoutError:
+            raise _RelistWanted from None
+        finally:
+            self._reading = None
 
     def _told(self, line: bytes) -> Iterator[Change[T]]:
         """The events of one line of a watch (none for a bookmark); raises ApiError where the line is one."""

@@ -36,6 +36,8 @@ class Script:
     plays: deque[Play] = field(default_factory=deque)
     asked: list[Asked] = field(default_factory=list)
     url: str = ""
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a client went away in the middle of an answer."""
 
     def then(self, *plays: Play) -> None:
         self.plays.extend(plays)
@@ -56,7 +58,11 @@ class Script:
         )
         if not self.plays:
             await asyncio.Event().wait()
-        return await self.plays.popleft()(request)
+        try:
+            return await self.plays.popleft()(request)
+        except asyncio.CancelledError:
+            self.left.set()
+            raise
 
 
 @asynccontextmanager
@@ -110,7 +116,7 @@ def page(items: list[Json], version: str, token: str = "") -> Play:
 End = Literal["close", "drop", "hold"]
 
 
-def watch(*parts: bytes, end: End = "hold", between: Callable[[], Awaitable[None]] | None = None) -> Play:
+def watch(*parts: bytes, end: End = "hold") -> Play:
     """A watch that sends these pieces of text, then is closed in order, is dropped, or stays silent."""
 
     async def play(request: web.Request) -> web.StreamResponse:
@@ -119,8 +125,6 @@ def watch(*parts: bytes, end: End = "hold", between: Callable[[], Awaitable[None
         await response.prepare(request)
         for part in parts:
             await response.write(part)
-            if between is not None:
-                await between()
         if end == "drop":
             assert request.transport is not None
             request.transport.abort()

@@ -100,15 +100,35 @@ async def test_an_eviction_that_a_disruption_budget_forbids_is_told_at_once(scri
     assert len(script.asked) == 1
 
 
-async def test_a_write_whose_answer_was_lost_has_an_unknown_outcome(script: Script) -> None:
-    bound: list[str] = []
-    script.then(apiserver.lost(lambda: bound.append("p")))
+@pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
+async def test_a_write_whose_answer_was_lost_has_an_unknown_outcome_and_is_sent_once(
+    script: Script, method: str
+) -> None:
+    done: list[str] = []
+    script.then(ok({}), apiserver.lost(lambda: done.append(method)), ok({}))
+    async with script.client() as api:
+        await api.get(POD)  # so that the write goes over a connection that was used before
+        with pytest.raises(errors.Unavailable) as caught:
+            await getattr(api, method)(POD, b"{}")
+    assert caught.value.outcome_unknown
+    assert caught.value.__cause__ is not None
+    assert done == [method]
+    assert len(script.asked) == 2
+
+
+async def test_a_binding_whose_answer_was_lost_has_an_unknown_outcome(script: Script) -> None:
+    script.then(apiserver.lost())
     async with script.client() as api:
         with pytest.raises(errors.Unavailable) as caught:
             await binding.bind(api, namespace="ns", name="p", uid="u", node="n", annotations={})
     assert caught.value.outcome_unknown
-    assert bound == ["p"]
-    assert caught.value.__cause__ is not None
+
+
+async def test_a_read_over_a_connection_that_the_server_closed_is_sent_again(script: Script) -> None:
+    script.then(ok({}), apiserver.lost(), ok({"there": 1}))
+    async with script.client() as api:
+        await api.get(POD)
+        assert await api.get(POD) == b'{"there":1}'
 
 
 async def test_a_write_without_an_answer_in_time_has_an_unknown_outcome(script: Script) -> None:
