@@ -1,8 +1,8 @@
 """Which allocation annotations are believed.
 
 A Binding's annotations leave no trace in managedFields, while a client that sets or edits the annotation owns it
-there. So an owned allocation is believed only if the device plugin wrote it through the status subresource, which
-users may not patch. Source: kube-apiserver assignPod / setPodNodeAndMetadata; server-side apply field ownership.
+there. So an owned allocation is believed only if the device plugin or the extender wrote it through the status
+subresource, which users may not patch. Source: kube-apiserver assignPod / setPodNodeAndMetadata; server-side apply field ownership.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import PodAsk
 from protos.contract.inventory import Inventory
 from protos.contract.objects import Pod
+
+
+WRITERS = ((names.PLUGIN, "status"), (names.EXTENDER, "status"))
+"""(manager, subresource) of those who may write an allocation after the bind: the plugin corrects, we put back."""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -48,7 +52,7 @@ def _written_by_us(pod: Pod, known: str | None) -> bool:
     owners = field_owners(pod.metadata.managed_fields, names.ALLOCATION)
     if known is None and not owners:
         return True
-    return bool(owners) and all(owner == (names.PLUGIN, "status") for owner in owners)
+    return bool(owners) and all(owner in WRITERS for owner in owners)
 
 
 def field_owners(managed_fields: bytes | msgspec.Raw | None, annotation: str) -> list[tuple[str, str]]:

@@ -467,3 +467,15 @@ def test_gpushare_pods_and_nodes_are_read_and_its_annotations_written() -> None:
         names.ALIYUN_IDX: "1", names.ALIYUN_POD: "5", names.ALIYUN_DEV: "15",
         names.ALIYUN_ASSUME_TIME: "12345", names.ALIYUN_ASSIGNED: "false",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("writer", [names.PLUGIN, names.EXTENDER])
+def test_what_we_wrote_through_the_status_is_believed_after_a_restart(writer: str) -> None:
+    story = Story(a_node("a", 16, 16))
+    text = allocation.encode(an_allocation(main=[Share("GPU-a-1", 1, 4)]))
+    pod = a_pod(mem=4, annotations={names.ALLOCATION: text}, node="a")
+    story.tell(PodSeen(changed(pod, pod.metadata.annotations, owned_by(writer, "status"))))
+    assert story.engine.pods["uid-p"].problem == ""
+    books = story.engine.nodes["a"].books
+    assert books
+    assert [book.mem_used for book in books.gpus.values()] == [0, 4]
