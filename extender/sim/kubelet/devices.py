@@ -1,0 +1,236 @@
+"""The device manager: who holds which devices, and how more are chosen (device plugin API v1beta1).
+
+Everything is as unhelpful as in the kubelet: resources of a container come in random order, devices are picked at
+random, the devices of ordinary init containers are offered again, and any error of the plugin fails the pod for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from random import Random
+
+import grpc
+import msgspec
+
+from extender.sim import podspec
+from extender.sim.kubelet import checkpoint
+from extender.sim.kubelet.checkpoint import Grant, Grants
+from extender.sim.podspec import Object
+from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
+from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2_grpc as rpc
+
+
+class AllocateError(Exception):
+    """A container cannot have its devices; the text is the kubelet's."""
+
+
+class Endpoint(msgspec.Struct):
+    """A registered plugin; without a stub it has stopped."""
+
+    stub: rpc.DevicePluginAsyncStub | None = None
+    prefers: bool = False
+
+
+def go_error(error: grpc.aio.AioRpcError) -> str:
+    """A gRPC error in the words of Go."""
+    code = "".join(part.title() for part in error.code().name.split("_"))
+    return f"rpc error: code = {code} desc = {error.details()}"
+
+
+class DeviceManager:
+    """State of one kubelet process. ``active`` names the pods whose devices are kept; ``running`` the containers
+    (UID, name) that ran when this kubelet started; ``double_ids`` devices are handed out a second time."""
+
+    def __init__(
+        self,
+        folder: Path,
+        active: Callable[[], set[str]],
+        running: Iterable[tuple[str, str]] = (),
+        random: Random | None = None,
+        double_ids: int = 0,
+    ) -> None:
+        self._folder, self._active, self._running = folder, active, set(running)
+        self._random = random or Random()
+        self.double_ids = double_ids
+        self.sources_ready = False
+        self.healthy: dict[str, set[str]] = {}
+        self._unhealthy: dict[str, set[str]] = {}
+        self._endpoints: dict[str, Endpoint] = {}
+        self._reusable: tuple[str, dict[str, set[str]]] = ("", {})  # of the pod under admission
+        self.grants, registered = checkpoint.read(folder)
+        self._taken = _devices(self.grants)
+        for resource in registered:  # known, but zero until the plugin registers again
+            self.healthy[resource], self._unhealthy[resource] = set(), set()
+            self._endpoints[resource] = Endpoint()
+
+    def connected(self, resource: str, endpoint: Endpoint) -> None:
+        self._endpoints[resource] = endpoint
+
+    def disconnected(self, resource: str) -> None:
+        """The plugin's stream ended: all its devices are unhealthy and it can give none."""
+        self._endpoints[resource] = Endpoint()
+        gone = self.healthy.get(resource, set())
+        self._unhealthy[resource] = self._unhealthy.get(resource, set()) | gone
+        self.healthy[resource] = set()
+
+    def received(self, resource: str, devices: Iterable[api.Device]) -> None:
+        """A message of ListAndWatch: the full list, replacing the one before."""
+        found = {d.ID: d.health == "Healthy" for d in devices}
+        self.healthy[resource] = {device for device, good in found.items() if good}
+        self._unhealthy[resource] = found.keys() - self.healthy[resource]
+        self._save()
+
+    def capacity(self) -> dict[str, tuple[int, int]]:
+        """Capacity and allocatable per resource."""
+        return {r: (len(ids) + len(self._unhealthy.get(r, ())), len(ids)) for r, ids in self.healthy.items()}
+
+    def held(self, uid: str, container: str) -> dict[str, Grant]:
+        """What a container holds, by resource."""
+        return self.grants.get(uid, {}).get(container, {})
+
+    def collect(self) -> None:
+        """Free what pods hold that are no longer active."""
+        if not self.sources_ready:
+            return
+        gone = self.grants.keys() - self._active()
+        for uid in gone:
+            del self.grants[uid]
+        if gone:
+            self._taken = _devices(self.grants)
+
+    async def allocate(self, pod: Object, container: Object, init: bool) -> None:
+        """Give a container under admission its devices; AllocateError when it cannot have them."""
+        uid = podspec.uid(pod)
+        if self._reusable[0] != uid:
+            self._reusable = (uid, {})
+        await self.allocate_container(pod, container)
+        reusable = self._reusable[1]
+        for resource, grant in self.held(uid, container["name"]).items():
+            known = reusable.setdefault(resource, set())
+            reusable[resource] = known | grant.ids if init and not podspec.is_sidecar(container) else known - grant.ids
+
+    async def allocate_container(self, pod: Object, container: Object) -> None:
+        """Give a container what of its limits it does not hold yet; AllocateError when it cannot have it."""
+        uid, name = podspec.uid(pod), container["name"]
+        limits = [(r, n) for r, n in podspec.limits(container).items() if r in self.healthy or r in self._taken]
+        self._random.shuffle(limits)
+        reusable = self._reusable[1] if self._reusable[0] == uid else {}
+        changed = False
+        for resource, needed in limits:
+            self.collect()
+            ids = await self._choose(uid, name, resource, needed, reusable.get(resource, set()))
+            if ids:
+                response = await self._ask(resource, ids)
+                self.grants.setdefault(uid, {}).setdefault(name, {})[resource] = Grant(frozenset(ids), response)
+                changed = True
+        if changed:
+            self._save()
+
+    async def _ask(self, resource: str, ids: set[str]) -> api.ContainerAllocateResponse:
+        stub = self._endpoints[resource].stub
+        try:
+            if stub is None:
+                raise AllocateError(f"endpoint {resource} has been stopped")
+            request = api.ContainerAllocateRequest(devices_ids=self._shuffled(ids))
+            answer = await stub.Allocate(api.AllocateRequest(container_requests=[request]))
+        except (AllocateError, grpc.aio.AioRpcError) as error:
+            self._taken = _devices(self.grants)
+            text = go_error(error) if isinstance(error, grpc.aio.AioRpcError) else str(error)
+            raise AllocateError(text) from error
+        if not answer.container_responses:
+            raise AllocateError(f"no containers return in allocation response {answer}")
+        return answer.container_responses[0]
+
+    async def _choose(self, uid: str, name: str, resource: str, required: int, reusable: set[str]) -> set[str]:
+        """The device IDs to give; empty when the container needs none."""
+        held = self.held(uid, name).get(resource)
+        if held and len(held.ids) != required:
+            raise AllocateError(
+                f'pod "{uid}" container "{name}" changed request for resource "{resource}" from '
+                f"{len(held.ids)} to {required}"
+            )
+        if not self.sources_ready and (uid, name) in self._running:
+            return set()
+        healthy = self._check_healthy(resource, held.ids if held else frozenset())
+        if held or not required:
+            return set()
+        chosen = set(self._shuffled(reusable)[:required])
+        if len(chosen) < required:
+            available = healthy - self._taken.get(resource, set())
+            if len(available) < required - len(chosen):
+                raise AllocateError(
+                    f"requested number of devices unavailable for {resource}. Requested: "
+                    f"{required - len(chosen)}, Available: {len(available)}"
+                )
+            preferred = await self._prefer(resource, available, chosen, required)
+            for device in [*self._shuffled(preferred & available), *self._shuffled(available)]:
+                if len(chosen) < required:
+                    chosen.add(device)
+        chosen = self._doubled(uid, resource, chosen)
+        self._taken.setdefault(resource, set()).update(chosen)
+        return chosen
+
+    def _check_healthy(self, resource: str, held: frozenset[str]) -> set[str]:
+        if resource not in self.healthy:
+            raise AllocateError(f"cannot allocate unregistered device {resource}")
+        healthy = self.healthy[resource]
+        if not healthy:
+            raise AllocateError(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
+        if not held <= healthy:
+            raise AllocateError(
+                f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource}"
+            )
+        return healthy
+
+    async def _prefer(self, resource: str, available: set[str], chosen: set[str], size: int) -> set[str]:
+        endpoint = self._endpoints.get(resource, Endpoint())
+        if endpoint.stub is None or not endpoint.prefers:
+            return set()
+        request = api.ContainerPreferredAllocationRequest(
+            available_deviceIDs=self._shuffled(available | chosen),
+            must_include_deviceIDs=self._shuffled(chosen),
+            allocation_size=size,
+        )
+        try:
+            answer = await endpoint.stub.GetPreferredAllocation(
+                api.PreferredAllocationRequest(container_requests=[request])
+            )
+        except grpc.aio.AioRpcError as error:
+            raise AllocateError(
+                f"device plugin GetPreferredAllocation rpc failed with err: {go_error(error)}"
+            ) from error
+        return set(answer.container_responses[0].deviceIDs) if answer.container_responses else set()
+
+    def _doubled(self, uid: str, resource: str, chosen: set[str]) -> set[str]:
+        """The kubelet's rare slip, on request: one of the IDs already belongs to another pod."""
+        others = {
+            device
+            for pod, containers in self.grants.items()
+            if pod != uid
+            for held in containers.values()
+            if resource in held
+            for device in held[resource].ids
+        }
+        if not self.double_ids or not others - chosen:
+            return chosen
+        self.double_ids -= 1
+        return {*self._shuffled(chosen)[1:], self._shuffled(others - chosen)[0]}
+
+    def _shuffled(self, ids: Iterable[str]) -> list[str]:
+        found = sorted(ids)
+        self._random.shuffle(found)
+        return found
+
+    def _save(self) -> None:
+        checkpoint.write(self._folder, self.grants, self.healthy)
+
+
+def _devices(grants: Grants) -> dict[str, set[str]]:
+    """Device IDs held, by resource."""
+    found: dict[str, set[str]] = {}
+    for containers in grants.values():
+        for resources in containers.values():
+            for resource, grant in resources.items():
+                found.setdefault(resource, set()).update(grant.ids)
+    return found

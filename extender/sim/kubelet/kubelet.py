@@ -1,0 +1,224 @@
+"""The kubelet's main loop: pods of its node come and go, admission is serial, node status follows with a lag."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from extender.sim import podspec
+from extender.sim.apiserver import patch
+from extender.sim.apiserver.api import Api
+from extender.sim.apiserver.errors import ApiError
+from extender.sim.apiserver.resources import NODES, PODS
+from extender.sim.apiserver.store import Change
+from extender.sim.events import Recorder
+from extender.sim.kubelet import admission, registration, status
+from extender.sim.kubelet.devices import AllocateError, DeviceManager
+from extender.sim.kubelet.podresources import PodResources
+from extender.sim.kubelet.pods import KUBELET, PodWorker, confirm_deletion, write_status
+from extender.sim.kubelet.registration import Registration
+from extender.sim.kubelet.runtime import Runtime
+from extender.sim.kubelet.status import NodeSpec
+from extender.sim.podspec import Object
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How unkind the kubelet is."""
+
+    status_seconds: float = 10.0
+    """Between two looks at the node's status (nodeStatusUpdateFrequency)."""
+    list_only_active: bool = True
+    """PodResources List hides finished pods (from 1.34 on)."""
+    double_ids: int = 0
+    """So many times one device ID is handed out although another pod holds it."""
+    list_rate: float = 100.0
+    """PodResources calls a second."""
+    list_burst: int = 10
+    """PodResources calls at once."""
+
+
+class Kubelet:
+    """One kubelet process of the node ``spec``: make it anew for a restart, with the same folder and runtime."""
+
+    def __init__(
+        self, api: Api, spec: NodeSpec, folder: Path, runtime: Runtime, settings: Settings | None = None, seed: int = 0
+    ) -> None:
+        self._api, self.spec, self._runtime = api, spec, runtime
+        self._settings = settings or Settings()
+        self._plugins, self._pod_resources = device_plugin_folder(folder), pod_resources_folder(folder)
+        self._plugins.mkdir(parents=True, exist_ok=True)
+        self._pod_resources.mkdir(parents=True, exist_ok=True)
+        self._recorder = Recorder(api, "kubelet", spec.name)
+        self._pods: dict[str, Object] = {}  # what the pod manager knows, admitted or not
+        self._workers: dict[str, PodWorker] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        random = Random(f"{seed}/{spec.name}")
+        self._devices = DeviceManager(self._plugins, self._active, runtime.running(), random, self._settings.double_ids)
+        self._published: dict[str, int] = {}  # allocatable as last written
+        self.ready = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve the node until cancelled. Containers go on in the runtime."""
+        registration.wipe(self._plugins)
+        plugins = Registration(self._plugins, self._devices)
+        settings = self._settings
+        resources = PodResources(
+            self._pod_resources, self._devices, self._listed, settings.list_rate, settings.list_burst
+        )
+        try:
+            await resources.start()
+            await plugins.start()
+            self._register_node()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow_pods())
+                group.create_task(self._follow_status())
+                self.ready.set()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(plugins.stop(), resources.stop(), *self._tasks, return_exceptions=True)
+
+    def _active(self) -> set[str]:
+        """Pods whose devices are kept: all but those finished or known to have ended."""
+        return {uid for uid in self._pods if not self._inactive(uid)}
+
+    def _inactive(self, uid: str) -> bool:
+        worker = self._workers.get(uid)
+        return podspec.finished(self._pods[uid]) or (worker is not None and worker.ended)
+
+    def _listed(self) -> list[Object]:
+        if self._settings.list_only_active:
+            return [pod for uid, pod in self._pods.items() if not self._inactive(uid)]
+        return list(self._pods.values())
+
+    async def _follow_pods(self) -> None:
+        cursor = self._api.store.watch(PODS, self._api.store.rv)
+        mine = [i.obj for i in self._api.store.items(PODS) if podspec.node_of(i.obj) == self.spec.name]
+        await self._add(mine)
+        self._devices.sources_ready = True
+        while True:
+            new: list[Object] = []
+            for change in await cursor.next():
+                if self._is_new(change):
+                    new.append(change.item.obj)
+                else:
+                    await self._add(new)
+                    new = []
+                    self._changed(change)
+            await self._add(new)
+
+    def _is_new(self, change: Change) -> bool:
+        pod = change.item.obj
+        mine = podspec.node_of(pod) == self.spec.name
+        return mine and change.kind != "DELETED" and podspec.uid(pod) not in self._pods
+
+    async def _add(self, pods: list[Object]) -> None:
+        """Admit a batch, oldest first, one at a time; a later pod of the batch is not known before its turn."""
+        for pod in sorted(pods, key=lambda p: str(p["metadata"]["creationTimestamp"])):
+            uid = podspec.uid(pod)
+            self._pods[uid] = pod
+            if podspec.finished(pod):
+                self._confirm_if_asked(pod)
+                continue
+            refusal = await self._refusal(pod)
+            if refusal:
+                self._reject(pod, *refusal)
+            else:
+                self._run_worker(pod)
+
+    async def _refusal(self, pod: Object) -> tuple[str, str] | None:
+        try:
+            for container, init in podspec.containers(pod):
+                await self._devices.allocate(pod, container, init)
+        except AllocateError as error:
+            return "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected"
+        others = [p for uid, p in self._pods.items() if uid != podspec.uid(pod) and not self._inactive(uid)]
+        return admission.misfit(pod, others, self._allocatable())
+
+    def _allocatable(self) -> dict[str, int]:
+        """As the node status has it, raised to what the device manager gave away."""
+        held: dict[str, int] = {}
+        for containers in self._devices.grants.values():
+            for resources in containers.values():
+                for resource, grant in resources.items():
+                    held[resource] = held.get(resource, 0) + len(grant.ids)
+        return {resource: max(amount, held.get(resource, 0)) for resource, amount in self._published.items()}
+
+    def _reject(self, pod: Object, reason: str, message: str) -> None:
+        self._recorder.record(PODS, pod, "Warning", reason, message, "Admission")
+        new = status.rejected(reason, message)
+        self._pods[podspec.uid(pod)] = {**pod, "status": {**pod["status"], **new}}
+        write_status(self._api, pod, new)
+        for container in self._runtime.of_pod(podspec.uid(pod)):
+            container.terminate(0.0)
+        self._confirm_if_asked(pod)
+
+    def _confirm_if_asked(self, pod: Object) -> None:
+        if podspec.terminating(pod):
+            confirm_deletion(self._api, pod)
+
+    def _run_worker(self, pod: Object) -> None:
+        worker = self._workers[podspec.uid(pod)] = PodWorker(self._api, self._runtime, self._devices, pod)
+        if podspec.terminating(pod):
+            worker.stop(pod["metadata"]["deletionGracePeriodSeconds"])
+        task = asyncio.create_task(worker.run())
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.result()
+
+    def _changed(self, change: Change) -> None:
+        pod, uid = change.item.obj, podspec.uid(change.item.obj)
+        if uid not in self._pods:
+            return
+        worker = self._workers.get(uid)
+        if change.kind == "DELETED":  # without our word: by force
+            del self._pods[uid]
+            self._workers.pop(uid, None)
+            if worker:
+                worker.stop(pod["spec"]["terminationGracePeriodSeconds"])
+            return
+        self._pods[uid] = pod
+        if worker:
+            worker.pod = pod
+            if podspec.terminating(pod):
+                worker.stop(pod["metadata"]["deletionGracePeriodSeconds"])
+        else:
+            self._confirm_if_asked(pod)
+
+    def _register_node(self) -> None:
+        try:
+            self._api.create(NODES, "", status.node_object(self.spec), KUBELET)
+        except ApiError as error:
+            if error.code != 409:
+                raise
+        self._write_status()
+
+    async def _follow_status(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.status_seconds)
+            self._write_status()
+
+    def _write_status(self) -> None:
+        new = status.node_status(self.spec, self._devices.capacity())
+        present = self._api.get(NODES, ("", self.spec.name)).obj["status"]
+        self._published = podspec.amounts(new["allocatable"])
+        if any(present.get(part) != new[part] for part in ("capacity", "allocatable")):
+            body = {part: new[part] for part in ("capacity", "allocatable")}
+            self._api.patch(NODES, ("", self.spec.name), {"status": body}, patch.STRATEGIC, KUBELET)
+
+
+def device_plugin_folder(folder: Path) -> Path:
+    """Where plugins register, in the folder of one kubelet (names are short: socket paths are limited)."""
+    return folder / "dp"
+
+
+def pod_resources_folder(folder: Path) -> Path:
+    """Where PodResources is served."""
+    return folder / "pr"

@@ -1,0 +1,103 @@
+"""PodResources v1: which devices the containers of this node hold, without any pod UID, rate limited."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import grpc
+
+from extender.sim import podspec
+from extender.sim.kubelet.devices import DeviceManager
+from extender.sim.podspec import Object
+from protos.contract import names
+from protos.kubelet.podresources.v1 import podresources_v1_pb2 as api
+from protos.kubelet.podresources.v1 import podresources_v1_pb2_grpc as rpc
+
+
+class _Bucket:
+    """A token bucket: ``rate`` a second, ``burst`` at once."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate, self._burst = rate, burst
+        self._tokens, self._at = float(burst), time.monotonic()
+
+    def take(self) -> bool:
+        now = time.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+        self._at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+class PodResources(rpc.PodResourcesListerServicer):
+    """Serves ``pods()`` (those to show) with what the device manager says they hold."""
+
+    def __init__(
+        self, folder: Path, manager: DeviceManager, pods: Callable[[], Iterable[Object]], rate: float, burst: int
+    ) -> None:
+        self._socket = folder / names.KUBELET_SOCKET
+        self._manager, self._pods = manager, pods
+        self._bucket = _Bucket(rate, burst)
+        self._server = grpc.aio.server()
+
+    async def start(self) -> None:
+        self._socket.unlink(missing_ok=True)
+        rpc.add_PodResourcesListerServicer_to_server(self, self._server)
+        self._server.add_insecure_port(f"unix:{self._socket}")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        await self._server.stop(None)
+
+    async def List(
+        self, _request: api.ListPodResourcesRequest, context: rpc._ServicerContext
+    ) -> api.ListPodResourcesResponse:
+        await self._limit(context)
+        self._manager.collect()
+        return api.ListPodResourcesResponse(pod_resources=[self._show(pod) for pod in self._pods()])
+
+    async def Get(
+        self, request: api.GetPodResourcesRequest, context: rpc._ServicerContext
+    ) -> api.GetPodResourcesResponse:
+        await self._limit(context)
+        wanted = (request.pod_namespace, request.pod_name)
+        pod = next((p for p in self._pods() if podspec.key(p) == wanted), None)
+        if pod is None:
+            what = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
+            await context.abort(grpc.StatusCode.UNKNOWN, what)
+        return api.GetPodResourcesResponse(pod_resources=self._show(pod))
+
+    async def GetAllocatableResources(
+        self, _request: api.AllocatableResourcesRequest, context: rpc._ServicerContext
+    ) -> api.AllocatableResourcesResponse:
+        await self._limit(context)
+        return api.AllocatableResourcesResponse(
+            devices=[
+                api.ContainerDevices(resource_name=resource, device_ids=[device])
+                for resource, ids in self._manager.healthy.items()
+                for device in sorted(ids)
+            ]
+        )
+
+    async def _limit(self, context: rpc._ServicerContext) -> None:
+        if not self._bucket.take():
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+
+    def _show(self, pod: Object) -> api.PodResources:
+        namespace, name = podspec.key(pod)
+        shown = [c for c, init in podspec.containers(pod) if not init or podspec.is_sidecar(c)]
+        containers = [
+            api.ContainerResources(name=c["name"], devices=self._devices(podspec.uid(pod), c["name"])) for c in shown
+        ]
+        return api.PodResources(name=name, namespace=namespace, containers=containers)
+
+    def _devices(self, uid: str, container: str) -> list[api.ContainerDevices]:
+        return [
+            api.ContainerDevices(resource_name=resource, device_ids=[device])
+            for resource, grant in self._manager.held(uid, container).items()
+            for device in sorted(grant.ids)
+        ]

@@ -1,0 +1,148 @@
+"""A pod worker: runs the containers of one admitted pod until it ends, finishes or is asked to go."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from extender.sim import podspec
+from extender.sim.apiserver import patch
+from extender.sim.apiserver.api import Api
+from extender.sim.apiserver.errors import ApiError
+from extender.sim.apiserver.managed import Writer
+from extender.sim.apiserver.resources import PODS
+from extender.sim.kubelet import status
+from extender.sim.kubelet.devices import AllocateError, DeviceManager
+from extender.sim.kubelet.runtime import Container, Runtime
+from extender.sim.podspec import Object
+
+_log = structlog.get_logger()
+KUBELET = Writer("kubelet", "status")
+_RESTART_SECONDS = 1.0
+
+
+def write_status(api: Api, pod: Object, new: Object) -> None:
+    """Patch a pod's status; a pod that is gone or replaced is nobody's loss."""
+    body = {"metadata": {"uid": podspec.uid(pod)}, "status": new}
+    try:
+        api.patch(PODS, podspec.key(pod), body, patch.STRATEGIC, KUBELET)
+    except ApiError as error:
+        if error.code not in (404, 409):
+            raise
+
+
+def confirm_deletion(api: Api, pod: Object) -> None:
+    """Tell the API server that a pod marked for deletion has ended: now it goes."""
+    try:
+        api.delete(PODS, podspec.key(pod), {"gracePeriodSeconds": 0, "preconditions": {"uid": podspec.uid(pod)}})
+    except ApiError as error:
+        if error.code not in (404, 409):
+            raise
+
+
+class PodWorker:
+    """One admitted pod. ``pod`` is kept up to date by the kubelet."""
+
+    def __init__(self, api: Api, runtime: Runtime, devices: DeviceManager, pod: Object) -> None:
+        self._api, self._runtime, self._devices = api, runtime, devices
+        self.pod = pod
+        self.uid = podspec.uid(pod)
+        self.ended = False  # its containers are known dead
+        self._restarts: dict[str, int] = {}
+        self._stop = asyncio.Event()
+        self._grace = 0.0
+
+    def stop(self, grace: float) -> None:
+        """Ask the containers to end within ``grace`` seconds (at least one, as the kubelet gives); may be repeated."""
+        self._grace = min(self._grace, grace) if self._stop.is_set() else max(grace, 1.0)
+        self._stop.set()
+
+    async def run(self) -> None:
+        stopping = asyncio.create_task(self._stop.wait())
+        work = asyncio.create_task(self._work())
+        try:
+            await asyncio.wait([work, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if self._stop.is_set():
+                work.cancel()
+                await self._end()
+            else:
+                work.result()
+                self.ended = True
+                await self._stop.wait()
+                self._remove()
+        finally:
+            work.cancel()
+            stopping.cancel()
+
+    async def _work(self) -> None:
+        self._tell()
+        for spec, init in podspec.containers(self.pod):
+            container = await self._start(spec, init)
+            if init and not podspec.is_sidecar(spec):
+                await container.ended.wait()
+        self._tell()
+        apps = [asyncio.create_task(self._keep(spec)) for spec in self.pod["spec"]["containers"]]
+        try:
+            await asyncio.gather(*apps)
+        finally:
+            for app in apps:
+                app.cancel()
+        for container in self._runtime.of_pod(self.uid):  # sidecars
+            container.terminate(1.0)
+            await container.ended.wait()
+
+    async def _keep(self, spec: Object) -> None:
+        """Wait until a container has ended for good; restart it as its pod's policy says."""
+        while True:
+            container = self._runtime.get(self.uid, spec["name"])
+            assert container is not None
+            await container.ended.wait()
+            self._tell()
+            policy = self.pod["spec"]["restartPolicy"]
+            if policy == "Never" or (policy == "OnFailure" and container.exit_code == 0):
+                return
+            await asyncio.sleep(_RESTART_SECONDS)
+            self._restarts[spec["name"]] = self._restarts.get(spec["name"], 0) + 1
+            await self._start(spec, init=False, again=True)
+            self._tell()
+
+    async def _start(self, spec: Object, init: bool, again: bool = False) -> Container:
+        present = self._runtime.get(self.uid, spec["name"])
+        if present and not again:
+            return present  # this kubelet was started anew
+        return self._runtime.start(self.pod, spec, await self._env(spec), init)
+
+    async def _env(self, spec: Object) -> dict[str, str]:
+        """The container's environment: the pod's own values win over the plugin's."""
+        while any(
+            r in self._devices.healthy and r not in self._devices.held(self.uid, spec["name"])
+            for r, amount in podspec.limits(spec).items()
+            if amount
+        ):  # no record of its devices: the kubelet asks the plugin again, as long as it takes
+            try:
+                await self._devices.allocate_container(self.pod, spec)
+            except AllocateError as error:
+                _log.warning("container cannot start", pod=self.pod["metadata"]["name"], error=str(error))
+                await asyncio.sleep(_RESTART_SECONDS)
+        env: dict[str, str] = {}
+        for grant in self._devices.held(self.uid, spec["name"]).values():
+            env = {**grant.response.envs, **env}  # the same variable from two resources: the first stays
+        return env | {e["name"]: e.get("value", "") for e in spec.get("env") or ()}
+
+    def _tell(self) -> None:
+        containers = {c.name: c for c in self._runtime.of_pod(self.uid)}
+        write_status(self._api, self.pod, status.of_pod(self.pod, containers, self._restarts))
+
+    async def _end(self) -> None:
+        for container in self._runtime.of_pod(self.uid):
+            container.terminate(self._grace)
+        for container in self._runtime.of_pod(self.uid):
+            await container.ended.wait()
+        self._tell()
+        self.ended = True
+        self._remove()
+
+    def _remove(self) -> None:
+        self._runtime.remove_pod(self.uid)
+        confirm_deletion(self._api, self.pod)

@@ -1,0 +1,99 @@
+"""Pretended containers of one node. They live in the runtime, so they survive a restart of the kubelet.
+
+A container does nothing but exist with its environment. Annotations of its pod say how it behaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from extender.sim import podspec
+from extender.sim.podspec import Object
+
+RUN_SECONDS = "sim.gangshare.io/run-seconds"
+"""After how long the pod's app containers end by themselves with exit code 0 (default: never)."""
+IGNORE_TERM_SECONDS = "sim.gangshare.io/ignore-term-seconds"
+"""How long the pod's containers go on after TERM (default 0; the grace period ends it in any case)."""
+INIT_SECONDS = "sim.gangshare.io/init-seconds"
+"""How long each init container of the pod takes (default 0)."""
+
+_TERMINATED, _KILLED = 143, 137
+
+
+def _setting(pod: Object, annotation: str) -> float | None:
+    found = (pod["metadata"].get("annotations") or {}).get(annotation)
+    return None if found is None else float(found)
+
+
+class Container:
+    """One container from start to end."""
+
+    def __init__(self, name: str, env: Mapping[str, str], ignores_term: float) -> None:
+        self.name, self.env = name, dict(env)
+        self.started = podspec.timestamp()
+        self.exit_code: int | None = None
+        self.ended = asyncio.Event()
+        self._ignores_term = ignores_term
+        self._timers: list[asyncio.TimerHandle] = []
+
+    def end_in(self, seconds: float, exit_code: int) -> None:
+        self._timers.append(asyncio.get_running_loop().call_later(seconds, self._end, exit_code))
+
+    def terminate(self, grace: float) -> None:
+        """TERM now, KILL after ``grace`` seconds."""
+        ignored = self._ignores_term
+        self.end_in(min(ignored, grace), _TERMINATED if ignored <= grace else _KILLED)
+
+    def _end(self, exit_code: int) -> None:
+        if self.exit_code is None:
+            self.exit_code = exit_code
+            self.cancel_timers()
+            self.ended.set()
+
+    def cancel_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+
+class Runtime:
+    """The containers of one node by (pod UID, name), ended ones among them until their pod is removed."""
+
+    def __init__(self) -> None:
+        self._containers: dict[tuple[str, str], Container] = {}
+
+    def start(self, pod: Object, container: Object, env: Mapping[str, str], init: bool) -> Container:
+        """Start a container (anew, when it has ended)."""
+        made = Container(container["name"], env, _setting(pod, IGNORE_TERM_SECONDS) or 0.0)
+        self._containers[(podspec.uid(pod), made.name)] = made
+        lasting = _setting(pod, RUN_SECONDS)
+        if init and not podspec.is_sidecar(container):
+            made.end_in(_setting(pod, INIT_SECONDS) or 0.0, 0)
+        elif lasting is not None and not init:
+            made.end_in(lasting, 0)
+        return made
+
+    def get(self, uid: str, name: str) -> Container | None:
+        return self._containers.get((uid, name))
+
+    def of_pod(self, uid: str) -> list[Container]:
+        return [c for (owner, _), c in self._containers.items() if owner == uid]
+
+    def running(self) -> Iterable[tuple[str, str]]:
+        """(pod UID, name) of what runs."""
+        return [key for key, c in self._containers.items() if c.exit_code is None]
+
+    def remove_pod(self, uid: str) -> None:
+        for key in [key for key in self._containers if key[0] == uid]:
+            self._containers.pop(key).cancel_timers()
+
+    def reboot(self) -> None:
+        """The machine went down: everything has ended."""
+        for container in self._containers.values():
+            container.end_in(0.0, _KILLED)
+
+    def log(self, uid: str, name: str) -> str:
+        """What the container printed: its environment, one variable a line."""
+        container = self.get(uid, name)
+        return "".join(f"{k}={v}\n" for k, v in container.env.items()) if container else ""
