@@ -1,0 +1,121 @@
+"""Carries out a placement: one Binding, and the truth about what became of it.
+
+A write without an answer may have happened. So a Binding ends in one of two ways only: `bound` (the pod is on our
+node with our allocation) or `lost` (it is not and this write will not put it there), and until a read of the pod shows
+which, nothing is answered. Binding again is harmless: UID, node and annotations are the same.
+Source: registry/core/pod/storage assignPod (409 once a node is set), kube-apiserver --request-timeout.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import msgspec
+import structlog
+
+from extender.cluster.leadership import NotLeading, Permission
+from extender.engine.effects import Place
+from protos.contract import names
+from protos.contract.objects import Pod
+from protos.kube import binding, errors, paths
+from protos.kube.client import ApiClient
+
+LANDING_S = 65.0
+"""Seconds after which a request that the API server did not answer is over there too (its own limit is 60 s)."""
+PATIENCE_S = 3.0
+"""Seconds for which a Binding that surely did not arrive is tried again."""
+PAUSE_S, PAUSE_MOST_S = 0.05, 2.0
+
+log = structlog.get_logger(__name__)
+_pods = msgspec.json.Decoder(Pod)
+
+
+class Outcome(NamedTuple):
+    """What became of a Binding; `sentence` says why it is lost."""
+
+    kind: Literal["bound", "lost"]
+    sentence: str = ""
+
+
+BOUND = Outcome("bound")
+
+
+class Binder:
+    """Writes Bindings."""
+
+    def __init__(self, client: ApiClient, permission: Permission, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._permission, self._clock = client, permission, clock
+
+    async def bind(self, place: Place) -> Outcome:
+        """Bind the pod and find out how that went; comes back only when it is known."""
+        await self._permission.settled()
+        started, in_doubt_until, pause = self._clock(), 0.0, PAUSE_S
+        while True:
+            refusal = await self._post(place)
+            if refusal is None:
+                return BOUND
+            if isinstance(refusal, errors.Unavailable) and refusal.outcome_unknown:
+                in_doubt_until = self._clock() + LANDING_S
+                log.warning("bind_unknown", pod=str(place.pod), node=place.node, error=str(refusal))
+            doubt = self._clock() < in_doubt_until
+            if doubt or isinstance(refusal, errors.Conflict):
+                try:
+                    outcome = await self._read(place)
+                except errors.ApiError as error:
+                    log.warning("bind_unread", pod=str(place.pod), node=place.node, error=str(error))
+                    doubt, outcome = True, None
+                if outcome is not None:
+                    return outcome
+            if not doubt and not self._again(refusal, started):
+                return Outcome("lost", _sentence(refusal))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_MOST_S)
+
+    def _again(self, refusal: errors.ApiError, started: float) -> bool:
+        return isinstance(refusal, errors.Unavailable) and self._clock() - started < PATIENCE_S
+
+    async def _post(self, place: Place) -> errors.ApiError | None:
+        """Send the Binding; None once it is carried out."""
+        ref = place.pod
+        try:
+            await binding.bind(
+                self._client,
+                namespace=ref.namespace,
+                name=ref.name,
+                uid=ref.uid,
+                node=place.node,
+                annotations=place.annotations,
+            )
+        except errors.ApiError as error:
+            return error
+        return None
+
+    async def _read(self, place: Place) -> Outcome | None:
+        """What the pod itself says, read consistently; None if it is still unbound."""
+        try:
+            pod = await self._client.fetch(paths.pod(place.pod.namespace, place.pod.name), _pods)
+        except errors.NotFound:
+            return Outcome("lost", "the pod is gone")
+        return judge(place, pod)
+
+
+def judge(place: Place, pod: Pod) -> Outcome | None:
+    """What a pod as it is now says about a Binding; None if it is still unbound."""
+    if pod.metadata.uid != place.pod.uid:
+        return Outcome("lost", "the pod was replaced by another of the same name")
+    node = pod.spec.node_name
+    if not node:
+        return None
+    if node != place.node:
+        return Outcome("lost", f"the pod is already assigned to node {node}")
+    ours = place.annotations.get(names.ALLOCATION)
+    if ours is not None and pod.metadata.annotations.get(names.ALLOCATION) != ours:
+        return Outcome("lost", f"the pod is already assigned to node {node}, with another allocation")
+    return BOUND
+
+
+def _sentence(refusal: errors.ApiError) -> str:
+    if isinstance(refusal, NotLeading):
+        return f"nothing was written: {refusal.why}"
+    return refusal.message or str(refusal)

@@ -1,0 +1,25 @@
+"""The API client of everything that acts: it asks for permission right before each write is sent."""
+
+from typing import Any
+
+import aiohttp
+
+from extender.cluster.leadership import Permission
+from protos.kube.client import ApiClient
+from protos.kube.credentials import Credentials
+
+
+class PermittedClient(ApiClient):
+    """An ApiClient whose writes raise `NotLeading` unless this process may write at that very moment.
+
+    Each sending is checked, not each call: a write that waited for its turn, or for a Retry-After, is checked anew.
+    """
+
+    def __init__(self, credentials: Credentials, permission: Permission, **options: Any) -> None:
+        super().__init__(credentials, **options)
+        self._permission = permission
+
+    async def _send(self, method: str, *rest: Any) -> aiohttp.ClientResponse:
+        if method != "GET":
+            self._permission.require()
+        return await super()._send(method, *rest)

@@ -1,0 +1,35 @@
+"""Logging: structlog, one key=value (or JSON) line per event, on standard error; configured once at start."""
+
+import logging
+import sys
+from typing import Any, Literal
+
+import structlog
+
+
+def configure(form: Literal["auto", "console", "json"], level: Literal["debug", "info", "warning", "error"]) -> None:
+    """Set up structlog, and the standard library's logging under it for the packages that use that."""
+    console = form == "console" or (form == "auto" and sys.stderr.isatty())
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last: list[Any] = (
+        [structlog.dev.ConsoleRenderer()]
+        if console
+        else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    )
+    structlog.configure(
+        processors=[*shared, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=_foreign(last)))
+    logging.basicConfig(level=max(logging.WARNING, getattr(logging, level.upper())), handlers=[handler], force=True)
+
+
+def _foreign(last: list[Any]) -> list[Any]:
+    return [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last]

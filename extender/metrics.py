@@ -1,0 +1,119 @@
+"""The extender's Prometheus metrics: `TABLE` names them all, `Metrics` keeps counters and latencies as things happen.
+
+What the books hold is not kept twice: `extender.server.exposition` reads it from the engine when Prometheus asks.
+docs/metrics.md is made from the table: `python -m extender.metrics > docs/metrics.md`.
+"""
+
+from collections import Counter as Counts
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+VERB_BUCKETS = (0.0002, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
+LAG_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 5)
+"""Seconds."""
+
+
+class Spec(NamedTuple):
+    """One metric. A counter's name is without its `_total`."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    help: str
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.name}_total" if self.kind == "counter" else self.name
+
+
+BOOKINGS = Spec("gangshare_bookings", "gauge", ("state",), "Pods that hold GPUs, by state: held, binding, bound.")
+WAITING = Spec("gangshare_waiting_pods", "gauge", (), "Pods that ask for GPUs and have none.")
+MEM = Spec("gangshare_gpu_memory_units", "gauge", ("node", "uuid", "index"), "Memory of a GPU, in units.")
+MEM_FREE = Spec("gangshare_gpu_memory_free_units", "gauge", ("node", "uuid", "index"), "Memory nobody booked.")
+SLICES_FREE = Spec("gangshare_gpu_slices_free", "gauge", ("node", "uuid", "index"), "Time slices nobody booked.")
+OFFERED = Spec("gangshare_gpu_offered", "gauge", ("node", "uuid", "index"), "1 if it is healthy and not cordoned.")
+INFO = Spec(
+    "gangshare_allocation_info",
+    "gauge",
+    ("namespace", "pod", "container", "UUID", "node", "gpu"),
+    "1 for each GPU of each container; join it with dcgm-exporter's metrics by UUID.",
+)
+VERB_SECONDS = Spec("gangshare_verb_seconds", "histogram", ("verb",), "Time to an answer; bind's has the write.")
+DECISIONS = Spec("gangshare_decisions", "counter", ("verb", "code"), "Answers to kube-scheduler, by reason code.")
+CONFLICTS = Spec("gangshare_conflicts", "counter", (), "Binds refused since the GPUs were taken after filter.")
+WAKES = Spec("gangshare_wakes", "counter", (), "Refused pods brought back to the scheduler since there was room.")
+PROBLEMS = Spec(
+    "gangshare_problems",
+    "counter",
+    ("kind",),
+    "Wrong things seen: allocations forged, malformed or newer; objects undecodable; effects given up.",
+)
+LISTS = Spec("gangshare_lists", "counter", ("path",), "Complete lists read; a second one: the watch was lost.")
+WATCHING = Spec("gangshare_watching", "gauge", ("path",), "1 while a collection is followed without trouble.")
+LEADER = Spec("gangshare_leader", "gauge", (), "1 while this process may write.")
+REPLAY = Spec("gangshare_replay_seconds", "gauge", (), "Time from the start until all pods and nodes were read.")
+LAG = Spec("gangshare_loop_lag_seconds", "histogram", (), "How late the event loop came round.")
+VIOLATIONS = Spec("gangshare_invariant_violations", "gauge", (), "What the last check of the books found wrong.")
+
+TABLE = (
+    BOOKINGS, WAITING, MEM, MEM_FREE, SLICES_FREE, OFFERED, INFO, VERB_SECONDS, DECISIONS, CONFLICTS, WAKES, PROBLEMS,
+    LISTS, WATCHING, LEADER, REPLAY, LAG, VIOLATIONS,
+)  # fmt: skip
+
+
+class Metrics:
+    """What is counted as it happens, in a registry of its own."""
+
+    def __init__(self, engine_counters: Mapping[tuple[str, str], int]) -> None:
+        """`engine_counters` are the engine's: (what, label) → how often."""
+        self.registry = CollectorRegistry()
+        self.verb_seconds = self._histogram(VERB_SECONDS, VERB_BUCKETS)
+        self.decisions = Counter(DECISIONS.name, DECISIONS.help, DECISIONS.labels, registry=self.registry)
+        self.lists = Counter(LISTS.name, LISTS.help, LISTS.labels, registry=self.registry)
+        self.watching = self._gauge(WATCHING)
+        self.leader = self._gauge(LEADER)
+        self.replay_seconds = self._gauge(REPLAY)
+        self.loop_lag = self._histogram(LAG, LAG_BUCKETS)
+        self.violations = self._gauge(VIOLATIONS)
+        self.problems: Counts[str] = Counts()
+        """Problems that the shell meets, by kind; the engine counts its own."""
+        self.registry.register(_Engine(engine_counters, self.problems))
+
+    def _gauge(self, spec: Spec) -> Gauge:
+        return Gauge(spec.name, spec.help, spec.labels, registry=self.registry)
+
+    def _histogram(self, spec: Spec, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(spec.name, spec.help, spec.labels, buckets=buckets, registry=self.registry)
+
+
+class _Engine(Collector):
+    """The engine's counters, read when asked."""
+
+    def __init__(self, counters: Mapping[tuple[str, str], int], problems: Mapping[str, int]) -> None:
+        self._counters, self._problems = counters, problems
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(CONFLICTS.name, CONFLICTS.help, self._counters.get(("conflicts", ""), 0))
+        yield CounterMetricFamily(WAKES.name, WAKES.help, self._counters.get(("wakes", ""), 0))
+        problems = Counts(self._problems)
+        problems.update({label: count for (what, label), count in self._counters.items() if what == "problems"})
+        family = CounterMetricFamily(PROBLEMS.name, PROBLEMS.help, labels=PROBLEMS.labels)
+        for kind, count in sorted(problems.items()):
+            family.add_metric([kind], count)
+        yield family
+
+
+def table() -> str:
+    """The page of all metrics, in Markdown."""
+    lines = ["# Metrics of the extender", "", "Served on the status port under `/metrics`.", ""]
+    lines += ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    lines += [f"| `{s.full_name}` | {s.kind} | {', '.join(s.labels)} | {s.help} |" for s in TABLE]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(table(), end="")

@@ -1,0 +1,132 @@
+"""`gangshare extender`: the flags, each also from the environment, and what they mean."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
+
+import structlog
+import typer
+import uvloop
+
+from extender import logs
+from extender import settings as known
+from extender.server import run
+from extender.settings import Address, Settings, SettingsError
+from protos.contract import names
+from protos.kube.credentials import CredentialsError
+
+T = TypeVar("T")
+DEFAULTS = Settings()
+
+
+class Election(StrEnum):
+    """Who may write."""
+
+    SCHEDULER = "scheduler"
+    NONE = "none"
+
+
+class LogFormat(StrEnum):
+    """How a log line looks."""
+
+    AUTO = "auto"
+    CONSOLE = "console"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """The least important log line that is written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def _option(variable: str, text: str, **more: Any) -> Any:
+    return typer.Option(envvar=f"GANGSHARE_{variable}", help=text, **more)
+
+
+def _parsed(parse: Callable[[str], T]) -> Callable[[str], T]:
+    def parser(text: str) -> T:
+        try:
+            return parse(text)
+        except SettingsError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    return parser
+
+
+_WHERE: dict[str, Any] = {"parser": _parsed(known.address), "metavar": "HOST:PORT"}
+_UNIT: dict[str, Any] = {"parser": _parsed(known.memory_unit), "metavar": "UNIT"}
+_MEM = f"GPU memory in units.  [default: {names.GPU_MEM}; with --gpushare {names.ALIYUN_MEM}]"
+_PREFIX = "How our scheduler's holderIdentity begins.  [default: this machine's hostname and _]"
+_ALL = "Offer every node with room, so that kube-scheduler's own scores always count (slower)."
+_ELECTION = "scheduler: write only while our scheduler holds its Lease; none: there is no other."
+
+
+def extender(
+    *,
+    kubeconfig: Annotated[str, _option("KUBECONFIG", "Credentials; else the service account, else $KUBECONFIG.")] = "",
+    listen: Annotated[Address, _option("LISTEN", "For kube-scheduler.", **_WHERE)] = str(DEFAULTS.listen),  # type: ignore[assignment]  # parsed
+    status_listen: Annotated[Address, _option("STATUS_LISTEN", "Probes, metrics, inspect.", **_WHERE)] = str(  # type: ignore[assignment]  # parsed
+        DEFAULTS.status_listen
+    ),
+    gpushare: Annotated[bool, _option("GPUSHARE", "Serve gpushare's names and paths too.")] = False,
+    resource_mem: Annotated[str, _option("RESOURCE_MEM", _MEM, show_default=False)] = "",
+    resource_slice: Annotated[str, _option("RESOURCE_SLICE", "Time slices.")] = names.GPU_SLICE,
+    resource_whole: Annotated[str, _option("RESOURCE_WHOLE", "Whole GPUs.")] = names.WHOLE_GPU,
+    resource_shared: Annotated[str, _option("RESOURCE_SHARED", "Replicas of a GPU.")] = names.SHARED_GPU,
+    memory_unit: Annotated[int, _option("MEMORY_UNIT", "GiB, MiB or a multiple like 256MiB.", **_UNIT)] = "GiB",  # type: ignore[assignment]  # parsed
+    slices_per_gpu: Annotated[int, _option("SLICES_PER_GPU", "Time slices per GPU.")] = DEFAULTS.slices_per_gpu,
+    offer_limit: Annotated[int, _option("OFFER_LIMIT", "Most nodes in a filter answer.")] = DEFAULTS.offer_limit,
+    band: Annotated[int, _option("BAND", "How far below the best (of 1000) is equally good.")] = DEFAULTS.band,
+    in_tree_preferences: Annotated[bool, _option("IN_TREE_PREFERENCES", _ALL)] = False,
+    leader_election: Annotated[Election, _option("LEADER_ELECTION", _ELECTION)] = Election.SCHEDULER,
+    lease_name: Annotated[str, _option("LEASE_NAME", "The scheduler's Lease.")] = DEFAULTS.lease_name,
+    lease_namespace: Annotated[str, _option("LEASE_NAMESPACE", "Its namespace.")] = DEFAULTS.lease_namespace,
+    lease_identity_prefix: Annotated[str, _option("LEASE_IDENTITY_PREFIX", _PREFIX, show_default=False)] = "",
+    renew_deadline: Annotated[float, _option("RENEW_DEADLINE", "The scheduler's, in s.")] = DEFAULTS.renew_deadline_s,
+    scheduler_healthz: Annotated[str, _option("SCHEDULER_HEALTHZ", "URL that /livez asks too.")] = "",
+    log_format: Annotated[LogFormat, _option("LOG_FORMAT", "auto: console on a terminal, else json.")] = LogFormat.AUTO,
+    log_level: Annotated[LogLevel, _option("LOG_LEVEL", "debug shows each filter.")] = LogLevel.INFO,
+) -> None:
+    """Answer kube-scheduler: which node and which GPUs a pod gets."""
+    mem = resource_mem or (names.ALIYUN_MEM if gpushare else names.GPU_MEM)
+    try:
+        settings = Settings(
+            kubeconfig=kubeconfig,
+            listen=listen,
+            status_listen=status_listen,
+            resources=names.Resources(mem=mem, slice=resource_slice, whole=resource_whole, shared=resource_shared),
+            unit_mib=memory_unit,
+            slices_per_gpu=slices_per_gpu,
+            gpushare=gpushare,
+            offer_limit=offer_limit,
+            band=band,
+            in_tree_preferences=in_tree_preferences,
+            leader_election=leader_election.value,
+            lease_name=lease_name,
+            lease_namespace=lease_namespace,
+            lease_identity_prefix=lease_identity_prefix,
+            renew_deadline_s=renew_deadline,
+            scheduler_healthz=scheduler_healthz,
+            log_format=log_format.value,
+            log_level=log_level.value,
+        )
+        _run(settings)
+    except (SettingsError, CredentialsError) as error:
+        typer.echo(f"gangshare extender: {error}", err=True)
+        raise typer.Exit(2) from error
+
+
+def _run(settings: Settings) -> None:
+    """Serve until a signal; an error that breaks the process is logged in full and ends it with code 1."""
+    logs.configure(settings.log_format, settings.log_level)
+    try:
+        uvloop.run(run.serve(settings))
+    except (SettingsError, CredentialsError):
+        raise
+    except Exception as error:
+        structlog.get_logger(__name__).exception("extender_broke")
+        raise typer.Exit(1) from error

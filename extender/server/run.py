@@ -1,0 +1,210 @@
+"""The extender as a process: everything put together in one event loop, and ended together.
+
+Every task has one owner, a TaskGroup: a task that ends by an error ends the process, and a new one rebuilds the books
+from the cluster.
+"""
+
+import asyncio
+import signal
+import socket
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+import structlog
+from fastapi import FastAPI
+
+from extender.cluster.act import Actor
+from extender.cluster.bind import Binder
+from extender.cluster.client import PermittedClient
+from extender.cluster.leadership import Alone, Leadership, LeaseWatch
+from extender.cluster.watch import Watches
+from extender.engine import settings as engine_settings
+from extender.engine.effects import Tick
+from extender.engine.engine import Engine
+from extender.metrics import Metrics
+from extender.server import gpushare, http, status
+from extender.server.binds import Binds
+from extender.server.core import Core
+from extender.server.gate import Gate
+from extender.server.verbs import VerbApp, Verbs
+from extender.settings import Settings
+from protos.contract import names
+from protos.kube import credentials
+from protos.kube.client import ApiClient
+from protos.kube.credentials import Credentials
+from protos.kube.events import Recorder
+
+TICK_S = 0.2
+CHECK_S = 60.0
+"""Seconds between checks of the books."""
+DRAIN_S = 10.0
+"""Seconds that binds under way have when the process is told to end."""
+
+log = structlog.get_logger(__name__)
+
+
+def decisions(settings: Settings) -> engine_settings.Settings:
+    """The engine's part of the settings."""
+    return engine_settings.Settings(
+        resources=settings.resources,
+        unit_mib=settings.unit_mib,
+        slices_per_gpu=settings.slices_per_gpu,
+        offer_limit=settings.offer_limit,
+        band=settings.band,
+        in_tree_preferences=settings.in_tree_preferences,
+        gpushare=settings.gpushare,
+    )
+
+
+class Extender:
+    """One extender. `run` is its life; `listen` may be called before, to know where it listens."""
+
+    def __init__(self, settings: Settings, access: Credentials) -> None:
+        self.settings = settings
+        self._reader = ApiClient(access, user_agent=names.EXTENDER)
+        self._lease = self._permission(self._reader)
+        self._writer = PermittedClient(access, self._lease, user_agent=names.EXTENDER)
+        self.started = time.monotonic()
+        self.engine = Engine(decisions(settings), self.started)
+        self.metrics = Metrics(self.engine.counters)
+        recorder = Recorder(self._writer, component=names.EXTENDER, instance=socket.gethostname(), clock=time.monotonic)
+        self._actor = Actor(self._writer, self._lease, recorder, self._problem)
+        self.core = Core(self.engine, self.metrics, self._actor.submit)
+        self.watches = Watches(self._reader, self.core.tell, self.metrics, gpushare=settings.gpushare)
+        self.gate = Gate()
+        self.health = status.Health(time.monotonic, settings.scheduler_healthz)
+        self._sockets: list[socket.socket] = []
+
+    def _permission(self, client: ApiClient) -> LeaseWatch | Alone:
+        settings = self.settings
+        if settings.leader_election == "none":
+            return Alone()
+        leadership = Leadership(settings.identity_prefix, settings.renew_deadline_s)
+        return LeaseWatch(client, settings.lease_namespace, settings.lease_name, leadership)
+
+    def _problem(self, kind: str) -> None:
+        self.metrics.problems[kind] += 1
+
+    def listen(self) -> tuple[tuple[str, int], tuple[str, int]]:
+        """Open both ports; where the verbs and the status are. Raises SettingsError."""
+        self._sockets.append(http.listen("listen", self.settings.listen))
+        self._sockets.append(http.listen("status_listen", self.settings.status_listen))
+        verbs, probes = (opened.getsockname()[:2] for opened in self._sockets)
+        return verbs, probes
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set and what is under way is done; raises what ended a task."""
+        if not self._sockets:
+            self.listen()
+        async with self._reader, self._writer, asyncio.TaskGroup() as tasks:
+            binds = Binds(self.core, Binder(self._writer, self._lease), tasks)
+            servers = [http.server(self._verbs_app(binds)), http.server(status.app(self.core, self.health))]
+            serving = [
+                tasks.create_task(server.serve(sockets=[opened]))
+                for server, opened in zip(servers, self._sockets, strict=True)
+            ]
+            endless: list[Coroutine[Any, Any, None]] = [self._tick(), self._actor.run(), self._lead()]
+            lasting = [tasks.create_task(work) for work in endless]
+            await stop.wait()
+            log.info("stopping")
+            self.health.not_ready = "the extender is stopping"
+            self.gate.close("the extender is stopping", final=True)
+            if not await binds.drained(DRAIN_S):
+                log.warning("binds_left", expected=f"all decided within {DRAIN_S:g} s")
+            for server in servers:
+                server.should_exit = True
+            await asyncio.wait(serving)
+            for task in lasting:
+                task.cancel()
+            binds.abandon()
+        log.info("stopped")
+
+    def _verbs_app(self, binds: Binds) -> FastAPI:
+        app = FastAPI(title="gangshare extender", docs_url=None, redoc_url=None, openapi_url=None)
+        verbs = Verbs(self.core, binds)
+        handlers = dict(verbs.handlers)
+        if self.settings.gpushare:
+            handlers |= gpushare.GpuShare(verbs, self.engine).handlers
+            gpushare.add_pages(app, self.engine, self.gate)
+        app.mount("", VerbApp(self.core, self.gate, handlers))
+        return app
+
+    async def _lead(self) -> None:
+        """Watch the cluster and, unless we are alone, the Lease; tend the gate accordingly."""
+        async with asyncio.TaskGroup() as tasks:
+            if isinstance(self._lease, Alone):
+                tasks.create_task(self.watches.run())
+                await self._replayed()
+                self.gate.open()
+                return
+            self.gate.knock = self._lease.look_soon
+            tasks.create_task(self._lease.run())
+            await self._lease.looked()
+            listed_in = self._lease.leadership.terms
+            tasks.create_task(self.watches.run())
+            await self._replayed()
+            await self._tend(self._lease, listed_in)
+
+    async def _replayed(self) -> None:
+        await self.watches.replayed.wait()
+        took = time.monotonic() - self.started
+        self.metrics.replay_seconds.set(took)
+        self.health.not_ready = ""
+        log.info("ready", nodes=len(self.engine.nodes), pods=len(self.engine.pods), seconds=round(took, 2))
+
+    async def _tend(self, lease: LeaseWatch, listed_in: int) -> None:
+        """Keep the gate open while our scheduler holds the Lease and our books are of its term.
+
+        Whoever held the Lease before may have placed pods that our watches did not tell yet: so each new term begins
+        with a consistent list.
+        """
+        leadership = lease.leadership
+        while True:
+            if not leadership.ours:
+                self.gate.close(leadership.why_not())
+            elif leadership.terms != listed_in:
+                self.gate.close("this extender is taking over and reads the cluster once more")
+                log.info("taking_over", term=leadership.terms)
+                listed_in = leadership.terms
+                await self.watches.catch_up()
+                continue
+            else:
+                self.gate.open()
+            await lease.looked()
+
+    async def _tick(self) -> None:
+        """Tell the engine that time passes, and measure how late we are."""
+        due = checked = time.monotonic()
+        while True:
+            self.core.tell(Tick())
+            now = self.health.ticked_at = time.monotonic()
+            self.metrics.loop_lag.observe(max(0.0, now - due))
+            self.metrics.leader.set(self._leads())
+            if now - checked >= CHECK_S:
+                checked = now
+                self._check()
+            due = now + TICK_S
+            await asyncio.sleep(TICK_S)
+
+    def _leads(self) -> bool:
+        return isinstance(self._lease, Alone) or self._lease.leadership.leads
+
+    def _check(self) -> None:
+        violations = self.engine.check()
+        self.metrics.violations.set(len(violations))
+        for violation in violations[:10]:
+            log.error("invariant_violated", what=violation)
+
+
+async def serve(settings: Settings) -> None:
+    """Run the extender until SIGTERM or SIGINT; raises SettingsError, CredentialsError, or what broke it."""
+    log.info("starting", **{key: str(value) for key, value in msgspec.structs.asdict(settings).items()})
+    extender = Extender(settings, await credentials.load(settings.kubeconfig or None))
+    extender.listen()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await extender.run(stop)

@@ -1,0 +1,161 @@
+"""kube-scheduler's questions over HTTP: filter, prioritize, preempt, bind.
+
+Bare ASGI: a body is decoded straight into the shapes of `extender.wire`, the engine answers from memory, and nothing
+is awaited between reading the books and writing them. kube-scheduler takes anything but 200 for an error of the whole
+attempt, which is what a question at the closed gate (503) is.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+import structlog
+
+from extender.engine.effects import PodRef, Verdict
+from extender.server.binds import Binds
+from extender.server.core import Core
+from extender.server.gate import Gate
+from extender.wire import shapes
+from protos.contract.objects import Pod
+
+LARGEST_BODY = 256 << 20
+"""Bytes; 5,000 whole Node objects are some 50 MiB."""
+JSON, TEXT = b"application/json", b"text/plain; charset=utf-8"
+PREFIX = "/scheduler"
+
+log = structlog.get_logger(__name__)
+Message = MutableMapping[str, Any]
+Answer = tuple[int, bytes, bytes]
+"""Status, media type, body."""
+Handler = Callable[[bytes], Awaitable[Answer]]
+
+
+def answer(value: Any, status: int = 200) -> Answer:
+    """An answer in JSON."""
+    return status, JSON, shapes.encode(value)
+
+
+def complaint(status: int, sentence: str) -> Answer:
+    """An answer that says in words what is wrong."""
+    return status, TEXT, sentence.encode()
+
+
+class Verbs:
+    """The four questions, answered from one engine."""
+
+    def __init__(self, core: Core, binds: Binds) -> None:
+        self._core, self._binds = core, binds
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """By path."""
+        verbs = (self.filter, self.prioritize, self.preempt, self.bind)
+        return {f"{PREFIX}/{verb.__name__}": verb for verb in verbs}
+
+    async def filter(self, body: bytes) -> Answer:
+        asked = shapes.args(body)
+        verdict = await self.verdict(asked)
+        if verdict.reason is not None:
+            return answer(shapes.refused(asked, verdict.reason.sentence))
+        return answer(shapes.kept(asked, verdict.nodes))
+
+    async def verdict(self, asked: shapes.Args) -> Verdict:
+        """Which of the nodes asked the pod may go to, or why none."""
+        await self._decided()
+        verdict = self._core.engine.filter(asked.pod, asked.candidates(), self._core.clock())
+        code = verdict.reason.code if verdict.reason else "Offered"
+        self._core.metrics.decisions.labels("filter", code).inc()
+        log.debug("filter", pod=_name(asked.pod), code=code, nodes=len(verdict.nodes))
+        return verdict
+
+    async def _decided(self) -> None:
+        """Let an earlier pod's bind come first, where it was offered several nodes; it comes within milliseconds."""
+        engine, clock = self._core.engine, self._core.clock
+        if not engine.undecided(clock()):
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(engine.settings.undecided_s):
+                while engine.undecided(clock()):
+                    self._binds.arrived.clear()
+                    await self._binds.arrived.wait()
+
+    async def prioritize(self, body: bytes) -> Answer:
+        asked = shapes.args(body)
+        return answer(shapes.scores(self._core.engine.prioritize(asked.pod, asked.candidates())))
+
+    async def preempt(self, body: bytes) -> Answer:
+        asked = shapes.preemption(body)
+        victims = {node: found.uids() for node, found in asked.victims().items()}
+        kept = self._core.engine.preempt(asked.pod, victims)
+        self._core.metrics.decisions.labels("preempt", "Candidates" if kept else "None").inc()
+        log.debug("preempt", pod=_name(asked.pod), asked=len(victims), kept=len(kept))
+        return answer(shapes.surviving(asked, kept))
+
+    async def bind(self, body: bytes) -> Answer:
+        return answer(shapes.BindingResult(await self.bound(body)))
+
+    async def bound(self, body: bytes) -> str:
+        """Bind as asked; "" or why not."""
+        asked = shapes.binding(body)
+        return await self._binds.bind(PodRef(asked.pod_namespace, asked.pod_name, asked.pod_uid), asked.node)
+
+
+class VerbApp:
+    """The ASGI application of questions: one POST each, with a body and an answer that fit into memory."""
+
+    def __init__(self, core: Core, gate: Gate, handlers: Mapping[str, Handler]) -> None:
+        self._gate, self._handlers = gate, dict(handlers)
+        self._seconds = {path: core.metrics.verb_seconds.labels(path.rpartition("/")[2]) for path in handlers}
+        self._clock = core.clock
+
+    async def __call__(
+        self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
+    ) -> None:
+        if scope["type"] != "http":
+            return
+        status, media_type, body = await self._answered(scope, receive)
+        headers = [(b"content-type", media_type), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _answered(self, scope: Message, receive: Callable[[], Awaitable[Message]]) -> Answer:
+        path: str = scope["path"]
+        handler = self._handlers.get(path)
+        if handler is None:
+            return complaint(404, f"{path}: no such path, expected one of {', '.join(self._handlers)}")
+        if scope["method"] != "POST":
+            return complaint(405, f"{scope['method']} {path}: expected POST")
+        body = await _body(receive)
+        if body is None:
+            return complaint(413, f"the body is longer than {LARGEST_BODY} bytes")
+        if not await self._gate.passed():
+            return complaint(503, self._gate.why)
+        began = self._clock()
+        try:
+            return await handler(body)
+        except shapes.WireError as error:
+            log.warning("verb_not_read", path=path, error=str(error))
+            return complaint(400, str(error))
+        finally:
+            self._seconds[path].observe(self._clock() - began)
+
+
+async def _body(receive: Callable[[], Awaitable[Message]]) -> bytes | None:
+    """The whole body; None if it is too long or its sender is gone."""
+    parts, length, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        part = message.get("body", b"")
+        parts.append(part)
+        length += len(part)
+        more = message.get("more_body", False)
+        if length > LARGEST_BODY:
+            return None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _name(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"

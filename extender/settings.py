@@ -1,0 +1,105 @@
+"""The extender's settings: one frozen value, filled from flags and the environment, printed at start, read by all."""
+
+import re
+import socket
+from typing import Literal
+
+import msgspec
+
+from protos.contract import names
+
+UNITS = {"MIB": 1, "GIB": 1024}
+"""MiB in a memory unit's name."""
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\[\]:\s]*):(?P<port>\d{1,5})")
+_UNIT = re.compile(r"(?P<count>\d{0,7})\s*(?P<name>MiB|GiB)", re.IGNORECASE)
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used: names it, its value and what was expected."""
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where to listen; an empty host means every interface, port 0 any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the extender can be told."""
+
+    kubeconfig: str = ""
+    """File or files of the API server's credentials; "" = the pod's service account, else $KUBECONFIG."""
+    listen: Address = Address("127.0.0.1", 12345)
+    """The scheduler's verbs. On loopback: whoever reaches it can have pods bound."""
+    status_listen: Address = Address("", 12346)
+    """Probes, metrics, inspect, explain."""
+    resources: names.Resources = names.Resources()
+    """The extended resource names that pods ask for."""
+    unit_mib: int = names.DEFAULT_UNIT_MIB
+    """MiB per unit of GPU memory; the same in the whole cluster."""
+    slices_per_gpu: int = names.DEFAULT_SLICES_PER_GPU
+    """Time slices per GPU, where a node does not say."""
+    gpushare: bool = False
+    """Serve as gpushare does, on its paths and with its annotations, beside our own."""
+    offer_limit: int = 16
+    """How many equally good nodes a filter answer names at most."""
+    band: int = 50
+    """Scores at most this far below the best (of 1000) count as equally good."""
+    in_tree_preferences: bool = False
+    """Offer every node with room, so that kube-scheduler's own scores always count (slower)."""
+    leader_election: Literal["scheduler", "none"] = "scheduler"
+    """`scheduler`: write only while our scheduler holds its Lease; `none`: there is only one scheduler, ever."""
+    lease_name: str = names.SCHEDULER
+    """The scheduler's Lease (its leaderElection.resourceName)."""
+    lease_namespace: str = "kube-system"
+    """The namespace of that Lease."""
+    lease_identity_prefix: str = ""
+    """How the holderIdentity of our scheduler begins; "" = this machine's hostname and `_`, as kube-scheduler does."""
+    renew_deadline_s: float = 10.0
+    """Seconds since the last renewal after which the Lease no longer counts (the scheduler's renewDeadline)."""
+    scheduler_healthz: str = ""
+    """URL of the scheduler's own health check, asked by /livez; "" = none."""
+    log_format: Literal["auto", "console", "json"] = "auto"
+    """`auto`: console on a terminal, else json."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Nothing less important is logged."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("unit_mib", 1), ("slices_per_gpu", 1), ("offer_limit", 1), ("band", 0)):
+            value = getattr(self, name)
+            if value < least:
+                raise SettingsError(f"{name} is {value}: expected {least} or more")
+        if self.band > 1000:
+            raise SettingsError(f"band is {self.band}: expected at most 1000, the best score there is")
+        if self.renew_deadline_s <= 0:
+            raise SettingsError(f"renew_deadline_s is {self.renew_deadline_s}: expected a number of seconds above zero")
+        if self.scheduler_healthz and not self.scheduler_healthz.startswith(("http://", "https://")):
+            raise SettingsError(f"scheduler_healthz is {self.scheduler_healthz!r}: expected a URL, http:// or https://")
+        if len(set(self.resources.all)) < len(self.resources.all):
+            raise SettingsError(f"resources are {', '.join(self.resources.all)}: expected different names")
+
+    @property
+    def identity_prefix(self) -> str:
+        """How the holderIdentity of our own scheduler begins. Source: cmd/kube-scheduler, `hostname_uuid`."""
+        return self.lease_identity_prefix or f"{socket.gethostname()}_"
+
+
+def address(text: str) -> Address:
+    """The address in `host:port`, `:port` or `[v6]:port`; raises SettingsError."""
+    found = _ADDRESS.fullmatch(text.strip())
+    if found is None or int(found["port"]) > 65535:
+        raise SettingsError(f"{text!r} is no address: expected host:port like 127.0.0.1:12345, or :12345 for all hosts")
+    return Address(found["host"].strip("[]"), int(found["port"]))
+
+
+def memory_unit(text: str) -> int:
+    """MiB in a memory unit written as GiB, MiB or a multiple of them (`256MiB`); raises SettingsError."""
+    found = _UNIT.fullmatch(text.strip())
+    mib = int(found["count"] or 1) * UNITS[found["name"].upper()] if found else 0
+    if mib < 1:
+        raise SettingsError(f"{text!r} is no memory unit: expected GiB, MiB or a multiple like 256MiB")
+    return mib
