@@ -60,6 +60,7 @@ class Scheduler:
         self._binds: set[asyncio.Task[None]] = set()
         self._clients: list[ExtenderClient] = []
         self.running = asyncio.Event()  # set while it leads and schedules
+        self.releases = True  # gives its Lease up when cancelled; a killed process does not
         self.cycles = 0
 
     async def run(self) -> None:
@@ -77,7 +78,8 @@ class Scheduler:
                 for task in done:
                     task.result()  # a crash is raised; the Lease lost just ends
             except asyncio.CancelledError:
-                self._elector.release()
+                if electing and self.releases:
+                    self._elector.release()
                 raise
             finally:
                 self.running.clear()
