@@ -1,0 +1,212 @@
+"""Which GPUs a pod of this node gets, and which annotation tells the truth about it. Pure.
+
+The annotation decides as long as its GPUs have room beside what was answered already. Else (a pod that no extender
+placed, a GPU that is full, held whole, sick or gone) other GPUs of this node are chosen, and the annotation is put
+right; if none has room the pod is refused with a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from deviceplugin.record import Given
+from protos.contract import allocation, codec, names
+from protos.contract.allocation import Allocation, Share
+from protos.contract.ask import AskError, Demand, PodAsk, parse
+from protos.contract.books import NodeBooks
+from protos.contract.choose import choose, misfit, wanted
+from protos.contract.inventory import HEALTHY, Gpu, Inventory
+from protos.contract.objects import Pod
+from protos.contract.reason import Reason
+
+How = Literal["annotated", "adopted", "moved"]
+ENDED = ("Succeeded", "Failed")
+
+
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod of this node that asks for GPUs: what it asks, what was answered, what its annotation says."""
+
+    uid: str
+    ask: PodAsk
+    given: Given = {}
+    allocation: Allocation | None = None
+    problem: str = ""
+    """What is wrong with the annotation."""
+    running: bool = False
+    """Containers may be running, so it holds GPUs even if nobody says which."""
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """GPUs for every container of a pod, or the reason why there are none."""
+
+    shares: dict[str, tuple[Share, ...]] = {}
+    how: How = "annotated"
+    refusal: Reason | None = None
+    why: str = ""
+    """Why the annotation was not followed."""
+
+    @property
+    def given(self) -> Given:
+        return {container: tuple(share.uuid for share in shares) for container, shares in self.shares.items()}
+
+
+def bound(pod: Pod, resources: names.Resources, given: Given) -> Bound | None:
+    """The pod's claim on GPUs, None if it asks for none or has ended; raises AskError."""
+    if pod.status.phase in ENDED:
+        return None
+    ask = parse(pod, resources)
+    if ask is None:
+        return None
+    found, problem = None, ""
+    try:
+        found = allocation.decode(pod.metadata.annotations.get(names.ALLOCATION))
+    except codec.ContractError as error:
+        problem = str(error)
+    running = any(
+        status.state.running for status in (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    )
+    return Bound(uid=pod.metadata.uid, ask=ask, given=given, allocation=found, problem=problem, running=running)
+
+
+def everyone(pods: Iterable[Pod], resources: names.Resources, given: Mapping[str, Given]) -> list[Bound]:
+    """The claims of all pods; one whose ask is malformed was never admitted and holds nothing."""
+    found = []
+    for pod in pods:
+        try:
+            claim = bound(pod, resources, given.get(pod.metadata.uid, {}))
+        except AskError:
+            continue
+        if claim is not None:
+            found.append(claim)
+    return found
+
+
+def decide(claim: Bound, others: Sequence[Bound], inventory: Inventory, cordoned: Collection[str] = ()) -> Decision:
+    """GPUs for a pod of which no container was answered yet."""
+    marked = claim.allocation
+    if marked is not None:
+        answered = books(inventory, cordoned, others, annotated=False)
+        charges = answered.charges(claim.ask, marked.containers)
+        if charges is not None and _room(answered, charges):
+            given = {name: tuple(share.uuid for share in shares) for name, shares in marked.containers.items()}
+            return Decision(shares=shares_of(claim.ask, given, answered))
+    why = _why(claim, others, inventory, cordoned)
+    free = books(inventory, cordoned, others, annotated=True)
+    choice = choose(claim.ask, free)
+    if choice is None:
+        sentence = f"no GPU of this node has room for {wanted(claim.ask)}"
+        return Decision(refusal=Reason("NodeFull", sentence, misfit(claim.ask, free)), why=why)
+    return Decision(shares=choice.shares, how="adopted" if marked is None else "moved", why=why)
+
+
+def books(inventory: Inventory, cordoned: Collection[str], pods: Iterable[Bound], *, annotated: bool) -> NodeBooks:
+    """What these pods hold. With `annotated` also those that were not answered yet, where their annotations say.
+
+    A pod that may be running, and of which nobody says on which GPU, is charged on every one that it could be on.
+    """
+    found = NodeBooks(msgspec.structs.replace(inventory, state="ready"), cordoned)
+    for pod in pods:
+        if pod.given:
+            known = PodAsk(containers=tuple(c for c in pod.ask.containers if c.name in pod.given))
+            found.place(pod.uid, known, _allocation(known, pod.given, found))
+        elif pod.running:
+            found.place(pod.uid, pod.ask, pod.allocation)
+        elif annotated and pod.allocation is not None:
+            charges = found.charges(pod.ask, pod.allocation.containers)
+            if charges is not None:
+                found.hold(pod.uid, pod.ask, charges)
+    return found
+
+
+def blockers(claim: Bound, others: Iterable[Bound]) -> set[str]:
+    """UIDs of the pods that may stand in this pod's way: before it is moved they should be looked at once more."""
+    marked = claim.allocation.uuids() if claim.allocation else frozenset()
+    found = set()
+    for pod in others:
+        held = {uuid for uuids in pod.given.values() for uuid in uuids}
+        held |= pod.allocation.uuids() if pod.allocation else frozenset()
+        if not marked or not held or marked & held:
+            found.add(pod.uid)
+    return found
+
+
+def shares_of(ask: PodAsk, given: Given, ledger: NodeBooks) -> dict[str, tuple[Share, ...]]:
+    """The shares of those containers whose GPUs are known, with the amounts that are charged."""
+    found = {}
+    for container in ask.containers:
+        gpus = [_gpu(uuid, ledger) for uuid in given.get(container.name, ())]
+        if gpus:
+            found[container.name] = tuple(_share(gpu, container.whole, ledger.demand(container, gpu)) for gpu in gpus)
+    return found
+
+
+def corrected(claim: Bound, inventory: Inventory) -> Allocation | None:
+    """The allocation that tells what was answered, None if the annotation already does (or nothing was answered)."""
+    if not claim.given:
+        return None
+    ledger = NodeBooks(inventory)
+    truth = shares_of(claim.ask, claim.given, ledger)
+    marked = dict(claim.allocation.containers) if claim.allocation else {}
+    if {name: _uuids(shares) for name, shares in marked.items()} == {n: _uuids(s) for n, s in truth.items()}:
+        return None
+    group = claim.allocation.group if claim.allocation else None
+    return _written(truth, inventory, group)
+
+
+def _allocation(ask: PodAsk, given: Given, ledger: NodeBooks) -> Allocation:
+    return _written(shares_of(ask, given, ledger), ledger.inventory, None)
+
+
+def _written(shares: dict[str, tuple[Share, ...]], inventory: Inventory, group: allocation.Group | None) -> Allocation:
+    return Allocation(
+        v=codec.VERSION,
+        unit_mib=inventory.unit_mib,
+        slices_per_gpu=inventory.slices_per_gpu,
+        containers=shares,
+        group=group,
+    )
+
+
+def _uuids(shares: Sequence[Share]) -> frozenset[str]:
+    return frozenset(share.uuid for share in shares)
+
+
+def _gpu(uuid: str, ledger: NodeBooks) -> Gpu:
+    """The GPU; one that this node has no more is known by nothing but its name."""
+    book = ledger.gpus.get(uuid)
+    return book.gpu if book else Gpu(index=0, uuid=uuid, mem=0)
+
+
+def _share(gpu: Gpu, whole: str, demand: Demand | None) -> Share:
+    taken = demand or Demand(0, 0, bool(whole))
+    return Share(gpu.uuid, gpu.index, taken.mem, taken.slices, taken.whole)
+
+
+def _room(ledger: NodeBooks, charges: Mapping[str, Demand]) -> bool:
+    return all(
+        (book := ledger.gpus.get(uuid)) is not None and book.gpu.health == HEALTHY and book.fits(demand)
+        for uuid, demand in charges.items()
+    )
+
+
+def _why(claim: Bound, others: Sequence[Bound], inventory: Inventory, cordoned: Collection[str]) -> str:
+    """Why the annotation cannot be followed, in words."""
+    if claim.allocation is None:
+        return claim.problem or "no extender placed it"
+    ledger = books(inventory, cordoned, others, annotated=False)
+    charges = ledger.charges(claim.ask, claim.allocation.containers)
+    if charges is None:
+        return "its annotation does not name the GPUs that it asks for"
+    for uuid, demand in charges.items():
+        book = ledger.gpus.get(uuid)
+        if book is None:
+            return f"this node has no GPU {uuid}"
+        if book.gpu.health != HEALTHY:
+            return f"GPU {book.gpu.index} is {book.gpu.health}"
+        if not book.fits(demand):
+            free = "is held whole" if book.wholes else f"has {book.mem_free} units and {book.slices_free} slices free"
+            return f"GPU {book.gpu.index} {free}"
+    return ""

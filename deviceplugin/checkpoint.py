@@ -1,0 +1,85 @@
+"""What the kubelet wrote down about the devices it gave: the file `kubelet_internal_checkpoint` in its plugin folder.
+
+It names pods by UID and init containers too, and keeps each Allocate's answer, so a plugin that starts anew knows what
+was answered before it. Source: k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/checkpoint.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from google.protobuf.message import DecodeError
+
+from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
+
+
+class CheckpointError(ValueError):
+    """The file is there and cannot be read."""
+
+
+class Entry(NamedTuple):
+    """The devices of one resource that one container was given, and the environment that came with them."""
+
+    uid: str
+    container: str
+    resource: str
+    ids: tuple[str, ...]
+    envs: dict[str, str]
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    pod_uid: str = msgspec.field(name="PodUID")
+    container: str = msgspec.field(name="ContainerName")
+    resource: str = msgspec.field(name="ResourceName")
+    ids: dict[str, list[str]] | None = msgspec.field(name="DeviceIDs", default=None)
+    """By NUMA node, -1 where there is none."""
+    answer: str | None = msgspec.field(name="AllocResp", default=None)
+
+
+class _Data(msgspec.Struct, frozen=True):
+    entries: list[_Entry] | None = msgspec.field(name="PodDeviceEntries", default=None)
+
+
+class _File(msgspec.Struct, frozen=True):
+    data: _Data = msgspec.field(name="Data")
+
+
+_decoder = msgspec.json.Decoder(_File)
+
+
+def read(path: Path) -> tuple[Entry, ...]:
+    """The entries of the file, none where there is no file; raises CheckpointError."""
+    try:
+        return parse(path.read_bytes())
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def parse(data: bytes) -> tuple[Entry, ...]:
+    """The entries of the file's content; raises CheckpointError."""
+    try:
+        file = _decoder.decode(data)
+        return tuple(
+            Entry(
+                uid=entry.pod_uid,
+                container=entry.container,
+                resource=entry.resource,
+                ids=tuple(device for ids in (entry.ids or {}).values() for device in ids),
+                envs=_envs(entry.answer),
+            )
+            for entry in file.data.entries or ()
+        )
+    except (msgspec.DecodeError, DecodeError, binascii.Error) as error:
+        raise CheckpointError(f"no checkpoint of the kubelet's device manager: {error}") from error
+
+
+def _envs(answer: str | None) -> dict[str, str]:
+    return dict(api.ContainerAllocateResponse.FromString(base64.b64decode(answer or "")).envs)

@@ -1,0 +1,155 @@
+"""This node and its pods as the API server shows them, and what is written about them.
+
+Annotations go through the status subresources, which leave the spec alone; each patch names the UID, so that it never
+meets another object of the same name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import structlog
+
+from deviceplugin.candidates import Name
+from protos.contract import names, objects
+from protos.kube import changes, errors, events, paths, reflect
+from protos.kube.client import STRATEGIC_PATCH, ApiClient
+
+log = structlog.get_logger()
+Kind = Literal["Normal", "Warning"]
+READ_S = 2.0
+"""Seconds until a reading of pods is given up."""
+
+
+class Cluster:
+    """The pods bound to one node, and the node itself; whoever holds it may be told of changes by the two hooks."""
+
+    def __init__(self, client: ApiClient, node_name: str, recorder: events.Recorder) -> None:
+        self.client, self.node_name, self.recorder = client, node_name, recorder
+        self.pods: dict[Name, objects.Pod] = {}
+        self.node: objects.Node | None = None
+        self.pods_listed = asyncio.Event()
+        self.on_pod: Callable[[objects.Pod], None] = _nothing
+        self.on_gone: Callable[[str], None] = _nothing
+
+    async def watch_pods(self) -> None:
+        """Follow the pods of this node for ever."""
+        fields = f"spec.nodeName={self.node_name}"
+        reflector = reflect.Reflector(self.client, paths.pods(), objects.decode_pod, fields=fields)
+        async with contextlib.aclosing(reflector.events()) as told:
+            async for event in told:
+                match event:
+                    case changes.Added(_, pod) | changes.Modified(_, pod):
+                        self._store(pod)
+                        self.on_pod(pod)
+                    case changes.Deleted(ref, _):
+                        self._remove((ref.namespace, ref.name), ref.uid)
+                    case changes.Undecodable(ref, _, error):
+                        log.warning("pod_undecodable", pod=str(ref), error=str(error))
+                    case changes.Listed():
+                        self.pods_listed.set()
+
+    async def watch_node(self) -> None:
+        """Follow the node object for ever."""
+        fields = f"metadata.name={self.node_name}"
+        reflector = reflect.Reflector(self.client, paths.nodes(), objects.decode_node, fields=fields)
+        async with contextlib.aclosing(reflector.events()) as told:
+            async for event in told:
+                match event:
+                    case changes.Added(_, node) | changes.Modified(_, node):
+                        self._store_node(node)
+                    case changes.Deleted():
+                        self.node = None
+
+    async def refresh(self, wanted: Iterable[Name]) -> dict[Name, objects.Pod | None]:
+        """Read these pods from the API server now; None for one that is not on this node. Raises ApiError."""
+        wanted = list(wanted)
+        try:
+            async with asyncio.timeout(READ_S):
+                found = await asyncio.gather(*(self._read(name) for name in wanted))
+        except TimeoutError as error:
+            raise errors.Unavailable(f"GET {len(wanted)} pods", message=f"no answer in {READ_S:g} s") from error
+        return dict(zip(wanted, found, strict=True))
+
+    async def annotate_pod(self, pod: objects.Pod, annotations: Mapping[str, str]) -> None:
+        """Set annotations of a pod, through its status; raises ApiError."""
+        meta = pod.metadata
+        body = {"metadata": {"uid": meta.uid, "annotations": annotations}}
+        answer = await self._patch(paths.pod(meta.namespace, meta.name, "status"), body)
+        self._store(objects.decode_pod(answer))
+
+    async def patch_node(self, annotations: Mapping[str, str], resources: Mapping[str, str]) -> None:
+        """Set annotations of this node, and amounts that no device stands behind; raises ApiError."""
+        body: dict[str, Any] = {"metadata": {"annotations": annotations}}
+        if resources:
+            body["status"] = {"capacity": resources, "allocatable": resources}
+        answer = await self._patch(paths.node(self.node_name, "status"), body)
+        self._store_node(objects.decode_node(answer))
+
+    async def tell(self, pod: objects.Pod, reason: str, message: str, kind: Kind = "Normal") -> None:
+        """Post an Event about a pod; failing that, only the log knows."""
+        meta = pod.metadata
+        about = events.Reference(api_version="v1", kind="Pod", name=meta.name, namespace=meta.namespace, uid=meta.uid)
+        try:
+            await self.recorder.post(about, reason, message, kind=kind)
+        except errors.ApiError as error:
+            log.warning("event_not_written", pod=f"{meta.namespace}/{meta.name}", reason=reason, error=str(error))
+
+    async def tell_node(self, reason: str, message: str) -> None:
+        """Post an Event about this node, and log it."""
+        log.warning("notice", reason=reason, message=message)
+        about = events.Reference(api_version="v1", kind="Node", name=self.node_name, uid=self.node_name)
+        try:
+            await self.recorder.post(about, reason, message, kind="Warning")
+        except errors.ApiError as error:
+            log.warning("event_not_written", reason=reason, error=str(error))
+
+    async def _read(self, name: Name) -> objects.Pod | None:
+        try:
+            pod = objects.decode_pod(await self.client.get(paths.pod(*name)))
+        except errors.NotFound:
+            pod = None
+        if pod is None or pod.spec.node_name != self.node_name:
+            known = self.pods.get(name)
+            if known is not None:
+                self._remove(name, known.metadata.uid)
+            return None
+        self._store(pod)
+        return pod
+
+    async def _patch(self, path: str, body: Mapping[str, Any]) -> bytes:
+        return await self.client.patch(path, body, content_type=STRATEGIC_PATCH, params={"fieldManager": names.PLUGIN})
+
+    def _store(self, pod: objects.Pod) -> None:
+        """Keep the newest state; a pod in place of another of its name ends that one."""
+        name = (pod.metadata.namespace, pod.metadata.name)
+        known = self.pods.get(name)
+        if known is not None and known.metadata.uid == pod.metadata.uid:
+            if _version(known) > _version(pod):
+                return
+        elif known is not None:
+            self._remove(name, known.metadata.uid)
+        self.pods[name] = pod
+
+    def _store_node(self, node: objects.Node) -> None:
+        known = self.node
+        if known is None or known.metadata.uid != node.metadata.uid or _version(known) <= _version(node):
+            self.node = node
+
+    def _remove(self, name: Name, uid: str) -> None:
+        known = self.pods.get(name)
+        if known is not None and known.metadata.uid == uid:
+            del self.pods[name]
+        self.on_gone(uid)
+
+
+def _nothing(*_: object) -> None:
+    return
+
+
+def _version(thing: objects.Pod | objects.Node) -> int:
+    text = thing.metadata.resource_version
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,148 @@
+"""What is offered of a machine: the inventory for the cluster, and the device IDs for the kubelet. Pure.
+
+An ID names its GPU: `<UUID>::m<n>` a unit of memory, `<UUID>::s<n>` a slice, the UUID a whole GPU, `<UUID>::<n>` a
+replica of it, in gpushare mode `<UUID>-_-<n>` a unit of memory. IDs are tokens for counting; which GPU a container
+gets is said by its pod's annotation alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from deviceplugin.machine import Gpu as MachineGpu
+from deviceplugin.machine import Machine
+from protos.contract import codec, names
+from protos.contract.inventory import HEALTHY, Gpu, Inventory
+from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
+
+MESSAGE_BYTES = 4 * 2**20
+"""What the kubelet's gRPC client takes in one message."""
+SEPARATORS = ("::", "-_-")
+
+
+class TooManyDevicesError(ValueError):
+    """More devices of a resource than the kubelet can be told of."""
+
+
+class Sharing(msgspec.Struct, frozen=True, kw_only=True):
+    """How GPUs are cut up, and under which names."""
+
+    resources: names.Resources = names.Resources()
+    unit_mib: int = names.DEFAULT_UNIT_MIB
+    slices_per_gpu: int = names.DEFAULT_SLICES_PER_GPU
+    replicas: dict[str, int] = {}
+    gpushare: bool = False
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """The resources registered with the kubelet."""
+        shared = (self.resources.shared,) if self.resources.shared in self.replicas else ()
+        return self.resources.mem, self.resources.slice, self.resources.whole, *shared
+
+
+def inventory(
+    machine: Machine, health: Mapping[str, str], sharing: Sharing, state: Literal["ready", "leaving"] = "ready"
+) -> Inventory:
+    """The node's inventory; `health` by UUID."""
+    return Inventory(
+        v=codec.VERSION,
+        unit_mib=sharing.unit_mib,
+        slices_per_gpu=sharing.slices_per_gpu,
+        replicas=sharing.replicas,
+        state=state,
+        fabric=machine.fabric,
+        gpus=tuple(_gpu(gpu, health.get(gpu.uuid, HEALTHY), sharing.unit_mib) for gpu in machine.gpus),
+        links=machine.links,
+    )
+
+
+def _gpu(gpu: MachineGpu, health: str, unit_mib: int) -> Gpu:
+    return Gpu(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        mem=gpu.mem_mib // unit_mib,
+        minor=gpu.minor,
+        model=gpu.model,
+        mem_mib=gpu.mem_mib,
+        clock_mhz=gpu.clock_mhz,
+        cc=gpu.cc,
+        numa=gpu.numa,
+        pci=gpu.pci,
+        health=health,
+    )
+
+
+def ids(resource: str, gpu: Gpu, sharing: Sharing) -> Iterator[str]:
+    """The device IDs of one resource on one GPU, the same ones at every start."""
+    if resource == sharing.resources.mem:
+        form = "{}-_-{}" if sharing.gpushare else "{}::m{}"
+        return (form.format(gpu.uuid, n) for n in range(gpu.mem))
+    if resource == sharing.resources.slice:
+        return (f"{gpu.uuid}::s{n}" for n in range(sharing.slices_per_gpu))
+    if resource in sharing.replicas:
+        return (f"{gpu.uuid}::{n}" for n in range(sharing.replicas[resource]))
+    return iter((gpu.uuid,))
+
+
+def gpu_of(device_id: str) -> str:
+    """The UUID that an ID names."""
+    for separator in SEPARATORS:
+        device_id = device_id.partition(separator)[0]
+    return device_id
+
+
+def devices(
+    resource: str, inventory: Inventory, sharing: Sharing, taken: Collection[str] = ()
+) -> api.ListAndWatchResponse:
+    """All devices of a resource; raises TooManyDevicesError if the kubelet could not take them in one message.
+
+    Of a sick or gone GPU only the free IDs are unhealthy: the kubelet subtracts unhealthy ones from what the node has,
+    and those that are `taken` are subtracted already, by the pods that hold them. A GPU in MIG mode has none.
+    """
+    found = []
+    for gpu in inventory.gpus:
+        if gpu.health == "mig":
+            continue
+        for device_id in ids(resource, gpu, sharing):
+            well = gpu.health == HEALTHY or device_id in taken
+            found.append(api.Device(ID=device_id, health="Healthy" if well else "Unhealthy"))
+    answer = api.ListAndWatchResponse(devices=found)
+    _check(resource, answer, sharing)
+    return answer
+
+
+def _check(resource: str, answer: api.ListAndWatchResponse, sharing: Sharing) -> None:
+    worst = answer.ByteSize() + 2 * len(answer.devices)
+    if worst <= MESSAGE_BYTES:
+        return
+    unit = -(-sharing.unit_mib * worst // MESSAGE_BYTES)
+    remedy = f"a memory unit of {unit} MiB or more" if resource == sharing.resources.mem else "fewer slices a GPU"
+    raise TooManyDevicesError(
+        f"{resource}: {len(answer.devices)} devices make a message of {worst} bytes, "
+        f"and the kubelet takes {MESSAGE_BYTES}: set {remedy}"
+    )
+
+
+def preferred(
+    available: Sequence[str], must: Sequence[str], size: int, gpus: Sequence[str], taken: Collection[str]
+) -> list[str]:
+    """`size` device IDs of those available that name these GPUs, evenly; others only where these do not suffice.
+
+    IDs that are `taken` are left out, so the answer may be short: the kubelet then adds what it likes.
+    """
+    chosen = list(must)
+    free: dict[str, list[str]] = {}
+    for device_id in sorted(set(available).difference(must, taken), key=_natural):
+        free.setdefault(gpu_of(device_id), []).append(device_id)
+    queues = [free.pop(gpu, []) for gpu in gpus]
+    while len(chosen) < size and any(queues):
+        chosen += [queue.pop(0) for queue in queues if queue][: size - len(chosen)]
+    rest = [device_id for queue in sorted(free.values(), key=len, reverse=True) for device_id in queue]
+    return chosen + rest[: max(0, size - len(chosen))]
+
+
+def _natural(device_id: str) -> tuple[int, str]:
+    return len(device_id), device_id

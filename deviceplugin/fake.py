@@ -1,0 +1,176 @@
+"""A machine described in a YAML profile, for machines without GPUs: `--fake PROFILE`.
+
+The file is read again when it changes, so a fake GPU can fall ill and recover. Schema: docs/fake-profiles.md.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from importlib import resources
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import structlog
+import yaml
+
+from deviceplugin.machine import Gpu, Machine, SourceError, Xid
+from protos.contract.inventory import HEALTHY, Fabric, Link, Natural
+
+log = structlog.get_logger()
+
+PERIOD_S = 0.5
+PROFILES = resources.files("deviceplugin") / "profiles"
+SICK = "sick:"
+
+
+class ProfileError(SourceError):
+    """A profile that cannot be used: names the file, the place in it and what was expected."""
+
+
+class Defaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What every GPU has that does not say otherwise."""
+
+    model: str = ""
+    mem_mib: Natural = msgspec.field(default=0, name="memMiB")
+    clock_mhz: Natural = msgspec.field(default=0, name="clockMHz")
+    cc: str = ""
+    numa: int = -1
+
+
+class FakeGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """One GPU of a profile; what is absent comes from the defaults or from its place in the list."""
+
+    index: Natural | None = None
+    uuid: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    minor: Natural | None = None
+    model: str | None = None
+    mem_mib: Natural | None = msgspec.field(default=None, name="memMiB")
+    clock_mhz: Natural | None = msgspec.field(default=None, name="clockMHz")
+    cc: str | None = None
+    numa: int | None = None
+    pci: str | None = None
+    health: Annotated[str, msgspec.Meta(pattern=r"^(ok|mig|gone|sick:.+)$")] = HEALTHY
+    xid: Natural = 0
+    """An error reported at every reading while it stands here."""
+
+
+class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Link kinds by pair of indexes; `all` for the pairs not named."""
+
+    all: str = ""
+    pairs: tuple[Link, ...] = ()
+
+
+class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A whole file."""
+
+    gpus: tuple[FakeGpu, ...]
+    defaults: Defaults = Defaults()
+    links: Links = Links()
+    fabric: Fabric | None = None
+
+
+class FakeSource:
+    """The machine of a profile: a shipped name or the path of a YAML file."""
+
+    period = PERIOD_S
+
+    def __init__(self, profile: str, node: str) -> None:
+        self.path, self.node = find(profile), node
+        self._stamp: tuple[int, int, int] | None = None
+        self._profile = self._load()
+
+    def read(self) -> Machine:
+        self._refresh()
+        return machine(self._profile, self.node)
+
+    def poll(self, timeout: float) -> list[Xid]:
+        time.sleep(timeout)
+        self._refresh()
+        gpus = enumerate(self._profile.gpus)
+        return [Xid(_uuid(gpu, place, self.node), gpu.xid) for place, gpu in gpus if gpu.xid]
+
+    def close(self) -> None:
+        return
+
+    def _load(self) -> Profile:
+        self._stamp = self._stat()
+        return parse(self.path.read_text(), str(self.path))
+
+    def _refresh(self) -> None:
+        """Take over a changed file; one that cannot be used is logged, and the former profile stays."""
+        try:
+            if self._stat() != self._stamp:
+                self._profile = self._load()
+                log.info("fake profile read again", path=str(self.path))
+        except (OSError, ProfileError) as error:
+            log.error("fake profile cannot be used, the former one stays", path=str(self.path), error=str(error))
+
+    def _stat(self) -> tuple[int, int, int]:
+        found = self.path.stat()
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def shipped() -> list[str]:
+    """The names of the profiles that come with the plugin."""
+    return sorted(entry.name.removesuffix(".yaml") for entry in PROFILES.iterdir() if entry.name.endswith(".yaml"))
+
+
+def find(profile: str) -> Path:
+    """The file of a profile given by name or path; raises ProfileError."""
+    if profile in shipped():
+        return Path(str(PROFILES / f"{profile}.yaml"))
+    path = Path(profile)
+    if not path.is_file():
+        raise ProfileError(f"no profile {profile!r}: expected a YAML file or one of {', '.join(shipped())}")
+    return path
+
+
+def parse(text: str, path: str) -> Profile:
+    """The profile in a file's text; raises ProfileError naming file and place."""
+    try:
+        profile = msgspec.convert(yaml.safe_load(text), Profile)
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise ProfileError(f"{path}: {error}") from error
+    indexes = [_index(gpu, place) for place, gpu in enumerate(profile.gpus)]
+    if len(set(indexes)) != len(indexes):
+        raise ProfileError(f"{path}: GPU indexes {indexes} are not distinct")
+    for a, b, _ in profile.links.pairs:
+        if a == b or not {a, b} <= set(indexes):
+            raise ProfileError(f"{path}: links.pairs names {a} and {b}: expected two of the GPUs {indexes}")
+    return profile
+
+
+def machine(profile: Profile, node: str) -> Machine:
+    """The machine that a profile describes, with UUIDs of its own for each node. GPUs that are `gone` are not there."""
+    present = [(place, gpu) for place, gpu in enumerate(profile.gpus) if gpu.health != "gone"]
+    gpus = sorted((_gpu(gpu, place, profile.defaults, node) for place, gpu in present), key=lambda gpu: gpu.index)
+    named = {(min(a, b), max(a, b)): kind for a, b, kind in profile.links.pairs}
+    pairs = combinations((gpu.index for gpu in gpus), 2)
+    links = tuple((a, b, kind) for a, b in pairs if (kind := named.get((a, b), profile.links.all)))
+    return Machine(gpus=tuple(gpus), links=links, fabric=profile.fabric)
+
+
+def _gpu(gpu: FakeGpu, place: int, defaults: Defaults, node: str) -> Gpu:
+    index = _index(gpu, place)
+    given = {name: value for name in Defaults.__struct_fields__ if (value := getattr(gpu, name)) is not None}
+    return Gpu(
+        **{**msgspec.structs.asdict(defaults), **given},
+        index=index,
+        uuid=_uuid(gpu, place, node),
+        minor=index if gpu.minor is None else gpu.minor,
+        pci=f"0000:{index + 1:02x}:00.0" if gpu.pci is None else gpu.pci,
+        mig=gpu.health == "mig",
+        trouble=gpu.health.removeprefix(SICK) if gpu.health.startswith(SICK) else "",
+    )
+
+
+def _index(gpu: FakeGpu, place: int) -> int:
+    return place if gpu.index is None else gpu.index
+
+
+def _uuid(gpu: FakeGpu, place: int, node: str) -> str:
+    return gpu.uuid or f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{_index(gpu, place)}.gpu.{node}')}"

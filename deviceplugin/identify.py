@@ -1,0 +1,116 @@
+"""Finds out from inside a call of the kubelet which container it is for; the rule is in `candidates`.
+
+One List of PodResources serves a preference and the Allocate after it. An Allocate is answered within about a second,
+or within ten while the API server is silent, since the kubelet does nothing else meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import structlog
+
+from deviceplugin.candidates import Candidate, Candidates, Listed, Name, candidates
+from deviceplugin.cluster import Cluster
+from deviceplugin.podresources import PodResources, PodResourcesError
+from deviceplugin.record import Record
+from protos.contract.objects import Pod
+from protos.contract.reason import Reason
+from protos.kube import errors
+
+log = structlog.get_logger()
+
+PATIENCE_S = 1.0
+SILENCE_S = 10.0
+"""Patience while the API server does not answer."""
+ROUND_S = 0.03
+KEEP_S = 0.25
+"""How long a List asked for a preference is still good for the Allocate after it."""
+Meant = tuple[Candidate, tuple[Listed, ...]]
+"""The container that is meant, and the List that shows it."""
+
+
+class RefusedError(Exception):
+    """An Allocate that cannot be answered, with the reason for its user."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class _Kept(NamedTuple):
+    resource: str
+    at: float
+    listed: tuple[Listed, ...]
+
+
+class Identifier:
+    """Joins the kubelet's List, the pods of the API server and the record of answers."""
+
+    def __init__(self, kubelet: PodResources, cluster: Cluster, record: Record) -> None:
+        self.kubelet, self.cluster, self.record = kubelet, cluster, record
+        self._kept: _Kept | None = None
+
+    async def guess(self, resource: str, amount: int) -> Meant | None:
+        """The container that is probably meant, at the cost of one List; None in doubt."""
+        try:
+            listed = await self.kubelet.list()
+        except PodResourcesError as error:
+            log.warning("preference_left_open", resource=resource, error=str(error))
+            return None
+        self._kept = _Kept(resource, asyncio.get_running_loop().time(), listed)
+        found = self._candidates(resource, amount, listed, {}).found
+        return (found[0], listed) if len(found) == 1 else None
+
+    async def exactly(self, resource: str, amount: int) -> Meant:
+        """The one container that is meant; raises RefusedError if that cannot be told in time."""
+        clock = asyncio.get_running_loop().time
+        start, silent, listed = clock(), False, self._take(resource)
+        while True:
+            try:
+                listed = await self.kubelet.list() if listed is None else listed
+                found = await self._settle(resource, amount, listed)
+                if len(found) == 1:
+                    return found[0], listed
+                silent, trouble = False, _who(len(found))
+            except PodResourcesError as error:
+                trouble = str(error)
+            except errors.ApiError as error:
+                silent, trouble = True, f"the API server does not answer ({error})"
+            if clock() - start > (SILENCE_S if silent else PATIENCE_S):
+                sentence = f"cannot tell which container asks for {amount} of {resource}"
+                raise RefusedError(Reason("PodUnknown", sentence, trouble))
+            listed = None
+            await asyncio.sleep(ROUND_S)
+
+    async def _settle(self, resource: str, amount: int, listed: tuple[Listed, ...]) -> tuple[Candidate, ...]:
+        """The candidates in this List, once every pod in doubt was read from the API server. Raises ApiError."""
+        found, unknown = self._candidates(resource, amount, listed, {})
+        if len(found) == 1 and not unknown:
+            return found
+        read = await self.cluster.refresh(unknown or _bare(listed, resource))
+        return self._candidates(resource, amount, listed, read).found
+
+    def _candidates(
+        self, resource: str, amount: int, listed: Sequence[Listed], read: Mapping[Name, Pod | None]
+    ) -> Candidates:
+        return candidates(resource, amount, listed, {**self.cluster.pods, **read}, self.record)
+
+    def _take(self, resource: str) -> tuple[Listed, ...] | None:
+        """The List that a preference was answered with just now."""
+        kept, self._kept = self._kept, None
+        fresh = kept is not None and asyncio.get_running_loop().time() - kept.at < KEEP_S
+        return kept.listed if kept is not None and fresh and kept.resource == resource else None
+
+
+def _bare(listed: Iterable[Listed], resource: str) -> list[Name]:
+    """The pods that show no device of this resource."""
+    return [entry.name for entry in listed if not entry.any(resource)]
+
+
+def _who(found: int) -> str:
+    if found:
+        return f"{found} containers of this node could be asking"
+    return "no pod of this node waits for that (a static pod cannot have GPUs)"

@@ -1,0 +1,36 @@
+"""Everything that the plugin counts, for Prometheus."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class Metrics:
+    """The plugin's metrics in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.allocate = Histogram(
+            "gangshare_plugin_allocate_seconds",
+            "Time from the kubelet's Allocate to its answer.",
+            ["resource"],
+            buckets=BUCKETS,
+            registry=self.registry,
+        )
+        self.refusals = self._counter("refusals", "Allocate calls refused.", "reason")
+        self.placements = self._counter("placements", "Pods given GPUs, by how these were found.", "how")
+        self.corrections = self._counter("corrections", "Annotations put right after the devices given.", "outcome")
+        self.takeovers = self._counter("takeovers", "Running pods taken over from another plugin.")
+        self.duplicates = self._counter("duplicate_devices", "Device IDs handed out while another container had them.")
+        self.registrations = self._counter("registrations", "Registrations with the kubelet.", "resource")
+        self.publications = self._counter("publications", "Inventories written to the node.")
+        self.registered = self._gauge("registered", "1 while the kubelet follows our device list.", "resource")
+        self.gpus = self._gauge("gpus", "GPUs by health.", "health")
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"gangshare_plugin_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"gangshare_plugin_{name}", text, labels, registry=self.registry)

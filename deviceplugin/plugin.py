@@ -1,0 +1,161 @@
+"""The whole plugin: puts the parts together, and sees it through from start to a quiet end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+import structlog
+from prometheus_client import start_http_server
+
+from deviceplugin import checkpoint, register
+from deviceplugin.allocate import Allocator, Rules
+from deviceplugin.answers import CONTROL_NODES
+from deviceplugin.cluster import Cluster
+from deviceplugin.corrections import Corrections
+from deviceplugin.health import Health
+from deviceplugin.machine import Source
+from deviceplugin.metrics import Metrics
+from deviceplugin.offer import Offer
+from deviceplugin.podresources import PodResources
+from deviceplugin.publish import Publisher
+from deviceplugin.record import Record
+from deviceplugin.register import Registrar
+from deviceplugin.sense import Senses
+from deviceplugin.server import Endpoint
+from deviceplugin.settings import Settings
+from protos.contract import names
+from protos.kube import credentials
+from protos.kube.client import ApiClient
+from protos.kube.events import Recorder
+
+log = structlog.get_logger()
+
+TAKE_OVER_S = 2.0
+"""Between two looks at what another plugin gave."""
+FAREWELL_S = 2.0
+"""The longest that saying `leaving` may take."""
+
+
+async def run(settings: Settings, source: Source) -> None:
+    """Serve until SIGTERM or SIGINT; raises CredentialsError and TooManyDevicesError at start."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    access = await credentials.load(settings.kubeconfig or None)
+    async with ApiClient(access, user_agent=names.PLUGIN) as client:
+        plugin = Plugin(settings, source, client)
+        try:
+            await plugin.run(stop)
+        finally:
+            await plugin.kubelet.close()
+
+
+class Plugin:
+    """The parts, and what ties them."""
+
+    def __init__(self, settings: Settings, source: Source, client: ApiClient) -> None:
+        self.settings, self.metrics, self.record = settings, Metrics(), Record()
+        self.offer = Offer(settings.sharing)
+        self.kubelet = PodResources(settings.pod_resources)
+        instance = os.environ.get("HOSTNAME", socket.gethostname())
+        recorder = Recorder(client, component=names.PLUGIN, instance=instance, clock=time.monotonic)
+        self.cluster = Cluster(client, settings.node_name, recorder)
+        self.corrections = Corrections(
+            self.cluster, self.offer, self.record, self.metrics, standalone=settings.standalone
+        )
+        health = Health(settings.ignored_xids, settings.cool_down_s)
+        self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics)
+        self.registrars: list[Registrar] = []
+        self.publisher = Publisher(self.cluster, self.offer, self.metrics, self._settled)
+        self.cluster.on_pod = self.corrections.look
+        self.cluster.on_gone = self._forget
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop`, then say so, drain and end."""
+        await self.senses.read([])
+        self._take_over()
+        if self.settings.metrics_port:
+            start_http_server(self.settings.metrics_port, registry=self.metrics.registry)
+        register.sweep(self.settings.kubelet_dir)
+        async with asyncio.TaskGroup() as group:
+            self._make_registrars(group)
+            parts = [
+                self.senses.run(),
+                self.cluster.watch_pods(),
+                self.cluster.watch_node(),
+                self.corrections.run(),
+                self.publisher.run(),
+                self._follow_others(),
+                *(registrar.run() for registrar in self.registrars),
+            ]
+            tasks = [group.create_task(part) for part in parts]
+            await stop.wait()
+            await self._leave()
+            for task in tasks:
+                task.cancel()
+
+    def _make_registrars(self, group: asyncio.TaskGroup) -> None:
+        rules = Rules(
+            strategy=self.settings.device_list_strategy,
+            control_nodes=tuple(node for node in CONTROL_NODES if Path(node).exists()),
+            single=self.settings.time_slicing.single,
+        )
+        allocator = Allocator(
+            self.offer,
+            self.cluster,
+            self.kubelet,
+            self.record,
+            self.corrections,
+            self.metrics,
+            rules,
+            group.create_task,
+        )
+        for resource in self.offer.sharing.served:
+            endpoint = Endpoint(resource, self.offer, allocator, self.metrics)
+            folder = self.settings.kubelet_dir
+            self.registrars.append(Registrar(endpoint, folder, self.kubelet, self.metrics, self._tell))
+
+    async def _leave(self) -> None:
+        log.info("leaving", drain_s=self.settings.drain_s)
+        try:
+            async with asyncio.timeout(FAREWELL_S):
+                await self.publisher.leave()
+        except TimeoutError:
+            log.warning("leaving_not_told")
+        await asyncio.sleep(self.settings.drain_s)
+
+    async def _follow_others(self) -> None:
+        """Forget what ended before our time, put annotations right, and keep up with what another plugin gives."""
+        await self.cluster.pods_listed.wait()
+        here = {pod.metadata.uid for pod in self.cluster.pods.values()}
+        self.record.forget(self.record.uids() - here)
+        self.corrections.look_at_all()
+        while True:
+            await asyncio.sleep(TAKE_OVER_S)
+            if any(registrar.foreign for registrar in self.registrars):
+                self._take_over()
+                self.corrections.look_at_all()
+
+    def _take_over(self) -> None:
+        """Read from the kubelet's checkpoint what was given so far, by us and by others."""
+        try:
+            entries = checkpoint.read(self.settings.kubelet_dir / names.KUBELET_CHECKPOINT)
+        except checkpoint.CheckpointError as error:
+            log.warning("checkpoint_not_read", error=str(error))
+            return
+        self.record.load(entries, self.offer.inventory, self.settings.resources)
+
+    def _settled(self) -> bool:
+        return bool(self.registrars) and all(registrar.settled for registrar in self.registrars)
+
+    def _forget(self, uid: str) -> None:
+        self.record.forget([uid])
+        self.corrections.forget(uid)
+
+    async def _tell(self, sentence: str) -> None:
+        await self.cluster.tell_node("GpuResourceElsewhere", sentence)

@@ -1,0 +1,104 @@
+"""Writes the inventory to the node: when it changes, at most every ten seconds, bad news at once.
+
+The node says `leaving` while the kubelet does not follow us, so that nothing new is bound here, and when we go down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+import structlog
+
+from deviceplugin.cluster import Cluster
+from deviceplugin.metrics import Metrics
+from deviceplugin.offer import Offer
+from protos.contract import codec, inventory, names
+from protos.contract.inventory import HEALTHY, Inventory
+from protos.kube import errors
+
+log = structlog.get_logger()
+
+PAUSE_S = 10.0
+GRACE_S = 3.0
+"""So long may a registration be missing before the node says so."""
+LOOK_S = 0.2
+RETRY_S = 1.0
+
+
+class Publisher:
+    """The node annotation `gangshare.io/gpus`."""
+
+    def __init__(self, cluster: Cluster, offer: Offer, metrics: Metrics, settled: Callable[[], bool]) -> None:
+        """`settled` says whether the kubelet follows every resource that we serve."""
+        self.cluster, self.offer, self.metrics, self.settled = cluster, offer, metrics, settled
+        self.leaving = False
+        self._written_at = -PAUSE_S
+        self._sound_at = 0.0
+
+    async def run(self) -> None:
+        """Publish for ever."""
+        await self.offer.known.wait()
+        self._sound_at = asyncio.get_running_loop().time()
+        while True:
+            try:
+                await self._look()
+                await asyncio.sleep(LOOK_S)
+            except errors.ApiError as error:
+                log.warning("inventory_not_written", error=str(error))
+                await asyncio.sleep(RETRY_S)
+
+    async def leave(self) -> None:
+        """Tell the cluster that this node takes nothing new."""
+        self.leaving = True
+        try:
+            await self._write(self._wanted("leaving"))
+        except errors.ApiError as error:
+            log.warning("inventory_not_written", error=str(error))
+
+    async def _look(self) -> None:
+        now = asyncio.get_running_loop().time()
+        node = self.cluster.node
+        if self.settled():
+            self._sound_at = now
+        state: Literal["ready", "leaving"] = "ready" if now - self._sound_at < GRACE_S else "leaving"
+        if node is None or self.leaving or (state == "ready" and not self.settled()):
+            return
+        wanted = self._wanted(state)
+        shown = node.metadata.annotations.get(names.GPUS)
+        counted = all(str(node.status.capacity.get(key)) == value for key, value in self._resources(wanted).items())
+        if shown == inventory.encode(wanted) and counted:
+            return
+        if now - self._written_at >= PAUSE_S or _urgent(shown, wanted):
+            await self._write(wanted)
+
+    def _wanted(self, state: Literal["ready", "leaving"]) -> Inventory:
+        return msgspec.structs.replace(self.offer.inventory, state=state)
+
+    def _resources(self, wanted: Inventory) -> dict[str, str]:
+        """Amounts in the node's status that gpushare's users read."""
+        return {names.ALIYUN_COUNT: str(len(wanted.gpus))} if self.offer.sharing.gpushare else {}
+
+    async def _write(self, wanted: Inventory) -> None:
+        self._written_at = asyncio.get_running_loop().time()
+        await self.cluster.patch_node({names.GPUS: inventory.encode(wanted)}, self._resources(wanted))
+        self.metrics.publications.inc()
+        log.info("inventory_written", state=wanted.state, gpus=len(wanted.gpus), sick=_sick(wanted))
+
+
+def _urgent(shown: str | None, wanted: Inventory) -> bool:
+    """Whether the cluster should not wait for this: another state, or a GPU less."""
+    try:
+        before = inventory.decode(shown)
+    except codec.ContractError:
+        return True
+    if before is None or before.state != wanted.state:
+        return True
+    well = {gpu.uuid for gpu in wanted.gpus if gpu.health == HEALTHY}
+    return any(gpu.health == HEALTHY and gpu.uuid not in well for gpu in before.gpus)
+
+
+def _sick(wanted: Inventory) -> list[str]:
+    return [f"{gpu.index}:{gpu.health}" for gpu in wanted.gpus if gpu.health != HEALTHY]

@@ -1,0 +1,98 @@
+"""NVIDIA's sharing configuration file, as far as time-slicing goes: so many replicas of each GPU.
+
+Source: github.com/NVIDIA/k8s-device-plugin, "Shared access to GPUs with CUDA time-slicing", version v1 of the file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import yaml
+
+from protos.contract import names
+
+VERSION = "v1"
+VENDOR = "nvidia.com/"
+
+
+class SharingError(ValueError):
+    """A sharing configuration that cannot be served: names the file, the value and what was expected."""
+
+
+class TimeSlicing(msgspec.Struct, frozen=True):
+    """How GPUs are served in replicas; nothing by default."""
+
+    replicas: dict[str, int] = {}
+    """By resource name as served: replicas of one GPU."""
+    single: bool = False
+    """A container may ask for one replica at most."""
+
+
+class _Resource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    replicas: Annotated[int, msgspec.Meta(ge=2)]
+    rename: str = ""
+    devices: Any = "all"
+
+
+class _Sharing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    resources: tuple[_Resource, ...] = ()
+    rename_by_default: bool = False
+    fail_requests_greater_than_one: bool = False
+
+
+class _Modes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    time_slicing: _Sharing | None = None
+    mps: Any = None
+
+
+class _File(msgspec.Struct, frozen=True):
+    version: str
+    sharing: _Modes | None = None
+
+
+def read(path: Path, resources: names.Resources, slices_per_gpu: int) -> TimeSlicing:
+    """The time-slicing of a configuration file; raises SharingError."""
+    try:
+        return parse(path.read_text(), resources, slices_per_gpu)
+    except OSError as error:
+        raise SharingError(f"{path} cannot be read: {error.strerror}") from error
+    except SharingError as error:
+        raise SharingError(f"{path}: {error}") from error
+
+
+def parse(text: str, resources: names.Resources, slices_per_gpu: int) -> TimeSlicing:
+    """The time-slicing in a file's text; raises SharingError."""
+    try:
+        file = msgspec.convert(yaml.safe_load(text), _File)
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise SharingError(str(error)) from error
+    if file.version != VERSION:
+        raise SharingError(f"version is {file.version!r}: expected {VERSION!r}")
+    if file.sharing is not None and file.sharing.mps is not None:
+        raise SharingError("sharing.mps is not served: use sharing.timeSlicing, or ask for gpu-mem")
+    slicing = (file.sharing and file.sharing.time_slicing) or _Sharing()
+    replicas: dict[str, int] = {}
+    for resource in slicing.resources:
+        served = _served(resource, slicing.rename_by_default, resources)
+        if served in replicas:
+            raise SharingError(f"{served} is there twice")
+        if resource.replicas > slices_per_gpu:
+            raise SharingError(f"{resource.replicas} replicas of {served}: a GPU has {slices_per_gpu} slices")
+        replicas[served] = resource.replicas
+    return TimeSlicing(replicas, slicing.fail_requests_greater_than_one)
+
+
+def _served(resource: _Resource, rename: bool, resources: names.Resources) -> str:
+    name = resource.name if "/" in resource.name else VENDOR + resource.name
+    if name != resources.whole:
+        raise SharingError(f"resource {name} cannot be time-sliced: expected {resources.whole}")
+    if resource.devices != "all":
+        raise SharingError(f'devices is {resource.devices!r}: expected "all", replicas are the same for every GPU')
+    served = resource.rename or (f"{name}.shared" if rename else name)
+    served = served if "/" in served else VENDOR + served
+    if served not in (resources.whole, resources.shared):
+        raise SharingError(f"{name} renamed to {served}: expected {resources.shared}")
+    return served
