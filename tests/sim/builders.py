@@ -11,7 +11,7 @@ from extender.sim.kubelet.status import NodeSpec
 from tests.sim.standin_plugin import RESOURCE
 
 
-def a_container(name: str = "main", **limits: object) -> dict[str, Any]:
+def a_container(name: str = "main", /, **limits: object) -> dict[str, Any]:
     """``gpu=2`` asks two example.com/gpu."""
     known = {"gpu": RESOURCE}
     return {"name": name, "image": "busybox", "resources": {"limits": {known.get(k, k): v for k, v in limits.items()}}}

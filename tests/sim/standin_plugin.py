@@ -93,7 +93,9 @@ async def register(folder: Path, endpoint: str, resource: str, version: str = "v
 
 
 async def gone(path: Path) -> None:
-    while await asyncio.to_thread(path.exists):
+    while True:
+        if not await asyncio.to_thread(path.exists):
+            return
         await asyncio.sleep(0.05)
 
 

@@ -1,0 +1,204 @@
+"""Objects over HTTP: create, update, patch, delete, and the refusals in the words of the real server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.sim.builders import a_container, a_node, a_pod
+from tests.sim.conftest import PODS, STRATEGIC, Client
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+
+
+async def test_a_created_pod_has_uid_defaults_and_phase_pending(client: Client) -> None:
+    code, pod = await client.post(PODS, {**a_pod("p", a_container(gpu=2)), "kind": "Pod", "apiVersion": "v1"})
+    assert code == 201
+    assert pod["kind"] == "Pod"
+    assert pod["metadata"]["uid"]
+    assert pod["status"]["phase"] == "Pending"
+    assert pod["spec"]["schedulerName"] == "default-scheduler"
+    resources = pod["spec"]["containers"][0]["resources"]
+    assert resources["requests"] == resources["limits"] == {"example.com/gpu": "2"}
+
+
+async def test_generate_name_makes_a_fresh_name(client: Client) -> None:
+    manifest = {"metadata": {"generateName": "job-"}, "spec": {"containers": [a_container()]}}
+    first, second = [(await client.post(PODS, manifest))[1]["metadata"]["name"] for _ in range(2)]
+    assert first.startswith("job-")
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "reason", "words"),
+    [
+        (a_pod("taken"), 409, "AlreadyExists", 'pods "taken" already exists'),
+        ({"metadata": {}}, 422, "Invalid", "name or generateName is required"),
+        ({"metadata": {"name": "Capital"}, "spec": {}}, 422, "Invalid", "RFC 1123"),
+        ({"metadata": {"name": "p", "namespace": "other"}}, 400, "BadRequest", "does not match the namespace"),
+        ({"metadata": {"name": "p"}, "kind": "Node"}, 400, "BadRequest", "cannot be handled as a Pod"),
+        (a_pod("p", {"name": "c", "resources": {"requests": {"x.io/y": 1}}}), 422, "Invalid", "non overcommitable"),
+        (a_pod("p", schedulingGates=[{"name": "g"}], nodeName="n"), 422, "Invalid", "spec.nodeName"),
+    ],
+)
+async def test_a_pod_that_cannot_be_is_refused(
+    client: Client, body: dict[str, Any], code: int, reason: str, words: str
+) -> None:
+    await client.post(PODS, a_pod("taken"))
+    found, status = await client.post(PODS, body)
+    assert (found, status["kind"], status["status"], status["reason"], status["code"]) == (
+        code, "Status", "Failure", reason, code,
+    )  # fmt: skip
+    assert words in status["message"]
+
+
+async def test_what_does_not_exist_is_not_found(client: Client) -> None:
+    code, status = await client.get(f"{PODS}/nobody")
+    assert code == 404
+    assert status["message"] == 'pods "nobody" not found'
+    assert status["details"] == {"name": "nobody", "kind": "pods"}
+    assert await client.get("/api/v1/unicorns") == (404, "404 page not found\n")
+    assert (await client.post("/api/v1/namespaces/nowhere/pods", a_pod("p")))[0] in (400, 404)
+
+
+async def test_an_update_with_an_old_resource_version_conflicts(client: Client) -> None:
+    _, pod = await client.post(PODS, a_pod("p"))
+    await client.patch(f"{PODS}/p", {"metadata": {"labels": {"a": "b"}}})
+    code, status = await client.put(f"{PODS}/p", pod)
+    assert code == 409
+    assert status["message"] == (
+        'Operation cannot be fulfilled on pods "p": the object has been modified; please apply your changes to the '
+        "latest version and try again"
+    )
+
+
+async def test_a_lease_cannot_be_updated_without_a_resource_version(client: Client) -> None:
+    _, lease = await client.post(LEASES, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a"}})
+    del lease["metadata"]["resourceVersion"]
+    assert (await client.put(f"{LEASES}/l", lease))[0] == 422
+
+
+async def test_a_patch_that_carries_an_old_resource_version_or_another_uid_conflicts(client: Client) -> None:
+    _, pod = await client.post(PODS, a_pod("p"))
+    await client.patch(f"{PODS}/p", {"metadata": {"labels": {"a": "b"}}})
+    for wrong in ({"resourceVersion": pod["metadata"]["resourceVersion"]}, {"uid": "another"}):
+        code, status = await client.patch(f"{PODS}/p", {"metadata": {**wrong, "labels": {"a": "c"}}})
+        assert (code, status["reason"]) == (409, "Conflict")
+
+
+async def test_a_write_that_changes_nothing_makes_no_new_version(client: Client) -> None:
+    await client.post(PODS, a_pod("p", labels={"a": "b"}))
+    _, before = await client.get(f"{PODS}/p")
+    _, after = await client.patch(f"{PODS}/p", {"metadata": {"labels": {"a": "b"}}})
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+async def test_the_spec_of_a_pod_is_fixed_but_its_gates_may_go(client: Client) -> None:
+    await client.post(PODS, a_pod("p", schedulingGates=[{"name": "a"}, {"name": "b"}]))
+    assert (await client.patch(f"{PODS}/p", {"spec": {"nodeSelector": {"a": "b"}}}))[0] == 422
+    code, pod = await client.patch(f"{PODS}/p", {"spec": {"schedulingGates": [{"name": "b"}]}})
+    assert (code, pod["spec"]["schedulingGates"]) == (200, [{"name": "b"}])
+    assert (await client.patch(f"{PODS}/p", {"spec": {"schedulingGates": [{"name": "c"}]}}))[0] == 422
+
+
+async def test_the_status_subresource_writes_status_and_annotations_but_not_spec(client: Client) -> None:
+    await client.post(PODS, a_pod("p"))
+    body = {"metadata": {"annotations": {"a": "b"}}, "spec": {"nodeName": "stolen"}, "status": {"phase": "Running"}}
+    code, pod = await client.patch(f"{PODS}/p/status", body)
+    assert code == 200
+    assert pod["metadata"]["annotations"] == {"a": "b"}
+    assert pod["status"]["phase"] == "Running"
+    assert "nodeName" not in pod["spec"]
+
+
+async def test_the_main_resource_does_not_write_status(client: Client) -> None:
+    await client.post(PODS, a_pod("p"))
+    _, pod = await client.patch(f"{PODS}/p", {"metadata": {"labels": {"a": "b"}}, "status": {"phase": "Running"}})
+    assert pod["status"]["phase"] == "Pending"
+
+
+async def test_conditions_merge_by_type_under_a_strategic_patch(client: Client) -> None:
+    await client.post("/api/v1/nodes", a_node())
+    body = {"status": {"conditions": [{"type": "DiskPressure", "status": "False"}]}}
+    _, node = await client.patch("/api/v1/nodes/node-1/status", body, STRATEGIC)
+    assert [c["type"] for c in node["status"]["conditions"]] == ["Ready", "DiskPressure"]
+
+
+async def test_json_patch_tests_and_replaces(client: Client) -> None:
+    await client.post(PODS, a_pod("p", annotations={"a/b": "1"}))
+    kind = "application/json-patch+json"
+    good = [{"op": "test", "path": "/metadata/annotations/a~1b", "value": "1"},
+            {"op": "replace", "path": "/metadata/annotations/a~1b", "value": "2"}]  # fmt: skip
+    code, pod = await client.patch(f"{PODS}/p", good, kind)
+    assert (code, pod["metadata"]["annotations"]) == (200, {"a/b": "2"})
+    assert (await client.patch(f"{PODS}/p", good, kind))[0] == 422
+
+
+async def test_an_edit_of_an_annotation_shows_who_made_it_and_how(client: Client) -> None:
+    await client.post(PODS, a_pod("p", annotations={"a": "1"}))
+    await client.patch(f"{PODS}/p/status", {"metadata": {"annotations": {"a": "2"}}}, agent="gangshare-plugin/0.1")
+    _, pod = await client.get(f"{PODS}/p")
+    owners = {
+        (e["manager"], e["operation"], e.get("subresource"))
+        for e in pod["metadata"]["managedFields"]
+        if "f:a" in e["fieldsV1"].get("f:metadata", {}).get("f:annotations", {})
+    }
+    assert owners == {("gangshare-plugin", "Update", "status")}
+
+
+async def test_apply_takes_back_what_it_no_longer_says_and_conflicts_over_others_fields(client: Client) -> None:
+    url, kind = "/api/v1/namespaces/default/configmaps/c", "application/apply-patch+yaml"
+    first = {"metadata": {"name": "c", "annotations": {"a": "1", "b": "1"}}}
+    assert (await client.patch(f"{url}?fieldManager=me", first, kind))[0] == 200
+    second = {"metadata": {"name": "c", "annotations": {"a": "1"}}}
+    _, found = await client.patch(f"{url}?fieldManager=me", second, kind)
+    assert found["metadata"]["annotations"] == {"a": "1"}
+    other = {"metadata": {"name": "c", "annotations": {"a": "2"}}}
+    assert (await client.patch(f"{url}?fieldManager=you", other, kind))[0] == 409
+    code, found = await client.patch(f"{url}?fieldManager=you&force=true", other, kind)
+    assert (code, found["metadata"]["annotations"]) == (200, {"a": "2"})
+
+
+async def test_events_are_one_object_in_two_spellings(client: Client) -> None:
+    body = {"metadata": {"name": "e"}, "regarding": {"kind": "Pod", "name": "p"}, "note": "hello", "reason": "Test"}
+    code, _ = await client.post("/apis/events.k8s.io/v1/namespaces/default/events", body)
+    assert code == 201
+    _, core = await client.get("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=p")
+    assert [e["message"] for e in core["items"]] == ["hello"]
+    _, new = await client.get("/apis/events.k8s.io/v1/namespaces/default/events/e")
+    assert (new["note"], new["regarding"]["name"]) == ("hello", "p")
+
+
+async def test_a_custom_resource_is_served_once_defined_and_its_status_write_leaves_metadata(client: Client) -> None:
+    url = "/apis/gangshare.io/v1alpha1/queues"
+    assert (await client.get(url))[0] == 404
+    version = {"name": "v1alpha1", "served": True, "storage": True, "subresources": {"status": {}}}
+    kinds = {"plural": "queues", "kind": "Queue"}
+    spec = {"group": "gangshare.io", "scope": "Cluster", "names": kinds, "versions": [version]}
+    crd = {"metadata": {"name": "queues.gangshare.io"}, "spec": spec}
+    assert (await client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd))[0] == 201
+    _, queue = await client.post(url, {"metadata": {"name": "q"}, "spec": {"weight": 1}})
+    assert (queue["kind"], queue["apiVersion"]) == ("Queue", "gangshare.io/v1alpha1")
+    body = {"metadata": {"labels": {"a": "b"}}, "spec": {"weight": 2}, "status": {"used": 3}}
+    _, queue = await client.patch(f"{url}/q/status", body)
+    assert (queue["spec"], queue["status"]) == ({"weight": 1}, {"used": 3})
+    assert "labels" not in queue["metadata"]
+
+
+async def test_a_quota_counts_gpu_memory_and_refuses_what_passes_it(client: Client) -> None:
+    hard = {"requests.gangshare.io/gpu-mem": "24"}
+    quotas = "/api/v1/namespaces/default/resourcequotas"
+    await client.post(quotas, {"metadata": {"name": "gpus"}, "spec": {"hard": hard}})
+    ask = {"gangshare.io/gpu-mem": 20}
+    assert (await client.post(PODS, a_pod("first", a_container(**ask))))[0] == 201
+    code, status = await client.post(PODS, a_pod("second", a_container(**ask)))
+    assert (code, status["reason"]) == (403, "Forbidden")
+    name = "requests.gangshare.io/gpu-mem"
+    assert status["message"] == (
+        f'pods "second" is forbidden: exceeded quota: gpus, requested: {name}=20, used: {name}=20, limited: {name}=24'
+    )
+    assert (await client.get(f"{quotas}/gpus"))[1]["status"]["used"] == {name: "20"}
+    await client.delete(f"{PODS}/first")
+    assert (await client.get(f"{quotas}/gpus"))[1]["status"]["used"] == {name: "0"}
+    assert (await client.post(PODS, a_pod("second", a_container(**ask))))[0] == 201
