@@ -8,7 +8,7 @@ best one softly charged until its bind says which; bind books for good, before a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from extender.engine import dialect, refusals
 from extender.engine.effects import (
@@ -244,7 +244,9 @@ class Engine:
         """Why the pod waits, with the numbers of this moment; None if it was not refused."""
         if state.refusal is None or state.ask is None or state.refusal.code != "NoRoom":
             return state.refusal
-        return refusals.with_numbers(state.refusal, state.ask, self.ledger.nodes, state.offered)
+        nearest = self._indexes.of(state.ask).nearest(state.offered)
+        node = self.ledger.nodes[nearest] if nearest else None
+        return refusals.with_numbers(state.refusal, state.ask, node, self.ledger.largest())
 
     def prioritize(self, pod: Pod, nodes: Sequence[str]) -> dict[str, int]:
         """10 for each node as good as our best, 0 for the rest: the scheduler's own wishes decide among the tens."""
@@ -332,6 +334,6 @@ class Engine:
 
     # -- soundness
 
-    def check(self) -> list[str]:
-        """What is wrong with the books, in sentences; empty when they are sound."""
-        return self.ledger.check()
+    def check(self, nodes: Iterable[str] | None = None) -> list[str]:
+        """What is wrong with the books of these nodes (None = all), in sentences; empty when they are sound."""
+        return self.ledger.check(nodes)

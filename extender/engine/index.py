@@ -16,10 +16,30 @@ from protos.contract.books import Signature
 
 SHAPES = 128
 """Shapes of ask kept at a time."""
+FEW = 64
+"""So many nodes are looked up one by one rather than found in the ranking."""
 MEMO = 4096
 """Node states remembered per shape."""
 UNTOUCHED = choose.TOP // 2
 """The score of a node that serves whole GPUs without us."""
+
+
+Room = tuple[int, int, int]
+"""How much is free where an ask does not fit, what is asked first, all negative so that the most sorts first."""
+Standing = int | Room | None
+"""How a node stands to an ask: its score, or its room, or None where it is out of the question."""
+
+
+def standing(ask: PodAsk, node: NodeState) -> Standing:
+    """The node's score, or how near it comes."""
+    points = score(ask, node)
+    if points is not None or node.books is None or node.problem:
+        return points
+    free = [book for book in node.books.eligible(ask.selection) if not book.wholes]
+    wholly = sum(not book.sharers for book in free)
+    mem = max((book.mem_free for book in free), default=-1)
+    slices = max((book.slices_free for book in free), default=-1)
+    return (-wholly, -mem, -slices) if ask.only_whole else (-mem, -slices, -wholly)
 
 
 def score(ask: PodAsk, node: NodeState) -> int | None:
@@ -43,61 +63,71 @@ def _untouched(ask: PodAsk, node: NodeState) -> bool:
 
 
 class ShapeIndex:
-    """All nodes that can take one shape, best first; equals by name."""
+    """All nodes that can take one shape, best first, and those that cannot, nearest first; equals by name."""
 
     def __init__(self, ask: PodAsk, nodes: Mapping[str, NodeState]) -> None:
         self.ask, self._nodes = ask, nodes
-        self._scores: dict[str, int] = {}
+        self._known: dict[str, Standing] = {}
         self._ranked: SortedList[tuple[int, str]] = SortedList()
-        self._memo: dict[Signature, int | None] = {}
+        self._short: SortedList[tuple[Room, str]] = SortedList()
+        self._memo: dict[Signature, Standing] = {}
         self.stale: set[str] = set(nodes)
 
     def refresh(self, limit: int | None = None) -> None:
         """Look again at the nodes that changed (at most `limit` of them)."""
-        added = []
+        fitting, short = [], []
         for name in sorted(self.stale)[:limit]:
             self.stale.discard(name)
-            old = self._scores.pop(name, None)
+            old = self._known.pop(name, None)
             node = self._nodes.get(name)
-            new = self._score(node) if node is not None else None
+            new = self._standing(node) if node is not None else None
             if new is not None:
-                self._scores[name] = new
-            if old != new:
-                if old is not None:
-                    self._ranked.remove((-old, name))
-                if new is not None:
-                    added.append((-new, name))
-        self._ranked.update(added)
+                self._known[name] = new
+            if old == new:
+                continue
+            self._drop(name, old)
+            if isinstance(new, int):
+                fitting.append((-new, name))
+            elif new is not None:
+                short.append((new, name))
+        self._ranked.update(fitting)
+        self._short.update(short)
 
-    def _score(self, node: NodeState) -> int | None:
-        """Nodes in the same state score alike, so most scores are looked up."""
+    def _drop(self, name: str, old: Standing) -> None:
+        if isinstance(old, int):
+            self._ranked.remove((-old, name))
+        elif old is not None:
+            self._short.remove((old, name))
+
+    def _standing(self, node: NodeState) -> Standing:
+        """Nodes in the same state stand alike, so most are looked up."""
         if node.books is None or node.problem or self.ask.selection.uuids:
-            return score(self.ask, node)
+            return standing(self.ask, node)
         signature = node.books.signature()
         if signature not in self._memo:
             if len(self._memo) >= MEMO:
                 self._memo.clear()
-            self._memo[signature] = score(self.ask, node)
+            self._memo[signature] = standing(self.ask, node)
         return self._memo[signature]
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._scores
-
     def __len__(self) -> int:
-        return len(self._scores)
-
-    def score(self, name: str) -> int | None:
-        return self._scores.get(name)
+        """How many nodes can take it."""
+        return len(self._ranked)
 
     def ranked(self, among: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
         """(node, score) of all that can take it, best first, of `among` only."""
-        if among is not None and len(among) <= 64:
-            found = sorted((-self._scores[name], name) for name in set(among) if name in self._scores)
+        if among is not None and len(among) <= FEW:
+            points = ((name, self._known.get(name)) for name in among)
+            found = sorted((-score, name) for name, score in points if isinstance(score, int))
             yield from ((name, -negative) for negative, name in found)
             return
         for negative, name in self._ranked:
             if among is None or name in among:
                 yield name, -negative
+
+    def nearest(self, among: Collection[str] | None = None) -> str | None:
+        """The node that comes nearest of those that cannot take it."""
+        return next((name for _, name in self._short if among is None or name in among), None)
 
 
 class Indexes:

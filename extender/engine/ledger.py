@@ -97,6 +97,7 @@ class Ledger:
         self.nodes: dict[str, NodeState] = {}
         self.pods: dict[str, PodState] = {}
         self.on_node: dict[str, set[str]] = {}
+        self._largest: int | None = None
         self._interned: dict[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]] = {}
 
     # -- nodes
@@ -144,10 +145,18 @@ class Ledger:
     def _mark(self, state: NodeState, found: Inventory) -> None:
         marks = {mark.strip() for mark in state.cordoned.split(",") if mark.strip()}
         marks |= {gpu.uuid for gpu in found.gpus if gpu.minor in state.unhealthy}
+        self._largest = None
         if state.books is None:
             state.books = NodeBooks(found, marks)
         else:
             state.books.set_inventory(found, marks)
+
+    def largest(self) -> int:
+        """Units of the largest GPU of all nodes."""
+        if self._largest is None:
+            gpus = (book.gpu for node in self.nodes.values() if node.books for book in node.books.gpus.values())
+            self._largest = max((gpu.mem for gpu in gpus), default=0)
+        return self._largest
 
     def set_unhealthy(self, name: str, minors: frozenset[int]) -> None:
         state = self.node(name)
@@ -226,11 +235,12 @@ class Ledger:
 
     # -- soundness
 
-    def check(self) -> list[str]:
-        """What is wrong with the books, in sentences; empty when they are sound."""
+    def check(self, nodes: Iterable[str] | None = None) -> list[str]:
+        """What is wrong with the books of these nodes (None = all), in sentences; empty when they are sound."""
         found: list[str] = []
-        for node in self.nodes.values():
-            if node.books is not None:
+        for name in list(self.nodes) if nodes is None else nodes:
+            node = self.nodes.get(name)
+            if node is not None and node.books is not None:
                 found += self._check_node(node, node.books)
         return found
 

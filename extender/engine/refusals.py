@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-
 from extender.engine.ledger import NodeState
 from protos.contract import choose
 from protos.contract.ask import PodAsk
@@ -27,40 +25,15 @@ def no_room(ask: PodAsk) -> Reason:
     return Reason("NoRoom", f"no node with {choose.wanted(ask)} free")
 
 
-def with_numbers(reason: Reason, ask: PodAsk, nodes: Mapping[str, NodeState], among: Collection[str] | None) -> Reason:
-    """The same refusal with the arithmetic: what is needed, and where the most of it is free."""
-    names = sorted(nodes if among is None else (name for name in among if name in nodes))
-    freest = _freest(ask, nodes, names)
-    return Reason(reason.code, reason.sentence, f"needs {choose.wanted(ask)}; {freest}")
+def with_numbers(reason: Reason, ask: PodAsk, nearest: NodeState | None, largest: int) -> Reason:
+    """The same refusal with the arithmetic: what is needed, and where the most of it is free.
 
-
-def _freest(ask: PodAsk, nodes: Mapping[str, NodeState], names: Collection[str]) -> str:
-    best: tuple[tuple[int, int, int], str] | None = None
-    largest = closed = 0
-    for name in names:
-        node = nodes[name]
-        if node.books is None or node.problem:
-            closed += 1
-            continue
-        largest = max([largest, *(book.gpu.mem for book in node.books.gpus.values())])
-        room = _room(ask, node)
-        if best is None or room > best[0]:
-            best = (room, name)
-    if best is None:
-        return f"no GPUs of ours on the {len(names)} nodes offered"
-    books = nodes[best[1]].books
-    assert books is not None
-    words = choose.misfit(ask, books).removeprefix("freest: ")
+    `nearest` is the node that comes nearest, `largest` the units of the largest GPU in the cluster.
+    """
+    if nearest is None or nearest.books is None:
+        where = "no node offered has GPUs of ours"
+    else:
+        where = f"freest: {nearest.name} {choose.misfit(ask, nearest.books).removeprefix('freest: ')}"
     too_big = max((container.mem for container in ask.containers), default=0) > largest
     size = f"the largest GPU has {largest}; " if too_big else ""
-    return f"{size}freest: {best[1]} {words}"
-
-
-def _room(ask: PodAsk, node: NodeState) -> tuple[int, int, int]:
-    """How near the node comes: (wholly free GPUs, most units, most slices free on one GPU), what is asked first."""
-    assert node.books is not None
-    eligible = [book for book in node.books.eligible(ask.selection) if not book.wholes]
-    wholly = sum(not book.sharers for book in eligible)
-    mem = max((book.mem_free for book in eligible), default=-1)
-    slices = max((book.slices_free for book in eligible), default=-1)
-    return (wholly, mem, slices) if ask.only_whole else (mem, slices, wholly)
+    return Reason(reason.code, reason.sentence, f"needs {choose.wanted(ask)}; {size}{where}")

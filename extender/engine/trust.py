@@ -2,7 +2,8 @@
 
 A Binding's annotations leave no trace in managedFields, while a client that sets or edits the annotation owns it
 there. So an owned allocation is believed only if the device plugin or the extender wrote it through the status
-subresource, which users may not patch. Source: kube-apiserver assignPod / setPodNodeAndMetadata; server-side apply field ownership.
+subresource, which users may not patch. Source: kube-apiserver assignPod / setPodNodeAndMetadata; server-side apply
+field ownership.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import PodAsk
 from protos.contract.inventory import Inventory
 from protos.contract.objects import Pod
-
 
 WRITERS = ((names.PLUGIN, "status"), (names.EXTENDER, "status"))
 """(manager, subresource) of those who may write an allocation after the bind: the plugin corrects, we put back."""

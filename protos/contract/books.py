@@ -97,6 +97,8 @@ class NodeBooks:
 
     def __init__(self, inventory: inv.Inventory, cordoned: Iterable[str] = ()) -> None:
         self.entries: dict[str, Entry] = {}
+        self._unknown: dict[str, Entry] = {}
+        """Those of the entries that are not placed."""
         self.set_inventory(inventory, cordoned)
 
     def set_inventory(self, inventory: inv.Inventory, cordoned: Iterable[str] = ()) -> None:
@@ -181,7 +183,7 @@ class NodeBooks:
         if charges is not None:
             self.hold(uid, ask, charges)
             return True
-        self.entries[uid] = Entry(ask, {}, placed=False)
+        self.entries[uid] = self._unknown[uid] = Entry(ask, {}, placed=False)
         self._place_unknown()
         return False
 
@@ -195,6 +197,8 @@ class NodeBooks:
     def restore(self, uid: str, entry: Entry) -> None:
         """Put back an entry that was released to see what would fit without it."""
         self.entries[uid] = entry
+        if not entry.placed:
+            self._unknown[uid] = entry
         self._apply(entry.charges, 1)
         self._place_unknown()
 
@@ -203,17 +207,18 @@ class NodeBooks:
         entry = self.entries.pop(uid, None)
         if entry is None:
             return False
+        self._unknown.pop(uid, None)
         self._apply(entry.charges, -1)
         self._place_unknown()
         return True
 
     def unplaced(self) -> tuple[str, ...]:
         """UIDs of the pods here of which nobody says on which GPU they are."""
-        return tuple(uid for uid, entry in self.entries.items() if not entry.placed)
+        return tuple(self._unknown)
 
     def overused(self) -> tuple[GpuBook, ...]:
         """GPUs that hold more than they have. Pods that merely could be there do not count."""
-        unknown = [entry for entry in self.entries.values() if not entry.placed]
+        unknown = self._unknown.values()
         for entry in unknown:
             self._apply(entry.charges, -1)
         found = tuple(book for book in self.gpus.values() if book.overused)
@@ -229,7 +234,7 @@ class NodeBooks:
                 book.add(demand, sign)
 
     def _place_unknown(self) -> None:
-        unknown = [entry for entry in self.entries.values() if not entry.placed]
+        unknown = self._unknown.values()
         for entry in unknown:
             self._apply(entry.charges, -1)
         possible = [self._possible(entry.ask) for entry in unknown]
