@@ -35,10 +35,11 @@ def standing(ask: PodAsk, node: NodeState) -> Standing:
     points = score(ask, node)
     if points is not None or node.books is None or node.problem:
         return points
-    free = [book for book in node.books.eligible(ask.selection) if not book.wholes]
-    wholly = sum(not book.sharers for book in free)
-    mem = max((book.mem_free for book in free), default=-1)
-    slices = max((book.slices_free for book in free), default=-1)
+    wholly, mem, slices = 0, -1, -1
+    for book in node.books.eligible(ask.selection):
+        if not book.wholes:
+            wholly += not book.sharers
+            mem, slices = max(mem, book.mem_free), max(slices, book.slices_free)
     return (-wholly, -mem, -slices) if ask.only_whole else (-mem, -slices, -wholly)
 
 

@@ -77,8 +77,12 @@ def _charges(ask: PodAsk, seats: Sequence[Seat]) -> dict[str, Demand]:
 def _single(ask: PodAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> list[Seat] | None:
     container, spread = ask.containers[0], ask.selection.spread
     best: tuple[tuple[int, ...], GpuBook, Demand] | None = None
+    demands: dict[int, Demand | None] = {}
     for book in eligible:
-        demand = books.demand(container, book.gpu)
+        size = book.gpu.mem
+        if size not in demands:
+            demands[size] = books.demand(container, book.gpu)
+        demand = demands[size]
         if demand is None or not book.fits(demand):
             continue
         key = _preference(book, spread)
