@@ -1,0 +1,82 @@
+"""`gangshare` (also `kubectl gangshare`, `python -m extender`): puts the commands together.
+
+The one place that knows all processes. `extender` and `plugin` are handed their arguments and imported only when they
+run: the plugin's image carries no extender and the extender's no NVML.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import typer
+
+from extender.cli import commands
+from extender.cli.errors import CommandError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="GPU sharing, GPU affinity and gang scheduling for Kubernetes, on the stock scheduler and kubelet.",
+)
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+HANDED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+@app.command(context_settings=HANDED_ON, add_help_option=False)
+def extender(context: typer.Context) -> None:
+    """Run the scheduler extender."""
+    from extender.server.command import extender as run
+
+    _hand_on(run, context)
+
+
+@app.command(context_settings=HANDED_ON, add_help_option=False)
+def plugin(context: typer.Context) -> None:
+    """Run the device plugin of this node."""
+    from deviceplugin.command import serve as run
+
+    _hand_on(run, context)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(f"gangshare {metadata.version('gangshare')}")
+
+
+app.command("scheduler-config")(commands.scheduler_config)
+app.command()(commands.top)
+app.command()(commands.demo)
+app.add_typer(commands.explain, name="explain")
+
+
+def main() -> None:
+    """The console scripts; a command's failure is one sentence and exit status 1."""
+    try:
+        app(prog_name=_name())
+    except CommandError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _hand_on(run: Callable[..., None], context: typer.Context) -> None:
+    """Let a process's own function read the options that were left to it."""
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    alone.command()(run)
+    alone(context.args, prog_name=context.command_path)
+
+
+def _name() -> str:
+    return "kubectl gangshare" if Path(sys.argv[0]).name.startswith("kubectl-") else "gangshare"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""The options of the user commands. Each imports what it needs when it runs, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+Output = Literal["text", "json"]
+LAYOUT_HELP = "own: our own copy of the stock scheduler; shared: the cluster's one scheduler; gpushare: drop-in for"
+SERVER = typer.Option(envvar="GANGSHARE_SERVER", help="The extender's status port.", metavar="URL")
+DEFAULT_SERVER = "http://127.0.0.1:12346"
+
+
+def scheduler_config(
+    layout: Annotated[
+        Literal["own", "shared", "gpushare", "policy"],
+        typer.Option(help=f"{LAYOUT_HELP} gpushare's extender; policy: the legacy Policy file, untested."),
+    ] = "own",
+    extender_url: Annotated[
+        str | None,
+        typer.Option(envvar="GANGSHARE_EXTENDER_URL", help="Where kube-scheduler reaches us.", metavar="URL"),
+    ] = None,
+    resource_mem: Annotated[str | None, typer.Option(envvar="GANGSHARE_RESOURCE_MEM", metavar="NAME")] = None,
+    resource_slice: Annotated[str | None, typer.Option(envvar="GANGSHARE_RESOURCE_SLICE", metavar="NAME")] = None,
+    resource_whole: Annotated[str | None, typer.Option(envvar="GANGSHARE_RESOURCE_WHOLE", metavar="NAME")] = None,
+    resource_shared: Annotated[str | None, typer.Option(envvar="GANGSHARE_RESOURCE_SHARED", metavar="NAME")] = None,
+    kubeconfig: Annotated[
+        str | None,
+        typer.Option(help="kube-scheduler's credentials; own: service account, else kubeadm's.", metavar="PATH"),
+    ] = None,
+) -> None:
+    """Print kube-scheduler's configuration."""
+    import msgspec
+
+    from extender.cli import scheduler_config as config
+
+    usual = config.defaults(layout)
+    said = {"mem": resource_mem, "slice": resource_slice, "whole": resource_whole, "shared": resource_shared}
+    options = config.Options(
+        extender_url=extender_url or usual.extender_url,
+        resources=msgspec.structs.replace(usual.resources, **{key: name for key, name in said.items() if name}),
+        kubeconfig=usual.kubeconfig if kubeconfig is None else kubeconfig,
+    )
+    typer.echo(config.render(layout, options), nl=False)
+    if layout == "policy":
+        typer.echo(config.NOTES[layout], err=True)
+
+
+def top(
+    node: Annotated[str | None, typer.Argument(help="Only this node.")] = None,
+    pods: Annotated[bool, typer.Option("--pods", help="Name the pods on each GPU.")] = False,
+    output: Annotated[Output, typer.Option("--output", "-o", help="json: as the status port says it.")] = "text",
+    server: Annotated[str, SERVER] = DEFAULT_SERVER,
+) -> None:
+    """Show nodes, GPUs, pods and what waits."""
+    import msgspec
+
+    from extender.cli import console, inspection
+    from extender.cli import top as view
+
+    if node:
+        body = inspection.fetch(server, f"inspect/{node}", f"node is {node!r}: expected one that the extender knows")
+    else:
+        body = inspection.fetch(server, "inspect")
+    if output == "json":
+        typer.echo(msgspec.json.format(body))
+    elif node:
+        console.show(view.gpus([inspection.decode(body, inspection.Node)], pods))
+    else:
+        console.show(*view.render(inspection.decode(body, inspection.Inspection), pods))
+
+
+def demo(
+    pods: Annotated[int, typer.Option(metavar="N", help="How many pods of the trace arrive.")] = 300,
+    speed: Annotated[float, typer.Option(help="Arrivals so many times as fast.")] = 1.0,
+    serve: Annotated[bool, typer.Option("--serve", help="Keep the cluster up until Ctrl-C.")] = False,
+) -> None:
+    """Replay a real GPU trace on an embedded cluster, and check who got what."""
+    from extender import logs
+    from extender.cli.demo import run
+
+    logs.configure("console", "error")
+    if not run.run(run.Options(pods=pods, speed=speed, serve=serve)):
+        raise typer.Exit(1)
+
+
+explain = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Tell why something is as it is.")
+
+
+@explain.command("pod")
+def explain_pod(
+    pod: Annotated[str, typer.Argument(help="NAME or NAMESPACE/NAME.")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n")] = "default",
+    output: Annotated[Output, typer.Option("--output", "-o")] = "text",
+    server: Annotated[str, SERVER] = DEFAULT_SERVER,
+) -> None:
+    """Tell on which GPUs a pod is, or why it waits."""
+    import msgspec
+
+    from extender.cli import explain as view
+    from extender.cli import inspection
+
+    key = view.pod_key(pod, namespace)
+    body = inspection.fetch(server, f"explain/{key}", f"pod is {key}: expected one that asks for GPUs and is not over")
+    if output == "json":
+        typer.echo(msgspec.json.format(body))
+        return
+    found = inspection.decode(body, inspection.Pod)
+    there = None
+    if found.node:
+        there = inspection.decode(inspection.fetch(server, f"inspect/{found.node}"), inspection.Node)
+    typer.echo("\n".join(view.lines(found, there)))

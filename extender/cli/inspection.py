@@ -1,0 +1,135 @@
+"""What the extender's status port tells: the books as people read them.
+
+`/inspect` tells the whole cluster, `/inspect/NODE` one node, `/explain/NAMESPACE/NAME` one pod.
+"""
+
+from __future__ import annotations
+
+import http.client
+import urllib.error
+import urllib.request
+from http import HTTPStatus
+from typing import TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from extender.cli.errors import CommandError
+from protos.contract.allocation import Allocation
+
+DEFAULT_SERVER = "http://127.0.0.1:12346"
+TIMEOUT_S = 10.0
+PORT_FORWARD = "kubectl -n gangshare-system port-forward deploy/gangshare-scheduler 12346"
+
+
+class _Shape(msgspec.Struct, frozen=True, rename="camel"):
+    """Keys in camel case; unknown ones are ignored, so that a newer extender can be read."""
+
+
+class Holder(_Shape, frozen=True, kw_only=True):
+    """A pod on one GPU and what it takes of it; amounts in units and slices."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str
+    mem: int = 0
+    slices: int = 0
+    whole: bool = False
+
+
+class Gpu(_Shape, frozen=True, kw_only=True):
+    """One GPU of a node's books."""
+
+    index: int
+    uuid: str
+    mem: int
+    model: str = ""
+    health: str = "ok"
+    cordoned: bool = False
+    mem_used: int = 0
+    slices_used: int = 0
+    whole: bool = False
+    pods: tuple[Holder, ...] = ()
+
+
+class Node(_Shape, frozen=True, kw_only=True):
+    """One node's books. `unplaced` pods are on the node, but nobody says on which GPU."""
+
+    name: str
+    state: str = "ready"
+    unit_mib: int = msgspec.field(default=1024, name="unitMiB")
+    slices_per_gpu: int = 100
+    problem: str | None = None
+    gpus: tuple[Gpu, ...] = ()
+    unplaced: tuple[Holder, ...] = ()
+
+
+class Pod(_Shape, frozen=True, kw_only=True):
+    """A pod: where it is or, while it waits, why (a sentence and numbers) and for how many seconds."""
+
+    namespace: str
+    name: str
+    uid: str
+    state: str = "waiting"
+    node: str = ""
+    allocation: Allocation | None = None
+    problem: str | None = None
+    code: str = ""
+    sentence: str = ""
+    numbers: str = ""
+    since: float = 0.0
+
+
+class Problems(_Shape, frozen=True, kw_only=True):
+    """Counts of what is wrong in the cluster."""
+
+    forged: int = 0
+    malformed: int = 0
+    overused: int = 0
+
+
+class Inspection(_Shape, frozen=True, kw_only=True):
+    """All of `/inspect`."""
+
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    waiting: tuple[Pod, ...] = ()
+    problems: Problems = Problems()
+
+
+Read = TypeVar("Read", Inspection, Node, Pod)
+
+
+def fetch(server: str, path: str, missing: str = "") -> bytes:
+    """The JSON text at that path of the status port; raises CommandError with what to do.
+
+    `missing` is what to say where the answer is that there is no such thing.
+    """
+    if not server.startswith(("http://", "https://")):
+        raise CommandError(f"server is {server!r}: expected a URL like {DEFAULT_SERVER}")
+    url = f"{server.rstrip('/')}/{quote(path)}"
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(url, timeout=TIMEOUT_S) as answer:
+            body: bytes = answer.read()
+            return body
+    except urllib.error.HTTPError as error:
+        with error:
+            if missing and error.code == HTTPStatus.NOT_FOUND:
+                raise CommandError(missing) from error
+            raise CommandError(f"{url} answered {error.code} {error.reason}: expected 200") from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        cause = getattr(error, "reason", error)
+        raise CommandError(
+            f"no extender answers at {server} ({cause}).\n"
+            f"In another terminal: {PORT_FORWARD}\n"
+            "Or name it by --server URL or GANGSHARE_SERVER."
+        ) from error
+
+
+def decode(body: bytes, shape: type[Read]) -> Read:
+    """An answer of the status port as values; raises CommandError."""
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except msgspec.DecodeError as error:
+        raise CommandError(f"the status port answered something that is not its JSON: {error}") from error

@@ -1,0 +1,194 @@
+"""kube-scheduler's configuration for each way of running beside it, as plain values.
+
+Sources: KubeSchedulerConfiguration kubescheduler.config.k8s.io/v1 (Kubernetes 1.25 and newer) and its validation: at
+most one extender entry may bind, and a managed resource may stand in one entry only. Hence `own`, which manages no
+resources and so sees every pod, can give bind an entry with a timeout of its own, while `shared` has one entry for all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
+
+import msgspec
+import yaml
+
+from extender.cli.errors import CommandError
+from protos.contract import names
+
+Layout = Literal["own", "shared", "gpushare", "policy"]
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+
+DEFAULT_URL = "http://127.0.0.1:12345"
+KUBEADM_KUBECONFIG = "/etc/kubernetes/scheduler.conf"
+WEIGHT = 130
+"""A step of one in our scores beats every sum of kube-scheduler's own (1200 with its default plugins)."""
+ANSWER_S, BIND_S, SHARED_S = 5, 120, 30
+"""Timeouts: of an answer from memory, of a bind that may be held, of one entry that does both."""
+MAX_BACKOFF_S = 2
+CLIENT_QPS = 2000
+_RESOURCE = re.compile(r"(?P<group>[a-z0-9]([-a-z0-9.]*[a-z0-9])?)/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+NOTES: dict[Layout, str] = {
+    "own": f"Pods choose this scheduler by schedulerName: {names.PROFILE}. The cluster's own scheduler stays as it is.",
+    "shared": "For the cluster's one scheduler. Limits: it shows us only pods that name one of our resources; one"
+    " timeout serves filter and bind; no in-tree preemption for GPUs; it samples no nodes, which costs time on large"
+    " clusters.",
+    "gpushare": "Drop-in for gpushare-scheduler-extender: its resource, paths and answers.",
+    "policy": "Legacy Policy v1 for kube-scheduler before 1.23 (--policy-config-file). UNTESTED.",
+}
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What may differ between clusters."""
+
+    extender_url: str = DEFAULT_URL
+    """Where kube-scheduler reaches the extender."""
+    resources: names.Resources = names.Resources()
+    """The extended resource names that are served."""
+    kubeconfig: str = ""
+    """kube-scheduler's credentials; "" = the pod's service account."""
+
+    def __post_init__(self) -> None:
+        url = urlsplit(self.extender_url)
+        if url.scheme not in ("http", "https") or not url.netloc or url.query or url.fragment:
+            raise CommandError(f"extender URL is {self.extender_url!r}: expected one like {DEFAULT_URL}")
+        for name in self.resources.all:
+            if not _RESOURCE.fullmatch(name) or "kubernetes.io/" in name:
+                raise CommandError(f"resource is {name!r}: expected a domain and a name, like {names.GPU_MEM}")
+        if len(set(self.resources.all)) < len(self.resources.all):
+            raise CommandError(f"resources are {', '.join(self.resources.all)}: expected different names")
+
+
+def defaults(layout: Layout) -> Options:
+    """What each layout has where nothing else is said."""
+    if layout == "own":
+        return Options()
+    resources = names.GPUSHARE_RESOURCES if layout == "gpushare" else names.Resources()
+    return Options(resources=resources, kubeconfig=KUBEADM_KUBECONFIG)
+
+
+def configuration(layout: Layout, options: Options) -> dict[str, Any]:
+    """The configuration of that layout, in the order in which it reads best."""
+    match layout:
+        case "own":
+            return _own(options)
+        case "shared":
+            return _cluster_wide(options, _shared_entry(options))
+        case "gpushare":
+            return _cluster_wide(options, _gpushare_entry(options))
+        case "policy":
+            return {"apiVersion": "v1", "kind": "Policy", "extenders": [_legacy(_shared_entry(options))]}
+
+
+def render(layout: Layout, options: Options) -> str:
+    """The file's text: YAML that begins with what one should know, or JSON for the legacy Policy."""
+    content = configuration(layout, options)
+    if layout == "policy":
+        return json.dumps(content, indent=2) + "\n"
+    notes = textwrap.wrap(NOTES[layout], 118, initial_indent="# ", subsequent_indent="# ")
+    return "\n".join([*notes, yaml.safe_dump(content, sort_keys=False)])
+
+
+def _own(options: Options) -> dict[str, Any]:
+    decide = {
+        "urlPrefix": _prefix(options, "scheduler"),
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "preemptVerb": "preempt",
+        "weight": WEIGHT,
+        "httpTimeout": f"{ANSWER_S}s",
+        "nodeCacheCapable": True,
+    }
+    bind = {
+        "urlPrefix": _prefix(options, "scheduler"),
+        "bindVerb": "bind",
+        "httpTimeout": f"{BIND_S}s",
+        "nodeCacheCapable": True,
+    }
+    return {
+        **_head(options),
+        "leaderElection": {
+            "leaderElect": True,
+            "resourceNamespace": "kube-system",
+            "resourceName": names.SCHEDULER,
+        },
+        "profiles": [_profile(options.resources)],
+        "extenders": [decide, bind],
+    }
+
+
+def _head(options: Options) -> dict[str, Any]:
+    connection: dict[str, Any] = {"kubeconfig": options.kubeconfig} if options.kubeconfig else {}
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {**connection, "qps": CLIENT_QPS, "burst": CLIENT_QPS},
+        "percentageOfNodesToScore": 100,
+        "podInitialBackoffSeconds": 1,
+        "podMaxBackoffSeconds": MAX_BACKOFF_S,
+    }
+
+
+def _profile(resources: names.Resources) -> dict[str, Any]:
+    """Our resources are left out of the in-tree fit: on a full cluster it would leave us no node to be asked about."""
+    fit: dict[str, Any] = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "NodeResourcesFitArgs"}
+    others = [name for name in resources.all if not name.startswith(f"{names.DOMAIN}/")]
+    if others:
+        fit["ignoredResources"] = others
+    if len(others) < len(resources.all):
+        fit["ignoredResourceGroups"] = [names.DOMAIN]
+    return {
+        "schedulerName": names.PROFILE,
+        "plugins": {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}},
+        "pluginConfig": [{"name": "NodeResourcesFit", "args": fit}],
+    }
+
+
+def _cluster_wide(options: Options, entry: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **_head(options),
+        "leaderElection": {"leaderElect": True},
+        "profiles": [{"schedulerName": "default-scheduler"}],
+        "extenders": [entry],
+    }
+
+
+def _shared_entry(options: Options) -> dict[str, Any]:
+    return {
+        "urlPrefix": _prefix(options, "scheduler"),
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "preemptVerb": "preempt",
+        "bindVerb": "bind",
+        "weight": WEIGHT,
+        "httpTimeout": f"{SHARED_S}s",
+        "nodeCacheCapable": True,
+        "managedResources": [{"name": name, "ignoredByScheduler": True} for name in options.resources.all],
+    }
+
+
+def _gpushare_entry(options: Options) -> dict[str, Any]:
+    """gpushare leaves the sum of a node's memory to the in-tree fit, and has neither prioritize nor preempt."""
+    return {
+        "urlPrefix": _prefix(options, "gpushare-scheduler"),
+        "filterVerb": "filter",
+        "bindVerb": "bind",
+        "httpTimeout": f"{SHARED_S}s",
+        "nodeCacheCapable": True,
+        "managedResources": [{"name": options.resources.mem, "ignoredByScheduler": False}],
+        "ignorable": False,
+    }
+
+
+def _legacy(entry: dict[str, Any]) -> dict[str, Any]:
+    """The same entry as Policy v1 writes it: durations are integers, in nanoseconds."""
+    https = entry["urlPrefix"].startswith("https:")
+    return {**entry, "enableHttps": https, "httpTimeout": SHARED_S * 1_000_000_000, "ignorable": False}
+
+
+def _prefix(options: Options, path: str) -> str:
+    return f"{options.extender_url.rstrip('/')}/{path}"

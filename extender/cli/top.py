@@ -1,0 +1,106 @@
+"""`gangshare top`: nodes and their GPUs, the pods on them, what waits. Pure: the extender's books in, tables out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from rich.console import RenderableType
+from rich.text import Text
+
+from extender.cli import console
+from extender.cli.inspection import Gpu, Holder, Inspection, Node, Pod
+
+MIB_PER_GIB = 1024
+
+
+def render(books: Inspection, pods: bool = False) -> list[RenderableType]:
+    """The whole page; `pods` also names who is on each GPU."""
+    parts: list[RenderableType] = [gpus(books.nodes, pods), "", totals(books)]
+    if books.waiting:
+        parts += ["", waiting(books.waiting)]
+    return parts
+
+
+def gpus(nodes: Sequence[Node], pods: bool) -> RenderableType:
+    """One row for each GPU."""
+    table = console.columns("NODE", "GPU", "MODEL", "HEALTH", "MEMORY", "", "SLICES", "PODS")
+    for node in nodes:
+        label, model = _node_label(node), ""
+        if not node.gpus:
+            table.add_row(label, "-")
+        for gpu in node.gpus:
+            table.add_row(label, *_row(node, gpu, gpu.model if gpu.model != model else "", pods))
+            label, model = "", gpu.model
+        if node.unplaced:
+            lost = "\n".join(f"{pod.namespace}/{pod.name}" for pod in node.unplaced)
+            table.add_row("", "?", "", "", "", "on some GPU", "", lost)
+    return table
+
+
+def _node_label(node: Node) -> str:
+    said = [word for word in (node.state if node.state != "ready" else "", node.problem) if word]
+    return f"{node.name} ({': '.join(said)})" if said else node.name
+
+
+def _row(node: Node, gpu: Gpu, model: str, pods: bool) -> Iterator[RenderableType]:
+    yield str(gpu.index)
+    yield model
+    yield Text(_health(gpu), style="" if _health(gpu) == "ok" else "red")
+    yield console.bar(_used(gpu) / gpu.mem if gpu.mem else 0)
+    yield f"{_used(gpu)}/{gpu.mem} {console.unit(node.unit_mib)}"
+    yield "whole" if gpu.whole else f"{gpu.slices_used}/{node.slices_per_gpu}"
+    yield "\n".join(_holder(node, pod) for pod in gpu.pods) if pods else str(len(gpu.pods))
+
+
+def _health(gpu: Gpu) -> str:
+    return "cordoned" if gpu.health == "ok" and gpu.cordoned else gpu.health
+
+
+def _used(gpu: Gpu) -> int:
+    return max(gpu.mem, gpu.mem_used) if gpu.whole else gpu.mem_used
+
+
+def _holder(node: Node, pod: Holder) -> str:
+    return f"{pod.namespace}/{pod.name} {amount(node.unit_mib, node.slices_per_gpu, pod.mem, pod.slices, pod.whole)}"
+
+
+def amount(unit_mib: int, slices_per_gpu: int, mem: int, slices: int, whole: bool) -> str:
+    """What somebody takes of a GPU, in words."""
+    if whole:
+        return "whole"
+    held = [f"{mem} {console.unit(unit_mib)}"] if mem else []
+    return ", ".join([*held, f"{slices}/{slices_per_gpu} slices"] if slices else held) or "nothing"
+
+
+def totals(books: Inspection) -> RenderableType:
+    """The sums in two lines."""
+    every = [(node, gpu) for node in books.nodes for gpu in node.gpus]
+    used = sum(_used(gpu) * node.unit_mib for node, gpu in every) // MIB_PER_GIB
+    mem = sum(gpu.mem * node.unit_mib for node, gpu in every) // MIB_PER_GIB
+    whole = sum(gpu.whole for _, gpu in every)
+    shared = sum(not gpu.whole and bool(gpu.pods) for _, gpu in every)
+    ill = sum(_health(gpu) != "ok" for _, gpu in every)
+    percent = f" ({100 * used // mem} %)" if mem else ""
+    lines = [
+        f"{_count(len(books.nodes), 'node')}, {_count(len(every), 'GPU')}: {whole} whole, {shared} shared,"
+        f" {len(every) - whole - shared} empty, {ill} not offered; memory {used}/{mem} GiB{percent}",
+        f"{_count(sum(pod.state == 'bound' for pod in books.pods), 'pod')} bound, {len(books.waiting)} waiting",
+    ]
+    wrong = {name: count for name, count in msgspec.structs.asdict(books.problems).items() if count}
+    if wrong:
+        lines.append("problems: " + ", ".join(f"{count} {name}" for name, count in wrong.items()))
+    return "\n".join(lines)
+
+
+def waiting(pods: Sequence[Pod]) -> RenderableType:
+    """Who waits, for how long and why."""
+    table = console.columns("WAITING", "FOR", "WHY")
+    for pod in pods:
+        why = f"{pod.sentence}: {pod.numbers}" if pod.numbers else pod.sentence
+        table.add_row(f"{pod.namespace}/{pod.name}", console.duration(pod.since), why)
+    return table
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,85 @@
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from extender.cli import explain
+from extender.cli.errors import CommandError
+from extender.cli.inspection import Node, Pod
+from tests.unit.cli import books
+from tests.unit.cli.conftest import StatusPort
+from tests.unit.cli.run import Ran, gangshare
+
+
+@pytest.fixture
+def ask(status_port: StatusPort, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    def explain_pod(*args: str) -> Ran:
+        return gangshare(capsys, "explain", "pod", *args, "--server", status_port.url)
+
+    return explain_pod
+
+
+def told(name: str, **said: Any) -> list[str]:
+    """What is told of the pod of that name in the books, with changes."""
+    pod = next(pod for pod in (*books.BOOKS["pods"], *books.BOOKS["waiting"]) if pod["name"] == name)
+    node = next((node for node in books.BOOKS["nodes"] if node["name"] == pod.get("node")), None)
+    return list(explain.lines(msgspec.convert({**pod, **said}, Pod), msgspec.convert(node, Node | None)))
+
+
+def test_a_bound_pod_is_told_its_gpus() -> None:
+    assert told("train") == [
+        "default/train is bound to node-a",
+        "  container main: GPU 0 (NVIDIA A100-SXM4-80GB, GPU-a0): 10 GiB, 25/100 slices",
+    ]
+
+
+def test_a_pod_on_its_way_is_told_where_it_goes() -> None:
+    assert told("big") == [
+        "default/big is binding on node-a",
+        "  container main: GPU 1 (NVIDIA A100-SXM4-80GB, GPU-a1): whole",
+    ]
+
+
+def test_a_waiting_pod_is_told_why_and_for_how_long() -> None:
+    assert told("hungry") == [
+        "ml/hungry waits for 3m5s (NoRoom)",
+        "  no GPU with 90 units free",
+        "  needs 90 on one GPU; freest: node-a GPU 0 with 69",
+    ]
+
+
+def test_a_pod_of_unknown_place_is_told_so() -> None:
+    where, problem, place = told("lost")
+    assert where == "default/lost is bound to node-b"
+    assert "malformed" in problem
+    assert "nobody says on which GPU" in place
+
+
+def test_a_gpu_that_is_no_longer_there_has_no_model() -> None:
+    share = {"uuid": "GPU-old", "index": 7, "mem": 3}
+    assert told("train", allocation=books.an_allocation("main", share))[-1] == (
+        "  container main: GPU 7 (unknown model, GPU-old): 3 GiB"
+    )
+
+
+def test_the_pod_is_named_with_or_without_its_namespace(ask) -> None:  # type: ignore[no-untyped-def]
+    assert ask("ml/hungry").out == ask("hungry", "-n", "ml").out
+    assert "default/train" in ask("train").out
+
+
+def test_json_is_the_pod_alone(ask) -> None:  # type: ignore[no-untyped-def]
+    said = json.loads(ask("ml/hungry", "-o", "json").out)
+    assert (said["name"], said["code"], said["since"]) == ("hungry", "NoRoom", 185.4)
+
+
+def test_an_unknown_pod_is_an_error_that_names_it(ask) -> None:  # type: ignore[no-untyped-def]
+    ran = ask("default/nobody")
+    assert ran.code == 1
+    assert "default/nobody" in ran.err
+
+
+@pytest.mark.parametrize("text", ["", "/p", "a/b/c", "a/"])
+def test_a_malformed_name_is_refused(text: str) -> None:
+    with pytest.raises(CommandError, match="NAMESPACE/NAME"):
+        explain.pod_key(text, "default")

@@ -1,0 +1,53 @@
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+from tests.unit.cli.run import gangshare
+
+COMMANDS = ("extender", "plugin", "scheduler-config", "top", "explain", "demo", "version")
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    page = gangshare(capsys, "--help").out
+    assert [name for name in COMMANDS if name not in page] == []
+
+
+def test_it_also_runs_as_a_module_and_calls_itself_gangshare() -> None:
+    ran = subprocess.run([sys.executable, "-m", "extender", "--help"], capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("Usage: gangshare ")
+
+
+def test_kubectl_calls_it_kubectl_gangshare(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = gangshare(capsys, "top", "--help", called="kubectl-gangshare")
+    assert ran.out.startswith("Usage: kubectl gangshare top ")
+
+
+def test_version_is_the_distribution_s(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gangshare(capsys, "version").out == f"gangshare {metadata.version('gangshare')}\n"
+
+
+def test_help_imports_nothing_that_only_a_process_needs() -> None:
+    heavy = ("fastapi", "uvicorn", "grpc", "aiohttp", "pynvml", "kubernetes", "rich.table", "yaml")
+    code = (
+        "import sys; from extender.__main__ import app\n"
+        "try: app(['--help'])\n"
+        f"except SystemExit: print(sorted(set({heavy!r}) & set(sys.modules)), file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stderr == "[]\n"
+
+
+@pytest.mark.parametrize("command", ["extender", "plugin"])
+def test_the_processes_read_their_own_options(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = gangshare(capsys, command, "--help")
+    assert ran.code == 0
+    assert f"gangshare {command}" in ran.out
+    assert "--kubeconfig" in ran.out
+
+
+def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = gangshare(capsys, "topp")
+    assert ran.code == 2
+    assert "topp" in ran.err

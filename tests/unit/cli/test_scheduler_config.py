@@ -1,0 +1,160 @@
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from extender.cli import scheduler_config as config
+from extender.cli.errors import CommandError
+from extender.sim.scheduler import config as strict
+from protos.contract import names
+from tests.unit.cli.run import gangshare
+
+KUBE_SCHEDULER = (
+    Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    / f"rig/bin-{os.environ.get('KUBE_VERSION', '1.34.4')}/kube-scheduler"
+)
+VERBS = ["filter", "prioritize", "preempt"]
+YAML_LAYOUTS = ("own", "shared", "gpushare")
+
+
+def made(layout: config.Layout, **said: Any) -> dict[str, Any]:
+    return config.configuration(layout, config.Options(**said) if said else config.defaults(layout))
+
+
+def test_own_asks_quickly_and_lets_bind_alone_be_held() -> None:
+    decide, bind = made("own")["extenders"]
+    assert [decide[f"{verb}Verb"] for verb in VERBS] == VERBS
+    assert decide["httpTimeout"] == "5s"
+    assert "bindVerb" not in decide
+    assert (bind["bindVerb"], bind["httpTimeout"]) == ("bind", "120s")
+    assert "filterVerb" not in bind
+
+
+def test_own_shows_us_every_pod() -> None:
+    assert all("managedResources" not in entry for entry in made("own")["extenders"])
+
+
+def test_own_leaves_what_we_serve_out_of_the_in_tree_fit() -> None:
+    served = names.Resources(mem="gangshare.io/gpu-mem", whole="example.com/gpu", shared="example.com/gpu.shared")
+    profile = strict.parse(config.render("own", config.Options(resources=served))).profiles[0]
+    assert all(profile.fit_args.ignores(name) for name in served.all)
+    assert not profile.fit_args.ignores("nvidia.com/gpu")
+    assert profile.disables("post_filter", "DefaultPreemption")
+
+
+def test_own_names_no_group_that_serves_nothing() -> None:
+    served = names.Resources(mem="a.com/mem", slice="a.com/slice")
+    fit = made("own", resources=served)["profiles"][0]["pluginConfig"][0]["args"]
+    assert "ignoredResourceGroups" not in fit
+    assert set(fit["ignoredResources"]) == set(served.all)
+
+
+def test_own_elects_by_a_lease_of_its_own() -> None:
+    own = strict.parse(config.render("own", config.Options()))
+    assert own.leader_election.resource_name == "gangshare-scheduler"
+    assert own.profiles[0].scheduler_name == "gangshare"
+    assert strict.parse(config.render("shared", config.Options())).leader_election.resource_name == "kube-scheduler"
+
+
+def test_shared_manages_every_served_resource_in_one_entry() -> None:
+    (entry,) = made("shared")["extenders"]
+    assert {managed["name"] for managed in entry["managedResources"]} == set(names.Resources().all)
+    assert all(managed["ignoredByScheduler"] for managed in entry["managedResources"])
+    assert {"filterVerb", "prioritizeVerb", "preemptVerb", "bindVerb"} <= set(entry)
+
+
+def test_gpushare_has_its_resource_paths_and_verbs() -> None:
+    (entry,) = made("gpushare")["extenders"]
+    assert entry["urlPrefix"] == "http://127.0.0.1:12345/gpushare-scheduler"
+    assert [managed["name"] for managed in entry["managedResources"]] == ["aliyun.com/gpu-mem"]
+    assert {key for key in entry if key.endswith("Verb")} == {"filterVerb", "bindVerb"}
+
+
+def test_policy_counts_time_in_nanoseconds_and_is_said_to_be_untested(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = gangshare(capsys, "scheduler-config", "--layout", "policy")
+    policy = json.loads(ran.out)
+    assert (policy["kind"], policy["apiVersion"]) == ("Policy", "v1")
+    assert policy["extenders"][0]["httpTimeout"] == 30_000_000_000
+    assert "UNTESTED" in ran.err
+
+
+@pytest.mark.parametrize("layout", YAML_LAYOUTS)
+def test_every_layout_is_strictly_a_scheduler_configuration(layout: config.Layout) -> None:
+    read = strict.parse(config.render(layout, config.defaults(layout)))
+    assert read.percentage_of_nodes_to_score == 100
+    assert read.client_connection.qps > 50
+
+
+def test_what_is_said_on_the_command_line_is_in_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    said = ("--extender-url", "http://10.0.0.1:99/", "--resource-whole", "a.com/gpu", "--kubeconfig", "/k")
+    content = yaml.safe_load(gangshare(capsys, "scheduler-config", *said).out)
+    assert {entry["urlPrefix"] for entry in content["extenders"]} == {"http://10.0.0.1:99/scheduler"}
+    assert content["clientConnection"]["kubeconfig"] == "/k"
+    assert "a.com/gpu" in content["profiles"][0]["pluginConfig"][0]["args"]["ignoredResources"]
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        (("--extender-url", "127.0.0.1:12345"), "'127.0.0.1:12345'"),
+        (("--resource-mem", "memory"), "'memory'"),
+        (("--resource-mem", "kubernetes.io/mem"), "'kubernetes.io/mem'"),
+        (("--resource-mem", "nvidia.com/gpu"), "nvidia.com/gpu"),
+    ],
+)
+def test_a_bad_value_is_named(said: tuple[str, str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = gangshare(capsys, "scheduler-config", *said)
+    assert ran.code == 1
+    assert ran.out == ""
+    assert named in ran.err
+    assert "expected" in ran.err
+
+
+def test_an_unknown_layout_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = gangshare(capsys, "scheduler-config", "--layout", "mine")
+    assert ran.code == 2
+    assert "mine" in ran.err
+
+
+def test_options_refuse_what_no_cluster_could_use() -> None:
+    with pytest.raises(CommandError, match="ftp://x"):
+        config.Options(extender_url="ftp://x")
+
+
+def started(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """What a real kube-scheduler says to the configuration: it builds its profiles, writes them and ends."""
+    access = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "none", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "contexts": [{"name": "none", "context": {"cluster": "none"}}],
+        "current-context": "none",
+    }
+    (folder / "kubeconfig").write_text(yaml.safe_dump(access))
+    (folder / "config").write_text(text)
+    command = [str(KUBE_SCHEDULER), "--config", "config", "--write-config-to", "completed", "--secure-port", "0"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(not KUBE_SCHEDULER.exists(), reason=f"no {KUBE_SCHEDULER}")
+@pytest.mark.parametrize("layout", YAML_LAYOUTS)
+def test_a_real_kube_scheduler_takes_every_layout(layout: config.Layout, tmp_path: Path) -> None:
+    ran = started(tmp_path, config.render(layout, config.Options(kubeconfig="kubeconfig")))
+    assert ran.returncode == 0, ran.stderr
+    completed = yaml.safe_load((tmp_path / "completed").read_text())
+    assert len(completed["extenders"]) == (2 if layout == "own" else 1)
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(not KUBE_SCHEDULER.exists(), reason=f"no {KUBE_SCHEDULER}")
+def test_a_real_kube_scheduler_would_have_refused_two_binders(tmp_path: Path) -> None:
+    content = made("own", kubeconfig="kubeconfig")
+    content["extenders"][0]["bindVerb"] = "bind"
+    ran = started(tmp_path, yaml.safe_dump(content))
+    assert ran.returncode != 0
+    assert "bind" in ran.stderr

@@ -1,0 +1,138 @@
+import json
+
+import pytest
+
+from extender.cli import console, inspection, top
+from extender.cli.inspection import Inspection
+from tests.unit.cli import books
+from tests.unit.cli.conftest import StatusPort
+from tests.unit.cli.run import gangshare
+
+
+@pytest.fixture
+def cluster() -> Inspection:
+    return inspection.decode(books.text(), Inspection)
+
+
+def rows(cluster: Inspection, pods: bool = False) -> list[str]:
+    return console.plain(*top.render(cluster, pods)).splitlines()
+
+
+def test_each_gpu_has_a_row_with_its_memory_and_slices(cluster: Inspection) -> None:
+    shared, whole = rows(cluster)[1:3]
+    assert shared.split() == [
+        *("node-a", "0", "NVIDIA", "A100-SXM4-80GB", "ok"),
+        *("█░░░░░░░░░", "10/79", "GiB", "25/100", "1"),
+    ]
+    assert whole.split() == ["1", "ok", "██████████", "79/79", "GiB", "whole", "1"]
+
+
+def test_what_is_not_offered_says_why(cluster: Inspection) -> None:
+    sick, cordoned, lost = rows(cluster)[3:6]
+    assert "node-b (leaving)" in sick
+    assert "sick:xid 79" in sick
+    assert "cordoned" in cordoned
+    assert lost.split()[-1] == "default/lost"
+
+
+def test_pods_are_named_on_wish(cluster: Inspection) -> None:
+    page = "\n".join(rows(cluster, pods=True))
+    assert "default/train 10 GiB, 25/100 slices" in page
+    assert "default/big whole" in page
+
+
+def test_the_sums_and_the_problems_stand_below(cluster: Inspection) -> None:
+    page = "\n".join(rows(cluster))
+    assert "2 nodes, 4 GPUs: 1 whole, 1 shared, 2 empty, 2 not offered; memory 89/186 GiB (47 %)" in page
+    assert "2 pods bound, 1 waiting" in page
+    assert "problems: 1 malformed" in page
+
+
+def test_who_waits_is_told_with_the_sentence_and_the_numbers(cluster: Inspection) -> None:
+    assert rows(cluster)[-1].split(maxsplit=2) == [
+        *("ml/hungry", "3m5s"),
+        "no GPU with 90 units free: needs 90 on one GPU; freest: node-a GPU 0 with 69",
+    ]
+
+
+def test_an_empty_cluster_is_no_error() -> None:
+    assert "0 nodes, 0 GPUs" in "\n".join(rows(Inspection()))
+
+
+def test_memory_past_the_gpu_is_a_full_bar() -> None:
+    assert console.bar(1.5).plain == "█" * 10
+    assert console.bar(0.001).plain == "█" + "░" * 9
+    assert console.bar(0).plain == "░" * 10
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "0s"), (12.9, "12s"), (60, "1m"), (185, "3m5s"), (7800, "2h10m"), (352800, "4d2h")]
+)
+def test_durations_read_as_kubectl_s(seconds: float, text: str) -> None:
+    assert console.duration(seconds) == text
+
+
+@pytest.mark.parametrize(("mib", "name"), [(1024, "GiB"), (1, "MiB"), (256, "×256MiB")])
+def test_units_are_named(mib: int, name: str) -> None:
+    assert console.unit(mib) == name
+
+
+def test_the_command_reads_the_status_port(status_port: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = gangshare(capsys, "top", "--server", status_port.url)
+    assert ran.code == 0
+    assert "NVIDIA A100-SXM4-80GB" in ran.out
+    assert "\x1b" not in ran.out
+
+
+def test_the_server_may_come_from_the_environment(
+    status_port: StatusPort, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GANGSHARE_SERVER", f"{status_port.url}/")
+    assert "node-b" in gangshare(capsys, "top").out
+
+
+def test_json_is_what_inspect_says(status_port: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = gangshare(capsys, "top", "--output", "json", "--server", status_port.url)
+    assert json.loads(ran.out) == books.BOOKS
+
+
+def test_one_node_alone(status_port: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
+    page = gangshare(capsys, "top", "node-a", "--server", status_port.url).out
+    assert "node-a" in page
+    assert "node-b" not in page
+
+
+def test_an_unknown_node_is_named(status_port: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = gangshare(capsys, "top", "node-z", "--server", status_port.url)
+    assert ran.code == 1
+    assert "node is 'node-z': expected one that the extender knows" in ran.err
+
+
+def test_nobody_there_tells_how_to_get_there(status_port: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
+    nobody = "http://127.0.0.1:1"
+    ran = gangshare(capsys, "top", "--server", nobody)
+    assert ran.code == 1
+    assert nobody in ran.err
+    assert "kubectl -n gangshare-system port-forward deploy/gangshare-scheduler 12346" in ran.err
+
+
+def test_a_server_that_is_no_url_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "server is 'localhost'" in gangshare(capsys, "top", "--server", "localhost").err
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "said"),
+    [(503, b"", "answered 503"), (200, b"<html>", "not its JSON"), (200, b'{"nodes":[{"name":3}]}', "nodes")],
+)
+def test_an_answer_that_is_no_inspection_is_told(
+    code: int, body: bytes, said: str, status_port: StatusPort, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status_port.code, status_port.answers = code, {"/inspect": body}
+    ran = gangshare(capsys, "top", "--server", status_port.url)
+    assert ran.code == 1
+    assert said in ran.err
+
+
+def test_keys_of_a_newer_extender_are_no_error() -> None:
+    newer = books.BOOKS | {"queues": [1]}
+    assert inspection.decode(books.text(newer), Inspection) == inspection.decode(books.text(), Inspection)
