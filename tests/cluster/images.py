@@ -27,7 +27,7 @@ def provide(folder: Path) -> tuple[Path, ...]:
         archive = folder / f"{image.split('/')[1].replace(':', '-')}-{mark}.tar"
         if not archive.exists():
             part = archive.with_suffix(f".{os.getpid()}")
-            _write_archive(part, image, _layer(binary), start)
+            write_archive(part, image, _layer(binary), start)
             part.rename(archive)
         archives.append(archive)
     return tuple(archives)
@@ -50,8 +50,8 @@ def _layer(binary: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def _write_archive(path: Path, image: str, layer: bytes, start: dict[str, list[str]]) -> None:
-    """The `docker save` format: manifest.json, one configuration, one layer."""
+def write_archive(path: Path, image: str, layer: bytes, start: dict[str, list[str]]) -> None:
+    """Write the `docker save` format: manifest.json, one configuration that begins as `start` says, one layer."""
     config = {
         "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",

@@ -1,0 +1,162 @@
+"""Every layout builds, and its processes run with as little as they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from extender.cli import scheduler_config
+from protos.contract import names
+from tests.unit.manifests.conftest import MANIFESTS, Json, Objects
+
+Kustomize = Callable[[str], Objects]
+OVERLAYS = sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays").iterdir())
+FOLDERS = ["base", *OVERLAYS]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_layout_builds_and_all_that_it_names_is_there(kustomize: Kustomize, folder: str) -> None:
+    objects = kustomize(folder)
+    accounts, config_maps = objects.of("ServiceAccount"), objects.of("ConfigMap")
+    for workload in [*objects.of("DaemonSet").values(), *objects.of("Deployment").values()]:
+        spec = workload["spec"]["template"]["spec"]
+        assert spec["serviceAccountName"] in accounts
+        assert spec["enableServiceLinks"] is False
+        named = [volume["configMap"]["name"] for volume in spec.get("volumes", []) if "configMap" in volume]
+        assert set(named) <= set(config_maps)
+
+
+def test_the_five_overlays_are_those_that_are_told_of() -> None:
+    told = {"nvidia", "fake", "standalone", "shared", "gpushare"}
+    assert {Path(overlay).name for overlay in OVERLAYS} == told
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_container_has_more_than_it_needs(kustomize: Kustomize, folder: str) -> None:
+    objects = kustomize(folder)
+    for kind in ("DaemonSet", "Deployment"):
+        for name, workload in objects.of(kind).items():
+            pod = workload["spec"]["template"]["spec"].get("securityContext", {})
+            for container in objects.containers(kind, name).values():
+                context = {**pod, **container["securityContext"]}
+                assert context["capabilities"] == {"drop": ["ALL"]}
+                assert context["readOnlyRootFilesystem"] is True
+                assert context["allowPrivilegeEscalation"] is False
+                assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+                assert not context.get("privileged")
+                assert context["runAsUser"] == (0 if container["name"] == "plugin" else 65532)
+                assert {"requests", "limits"} == set(container["resources"])
+
+
+def test_the_scheduler_starts_after_its_extender_and_dies_with_it(kustomize: Kustomize) -> None:
+    containers = kustomize("base").containers("Deployment", "gangshare-scheduler")
+    extender, scheduler = containers["extender"], containers["kube-scheduler"]
+    assert extender["restartPolicy"] == "Always"
+    assert extender["startupProbe"]["httpGet"] == {"path": "/readyz", "port": "status"}
+    (status,) = extender["ports"]
+    assert scheduler["livenessProbe"]["httpGet"] == {"path": "/livez", "port": status["containerPort"]}
+    assert f"--listen={scheduler_config.DEFAULT_URL.removeprefix('http://')}" in extender["args"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "layout", "url"),
+    [
+        ("base/scheduler", "own", None),
+        ("overlays/shared", "shared", None),
+        ("overlays/gpushare", "gpushare", "http://127.0.0.1:32766"),
+    ],
+)
+def test_the_schedulers_file_is_what_the_command_prints(
+    folder: str, layout: scheduler_config.Layout, url: str | None
+) -> None:
+    usual = scheduler_config.defaults(layout)
+    options = scheduler_config.Options(
+        extender_url=url or usual.extender_url, resources=usual.resources, kubeconfig=usual.kubeconfig
+    )
+    printed = scheduler_config.render(layout, options)
+    again = f"gangshare scheduler-config --layout {layout}" + (f" --extender-url {url}" if url else "")
+    assert (MANIFESTS / folder / "scheduler.yaml").read_text() == printed, f"print it again: {again}"
+
+
+@pytest.mark.parametrize("folder", ["base", "overlays/nvidia", "overlays/fake"])
+def test_a_changed_scheduler_file_rolls_the_deployment(kustomize: Kustomize, folder: str) -> None:
+    (name,) = kustomize(folder).of("ConfigMap")
+    assert name.startswith("gangshare-scheduler-")
+
+
+@pytest.mark.parametrize("folder", ["overlays/shared", "overlays/gpushare"])
+def test_beside_the_clusters_scheduler_the_extender_shares_its_host_and_its_lease(
+    kustomize: Kustomize, folder: str
+) -> None:
+    objects = kustomize(folder)
+    spec = objects.of("DaemonSet")["gangshare-extender"]["spec"]["template"]["spec"]
+    assert spec["hostNetwork"] is True
+    assert "--lease-name=kube-scheduler" in spec["containers"][0]["args"]
+    (rule,) = objects.of("Role")["gangshare-extender"]["rules"]
+    assert rule["resourceNames"] == ["kube-scheduler"]
+    assert "Deployment" not in {found["kind"] for found in objects.all}
+
+
+def test_gpushare_is_found_where_its_users_look_for_it(kustomize: Kustomize) -> None:
+    objects = kustomize("overlays/gpushare")
+    assert "--listen=127.0.0.1:32766" in objects.containers("DaemonSet", "gangshare-extender")["extender"]["args"]
+    plugin = objects.of("DaemonSet")["gangshare-plugin"]["spec"]["template"]["spec"]
+    assert plugin["nodeSelector"] == {"gpushare": "true"}
+    assert "runtimeClassName" not in plugin
+    assert all("--gpushare" in args for args in plugin_and_extender_args(objects))
+    handed_out = yaml.safe_load(objects.of("ConfigMap")["gangshare-kube-scheduler"]["data"]["scheduler.yaml"])
+    assert handed_out["extenders"][0]["managedResources"][0]["name"] == names.ALIYUN_MEM
+
+
+def plugin_and_extender_args(objects: Objects) -> list[list[str]]:
+    return [
+        objects.containers("DaemonSet", "gangshare-extender")["extender"]["args"],
+        objects.containers("DaemonSet", "gangshare-plugin")["plugin"]["args"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "flags", "runtime"),
+    [
+        ("base", [], None),
+        ("overlays/nvidia", [], "nvidia"),
+        ("overlays/fake", ["--fake=dgx-a100-80g"], None),
+        ("overlays/standalone", ["--standalone"], "nvidia"),
+        ("overlays/shared", [], "nvidia"),
+        ("overlays/gpushare", ["--gpushare"], None),
+    ],
+)
+def test_the_plugin_of_each_layout(kustomize: Kustomize, folder: str, flags: list[str], runtime: str | None) -> None:
+    objects = kustomize(folder)
+    spec = objects.of("DaemonSet")["gangshare-plugin"]["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert container["args"] == ["--metrics-port=12347", *flags]
+    assert spec.get("runtimeClassName") == runtime
+    assert spec["tolerations"] == [{"operator": "Exists"}]
+    node_name: Json = next(variable for variable in container["env"] if variable["name"] == "NODE_NAME")
+    assert node_name["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts == {names.DEVICE_PLUGIN_DIR, str(Path(names.POD_RESOURCES_SOCKET).parent)}
+
+
+def test_the_plugin_alone_brings_no_scheduler(kustomize: Kustomize) -> None:
+    objects = kustomize("overlays/standalone")
+    assert set(objects.of("DaemonSet")) == {"gangshare-plugin"}
+    assert not objects.of("Deployment")
+    assert set(objects.of("ServiceAccount")) == {"gangshare-plugin"}
+    assert set(objects.of("ValidatingAdmissionPolicy")) == {"gangshare-allocation", "gangshare-plugin"}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_renewals_of_the_lease_wait_behind_nothing_of_ours(kustomize: Kustomize, folder: str) -> None:
+    flows = kustomize(folder).of("FlowSchema")
+    if folder == "overlays/standalone":
+        assert not flows
+        return
+    lease, rest = flows["gangshare-lease"]["spec"], flows["gangshare"]["spec"]
+    assert lease["matchingPrecedence"] < rest["matchingPrecedence"]
+    assert lease["priorityLevelConfiguration"] != rest["priorityLevelConfiguration"]
+    assert rest["priorityLevelConfiguration"]["name"] in kustomize(folder).of("PriorityLevelConfiguration")
