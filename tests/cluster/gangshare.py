@@ -1,0 +1,216 @@
+"""Gangshare on a real cluster: our processes with the identities, rights and policies of the manifests."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from extender.cli import scheduler_config
+from protos.contract import allocation, names
+from tests.cluster import host, images
+from tests.cluster.api import Json
+from tests.cluster.cluster import Cluster
+from tests.cluster.controlplane import Scheduler
+from tests.cluster.process import Process, wait_for
+
+ROOT = Path(__file__).parents[2]
+NAMESPACE = "gangshare-system"
+ROLLED_OUT = ("Deployment", "DaemonSet", "ConfigMap", "Service", "PodDisruptionBudget")
+"""Kinds of the manifests that run the processes in pods; here they are processes of the harness."""
+POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+
+
+def get(port: int, path: str) -> str:
+    """The text of a path of a status port; raises OSError unless it answers 200."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as response:
+        text: str = response.read().decode()
+    return text
+
+
+class Pair:
+    """A kube-scheduler and the extender beside it, on a machine of their own by name."""
+
+    def __init__(self, shared: Gangshare, name: str) -> None:
+        self.name = name
+        self.verbs, self.status = host.free_port(), host.free_port()
+        self._shared = shared
+        argv = [sys.executable, "-m", "extender", "extender", f"--kubeconfig={shared.scheduler_kubeconfig}"]
+        argv += [f"--listen=127.0.0.1:{self.verbs}", f"--status-listen=127.0.0.1:{self.status}"]
+        argv += ["--log-format=json", "--log-level=debug", *shared.extender_args]
+        self.extender: Process = shared.cluster.process(f"{name}-extender", argv, hostname=name, cwd=ROOT)
+        self.scheduler: Scheduler | None = None
+
+    def start(self) -> Pair:
+        self.start_extender()
+        options = scheduler_config.Options(extender_url=f"http://127.0.0.1:{self.verbs}")
+        config = scheduler_config.configuration("own", options)
+        self.scheduler = self._shared.cluster.scheduler(
+            f"{self.name}-scheduler", config, kubeconfig=self._shared.scheduler_kubeconfig, hostname=self.name
+        )
+        return self
+
+    def start_extender(self) -> None:
+        self.extender.start()
+        self.extender.wait_until(lambda: get(self.status, "/readyz"), 60, f"ready {self.extender.name}")
+
+    def inspect(self) -> Json:
+        """The books, as the status port tells them."""
+        found: Json = json.loads(get(self.status, "/inspect"))
+        return found
+
+    def metric(self, name: str) -> float:
+        """The sum over all labels of one metric."""
+        lines = get(self.status, "/metrics").splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+
+
+class Gangshare:
+    """One leading pair of scheduler and extender, and a plugin on each node that serves a fake machine."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        machines: Mapping[str, str | Mapping[str, Any]],
+        *,
+        policies: bool = True,
+        extender_args: Sequence[str] = (),
+        plugin_args: Sequence[str] = (),
+    ) -> None:
+        """`machines` says which fake machine each node is: a shipped profile's name, or a profile."""
+        self.cluster = cluster
+        self.extender_args, self.plugin_args = extender_args, plugin_args
+        self.apply_manifests(policies=policies)
+        self.scheduler_kubeconfig = cluster.account_kubeconfig(NAMESPACE, "gangshare-scheduler")
+        self.profiles = {node: self._profile(node, machine) for node, machine in machines.items()}
+        self.plugins = {node: self._plugin(node) for node in machines}
+        self.pair = Pair(self, "one")
+
+    def start(self) -> Gangshare:
+        for plugin in self.plugins.values():
+            plugin.start()
+        self.pair.start()
+        wait_for(lambda: all(map(self.offers, self.plugins)), 60, f"GPU memory on {', '.join(self.plugins)}")
+        return self
+
+    def stop(self) -> None:
+        """End our processes; the cluster stays."""
+        for process in [self.pair.extender, *self.plugins.values()]:
+            process.stop()
+        if self.pair.scheduler is not None:
+            self.pair.scheduler.process.stop()
+        for node in self.plugins:
+            patch = {"metadata": {"annotations": {names.GPUS: None}}}
+            self.cluster.api.patch(f"/api/v1/nodes/{node}", patch)
+
+    def apply_manifests(self, *, policies: bool) -> None:
+        text = self.cluster.kubectl("kustomize", str(ROOT / "manifests" / "base"))
+        objects = [one for one in yaml.safe_load_all(text) if one and one["kind"] not in ROLLED_OUT]
+        wanted = [one for one in objects if policies or one["kind"] not in POLICIES]
+        first = [one for one in wanted if one["kind"] == "Namespace"]
+        self.cluster.apply(first)
+        self.cluster.apply([one for one in wanted if one not in first])
+
+    def _profile(self, node: str, machine: str | Mapping[str, Any]) -> Path:
+        path = self.cluster.dir / f"{node}-machine.yaml"
+        if isinstance(machine, str):
+            shutil.copy(ROOT / "deviceplugin" / "profiles" / f"{machine}.yaml", path)
+        else:
+            path.write_text(yaml.safe_dump(dict(machine)))
+        return path
+
+    def _plugin(self, node: str) -> Process:
+        kubeconfig = self.cluster.account_kubeconfig(NAMESPACE, "gangshare-plugin", node=node)
+        argv = [sys.executable, "-m", "deviceplugin", f"--node-name={node}", f"--fake={self.profiles[node]}"]
+        argv += [f"--kubeconfig={kubeconfig}", "--metrics-port=0", "--log-format=json", *self.plugin_args]
+        return self.cluster.process("plugin", argv, node=node, cwd=ROOT)
+
+    def offers(self, node: str, resource: str = names.GPU_MEM) -> int:
+        """Allocatable of a resource on the node, 0 while it is not there."""
+        found = self.cluster.api.get(f"/api/v1/nodes/{node}")
+        return int(found["status"]["allocatable"].get(resource, 0)) if names.GPUS in _annotations(found) else 0
+
+    def run(self, pod: Json) -> Json:
+        """Create the pod and wait until it runs."""
+        self.cluster.create_pod(pod)
+        return self.cluster.wait_phase(pod["metadata"]["name"], "Running")
+
+    def visible(self, pod: str, container: str = "main") -> list[str]:
+        """The GPUs that the container really sees, from what it printed."""
+
+        def printed() -> str:
+            lines = self.cluster.pod_log(pod, container=container).splitlines()
+            found = [line for line in lines if line.startswith(f"{names.VISIBLE_DEVICES}=")]
+            return found[0] if found else ""
+
+        line = wait_for(printed, 30, f"{names.VISIBLE_DEVICES} in the log of {pod}/{container}")
+        return line.partition("=")[2].split(",")
+
+    def annotated(self, pod: Json) -> dict[str, list[str]]:
+        """The GPUs that the pod's annotation names, by container."""
+        found = allocation.decode(_annotations(pod).get(names.ALLOCATION))
+        assert found is not None, f"{pod['metadata']['name']} has no allocation"
+        return {name: [share.uuid for share in shares] for name, shares in found.containers.items()}
+
+    def check_books(self) -> None:
+        """What every running container sees = its annotation = the books, and no GPU holds more than it has."""
+        told = self.pair.inspect()
+        booked = {pod["uid"]: pod["allocation"] for pod in told["pods"] if pod["state"] == "bound"}
+        for pod in self.cluster.pods("default"):
+            if pod["status"]["phase"] != "Running" or names.ALLOCATION not in _annotations(pod):
+                continue
+            annotated = self.annotated(pod)
+            name = pod["metadata"]["name"]
+            in_books = booked[pod["metadata"]["uid"]]["containers"]
+            assert {c: [share["uuid"] for share in given] for c, given in in_books.items()} == annotated, name
+            for container, uuids in annotated.items():
+                assert sorted(self.visible(name, container)) == sorted(uuids), f"{name}/{container}"
+        for node in told["nodes"]:
+            for gpu in node["gpus"]:
+                assert gpu["memUsed"] <= gpu["mem"], gpu
+                assert not gpu["whole"] or len(gpu["pods"]) == 1, gpu
+        assert told["problems"]["overused"] == 0
+
+
+def _annotations(found: Json) -> dict[str, str]:
+    return found["metadata"].get("annotations") or {}
+
+
+def a_gpu_pod(
+    name: str,
+    *containers: Mapping[str, Any],
+    mem: int = 0,
+    slices: int = 0,
+    whole: int = 0,
+    annotations: Mapping[str, str] | None = None,
+    script: str = "sleep infinity",
+    **spec: Any,
+) -> Json:
+    """A pod of our scheduler whose containers (by default one, `main`) print what they see, then run `script`."""
+    asked = list(containers) or [a_gpu_container("main", mem=mem, slices=slices, whole=whole, script=script)]
+    body: Json = {
+        "schedulerName": names.PROFILE, "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False, "containers": asked, **spec,
+    }  # fmt: skip
+    metadata: Json = {"name": name, "namespace": "default", "annotations": dict(annotations or {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
+
+
+def a_gpu_container(
+    name: str, *, mem: int = 0, slices: int = 0, whole: int = 0, script: str = "sleep infinity", **fields: Any
+) -> Json:
+    """A container that prints its GPU variables, then runs `script`."""
+    asked = {names.GPU_MEM: mem, names.GPU_SLICE: slices, names.WHOLE_GPU: whole}
+    limits = {key: str(amount) for key, amount in asked.items() if amount}
+    command = [
+        "sh",
+        "-c",
+        f"env | while read line; do case $line in NVIDIA*|GANGSHARE*) echo $line;; esac; done; {script}",
+    ]
+    return {"name": name, "image": images.BUSYBOX, "command": command, "resources": {"limits": limits}, **fields}
