@@ -1,0 +1,63 @@
+"""What the kubelet is told of a container's GPUs."""
+
+from deviceplugin.answers import Style, answer
+from deviceplugin.devices import Sharing
+from protos.contract import names
+from protos.contract.allocation import Share
+from protos.contract.ask import ContainerAsk
+from tests.unit.deviceplugin.builders import an_inventory
+
+ASK = ContainerAsk(name="main", gpus=1, mem=4, slices=25)
+
+
+def test_environment_of_a_share():
+    envs = answer(ASK, [Share("GPU-2", 2, 4, 25)], an_inventory(), Style()).envs
+    assert envs == {
+        "NVIDIA_VISIBLE_DEVICES": "GPU-2",
+        "GANGSHARE_GPU_MEM_MIB": "4096",
+        "GANGSHARE_GPU_SLICES": "25",
+    }
+
+
+def test_amounts_are_for_each_gpu():
+    envs = answer(ASK, [Share("GPU-1", 1, 4, 25), Share("GPU-3", 3, 4, 25)], an_inventory(), Style()).envs
+    assert envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-1,GPU-3"
+    assert envs["GANGSHARE_GPU_MEM_MIB"] == "4096"
+
+
+def test_of_unequal_gpus_the_amount_that_holds_on_each():
+    sharing = Sharing()
+    inventory = an_inventory(16, 40, sharing=sharing)
+    shares = [Share("GPU-0", 0, 4, 25), Share("GPU-1", 1, 10, 25)]
+    assert answer(ASK, shares, inventory, Style()).envs["GANGSHARE_GPU_MEM_MIB"] == "4096"
+
+
+def test_a_whole_gpu_has_all_its_memory_to_the_mebibyte():
+    sharing = Sharing(unit_mib=3000)
+    inventory = an_inventory(16, sharing=sharing)
+    ask = ContainerAsk(name="main", gpus=1, whole=names.WHOLE_GPU)
+    envs = answer(ask, [Share("GPU-0", 0, 5, 100, True)], inventory, Style()).envs
+    assert (envs["GANGSHARE_GPU_MEM_MIB"], envs["GANGSHARE_GPU_SLICES"]) == ("16384", "100")
+
+
+def test_device_nodes_are_listed_where_wanted():
+    style = Style(strategy="device-nodes", control_nodes=("/dev/nvidiactl",))
+    found = answer(ASK, [Share("GPU-2", 2, 4, 25)], an_inventory(), style)
+    assert [(d.container_path, d.host_path, d.permissions) for d in found.devices] == [
+        ("/dev/nvidiactl", "/dev/nvidiactl", "rw"),
+        ("/dev/nvidia2", "/dev/nvidia2", "rw"),
+    ]
+    assert found.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-2"
+
+
+def test_gpushare_environment_beside_ours():
+    style = Style(gpushare=True, no_isolation=True)
+    envs = answer(ContainerAsk(name="main", gpus=1, mem=4), [Share("GPU-2", 2, 4)], an_inventory(), style).envs
+    assert envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-2"
+    assert {key: value for key, value in envs.items() if key.startswith(("ALIYUN", "CGPU"))} == {
+        "ALIYUN_COM_GPU_MEM_IDX": "2",
+        "ALIYUN_COM_GPU_MEM_POD": "4",
+        "ALIYUN_COM_GPU_MEM_CONTAINER": "4",
+        "ALIYUN_COM_GPU_MEM_DEV": "16",
+        "CGPU_DISABLE": "true",
+    }

@@ -1,0 +1,137 @@
+"""Machines described in YAML."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from deviceplugin import fake
+from deviceplugin.fake import FakeSource, ProfileError
+from deviceplugin.machine import Machine, Xid
+from protos.contract import links
+
+
+def source(tmp_path: Path, text: str) -> FakeSource:
+    path = tmp_path / "gpus.yaml"
+    path.write_text(text)
+    return FakeSource(str(path), "node-a")
+
+
+def shipped(name: str) -> Machine:
+    return FakeSource(name, "node-a").read()
+
+
+@pytest.mark.parametrize(
+    ("name", "models", "count"),
+    [
+        ("dgx-a100-80g", {"NVIDIA A100-SXM4-80GB"}, 8),
+        ("hgx-h200", {"NVIDIA H200"}, 8),
+        ("dgx1-v100", {"Tesla V100-SXM2-32GB"}, 8),
+        ("t4x4", {"Tesla T4"}, 4),
+        ("t4x1", {"Tesla T4"}, 1),
+        ("a10x2", {"NVIDIA A10"}, 2),
+        ("mixed", {"NVIDIA A100-PCIE-40GB", "Tesla T4"}, 6),
+    ],
+)
+def test_the_shipped_machines(name: str, models: set[str], count: int):
+    machine = shipped(name)
+    assert {gpu.model for gpu in machine.gpus} == models
+    assert len(machine.gpus) == count
+    assert len(machine.links) == count * (count - 1) // 2
+    assert all(links.weight(kind) for _, _, kind in machine.links)
+
+
+def test_every_shipped_machine_is_tested_here():
+    assert len(fake.shipped()) == 7
+
+
+def test_the_dgx1_has_six_nvlinks_a_gpu():
+    count = dict.fromkeys(range(8), 0)
+    for a, b, kind in shipped("dgx1-v100").links:
+        for gpu in (a, b):
+            count[gpu] += int(kind[2:]) if kind.startswith("NV") else 0
+    assert set(count.values()) == {6}
+
+
+def test_uuids_are_stable_and_differ_between_nodes():
+    first, again, other = FakeSource("t4x4", "a"), FakeSource("t4x4", "a"), FakeSource("t4x4", "b")
+    assert first.read() == again.read()
+    assert not {gpu.uuid for gpu in first.read().gpus} & {gpu.uuid for gpu in other.read().gpus}
+
+
+def test_what_a_gpu_does_not_say_comes_from_the_defaults_and_its_place(tmp_path: Path):
+    machine = source(tmp_path, "defaults: {model: X, memMiB: 1024}\ngpus: [{}, {model: Y, minor: 7}]").read()
+    first, second = machine.gpus
+    assert (first.index, first.minor, first.model, first.mem_mib) == (0, 0, "X", 1024)
+    assert (second.index, second.minor, second.model) == (1, 7, "Y")
+
+
+def test_links_are_those_named_and_one_kind_for_the_rest(tmp_path: Path):
+    machine = source(tmp_path, "gpus: [{}, {}, {}]\nlinks: {all: SYS, pairs: [[2, 0, NV4]]}").read()
+    assert machine.links == ((0, 1, "SYS"), (0, 2, "NV4"), (1, 2, "SYS"))
+
+
+@pytest.mark.parametrize(
+    ("health", "trouble", "mig"), [("ok", "", False), ("sick:fell off", "fell off", False), ("mig", "", True)]
+)
+def test_health(tmp_path: Path, health: str, trouble: str, mig: bool):
+    (gpu,) = source(tmp_path, f"gpus: [{{health: '{health}'}}]").read().gpus
+    assert (gpu.trouble, gpu.mig) == (trouble, mig)
+
+
+def test_a_gpu_that_is_gone_is_not_there(tmp_path: Path):
+    machine = source(tmp_path, "gpus: [{health: gone}, {}]\nlinks: {all: PIX}").read()
+    assert [gpu.index for gpu in machine.gpus] == [1]
+    assert machine.links == ()
+
+
+def test_an_error_is_reported_as_long_as_it_stands_there(tmp_path: Path):
+    found = source(tmp_path, "gpus: [{uuid: GPU-x, xid: 79}]")
+    assert found.poll(0) == found.poll(0) == [Xid("GPU-x", 79)]
+    rewrite(found.path, "gpus: [{uuid: GPU-x}]")
+    assert found.poll(0) == []
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path):
+    found = source(tmp_path, "gpus: [{}]")
+    rewrite(found.path, "gpus: [{}, {}]")
+    assert len(found.read().gpus) == 2
+
+
+def test_a_file_spoilt_later_leaves_the_machine_as_it_was(tmp_path: Path):
+    found = source(tmp_path, "gpus: [{}]")
+    before = found.read()
+    rewrite(found.path, "gpus: nonsense")
+    assert found.read() == before
+    found.path.unlink()
+    assert found.read() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("gpus: nonsense", r"gpus.yaml: Expected `array`"),
+        ("{}", r"missing required field `gpus`"),
+        ("gpus: [{memMiB: much}]", r"Expected `int.*gpus\[0\].memMiB"),
+        ("gpus: [{memory: 1}]", r"unknown field `memory`.*gpus\[0\]"),
+        ("gpus: [{health: ill}]", r"regex.*gpus\[0\].health"),
+        ("gpus: [{index: 1}, {}]", r"indexes \[1, 1\] are not distinct"),
+        ("gpus: [{}, {}]\nlinks: {pairs: [[0, 5, NV1]]}", r"names 0 and 5: expected two of the GPUs \[0, 1\]"),
+        ("gpus: [", r"gpus.yaml: while parsing"),
+    ],
+)
+def test_a_bad_profile_is_an_error_that_names_the_place(tmp_path: Path, text: str, says: str):
+    with pytest.raises(ProfileError, match=says):
+        source(tmp_path, text)
+
+
+def test_an_unknown_profile_is_an_error_that_names_those_there_are():
+    with pytest.raises(ProfileError, match="no profile 'dgx9': expected a YAML file or one of a10x2, dgx-a100-80g"):
+        FakeSource("dgx9", "n")
+
+
+def rewrite(path: Path, text: str) -> None:
+    """Change the file so that its time differs even within one tick of the clock."""
+    before = path.stat().st_mtime_ns
+    path.write_text(text)
+    os.utime(path, ns=(before + 10**6, before + 10**6))

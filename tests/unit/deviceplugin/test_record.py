@@ -1,0 +1,104 @@
+"""What was answered, and what the kubelet's checkpoint says of it."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deviceplugin import checkpoint
+from deviceplugin.checkpoint import CheckpointError, Entry
+from deviceplugin.record import Record
+from protos.contract import names
+from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
+from tests.unit.deviceplugin.builders import an_inventory
+
+MEM, WHOLE = names.GPU_MEM, names.WHOLE_GPU
+
+
+def a_file(*entries: dict[str, Any]) -> bytes:
+    return json.dumps(
+        {"Data": {"PodDeviceEntries": list(entries), "RegisteredDevices": {MEM: ["x"]}}, "Checksum": 7}
+    ).encode()
+
+
+def an_entry(resource: str = MEM, ids: tuple[str, ...] = ("GPU-1::m3",), **envs: str) -> dict[str, Any]:
+    answer = api.ContainerAllocateResponse(envs=envs).SerializeToString()
+    return {
+        "PodUID": "u",
+        "ContainerName": "main",
+        "ResourceName": resource,
+        "DeviceIDs": {"-1": list(ids)},
+        "AllocResp": base64.b64encode(answer).decode(),
+    }
+
+
+def loaded(*entries: dict[str, Any]) -> Record:
+    record = Record()
+    record.load(checkpoint.parse(a_file(*entries)), an_inventory(), names.Resources())
+    return record
+
+
+class TestCheckpoint:
+    def test_entries(self):
+        assert checkpoint.parse(a_file(an_entry(A="b"))) == (Entry("u", "main", MEM, ("GPU-1::m3",), {"A": "b"}),)
+
+    def test_an_empty_one(self):
+        assert checkpoint.parse(b'{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":1}') == ()
+
+    def test_no_file_is_no_entry(self, tmp_path: Path):
+        assert checkpoint.read(tmp_path / "none") == ()
+
+    @pytest.mark.parametrize("data", [b"", b"nonsense", b'{"Data":{"PodDeviceEntries":[{}]}}'])
+    def test_a_spoilt_file_is_an_error_that_names_it(self, tmp_path: Path, data: bytes):
+        path = tmp_path / "kubelet_internal_checkpoint"
+        path.write_bytes(data)
+        with pytest.raises(CheckpointError, match=r"kubelet_internal_checkpoint: no checkpoint"):
+            checkpoint.read(path)
+
+    def test_an_answer_that_is_none_is_an_error(self):
+        with pytest.raises(CheckpointError):
+            checkpoint.parse(a_file({**an_entry(), "AllocResp": "AAAA"}))
+
+
+class TestRecord:
+    def test_our_own_answer_tells_the_gpus_whatever_the_ids(self):
+        record = loaded(an_entry(NVIDIA_VISIBLE_DEVICES="GPU-2,GPU-3", GANGSHARE_GPU_MEM_MIB="4096"))
+        assert record.given("u") == {"main": ("GPU-2", "GPU-3")}
+        assert record.answered("u", "main", MEM)
+        assert record.origin("u") == "answered"
+
+    def test_whole_gpus_of_another_plugin_are_taken_over(self):
+        record = loaded(an_entry(WHOLE, ("GPU-2", "GPU-1"), NVIDIA_VISIBLE_DEVICES="GPU-2,GPU-1"))
+        assert record.given("u") == {"main": ("GPU-1", "GPU-2")}
+        assert record.origin("u") == "taken-over"
+
+    def test_replicas_of_another_plugin_are_taken_over(self):
+        assert loaded(an_entry(WHOLE, ("GPU-2::5",))).given("u") == {"main": ("GPU-2",)}
+
+    def test_what_gpushare_gave_is_told_by_the_minor_number(self):
+        record = loaded(an_entry(MEM, ("GPU-9-_-1",), ALIYUN_COM_GPU_MEM_IDX="2", NVIDIA_VISIBLE_DEVICES="2"))
+        assert record.given("u") == {"main": ("GPU-2",)}
+
+    def test_devices_of_other_kinds_do_not_concern_us(self):
+        assert loaded(an_entry("rdma/hca")).uids() == frozenset()
+
+    def test_memory_of_which_nobody_says_where_is_answered_and_nowhere(self):
+        record = loaded(an_entry())
+        assert record.answered("u", "main", MEM)
+        assert record.given("u") == {}
+
+    def test_the_first_answer_of_a_pod_fixes_all_its_containers(self):
+        record = Record()
+        record.fix("u", {"a": ("GPU-0",), "b": ("GPU-1",)})
+        record.fix("u", {"a": ("GPU-2",), "c": ("GPU-3",)})
+        assert record.given("u") == {"a": ("GPU-0",), "b": ("GPU-1",), "c": ("GPU-3",)}
+
+    def test_pods_that_are_no_more_are_forgotten(self):
+        record = loaded(an_entry(WHOLE, ("GPU-1",)))
+        record.refuse("v")
+        assert record.uids() == {"u", "v"}
+        record.forget(["u", "v"])
+        assert record.uids() == frozenset()
+        assert not record.refused("v")

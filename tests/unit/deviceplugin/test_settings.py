@@ -1,0 +1,44 @@
+"""The plugin's settings."""
+
+from typing import Any
+
+import pytest
+
+from deviceplugin import settings
+from deviceplugin.settings import Settings, SettingsError
+from protos.contract import names
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"), [("GiB", 1024), ("MiB", 1), ("256MiB", 256), ("2GiB", 2048), ("512", 512), (" gib ", 1024)]
+)
+def test_memory_units(text: str, mib: int):
+    assert settings.memory_unit(text) == mib
+
+
+@pytest.mark.parametrize("text", ["", "0", "0GiB", "GB", "-1", "1.5GiB", "much"])
+def test_what_is_no_memory_unit(text: str):
+    with pytest.raises(SettingsError, match="is no memory unit: expected GiB"):
+        settings.memory_unit(text)
+
+
+def test_ignored_errors():
+    assert settings.xids("13, 31,") == {13, 31}
+    assert settings.xids("") == frozenset()
+    with pytest.raises(SettingsError, match="'13;31' is no list of XIDs"):
+        settings.xids("13;31")
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        ({"node_name": ""}, "node_name is empty: expected the name of this node"),
+        ({"slices_per_gpu": 0}, "slices_per_gpu is 0: expected 1 or more"),
+        ({"cool_down_s": -1.0}, "cool_down_s is -1.0: expected 0 or more"),
+        ({"metrics_port": 70000}, "metrics_port is 70000: expected a port"),
+        ({"resources": names.Resources(mem="a/b", slice="a/b")}, "expected different names"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_an_error_that_names_it(bad: dict[str, Any], says: str):
+    with pytest.raises(SettingsError, match=says):
+        Settings(**{"node_name": "n", **bad})

@@ -1,0 +1,67 @@
+"""NVIDIA's sharing configuration."""
+
+from pathlib import Path
+
+import pytest
+
+from deviceplugin import slices
+from deviceplugin.slices import SharingError, TimeSlicing
+from protos.contract import names
+
+WHOLE, SHARED = names.WHOLE_GPU, names.SHARED_GPU
+
+
+def parse(sharing: str) -> TimeSlicing:
+    return slices.parse(f"version: v1\n{sharing}", names.Resources(), 100)
+
+
+def slicing(resource: str, more: str = "") -> str:
+    return f"sharing: {{timeSlicing: {{{more} resources: [{{{resource}}}]}}}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", TimeSlicing()),
+        ("flags: {migStrategy: none}\nsharing: {}", TimeSlicing()),
+        (slicing("name: nvidia.com/gpu, replicas: 4"), TimeSlicing({WHOLE: 4})),
+        (slicing("name: gpu, replicas: 4"), TimeSlicing({WHOLE: 4})),
+        (slicing("name: gpu, replicas: 4, devices: all"), TimeSlicing({WHOLE: 4})),
+        (slicing("name: gpu, replicas: 4", "renameByDefault: true,"), TimeSlicing({SHARED: 4})),
+        (slicing("name: gpu, replicas: 4, rename: nvidia.com/gpu.shared"), TimeSlicing({SHARED: 4})),
+        (slicing("name: gpu, replicas: 4, rename: gpu.shared"), TimeSlicing({SHARED: 4})),
+        (slicing("name: gpu, replicas: 4", "failRequestsGreaterThanOne: true,"), TimeSlicing({WHOLE: 4}, single=True)),
+    ],
+)
+def test_time_slicing(text: str, expected: TimeSlicing):
+    assert parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (slicing("name: gpu, replicas: 1"), "Expected `int` >= 2.*replicas"),
+        (slicing("name: gpu, replicas: 101"), "101 replicas of nvidia.com/gpu: a GPU has 100 slices"),
+        (slicing("name: gpu"), "missing required field `replicas`"),
+        (slicing("name: gpu, replicas: 2, size: 3"), "unknown field `size`"),
+        (slicing("name: mig-1g.10gb, replicas: 2"), "nvidia.com/mig-1g.10gb cannot be time-sliced"),
+        (slicing("name: gpu, replicas: 2, devices: [0]"), r"devices is \[0\]: expected \"all\""),
+        (slicing("name: gpu, replicas: 2, rename: my/gpu"), "renamed to my/gpu: expected nvidia.com/gpu.shared"),
+        (slicing("name: gpu, replicas: 2}, {name: gpu, replicas: 3"), "nvidia.com/gpu is there twice"),
+        ("sharing: {mps: {resources: []}}", "sharing.mps is not served"),
+        ("sharing: [", "while parsing"),
+    ],
+)
+def test_what_cannot_be_served_is_an_error(text: str, says: str):
+    with pytest.raises(SharingError, match=says):
+        parse(text)
+
+
+def test_another_version_is_an_error():
+    with pytest.raises(SharingError, match="version is 'v2': expected 'v1'"):
+        slices.parse("version: v2", names.Resources(), 100)
+
+
+def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path):
+    with pytest.raises(SharingError, match=r"none\.yaml cannot be read: No such file"):
+        slices.read(tmp_path / "none.yaml", names.Resources(), 100)
