@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from importlib import resources
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,25 +17,21 @@ import aiohttp
 import msgspec
 import structlog
 
-from extender.sim import podspec
+from extender.sim import podspec, profiles
 from extender.sim.apiserver import store
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.http import ApiServer
-from extender.sim.apiserver.managed import Writer
-from extender.sim.apiserver.reading import WatchSettings
-from extender.sim.apiserver.resources import EVENTS, NODES, PODS
-from extender.sim.kubelet.kubelet import Kubelet, device_plugin_folder, pod_resources_folder
+from extender.sim.kubectl import Kubectl
 from extender.sim.kubelet.kubelet import Settings as KubeletSettings
 from extender.sim.kubelet.runtime import Runtime
 from extender.sim.kubelet.status import NodeSpec
+from extender.sim.node import SimNode
 from extender.sim.podspec import Object
 from extender.sim.process import Process, free_port
 from extender.sim.scheduler import config
 from extender.sim.scheduler.loop import Scheduler
-from protos.contract import names
 
 _log = structlog.get_logger()
-_USER = Writer("kubectl-client-side-apply")
 _POLL_SECONDS = 0.02
 _READY_SECONDS = 60.0
 
@@ -86,46 +81,35 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeSpec, ...]
     scheduler_config: Callable[[str], str]
     """The text of a KubeSchedulerConfiguration, given the extender's urlPrefix."""
-    extender_command: Callable[[ExtenderPlace], Sequence[str]] | None = gangshare_extender
-    """None: no extender process (the configuration names none, or the caller serves it)."""
+    extender_command: Callable[[ExtenderPlace], Sequence[str]] = gangshare_extender
     plugin_command: Callable[[PluginPlace], Sequence[str]] = gangshare_plugin
     kubelet: KubeletSettings = KubeletSettings(status_seconds=1.0)
     history: int = 20_000
     """Changes kept per resource for watches."""
     token: str = ""
+    """Bearer token that clients of the API server must show; the kubeconfig has it."""
     seed: int = 0
 
 
-class _Node:
-    """A node: its folder and runtime stay over restarts of its kubelet."""
-
-    def __init__(self, spec: NodeSpec, folder: Path) -> None:
-        self.spec, self.folder, self.runtime = spec, folder, Runtime()
-        self.profile = folder / "gpus.yaml"
-        self.kubelet: Kubelet | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.plugin: Process | None = None
-
-
-class EmbeddedCluster:
+class EmbeddedCluster(Kubectl):
     """An async context manager: everything runs inside, nothing is left behind."""
 
     def __init__(self, spec: ClusterSpec) -> None:
+        super().__init__(Api(store.Store(spec.history), spec.seed))
         self.spec = spec
-        self.api = Api(store.Store(spec.history), spec.seed)
         self.api.log_of = self._log_of
-        self.server = ApiServer(self.api, spec.token, WatchSettings())
-        self.folder = Path(tempfile.mkdtemp(prefix="gs-", dir="/tmp"))  # socket paths must be short
-        self.kubeconfig = self.folder / "kubeconfig"
-        self._nodes: dict[str, _Node] = {}
-        self.extender: Process | None = None
-        self._place = ExtenderPlace(self.kubeconfig, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}")
-        self._config = config.parse(spec.scheduler_config(self._place.url_prefix))
-        self.scheduler: Scheduler | None = None
+        self.server = ApiServer(self.api, spec.token)
+        self._nodes: dict[str, SimNode] = {}
+        self._extender: Process | None = None
+        self._scheduler: Scheduler | None = None
         self._scheduling: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
+        self.folder = Path(tempfile.mkdtemp(prefix="gs-", dir="/tmp"))  # socket paths must be short
+        self.kubeconfig = self.folder / "kubeconfig"
+        self.place = ExtenderPlace(self.kubeconfig, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}")
         try:
+            self._config = config.parse(self.spec.scheduler_config(self.place.url_prefix))
             await self._start()
         except BaseException:
             await self._stop()
@@ -140,49 +124,35 @@ class EmbeddedCluster:
     async def _start(self) -> None:
         await self.server.start()
         self.server.write_kubeconfig(self.kubeconfig)
+        self._extender = Process("extender", self.spec.extender_command(self.place), self.folder)
+        await self._extender.start()
         for i, spec in enumerate(self.spec.nodes):
-            node = self._nodes[spec.name] = _Node(spec, self.folder / f"n{i}")
-            node.folder.mkdir()
-            self._start_kubelet(node)
-        if self.spec.extender_command:
-            self.extender = Process("extender", self.spec.extender_command(self._place), self.folder)
-            await self.extender.start()
-        for node in self._nodes.values():
+            node = SimNode(self.api, spec, self.folder / f"n{i}", self.spec.kubelet, self.spec.seed)
+            self._nodes[spec.name] = node
+            node.start_kubelet()
             await self._start_plugin(node)
         await self.wait_for_devices()
         await self.wait_for_extender()
         self._start_scheduler()
 
     async def _stop(self) -> None:
-        tasks = [self._scheduling, *(n.task for n in self._nodes.values())]
-        for task in tasks:
-            if task:
-                task.cancel()
-        processes = [self.extender, *(n.plugin for n in self._nodes.values())]
+        if self._scheduling:
+            self._scheduling.cancel()
+        nodes = self._nodes.values()
+        processes = [self._extender, *(n.plugin for n in nodes)]
         await asyncio.gather(*(p.stop() for p in processes if p))
-        await asyncio.gather(*(t for t in tasks if t), return_exceptions=True)
-        for node in self._nodes.values():
+        await asyncio.gather(*(n.stop_kubelet() for n in nodes))
+        if self._scheduling:
+            await asyncio.gather(self._scheduling, return_exceptions=True)
+        for node in nodes:
             node.runtime.reboot()
         await self.server.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    # The parts
-
-    def _start_kubelet(self, node: _Node) -> None:
-        node.kubelet = Kubelet(self.api, node.spec, node.folder, node.runtime, self.spec.kubelet, self.spec.seed)
-        node.task = asyncio.create_task(node.kubelet.run(), name=f"kubelet {node.spec.name}")
-
-    async def _start_plugin(self, node: _Node) -> None:
+    async def _start_plugin(self, node: SimNode) -> None:
         if not node.spec.profile:
             return
-        node.profile.write_text(_profile_text(node.spec.profile))
-        place = PluginPlace(
-            node.spec.name,
-            node.profile,
-            device_plugin_folder(node.folder),
-            pod_resources_folder(node.folder) / names.KUBELET_SOCKET,
-            self.kubeconfig,
-        )
+        place = PluginPlace(node.spec.name, node.profile, node.kubelet_dir, node.pod_resources, self.kubeconfig)
         node.plugin = Process(f"plugin-{node.spec.name}", self.spec.plugin_command(place), self.folder)
         await node.plugin.start()
 
@@ -190,122 +160,98 @@ class EmbeddedCluster:
         self._scheduling = asyncio.create_task(self._keep_scheduling(), name="scheduler")
 
     async def _keep_scheduling(self) -> None:
-        """A scheduler that lost its Lease ends, and a new process takes its place."""
+        """A scheduler that lost its Lease ends, and a new one takes its place."""
         while True:
-            self.scheduler = Scheduler(self.api, self._config, socket.gethostname(), self.spec.seed)
-            await self.scheduler.run()
+            self._scheduler = Scheduler(self.api, self._config, socket.gethostname(), self.spec.seed)
+            await self._scheduler.run()
             _log.warning("the scheduler lost its Lease and starts anew")
+
+    # The parts
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The present scheduler."""
+        assert self._scheduler is not None, "the cluster has not been entered"
+        return self._scheduler
+
+    @property
+    def extender(self) -> Process:
+        """The extender's process."""
+        assert self._extender is not None, "the cluster has not been entered"
+        return self._extender
+
+    def node(self, name: str) -> SimNode:
+        return self._nodes[name]
+
+    def plugin(self, node: str) -> Process:
+        """The plugin process of a node; KeyError when the node has no GPUs."""
+        found = self._nodes[node].plugin
+        if found is None:
+            raise KeyError(f"node {node} has no GPU profile, so no plugin runs there")
+        return found
 
     async def restart_scheduler(self, kill: bool = False) -> None:
         """End it and start another; killed, it does not give its Lease up."""
-        if self.scheduler:
-            self.scheduler.releases = not kill
         if self._scheduling:
+            self.scheduler.releases = not kill
             self._scheduling.cancel()
             await asyncio.gather(self._scheduling, return_exceptions=True)
         self._start_scheduler()
 
     async def restart_kubelet(self, node: str) -> None:
         """Kill the kubelet and start another: sockets gone, checkpoint and containers there."""
-        found = self._nodes[node]
-        if found.task:
-            found.task.cancel()
-            await asyncio.gather(found.task, return_exceptions=True)
-        self._start_kubelet(found)
+        await self._nodes[node].stop_kubelet()
+        self._nodes[node].start_kubelet()
 
-    async def restart_extender(self, kill: bool = False) -> None:
-        if self.extender:
-            await self.extender.restart(kill)
-
-    def plugin(self, node: str) -> Process:
-        """The plugin process of a node."""
-        found = self._nodes[node].plugin
-        if found is None:
-            raise KeyError(f"node {node} has no GPU profile, so no plugin runs there")
-        return found
-
-    def runtime(self, node: str) -> Runtime:
-        """The containers of a node."""
-        return self._nodes[node].runtime
-
-    def kubelet(self, node: str) -> Kubelet:
-        """The present kubelet of a node."""
-        found = self._nodes[node].kubelet
-        assert found is not None
-        return found
-
-    def profile(self, node: str) -> Path:
-        """The file that describes the node's fake GPUs: edit it to change them."""
-        return self._nodes[node].profile
-
-    # What a user does
-
-    def create_pod(self, manifest: Object) -> Object:
-        """Create a pod and give it back as stored."""
-        namespace = manifest.get("metadata", {}).get("namespace", "default")
-        return self.api.create(PODS, namespace, manifest, _USER).obj
-
-    def delete_pod(self, namespace: str, name: str, grace: int | None = None) -> None:
-        self.api.delete(PODS, (namespace, name), {} if grace is None else {"gracePeriodSeconds": grace})
-
-    def pod(self, namespace: str, name: str) -> Object | None:
-        found = self.api.store.get(PODS, (namespace, name))
-        return found.obj if found else None
-
-    def pods(self) -> list[Object]:
-        return [i.obj for i in self.api.store.items(PODS)]
-
-    def nodes(self) -> list[Object]:
-        return [i.obj for i in self.api.store.items(NODES)]
-
-    def events(self, namespace: str, name: str) -> list[Object]:
-        """Events about the pod of that name, oldest first."""
-        found = [i.obj for i in self.api.store.items(EVENTS, namespace)]
-        return [e for e in found if e["involvedObject"].get("name") == name]
+    def set_gpu_health(self, node: str, index: int, health: str) -> None:
+        """Let a fake GPU fall ill (``sick:<why>``) or recover (``ok``); the plugin notices by itself."""
+        profiles.set_health(self._nodes[node].profile, index, health)
 
     def env(self, pod: Object, container: str) -> dict[str, str]:
         """The environment a container got; empty while it has not started."""
-        node = self._nodes.get(podspec.node_of(pod))
-        found = node.runtime.get(podspec.uid(pod), container) if node else None
+        found = self._runtime_of(pod).get(podspec.uid(pod), container)
         return dict(found.env) if found else {}
 
     def _log_of(self, pod: Object, container: str) -> str:
+        return self._runtime_of(pod).log(podspec.uid(pod), container)
+
+    def _runtime_of(self, pod: Object) -> Runtime:
         node = self._nodes.get(podspec.node_of(pod))
-        return node.runtime.log(podspec.uid(pod), container) if node else ""
+        return node.runtime if node else Runtime()
+
+    # Waiting
 
     async def wait(self, holds: Callable[[], object], timeout: float, what: str) -> None:
-        """Return when ``holds()`` is true; WaitError naming ``what`` after ``timeout`` seconds, ProcessError when a
-        process of the cluster has died."""
+        """Return when ``holds()`` is true; WaitError naming ``what`` after ``timeout`` seconds, or what ``check``
+        raises."""
         end = time.monotonic() + timeout
         while not holds():
             if time.monotonic() > end:
                 raise WaitError(f"not within {timeout:g} s: {what}")
-            for process in (self.extender, *(n.plugin for n in self._nodes.values())):
-                if process:
-                    process.check()
-            for task in (self._scheduling, *(n.task for n in self._nodes.values())):
-                if task and task.done() and not task.cancelled():
-                    task.result()
+            self.check()
             await asyncio.sleep(_POLL_SECONDS)
+
+    def check(self) -> None:
+        """Raise what ended a part of the cluster by itself: ProcessError, or the crash of a part in this process."""
+        if self._extender:
+            self._extender.check()
+        for node in self._nodes.values():
+            node.check()
+        if self._scheduling and self._scheduling.done() and not self._scheduling.cancelled():
+            self._scheduling.result()
 
     async def wait_for_devices(self) -> None:
         """Until every node with GPUs offers devices."""
-
-        def offered(node: _Node) -> bool:
-            found = self.api.store.get(NODES, ("", node.spec.name))
-            allocatable = found.obj["status"]["allocatable"] if found else {}
-            return any("/" in resource and amount != "0" for resource, amount in allocatable.items())
-
-        with_gpus = [n for n in self._nodes.values() if n.spec.profile]
-        await self.wait(lambda: all(map(offered, with_gpus)), _READY_SECONDS, "every node with GPUs offers devices")
+        nodes = self._nodes.values()
+        await self.wait(
+            lambda: all(n.offers_devices() for n in nodes), _READY_SECONDS, "every node with GPUs offers devices"
+        )
 
     async def wait_for_extender(self) -> None:
         """Until the extender says it is ready."""
-        if self.extender is None:
-            return
         end = time.monotonic() + _READY_SECONDS
         async with aiohttp.ClientSession() as session:
-            while not await _answers(session, f"http://{self._place.status_listen}/readyz"):
+            while not await _answers(session, f"http://{self.place.status_listen}/readyz"):
                 self.extender.check()
                 if time.monotonic() > end:
                     raise WaitError(f"the extender is not ready after {_READY_SECONDS:g} s:\n{self.extender.tail()}")
@@ -318,10 +264,3 @@ async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
             return response.status == 200
     except aiohttp.ClientError:
         return False
-
-
-def _profile_text(profile: str) -> str:
-    """The text of a profile: a file, or the name of one that is shipped with the plugin."""
-    if Path(profile).is_file():
-        return Path(profile).read_text()
-    return (resources.files("deviceplugin") / "profiles" / f"{profile}.yaml").read_text()

@@ -23,6 +23,7 @@ class Process:
         self.name, self._command = name, command
         self.log = folder / f"{name}.log"
         self._child: asyncio.subprocess.Process | None = None
+        self._told_to_end = False
 
     @property
     def running(self) -> bool:
@@ -35,6 +36,7 @@ class Process:
         return self._child.pid
 
     async def start(self) -> None:
+        self._told_to_end = False
         with self.log.open("ab") as log:
             self._child = await asyncio.create_subprocess_exec(
                 *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -42,7 +44,7 @@ class Process:
 
     def check(self) -> None:
         """ProcessError when the process has ended by itself."""
-        if self._child is not None and self._child.returncode is not None:
+        if self._child is not None and self._child.returncode is not None and not self._told_to_end:
             raise ProcessError(f"{self.name} ended with code {self._child.returncode}:\n{self.tail()}")
 
     def tail(self, lines: int = 15) -> str:
@@ -52,6 +54,7 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal (TERM, KILL, STOP, CONT) to the process if it runs."""
         if self._child is not None and self.running:
+            self._told_to_end |= number in (signal.SIGTERM, signal.SIGKILL)
             with contextlib.suppress(ProcessLookupError):
                 self._child.send_signal(number)
 

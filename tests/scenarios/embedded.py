@@ -1,0 +1,80 @@
+"""The World of the embedded cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from extender.cli.scheduler_config import Options, render
+from extender.sim.cluster import ClusterSpec, EmbeddedCluster
+from extender.sim.kubelet.kubelet import Settings
+from extender.sim.kubelet.status import NodeSpec
+from tests.scenarios.world import Object
+
+_POLL_SECONDS = 0.02
+
+
+def own_layout(url_prefix: str) -> str:
+    """The scheduler configuration that the product prints for its default layout."""
+    return render("own", Options(extender_url=url_prefix.removesuffix("/scheduler")))
+
+
+def a_cluster(*nodes: NodeSpec, kubelet: Settings | None = None) -> EmbeddedCluster:
+    """An embedded cluster of these nodes with the real extender and plugin."""
+    settings = kubelet or Settings(status_seconds=1.0)
+    return EmbeddedCluster(ClusterSpec(nodes=nodes, scheduler_config=own_layout, kubelet=settings))
+
+
+class EmbeddedWorld:
+    """Drives a running ``EmbeddedCluster``; implements ``tests.scenarios.world.World``."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster = cluster
+
+    async def create_pod(self, manifest: Object) -> str:
+        uid: str = self.cluster.create_pod(manifest)["metadata"]["uid"]
+        return uid
+
+    async def delete_pod(self, namespace: str, name: str, grace: int | None = None) -> None:
+        self.cluster.delete_pod(namespace, name, grace)
+
+    async def pod(self, namespace: str, name: str) -> Object | None:
+        return self.cluster.pod(namespace, name)
+
+    async def pods(self) -> list[Object]:
+        return self.cluster.pods()
+
+    async def events(self, namespace: str, name: str) -> list[Object]:
+        return self.cluster.events(namespace, name)
+
+    async def container_env(self, namespace: str, name: str, container: str) -> dict[str, str]:
+        pod = self.cluster.pod(namespace, name)
+        log = self.cluster.api.log_of(pod, container) if pod else ""
+        return dict(line.split("=", 1) for line in log.splitlines())
+
+    async def nodes(self) -> list[Object]:
+        return self.cluster.nodes()
+
+    async def restart_extender(self, kill: bool = False) -> None:
+        await self.cluster.extender.restart(kill)
+
+    async def restart_scheduler(self, kill: bool = False) -> None:
+        await self.cluster.restart_scheduler(kill)
+
+    async def restart_kubelet(self, node: str) -> None:
+        await self.cluster.restart_kubelet(node)
+
+    async def restart_plugin(self, node: str, kill: bool = False) -> None:
+        await self.cluster.plugin(node).restart(kill)
+
+    async def set_gpu_health(self, node: str, index: int, health: str) -> None:
+        self.cluster.set_gpu_health(node, index, health)
+
+    async def wait(self, holds: Callable[[], Awaitable[object]], timeout: float, what: str) -> None:
+        end = time.monotonic() + timeout
+        while not await holds():
+            if time.monotonic() > end:
+                raise TimeoutError(f"not within {timeout:g} s: {what}")
+            self.cluster.check()
+            await asyncio.sleep(_POLL_SECONDS)

@@ -1,0 +1,68 @@
+"""The one interface through which scenarios drive a cluster, embedded or real."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+Object = dict[str, Any]  # a Kubernetes object as JSON
+
+
+class World(Protocol):
+    """A running cluster with the extender, its scheduler, and a kubelet and a plugin per node.
+
+    What is asked for shows the present state of the API server. Restarts return when the new process has been started,
+    not when it is ready: scenarios wait for what they need.
+    """
+
+    async def create_pod(self, manifest: Object) -> str:
+        """Create a pod (namespace ``default`` when it names none); its UID."""
+        ...
+
+    async def delete_pod(self, namespace: str, name: str, grace: int | None = None) -> None:
+        """Ask for the pod's deletion, with a grace period in seconds or its own."""
+        ...
+
+    async def pod(self, namespace: str, name: str) -> Object | None:
+        """The pod, None when there is none of that name."""
+        ...
+
+    async def pods(self) -> list[Object]:
+        """All pods of all namespaces."""
+        ...
+
+    async def events(self, namespace: str, name: str) -> list[Object]:
+        """Core v1 Events about the object of that name, oldest first."""
+        ...
+
+    async def container_env(self, namespace: str, name: str, container: str) -> dict[str, str]:
+        """The environment the container has, read from its log; empty while it has not started."""
+        ...
+
+    async def nodes(self) -> list[Object]:
+        """All nodes."""
+        ...
+
+    async def restart_extender(self, kill: bool = False) -> None:
+        """End the extender (TERM, or KILL) and start it again."""
+        ...
+
+    async def restart_scheduler(self, kill: bool = False) -> None:
+        """End the scheduler and start it again."""
+        ...
+
+    async def restart_kubelet(self, node: str) -> None:
+        """Kill the node's kubelet and start it again; containers go on."""
+        ...
+
+    async def restart_plugin(self, node: str, kill: bool = False) -> None:
+        """End the node's plugin (TERM, or KILL) and start it again."""
+        ...
+
+    async def set_gpu_health(self, node: str, index: int, health: str) -> None:
+        """Edit the node's fake profile: ``ok``, ``sick:<why>``, ``mig`` or ``gone``."""
+        ...
+
+    async def wait(self, holds: Callable[[], Awaitable[object]], timeout: float, what: str) -> None:
+        """Return when ``holds()`` answers something true; TimeoutError naming ``what`` after ``timeout`` seconds."""
+        ...
