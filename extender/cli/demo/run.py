@@ -7,7 +7,6 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,7 +17,7 @@ from extender.cli.demo.progress import Count, Progress
 from extender.cli.errors import CommandError
 from extender.cli.inspection import Inspection
 from extender.sim import podspec
-from extender.sim.cluster import ClusterSpec, EmbeddedCluster, ExtenderPlace, WaitError, gangshare_extender
+from extender.sim.cluster import ClusterSpec, EmbeddedCluster, WaitError
 from extender.sim.kubelet.status import NodeSpec
 from extender.sim.podspec import Object
 from extender.sim.process import ProcessError
@@ -97,32 +96,25 @@ class Demo:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._status = ""
         self._left = 0
         self.outcome: check.Outcome | None = None
 
     async def run(self) -> bool:
         nodes = tuple(NodeSpec(name=name, profile=profile, memory="1Ti") for name, profile in PROFILES.items())
-        spec = ClusterSpec(nodes=nodes, scheduler_config=_scheduler_config, extender_command=self._extender)
-        with Progress() as progress:
-            progress.say(
-                f"Starting a cluster of {len(nodes)} nodes in this process, extender and plugins beside it."
-            )
-            async with EmbeddedCluster(spec) as cluster:
+        spec = ClusterSpec(nodes=nodes, scheduler_config=_scheduler_config)
+        console.show(f"Starting a cluster of {len(nodes)} nodes in this process, extender and plugins beside it.")
+        async with EmbeddedCluster(spec) as cluster:
+            with Progress() as progress:
                 await self._replay(cluster, progress)
                 await self._settle(cluster, progress)
-                books = await self._books(cluster)
-                self.outcome = _checked(cluster, books)
                 progress.show(self._count(cluster, self._options.pods), last=True)
-                console.show("", *top.render(books, pods=True), "", _verdict(self.outcome))
-                if self._options.serve:
-                    console.show("", *self._hints(cluster))
-                    await asyncio.Event().wait()
+            books = await _books(cluster)
+            self.outcome = _checked(cluster, books)
+            console.show("", *top.render(books, pods=True), "", _verdict(self.outcome))
+            if self._options.serve:
+                console.show("", *_hints(cluster))
+                await asyncio.Event().wait()
         return not self.outcome.faults
-
-    def _extender(self, place: ExtenderPlace) -> Sequence[str]:
-        self._status = f"http://{place.status_listen}"
-        return gangshare_extender(place)
 
     async def _replay(self, cluster: EmbeddedCluster, progress: Progress) -> None:
         """Let the pods come and go as they did, in even steps."""
@@ -152,17 +144,6 @@ class Demo:
 
         await cluster.wait(settled, SETTLE_S, "every pod runs or was refused")
 
-    async def _books(self, cluster: EmbeddedCluster) -> Inspection:
-        """The extender's books, once they have seen what the cluster has."""
-        placed = {podspec.uid(pod) for pod in cluster.pods() if _shares(pod)}
-        end = time.monotonic() + SETTLE_S
-        while True:
-            body = await asyncio.to_thread(inspection.fetch, self._status, "inspect")
-            books = inspection.decode(body, Inspection)
-            if {pod.uid for pod in books.pods} == placed or time.monotonic() > end:
-                return books
-            await asyncio.sleep(0.1)
-
     def _count(self, cluster: EmbeddedCluster, arrived: int) -> Count:
         present = cluster.pods()
         held = {share.uuid for pod in present for share in _shares(pod)}
@@ -175,20 +156,26 @@ class Demo:
             gpus_held=len(held),
         )
 
-    def _hints(self, cluster: EmbeddedCluster) -> list[str]:
-        waiting = next((pod for pod in cluster.pods() if not podspec.node_of(pod)), None) or cluster.pods()[0]
-        return [
-            "It stays up until Ctrl-C. In another terminal:",
-            f"  export KUBECONFIG={cluster.kubeconfig} GANGSHARE_SERVER={self._status}",
-            "  kubectl get pods -A -o wide",
-            f"  {_command()} top --pods",
-            f"  {_command()} explain pod {pods.NAMESPACE}/{waiting['metadata']['name']}",
-        ]
-
 
 def _scheduler_config(url_prefix: str) -> str:
     options = scheduler_config.Options(extender_url=url_prefix.removesuffix("/scheduler"))
     return scheduler_config.render("own", options)
+
+
+def _status(cluster: EmbeddedCluster) -> str:
+    return f"http://{cluster.place.status_listen}"
+
+
+async def _books(cluster: EmbeddedCluster) -> Inspection:
+    """The extender's books, once they have seen what the cluster has."""
+    placed = {podspec.uid(pod) for pod in cluster.pods() if _shares(pod)}
+    end = time.monotonic() + SETTLE_S
+    while True:
+        body = await asyncio.to_thread(inspection.fetch, _status(cluster), "inspect")
+        books = inspection.decode(body, Inspection)
+        if {pod.uid for pod in books.pods} == placed or time.monotonic() > end:
+            return books
+        await asyncio.sleep(0.1)
 
 
 def _rests(pod: Object) -> bool:
@@ -230,6 +217,19 @@ def _verdict(outcome: check.Outcome) -> str:
     if not outcome.faults:
         return f"{compared} say the same"
     return "\n".join([f"{compared} differ:", *(f"  {fault}" for fault in outcome.faults)])
+
+
+def _hints(cluster: EmbeddedCluster) -> list[str]:
+    """What to try while it is up; the pod named is one that waits, if any does."""
+    pod = min(cluster.pods(), key=lambda pod: bool(podspec.node_of(pod)))["metadata"]["name"]
+    return [
+        "It stays up until Ctrl-C. In another terminal:",
+        f"  export KUBECONFIG={cluster.place.kubeconfig} GANGSHARE_SERVER={_status(cluster)}",
+        f"  {_command()} top",
+        f"  {_command()} explain pod {pod}",
+        f"  kubectl describe pod {pod}",
+        "  kubectl get nodes",
+    ]
 
 
 def _command() -> str:

@@ -1,0 +1,153 @@
+"""Each test changes one of the accounts of a sound world, and the check must say so."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from extender.cli.demo.check import Outcome, Running, check
+from extender.cli.inspection import Inspection
+from protos.contract import names
+from tests.unit.cli import books as told
+from tests.unit.cli.demo.made import as_record
+
+TRAIN = {"uuid": "GPU-a0", "index": 0, "mem": 10, "slices": 25}
+BIG = {"uuid": "GPU-a1", "index": 1, "mem": 79, "slices": 100, "whole": True}
+
+
+class World:
+    """A pod that shares a GPU and one that has a whole one, as pods, environments and books."""
+
+    def __init__(self) -> None:
+        self.pods = {
+            "train": self._pod("train", {names.GPU_MEM: "10", names.GPU_SLICE: "25"}, TRAIN),
+            "big": self._pod("big", {names.WHOLE_GPU: "1"}, BIG),
+        }
+        self.environments = {
+            "train": {names.VISIBLE_DEVICES: "GPU-a0", names.ENV_MEM_MIB: "10240", names.ENV_SLICES: "25"},
+            "big": {names.VISIBLE_DEVICES: "GPU-a1", names.ENV_MEM_MIB: "81559", names.ENV_SLICES: "100"},
+        }
+        self.gpus = [
+            told.a_gpu(0, "GPU-a0", memUsed=10, slicesUsed=25, pods=[told.a_holder("train", 10, 25)]),
+            told.a_gpu(1, "GPU-a1", memUsed=79, slicesUsed=100, whole=True, pods=[told.a_holder("big", 79, 100, True)]),
+        ]
+        self.booked = {"train": TRAIN, "big": BIG}
+
+    @staticmethod
+    def _pod(name: str, limits: dict[str, str], share: dict[str, Any]) -> dict[str, Any]:
+        noted = msgspec.json.encode(told.an_allocation("main", share)).decode()
+        return {
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "uid": f"u-{name}",
+                "annotations": {names.ALLOCATION: noted},
+            },
+            "spec": {"nodeName": "node-a", "containers": [{"name": "main", "resources": {"limits": limits}}]},
+        }
+
+    def note(self, name: str, text: str) -> None:
+        self.pods[name]["metadata"]["annotations"] = {names.ALLOCATION: text}
+
+    def checked(self) -> Outcome:
+        running = [Running(as_record(pod), {"main": self.environments[name]}) for name, pod in self.pods.items()]
+        pods = [
+            {
+                "namespace": "default",
+                "name": name,
+                "uid": f"u-{name}",
+                "state": "bound",
+                "node": "node-a",
+                "allocation": told.an_allocation("main", share),
+            }
+            for name, share in self.booked.items()
+        ]
+        return check(running, msgspec.convert({"nodes": [told.a_node("node-a", *self.gpus)], "pods": pods}, Inspection))
+
+    def fault(self) -> str:
+        """All that is wrong, in one text; something must be."""
+        faults = self.checked().faults
+        assert faults
+        return "\n".join(faults)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_sound_world_has_no_faults(world: World) -> None:
+    assert world.checked() == Outcome(2, ())
+
+
+def test_another_gpu_in_the_environment_is_a_fault(world: World) -> None:
+    world.environments["train"][names.VISIBLE_DEVICES] = "GPU-a1"
+    assert "train: main sees 'GPU-a1', its annotation names ['GPU-a0']" in world.fault()
+
+
+def test_no_environment_at_all_is_a_fault(world: World) -> None:
+    world.environments["train"] = {}
+    assert "train: main sees ''" in world.fault()
+
+
+@pytest.mark.parametrize(("variable", "value"), [(names.ENV_MEM_MIB, "9000"), (names.ENV_SLICES, "26")])
+def test_another_amount_in_the_environment_is_a_fault(variable: str, value: str, world: World) -> None:
+    world.environments["train"][variable] = value
+    assert "train: main is told" in world.fault()
+
+
+def test_a_missing_annotation_is_a_fault(world: World) -> None:
+    world.pods["train"]["metadata"]["annotations"] = {}
+    assert "train: it runs on GPUs without the annotation" in world.fault()
+
+
+def test_a_malformed_annotation_is_a_fault(world: World) -> None:
+    world.note("train", "{")
+    assert names.ALLOCATION in world.fault()
+
+
+def test_books_that_say_another_gpu_are_a_fault(world: World) -> None:
+    world.booked["train"] = {**TRAIN, "uuid": "GPU-a1", "index": 1}
+    assert "train: its annotation says" in world.fault()
+
+
+def test_books_that_charge_another_amount_are_a_fault(world: World) -> None:
+    world.gpus[0] |= {"memUsed": 9, "pods": [told.a_holder("train", 9, 25)]}
+    assert "train: its annotation says" in world.fault()
+
+
+def test_an_annotation_that_gives_less_than_asked_is_a_fault(world: World) -> None:
+    world.pods["train"]["spec"]["containers"][0]["resources"]["limits"][names.GPU_MEM] = "11"
+    assert "train: main asks (11, 25, False)" in world.fault()
+
+
+def test_fewer_gpus_than_asked_are_a_fault(world: World) -> None:
+    world.pods["big"]["spec"]["containers"][0]["resources"]["limits"][names.WHOLE_GPU] = "2"
+    assert "big: main asks 2 GPUs" in world.fault()
+
+
+def test_a_gpu_of_another_node_is_a_fault(world: World) -> None:
+    world.pods["train"]["spec"]["nodeName"] = "node-b"
+    assert "train: it is on node-b, where no GPU GPU-a0 is" in world.fault()
+
+
+def test_a_gpu_given_away_twice_is_a_fault(world: World) -> None:
+    holders = [*world.gpus[0]["pods"], told.a_holder("other", 70, 10)]
+    world.gpus[0] |= {"memUsed": 80, "slicesUsed": 35, "pods": holders}
+    assert "node-a GPU 0 has 79 units, 80 and 35 slices are given away" in world.fault()
+
+
+def test_a_whole_gpu_that_is_shared_is_a_fault(world: World) -> None:
+    world.gpus[1]["pods"] = [*world.gpus[1]["pods"], told.a_holder("other")]
+    assert "node-a GPU 1 is whole for somebody and shared all the same" in world.fault()
+
+
+def test_sums_that_are_not_those_of_the_pods_are_a_fault(world: World) -> None:
+    world.gpus[0]["memUsed"] = 30
+    assert "node-a GPU 0: its sums" in world.fault()
+
+
+def test_pods_without_gpus_are_not_counted(world: World) -> None:
+    world.pods["idle"] = {"metadata": {"name": "idle"}, "spec": {"containers": [{"name": "main"}]}}
+    world.environments["idle"] = {}
+    assert world.checked() == Outcome(2, ())

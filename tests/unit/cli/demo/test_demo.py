@@ -1,0 +1,93 @@
+"""The demo as a newcomer runs it, with real processes, and much faster."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.run import gangshare
+
+
+class Demo:
+    """A demo that runs, with all that it has printed so far."""
+
+    def __init__(self, page: Path, *args: str) -> None:
+        self._page = page
+        with page.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "extender", "demo", "--speed", "10", *args], stdout=output, stderr=output
+            )
+
+    @property
+    def page(self) -> str:
+        return self._page.read_text()
+
+    def until(self, text: str) -> None:
+        end = time.monotonic() + 90
+        while text not in self.page:
+            assert self.process.poll() is None, self.page
+            assert time.monotonic() < end, self.page
+            time.sleep(0.05)
+
+    def left(self) -> list[str]:
+        """Processes of this demo's cluster that still run."""
+        folders = re.findall(r"/tmp/gs-\w+", self.page)
+        commands = (entry / "cmdline" for entry in Path("/proc").iterdir() if entry.name.isdigit())
+        return [line for command in commands if (line := _read(command)) and any(f in line for f in folders)]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().replace("\0", " ")
+    except OSError:
+        return ""
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Demo]:
+    demo = Demo(tmp_path / "page", "--pods", "60", "--serve")
+    yield demo
+    demo.process.send_signal(signal.SIGTERM)
+    demo.process.wait(30)
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc")
+def test_a_newcomer_sees_pods_on_gpus_looks_around_and_leaves_nothing_behind(
+    serving: Demo, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serving.until("It stays up until Ctrl-C")
+    assert "arrived  60/60" in serving.page
+    assert re.search(r"default/openb-pod-0001 11 GiB, 46/100 slices", serving.page)
+    assert re.search(r"of \d\d containers with GPUs say the same", serving.page)
+    assert "\x1b" not in serving.page
+    said = dict(re.findall(r"(KUBECONFIG|GANGSHARE_SERVER)=(\S+)", serving.page))
+    monkeypatch.setenv("GANGSHARE_SERVER", said["GANGSHARE_SERVER"])
+    assert "default/openb-pod-0001 11 GiB" in gangshare(capsys, "top", "--pods").out
+    assert "openb-pod-0001 is bound to" in gangshare(capsys, "explain", "pod", "openb-pod-0001").out
+    assert serving.left()
+    serving.process.send_signal(signal.SIGINT)
+    assert serving.process.wait(30) == 0
+    assert serving.left() == []
+    assert not Path(said["KUBECONFIG"]).parent.exists()
+
+
+def test_a_signal_before_the_end_says_so_in_its_status(tmp_path: Path) -> None:
+    demo = Demo(tmp_path / "page")
+    demo.until("arrived")
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.process.wait(30) == 130
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [(("--pods", "401"), "pods is 401: expected 1 to 400"), (("--speed", "0"), "speed is 0: expected")],
+)
+def test_a_bad_wish_is_named(said: tuple[str, str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = gangshare(capsys, "demo", *said)
+    assert ran.code == 1
+    assert named in ran.err
