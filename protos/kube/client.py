@@ -37,7 +37,7 @@ LONGEST_WAIT_S = 10.0
 """The most that one Retry-After is obeyed."""
 ANSWER_S = 30.0
 """Seconds until a request without an answer is given up."""
-CONNECT_S = 5.0
+CONNECT_S = 10.0
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 """A peer that vanished without a word is noticed in half a minute; the last value is in ms (Linux)."""

@@ -127,8 +127,9 @@ async def load(kubeconfig: str | None = None, context: str | None = None) -> Cre
     return await from_kubeconfig(os.environ.get("KUBECONFIG") or str(Path.home() / ".kube/config"), context)
 
 
-def from_service_account(folder: Path = SERVICE_ACCOUNT) -> Credentials:
+def from_service_account(folder: Path | None = None) -> Credentials:
     """The credentials that the kubelet mounts into a pod; raises CredentialsError."""
+    folder = folder or SERVICE_ACCOUNT
     host, port = os.environ.get(HOST, ""), os.environ.get(PORT, "")
     if not host or not port:
         raise CredentialsError(f"{HOST} is {host!r} and {PORT} is {port!r}: expected both, as in every pod")

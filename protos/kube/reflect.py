@@ -27,10 +27,10 @@ log = structlog.get_logger()
 
 PAGE = 500
 """Objects per page of a list."""
-SLICE = 50
+SLICE = 25
 """Objects after which a listing lets the event loop go on."""
 FAILURES = 5
-"""Failed watches in a row after which a list is due."""
+"""Failed watches in a row that are opened again; after one more a list is due."""
 
 
 @dataclass(frozen=True)
@@ -156,13 +156,13 @@ class Reflector(Generic[T]):
                     raise
                 seen, token, limit = set(), "", 0  # the list grew too old between its pages: all of it in one
                 continue
-            for number, raw in enumerate(page.items or (), 1):
+            for number, raw in enumerate(page.items or ()):
+                if number % SLICE == 0:
+                    await asyncio.sleep(0)
                 for event in self._present(raw):
                     if event.ref is not None:
                         seen.add((event.ref.namespace, event.ref.name))
                     yield event
-                if number % SLICE == 0:
-                    await asyncio.sleep(0)
             token = page.metadata.continue_
             if not token:
                 break
@@ -182,13 +182,15 @@ class Reflector(Generic[T]):
         return await self.client.fetch(self.path, _pages, params=params)
 
     async def _watching(self) -> AsyncGenerator[Event[T], None]:
+        failed = 0  # since the list, or the last line of a watch
         while True:
             try:
                 async with contextlib.aclosing(self._watch()) as watch:
                     async for event in watch:
                         yield event
             except (errors.Unavailable, errors.TooMany, errors.Unauthorized) as error:
-                if self._failures >= FAILURES:
+                failed = failed + 1 if self._failures else 1
+                if failed > FAILURES:
                     raise
                 await self._pause(error)
 

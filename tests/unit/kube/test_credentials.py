@@ -185,3 +185,12 @@ async def test_a_token_that_went_away_is_told_as_unauthorized(tmp_path: Path) ->
     async with ApiClient(where) as api:
         with pytest.raises(errors.Unauthorized, match="expected a bearer token"):
             await api.get("/x")
+
+
+async def test_without_a_kubeconfig_the_place_decides(account: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", config(account, user={"token": "abc"}, server="https://named:1"))
+    assert (await credentials.load()).server == "https://[fd00::1]:443"
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
+    assert (await credentials.load()).server == "https://named:1"
+    with pytest.raises(CredentialsError, match="KUBERNETES_SERVICE_HOST is ''"):
+        credentials.from_service_account(account)

@@ -212,6 +212,12 @@ async def test_a_watch_that_fails_again_and_again_is_followed_by_a_list(script: 
     assert [asked.query.get("watch") for asked in script.asked] == [None, *["1"] * (FAILURES + 1), None]
 
 
+async def test_a_list_that_failed_before_does_not_count_against_the_watch(script: Script) -> None:
+    down = refusal(503, "ServiceUnavailable")
+    plays = [*[down] * FAILURES, page([], "9"), *[down] * FAILURES, watch(line("ADDED", thing("a", 10)))]
+    assert await story(script, 2, *plays) == ["listed 9", "added a 0"]
+
+
 async def test_a_watch_that_may_not_be_opened_is_told_as_trouble(script: Script) -> None:
     script.then(page([], "9"), refusal(403, "Forbidden", "no watch for you"))
     async with script.client() as api, asyncio.timeout(20):
