@@ -107,6 +107,8 @@ class _Seating:
         self.parts: dict[str, list[tuple[int, ContainerAsk, Demand]]] = {}
         self.seats: list[Seat] = [()] * len(ask.containers)
         self.tries = 0
+        self.gathered = any(c.kind != "init" for c in ask.containers)
+        """Whether init containers must sit on GPUs of the pod's other containers."""
 
     def run(self) -> list[Seat] | None:
         def size(position: int) -> tuple[bool, int, int, int, int]:
@@ -114,6 +116,11 @@ class _Seating:
             return (c.kind == "init", -bool(c.whole), -c.gpus, -c.mem, -c.slices)
 
         order = sorted(range(len(self.ask.containers)), key=size)
+        if self._seat(order):
+            return self.seats
+        if not self.gathered or all(c.kind != "init" for c in self.ask.containers):
+            return None
+        self.gathered, self.tries = False, 0
         return self.seats if self._seat(order) else None
 
     def _seat(self, order: list[int]) -> bool:
@@ -146,6 +153,8 @@ class _Seating:
         own = {uuid for uuid, parts in self.parts.items() if parts}
         if not own:
             return self.eligible
+        if ask.kind == "init" and self.gathered:
+            return [book for book in self.eligible if book.gpu.uuid in own]
         gather = ask.kind == "init" or not self.ask.selection.spread
         return sorted(self.eligible, key=lambda book: (book.gpu.uuid in own) != gather)
 

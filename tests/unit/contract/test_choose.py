@@ -131,6 +131,19 @@ def test_an_init_container_runs_on_its_pods_gpu_and_only_the_peak_is_charged() -
     assert books.gpus["GPU-n-0"].mem_used == 8
 
 
+def test_a_pod_goes_where_its_init_container_has_room_too() -> None:
+    books = NodeBooks(an_inventory(16, 16))
+    put(books, "x", a_pod(mem=10))
+    pod = a_pod(init=[a_container("prepare", mem=8)], containers=[a_container("main", mem=4)])
+    assert put(books, "p", pod) == ["prepare:1", "main:1"]
+
+
+def test_an_init_container_that_asks_more_gpus_than_the_rest_may_go_beyond_them() -> None:
+    books = NodeBooks(an_inventory(16, 16))
+    pod = a_pod(init=[a_container("prepare", whole=2)], containers=[a_container("main", mem=4)])
+    assert put(books, "p", pod) == ["prepare:0,1", "main:0"]
+
+
 def test_a_sidecar_counts_beside_the_apps_and_under_later_inits() -> None:
     books = NodeBooks(an_inventory(40))
     side = a_container("side", mem=4, restartPolicy="Always")
