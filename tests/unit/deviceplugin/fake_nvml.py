@@ -109,7 +109,7 @@ class FakeNvml:
     def nvmlDeviceGetNvLinkState(self, gpu: Gpu, link: int) -> int:
         if not gpu.get("links"):
             raise pynvml.NVMLError_NotSupported
-        return int(link in gpu.get("links"))
+        return 1 if link in gpu.get("links") else 0
 
     def nvmlDeviceGetNvLinkRemoteDeviceType(self, gpu: Gpu, link: int) -> int:
         kind = pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH if gpu.get("links")[link] == "switch" else 0
@@ -120,7 +120,7 @@ class FakeNvml:
         return SimpleNamespace(busId="00000000:C4:00.0" if other == "switch" else other)
 
     def nvmlDeviceGetTopologyCommonAncestor(self, a: Gpu, b: Gpu) -> int:
-        return self.closeness.get(frozenset((a.index, b.index)), pynvml.NVML_TOPOLOGY_SYSTEM)
+        return self.closeness.get(frozenset((a.index, b.index)), int(pynvml.NVML_TOPOLOGY_SYSTEM))
 
     def nvmlEventSetCreate(self) -> object:
         return object()

@@ -10,7 +10,7 @@ from tests.unit.deviceplugin.builders import an_inventory
 ASK = ContainerAsk(name="main", gpus=1, mem=4, slices=25)
 
 
-def test_environment_of_a_share():
+def test_environment_of_a_share() -> None:
     envs = answer(ASK, [Share("GPU-2", 2, 4, 25)], an_inventory(), Style()).envs
     assert envs == {
         "NVIDIA_VISIBLE_DEVICES": "GPU-2",
@@ -19,20 +19,20 @@ def test_environment_of_a_share():
     }
 
 
-def test_amounts_are_for_each_gpu():
+def test_amounts_are_for_each_gpu() -> None:
     envs = answer(ASK, [Share("GPU-1", 1, 4, 25), Share("GPU-3", 3, 4, 25)], an_inventory(), Style()).envs
     assert envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-1,GPU-3"
     assert envs["GANGSHARE_GPU_MEM_MIB"] == "4096"
 
 
-def test_of_unequal_gpus_the_amount_that_holds_on_each():
+def test_of_unequal_gpus_the_amount_that_holds_on_each() -> None:
     sharing = Sharing()
     inventory = an_inventory(16, 40, sharing=sharing)
     shares = [Share("GPU-0", 0, 4, 25), Share("GPU-1", 1, 10, 25)]
     assert answer(ASK, shares, inventory, Style()).envs["GANGSHARE_GPU_MEM_MIB"] == "4096"
 
 
-def test_a_whole_gpu_has_all_its_memory_to_the_mebibyte():
+def test_a_whole_gpu_has_all_its_memory_to_the_mebibyte() -> None:
     sharing = Sharing(unit_mib=3000)
     inventory = an_inventory(16, sharing=sharing)
     ask = ContainerAsk(name="main", gpus=1, whole=names.WHOLE_GPU)
@@ -40,7 +40,7 @@ def test_a_whole_gpu_has_all_its_memory_to_the_mebibyte():
     assert (envs["GANGSHARE_GPU_MEM_MIB"], envs["GANGSHARE_GPU_SLICES"]) == ("16384", "100")
 
 
-def test_device_nodes_are_listed_where_wanted():
+def test_device_nodes_are_listed_where_wanted() -> None:
     style = Style(strategy="device-nodes", control_nodes=("/dev/nvidiactl",))
     found = answer(ASK, [Share("GPU-2", 2, 4, 25)], an_inventory(), style)
     assert [(d.container_path, d.host_path, d.permissions) for d in found.devices] == [
@@ -50,7 +50,7 @@ def test_device_nodes_are_listed_where_wanted():
     assert found.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-2"
 
 
-def test_gpushare_environment_beside_ours():
+def test_gpushare_environment_beside_ours() -> None:
     style = Style(gpushare=True, no_isolation=True)
     envs = answer(ContainerAsk(name="main", gpus=1, mem=4), [Share("GPU-2", 2, 4)], an_inventory(), style).envs
     assert envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-2"

@@ -173,12 +173,12 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.says for case in CASES])
-def test_candidates(case: Case):
+def test_candidates(case: Case) -> None:
     answer = candidates(case.resource, case.amount, case.seen, pods(*case.pods), case.record())
     assert [f"{found.pod.metadata.name}/{found.container}" for found in answer.found] == case.found
     assert tuple(name for _, name in answer.unknown) == case.unknown
 
 
-def test_a_name_that_the_api_server_does_not_have_is_no_longer_unknown():
+def test_a_name_that_the_api_server_does_not_have_is_no_longer_unknown() -> None:
     answer = candidates(MEM, 4, [listed("static", main=EMPTY)], {("default", "static"): None}, record())
     assert answer == ((), ())

@@ -30,26 +30,26 @@ def ids(resource: str, sharing: Sharing, *mems: int) -> list[str]:
         ),
     ],
 )
-def test_device_ids(resource: str, sharing: Sharing, expected: list[str]):
+def test_device_ids(resource: str, sharing: Sharing, expected: list[str]) -> None:
     assert ids(resource, sharing, 2, 1) == expected
 
 
 @pytest.mark.parametrize("device_id", ["GPU-7", "GPU-7::m12", "GPU-7::s3", "GPU-7::0", "GPU-7-_-4"])
-def test_every_id_names_its_gpu(device_id: str):
+def test_every_id_names_its_gpu(device_id: str) -> None:
     assert devices.gpu_of(device_id) == "GPU-7"
 
 
-def test_memory_is_floored_to_units():
+def test_memory_is_floored_to_units() -> None:
     gpu = devices.inventory(a_machine(79), {}, Sharing(unit_mib=10_000)).gpus[0]
     assert (gpu.mem, gpu.mem_mib) == (8, 79 * 1024)
 
 
-def test_the_shared_name_is_served_only_where_there_are_replicas_of_it():
+def test_the_shared_name_is_served_only_where_there_are_replicas_of_it() -> None:
     assert Sharing().served == (MEM, SLICE, WHOLE)
     assert Sharing(replicas={SHARED: 4}).served == (MEM, SLICE, WHOLE, SHARED)
 
 
-def test_of_a_sick_gpu_only_the_free_devices_are_unhealthy():
+def test_of_a_sick_gpu_only_the_free_devices_are_unhealthy() -> None:
     inventory = an_inventory(2, 1, health={"GPU-0": "sick:xid-79"})
     found = devices.devices(MEM, inventory, Sharing(), taken={"GPU-0::m1"})
     assert {d.ID: d.health for d in found.devices} == {
@@ -60,12 +60,12 @@ def test_of_a_sick_gpu_only_the_free_devices_are_unhealthy():
 
 
 @pytest.mark.parametrize("resource", [MEM, SLICE, WHOLE])
-def test_a_gpu_in_mig_mode_is_offered_in_nothing(resource: str):
+def test_a_gpu_in_mig_mode_is_offered_in_nothing(resource: str) -> None:
     inventory = an_inventory(2, 1, health={"GPU-0": "mig"})
     assert {devices.gpu_of(d.ID) for d in devices.devices(resource, inventory, Sharing()).devices} == {"GPU-1"}
 
 
-def test_more_devices_than_one_message_holds_are_refused_with_a_unit_that_works():
+def test_more_devices_than_one_message_holds_are_refused_with_a_unit_that_works() -> None:
     machine = a_machine(140, uuid="GPU-78dab8f0-b99f-58f9-bec2-c0b5fea397c8")
     fine, coarse = Sharing(unit_mib=1), Sharing(unit_mib=3)
     with pytest.raises(
@@ -78,19 +78,19 @@ def test_more_devices_than_one_message_holds_are_refused_with_a_unit_that_works(
 class TestPreferred:
     free = ("GPU-0::m0", "GPU-0::m1", "GPU-0::m10", "GPU-0::m2", "GPU-1::m0", "GPU-1::m1")
 
-    def test_ids_name_the_gpu_lowest_first(self):
+    def test_ids_name_the_gpu_lowest_first(self) -> None:
         assert devices.preferred(self.free, [], 3, ["GPU-0"], ()) == ["GPU-0::m0", "GPU-0::m1", "GPU-0::m2"]
 
-    def test_several_gpus_share_evenly(self):
+    def test_several_gpus_share_evenly(self) -> None:
         chosen = devices.preferred(self.free, [], 4, ["GPU-0", "GPU-1"], ())
         assert sorted(chosen) == ["GPU-0::m0", "GPU-0::m1", "GPU-1::m0", "GPU-1::m1"]
 
-    def test_what_must_be_in_is_in(self):
+    def test_what_must_be_in_is_in(self) -> None:
         assert devices.preferred(self.free, ["GPU-0::m2"], 2, ["GPU-1"], ()) == ["GPU-0::m2", "GPU-1::m0"]
 
-    def test_taken_ids_are_avoided_and_others_fill_up(self):
+    def test_taken_ids_are_avoided_and_others_fill_up(self) -> None:
         taken = {"GPU-1::m0"}
         assert devices.preferred(self.free, [], 2, ["GPU-1"], taken) == ["GPU-1::m1", "GPU-0::m0"]
 
-    def test_the_answer_may_be_short(self):
+    def test_the_answer_may_be_short(self) -> None:
         assert devices.preferred(["GPU-0::m0"], [], 3, ["GPU-0"], ()) == ["GPU-0::m0"]

@@ -33,7 +33,7 @@ def shipped(name: str) -> Machine:
         ("mixed", {"NVIDIA A100-PCIE-40GB", "Tesla T4"}, 6),
     ],
 )
-def test_the_shipped_machines(name: str, models: set[str], count: int):
+def test_the_shipped_machines(name: str, models: set[str], count: int) -> None:
     machine = shipped(name)
     assert {gpu.model for gpu in machine.gpus} == models
     assert len(machine.gpus) == count
@@ -41,11 +41,11 @@ def test_the_shipped_machines(name: str, models: set[str], count: int):
     assert all(links.weight(kind) for _, _, kind in machine.links)
 
 
-def test_every_shipped_machine_is_tested_here():
+def test_every_shipped_machine_is_tested_here() -> None:
     assert len(fake.shipped()) == 7
 
 
-def test_the_dgx1_has_six_nvlinks_a_gpu():
+def test_the_dgx1_has_six_nvlinks_a_gpu() -> None:
     count = dict.fromkeys(range(8), 0)
     for a, b, kind in shipped("dgx1-v100").links:
         for gpu in (a, b):
@@ -53,20 +53,20 @@ def test_the_dgx1_has_six_nvlinks_a_gpu():
     assert set(count.values()) == {6}
 
 
-def test_uuids_are_stable_and_differ_between_nodes():
+def test_uuids_are_stable_and_differ_between_nodes() -> None:
     first, again, other = FakeSource("t4x4", "a"), FakeSource("t4x4", "a"), FakeSource("t4x4", "b")
     assert first.read() == again.read()
     assert not {gpu.uuid for gpu in first.read().gpus} & {gpu.uuid for gpu in other.read().gpus}
 
 
-def test_what_a_gpu_does_not_say_comes_from_the_defaults_and_its_place(tmp_path: Path):
+def test_what_a_gpu_does_not_say_comes_from_the_defaults_and_its_place(tmp_path: Path) -> None:
     machine = source(tmp_path, "defaults: {model: X, memMiB: 1024}\ngpus: [{}, {model: Y, minor: 7}]").read()
     first, second = machine.gpus
     assert (first.index, first.minor, first.model, first.mem_mib) == (0, 0, "X", 1024)
     assert (second.index, second.minor, second.model) == (1, 7, "Y")
 
 
-def test_links_are_those_named_and_one_kind_for_the_rest(tmp_path: Path):
+def test_links_are_those_named_and_one_kind_for_the_rest(tmp_path: Path) -> None:
     machine = source(tmp_path, "gpus: [{}, {}, {}]\nlinks: {all: SYS, pairs: [[2, 0, NV4]]}").read()
     assert machine.links == ((0, 1, "SYS"), (0, 2, "NV4"), (1, 2, "SYS"))
 
@@ -74,31 +74,31 @@ def test_links_are_those_named_and_one_kind_for_the_rest(tmp_path: Path):
 @pytest.mark.parametrize(
     ("health", "trouble", "mig"), [("ok", "", False), ("sick:fell off", "fell off", False), ("mig", "", True)]
 )
-def test_health(tmp_path: Path, health: str, trouble: str, mig: bool):
+def test_health(tmp_path: Path, health: str, trouble: str, mig: bool) -> None:
     (gpu,) = source(tmp_path, f"gpus: [{{health: '{health}'}}]").read().gpus
     assert (gpu.trouble, gpu.mig) == (trouble, mig)
 
 
-def test_a_gpu_that_is_gone_is_not_there(tmp_path: Path):
+def test_a_gpu_that_is_gone_is_not_there(tmp_path: Path) -> None:
     machine = source(tmp_path, "gpus: [{health: gone}, {}]\nlinks: {all: PIX}").read()
     assert [gpu.index for gpu in machine.gpus] == [1]
     assert machine.links == ()
 
 
-def test_an_error_is_reported_as_long_as_it_stands_there(tmp_path: Path):
+def test_an_error_is_reported_as_long_as_it_stands_there(tmp_path: Path) -> None:
     found = source(tmp_path, "gpus: [{uuid: GPU-x, xid: 79}]")
     assert found.poll(0) == found.poll(0) == [Xid("GPU-x", 79)]
     rewrite(found.path, "gpus: [{uuid: GPU-x}]")
     assert found.poll(0) == []
 
 
-def test_a_changed_file_is_read_again(tmp_path: Path):
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     found = source(tmp_path, "gpus: [{}]")
     rewrite(found.path, "gpus: [{}, {}]")
     assert len(found.read().gpus) == 2
 
 
-def test_a_file_spoilt_later_leaves_the_machine_as_it_was(tmp_path: Path):
+def test_a_file_spoilt_later_leaves_the_machine_as_it_was(tmp_path: Path) -> None:
     found = source(tmp_path, "gpus: [{}]")
     before = found.read()
     rewrite(found.path, "gpus: nonsense")
@@ -120,12 +120,12 @@ def test_a_file_spoilt_later_leaves_the_machine_as_it_was(tmp_path: Path):
         ("gpus: [", r"gpus.yaml: while parsing"),
     ],
 )
-def test_a_bad_profile_is_an_error_that_names_the_place(tmp_path: Path, text: str, says: str):
+def test_a_bad_profile_is_an_error_that_names_the_place(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ProfileError, match=says):
         source(tmp_path, text)
 
 
-def test_an_unknown_profile_is_an_error_that_names_those_there_are():
+def test_an_unknown_profile_is_an_error_that_names_those_there_are() -> None:
     with pytest.raises(ProfileError, match="no profile 'dgx9': expected a YAML file or one of a10x2, dgx-a100-80g"):
         FakeSource("dgx9", "n")
 

@@ -13,48 +13,48 @@ def words(health: Health, machine: Machine) -> list[str]:
     return [health.of(gpu) for gpu in machine.gpus]
 
 
-def test_a_gpu_is_well_until_told_otherwise():
+def test_a_gpu_is_well_until_told_otherwise() -> None:
     health = Health()
     assert words(health, health.step(a_machine(16, 16), [], 0)) == ["ok", "ok"]
 
 
-def test_a_critical_error_makes_one_gpu_sick():
+def test_a_critical_error_makes_one_gpu_sick() -> None:
     health = Health()
     assert words(health, health.step(a_machine(16, 16), [Xid("GPU-1", 79)], 0)) == ["ok", "sick:xid-79"]
 
 
-def test_an_error_without_a_name_makes_all_sick():
+def test_an_error_without_a_name_makes_all_sick() -> None:
     health = Health()
     assert words(health, health.step(a_machine(16, 16), [Xid("", 79)], 0)) == ["sick:xid-79", "sick:xid-79"]
 
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 109])
-def test_errors_of_programs_are_ignored(code: int):
+def test_errors_of_programs_are_ignored(code: int) -> None:
     health = Health()
     assert words(health, health.step(a_machine(16), [Xid("GPU-0", code)], 0)) == ["ok"]
 
 
-def test_which_errors_are_ignored_is_a_setting():
+def test_which_errors_are_ignored_is_a_setting() -> None:
     health = Health(ignored=[79])
     machine = health.step(a_machine(16), [Xid("GPU-0", 79), Xid("GPU-0", 13)], 0)
     assert words(health, machine) == ["sick:xid-13"]
 
 
-def test_a_gpu_is_well_again_after_the_cool_down():
+def test_a_gpu_is_well_again_after_the_cool_down() -> None:
     health = Health(cool_down=300)
     health.step(a_machine(16), [Xid("GPU-0", 79)], 0)
     assert words(health, health.step(a_machine(16), [], 299)) == ["sick:xid-79"]
     assert words(health, health.step(a_machine(16), [], 300)) == ["ok"]
 
 
-def test_a_new_error_starts_the_cool_down_again():
+def test_a_new_error_starts_the_cool_down_again() -> None:
     health = Health(cool_down=300)
     health.step(a_machine(16), [Xid("GPU-0", 79)], 0)
     health.step(a_machine(16), [Xid("GPU-0", 48)], 200)
     assert words(health, health.step(a_machine(16), [], 400)) == ["sick:xid-48"]
 
 
-def test_a_gpu_in_trouble_stays_sick_however_long_it_takes():
+def test_a_gpu_in_trouble_stays_sick_however_long_it_takes() -> None:
     health = Health(cool_down=0)
     ill = Machine(gpus=(a_gpu(0, trouble="recovery-action-1"),))
     for now in (0, 1000):
@@ -62,7 +62,7 @@ def test_a_gpu_in_trouble_stays_sick_however_long_it_takes():
     assert words(health, health.step(a_machine(16), [], 1001)) == ["ok"]
 
 
-def test_a_lost_gpu_is_gone_but_not_forgotten():
+def test_a_lost_gpu_is_gone_but_not_forgotten() -> None:
     health = Health(cool_down=10)
     health.step(a_machine(16, 16), [], 0)
     machine = health.step(Machine(gpus=(a_gpu(0),)), [], 1)
@@ -72,14 +72,14 @@ def test_a_lost_gpu_is_gone_but_not_forgotten():
     assert words(health, health.step(a_machine(16, 16), [], 12)) == ["ok", "ok"]
 
 
-def test_a_replaced_gpu_ends_the_one_in_its_place():
+def test_a_replaced_gpu_ends_the_one_in_its_place() -> None:
     health = Health()
     health.step(a_machine(16), [], 0)
     machine = health.step(Machine(gpus=(a_gpu(0, uuid="GPU-new"),)), [], 1)
     assert [gpu.uuid for gpu in machine.gpus] == ["GPU-new"]
 
 
-def test_a_silent_driver_makes_every_gpu_sick():
+def test_a_silent_driver_makes_every_gpu_sick() -> None:
     health = Health(cool_down=10)
     machine = health.step(a_machine(16, 16), [], 0)
     health.silent("driver-silent", 1)
@@ -87,6 +87,6 @@ def test_a_silent_driver_makes_every_gpu_sick():
     assert words(health, health.step(a_machine(16, 16), [], 11)) == ["ok", "ok"]
 
 
-def test_a_gpu_in_mig_mode_says_so():
+def test_a_gpu_in_mig_mode_says_so() -> None:
     health = Health()
     assert words(health, health.step(a_machine(16, mig=True), [], 0)) == ["mig"]

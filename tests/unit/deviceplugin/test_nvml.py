@@ -23,7 +23,7 @@ def kinds(nvml: FakeNvml) -> dict[tuple[int, int], str]:
     return {(a, b): kind for a, b, kind in NvmlSource(nvml).read().links}
 
 
-def test_all_that_a_gpu_tells():
+def test_all_that_a_gpu_tells() -> None:
     (gpu,) = read(Gpu(0, minor=3)).gpus
     assert (gpu.index, gpu.uuid, gpu.minor, gpu.model) == (0, "GPU-0", 3, "NVIDIA A100-SXM4-80GB")
     assert (gpu.mem_mib, gpu.clock_mhz, gpu.cc, gpu.numa, gpu.pci) == (79 * 1024, 1410, "8.0", 1, "0000:01:00.0")
@@ -44,39 +44,39 @@ def test_all_that_a_gpu_tells():
         ("memory", "mem_mib", 80 * 1024),
     ],
 )
-def test_what_a_gpu_does_not_support_costs_that_field_alone(field: str, attribute: str, default: Any):
+def test_what_a_gpu_does_not_support_costs_that_field_alone(field: str, attribute: str, default: Any) -> None:
     (gpu,) = read(Gpu(0, **{field: ABSENT})).gpus
     assert getattr(gpu, attribute) == default
     assert gpu.uuid == "GPU-0"
     assert gpu.trouble == ""
 
 
-def test_a_gpu_that_fails_is_in_trouble_and_the_others_are_not():
+def test_a_gpu_that_fails_is_in_trouble_and_the_others_are_not() -> None:
     ill, well = read(Gpu(0, clock=pynvml.NVMLError_Unknown()), Gpu(1)).gpus
     assert ill.trouble == "nvml-unknown-error"
     assert well.trouble == ""
 
 
-def test_a_gpu_that_is_lost_is_not_there():
+def test_a_gpu_that_is_lost_is_not_there() -> None:
     assert [gpu.index for gpu in read(Gpu(0, uuid=pynvml.NVMLError_GpuIsLost()), Gpu(1)).gpus] == [1]
 
 
-def test_a_pending_recovery_action_is_trouble():
+def test_a_pending_recovery_action_is_trouble() -> None:
     (gpu,) = read(Gpu(0, recovery=pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET)).gpus
     assert gpu.trouble == "recovery-action-1"
 
 
 @pytest.mark.parametrize(("mode", "mig"), [([0, 0], False), ([1, 1], True), ([0, 1], True)])
-def test_mig_mode_counts_from_the_moment_it_is_pending(mode: list[int], mig: bool):
+def test_mig_mode_counts_from_the_moment_it_is_pending(mode: list[int], mig: bool) -> None:
     assert read(Gpu(0, mig=mode)).gpus[0].mig is mig
 
 
-def test_switched_nvlinks_are_a_full_mesh():
+def test_switched_nvlinks_are_a_full_mesh() -> None:
     gpus = [Gpu(i, links=dict.fromkeys(range(12), "switch")) for i in range(3)]
     assert kinds(FakeNvml(*gpus)) == {(0, 1): "NV12", (0, 2): "NV12", (1, 2): "NV12"}
 
 
-def test_direct_nvlinks_are_counted_by_pair_and_the_rest_is_pcie():
+def test_direct_nvlinks_are_counted_by_pair_and_the_rest_is_pcie() -> None:
     first = Gpu(0, links={0: "00000000:02:00.0", 1: "00000000:02:00.0"})
     second = Gpu(1, links={3: "00000000:01:00.0"})  # one direction says less
     nvml = FakeNvml(first, second, Gpu(2))
@@ -95,19 +95,19 @@ def test_direct_nvlinks_are_counted_by_pair_and_the_rest_is_pcie():
         ("SYSTEM", "SYS"),
     ],
 )
-def test_pcie_closeness(level: str, kind: str):
+def test_pcie_closeness(level: str, kind: str) -> None:
     nvml = FakeNvml(Gpu(0), Gpu(1))
     nvml.closeness[frozenset((0, 1))] = getattr(pynvml, f"NVML_TOPOLOGY_{level}")
     assert kinds(nvml) == {(0, 1): kind}
 
 
-def test_the_fabric_over_several_nodes():
+def test_the_fabric_over_several_nodes() -> None:
     assert read(Gpu(0, fabric=(bytes(range(16)), 5))).fabric == Fabric(bytes(range(16)).hex(), 5)
     assert read(Gpu(0, fabric=(bytes(16), 5))).fabric is None
     assert read(Gpu(0)).fabric is None
 
 
-def test_errors_come_with_the_gpu_that_they_are_of():
+def test_errors_come_with_the_gpu_that_they_are_of() -> None:
     nvml = FakeNvml(Gpu(0), Gpu(1))
     source = NvmlSource(nvml)
     source.read()
@@ -116,7 +116,7 @@ def test_errors_come_with_the_gpu_that_they_are_of():
     assert source.poll(0) == []
 
 
-def test_a_gpu_without_events_does_not_keep_the_others_from_theirs():
+def test_a_gpu_without_events_does_not_keep_the_others_from_theirs() -> None:
     nvml = FakeNvml(Gpu(0, clock=ABSENT), Gpu(1))
     source = NvmlSource(nvml)
     source.read()
@@ -132,7 +132,9 @@ def test_a_gpu_without_events_does_not_keep_the_others_from_theirs():
         (pynvml.NVMLError_Unknown(), r"NVML does not start \(Unknown Error\)"),
     ],
 )
-def test_a_driver_that_is_not_there_is_a_sentence_and_one_that_comes_later_is_noticed(error: Exception, says: str):
+def test_a_driver_that_is_not_there_is_a_sentence_and_one_that_comes_later_is_noticed(
+    error: Exception, says: str
+) -> None:
     nvml = FakeNvml(Gpu(0), init=error)
     source = NvmlSource(nvml)
     with pytest.raises(SourceError, match=says):
@@ -142,7 +144,7 @@ def test_a_driver_that_is_not_there_is_a_sentence_and_one_that_comes_later_is_no
     assert len(source.read().gpus) == 1
 
 
-def test_a_driver_that_goes_away_is_started_anew():
+def test_a_driver_that_goes_away_is_started_anew() -> None:
     nvml = FakeNvml(Gpu(0))
     source = NvmlSource(nvml)
     source.read()
@@ -154,7 +156,7 @@ def test_a_driver_that_goes_away_is_started_anew():
     assert nvml.inits == 2
 
 
-def test_a_gpu_that_is_added_is_noticed():
+def test_a_gpu_that_is_added_is_noticed() -> None:
     nvml = FakeNvml(Gpu(0))
     source = NvmlSource(nvml)
     source.read()
@@ -162,17 +164,17 @@ def test_a_gpu_that_is_added_is_noticed():
     assert [gpu.uuid for gpu in source.read().gpus] == ["GPU-0", "GPU-1"]
 
 
-def test_usable_memory_is_what_the_driver_does_not_keep():
+def test_usable_memory_is_what_the_driver_does_not_keep() -> None:
     memory = SimpleNamespace(total=80 * GIB, reserved=512 * 2**20)
     assert read(Gpu(0, memory=memory)).gpus[0].mem_mib == 80 * 1024 - 512
 
 
 @pytest.mark.parametrize("raw", ["00000000:07:00.0", b"00000000:07:00.0", "0000:07:00.0"])
-def test_bus_ids_are_written_as_linux_does(raw: str | bytes):
+def test_bus_ids_are_written_as_linux_does(raw: str | bytes) -> None:
     assert bus_id(raw) == "0000:07:00.0"
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")
-def test_without_any_driver_the_real_module_is_a_sentence_too():
+def test_without_any_driver_the_real_module_is_a_sentence_too() -> None:
     with pytest.raises(SourceError, match="no GPU can be seen"):
         NvmlSource(pynvml).read()

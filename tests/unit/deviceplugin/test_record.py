@@ -41,61 +41,61 @@ def loaded(*entries: dict[str, Any]) -> Record:
 
 
 class TestCheckpoint:
-    def test_entries(self):
+    def test_entries(self) -> None:
         assert checkpoint.parse(a_file(an_entry(A="b"))) == (Entry("u", "main", MEM, ("GPU-1::m3",), {"A": "b"}),)
 
-    def test_an_empty_one(self):
+    def test_an_empty_one(self) -> None:
         assert checkpoint.parse(b'{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":1}') == ()
 
-    def test_no_file_is_no_entry(self, tmp_path: Path):
+    def test_no_file_is_no_entry(self, tmp_path: Path) -> None:
         assert checkpoint.read(tmp_path / "none") == ()
 
     @pytest.mark.parametrize("data", [b"", b"nonsense", b'{"Data":{"PodDeviceEntries":[{}]}}'])
-    def test_a_spoilt_file_is_an_error_that_names_it(self, tmp_path: Path, data: bytes):
+    def test_a_spoilt_file_is_an_error_that_names_it(self, tmp_path: Path, data: bytes) -> None:
         path = tmp_path / "kubelet_internal_checkpoint"
         path.write_bytes(data)
         with pytest.raises(CheckpointError, match=r"kubelet_internal_checkpoint: no checkpoint"):
             checkpoint.read(path)
 
-    def test_an_answer_that_is_none_is_an_error(self):
+    def test_an_answer_that_is_none_is_an_error(self) -> None:
         with pytest.raises(CheckpointError):
             checkpoint.parse(a_file({**an_entry(), "AllocResp": "AAAA"}))
 
 
 class TestRecord:
-    def test_our_own_answer_tells_the_gpus_whatever_the_ids(self):
+    def test_our_own_answer_tells_the_gpus_whatever_the_ids(self) -> None:
         record = loaded(an_entry(NVIDIA_VISIBLE_DEVICES="GPU-2,GPU-3", GANGSHARE_GPU_MEM_MIB="4096"))
         assert record.given("u") == {"main": ("GPU-2", "GPU-3")}
         assert record.answered("u", "main", MEM)
         assert record.origin("u") == "answered"
 
-    def test_whole_gpus_of_another_plugin_are_taken_over(self):
+    def test_whole_gpus_of_another_plugin_are_taken_over(self) -> None:
         record = loaded(an_entry(WHOLE, ("GPU-2", "GPU-1"), NVIDIA_VISIBLE_DEVICES="GPU-2,GPU-1"))
         assert record.given("u") == {"main": ("GPU-1", "GPU-2")}
         assert record.origin("u") == "taken-over"
 
-    def test_replicas_of_another_plugin_are_taken_over(self):
+    def test_replicas_of_another_plugin_are_taken_over(self) -> None:
         assert loaded(an_entry(WHOLE, ("GPU-2::5",))).given("u") == {"main": ("GPU-2",)}
 
-    def test_what_gpushare_gave_is_told_by_the_minor_number(self):
+    def test_what_gpushare_gave_is_told_by_the_minor_number(self) -> None:
         record = loaded(an_entry(MEM, ("GPU-9-_-1",), ALIYUN_COM_GPU_MEM_IDX="2", NVIDIA_VISIBLE_DEVICES="2"))
         assert record.given("u") == {"main": ("GPU-2",)}
 
-    def test_devices_of_other_kinds_do_not_concern_us(self):
+    def test_devices_of_other_kinds_do_not_concern_us(self) -> None:
         assert loaded(an_entry("rdma/hca")).uids() == frozenset()
 
-    def test_memory_of_which_nobody_says_where_is_answered_and_nowhere(self):
+    def test_memory_of_which_nobody_says_where_is_answered_and_nowhere(self) -> None:
         record = loaded(an_entry())
         assert record.answered("u", "main", MEM)
         assert record.given("u") == {}
 
-    def test_the_first_answer_of_a_pod_fixes_all_its_containers(self):
+    def test_the_first_answer_of_a_pod_fixes_all_its_containers(self) -> None:
         record = Record()
         record.fix("u", {"a": ("GPU-0",), "b": ("GPU-1",)})
         record.fix("u", {"a": ("GPU-2",), "c": ("GPU-3",)})
         assert record.given("u") == {"a": ("GPU-0",), "b": ("GPU-1",), "c": ("GPU-3",)}
 
-    def test_pods_that_are_no_more_are_forgotten(self):
+    def test_pods_that_are_no_more_are_forgotten(self) -> None:
         record = loaded(an_entry(WHOLE, ("GPU-1",)))
         record.refuse("v")
         assert record.uids() == {"u", "v"}

@@ -12,17 +12,17 @@ from protos.contract import names
 @pytest.mark.parametrize(
     ("text", "mib"), [("GiB", 1024), ("MiB", 1), ("256MiB", 256), ("2GiB", 2048), ("512", 512), (" gib ", 1024)]
 )
-def test_memory_units(text: str, mib: int):
+def test_memory_units(text: str, mib: int) -> None:
     assert settings.memory_unit(text) == mib
 
 
 @pytest.mark.parametrize("text", ["", "0", "0GiB", "GB", "-1", "1.5GiB", "much"])
-def test_what_is_no_memory_unit(text: str):
+def test_what_is_no_memory_unit(text: str) -> None:
     with pytest.raises(SettingsError, match="is no memory unit: expected GiB"):
         settings.memory_unit(text)
 
 
-def test_ignored_errors():
+def test_ignored_errors() -> None:
     assert settings.xids("13, 31,") == {13, 31}
     assert settings.xids("") == frozenset()
     with pytest.raises(SettingsError, match="'13;31' is no list of XIDs"):
@@ -39,6 +39,6 @@ def test_ignored_errors():
         ({"resources": names.Resources(mem="a/b", slice="a/b")}, "expected different names"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_an_error_that_names_it(bad: dict[str, Any], says: str):
+def test_a_setting_that_cannot_be_used_is_an_error_that_names_it(bad: dict[str, Any], says: str) -> None:
     with pytest.raises(SettingsError, match=says):
         Settings(**{"node_name": "n", **bad})

@@ -33,7 +33,7 @@ def slicing(resource: str, more: str = "") -> str:
         (slicing("name: gpu, replicas: 4", "failRequestsGreaterThanOne: true,"), TimeSlicing({WHOLE: 4}, single=True)),
     ],
 )
-def test_time_slicing(text: str, expected: TimeSlicing):
+def test_time_slicing(text: str, expected: TimeSlicing) -> None:
     assert parse(text) == expected
 
 
@@ -52,16 +52,16 @@ def test_time_slicing(text: str, expected: TimeSlicing):
         ("sharing: [", "while parsing"),
     ],
 )
-def test_what_cannot_be_served_is_an_error(text: str, says: str):
+def test_what_cannot_be_served_is_an_error(text: str, says: str) -> None:
     with pytest.raises(SharingError, match=says):
         parse(text)
 
 
-def test_another_version_is_an_error():
+def test_another_version_is_an_error() -> None:
     with pytest.raises(SharingError, match="version is 'v2': expected 'v1'"):
         slices.parse("version: v2", names.Resources(), 100)
 
 
-def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path):
+def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(SharingError, match=r"none\.yaml cannot be read: No such file"):
         slices.read(tmp_path / "none.yaml", names.Resources(), 100)
