@@ -94,6 +94,6 @@ def _minors(plan: str | None, index: str | None, pod: Pod, ask: PodAsk) -> dict[
             return {order[position]: gpus for position, gpus in by_position.items()}
         if index is not None and int(index) >= 0:
             return {container.name: [int(index)] for container in ask.containers}
-    except (ValueError, TypeError, AttributeError, IndexError):
+    except (ValueError, TypeError, AttributeError, IndexError, RecursionError):
         return None
     return None

@@ -48,7 +48,7 @@ def decode(key: str, text: str | None, decoder: msgspec.json.Decoder[T]) -> T | 
         return None
     try:
         version = _version.decode(text).v
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise MalformedError(key, text, f'a JSON object with "v": {VERSION} ({error})') from error
     if version > VERSION:
         raise NewerVersionError(key, text, f"version {VERSION} or older, not {version}")
@@ -56,5 +56,5 @@ def decode(key: str, text: str | None, decoder: msgspec.json.Decoder[T]) -> T | 
         raise MalformedError(key, text, f"a version from 1 to {VERSION}, not {version}")
     try:
         return decoder.decode(text)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise MalformedError(key, text, str(error)) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -71,8 +72,9 @@ def forty_pods(prefix: str) -> list[Json]:
 
 def all_run(cluster: Cluster, count: int) -> None:
     def running() -> bool:
-        phases = [pod["status"]["phase"] for pod in cluster.pods("default")]
-        return phases.count("Running") == count
+        phases = Counter(pod["status"]["phase"] for pod in cluster.pods("default"))
+        assert phases["Running"] == count, phases
+        return True
 
     wait_for(running, 120, f"{count} running pods", every=0.5)
 
@@ -122,10 +124,12 @@ def test_a_burst_survives_the_loss_of_a_scheduling_process(
     sharing.check_books()
 
 
-def a_job(name: str, pods: int, *containers: Json) -> Json:
-    template = a_gpu_pod(name, *containers)
-    spec = {"parallelism": pods, "completions": pods, "backoffLimit": 200, "template": {"spec": template["spec"]}}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+def start_jobs(cluster: Cluster, pods: list[Json]) -> None:
+    """Each pod from a Job of its own: a Job waits 10 s after its first failed pod, and ever longer after more."""
+    for pod in pods:
+        spec = {"backoffLimit": 20, "template": {"spec": pod["spec"]}}
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": pod["metadata"]["name"]}, "spec": spec}
+        cluster.api.post("/apis/batch/v1/namespaces/default/jobs", job)
 
 
 def kill_plugins(sharing: Gangshare) -> None:
@@ -157,13 +161,10 @@ def test_jobs_survive_the_loss_of_node_processes(
     cluster = sharing.cluster
     before = sharing.run(a_gpu_pod("before", mem=1))
     restarts = before["status"]["containerStatuses"][0]["containerID"]
-    jobs = [a_job("single", 20, a_gpu_container("main", mem=1))]
-    jobs += [a_job("double", 19, a_gpu_container("main", mem=1), a_gpu_container("twin", mem=1))]
-    for job in jobs:
-        cluster.api.post("/apis/batch/v1/namespaces/default/jobs", job)
+    start_jobs(cluster, forty_pods("job"))
     wait_for(lambda: len(cluster.pods("default")) >= 20, 30, "pods of the jobs")
     accident(sharing)
-    all_run(cluster, 40)
+    all_run(cluster, 41)
     refused = [p for p in cluster.pods("default") if p["status"].get("reason") == "UnexpectedAdmissionError"]
     bound = {pod["uid"] for pod in sharing.pair.inspect()["pods"]}
     assert not bound & {pod["metadata"]["uid"] for pod in refused}, "bookings of refused pods are gone"
@@ -174,7 +175,7 @@ def test_jobs_survive_the_loss_of_node_processes(
 
 def test_a_plugin_that_is_told_to_stop_and_comes_back_refuses_nobody(sharing: Gangshare, polling: None) -> None:
     cluster = sharing.cluster
-    cluster.api.post("/apis/batch/v1/namespaces/default/jobs", a_job("calm", 40, a_gpu_container("main", mem=1)))
+    start_jobs(cluster, forty_pods("calm"))
     wait_for(lambda: len(cluster.pods("default")) >= 10, 30, "pods of the job")
     for plugin in sharing.plugins.values():
         plugin.restart()

@@ -36,7 +36,7 @@ def test_absent_is_none() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "null", "[]", "{}", "nonsense", '{"v":"1"}', '{"v":0}', '{"v":1}', "\ud800",
+        "", "null", "[]", "{}", "nonsense", '{"v":"1"}', '{"v":0}', '{"v":1}', "\ud800", '{"v":1,"x":' + "[" * 5000,
         '{"v":1,"unitMiB":0,"slicesPerGpu":100,"containers":{}}',
         '{"v":1,"unitMiB":1024,"slicesPerGpu":100,"containers":{"c":[{"uuid":"","index":0,"mem":1}]}}',
         '{"v":1,"unitMiB":1024,"slicesPerGpu":100,"containers":{"c":[{"uuid":"a","index":0,"mem":-1}]}}',
