@@ -1,4 +1,4 @@
-"""Printing: rich on a terminal; plain text without colours, wrapping or trailing blanks elsewhere."""
+"""Printing: coloured on a terminal, plain elsewhere."""
 
 from __future__ import annotations
 
@@ -9,36 +9,35 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-PLAIN_WIDTH = 240
+WIDTH = 240
+"""Columns that a line may take before it is wrapped; narrower terminals wrap it themselves, as they do kubectl's."""
 FULL, EMPTY = "█", "░"
 
 
 def show(*parts: RenderableType) -> None:
-    """Print to standard output."""
-    console = Console(highlight=False)
-    if console.is_terminal:
-        console.print(*parts, sep="\n")
-    else:
-        sys.stdout.write(plain(*parts))
-        sys.stdout.flush()
+    """Print to standard output, with colours if that is a terminal."""
+    sys.stdout.write(page(*parts, colours=sys.stdout.isatty()))
+    sys.stdout.flush()
 
 
-def plain(*parts: RenderableType) -> str:
-    """What `show` prints where standard output is no terminal."""
-    page = io.StringIO()
-    Console(file=page, width=PLAIN_WIDTH, highlight=False).print(*parts, sep="\n")
-    return "".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines())
+def page(*parts: RenderableType, colours: bool = False) -> str:
+    """What `show` prints. Text is left as it is; lines end without blanks."""
+    written = io.StringIO()
+    console = Console(file=written, width=WIDTH, force_terminal=colours, highlight=False, markup=False, emoji=False)
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, str))
+    return "".join(f"{line.rstrip()}\n" for line in written.getvalue().splitlines())
 
 
 def columns(*headings: str) -> Table:
     """A table without lines, as kubectl prints them."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     for heading in headings:
         table.add_column(heading, no_wrap=heading != "WHY")
     return table
 
 
-def bar(part: float, width: int = 10) -> Text:
+def bar(part: float, width: int = 6) -> Text:
     """A share from 0 to 1 (more is over-use) as a bar; a cell is filled as soon as it is half full."""
     filled = min(width, round(part * width)) or int(part > 0)
     style = "red" if part > 1 else "yellow" if part == 1 else "green"

@@ -12,6 +12,7 @@ from extender.cli import console
 from extender.cli.inspection import Gpu, Holder, Inspection, Node, Pod
 
 MIB_PER_GIB = 1024
+BRANCH = "└ "
 
 
 def render(books: Inspection, pods: bool = False) -> list[RenderableType]:
@@ -23,18 +24,21 @@ def render(books: Inspection, pods: bool = False) -> list[RenderableType]:
 
 
 def gpus(nodes: Sequence[Node], pods: bool) -> RenderableType:
-    """One row for each GPU."""
-    table = console.columns("NODE", "GPU", "MODEL", "HEALTH", "MEMORY", "", "SLICES", "PODS")
+    """One row for each GPU; below it, if wished, one for each pod on it, with what it takes in the same columns."""
+    counted = () if pods else ("PODS",)
+    table = console.columns("NODE", "GPU", "MODEL", "HEALTH", "MEMORY", "", "SLICES", *counted)
     for node in nodes:
         label, model = _node_label(node), ""
         if not node.gpus:
             table.add_row(label, "-")
         for gpu in node.gpus:
-            table.add_row(label, *_row(node, gpu, gpu.model if gpu.model != model else "", pods))
+            number = () if pods else (str(len(gpu.pods)),)
+            table.add_row(label, *_row(node, gpu, gpu.model if gpu.model != model else ""), *number)
             label, model = "", gpu.model
-        if node.unplaced:
-            lost = "\n".join(f"{pod.namespace}/{pod.name}" for pod in node.unplaced)
-            table.add_row("", "?", "", "", "", "on some GPU", "", lost)
+            for pod in gpu.pods if pods else ():
+                table.add_row("", "", *_holder(node, pod))
+        for pod in node.unplaced:
+            table.add_row("", "?", f"{BRANCH}{pod.namespace}/{pod.name}", "", "", "on some GPU")
     return table
 
 
@@ -43,14 +47,21 @@ def _node_label(node: Node) -> str:
     return f"{node.name} ({': '.join(said)})" if said else node.name
 
 
-def _row(node: Node, gpu: Gpu, model: str, pods: bool) -> Iterator[RenderableType]:
+def _row(node: Node, gpu: Gpu, model: str) -> Iterator[RenderableType]:
     yield str(gpu.index)
     yield model
     yield Text(_health(gpu), style="" if _health(gpu) == "ok" else "red")
     yield console.bar(_used(gpu) / gpu.mem if gpu.mem else 0)
     yield f"{_used(gpu)}/{gpu.mem} {console.unit(node.unit_mib)}"
     yield "whole" if gpu.whole else f"{gpu.slices_used}/{node.slices_per_gpu}"
-    yield "\n".join(_holder(node, pod) for pod in gpu.pods) if pods else str(len(gpu.pods))
+
+
+def _holder(node: Node, pod: Holder) -> Iterator[RenderableType]:
+    yield f"{BRANCH}{pod.namespace}/{pod.name}"
+    yield ""
+    yield ""
+    yield f"{pod.mem} {console.unit(node.unit_mib)}"
+    yield "whole" if pod.whole else str(pod.slices)
 
 
 def _health(gpu: Gpu) -> str:
@@ -59,10 +70,6 @@ def _health(gpu: Gpu) -> str:
 
 def _used(gpu: Gpu) -> int:
     return max(gpu.mem, gpu.mem_used) if gpu.whole else gpu.mem_used
-
-
-def _holder(node: Node, pod: Holder) -> str:
-    return f"{pod.namespace}/{pod.name} {amount(node.unit_mib, node.slices_per_gpu, pod.mem, pod.slices, pod.whole)}"
 
 
 def amount(unit_mib: int, slices_per_gpu: int, mem: int, slices: int, whole: bool) -> str:

@@ -15,16 +15,16 @@ def cluster() -> Inspection:
 
 
 def rows(cluster: Inspection, pods: bool = False) -> list[str]:
-    return console.plain(*top.render(cluster, pods)).splitlines()
+    return console.page(*top.render(cluster, pods)).splitlines()
 
 
 def test_each_gpu_has_a_row_with_its_memory_and_slices(cluster: Inspection) -> None:
     shared, whole = rows(cluster)[1:3]
     assert shared.split() == [
         *("node-a", "0", "NVIDIA", "A100-SXM4-80GB", "ok"),
-        *("█░░░░░░░░░", "10/79", "GiB", "25/100", "1"),
+        *("█░░░░░", "10/79", "GiB", "25/100", "1"),
     ]
-    assert whole.split() == ["1", "ok", "██████████", "79/79", "GiB", "whole", "1"]
+    assert whole.split() == ["1", "ok", "██████", "79/79", "GiB", "whole", "1"]
 
 
 def test_what_is_not_offered_says_why(cluster: Inspection) -> None:
@@ -32,13 +32,20 @@ def test_what_is_not_offered_says_why(cluster: Inspection) -> None:
     assert "node-b (leaving)" in sick
     assert "sick:xid 79" in sick
     assert "cordoned" in cordoned
-    assert lost.split()[-1] == "default/lost"
+    assert lost.split() == ["?", "└", "default/lost", "on", "some", "GPU"]
 
 
-def test_pods_are_named_on_wish(cluster: Inspection) -> None:
-    page = "\n".join(rows(cluster, pods=True))
-    assert "default/train 10 GiB, 25/100 slices" in page
-    assert "default/big whole" in page
+def test_pods_are_named_on_wish_with_what_each_takes(cluster: Inspection) -> None:
+    _, _, train, _, big, *_ = rows(cluster, pods=True)
+    assert train.split() == ["└", "default/train", "10", "GiB", "25"]
+    assert big.split() == ["└", "default/big", "79", "GiB", "whole"]
+
+
+def test_colours_are_for_terminals(cluster: Inspection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b" not in console.page(*top.render(cluster))
+    assert "\x1b[31msick:xid 79" in console.page(*top.render(cluster), colours=True)
 
 
 def test_the_sums_and_the_problems_stand_below(cluster: Inspection) -> None:
@@ -55,14 +62,24 @@ def test_who_waits_is_told_with_the_sentence_and_the_numbers(cluster: Inspection
     ]
 
 
+def test_text_from_the_cluster_is_printed_as_it_is() -> None:
+    odd = a_node_with_problem("[red]unit[/red] :warning: is 256")
+    assert "[red]unit[/red] :warning: is 256" in "\n".join(rows(odd))
+    assert console.page("[bold]" + "x" * 300) == "[bold]" + "x" * 300 + "\n"
+
+
+def a_node_with_problem(problem: str) -> Inspection:
+    return inspection.decode(books.text({"nodes": [books.a_node("node-a", problem=problem)]}), Inspection)
+
+
 def test_an_empty_cluster_is_no_error() -> None:
     assert "0 nodes, 0 GPUs" in "\n".join(rows(Inspection()))
 
 
 def test_memory_past_the_gpu_is_a_full_bar() -> None:
-    assert console.bar(1.5).plain == "█" * 10
-    assert console.bar(0.001).plain == "█" + "░" * 9
-    assert console.bar(0).plain == "░" * 10
+    assert console.bar(1.5).plain == "█" * 6
+    assert console.bar(0.001).plain == "█" + "░" * 5
+    assert console.bar(0).plain == "░" * 6
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import pytest
 
 from tests.unit.cli.run import gangshare
 
+PLACED = r"default/openb-pod-0001 +11 GiB +46\n"
+
 
 class Demo:
     """A demo that runs, with all that it has printed so far."""
@@ -62,12 +64,12 @@ def test_a_newcomer_sees_pods_on_gpus_looks_around_and_leaves_nothing_behind(
 ) -> None:
     serving.until("It stays up until Ctrl-C")
     assert "arrived  60/60" in serving.page
-    assert re.search(r"default/openb-pod-0001 11 GiB, 46/100 slices", serving.page)
+    assert re.search(PLACED, serving.page)
     assert re.search(r"of \d\d containers with GPUs say the same", serving.page)
     assert "\x1b" not in serving.page
     said = dict(re.findall(r"(KUBECONFIG|GANGSHARE_SERVER)=(\S+)", serving.page))
     monkeypatch.setenv("GANGSHARE_SERVER", said["GANGSHARE_SERVER"])
-    assert "default/openb-pod-0001 11 GiB" in gangshare(capsys, "top", "--pods").out
+    assert re.search(PLACED, gangshare(capsys, "top", "--pods").out)
     assert "openb-pod-0001 is bound to" in gangshare(capsys, "explain", "pod", "openb-pod-0001").out
     assert serving.left()
     serving.process.send_signal(signal.SIGINT)
