@@ -41,8 +41,9 @@ class Plugin(rpc.DevicePluginServicer):
         await register(self.folder, self.endpoint, self.resource)
 
     async def stop(self) -> None:
-        if self._server:
-            await self._server.stop(None)
+        server, self._server = self._server, None
+        if server:
+            await server.stop(None)
 
     async def set_health(self, device: str, health: str) -> None:
         async with self.changed:

@@ -67,6 +67,5 @@ async def test_a_wait_in_vain_names_what_it_waited_for() -> None:
     async def never() -> bool:
         return False
 
-    async with embedded.a_cluster() as cluster:
-        with pytest.raises(TimeoutError, match="the moon is blue"):
-            await EmbeddedWorld(cluster).wait(never, 0.1, "the moon is blue")
+    with pytest.raises(TimeoutError, match="the moon is blue"):
+        await EmbeddedWorld(embedded.a_cluster()).wait(never, 0.1, "the moon is blue")

@@ -54,14 +54,14 @@ class Kubelet:
         self._recorder = Recorder(api, "kubelet", spec.name)
         self._pods: dict[str, Object] = {}  # what the pod manager knows, admitted or not
         self._workers: dict[str, PodWorker] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._group = asyncio.TaskGroup()
         random = Random(f"{seed}/{spec.name}")
         self._devices = DeviceManager(self._plugins, self._active, runtime.running(), random, self._settings.double_ids)
         self._published: dict[str, int] = {}  # allocatable as last written
         self.ready = asyncio.Event()
 
     async def run(self) -> None:
-        """Serve the node until cancelled. Containers go on in the runtime."""
+        """Serve the node until cancelled, once. Containers go on in the runtime."""
         registration.wipe(self._plugins)
         plugins = Registration(self._plugins, self._devices)
         settings = self._settings
@@ -72,14 +72,12 @@ class Kubelet:
             await resources.start()
             await plugins.start()
             self._register_node()
-            async with asyncio.TaskGroup() as group:
+            async with self._group as group:
                 group.create_task(self._follow_pods())
                 group.create_task(self._follow_status())
                 self.ready.set()
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(plugins.stop(), resources.stop(), *self._tasks, return_exceptions=True)
+            await asyncio.gather(plugins.stop(), resources.stop())
 
     def _active(self) -> set[str]:
         """Pods whose devices are kept: all but those finished or known to have ended."""
@@ -164,14 +162,7 @@ class Kubelet:
         worker = self._workers[podspec.uid(pod)] = PodWorker(self._api, self._runtime, self._devices, pod)
         if podspec.terminating(pod):
             worker.stop(pod["metadata"]["deletionGracePeriodSeconds"])
-        task = asyncio.create_task(worker.run())
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
-
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.result()
+        self._group.create_task(worker.run())
 
     def _changed(self, change: Change) -> None:
         pod, uid = change.item.obj, podspec.uid(change.item.obj)

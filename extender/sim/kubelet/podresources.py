@@ -42,16 +42,19 @@ class PodResources(rpc.PodResourcesListerServicer):
         self._socket = folder / names.KUBELET_SOCKET
         self._manager, self._pods = manager, pods
         self._bucket = _Bucket(rate, burst)
-        self._server = grpc.aio.server()
+        self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
         self._socket.unlink(missing_ok=True)
+        self._server = grpc.aio.server()
         rpc.add_PodResourcesListerServicer_to_server(self, self._server)
         self._server.add_insecure_port(f"unix:{self._socket}")
         await self._server.start()
 
     async def stop(self) -> None:
-        await self._server.stop(None)
+        server, self._server = self._server, None  # it must not outlive the event loop, as a cycle with us would
+        if server:
+            await server.stop(None)
 
     async def List(
         self, _request: api.ListPodResourcesRequest, context: rpc._ServicerContext

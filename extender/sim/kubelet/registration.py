@@ -36,17 +36,20 @@ class Registration(rpc.RegistrationServicer):
 
     def __init__(self, folder: Path, manager: DeviceManager) -> None:
         self._folder, self._manager = folder, manager
-        self._server = grpc.aio.server()
+        self._server: grpc.aio.Server | None = None
         self._clients: dict[str, _Client] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
+        self._server = grpc.aio.server()
         rpc.add_RegistrationServicer_to_server(self, self._server)
         self._server.add_insecure_port(f"unix:{self._folder / names.KUBELET_SOCKET}")
         await self._server.start()
 
     async def stop(self) -> None:
-        await self._server.stop(None)
+        server, self._server = self._server, None  # it must not outlive the event loop, as a cycle with us would
+        if server:
+            await server.stop(None)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

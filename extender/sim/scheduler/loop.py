@@ -32,6 +32,10 @@ _NAME = "kube-scheduler"
 _STATUS = Writer(_NAME, "status")
 
 
+class _LeaseLost(Exception):
+    """Another may schedule now."""
+
+
 def _waits(pod: Object) -> bool:
     return not podspec.node_of(pod) and not podspec.finished(pod)
 
@@ -57,35 +61,39 @@ class Scheduler:
         self._cache = Cache()
         self.queue = SchedulingQueue(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds)
         self._changed = asyncio.Event()
-        self._binds: set[asyncio.Task[None]] = set()
+        self._group = asyncio.TaskGroup()
         self._clients: list[ExtenderClient] = []
         self.running = asyncio.Event()  # set while it leads and schedules
         self.releases = True  # gives its Lease up when cancelled; a killed process does not
         self.cycles = 0
 
     async def run(self) -> None:
-        """Lead and schedule until the Lease is lost (then return) or the task is cancelled (then give the Lease up)."""
+        """Lead and schedule until the Lease is lost or the task is cancelled, once; then give the Lease up."""
         electing = self._config.leader_election.leader_elect
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
             self._clients = [ExtenderClient(e, session) for e in self._config.extenders]
             if electing:
                 await self._elector.acquire()
-            work = [asyncio.create_task(t) for t in (self._follow_nodes(), self._follow_pods(), self._schedule())]
-            work += [asyncio.create_task(self._elector.hold())] if electing else []
-            self.running.set()
             try:
-                done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()  # a crash is raised; the Lease lost just ends
-            except asyncio.CancelledError:
-                if electing and self.releases:
-                    self._elector.release()
-                raise
+                await self._lead(electing)
+            except* _LeaseLost:
+                pass
             finally:
                 self.running.clear()
-                for task in (*work, *self._binds):
-                    task.cancel()
-                await asyncio.gather(*work, *self._binds, return_exceptions=True)
+                if electing and self.releases:
+                    self._elector.release()
+
+    async def _lead(self, electing: bool) -> None:
+        async with self._group as group:
+            for work in (self._follow_nodes(), self._follow_pods(), self._schedule()):
+                group.create_task(work)
+            if electing:
+                group.create_task(self._hold())
+            self.running.set()
+
+    async def _hold(self) -> None:
+        await self._elector.hold()
+        raise _LeaseLost
 
     async def _follow_nodes(self) -> None:
         cursor = self._api.store.watch(NODES, self._api.store.rv)
@@ -186,9 +194,7 @@ class Scheduler:
         else:
             self._cache.place(pod, node, assumed=True)
             self.queue.done(entry)
-            task = asyncio.create_task(self._bind(entry, profile, node))
-            self._binds.add(task)
-            task.add_done_callback(self._binds.discard)
+            self._group.create_task(self._bind(entry, profile, node))
 
     async def _bind(self, entry: QueuedPod, profile: Profile, node: str) -> None:
         pod = entry.pod
