@@ -86,7 +86,8 @@ class ApiServer:
             raise errors.ApiError(401, "Unauthorized", "Unauthorized")
         target = paths.parse(request.path, self.api.catalogue)
         if target is None:
-            document = paths.discovery(request.path, self.api.catalogue)
+            known = self.api.catalogue
+            document = paths.discovery(request.path, known) or paths.openapi(request.path, known)
             if document is None or request.method != "GET":
                 return web.Response(text="404 page not found\n", status=404)
             return _json(_encode(document))

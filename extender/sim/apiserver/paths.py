@@ -74,6 +74,24 @@ def discovery(path: str, catalogue: Catalogue) -> dict[str, Any] | None:
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": entries}
 
 
+def openapi(path: str, catalogue: Catalogue) -> dict[str, Any] | None:
+    """Just enough of OpenAPI v3 for kubectl to leave the validation of fields to the server; None for other paths."""
+    roots = {f"api{'s' if r.group else ''}/{r.api_version}" for r in catalogue.all()}
+    wanted = path.strip("/").removeprefix("openapi/v3").strip("/")
+    if not path.startswith("/openapi/v3") or (wanted and wanted not in roots):
+        return None
+    if not wanted:
+        return {"paths": {root: {"serverRelativeURL": f"/openapi/v3/{root}"} for root in sorted(roots)}}
+    served = [r for r in catalogue.all() if wanted.endswith("/" + r.api_version)]
+    return {"openapi": "3.0.0", "paths": {f"/{wanted}/{r.plural}/{{name}}": _patchable(r) for r in served}}
+
+
+def _patchable(resource: Resource) -> dict[str, Any]:
+    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    parameters = [{"name": "fieldValidation", "in": "query"}]
+    return {"patch": {"parameters": parameters, "x-kubernetes-group-version-kind": kind}}
+
+
 def _group(group: str, version: str) -> dict[str, Any]:
     version_entry = {"groupVersion": f"{group}/{version}", "version": version}
     return {"name": group, "versions": [version_entry], "preferredVersion": version_entry}
