@@ -11,12 +11,11 @@ from extender.cli import scheduler_config as config
 from extender.cli.errors import CommandError
 from extender.sim.scheduler import config as strict
 from protos.contract import names
+from tests.cluster import assets
 from tests.unit.cli.run import gangshare
 
-KUBE_SCHEDULER = (
-    Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    / f"rig/bin-{os.environ.get('KUBE_VERSION', '1.34.4')}/kube-scheduler"
-)
+KUBE_VERSION = os.environ.get("KUBE_VERSION") or assets.DEFAULT_VERSION
+KUBE_SCHEDULER = assets.cache() / f"kubernetes-{KUBE_VERSION}" / "bin" / "kube-scheduler"
 VERBS = ["filter", "prioritize", "preempt"]
 YAML_LAYOUTS = ("own", "shared", "gpushare")
 
