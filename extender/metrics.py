@@ -8,7 +8,7 @@ from collections import Counter as Counts
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -70,6 +70,8 @@ class Metrics:
 
     def __init__(self, engine_counters: Mapping[tuple[str, str], int]) -> None:
         """`engine_counters` are the engine's: (what, label) → how often."""
+        # Else each counter and histogram comes with a time series of when it was made.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.verb_seconds = self._histogram(VERB_SECONDS, VERB_BUCKETS)
         self.decisions = Counter(DECISIONS.name, DECISIONS.help, DECISIONS.labels, registry=self.registry)

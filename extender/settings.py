@@ -51,10 +51,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Scores at most this far below the best (of 1000) count as equally good."""
     in_tree_preferences: bool = False
     """Offer every node with room, so that kube-scheduler's own scores always count (slower)."""
-    leader_election: Literal["scheduler", "none"] = "scheduler"
-    """`scheduler`: write only while our scheduler holds its Lease; `none`: there is only one scheduler, ever."""
+    leader_election: Literal["scheduler", "own", "none"] = "scheduler"
+    """`scheduler`: write only while our scheduler holds its Lease; `own`: replicas apart from any scheduler elect one
+    among them; `none`: there is only one scheduler and one extender, ever."""
     lease_name: str = names.SCHEDULER
-    """The scheduler's Lease (its leaderElection.resourceName)."""
+    """The Lease: the scheduler's (its leaderElection.resourceName), or our own."""
     lease_namespace: str = "kube-system"
     """The namespace of that Lease."""
     lease_identity_prefix: str = ""

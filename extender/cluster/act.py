@@ -38,16 +38,16 @@ class Actor:
     ) -> None:
         """`failed` counts an effect that was given up, by the kind of effect."""
         self._client, self._permission, self._events, self._failed = client, permission, events, failed
-        self._waiting: dict[tuple[str, ...], Effect] = {}
+        self.waiting: dict[tuple[str, ...], Effect] = {}
         self._some = asyncio.Semaphore(0)
 
     def submit(self, effects: Iterable[Effect]) -> None:
         """Queue effects; never blocks."""
         for effect in effects:
             key = _key(effect)
-            if key not in self._waiting:
+            if key not in self.waiting:
                 self._some.release()
-            self._waiting[key] = effect
+            self.waiting[key] = effect
 
     async def run(self) -> None:
         """Carry out what is submitted, for ever."""
@@ -58,7 +58,7 @@ class Actor:
     async def _work(self) -> None:
         while True:
             await self._some.acquire()
-            effect = self._waiting.pop(next(iter(self._waiting)))
+            effect = self.waiting.pop(next(iter(self.waiting)))
             await self._permission.settled()
             await self._carry_out(effect)
 

@@ -122,9 +122,28 @@ class LeaseWatch:
         self._wanted = asyncio.Event()
         self._next = asyncio.Event()
 
+    @property
+    def leads(self) -> bool:
+        """Whether it may be written now."""
+        return self.leadership.leads
+
+    @property
+    def ours(self) -> bool:
+        """Whether our scheduler held the Lease at the last look."""
+        return self.leadership.ours
+
+    @property
+    def terms(self) -> int:
+        """How often the Lease turned to us."""
+        return self.leadership.terms
+
+    def why_not(self) -> str:
+        """Why it may not be written, for people."""
+        return self.leadership.why_not()
+
     def require(self) -> None:
-        if not self.leadership.leads:
-            raise NotLeading(self.leadership.why_not())
+        if not self.leads:
+            raise NotLeading(self.why_not())
 
     async def settled(self) -> bool:
         with contextlib.suppress(TimeoutError):
@@ -132,7 +151,7 @@ class LeaseWatch:
                 while self.leadership.may_settle:
                     self.look_soon()
                     await self.looked()
-        return self.leadership.leads
+        return self.leads
 
     def look_soon(self) -> None:
         """Ask for a look earlier than the next second; cheap to call often."""

@@ -23,6 +23,7 @@ class Election(StrEnum):
     """Who may write."""
 
     SCHEDULER = "scheduler"
+    OWN = "own"
     NONE = "none"
 
 
@@ -62,7 +63,9 @@ _UNIT: dict[str, Any] = {"parser": _parsed(known.memory_unit), "metavar": "UNIT"
 _MEM = f"GPU memory in units.  [default: {names.GPU_MEM}; with --gpushare {names.ALIYUN_MEM}]"
 _PREFIX = "How our scheduler's holderIdentity begins.  [default: this machine's hostname and _]"
 _ALL = "Offer every node with room, so that kube-scheduler's own scores always count (slower)."
-_ELECTION = "scheduler: write only while our scheduler holds its Lease; none: there is no other."
+_ELECTION = (
+    "scheduler: write only while our scheduler holds its Lease; own: by a Lease of our own; none: there is no other."
+)
 
 
 def extender(
@@ -83,7 +86,7 @@ def extender(
     band: Annotated[int, _option("BAND", "How far below the best (of 1000) is equally good.")] = DEFAULTS.band,
     in_tree_preferences: Annotated[bool, _option("IN_TREE_PREFERENCES", _ALL)] = False,
     leader_election: Annotated[Election, _option("LEADER_ELECTION", _ELECTION)] = Election.SCHEDULER,
-    lease_name: Annotated[str, _option("LEASE_NAME", "The scheduler's Lease.")] = DEFAULTS.lease_name,
+    lease_name: Annotated[str, _option("LEASE_NAME", "The scheduler's Lease, or our own.")] = DEFAULTS.lease_name,
     lease_namespace: Annotated[str, _option("LEASE_NAMESPACE", "Its namespace.")] = DEFAULTS.lease_namespace,
     lease_identity_prefix: Annotated[str, _option("LEASE_IDENTITY_PREFIX", _PREFIX, show_default=False)] = "",
     renew_deadline: Annotated[float, _option("RENEW_DEADLINE", "The scheduler's, in s.")] = DEFAULTS.renew_deadline_s,

@@ -27,7 +27,9 @@ class Gate:
 
     def close(self, why: str, *, final: bool = False) -> None:
         """Close it; once closed finally, nobody waits there and it does not open again."""
-        self._final = self._final or final
+        if self._final:
+            return
+        self._final = final
         self.why = why
         self._opened.clear()
 

@@ -1,6 +1,7 @@
 """uvicorn servers inside our own event loop."""
 
 import contextlib
+import os
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -30,7 +31,7 @@ def listen(name: str, where: Address) -> socket.socket:
     try:
         return socket.create_server((where.host, where.port), family=family, backlog=2048)
     except OSError as error:
-        raise SettingsError(f"{name} is {where}: cannot listen there ({error.strerror or error})") from error
+        raise SettingsError(f"{name} is {where}: cannot listen there ({os.strerror(error.errno or 0)})") from error
 
 
 def server(app: Any) -> Server:

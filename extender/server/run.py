@@ -8,6 +8,7 @@ import asyncio
 import signal
 import socket
 import time
+import uuid
 from collections.abc import Coroutine
 from typing import Any
 
@@ -18,6 +19,7 @@ from fastapi import FastAPI
 from extender.cluster.act import Actor
 from extender.cluster.bind import Binder
 from extender.cluster.client import PermittedClient
+from extender.cluster.election import OwnLease
 from extender.cluster.leadership import Alone, Leadership, LeaseWatch
 from extender.cluster.watch import Watches
 from extender.engine import settings as engine_settings
@@ -29,7 +31,7 @@ from extender.server.binds import Binds
 from extender.server.core import Core
 from extender.server.gate import Gate
 from extender.server.verbs import VerbApp, Verbs
-from extender.settings import Settings
+from extender.settings import Address, Settings
 from protos.contract import names
 from protos.kube import credentials
 from protos.kube.client import ApiClient
@@ -77,12 +79,16 @@ class Extender:
         self.health = status.Health(time.monotonic, settings.scheduler_healthz)
         self._sockets: list[socket.socket] = []
 
-    def _permission(self, client: ApiClient) -> LeaseWatch | Alone:
+    def _permission(self, client: ApiClient) -> LeaseWatch | OwnLease | Alone:
         settings = self.settings
-        if settings.leader_election == "none":
-            return Alone()
-        leadership = Leadership(settings.identity_prefix, settings.renew_deadline_s)
-        return LeaseWatch(client, settings.lease_namespace, settings.lease_name, leadership)
+        where = settings.lease_namespace, settings.lease_name
+        match settings.leader_election:
+            case "scheduler":
+                return LeaseWatch(client, *where, Leadership(settings.identity_prefix, settings.renew_deadline_s))
+            case "own":
+                return OwnLease(client, *where, f"{settings.identity_prefix}{uuid.uuid4()}")
+            case "none":
+                return Alone()
 
     def _problem(self, kind: str) -> None:
         self.metrics.problems[kind] += 1
@@ -92,6 +98,7 @@ class Extender:
         self._sockets.append(http.listen("listen", self.settings.listen))
         self._sockets.append(http.listen("status_listen", self.settings.status_listen))
         verbs, probes = (opened.getsockname()[:2] for opened in self._sockets)
+        log.info("listening", verbs=_url(verbs), status=_url(probes))
         return verbs, probes
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -121,15 +128,14 @@ class Extender:
             binds.abandon()
         log.info("stopped")
 
-    def _verbs_app(self, binds: Binds) -> FastAPI:
+    def _verbs_app(self, binds: Binds) -> VerbApp:
         app = FastAPI(title="gangshare extender", docs_url=None, redoc_url=None, openapi_url=None)
         verbs = Verbs(self.core, binds)
         handlers = dict(verbs.handlers)
         if self.settings.gpushare:
             handlers |= gpushare.GpuShare(verbs, self.engine).handlers
             gpushare.add_pages(app, self.engine, self.gate)
-        app.mount("", VerbApp(self.core, self.gate, handlers))
-        return app
+        return VerbApp(self.core, self.gate, handlers, app)
 
     async def _lead(self) -> None:
         """Watch the cluster and, unless we are alone, the Lease; tend the gate accordingly."""
@@ -142,7 +148,7 @@ class Extender:
             self.gate.knock = self._lease.look_soon
             tasks.create_task(self._lease.run())
             await self._lease.looked()
-            listed_in = self._lease.leadership.terms
+            listed_in = self._lease.terms
             tasks.create_task(self.watches.run())
             await self._replayed()
             await self._tend(self._lease, listed_in)
@@ -154,24 +160,25 @@ class Extender:
         self.health.not_ready = ""
         log.info("ready", nodes=len(self.engine.nodes), pods=len(self.engine.pods), seconds=round(took, 2))
 
-    async def _tend(self, lease: LeaseWatch, listed_in: int) -> None:
+    async def _tend(self, lease: LeaseWatch | OwnLease, listed_in: int) -> None:
         """Keep the gate open while our scheduler holds the Lease and our books are of its term.
 
         Whoever held the Lease before may have placed pods that our watches did not tell yet: so each new term begins
         with a consistent list.
         """
-        leadership = lease.leadership
         while True:
-            if not leadership.ours:
-                self.gate.close(leadership.why_not())
-            elif leadership.terms != listed_in:
+            if not lease.ours:
+                self.gate.close(lease.why_not())
+            elif lease.terms != listed_in:
                 self.gate.close("this extender is taking over and reads the cluster once more")
-                log.info("taking_over", term=leadership.terms)
-                listed_in = leadership.terms
+                log.info("taking_over", term=lease.terms)
+                listed_in = lease.terms
                 await self.watches.catch_up()
                 continue
             else:
                 self.gate.open()
+            if isinstance(lease, OwnLease):  # a Service finds the one who leads by this
+                self.health.not_ready = self.gate.why
             await lease.looked()
 
     async def _tick(self) -> None:
@@ -189,13 +196,17 @@ class Extender:
             await asyncio.sleep(TICK_S)
 
     def _leads(self) -> bool:
-        return isinstance(self._lease, Alone) or self._lease.leadership.leads
+        return isinstance(self._lease, Alone) or self._lease.leads
 
     def _check(self) -> None:
         violations = self.engine.check()
         self.metrics.violations.set(len(violations))
         for violation in violations[:10]:
             log.error("invariant_violated", what=violation)
+
+
+def _url(where: tuple[str, int]) -> str:
+    return f"http://{Address(*where)}"
 
 
 async def serve(settings: Settings) -> None:

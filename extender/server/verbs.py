@@ -26,6 +26,9 @@ PREFIX = "/scheduler"
 
 log = structlog.get_logger(__name__)
 Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
 Answer = tuple[int, bytes, bytes]
 """Status, media type, body."""
 Handler = Callable[[bytes], Awaitable[Answer]]
@@ -102,28 +105,28 @@ class Verbs:
 
 
 class VerbApp:
-    """The ASGI application of questions: one POST each, with a body and an answer that fit into memory."""
+    """The ASGI application of questions: one POST each, with a body and an answer that fit into memory.
 
-    def __init__(self, core: Core, gate: Gate, handlers: Mapping[str, Handler]) -> None:
-        self._gate, self._handlers = gate, dict(handlers)
+    All other paths are left to `others`; asked first, it would cost each question as much time as the answer takes.
+    """
+
+    def __init__(self, core: Core, gate: Gate, handlers: Mapping[str, Handler], others: Application) -> None:
+        self._gate, self._handlers, self._others = gate, dict(handlers), others
         self._seconds = {path: core.metrics.verb_seconds.labels(path.rpartition("/")[2]) for path in handlers}
         self._clock = core.clock
 
-    async def __call__(
-        self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
-    ) -> None:
-        if scope["type"] != "http":
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        handler = self._handlers.get(scope.get("path", ""))
+        if handler is None:
+            await self._others(scope, receive, send)
             return
-        status, media_type, body = await self._answered(scope, receive)
+        status, media_type, body = await self._answered(scope, receive, handler)
         headers = [(b"content-type", media_type), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _answered(self, scope: Message, receive: Callable[[], Awaitable[Message]]) -> Answer:
+    async def _answered(self, scope: Message, receive: Receive, handler: Handler) -> Answer:
         path: str = scope["path"]
-        handler = self._handlers.get(path)
-        if handler is None:
-            return complaint(404, f"{path}: no such path, expected one of {', '.join(self._handlers)}")
         if scope["method"] != "POST":
             return complaint(405, f"{scope['method']} {path}: expected POST")
         body = await _body(receive)
@@ -141,7 +144,7 @@ class VerbApp:
             self._seconds[path].observe(self._clock() - began)
 
 
-async def _body(receive: Callable[[], Awaitable[Message]]) -> bytes | None:
+async def _body(receive: Receive) -> bytes | None:
     """The whole body; None if it is too long or its sender is gone."""
     parts, length, more = [], 0, True
     while more:

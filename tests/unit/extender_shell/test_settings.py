@@ -1,0 +1,63 @@
+"""The extender's settings and their errors."""
+
+import socket
+
+import pytest
+
+from extender.settings import Address, Settings, SettingsError, address, memory_unit
+from protos.contract import names
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("127.0.0.1:1", "127.0.0.1", 1),
+        (":12346", "", 12346),
+        ("[::1]:80", "::1", 80),
+        ("node.example:65535", "node.example", 65535),
+    ],
+)
+def test_an_address_is_host_and_port(text: str, host: str, port: int) -> None:
+    assert address(text) == Address(host, port)
+    assert address(str(address(text))) == Address(host, port)
+
+
+@pytest.mark.parametrize("text", ["", "12345", "host", "host:", "host:http", "host:65536", "::1:80", "a b:1", "[::1]"])
+def test_what_is_no_address_is_named(text: str) -> None:
+    with pytest.raises(SettingsError, match="expected host:port") as refused:
+        address(text)
+    assert repr(text) in str(refused.value)
+
+
+@pytest.mark.parametrize(("text", "mib"), [("GiB", 1024), ("MiB", 1), ("256MiB", 256), ("2 gib", 2048)])
+def test_a_memory_unit_is_in_mib(text: str, mib: int) -> None:
+    assert memory_unit(text) == mib
+
+
+@pytest.mark.parametrize("text", ["", "GB", "0MiB", "-1GiB", "1.5GiB", "1024"])
+def test_what_is_no_memory_unit_is_named(text: str) -> None:
+    with pytest.raises(SettingsError, match="expected GiB, MiB or a multiple"):
+        memory_unit(text)
+
+
+def test_our_scheduler_is_known_by_the_hostname_unless_told_otherwise() -> None:
+    assert Settings().identity_prefix == socket.gethostname() + "_"
+    assert Settings(lease_identity_prefix="a_").identity_prefix == "a_"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ({"unit_mib": 0}, "unit_mib is 0: expected 1 or more"),
+        ({"slices_per_gpu": 0}, "slices_per_gpu is 0"),
+        ({"offer_limit": 0}, "offer_limit is 0"),
+        ({"band": -1}, "band is -1"),
+        ({"band": 1001}, "at most 1000"),
+        ({"renew_deadline_s": 0.0}, "above zero"),
+        ({"scheduler_healthz": "localhost:10259"}, "expected a URL"),
+        ({"resources": names.Resources(mem="a/b", slice="a/b")}, "expected different names"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_refused(wrong: dict[str, object], expected: str) -> None:
+    with pytest.raises(SettingsError, match=expected):
+        Settings(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,140 @@
+"""The status port: probes, inspect, explain."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from extender.sim.apiserver.api import Api
+from extender.sim.apiserver.resources import NODES
+from protos.contract import names
+from protos.kube.client import MERGE_PATCH
+from tests.unit.extender_shell import world
+from tests.unit.extender_shell.world import ADMIN, World, add_node, add_pod, until
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[World]:
+    api = Api()
+    add_node(api, "node-a", gpus=1)
+    add_pod(api, "placed", mem=10)
+    async with world.world(api) as made:
+        await made.ready()
+        pod = made.pod("placed")
+        await made.filter(pod, ["node-a"])
+        assert await made.bind(pod, "node-a") == ""
+        yield made
+
+
+async def test_inspect_tells_nodes_pods_and_what_waits(cluster: World) -> None:
+    big = add_pod(cluster.api, "big", mem=12)
+    await cluster.filter(big, ["node-a"])
+    _, told = await cluster.get("/inspect")
+    (node,) = told["nodes"]
+    assert {key: node[key] for key in ("name", "state", "unitMiB", "slicesPerGpu", "problem", "unplaced")} == {
+        "name": "node-a",
+        "state": "ready",
+        "unitMiB": 1024,
+        "slicesPerGpu": 100,
+        "problem": None,
+        "unplaced": [],
+    }
+    (gpu,) = node["gpus"]
+    uid = cluster.pod("placed")["metadata"]["uid"]
+    assert gpu == {
+        "index": 0,
+        "uuid": "GPU-node-a-0",
+        "model": "T4",
+        "health": "ok",
+        "cordoned": False,
+        "mem": 16,
+        "memUsed": 10,
+        "slicesUsed": 0,
+        "whole": False,
+        "pods": [{"namespace": "default", "name": "placed", "uid": uid, "mem": 10, "slices": 0, "whole": False}],
+    }
+    (placed,) = told["pods"]
+    assert (placed["name"], placed["node"], placed["problem"]) == ("placed", "node-a", None)
+    assert placed["allocation"]["containers"]["main"][0]["uuid"] == "GPU-node-a-0"
+    (waiting,) = told["waiting"]
+    assert (waiting["name"], waiting["code"], waiting["sentence"]) == ("big", "NoRoom", "no GPU with 12 units free")
+    assert "needs 12 on one GPU" in waiting["numbers"]
+    assert waiting["since"] >= 0
+    assert told["problems"] == {"forged": 0, "malformed": 0, "overused": 0}
+
+
+async def test_a_pod_whose_place_nobody_knows_is_told(cluster: World) -> None:
+    stranger = add_pod(cluster.api, "stranger", mem=4, node="node-a")
+    await until(lambda: stranger["metadata"]["uid"] in cluster.extender.engine.pods, "seen")
+    _, node = await cluster.get("/inspect/node-a")
+    assert [pod["name"] for pod in node["unplaced"]] == ["stranger"]
+
+
+async def test_a_gpu_that_shrank_under_its_pods_is_counted_as_overused(cluster: World) -> None:
+    smaller = {"metadata": {"annotations": {names.GPUS: world.equal_gpus("node-a", 1, 8)}}}
+    cluster.api.patch(NODES, ("", "node-a"), smaller, MERGE_PATCH, ADMIN)
+    books = cluster.extender.engine.nodes["node-a"].books
+    assert books is not None
+    await until(lambda: books.gpus["GPU-node-a-0"].gpu.mem == 8, "seen")
+    assert (await cluster.get("/inspect"))[1]["problems"]["overused"] == 1
+
+
+async def test_a_cluster_of_many_nodes_is_one_whole_answer(cluster: World) -> None:
+    for number in range(100):
+        add_node(cluster.api, f"n{number:03}")
+    cluster.api.create(NODES, "", {"metadata": {"name": "no-gpus"}, "status": {}}, ADMIN)
+    await until(lambda: len(cluster.extender.engine.nodes) == 102, "all nodes known")
+    _, told = await cluster.get("/inspect")
+    assert [node["name"] for node in told["nodes"]] == [f"n{number:03}" for number in range(100)] + ["node-a"]
+
+
+async def test_what_is_unknown_is_404_in_words(cluster: World) -> None:
+    assert await cluster.get("/inspect/nowhere") == (404, "nowhere: no such node")
+    assert await cluster.get("/explain/default/nobody") == (404, "default/nobody: no such pod, or it is over")
+
+
+async def test_explain_tells_where_a_pod_is(cluster: World) -> None:
+    _, told = await cluster.get("/explain/default/placed")
+    assert (told["node"], told["state"]) in (("node-a", "binding"), ("node-a", "bound"))
+
+
+async def test_livez_asks_the_scheduler_too() -> None:
+    well = True
+
+    async def healthz(_: web.Request) -> web.Response:
+        return web.Response(text="ok") if well else web.Response(status=500, text="leaderElection failed")
+
+    app = web.Application()
+    app.router.add_get("/healthz", healthz)
+    scheduler = TestServer(app)
+    await scheduler.start_server()
+    url = str(scheduler.make_url("/healthz"))
+    async with world.world(scheduler_healthz=url) as cluster:
+        assert await cluster.get("/livez") == (200, "ok")
+        well = False
+        assert await cluster.get("/livez") == (503, f"{url} answers 500: leaderElection failed")
+        assert await cluster.get("/healthz") == (200, "ok")
+        await scheduler.close()
+        status, words = await cluster.get("/livez")
+        assert (status, url in words) == (503, True)
+
+
+async def test_a_process_that_does_not_tick_is_not_alive(cluster: World) -> None:
+    cluster.extender.health._clock = lambda: cluster.extender.health.ticked_at + 60
+    for probe in ("/healthz", "/livez"):
+        status, words = await cluster.get(probe)
+        assert (status, words) == (503, "nothing moved for 60.0 s")
+
+
+async def test_a_watch_that_breaks_by_a_bug_ends_the_process(cluster: World) -> None:
+    def bug(_: object) -> None:
+        raise RuntimeError("a bug")
+
+    async with world.world(cluster.api) as other:
+        await other.ready()
+        other.extender.watches._others[0]._tell = bug
+        add_pod(cluster.api, "p2")
+        error = await other.broken()
+        assert isinstance(error, BaseExceptionGroup)
+        assert error.subgroup(RuntimeError) is not None

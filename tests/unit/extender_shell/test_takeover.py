@@ -1,0 +1,164 @@
+"""Two schedulers' extenders and one Lease: who holds it acts, with fresh books, and nobody else writes."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from extender.sim.apiserver.api import Api
+from protos.contract import names
+from tests.unit.extender_shell import world
+from tests.unit.extender_shell.world import World, add_node, add_pod, given, hold_lease, until
+
+RENEWALS = itertools.count()
+
+
+class Holder:
+    """A scheduler that holds the Lease and renews it, as long as it is let."""
+
+    def __init__(self, api: Api) -> None:
+        self.api, self.name, self.transitions = api, "", 0
+
+    def take(self, name: str) -> None:
+        self.name = name
+        self.transitions += 1
+        hold_lease(self.api, self.name, next(RENEWALS), self.transitions)
+
+    async def renew(self) -> None:
+        while True:
+            await asyncio.sleep(0.1)
+            if self.name:
+                hold_lease(self.api, self.name, next(RENEWALS), self.transitions)
+
+
+@pytest.fixture
+async def lease() -> AsyncIterator[Holder]:
+    holder = Holder(Api())
+    add_node(holder.api, "node-a", gpus=2)
+    renewing = asyncio.create_task(holder.renew())
+    yield holder
+    renewing.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await renewing
+
+
+def elected(api: Api, **more: Any) -> Any:
+    return world.world(api, leader_election="scheduler", lease_identity_prefix="us_", **more)
+
+
+async def placed(cluster: World, name: str) -> str:
+    pod = add_pod(cluster.api, name, mem=10)
+    await cluster.filter(pod, ["node-a"])
+    return await cluster.bind(pod, "node-a")
+
+
+async def test_who_holds_the_lease_binds(lease: Holder) -> None:
+    lease.take("us_1")
+    async with elected(lease.api) as cluster:
+        await cluster.ready()
+        assert await placed(cluster, "p1") == ""
+        assert cluster.extender.metrics.registry.get_sample_value("gangshare_leader") is not None
+
+
+async def test_who_does_not_hold_it_is_ready_but_answers_503_and_writes_nothing(lease: Holder) -> None:
+    lease.take("them_1")
+    async with elected(lease.api) as cluster:
+        await cluster.ready()
+        cluster.extender.gate._patience_s = 0.3
+        pod = add_pod(cluster.api, "p1")
+        body = {"Pod": pod, "NodeNames": ["node-a"]}
+        status, words = await cluster.ask("/scheduler/filter", body)
+        assert (status, words) == (503, "the scheduler's Lease is held by them_1")
+        assert cluster.server.writes == []
+
+
+async def test_no_lease_is_nobodys_lease(lease: Holder) -> None:
+    async with elected(lease.api) as cluster:
+        await cluster.ready()
+        cluster.extender.gate._patience_s = 0.3
+        status, words = await cluster.ask("/scheduler/filter", {"Pod": add_pod(cluster.api, "p1"), "NodeNames": []})
+        assert (status, words) == (503, "nobody holds the scheduler's Lease")
+
+
+async def test_a_bind_under_a_lease_that_nobody_renews_any_more_is_an_error(lease: Holder) -> None:
+    lease.take("us_1")
+    async with elected(lease.api, renew_deadline_s=1.5) as cluster:
+        await cluster.ready()
+        assert await placed(cluster, "p1") == ""
+        lease.name = ""  # the scheduler hangs
+        await until(lambda: not cluster.extender._leads(), "the Lease counts no more")
+        before = len(cluster.server.writes)
+        error = await placed(cluster, "p2")
+        assert error == "nothing was written: us_1 did not renew the scheduler's Lease within 1.5 s"
+        assert cluster.pod("p2")["spec"].get("nodeName") is None
+        assert len(cluster.server.writes) == before
+        lease.name = "us_1"
+        assert await placed(cluster, "p3") == ""
+        assert given(cluster.pod("p3")) == ["GPU-node-a-1"]
+
+
+async def test_taking_over_begins_with_a_list_so_that_what_the_other_placed_is_in_the_books(lease: Holder) -> None:
+    lease.take("them_1")
+    async with elected(lease.api) as ours, world.world(lease.api) as theirs:
+        await ours.ready()
+        await theirs.ready()
+        lists = ours.extender.metrics.registry.get_sample_value
+        deaf(ours)
+        assert await placed(theirs, "p1") == ""
+        lease.take("us_1")
+        pod = add_pod(lease.api, "p2", mem=10)
+        answer = await ours.filter(pod, ["node-a"])
+        assert answer["NodeNames"] == ["node-a"]
+        assert lists("gangshare_lists_total", {"path": "/api/v1/pods"}) == 2
+        assert await ours.bind(pod, "node-a") == ""
+        assert given(ours.pod("p2")) == ["GPU-node-a-1"]
+
+
+async def test_losing_the_lease_closes_the_gate_and_regaining_it_lists_again(lease: Holder) -> None:
+    lease.take("us_1")
+    async with elected(lease.api) as cluster:
+        await cluster.ready()
+        assert await placed(cluster, "p1") == ""
+        lease.take("them_1")
+        await until(lambda: "them_1" in cluster.extender.gate.why, "the gate closed")
+        lease.take("us_2")
+        assert await placed(cluster, "p2") == ""
+        value = cluster.extender.metrics.registry.get_sample_value
+        assert value("gangshare_lists_total", {"path": "/api/v1/pods"}) == 2
+
+
+def deaf(cluster: World) -> None:
+    """Its watches tell nothing any more: a watch may lag behind by any time."""
+    for feed in (cluster.extender.watches._nodes, *cluster.extender.watches._others):
+        feed._reflector._told = lambda _: iter(())  # type: ignore[method-assign,assignment]
+
+
+async def test_an_effect_waits_for_the_first_proof_of_the_lease(lease: Holder) -> None:
+    lease.take("us_1")
+    async with elected(lease.api) as cluster:
+        await cluster.ready()
+        pod = add_pod(cluster.api, "big", mem=99)
+        assert not (await cluster.filter(pod, ["node-a"]))["NodeNames"]
+        await until(lambda: world.events(cluster.api), "the event")
+        assert names.EXTENDER in world.events(cluster.api)[0]["source"]["component"]
+
+
+async def test_replicas_apart_from_a_scheduler_elect_one_and_the_other_takes_over() -> None:
+    api = Api()
+    add_node(api, "node-a", gpus=2)
+    async with world.world(api, leader_election="own", lease_name="ours") as second:
+        async with world.world(api, leader_election="own", lease_name="ours") as first:
+            await until(lambda: any(not replica.extender.gate.why for replica in (first, second)), "a leader")
+            leader = second if first.extender.gate.why else first
+            other = second if leader is first else first
+            assert await placed(leader, "p1") == ""
+            other.extender.gate._patience_s = 0.1
+            body = {"Pod": add_pod(api, "p2"), "NodeNames": ["node-a"]}
+            assert await other.ask("/scheduler/filter", body) == (503, "another extender holds the Lease")
+            assert [(await replica.get("/readyz"))[0] for replica in (leader, other)] == [200, 503]
+        if leader is first:  # it is gone and has given the Lease back
+            await until(lambda: not second.extender.gate.why, "the other leads")
+        assert await placed(second, "p3") == ""
