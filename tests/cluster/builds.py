@@ -46,14 +46,14 @@ def extender(say: Callable[[str], None] = print) -> Built:
 
 
 def kube_scheduler(provided: assets.Assets) -> Built:
-    """kube-scheduler at /usr/local/bin, as in the official image, and nothing else."""
+    """kube-scheduler on its PATH, as in the official image, and nothing else."""
     binary = provided.program("kube-scheduler")
     name = f"localhost/kube-scheduler:v{provided.version}"
     archive = _archive(name, _digest([provided.version.encode(), str(binary.stat().st_mtime_ns).encode()]))
     if not archive.exists():
         layer = io.BytesIO()
         with tarfile.open(fileobj=layer, mode="w") as tar:
-            tar.add(binary, "usr/local/bin/kube-scheduler", filter=_as_root)
+            tar.add(binary, "bin/kube-scheduler", filter=_as_root)
         _whole(archive, lambda part: images.write_archive(part, name, layer.getvalue(), {"Cmd": []}))
     return Built(name, archive)
 
