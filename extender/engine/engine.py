@@ -41,6 +41,8 @@ from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
 REPORT_EVERY_S = 30.0
+REMEMBER_S = 60.0
+"""Seconds for which a pod that ended is remembered, and one that only the scheduler knows is believed in."""
 WARM_NODES = 200
 """Nodes looked at per tick for shapes that will be asked soon."""
 
@@ -62,6 +64,10 @@ class Engine:
         self._held: dict[str, PodState] = {}
         self._reported: dict[str, float] = {}
         self._effects: list[Effect] = []
+        self._gone: dict[str, float] = {}
+        """UIDs of pods that ended lately, and when: the scheduler may still ask about them."""
+        self._unseen: dict[str, float] = {}
+        """UIDs of pods that the scheduler asked about and no watch has shown, and since when."""
 
     @property
     def nodes(self) -> Mapping[str, NodeState]:
@@ -82,7 +88,7 @@ class Engine:
             case PodSeen(pod):
                 self._see_pod(pod, now)
             case PodGone(uid):
-                self._forget(uid)
+                self._forget(uid, now)
             case NodeSeen(node):
                 if self._observer.node(node):
                     self._waking.room()
@@ -105,6 +111,7 @@ class Engine:
             self._observer.learn_anew(pod, state)
 
     def _see_pod(self, pod: Pod, now: float) -> None:
+        self._unseen.pop(pod.metadata.uid, None)
         known = self.ledger.pods.get(pod.metadata.uid)
         if known is not None:
             self._reread(pod, known)
@@ -113,13 +120,14 @@ class Engine:
         if seen.made_room:
             self._waking.room()
         if seen.state is None:
-            self._forget(pod.metadata.uid)
+            self._forget(pod.metadata.uid, now)
         elif seen.state.state == "bound":
             self._settle(seen.state)
         elif seen.state.ask is not None:
             self._indexes.warm(seen.state.ask)
 
-    def _forget(self, uid: str) -> None:
+    def _forget(self, uid: str, now: float) -> None:
+        self._gone[uid] = now
         pod = self.ledger.pods.get(uid)
         if pod is None:
             return
@@ -152,6 +160,16 @@ class Engine:
         self._effects += wakes
         self.counters["wakes", ""] += len(wakes)
         self._indexes.work(WARM_NODES)
+        self._let_go(now)
+
+    def _let_go(self, now: float) -> None:
+        """Both are in order of time."""
+        while self._gone and now - next(iter(self._gone.values())) > REMEMBER_S:
+            del self._gone[next(iter(self._gone))]
+        while self._unseen and now - next(iter(self._unseen.values())) > REMEMBER_S:
+            uid = next(iter(self._unseen))
+            del self._unseen[uid]
+            self._forget(uid, now)
 
     def _expire(self, now: float) -> None:
         over = [pod for pod in self._held.values() if pod.deadline <= now]
@@ -187,6 +205,10 @@ class Engine:
     def filter(self, pod: Pod, nodes: Sequence[str], now: float) -> Verdict:
         """Which of these nodes the pod may go to, best first."""
         self._expire(now)
+        if pod.metadata.uid in self._gone:
+            return Verdict((), refusals.GONE)
+        if pod.metadata.uid not in self.ledger.pods:
+            self._unseen[pod.metadata.uid] = now
         state = self._observer.asked(pod, now)
         state.filtered = True
         self._drop_hold(state)

@@ -10,6 +10,7 @@ from protos.contract.reason import Reason
 FORGED = Reason(
     "AllocationForged", "the pod carries an allocation that gangshare did not write; it waits until that is removed"
 )
+GONE = Reason("PodGone", "the pod has ended")
 UNSEEN = Reason("BindUnseen", "this extender has not placed the pod; it goes through the scheduler again")
 TAKEN = Reason("BindConflict", "the GPUs on the chosen node were taken meanwhile; the pod is placed anew")
 ELSEWHERE = Reason("BindElsewhere", "the pod is bound to another node already")

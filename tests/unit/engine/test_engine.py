@@ -479,3 +479,22 @@ def test_what_we_wrote_through_the_status_is_believed_after_a_restart(writer: st
     books = story.engine.nodes["a"].books
     assert books
     assert [book.mem_used for book in books.gpus.values()] == [0, 4]
+
+
+def test_a_pod_that_ended_is_not_brought_back_by_a_late_question() -> None:
+    story = Story(a_node("a", 16))
+    pod = a_pod(mem=4)
+    story.tell(PodSeen(pod))
+    story.tell(PodGone(pod.metadata.uid))
+    assert story.filter(pod) == []
+    assert story.engine.pods == {}
+
+
+def test_a_pod_that_no_watch_ever_shows_is_forgotten() -> None:
+    story = Story(a_node("a", 16))
+    story.filter(a_pod("ghost", mem=4))
+    story.filter(a_pod("real", mem=4))
+    story.tell(PodSeen(a_pod("real", mem=4)))
+    story.now += 61
+    story.tell(Tick())
+    assert set(story.engine.pods) == {"uid-real"}
