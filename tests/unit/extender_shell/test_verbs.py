@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
+from extender.server import run
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import PODS
 from protos.contract import names
@@ -78,6 +80,8 @@ async def test_a_second_bind_of_a_pod_joins_the_first(cluster: World) -> None:
     await arrived.wait()
     second = asyncio.create_task(cluster.bind(pod, "node-a"))
     elsewhere = asyncio.create_task(cluster.bind(pod, "node-b"))
+    answered, _ = await asyncio.wait([first, second, elsewhere], timeout=0.3)
+    assert not answered
     go.set()
     assert await first == await second == ""
     assert "another node" in await elsewhere
@@ -123,12 +127,36 @@ async def test_a_pod_that_somebody_else_bound_is_an_error_and_its_gpus_are_free_
 
 
 async def test_a_filter_waits_for_the_bind_of_the_pod_before(cluster: World) -> None:
+    engine = cluster.extender.engine
+    engine.settings = msgspec.structs.replace(engine.settings, undecided_s=world.DEADLINE_S, soft_charge_s=60.0)
     first, second = add_pod(cluster.api, "p1", mem=10), add_pod(cluster.api, "p2", mem=6)
     offered = (await cluster.filter(first, BOTH))["NodeNames"]
-    chosen = offered[1]
     asking = asyncio.create_task(cluster.filter(second, BOTH))
-    assert await cluster.bind(first, chosen) == ""
-    assert (await asking)["NodeNames"] == [chosen]  # packed beside the first, where it really went
+    _, pending = await asyncio.wait([asking], timeout=0.3)
+    assert pending
+    assert await cluster.bind(first, offered[1]) == ""
+    assert (await asking)["NodeNames"] == [offered[1]]  # packed beside the first, where it really went
+
+
+async def test_a_filter_does_not_wait_for_long(cluster: World) -> None:
+    first, second = add_pod(cluster.api, "p1", mem=10), add_pod(cluster.api, "p2", mem=6)
+    await cluster.filter(first, BOTH)
+    assert (await cluster.filter(second, BOTH))["NodeNames"]
+
+
+async def test_the_books_are_checked_from_time_to_time(cluster: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "CHECK_S", 0.05)
+    async with world.world(cluster.api) as other:
+        await other.ready()
+        pod = add_pod(cluster.api, "p1", mem=10)
+        await other.filter(pod, BOTH)
+        assert await other.bind(pod, "node-a") == ""
+        books = other.extender.engine.nodes["node-a"].books
+        assert books is not None
+        value = other.extender.metrics.registry.get_sample_value
+        assert value("gangshare_invariant_violations") == 0
+        books.gpus["GPU-node-a-0"].mem_used += 1
+        await until(lambda: value("gangshare_invariant_violations") == 1, "the violation told")
 
 
 async def test_preempt_keeps_candidates_where_the_pod_then_fits(cluster: World) -> None:
