@@ -144,16 +144,19 @@ def shares_of(ask: PodAsk, given: Given, ledger: NodeBooks) -> dict[str, tuple[S
 
 
 def corrected(claim: Bound, inventory: Inventory) -> Allocation | None:
-    """The allocation that tells what was answered, None if the annotation already does (or nothing was answered)."""
-    if not claim.given:
+    """The allocation that tells what was answered, None if the annotation already does.
+
+    Also None while nothing was answered, or while nobody can tell where some container is: half a truth helps nobody.
+    """
+    marked = claim.allocation.containers if claim.allocation else {}
+    said = {name: tuple(share.uuid for share in shares) for name, shares in marked.items()}
+    known = {c.name: claim.given.get(c.name) or said.get(c.name, ()) for c in claim.ask.containers}
+    if not claim.given or not all(known.values()):
         return None
-    ledger = NodeBooks(inventory)
-    truth = shares_of(claim.ask, claim.given, ledger)
-    marked = dict(claim.allocation.containers) if claim.allocation else {}
-    if {name: _uuids(shares) for name, shares in marked.items()} == {n: _uuids(s) for n, s in truth.items()}:
+    if {name: frozenset(uuids) for name, uuids in said.items()} == {n: frozenset(u) for n, u in known.items()}:
         return None
     group = claim.allocation.group if claim.allocation else None
-    return _written(truth, inventory, group)
+    return _written(shares_of(claim.ask, known, NodeBooks(inventory)), inventory, group)
 
 
 def _allocation(ask: PodAsk, given: Given, ledger: NodeBooks) -> Allocation:
@@ -168,10 +171,6 @@ def _written(shares: dict[str, tuple[Share, ...]], inventory: Inventory, group: 
         containers=shares,
         group=group,
     )
-
-
-def _uuids(shares: Sequence[Share]) -> frozenset[str]:
-    return frozenset(share.uuid for share in shares)
 
 
 def _gpu(uuid: str, ledger: NodeBooks) -> Gpu:

@@ -17,7 +17,7 @@ from deviceplugin.answers import Strategy, Style, answer
 from deviceplugin.candidates import Candidate, Listed
 from deviceplugin.cluster import Cluster
 from deviceplugin.corrections import Corrections
-from deviceplugin.identify import Identifier, RefusedError
+from deviceplugin.identify import SILENCE_S, Identifier, RefusedError
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
 from deviceplugin.podresources import PodResources
@@ -114,6 +114,7 @@ class Allocator:
         if meant.container in claim.given:
             found = adopt.shares_of(claim.ask, claim.given, NodeBooks(self.offer.inventory))
             return found[meant.container]
+        await self._know_the_node()
         decision = self._decide(claim)
         if decision.how != "annotated" or decision.refusal:
             await self._look_again(claim)
@@ -125,6 +126,15 @@ class Allocator:
         if decision.how != "annotated":
             self.corrections.because(meant.pod, decision.how, decision.why)
         return decision.shares[meant.container]
+
+    async def _know_the_node(self) -> None:
+        """Wait until all pods of the node are known, which is so but for the first moments."""
+        try:
+            async with asyncio.timeout(SILENCE_S):
+                await self.cluster.pods_listed.wait()
+        except TimeoutError as error:
+            sentence = "the pods of this node cannot be read: the API server does not answer"
+            raise RefusedError(Reason("NodeUnknown", sentence)) from error
 
     def _claim(self, pod: objects.Pod) -> adopt.Bound:
         try:

@@ -44,6 +44,7 @@ class Corrections:
         self._waiting: dict[tuple[str, str], None] = {}
         self._news = asyncio.Event()
         self._causes: dict[str, tuple[Cause, str]] = {}
+        self._failing: dict[str, str] = {}
 
     def look(self, pod: Pod) -> None:
         """See whether this pod's annotation tells the truth, soon."""
@@ -62,6 +63,7 @@ class Corrections:
 
     def forget(self, uid: str) -> None:
         self._causes.pop(uid, None)
+        self._failing.pop(uid, None)
 
     async def run(self) -> None:
         """Work for ever."""
@@ -69,12 +71,13 @@ class Corrections:
             await self._news.wait()
             self._news.clear()
             while self._waiting:
-                name = next(iter(self._waiting))
-                del self._waiting[name]
-                pod = self.cluster.pods.get(name)
-                if pod is not None and not await self._correct(pod):
-                    self._waiting[name] = None
+                batch, self._waiting = self._waiting, {}
+                pods = [pod for name in batch if (pod := self.cluster.pods.get(name)) is not None]
+                failed = [pod for pod in pods if not await self._correct(pod)]
+                if failed:
                     await asyncio.sleep(RETRY_S)
+                for pod in failed:
+                    self.look(pod)
 
     async def _correct(self, pod: Pod) -> bool:
         """Write what is missing; False if that must be tried again."""
@@ -87,7 +90,9 @@ class Corrections:
         except (errors.NotFound, errors.Conflict):
             return True
         except errors.ApiError as error:
-            log.warning("correction_failed", pod=_name(pod), error=str(error))
+            if self._failing.get(uid) != str(error):
+                log.warning("correction_failed", pod=_name(pod), error=str(error))
+            self._failing[uid] = str(error)
             self.metrics.corrections.labels("failed").inc()
             return False
         if names.ALLOCATION in wanted:

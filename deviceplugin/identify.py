@@ -23,8 +23,8 @@ from protos.kube import errors
 log = structlog.get_logger()
 
 PATIENCE_S = 1.0
-SILENCE_S = 10.0
-"""Patience while the API server does not answer."""
+SILENCE_S = 8.0
+"""Patience while the API server does not answer; the last reading given up makes it ten."""
 ROUND_S = 0.03
 KEEP_S = 0.25
 """How long a List asked for a preference is still good for the Allocate after it."""

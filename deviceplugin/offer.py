@@ -25,11 +25,6 @@ class Offer:
         self._taken: Mapping[str, Collection[str]] = {}
         self._lists: dict[str, api.ListAndWatchResponse] = {}
 
-    @property
-    def ailing(self) -> bool:
-        """Whether any GPU is not well."""
-        return any(gpu.health != HEALTHY for gpu in self.inventory.gpus)
-
     def set(self, machine: Machine, health: Mapping[str, str], taken: Mapping[str, Collection[str]]) -> None:
         """Offer this machine; `taken` are device IDs that containers hold, by resource.
 

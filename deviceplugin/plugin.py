@@ -132,14 +132,13 @@ class Plugin:
     async def _follow_others(self) -> None:
         """Forget what ended before our time, put annotations right, and keep up with what another plugin gives."""
         await self.cluster.pods_listed.wait()
-        here = {pod.metadata.uid for pod in self.cluster.pods.values()}
-        self.record.forget(self.record.uids() - here)
-        self.corrections.look_at_all()
         while True:
+            here = {pod.metadata.uid for pod in self.cluster.pods.values()}
+            self.record.forget(self.record.uids() - here)
+            self.corrections.look_at_all()
             await asyncio.sleep(TAKE_OVER_S)
             if any(registrar.foreign for registrar in self.registrars):
                 self._take_over()
-                self.corrections.look_at_all()
 
     def _take_over(self) -> None:
         """Read from the kubelet's checkpoint what was given so far, by us and by others."""

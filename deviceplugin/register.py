@@ -118,6 +118,9 @@ class Registrar:
         """Wait until no other plugin serves the resource."""
         if not await self._served():
             return
+        await asyncio.sleep(SETTLE_S)  # a plugin that has just ended may still be shown
+        if not await self._served():
+            return
         self.foreign = True
         await self.tell(
             f"another device plugin serves {self.resource} on this node: it is left to it. To switch, take that plugin "

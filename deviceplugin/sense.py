@@ -12,7 +12,7 @@ from deviceplugin.machine import Machine, Source, SourceError, Xid
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
 from deviceplugin.podresources import PodResources, PodResourcesError
-from protos.contract.inventory import Inventory
+from protos.contract.inventory import HEALTHY, Inventory
 
 log = structlog.get_logger()
 
@@ -26,6 +26,7 @@ class Senses:
     def __init__(self, source: Source, health: Health, offer: Offer, kubelet: PodResources, metrics: Metrics) -> None:
         self.source, self.health, self.offer, self.kubelet, self.metrics = source, health, offer, kubelet, metrics
         self._machine = Machine()
+        self._taken: dict[str, set[str]] = {}
         self._trouble = ""
         self._logged: dict[str, str] = {}
 
@@ -51,21 +52,24 @@ class Senses:
             self._note_trouble("")
             self._machine = self.health.step(found, xids, now)
         health = {gpu.uuid: self.health.of(gpu) for gpu in self._machine.gpus}
-        self.offer.set(self._machine, health, await self._taken() if self.offer.ailing else {})
+        if any(word != HEALTHY for word in health.values()):
+            await self._look_who_holds()
+        self.offer.set(self._machine, health, self._taken)
         self._report(self.offer.inventory)
 
-    async def _taken(self) -> dict[str, set[str]]:
-        """The device IDs that containers hold, by resource."""
+    async def _look_who_holds(self) -> None:
+        """Note the device IDs that containers hold; what was known stays where the kubelet does not tell."""
         try:
             listed = await self.kubelet.list()
-        except PodResourcesError:
-            return {}
+        except PodResourcesError as error:
+            log.warning("devices_held_unknown", error=str(error))
+            return
         found: dict[str, set[str]] = {}
         for pod in listed:
             for held in pod.devices.values():
                 for resource, ids in held.items():
                     found.setdefault(resource, set()).update(ids)
-        return found
+        self._taken = found
 
     def _note_trouble(self, trouble: str) -> None:
         if trouble != self._trouble and trouble:

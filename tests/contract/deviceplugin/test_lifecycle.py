@@ -52,6 +52,14 @@ async def test_a_plugin_that_starts_anew_knows_what_was_answered(kill: bool) -> 
         assert len(list(node.sim.kubelet_dir.glob("gangshare-*.sock"))) == 3
 
 
+async def test_a_plugin_that_finds_no_api_server_offers_its_devices_and_waits() -> None:
+    async with a_node(ready=False) as node:
+        await node.server.stop()
+        await node.plugin.start()
+        await node.offered(names.GPU_MEM, names.GPU_SLICE, names.WHOLE_GPU)
+        assert node.plugin.running
+
+
 async def test_a_plugin_that_leaves_says_so_first_and_still_answers() -> None:
     async with a_node("--drain", "3") as node:
         node.plugin.signal(signal.SIGTERM)

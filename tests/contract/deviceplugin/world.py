@@ -48,8 +48,8 @@ def a_container(name: str = "main", **limits: int) -> Object:
 class Node:
     """The node, its plugin, and what a test does with them."""
 
-    def __init__(self, api: Api, sim: SimNode, plugin: Process) -> None:
-        self.api, self.sim, self.plugin, self.kubectl = api, sim, plugin, Kubectl(api)
+    def __init__(self, api: Api, server: ApiServer, sim: SimNode, plugin: Process) -> None:
+        self.api, self.server, self.sim, self.plugin, self.kubectl = api, server, sim, plugin, Kubectl(api)
 
     @property
     def shown(self) -> Object:
@@ -219,7 +219,7 @@ async def a_node(
         server.write_kubeconfig(folder / "kubeconfig")
         sim.plugin = plugin
         sim.start_kubelet()
-        node = Node(api, sim, plugin)
+        node = Node(api, server, sim, plugin)
         if ready:
             await plugin.start()
             await node.until(lambda: node.state == "ready", "the node is ready")

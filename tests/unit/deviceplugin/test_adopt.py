@@ -178,3 +178,14 @@ class TestCorrected:
         truth = adopt.corrected(claim(a_pod("p"), main=("GPU-old",)), self.inventory)
         assert truth is not None
         assert truth.containers["main"][0].uuid == "GPU-old"
+
+    def test_what_the_record_does_not_say_of_a_container_the_annotation_does(self) -> None:
+        pod = a_pod("p", a_container("a", mem=4), a_container("b", mem=4), annotations=placed(a=(1,), b=(2,)))
+        assert adopt.corrected(claim(pod, a=("GPU-1",)), self.inventory) is None
+        truth = adopt.corrected(claim(pod, a=("GPU-3",)), self.inventory)
+        assert truth is not None
+        assert {name: shares[0].index for name, shares in truth.containers.items()} == {"a": 3, "b": 2}
+
+    def test_half_a_truth_is_not_written(self) -> None:
+        pod = a_pod("p", a_container("a", mem=4), a_container("b", mem=4))
+        assert adopt.corrected(claim(pod, a=("GPU-1",)), self.inventory) is None
