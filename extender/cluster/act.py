@@ -90,6 +90,7 @@ class Actor:
             case PutBack(pod, key, value, version):
                 await self._annotate(pod, {key: value}, resourceVersion=version)
             case Report(pod, reason, warning):
+                self._permission.require()  # else the recorder takes it for told
                 about = Reference("v1", "Pod", pod.name, pod.namespace, pod.uid)
                 await self._events.post(about, reason.code, str(reason), kind="Warning" if warning else "Normal")
 

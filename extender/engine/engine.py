@@ -190,17 +190,14 @@ class Engine:
 
     # -- kube-scheduler's questions
 
-    def undecided(self, now: float) -> bool:
-        """Whether an earlier pod was offered several nodes and its bind has not said which.
+    def undecided(self, uid: str, now: float) -> bool:
+        """Whether a pod other than this one was offered several nodes and its bind has not said which.
 
         A filter should wait for that bind (it comes within a cycle), else it would rank nodes by a guess.
         """
-        while self._open:
-            uid, pod = next(iter(self._open.items()))
-            if pod.open_until > now:
-                return True
-            del self._open[uid]
-        return False
+        for over in [pod for pod in self._open.values() if pod.open_until <= now]:
+            del self._open[over.ref.uid]
+        return any(other != uid for other in self._open)
 
     def filter(self, pod: Pod, nodes: Sequence[str], now: float) -> Verdict:
         """Which of these nodes the pod may go to, best first."""

@@ -96,11 +96,8 @@ class Observer:
         return self._unbound(pod, state)
 
     def _unbound(self, pod: Pod, state: PodState) -> Seen:
-        carries = names.ALLOCATION in pod.metadata.annotations
         seen = Seen(state)
-        if carries and not state.forged:
-            seen.effects = [self._put_back(pod, None), self._problem(state, "forged")]
-        state.forged = carries
+        self._take_away(pod, state, seen)
         return seen
 
     def _bound(self, pod: Pod, node: str, state: PodState) -> Seen:
@@ -115,10 +112,10 @@ class Observer:
             allocation, text, problem = state.allocation, state.text, told.problem
         else:
             allocation, text, problem = None, None, told.problem
+        if problem.startswith("forged"):
+            seen.effects.append(self._put_back(pod, text))
         if problem and problem != state.problem:
             seen.effects.append(self._problem(state, problem.partition(":")[0]))
-            if problem.startswith("forged"):
-                seen.effects.append(self._put_back(pod, text))
         if text is None and not problem:
             allocation = self._from_gpushare(pod, node, state.ask)
         if before == ("bound", node, text, problem) and allocation == state.allocation:
@@ -133,10 +130,7 @@ class Observer:
 
     def _bound_without_ask(self, pod: Pod, node: str, state: PodState) -> Seen:
         seen = Seen(state)
-        carries = names.ALLOCATION in pod.metadata.annotations
-        if carries and not state.forged:
-            seen.effects = [self._put_back(pod, None), self._problem(state, "forged")]
-        state.forged = carries
+        self._take_away(pod, state, seen)
         if (state.state, state.node) == ("binding", node):
             state.state = "bound"
         elif (state.state, state.node) != ("bound", node):
@@ -146,6 +140,15 @@ class Observer:
     def _from_gpushare(self, pod: Pod, node: str, ask: PodAsk) -> Allocation | None:
         books = self._ledger.node(node).books
         return trust.from_gpushare(pod, ask, books.inventory) if self._settings.gpushare and books else None
+
+    def _take_away(self, pod: Pod, state: PodState, seen: Seen) -> None:
+        """An allocation on a pod that can have none is removed: tried at every sight of it, told once."""
+        carries = names.ALLOCATION in pod.metadata.annotations
+        if carries:
+            seen.effects.append(self._put_back(pod, None))
+            if not state.forged:
+                seen.effects.append(self._problem(state, "forged"))
+        state.forged = carries
 
     def _put_back(self, pod: Pod, text: str | None) -> PutBack:
         return PutBack(ref_of(pod), names.ALLOCATION, text, pod.metadata.resource_version)

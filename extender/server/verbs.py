@@ -65,21 +65,21 @@ class Verbs:
 
     async def verdict(self, asked: shapes.Args) -> Verdict:
         """Which of the nodes asked the pod may go to, or why none."""
-        await self._decided()
+        await self._decided(asked.pod.metadata.uid)
         verdict = self._core.engine.filter(asked.pod, asked.candidates(), self._core.clock())
         code = verdict.reason.code if verdict.reason else "Offered"
         self._core.metrics.decisions.labels("filter", code).inc()
         log.debug("filter", pod=_name(asked.pod), code=code, nodes=len(verdict.nodes))
         return verdict
 
-    async def _decided(self) -> None:
+    async def _decided(self, uid: str) -> None:
         """Let an earlier pod's bind come first, where it was offered several nodes; it comes within milliseconds."""
         engine, clock = self._core.engine, self._core.clock
-        if not engine.undecided(clock()):
+        if not engine.undecided(uid, clock()):
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(engine.settings.undecided_s):
-                while engine.undecided(clock()):
+                while engine.undecided(uid, clock()):
                     self._binds.arrived.clear()
                     await self._binds.arrived.wait()
 

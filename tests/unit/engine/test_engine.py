@@ -114,18 +114,18 @@ def test_a_filter_waits_while_an_earlier_pod_has_not_said_which_node() -> None:
     story = Story(a_node("a", 16), a_node("b", 16))
     first = a_pod("first", mem=4)
     story.filter(first)
-    assert story.engine.undecided(story.now)
+    assert story.engine.undecided("uid-other", story.now)
     story.bind(first, "b")
-    assert not story.engine.undecided(story.now)
+    assert not story.engine.undecided("uid-other", story.now)
     story.filter(a_pod("x", whole=1))
-    assert not story.engine.undecided(story.now), "one node was offered: nothing is open"
+    assert not story.engine.undecided("uid-other", story.now), "one node was offered: nothing is open"
 
 
 def test_nobody_waits_longer_than_told_for_a_bind_that_does_not_come() -> None:
     story = Story(a_node("a", 16), a_node("b", 16))
     story.filter(a_pod("first", mem=4))
-    assert story.engine.undecided(story.now + 0.04)
-    assert not story.engine.undecided(story.now + 0.06)
+    assert story.engine.undecided("uid-other", story.now + 0.04)
+    assert not story.engine.undecided("uid-other", story.now + 0.06)
 
 
 def test_the_best_node_stays_charged_until_the_bind_or_a_second_passes() -> None:
@@ -310,6 +310,8 @@ def test_an_allocation_set_at_creation_is_taken_away_before_the_pod_is_placed() 
     pod = a_pod(mem=4, annotations={names.ALLOCATION: CLAIM})
     effects = story.tell(PodSeen(pod))
     assert PutBack(a_ref(pod), names.ALLOCATION, None, "1") in effects
+    newer = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, resource_version="2"))
+    assert PutBack(a_ref(pod), names.ALLOCATION, None, "2") in story.tell(PodSeen(newer)), "tried on each version"
     assert story.engine.counters["problems", "forged"] == 1
     verdict = story.engine.filter(pod, ["a"], story.now)
     assert verdict.reason is not None
