@@ -15,7 +15,7 @@ import msgspec
 from deviceplugin.record import Given
 from protos.contract import allocation, codec, names
 from protos.contract.allocation import Allocation, Share
-from protos.contract.ask import AskError, Demand, PodAsk, parse
+from protos.contract.ask import AskError, Demand, PodAsk, held, parse
 from protos.contract.books import NodeBooks
 from protos.contract.choose import choose, misfit, wanted
 from protos.contract.inventory import HEALTHY, Gpu, Inventory
@@ -54,10 +54,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bound(pod: Pod, resources: names.Resources, given: Given) -> Bound | None:
-    """The pod's claim on GPUs, None if it asks for none or has ended; raises AskError."""
+    """The pod's claim on GPUs, None if it asks for none or has ended; raises AskError unless it runs already."""
     if pod.status.phase in ENDED:
         return None
-    ask = parse(pod, resources)
+    running = any(
+        status.state.running for status in (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    )
+    ask = held(pod, resources) if running else parse(pod, resources)
     if ask is None:
         return None
     found, problem = None, ""
@@ -65,9 +68,6 @@ def bound(pod: Pod, resources: names.Resources, given: Given) -> Bound | None:
         found = allocation.decode(pod.metadata.annotations.get(names.ALLOCATION))
     except codec.ContractError as error:
         problem = str(error)
-    running = any(
-        status.state.running for status in (*pod.status.container_statuses, *pod.status.init_container_statuses)
-    )
     return Bound(uid=pod.metadata.uid, ask=ask, given=given, allocation=found, problem=problem, running=running)
 
 

@@ -92,6 +92,8 @@ class Observer:
             return Seen(None)
         state = self._ledger.pods.get(pod.metadata.uid) or self._learn(pod, now)
         if pod.spec.node_name:
+            if isinstance(state.asked, Reason):
+                state.asked = asks.held(pod, self._settings.resources)
             return self._bound(pod, pod.spec.node_name, state)
         return self._unbound(pod, state)
 

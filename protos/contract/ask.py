@@ -87,6 +87,35 @@ def parse(pod: Pod, resources: names.Resources) -> PodAsk | None:
     return PodAsk(containers=asks, selection=_selection(annotations))
 
 
+def held(pod: Pod, resources: names.Resources) -> PodAsk | None:
+    """What a pod that is bound may hold, whatever is wrong with its ask: nothing is left out of the books for that.
+
+    Where the ask makes sense this is `parse`; else amounts that cannot be read count as none, gpu-count as 1, and whole
+    GPUs go before parts.
+    """
+    try:
+        return parse(pod, resources)
+    except AskError:
+        asks = (_held(c, kind, resources) for kind, c in _containers(pod) if _asks(c, resources))
+        found = tuple(ask for ask in asks if ask.whole or ask.mem or ask.slices)
+        return PodAsk(containers=found) if found else None
+
+
+def _held(container: Container, kind: Kind, resources: names.Resources) -> ContainerAsk:
+    limits = container.resources.limits if container.resources else {}
+    amounts = []
+    for name in resources.all:
+        try:
+            amounts.append(max(0, _amount(container.name, name, limits)))
+        except AskError:
+            amounts.append(0)
+    mem, slices, whole, shared = amounts
+    if whole or shared:
+        name = resources.whole if whole else resources.shared
+        return ContainerAsk(name=container.name, kind=kind, gpus=whole or shared, whole=name, shared=not whole)
+    return ContainerAsk(name=container.name, kind=kind, gpus=1, mem=mem, slices=slices)
+
+
 def _containers(pod: Pod) -> Iterator[tuple[Kind, Container]]:
     for container in pod.spec.init_containers:
         yield ("sidecar" if container.restart_policy == "Always" else "init"), container

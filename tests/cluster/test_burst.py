@@ -127,7 +127,8 @@ def test_a_burst_survives_the_loss_of_a_scheduling_process(
 def start_jobs(cluster: Cluster, pods: list[Json]) -> None:
     """Each pod from a Job of its own: a Job waits 10 s after its first failed pod, and ever longer after more."""
     for pod in pods:
-        spec = {"backoffLimit": 20, "template": {"spec": pod["spec"]}}
+        template = {**pod["spec"], "restartPolicy": "OnFailure"}  # a kubelet that is killed may break a start
+        spec = {"backoffLimit": 20, "template": {"spec": template}}
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": pod["metadata"]["name"]}, "spec": spec}
         cluster.api.post("/apis/batch/v1/namespaces/default/jobs", job)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protos.contract import names
-from protos.contract.ask import AskError, ContainerAsk, parse
+from protos.contract.ask import AskError, ContainerAsk, held, parse
 from protos.contract.objects import Pod
 from tests.builders import a_container, a_pod
 
@@ -82,3 +82,18 @@ def test_an_ask_no_cluster_could_serve_has_a_sentence(pod: Pod, code: str, sente
 @pytest.mark.parametrize("value", ["none", "void", ""])
 def test_a_harmless_visible_devices_may_stay(value: str) -> None:
     assert parse(with_env(value), R) is not None
+
+
+@pytest.mark.parametrize(
+    ("pod", "asked"),
+    [
+        (with_env("all"), ContainerAsk(name="c", gpus=1, mem=1)),
+        (a_pod(mem=10, annotations={names.GPU_COUNT: "3"}), ContainerAsk(name="main", gpus=1, mem=10)),
+        (a_pod(mem=10, annotations={names.GPU_MODEL: ","}), ContainerAsk(name="main", gpus=1, mem=10)),
+        (a_pod(mem=1, whole=2), ContainerAsk(name="main", gpus=2, whole=names.WHOLE_GPU)),
+    ],
+)
+def test_a_bound_pod_with_a_senseless_ask_still_holds_what_it_asks(pod: Pod, asked: ContainerAsk) -> None:
+    found = held(pod, R)
+    assert found is not None
+    assert found.containers == (asked,)

@@ -500,3 +500,10 @@ def test_a_pod_that_no_watch_ever_shows_is_forgotten() -> None:
     story.now += 61
     story.tell(Tick())
     assert set(story.engine.pods) == {"uid-real"}
+
+
+def test_a_bound_pod_with_a_senseless_ask_is_charged() -> None:
+    story = Story(a_node("a", 16))
+    env = [{"name": names.VISIBLE_DEVICES, "value": "all"}]
+    story.tell(PodSeen(a_pod("stranger", containers=[a_container("c", whole=1, env=env)], node="a", phase="Running")))
+    assert story.filter(a_pod("q", mem=1)) == []
