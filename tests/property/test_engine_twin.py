@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from extender.engine.effects import BindDone, NodeSeen, Place, PodGone, PodSeen, Tick
+from extender.engine.effects import BindDone, Event, NodeSeen, Place, PodGone, PodSeen, Tick
 from extender.engine.engine import Engine
 from extender.engine.settings import Settings
 from protos.contract.objects import Pod
@@ -81,7 +81,7 @@ class EngineAndTwin(RuleBasedStateMachine):
         spec = msgspec.structs.replace(pod.spec, node_name=place.node)
         self.bound[uid] = msgspec.structs.replace(pod, metadata=metadata, spec=spec)
         self.places[uid] = place
-        events = [BindDone(uid, "bound"), PodSeen(self.bound[uid])]
+        events: list[Event] = [BindDone(uid, "bound"), PodSeen(self.bound[uid])]
         for event in events if told_first else reversed(events):
             self.engine.step(event, self.now)
 
