@@ -105,11 +105,13 @@ class ShapeIndex:
         if node.books is None or node.problem or self.ask.selection.uuids:
             return standing(self.ask, node)
         signature = node.books.signature()
-        if signature not in self._memo:
+        try:
+            return self._memo[signature]
+        except KeyError:
             if len(self._memo) >= MEMO:
                 self._memo.clear()
-            self._memo[signature] = standing(self.ask, node)
-        return self._memo[signature]
+            found = self._memo[signature] = standing(self.ask, node)
+            return found
 
     def __len__(self) -> int:
         """How many nodes can take it."""

@@ -8,6 +8,7 @@ says where it is (`place` without GPUs) is charged on every GPU that it could be
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -89,6 +90,12 @@ class Kind(msgspec.Struct, frozen=True, cache_hash=True):
     links: tuple[inv.Link, ...]
 
 
+@lru_cache(maxsize=1024)
+def _same(kind: Kind) -> Kind:
+    """The one object for all equal kinds: signatures are compared often, and then they are told apart at a glance."""
+    return kind
+
+
 Signature = tuple[Kind, tuple[tuple[int, int, int, int, bool], ...]]
 
 
@@ -110,12 +117,14 @@ class NodeBooks:
             for gpu in inventory.gpus
         }
         self._eligible: dict[Selection, tuple[GpuBook, ...]] = {}
-        self._kind = Kind(
-            inventory.slices_per_gpu,
-            tuple(sorted(inventory.replicas.items())),
-            inventory.state,
-            tuple((g.mem, g.mem_mib, g.clock_mhz, g.cc, g.model, g.health) for g in inventory.gpus),
-            inventory.links,
+        self._kind = _same(
+            Kind(
+                inventory.slices_per_gpu,
+                tuple(sorted(inventory.replicas.items())),
+                inventory.state,
+                tuple((g.mem, g.mem_mib, g.clock_mhz, g.cc, g.model, g.health) for g in inventory.gpus),
+                inventory.links,
+            )
         )
         self._signature: Signature | None = None
         placed = [entry for entry in self.entries.values() if entry.placed]
