@@ -3,10 +3,13 @@
 from typing import Any
 
 import aiohttp
+import structlog
 
 from extender.cluster.leadership import Permission
 from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials
+
+log = structlog.get_logger(__name__)
 
 
 class PermittedClient(ApiClient):
@@ -19,7 +22,8 @@ class PermittedClient(ApiClient):
         super().__init__(credentials, **options)
         self._permission = permission
 
-    async def _send(self, method: str, *rest: Any) -> aiohttp.ClientResponse:
+    async def _send(self, method: str, path: str, *rest: Any) -> aiohttp.ClientResponse:
         if method != "GET":
             self._permission.require()
-        return await super()._send(method, *rest)
+            log.debug("write", method=method, path=path)
+        return await super()._send(method, path, *rest)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import sys
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import yaml
 
 from extender.cli import scheduler_config
@@ -22,6 +24,8 @@ from tests.cluster.process import Process, wait_for
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "gangshare-system"
+Layout = Literal["own", "gpushare"]
+MANIFESTS: dict[Layout, str] = {"own": "base", "gpushare": "overlays/gpushare"}
 ROLLED_OUT = ("Deployment", "DaemonSet", "ConfigMap", "Service", "PodDisruptionBudget")
 """Kinds of the manifests that run the processes in pods; here they are processes of the harness."""
 POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
@@ -41,7 +45,11 @@ class Pair:
         self.name = name
         self.verbs, self.status = host.free_port(), host.free_port()
         self._shared = shared
-        argv = [sys.executable, "-m", "extender", "extender", f"--kubeconfig={shared.scheduler_kubeconfig}"]
+        token = shared.cluster.plane.token(NAMESPACE, "gangshare-scheduler")
+        self.credential = f"JTI={_claims(token)['jti']}"
+        """What the audit log says in user.extra of requests with this pair's token."""
+        self.kubeconfig = shared.cluster.plane.token_kubeconfig(f"{name}-pair", token)
+        argv = [sys.executable, "-m", "extender", "extender", f"--kubeconfig={self.kubeconfig}"]
         argv += [f"--listen=127.0.0.1:{self.verbs}", f"--status-listen=127.0.0.1:{self.status}"]
         argv += ["--log-format=json", "--log-level=debug", *shared.extender_args]
         self.extender: Process = shared.cluster.process(f"{name}-extender", argv, hostname=name, cwd=ROOT)
@@ -49,11 +57,8 @@ class Pair:
 
     def start(self) -> Pair:
         self.start_extender()
-        options = scheduler_config.Options(extender_url=f"http://127.0.0.1:{self.verbs}")
-        config = scheduler_config.configuration("own", options)
-        self.scheduler = self._shared.cluster.scheduler(
-            f"{self.name}-scheduler", config, kubeconfig=self._shared.scheduler_kubeconfig, hostname=self.name
-        )
+        config = self._shared.scheduler_config(self)
+        self.scheduler = self._shared.cluster.scheduler(f"{self.name}-scheduler", config, hostname=self.name)
         return self
 
     def start_extender(self) -> None:
@@ -72,7 +77,7 @@ class Pair:
 
 
 class Gangshare:
-    """One leading pair of scheduler and extender, and a plugin on each node that serves a fake machine."""
+    """Pairs of scheduler and extender, usually one, and a plugin on each node that serves a fake machine."""
 
     def __init__(
         self,
@@ -80,42 +85,64 @@ class Gangshare:
         machines: Mapping[str, str | Mapping[str, Any]],
         *,
         policies: bool = True,
+        layout: Layout = "own",
+        pairs: Sequence[str] = ("one",),
+        election: Mapping[str, str] | None = None,
         extender_args: Sequence[str] = (),
         plugin_args: Sequence[str] = (),
     ) -> None:
-        """`machines` says which fake machine each node is: a shipped profile's name, or a profile."""
-        self.cluster = cluster
+        """`machines` says which fake machine each node is: a shipped profile's name, or a profile.
+
+        `pairs` are host names; `election` sets durations of the schedulers' leaderElection.
+        """
+        self.cluster, self.layout, self.election = cluster, layout, dict(election or {})
         self.extender_args, self.plugin_args = extender_args, plugin_args
         self.apply_manifests(policies=policies)
-        self.scheduler_kubeconfig = cluster.account_kubeconfig(NAMESPACE, "gangshare-scheduler")
         self.profiles = {node: self._profile(node, machine) for node, machine in machines.items()}
         self.plugins = {node: self._plugin(node) for node in machines}
-        self.pair = Pair(self, "one")
+        self.pairs = {name: Pair(self, name) for name in pairs}
+        self.pair = self.pairs[pairs[0]]
 
     def start(self) -> Gangshare:
         for plugin in self.plugins.values():
             plugin.start()
-        self.pair.start()
-        wait_for(lambda: all(map(self.offers, self.plugins)), 60, f"GPU memory on {', '.join(self.plugins)}")
+        for pair in self.pairs.values():
+            pair.start()
+        mem = scheduler_config.defaults(self.layout).resources.mem
+        nodes = ", ".join(self.plugins)
+        wait_for(lambda: all(self.offers(node, mem) for node in self.plugins), 60, f"{mem} on {nodes}")
         return self
 
     def stop(self) -> None:
         """End our processes; the cluster stays."""
-        for process in [self.pair.extender, *self.plugins.values()]:
+        for process in [*(pair.extender for pair in self.pairs.values()), *self.plugins.values()]:
             process.stop()
-        if self.pair.scheduler is not None:
-            self.pair.scheduler.process.stop()
+        for pair in self.pairs.values():
+            if pair.scheduler is not None:
+                pair.scheduler.process.stop()
         for node in self.plugins:
             patch = {"metadata": {"annotations": {names.GPUS: None}}}
             self.cluster.api.patch(f"/api/v1/nodes/{node}", patch)
 
     def apply_manifests(self, *, policies: bool) -> None:
-        text = self.cluster.kubectl("kustomize", str(ROOT / "manifests" / "base"))
+        text = self.cluster.kubectl("kustomize", str(ROOT / "manifests" / MANIFESTS[self.layout]))
         objects = [one for one in yaml.safe_load_all(text) if one and one["kind"] not in ROLLED_OUT]
         wanted = [one for one in objects if policies or one["kind"] not in POLICIES]
         first = [one for one in wanted if one["kind"] == "Namespace"]
         self.cluster.apply(first)
         self.cluster.apply([one for one in wanted if one not in first])
+
+    def scheduler_config(self, pair: Pair) -> dict[str, Any]:
+        """The configuration of a pair's kube-scheduler; the cluster's own one (gpushare) has its own identity."""
+        own = self.layout == "own"
+        kubeconfig = pair.kubeconfig if own else self.cluster.plane.user_kubeconfig("system:kube-scheduler")
+        options = msgspec.structs.replace(
+            scheduler_config.defaults(self.layout),
+            extender_url=f"http://127.0.0.1:{pair.verbs}",
+            kubeconfig=str(kubeconfig),
+        )
+        config = scheduler_config.configuration(self.layout, options)
+        return config | {"leaderElection": config["leaderElection"] | self.election}
 
     def _profile(self, node: str, machine: str | Mapping[str, Any]) -> Path:
         path = self.cluster.dir / f"{node}-machine.yaml"
@@ -132,7 +159,7 @@ class Gangshare:
         return self.cluster.process("plugin", argv, node=node, cwd=ROOT)
 
     def offers(self, node: str, resource: str = names.GPU_MEM) -> int:
-        """Allocatable of a resource on the node, 0 while it is not there."""
+        """Allocatable of a resource on the node, 0 while it or the inventory is not there."""
         found = self.cluster.api.get(f"/api/v1/nodes/{node}")
         return int(found["status"]["allocatable"].get(resource, 0)) if names.GPUS in _annotations(found) else 0
 
@@ -158,9 +185,9 @@ class Gangshare:
         assert found is not None, f"{pod['metadata']['name']} has no allocation"
         return {name: [share.uuid for share in shares] for name, shares in found.containers.items()}
 
-    def check_books(self) -> None:
+    def check_books(self, pair: Pair | None = None) -> None:
         """What every running container sees = its annotation = the books, and no GPU holds more than it has."""
-        told = self.pair.inspect()
+        told = (pair or self.pair).inspect()
         booked = {pod["uid"]: pod["allocation"] for pod in told["pods"] if pod["state"] == "bound"}
         for pod in self.cluster.pods("default"):
             if pod["status"]["phase"] != "Running" or names.ALLOCATION not in _annotations(pod):
@@ -176,6 +203,13 @@ class Gangshare:
                 assert gpu["memUsed"] <= gpu["mem"], gpu
                 assert not gpu["whole"] or len(gpu["pods"]) == 1, gpu
         assert told["problems"]["overused"] == 0
+
+
+def _claims(token: str) -> Json:
+    """What a ServiceAccount's token says (RFC 7519)."""
+    payload = token.split(".")[1]
+    claims: Json = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    return claims
 
 
 def _annotations(found: Json) -> dict[str, str]:
@@ -211,6 +245,6 @@ def a_gpu_container(
     command = [
         "sh",
         "-c",
-        f"env | while read line; do case $line in NVIDIA*|GANGSHARE*) echo $line;; esac; done; {script}",
+        f"env | while read line; do case $line in NVIDIA*|GANGSHARE*|ALIYUN*) echo $line;; esac; done; {script}",
     ]
     return {"name": name, "image": images.BUSYBOX, "command": command, "resources": {"limits": limits}, **fields}
