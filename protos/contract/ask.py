@@ -17,6 +17,12 @@ from protos.contract.reason import Reason
 
 Kind = Literal["app", "init", "sidecar"]
 HARMLESS_VISIBLE = ("", "none", "void")
+MOST_CONTAINERS = 64
+"""Containers of one pod that may ask for GPUs."""
+MOST_GLOBS, LONGEST_GLOB = 64, 128
+"""How many globs an annotation may have, and their characters: each is held against each GPU."""
+MOST_DIGITS = 9
+"""Of a number in an annotation."""
 
 
 class AskError(ValueError):
@@ -84,6 +90,8 @@ def parse(pod: Pod, resources: names.Resources) -> PodAsk | None:
     asks = tuple(_container(c, kind, count, resources) for kind, c in _containers(pod) if _asks(c, resources))
     if not asks:
         return None
+    if len(asks) > MOST_CONTAINERS:
+        raise AskError("AskTooMany", f"{len(asks)} containers ask for GPUs: expected at most {MOST_CONTAINERS}")
     return PodAsk(containers=asks, selection=_selection(annotations))
 
 
@@ -182,22 +190,29 @@ def _amount(container: str, resource: str, limits: Mapping[str, str | int]) -> i
 
 def _count(annotations: Mapping[str, str]) -> int:
     text = annotations.get(names.GPU_COUNT, "1")
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= 1024:
+    if not _is_number(text) or not 1 <= int(text) <= 1024:
         raise AskError("AskMalformed", f"{names.GPU_COUNT} is {text[:40]!r}: expected a whole number from 1 to 1024")
     return int(text)
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
+
+
 def _selection(annotations: Mapping[str, str]) -> Selection:
-    def number(key: str, what: str, read: type[int] = int) -> int:
+    def number(key: str, what: str) -> int:
         text = annotations.get(key, "0")
-        if not text.isascii() or not text.isdecimal():
+        if not _is_number(text):
             raise AskError("AskMalformed", f"{key} is {text[:40]!r}: expected {what}")
-        return read(text)
+        return int(text)
 
     def globs(key: str) -> tuple[str, ...]:
         patterns = tuple(part.strip() for part in annotations.get(key, "").split(",") if part.strip())
         if key in annotations and (not patterns or "!" in patterns):
             raise AskError("AskMalformed", f"{key} is {annotations[key][:40]!r}: expected globs divided by commas")
+        if len(patterns) > MOST_GLOBS or any(len(pattern) > LONGEST_GLOB for pattern in patterns):
+            most = f"at most {MOST_GLOBS} globs of at most {LONGEST_GLOB} characters"
+            raise AskError("AskMalformed", f"{key} is {annotations[key][:40]!r}…: expected {most}")
         return patterns
 
     if names.GPU_CLASS in annotations:
@@ -239,6 +254,6 @@ def _capability(annotations: Mapping[str, str]) -> tuple[int, int]:
     if text is None:
         return (0, 0)
     major, _, minor = text.partition(".")
-    if not (major.isdecimal() and (minor or "0").isdecimal()):
+    if not (_is_number(major) and _is_number(minor or "0")):
         raise AskError("AskMalformed", f"{names.MIN_COMPUTE_CAPABILITY} is {text[:40]!r}: expected one like 8.0")
     return int(major), int(minor or 0)

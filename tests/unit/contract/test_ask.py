@@ -52,6 +52,17 @@ def with_env(value: str) -> Pod:
         (a_pod(mem=2, annotations={names.GPU_COUNT: "3"}), "AskUneven", ": 3 would"),
         (a_pod(mem=2, annotations={names.GPU_COUNT: "zero"}), "AskMalformed", "gpu-count is 'zero': expected"),
         (a_pod(mem=2, annotations={names.GPU_COUNT: "²"}), "AskMalformed", "gpu-count is '²': expected"),
+        *(
+            (a_pod(mem=2, annotations={key: "9" * 5000}), "AskMalformed", f"{key} is '9999")
+            for key in (names.GPU_COUNT, names.MIN_CLOCK_MHZ, names.MIN_COMPUTE_CAPABILITY)
+        ),
+        (a_pod(mem=2, annotations={names.GPU_MODEL: "a*," * 100}), "AskMalformed", "expected at most 64 globs"),
+        (a_pod(mem=2, annotations={names.GPU_UUID: "a*" * 100}), "AskMalformed", "of at most 128 characters"),
+        (
+            a_pod(containers=[a_container(f"c{i}", mem=1) for i in range(1000)]),
+            "AskTooMany",
+            "1000 containers ask for GPUs: expected at most 64",
+        ),
         (a_pod(mem=1, whole=1), "AskMixed", "asks gangshare.io/gpu-mem and nvidia.com/gpu: whole GPUs or parts"),
         (
             a_pod(mem=1, annotations={names.LINK: "fast"}),
