@@ -21,8 +21,8 @@ TOP = 1000
 """The best score."""
 SET_TRIES = 64
 """Sets of GPUs tried for one container before giving up on the containers seated before it."""
-SEAT_TRIES = 2000
-"""Seats tried in all for one pod on one node."""
+SEAT_TRIES = 48
+"""Seats tried for one pod on one node, beside one for each of its containers."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ class _Seating:
         self.topology = links.topology(books.inventory.links)
         self.parts: dict[str, list[tuple[int, ContainerAsk, Demand]]] = {}
         self.seats: list[Seat] = [()] * len(ask.containers)
-        self.tries = 0
+        self.tries_left = 0
         self.gathered = any(c.kind != "init" for c in ask.containers)
         """Whether init containers must sit on GPUs of the pod's other containers."""
 
@@ -116,21 +116,25 @@ class _Seating:
             return (c.kind == "init", -bool(c.whole), -c.gpus, -c.mem, -c.slices)
 
         order = sorted(range(len(self.ask.containers)), key=size)
-        if self._seat(order):
+        if self._seat_all(order):
             return self.seats
         if not self.gathered or all(c.kind != "init" for c in self.ask.containers):
             return None
-        self.gathered, self.tries = False, 0
-        return self.seats if self._seat(order) else None
+        self.gathered = False
+        return self.seats if self._seat_all(order) else None
+
+    def _seat_all(self, order: list[int]) -> bool:
+        self.tries_left = SEAT_TRIES + len(order)
+        return self._seat(order)
 
     def _seat(self, order: list[int]) -> bool:
         if not order:
             return True
         position, rest = order[0], order[1:]
         for seat in self._offers(position):
-            self.tries += 1
-            if self.tries > SEAT_TRIES:
+            if not self.tries_left:
                 return False
+            self.tries_left -= 1
             self.seats[position] = seat
             for uuid, demand in seat:
                 self.parts.setdefault(uuid, []).append((position, self.ask.containers[position], demand))
@@ -145,6 +149,8 @@ class _Seating:
         ask = self.ask.containers[position]
         room = {book.gpu.index: (book, d) for book in self._preferred(ask) if (d := self._fits(position, ask, book))}
         nvlink = self.ask.selection.link == "nvlink" and ask.gpus > 1
+        if ask.gpus > len(room):
+            return
         for chosen in self._sets(tuple(room), ask, nvlink):
             yield tuple((room[i][0].gpu.uuid, room[i][1]) for i in sorted(chosen))
 

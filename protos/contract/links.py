@@ -14,8 +14,8 @@ from protos.contract.inventory import Link
 PCIE_WEIGHTS = {"PIX": 50, "PXB": 40, "PHB": 30, "NODE": 20, "SYS": 10}
 NVLINK_WEIGHT = 100
 UNKNOWN_WEIGHT = 0
-SEARCH_STEPS = 20_000
-"""Nodes of the search tree visited at most before the best set found so far is taken."""
+SEARCH_STEPS = 1_000
+"""Nodes of the search tree visited at most before the best set found so far is taken; 8 GPUs need fewer."""
 
 
 def weight(kind: str) -> int:
@@ -70,7 +70,10 @@ def topology(links: tuple[Link, ...]) -> Topology:
 
 
 class _Search:
-    """Depth-first branch and bound over candidate positions; exact unless SEARCH_STEPS runs out."""
+    """Depth-first branch and bound over candidate positions; exact unless SEARCH_STEPS runs out.
+
+    It starts from the best set that grows greedily out of one GPU, so that what it ends with is never worse.
+    """
 
     def __init__(self, links: Topology, candidates: tuple[int, ...], k: int, nvlink: bool) -> None:
         self.candidates, self.k = candidates, k
@@ -80,8 +83,24 @@ class _Search:
         self.best_total, self.best_set, self.steps = -1, None, 0  # type: int, tuple[int, ...] | None, int
 
     def run(self) -> tuple[int, ...] | None:
+        for first in range(len(self.candidates)):
+            self._grow(first)
+        self.best_total -= 1  # an equal one that comes earlier in their order goes first
         self._extend((), 0, 0)
         return None if self.best_set is None else tuple(self.candidates[i] for i in self.best_set)
+
+    def _grow(self, first: int) -> None:
+        chosen, total, gain = [first], 0, list(self.weights[first])
+        left = [i for i in range(len(self.candidates)) if i != first and gain[i] >= self.floor]
+        while len(chosen) < self.k and left:
+            best = max(left, key=gain.__getitem__)
+            total += gain[best]
+            chosen.append(best)
+            row = self.weights[best]
+            left = [i for i in left if i != best and row[i] >= self.floor]
+            gain = [a + b for a, b in zip(gain, row, strict=True)]
+        if len(chosen) == self.k and total > self.best_total:
+            self.best_total, self.best_set = total, tuple(sorted(chosen))
 
     def _extend(self, chosen: tuple[int, ...], start: int, total: int) -> None:
         self.steps += 1

@@ -233,3 +233,27 @@ def test_the_misfit_names_the_freest_gpu() -> None:
     books = NodeBooks(an_inventory(16, 24))
     assert choose.misfit(ask_of(a_pod(mem=30)), books) == "freest: GPU 1 with 24"
     assert choose.wanted(ask_of(a_pod(mem=30))) == "30 on one GPU"
+
+
+def test_an_absurd_number_of_gpus_is_refused_like_any() -> None:
+    books = NodeBooks(an_inventory(16, 16))
+    for link in ("any", "prefer", "nvlink"):
+        assert put(books, "a", a_pod(whole=2**62, annotations={names.LINK: link})) == []
+
+
+def test_containers_that_fit_only_otherwise_than_by_size_are_seated_by_going_back() -> None:
+    books = NodeBooks(an_inventory(10, 10))
+    sizes = {"a": 4, "b": 4, "c": 3, "d": 3, "e": 3, "f": 3}
+    pod = a_pod(containers=[a_container(name, mem=mem) for name, mem in sizes.items()])
+    seats = put(books, "p", pod)
+    assert len(seats) == 6
+    assert [book.mem_used for book in books.gpus.values()] == [10, 10]
+
+
+def test_the_search_among_many_gpus_ends_and_finds_the_two_islands() -> None:
+    island = [range(8), range(8, 16)]
+    links = [(a, b, "NV2" if any({a, b} <= set(g) for g in island) else "SYS") for a in range(16) for b in range(a)]
+    books = NodeBooks(an_inventory(*[16] * 16, links=links))
+    books.hold("other", ask_of(a_pod(whole=1)), {"GPU-n-3": Demand(16, 100, True)})
+    assert put(books, "a", a_pod(whole=8)) == ["main:8,9,10,11,12,13,14,15"]
+    assert put(books, "b", a_pod(whole=7)) == ["main:0,1,2,4,5,6,7"]
