@@ -98,12 +98,12 @@ class Cluster:
         except errors.ApiError as error:
             log.warning("event_not_written", pod=f"{meta.namespace}/{meta.name}", reason=reason, error=str(error))
 
-    async def tell_node(self, reason: str, message: str) -> None:
+    async def tell_node(self, reason: str, message: str, kind: Kind = "Normal") -> None:
         """Post an Event about this node, and log it."""
         log.warning("notice", reason=reason, message=message)
         about = events.Reference(api_version="v1", kind="Node", name=self.node_name, uid=self.node_name)
         try:
-            await self.recorder.post(about, reason, message, kind="Warning")
+            await self.recorder.post(about, reason, message, kind=kind)
         except errors.ApiError as error:
             log.warning("event_not_written", reason=reason, error=str(error))
 

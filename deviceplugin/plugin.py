@@ -156,5 +156,5 @@ class Plugin:
         self.record.forget([uid])
         self.corrections.forget(uid)
 
-    async def _tell(self, sentence: str) -> None:
-        await self.cluster.tell_node("GpuResourceElsewhere", sentence)
+    async def _tell(self, reason: str, sentence: str) -> None:
+        await self.cluster.tell_node(reason, sentence, "Warning" if reason == register.ELSEWHERE else "Normal")

@@ -38,6 +38,8 @@ ABSENT_S = 10.0
 """A resource of another plugin is taken over once nobody served it for so long."""
 ANSWER_S = 12.0
 """The kubelet dials us from inside Register, and gives up after ten seconds."""
+ELSEWHERE, OURS = "GpuResourceElsewhere", "GpuResourceServed"
+"""Reasons of Events: two, for of equal ones only the first in half a minute is written."""
 Stamp = tuple[int, int]
 
 
@@ -76,9 +78,9 @@ class Registrar:
         folder: Path,
         kubelet: PodResources,
         metrics: Metrics,
-        tell: Callable[[str], Awaitable[None]],
+        tell: Callable[[str, str], Awaitable[None]],
     ) -> None:
-        """`tell` brings a sentence to the operator's notice."""
+        """`tell` brings an Event's reason and a sentence to the operator's notice."""
         self.endpoint, self.folder, self.kubelet, self.metrics, self.tell = endpoint, folder, kubelet, metrics, tell
         self.resource = endpoint.resource
         self.foreign = False
@@ -123,16 +125,17 @@ class Registrar:
             return
         self.foreign = True
         await self.tell(
+            ELSEWHERE,
             f"another device plugin serves {self.resource} on this node: it is left to it. To switch, take that plugin "
             f"off the node (NVIDIA's: its DaemonSet); {ABSENT_S:g} s later we serve {self.resource}, and running pods "
-            "keep their GPUs"
+            "keep their GPUs",
         )
         absent = 0.0
         while absent < ABSENT_S:
             await asyncio.sleep(RETRY_S)
             absent = 0.0 if await self._served() else absent + RETRY_S
         self.foreign = False
-        await self.tell(f"nobody serves {self.resource} any more: we do from now on")
+        await self.tell(OURS, f"nobody serves {self.resource} any more: we do from now on")
 
     async def _served(self) -> bool:
         try:
