@@ -136,7 +136,7 @@ class Ledger:
             return
         if found.unit_mib != self.unit_mib:
             state.problem = f"it counts GPU memory in units of {found.unit_mib} MiB, the cluster in {self.unit_mib} MiB"
-        fresh = state.books is None
+        fresh = state.books is None or _made_up(state.books.inventory) != _made_up(found)
         self._mark(state, found)
         if fresh:
             for uid in sorted(self.on_node.get(state.name, ())):
@@ -229,8 +229,11 @@ class Ledger:
         books = self.node(pod.node).books
         if pod.ask is None or books is None:
             return
-        usable = books.place(pod.ref.uid, pod.ask, pod.allocation)
-        if pod.allocation is not None and not usable:
+        known = pod.allocation
+        if self.gpushare and known and any(map(inventory.made_up, known.uuids())) != _made_up(books.inventory):
+            known = None
+        usable = books.place(pod.ref.uid, pod.ask, known)
+        if known is not None and not usable:
             pod.problem = "malformed: the allocation does not name the GPUs that the pod asks"
 
     # -- soundness
@@ -255,3 +258,8 @@ class Ledger:
             charges = [entry.charges[uuid] for entry in books.entries.values() if uuid in entry.charges]
             if (book.mem_used, book.slices_used) != (sum(c.mem for c in charges), sum(c.slices for c in charges)):
                 yield f"{node.name} {uuid}: {book.mem_used} units booked, {sum(c.mem for c in charges)} held"
+
+
+def _made_up(found: Inventory) -> bool:
+    """Whether its names of GPUs are no UUIDs. Which of them a UUID means, or the other way round, nobody can tell."""
+    return any(inventory.made_up(gpu.uuid) for gpu in found.gpus)

@@ -15,6 +15,8 @@ from protos.contract import codec, names
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 HEALTHY = "ok"
+_MADE_UP = "gpu-"
+"""What stands before the number in the name of a GPU whose UUID is not known."""
 
 
 class Gpu(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -93,7 +95,7 @@ def encode(inventory: Inventory) -> str:
 def from_gpushare(capacity: Mapping[str, str | int], unit_mib: int, slices_per_gpu: int) -> Inventory | None:
     """Equal GPUs read from gpushare's node capacity (`aliyun.com/gpu-mem` ÷ `aliyun.com/gpu-count`); None without it.
 
-    gpushare publishes no UUIDs: a GPU is known by its minor number alone, as `gpu-<minor>`.
+    gpushare publishes no UUIDs: a GPU is known by its minor number alone, by a name that is made up of that.
     """
     try:
         total, count = int(capacity.get(names.ALIYUN_MEM, 0)), int(capacity.get(names.ALIYUN_COUNT, 0))
@@ -102,5 +104,10 @@ def from_gpushare(capacity: Mapping[str, str | int], unit_mib: int, slices_per_g
     if total <= 0 or count <= 0:
         return None
     mem = total // count
-    gpus = tuple(Gpu(index=i, minor=i, uuid=f"gpu-{i}", mem=mem, mem_mib=mem * unit_mib) for i in range(count))
+    gpus = tuple(Gpu(index=i, minor=i, uuid=f"{_MADE_UP}{i}", mem=mem, mem_mib=mem * unit_mib) for i in range(count))
     return Inventory(v=codec.VERSION, unit_mib=unit_mib, slices_per_gpu=slices_per_gpu, gpus=gpus)
+
+
+def made_up(uuid: str) -> bool:
+    """Whether this is no UUID, but the name of a GPU in an inventory that was read from gpushare's capacity."""
+    return uuid.startswith(_MADE_UP) and uuid.removeprefix(_MADE_UP).isdecimal()

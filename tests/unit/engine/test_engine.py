@@ -471,6 +471,32 @@ def test_gpushare_pods_and_nodes_are_read_and_its_annotations_written() -> None:
     }  # fmt: skip
 
 
+def test_what_gpushare_placed_is_never_lost_while_our_plugin_takes_its_node_over() -> None:
+    limits: dict[str, Any] = {"limits": {names.ALIYUN_MEM: "10"}}
+    theirs = a_node("g", allocatable={names.ALIYUN_MEM: "30", names.ALIYUN_COUNT: "2"})
+    ours = a_node("g", 15, 15)
+    before = a_pod("old", containers=[a_container("c", **limits)], annotations={names.ALIYUN_IDX: "1"}, node="g")
+    text = allocation.encode(an_allocation(c=[Share("GPU-g-1", 1, 10)]))
+    after = changed(before, {names.ALIYUN_IDX: "1", names.ALLOCATION: text}, owned_by(names.PLUGIN, "status"))
+
+    for events in ([NodeSeen(ours), PodSeen(after)], [PodSeen(after), NodeSeen(ours)]):
+        story = Story(theirs, gpushare=True, resources=names.GPUSHARE_RESOURCES)
+        story.tell(PodSeen(before))
+        assert used(story, "g") == [0, 10]
+        story.tell(events[0])
+        assert used(story, "g") == [10, 10], "by names alone nobody can tell which it is"
+        story.tell(events[1])
+        assert used(story, "g") == [0, 10]
+        assert story.engine.pods["uid-old"].problem == ""
+
+
+def used(story: Story, node: str) -> list[int]:
+    """Units taken of each GPU."""
+    books = story.engine.nodes[node].books
+    assert books
+    return [book.mem_used for book in books.gpus.values()]
+
+
 @pytest.mark.parametrize("writer", [names.PLUGIN, names.EXTENDER])
 def test_what_we_wrote_through_the_status_is_believed_after_a_restart(writer: str) -> None:
     story = Story(a_node("a", 16, 16))
