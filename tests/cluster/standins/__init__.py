@@ -1,0 +1,1 @@
+"""Programs that take the place of other vendors' in the tests."""

@@ -1,0 +1,186 @@
+"""Two pairs of scheduler and extender, of which the leading one is lost in the middle of a burst.
+
+Leases are shorter here than kube-scheduler's defaults (6 s instead of 15 s, renewed within 4 s instead of 10 s), the
+extenders know of the same renewDeadline. So a pair that is stopped for 12 s has lost the Lease for as many terms as
+one that is stopped for 30 s with the defaults.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protos.contract import names
+from tests.cluster.cluster import Cluster
+from tests.cluster.gangshare import Gangshare, Pair, a_gpu_pod
+from tests.cluster.process import Process, wait_for
+
+MACHINE: dict[str, Any] = {"defaults": {"model": "Tesla T4", "memMiB": 16384, "cc": "7.5"}, "gpus": [{}, {}]}
+"""Two GPUs of 16 units: 40 pods of one unit nearly fill three of the four GPUs."""
+SHORT = {"leaseDuration": "6s", "renewDeadline": "4s", "retryPeriod": "1s"}
+PODS = 40
+CREDENTIAL = "authentication.kubernetes.io/credential-id"
+
+
+@pytest.fixture(scope="module")
+def sharing(cluster: Cluster) -> Iterator[Gangshare]:
+    machines = {"node-1": MACHINE, "node-2": MACHINE}
+    running = Gangshare(
+        cluster, machines, pairs=("first", "second"), election=SHORT, extender_args=["--renew-deadline=4"]
+    )
+    yield running.start()
+    running.stop()
+
+
+@pytest.fixture
+def pairs(sharing: Gangshare) -> Iterator[tuple[Pair, Pair]]:
+    """The leading pair and the other one, both well."""
+    for pair in sharing.pairs.values():
+        revive(pair)
+    wait_for(lambda: leading(sharing), 30, "leading pair")
+    leader = leading(sharing)
+    (other,) = (pair for pair in sharing.pairs.values() if pair is not leader)
+    yield leader, other
+    sharing.cluster.delete_pods()
+
+
+def revive(pair: Pair) -> None:
+    """Start again what has ended, as the kubelet would."""
+    if not pair.extender.alive:
+        pair.start_extender()
+    scheduler = pair.scheduler
+    assert scheduler is not None
+    if not scheduler.process.alive:
+        scheduler.process.start()
+    scheduler.process.wait_until(lambda: scheduler.text("/healthz") == "ok", 60, f"healthy {scheduler.process.name}")
+
+
+def leading(sharing: Gangshare) -> Pair:
+    """The pair that acts: its scheduler holds the Lease, and its extender knows."""
+    (found,) = (pair for pair in sharing.pairs.values() if pair.extender.alive and pair.metric("gangshare_leader") == 1)
+    return found
+
+
+def processes(pair: Pair) -> list[Process]:
+    assert pair.scheduler is not None
+    return [pair.scheduler.process, pair.extender]
+
+
+@contextlib.contextmanager
+def creating(sharing: Gangshare, numbers: range) -> Iterator[None]:
+    """Several clients create pods meanwhile, so that the scheduler always has some to do."""
+    with ThreadPoolExecutor(4) as clients:
+        pods = [a_gpu_pod(f"burst-{i}", mem=1) for i in numbers]
+        requests = [clients.submit(sharing.cluster.create_pod, pod) for pod in pods]
+        yield
+    for request in requests:
+        request.result()
+
+
+def wait_bound(sharing: Gangshare, count: int) -> None:
+    def bound() -> bool:
+        return sum("nodeName" in pod["spec"] for pod in sharing.cluster.pods("default")) >= count
+
+    wait_for(bound, 60, f"{count} bound pods", every=0.02)
+
+
+def all_run(sharing: Gangshare) -> None:
+    def running() -> bool:
+        phases = [pod["status"]["phase"] for pod in sharing.cluster.pods("default")]
+        assert phases.count("Running") == PODS, phases
+        return True
+
+    wait_for(running, 120, f"{PODS} running pods", every=0.5)
+
+
+def terminate(pair: Pair) -> None:
+    for process in processes(pair):
+        process.stop()
+
+
+def kill(pair: Pair) -> None:
+    for process in processes(pair):
+        process.kill()
+
+
+@pytest.mark.parametrize("loss", [terminate, kill])
+def test_the_other_pair_goes_on_when_the_leading_one_ends(
+    sharing: Gangshare, pairs: tuple[Pair, Pair], loss: Callable[[Pair], None]
+) -> None:
+    leader, other = pairs
+    with creating(sharing, range(PODS)):
+        wait_bound(sharing, 3)
+        loss(leader)
+
+    all_run(sharing)
+
+    assert leading(sharing) is other
+    sharing.check_books(other)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 12.0], ids=["until the other leads", "for long"])
+def test_a_pair_that_was_stopped_starts_no_write_when_it_goes_on(
+    sharing: Gangshare, pairs: tuple[Pair, Pair], seconds: float
+) -> None:
+    """Stopped shortly, its connections are still good, and requests begun before the stop are carried out after it."""
+    stopped, other = pairs
+    with creating(sharing, range(30)):
+        wait_bound(sharing, 3)
+        stop(stopped)
+    since, begun = time.monotonic(), checked(stopped)
+    wait_for(lambda: other.metric("gangshare_leader") == 1, 30, "change of leader")
+    time.sleep(max(0.0, seconds - (time.monotonic() - since)))
+    with creating(sharing, range(30, PODS)):
+        for process in processes(stopped):
+            process.resume()
+
+    all_run(sharing)
+    wait_for(lambda: stopped.metric("gangshare_leader") == 0, 30, "extender that knows it lost the Lease")
+
+    assert not written(sharing.cluster, stopped) - begun, "writes that were begun without the Lease"
+    assert leading(sharing) is other
+    sharing.check_books(other)
+
+    def agreed() -> bool:
+        sharing.check_books(stopped)
+        return True
+
+    wait_for(agreed, 30, "the same books at the one that was stopped")
+
+
+def stop(pair: Pair) -> None:
+    """SIGSTOP, and wait until neither process runs any more."""
+    for process in processes(pair):
+        process.pause()
+    for process in processes(pair):
+        wait_for(lambda: stat(process.pid) == "T", 5, f"stopped {process.name}", every=0.001)  # noqa: B023
+
+
+def stat(pid: int) -> str:
+    """The process' state, one letter. Source: proc_pid_stat(5)."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def checked(pair: Pair) -> Counter[str]:
+    """How often a write to each path passed the extender's check so far, by its log."""
+    lines = [json.loads(line) for line in pair.extender.text().splitlines() if line.startswith("{")]
+    return Counter(line["path"] for line in lines if line["event"] == "write")
+
+
+def written(cluster: Cluster, pair: Pair) -> Counter[str]:
+    """How often the pair's extender wrote to each path, by the API server's audit log."""
+    ours = [
+        event
+        for event in cluster.plane.audit()
+        if event.get("userAgent") == names.EXTENDER
+        and pair.credential in event["user"].get("extra", {}).get(CREDENTIAL, ())
+    ]
+    return Counter(event["requestURI"].partition("?")[0] for event in ours)
