@@ -32,8 +32,8 @@ def sharing(cluster: Cluster) -> Iterator[Gangshare]:
 @pytest.fixture(autouse=True)
 def tidy(cluster: Cluster) -> Iterator[None]:
     yield
-    cluster.kubectl("delete", "jobs", "--all", "--cascade=foreground", "--wait=false")
-    cluster.delete_pods()
+    cluster.kubectl("delete", "jobs", "--all", "--cascade=background")
+    cluster.delete_pods(timeout=180)
 
 
 class Refusals:
@@ -197,7 +197,7 @@ def test_jobs_survive_the_loss_of_node_processes(
     cluster = sharing.cluster
     before = sharing.run(a_gpu_pod("before", mem=1))
     restarts = before["status"]["containerStatuses"][0]["containerID"]
-    start_jobs(cluster, forty_pods("job"))
+    start_jobs(cluster, forty_pods(accident.__name__.replace("_", "-")))
     wait_for(lambda: len(cluster.pods("default")) >= 20, 30, "pods of the jobs")
     with Refusals(sharing) as refusals:
         accident(sharing)
