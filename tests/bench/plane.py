@@ -1,0 +1,247 @@
+"""A real control plane without kubelets or controllers: nodes are objects, pods are scheduled and never run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from extender.cli import scheduler_config
+from protos.kube import credentials, paths
+from protos.kube.client import ApiClient
+from tests.bench.bodies import Json
+from tests.cluster import assets, host
+from tests.cluster.controlplane import ControlPlane, Scheduler
+from tests.cluster.gangshare import ROOT, get
+from tests.cluster.process import Process
+from tests.cluster.run import Run
+
+ANSWER_S = 120.0
+READY_S = 120.0
+PODS = paths.pods("default")
+NOW = {"gracePeriodSeconds": "0"}
+
+
+class Plane:
+    """An async context manager; `api` is its administrator's client."""
+
+    api: ApiClient
+
+    def __init__(self) -> None:
+        """Raises MissingAsset when this machine cannot."""
+        provided = assets.provide()
+        self._run = Run()
+        # a plugin of its own that would put a taint on every node until a controller takes it away
+        self._plane = ControlPlane(
+            self._run, provided, apiserver_args=["--disable-admission-plugins=TaintNodesByCondition"]
+        )
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._plane.launch()
+            server = self._plane.apiserver
+            server.wait_until(lambda: self._plane.api.text("/readyz") == "ok", READY_S, "ready API server")
+            access = await credentials.load(str(self._plane.admin_kubeconfig))
+            self.api = await self._stack.enter_async_context(ApiClient(access, answer_s=ANSWER_S))
+        except BaseException:
+            self._run.close()
+            raise
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        await self._stack.aclose()
+        self._run.close()
+
+    async def create(self, path: str, objects: Iterable[Json]) -> None:
+        """POST all of them, many at a time."""
+        await together(self.api.post(path, body) for body in objects)
+
+    async def delete_pods(self) -> None:
+        """All of them, at once and for good."""
+        await self.api.delete(PODS, params=NOW)
+
+    def extender(self) -> Extender:
+        """An extender without any rival, not started yet."""
+        return Extender(self._run, self._plane.admin_kubeconfig)
+
+    def scheduler(self, extender: Extender | None) -> Scheduler:
+        """A kube-scheduler with the configuration that we print, asking `extender` or, without one, nobody.
+
+        It elects no leader, as it is the only one.
+        """
+        options = scheduler_config.Options(extender_url=extender.url if extender else scheduler_config.DEFAULT_URL)
+        config: Json = {**scheduler_config.configuration("own", options), "leaderElection": {"leaderElect": False}}
+        if extender is None:
+            del config["extenders"]
+        return self._plane.scheduler("with" if extender else "without", config)
+
+
+class Extender:
+    """The extender's process, as shipped."""
+
+    def __init__(self, run: Run, kubeconfig: Path) -> None:
+        self._verbs, self.status = host.free_port(), host.free_port()
+        argv = [sys.executable, "-m", "extender", "extender", f"--kubeconfig={kubeconfig}", "--leader-election=none"]
+        argv += [f"--listen=127.0.0.1:{self._verbs}", f"--status-listen=127.0.0.1:{self.status}", "--log-format=json"]
+        self.process: Process = run.process("extender", argv, guest=True, cwd=ROOT)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._verbs}"
+
+    def start(self) -> float:
+        """Start it; seconds until it was ready."""
+        began = time.monotonic()
+        self.process.start()
+        while not self._ready():
+            if not self.process.alive or time.monotonic() - began > READY_S:
+                raise RuntimeError(f"the extender is not ready:\n{self.process.text()[-2000:]}")
+            time.sleep(0.02)
+        return time.monotonic() - began
+
+    def _ready(self) -> bool:
+        try:
+            return bool(get(self.status, "/readyz"))
+        except OSError:
+            return False
+
+    def peak_mib(self) -> float:
+        """Its peak resident memory so far (VmHWM)."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("VmHWM:"))) / 1024
+
+
+def cpu_seconds(process: Process) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def together(work: Iterable[Coroutine[Any, Any, Any]], at_once: int = 64) -> None:
+    """Carry out all of it, so many at a time."""
+    rest = iter(work)
+
+    async def worker() -> None:
+        for one in rest:
+            await one
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(at_once):
+            tasks.create_task(worker())
+
+
+class _Meta(msgspec.Struct):
+    name: str
+    resource_version: str = msgspec.field(name="resourceVersion")
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] = []
+
+
+class _Spec(msgspec.Struct):
+    node: str = msgspec.field(name="nodeName", default="")
+
+
+class Seen(msgspec.Struct):
+    """A pod as a watch shows it."""
+
+    metadata: _Meta
+    spec: _Spec
+    status: _Status
+
+    @property
+    def refused(self) -> bool:
+        """Whether kube-scheduler said that it fits nowhere."""
+        return any(c.type == "PodScheduled" and c.status == "False" for c in self.status.conditions)
+
+
+class _Line(msgspec.Struct):
+    type: str
+    object: Seen
+
+
+class _ListMeta(msgspec.Struct):
+    resource_version: str = msgspec.field(name="resourceVersion")
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta
+
+
+_lists, _lines = msgspec.json.Decoder(_List), msgspec.json.Decoder(_Line)
+
+
+class PodWatch:
+    """What happens to the pods from now on, in the background: when each was first seen bound, and first refused."""
+
+    def __init__(self, api: ApiClient, version: str) -> None:
+        self._api, self._version = api, version
+        self.bound: dict[str, float] = {}
+        self.refused: dict[str, float] = {}
+        """By name; seconds of the monotonic clock."""
+        self._news = asyncio.Event()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, api: ApiClient) -> AsyncIterator[PodWatch]:
+        listed = await api.fetch(PODS, _lists, params={"limit": "1"})
+        made = cls(api, listed.metadata.resource_version)
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(made._follow())
+            yield made
+            task.cancel()
+
+    async def _follow(self) -> None:
+        """The API server ends a watch whose reader is slow for a moment: it goes on where it ended."""
+        while True:
+            params = {"watch": "1", "resourceVersion": self._version}
+            async with self._api.stream(PODS, params=params, silence_s=ANSWER_S) as chunks:
+                await self._read(chunks)
+
+    async def _read(self, chunks: AsyncIterator[bytes]) -> None:
+        rest = b""
+        async for chunk in chunks:
+            now = time.monotonic()
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                pod = _lines.decode(line).object
+                self._version = pod.metadata.resource_version
+                self._take(pod, now)
+            self._news.set()
+
+    def _take(self, pod: Seen, now: float) -> None:
+        if pod.spec.node:
+            self.bound.setdefault(pod.metadata.name, now)
+        elif pod.refused:
+            self.refused.setdefault(pod.metadata.name, now)
+
+    async def until_bound(self, names: Iterable[str]) -> None:
+        await self._until(set(names), self.bound)
+
+    async def until_refused(self, names: Iterable[str]) -> None:
+        await self._until(set(names), self.refused)
+
+    async def _until(self, names: set[str], seen: dict[str, float]) -> None:
+        """Raises TimeoutError that names who is missing."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                while not names <= seen.keys():
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError as error:
+            missing = sorted(names - seen.keys())
+            raise TimeoutError(f"{len(missing)} pods not seen so after {ANSWER_S:g} s: {missing[:3]} …") from error

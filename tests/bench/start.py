@@ -1,0 +1,88 @@
+"""The extender's start and its memory at 5,000 nodes of 8 GPUs and 20,000 bound pods, against a real API server.
+
+Ready means that /readyz answers 200, the start of the interpreter included. The peak of resident memory is read after
+each size of ask was filtered over all nodes and Prometheus has asked once: what a day brings, not only the start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import statistics
+import time
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+from extender.wire import shapes
+from protos.contract import names
+from protos.kube import paths
+from tests.bench import bodies
+from tests.bench.bodies import Json
+from tests.bench.fleet import MIXED, Fleet
+from tests.bench.plane import PODS, Extender, Plane
+from tests.bench.report import Figure
+from tests.cluster.gangshare import get
+
+NODES, BOUND = 5_000, 20_000
+STARTS = 3
+
+
+def _bound(running: Json) -> Json:
+    """A pod as it is created on its node: with the allocation already."""
+    pod: dict[str, Any] = bodies.pod(running["metadata"]["name"], {})
+    kept = {names.ALLOCATION: running["metadata"]["annotations"][names.ALLOCATION]}
+    return {**pod, "metadata": {**pod["metadata"], "annotations": kept}, "spec": running["spec"]}
+
+
+def _work(extender: Extender, nodes: list[str]) -> None:
+    """Ask what is asked in ordinary life."""
+    for i, limits in enumerate(MIXED):
+        asked = {"Pod": bodies.stored(bodies.pod(f"asked-{i}", limits)), "Nodes": None, "NodeNames": nodes}
+        request = urllib.request.Request(f"{extender.url}/scheduler/filter", shapes.encode(asked))
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            answer.read()
+    get(extender.status, "/metrics")
+
+
+@contextlib.contextmanager
+def _started(extender: Extender) -> Iterator[float]:
+    """Seconds to ready."""
+    seconds = extender.start()
+    try:
+        yield seconds
+    finally:
+        extender.process.stop()
+
+
+async def _measure(pods: int) -> tuple[list[float], list[float]]:
+    """Seconds to ready, and MiB at most, of each start."""
+    fleet = Fleet(NODES, pods)
+    async with Plane() as plane:
+        began = time.monotonic()
+        await plane.create(paths.nodes(), map(bodies.node, fleet.names))
+        await plane.create(PODS, map(_bound, fleet.bound))
+        print(f"  {NODES:,} nodes and {pods:,} pods created in {time.monotonic() - began:.0f} s", flush=True)
+        seconds, peaks = [], []
+        extender = plane.extender()
+        for _ in range(STARTS):
+            with _started(extender) as took:
+                _work(extender, fleet.names)
+                seconds.append(took)
+                peaks.append(extender.peak_mib())
+    return seconds, peaks
+
+
+def figures(pods: int, *, marked: bool) -> list[Figure]:
+    """The median start, and the largest peak."""
+    seconds, peaks = asyncio.run(_measure(pods))
+    label = f"extender, {NODES:,} nodes, {pods:,} pods"
+    return [
+        Figure(f"{label}: start to ready", statistics.median(seconds), "s", mark=15.0 if marked else None),
+        Figure(f"{label}: peak memory", max(peaks), "MiB", mark=400.0 if marked else None),
+    ]
+
+
+def run() -> list[Figure]:
+    """At the size that the budget names."""
+    return figures(BOUND, marked=True)
