@@ -6,19 +6,21 @@ GPU does not support costs only its own field. Source: NVML API reference, docs.
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import combinations
-from typing import Any, TypeVar
+from typing import Any
 
 from deviceplugin.machine import Gpu, Machine, SourceError, Xid
-from protos.contract.inventory import Fabric, Link
+from deviceplugin.nvlink import Links, bus_id
+from protos.contract.inventory import Fabric
 
-T = TypeVar("T")
 MIB = 2**20
 PERIOD_S = 15.0
 NO_NUMA = -1
+STORM = 1000
+"""Errors taken in at one go at most."""
 
 
 class NvmlSource:
@@ -30,12 +32,20 @@ class NvmlSource:
         self.nvml = nvml
         self.ready = False
         self._events: Any = None
+        self._uuids: dict[int, str] = {}
+        """By address of the handle: a GPU that fell off the bus does not tell its name any more."""
         self._watched: set[str] = set()
+        self._facts: dict[str, dict[str, Any]] = {}
+        """What each GPU last said of itself, by UUID."""
         self._unsupported = (
             nvml.NVMLError_NotSupported,
             nvml.NVMLError_FunctionNotFound,
             nvml.NVMLError_NoPermission,
             nvml.NVMLError_InvalidArgument,
+            nvml.NVMLError_InsufficientSize,
+            nvml.NVMLError_ArgumentVersionMismatch,
+            nvml.NVMLError_NotFound,
+            nvml.NVMLError_NoData,
         )
 
     def read(self) -> Machine:
@@ -44,7 +54,7 @@ class NvmlSource:
             handles = self._handles()
             gpus = tuple(self._gpu(index, uuid, handle) for index, (uuid, handle) in handles.items())
             self._watch_events(handles)
-            links = _Links(self, [(gpu, handles[gpu.index][1]) for gpu in gpus]).all()
+            links = Links(self.nvml, [(gpu, handles[gpu.index][1]) for gpu in gpus]).all()
             fabric = next((found for _, handle in handles.values() if (found := self._fabric(handle))), None)
         except self.nvml.NVMLError as error:
             self.close()
@@ -52,19 +62,15 @@ class NvmlSource:
         return Machine(gpus=gpus, links=links, fabric=fabric)
 
     def poll(self, timeout: float) -> list[Xid]:
-        if self._events is None:
-            time.sleep(timeout)
-            return []
-        try:
-            data = self.nvml.nvmlEventSetWait_v2(self._events, int(timeout * 1000))
-        except self.nvml.NVMLError_Timeout:
-            return []
-        except self.nvml.NVMLError:
-            time.sleep(timeout)
-            return []
-        if data.eventType != self.nvml.nvmlEventTypeXidCriticalError:
-            return []
-        return [Xid(self.get("", self.nvml.nvmlDeviceGetUUID, data.device), int(data.eventData))]
+        found: dict[Xid, None] = {}
+        for attempt in range(STORM):
+            try:
+                data = self._wait(0.0 if attempt else timeout)
+            except self.nvml.NVMLError:
+                break
+            if data.eventType == self.nvml.nvmlEventTypeXidCriticalError:
+                found[Xid(self._name(data.device), int(data.eventData))] = None
+        return list(found)
 
     def close(self) -> None:
         if self._events is not None:
@@ -73,14 +79,7 @@ class NvmlSource:
         if self.ready:
             with suppress(self.nvml.NVMLError):
                 self.nvml.nvmlShutdown()
-        self.ready, self._events, self._watched = False, None, set()
-
-    def get(self, default: T, getter: Callable[..., Any], *args: Any) -> T | Any:
-        """What the getter says, or `default` where this driver or GPU does not support it."""
-        try:
-            return getter(*args)
-        except self._unsupported:
-            return default
+        self.ready, self._events, self._watched, self._uuids = False, None, set(), {}
 
     def _start(self) -> None:
         if self.ready:
@@ -103,8 +102,9 @@ class NvmlSource:
         return found
 
     def _gpu(self, index: int, uuid: str, handle: Any) -> Gpu:
+        """The GPU; what it fails to say this time is as it was."""
         trouble = ""
-        fields: dict[str, Any] = {"mem_mib": 0, "minor": index}
+        fields = dict(self._facts.get(uuid, {"mem_mib": 0, "minor": index}))
         for name, value in self._fields(handle):
             try:
                 fields[name] = value()
@@ -113,6 +113,7 @@ class NvmlSource:
             except self.nvml.NVMLError as error:
                 trouble = trouble or f"nvml-{error}".lower().replace(" ", "-")
         pending = fields.pop("recovery", "")
+        self._facts[uuid] = fields
         return Gpu(index=index, uuid=uuid, trouble=trouble or pending, **fields)
 
     def _fields(self, handle: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -145,10 +146,10 @@ class NvmlSource:
         return f"recovery-action-{value.value.uiVal}"
 
     def _fabric(self, handle: Any) -> Fabric | None:
+        info = self.nvml.c_nvmlGpuFabricInfoV_t()
         try:
-            info = self.nvml.c_nvmlGpuFabricInfo_t()
-            self.nvml.nvmlDeviceGetGpuFabricInfo(handle, info)
-        except (*self._unsupported, AttributeError):
+            self.nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
+        except self.nvml.NVMLError:
             return None
         cluster = bytes(info.clusterUuid)
         if info.state != self.nvml.NVML_GPU_FABRIC_STATE_COMPLETED or not any(cluster):
@@ -162,6 +163,8 @@ class NvmlSource:
                 self._events = self.nvml.nvmlEventSetCreate()
         except self._unsupported:
             return
+        self._uuids |= {_address(handle): uuid for uuid, handle in handles.values()}
+        self._watched &= {uuid for uuid, _ in handles.values()}
         for uuid, handle in handles.values():
             if uuid not in self._watched:
                 with suppress(self.nvml.NVMLError):
@@ -169,66 +172,30 @@ class NvmlSource:
                     self.nvml.nvmlDeviceRegisterEvents(handle, xid, self._events)
                 self._watched.add(uuid)
 
-
-class _Links:
-    """How each two GPUs are linked: NVLinks (direct, or through switches as a full mesh), else PCIe closeness."""
-
-    def __init__(self, source: NvmlSource, gpus: list[tuple[Gpu, Any]]) -> None:
-        self.source, self.nvml, self.gpus = source, source.nvml, gpus
-        self.by_bus = {gpu.pci: gpu.index for gpu, _ in gpus if gpu.pci}
-        self.switched: dict[int, int] = {}
-        self.direct: dict[tuple[int, int], int] = {}
-        nvml = source.nvml
-        self.pcie = {
-            nvml.NVML_TOPOLOGY_INTERNAL: "PIX",
-            nvml.NVML_TOPOLOGY_SINGLE: "PIX",
-            nvml.NVML_TOPOLOGY_MULTIPLE: "PXB",
-            nvml.NVML_TOPOLOGY_HOSTBRIDGE: "PHB",
-            nvml.NVML_TOPOLOGY_NODE: "NODE",
-            nvml.NVML_TOPOLOGY_SYSTEM: "SYS",
-        }
-
-    def all(self) -> tuple[Link, ...]:
-        if len(self.gpus) < 2:
-            return ()
-        for gpu, handle in self.gpus:
-            for link in range(self.nvml.NVML_NVLINK_MAX_LINKS):
-                self._count(gpu.index, handle, link)
-        kinds = ((a.index, b.index, self._kind(a, ha, b, hb)) for (a, ha), (b, hb) in combinations(self.gpus, 2))
-        return tuple((a, b, kind) for a, b, kind in kinds if kind)
-
-    def _count(self, index: int, handle: Any, link: int) -> None:
-        nvml, get = self.nvml, self.source.get
+    def _wait(self, timeout: float) -> Any:
+        """The next event; raises NVMLError when there is none, or none can be waited for."""
+        if self._events is None:
+            time.sleep(timeout)
+            raise self.nvml.NVMLError_Timeout
         try:
-            if get(None, nvml.nvmlDeviceGetNvLinkState, handle, link) != nvml.NVML_FEATURE_ENABLED:
-                return
-            kind = get(None, nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
-            remote = get(None, nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
-        except nvml.NVMLError:
-            return
-        peer = self.by_bus.get(bus_id(remote.busId)) if remote is not None else None
-        if peer is not None and peer != index:
-            self.direct[index, peer] = self.direct.get((index, peer), 0) + 1
-        elif kind in (None, nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH):
-            self.switched[index] = self.switched.get(index, 0) + 1
-
-    def _kind(self, a: Gpu, handle_a: Any, b: Gpu, handle_b: Any) -> str:
-        pair = (a.index, b.index)
-        links = max(self.direct.get(pair, 0), self.direct.get(pair[::-1], 0))
-        links += min(self.switched.get(a.index, 0), self.switched.get(b.index, 0))
-        if links:
-            return f"NV{links}"
-        try:
-            return self.pcie.get(self.nvml.nvmlDeviceGetTopologyCommonAncestor(handle_a, handle_b), "")
+            return self.nvml.nvmlEventSetWait_v2(self._events, int(timeout * 1000))
+        except self.nvml.NVMLError_Timeout:
+            raise
         except self.nvml.NVMLError:
-            return ""
+            time.sleep(timeout)
+            raise
+
+    def _name(self, handle: Any) -> str:
+        """The UUID of the GPU that an event is of, "" where nobody knows it."""
+        try:
+            return str(self.nvml.nvmlDeviceGetUUID(handle))
+        except self.nvml.NVMLError:
+            return self._uuids.get(_address(handle), "")
 
 
-def bus_id(raw: str | bytes) -> str:
-    """A PCI bus ID as Linux writes it: `0000:07:00.0`, where NVML says `00000000:07:00.0`."""
-    text = (raw.decode() if isinstance(raw, bytes) else raw).lower()
-    domain, _, rest = text.partition(":")
-    return f"{domain[-4:]}:{rest}"
+def _address(handle: Any) -> int:
+    """Where a handle points; equal handles are different objects of ctypes."""
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
 
 def _first_bit(mask: int) -> int:

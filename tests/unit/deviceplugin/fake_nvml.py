@@ -13,6 +13,7 @@ class Gpu:
 
     def __init__(self, index: int, **fields: Any) -> None:
         self.index = index
+        self._as_parameter_ = 0x1000 + index  # a handle's address
         self.fields: dict[str, Any] = {
             "uuid": f"GPU-{index}",
             "memory": SimpleNamespace(total=80 * GIB, reserved=GIB, free=0, used=0),
@@ -25,6 +26,7 @@ class Gpu:
             "bus": f"00000000:{index + 1:02X}:00.0",
             "mig": pynvml.NVMLError_NotSupported(),
             "recovery": 0,
+            "fabric": pynvml.NVMLError_NotSupported(),
             "links": {},  # link → bus ID of the other end, or "switch"
             **fields,
         }
@@ -98,10 +100,9 @@ class FakeNvml:
         value = SimpleNamespace(uiVal=gpu.get("recovery"))
         return [SimpleNamespace(nvmlReturn=pynvml.NVML_SUCCESS, value=value)]
 
-    def nvmlDeviceGetGpuFabricInfo(self, gpu: Gpu, info: Any) -> None:
-        fabric = gpu.fields.get("fabric")
-        if fabric is None:
-            raise pynvml.NVMLError_NotSupported
+    def nvmlDeviceGetGpuFabricInfoV(self, gpu: Gpu, reference: Any) -> None:
+        fabric = gpu.get("fabric")
+        info = reference._obj
         info.state, info.cliqueId = pynvml.NVML_GPU_FABRIC_STATE_COMPLETED, fabric[1]
         for i, byte in enumerate(fabric[0]):
             info.clusterUuid[i] = byte

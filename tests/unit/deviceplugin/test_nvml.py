@@ -4,11 +4,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pynvml
 import pytest
 
 from deviceplugin.machine import Machine, SourceError, Xid
-from deviceplugin.nvml import NvmlSource, bus_id
+from deviceplugin.nvlink import bus_id
+from deviceplugin.nvml import NvmlSource
 from protos.contract.inventory import Fabric
 from tests.unit.deviceplugin.fake_nvml import GIB, FakeNvml, Gpu
 
@@ -44,8 +46,13 @@ def test_all_that_a_gpu_tells() -> None:
         ("memory", "mem_mib", 80 * 1024),
     ],
 )
-def test_what_a_gpu_does_not_support_costs_that_field_alone(field: str, attribute: str, default: Any) -> None:
-    (gpu,) = read(Gpu(0, **{field: ABSENT})).gpus
+@pytest.mark.parametrize(
+    "absent", [ABSENT, pynvml.NVMLError_InsufficientSize(), pynvml.NVMLError_ArgumentVersionMismatch()], ids=str
+)
+def test_what_a_gpu_does_not_support_costs_that_field_alone(
+    field: str, attribute: str, default: Any, absent: pynvml.NVMLError
+) -> None:
+    (gpu,) = read(Gpu(0, **{field: absent})).gpus
     assert getattr(gpu, attribute) == default
     assert gpu.uuid == "GPU-0"
     assert gpu.trouble == ""
@@ -55,6 +62,15 @@ def test_a_gpu_that_fails_is_in_trouble_and_the_others_are_not() -> None:
     ill, well = read(Gpu(0, clock=pynvml.NVMLError_Unknown()), Gpu(1)).gpus
     assert ill.trouble == "nvml-unknown-error"
     assert well.trouble == ""
+
+
+def test_what_a_gpu_in_trouble_does_not_say_is_as_it_was() -> None:
+    gpu = Gpu(0, minor=3)
+    source = NvmlSource(FakeNvml(gpu))
+    (before,) = source.read().gpus
+    gpu.fields |= dict.fromkeys(("memory", "minor", "name", "clock"), pynvml.NVMLError_Unknown())
+    (after,) = source.read().gpus
+    assert after == msgspec.structs.replace(before, trouble="nvml-unknown-error")
 
 
 def test_a_gpu_that_is_lost_is_not_there() -> None:
@@ -105,6 +121,7 @@ def test_the_fabric_over_several_nodes() -> None:
     assert read(Gpu(0, fabric=(bytes(range(16)), 5))).fabric == Fabric(bytes(range(16)).hex(), 5)
     assert read(Gpu(0, fabric=(bytes(16), 5))).fabric is None
     assert read(Gpu(0)).fabric is None
+    assert read(Gpu(0, fabric=pynvml.NVMLError_Unknown())).fabric is None
 
 
 def test_errors_come_with_the_gpu_that_they_are_of() -> None:
@@ -114,6 +131,37 @@ def test_errors_come_with_the_gpu_that_they_are_of() -> None:
     nvml.events.append((nvml.gpus[1], 79))
     assert source.poll(0) == [Xid("GPU-1", 79)]
     assert source.poll(0) == []
+
+
+def test_the_error_of_a_gpu_that_fell_off_the_bus_comes_with_its_name() -> None:
+    nvml = FakeNvml(Gpu(0), Gpu(1))
+    source = NvmlSource(nvml)
+    source.read()
+    nvml.gpus[1].fields["uuid"] = pynvml.NVMLError_GpuIsLost()
+    nvml.events.append((nvml.gpus[1], 79))
+    assert source.poll(0) == [Xid("GPU-1", 79)]
+    nvml.events.append((Gpu(7, uuid=pynvml.NVMLError_GpuIsLost()), 79))
+    assert source.poll(0) == [Xid("", 79)], "nobody knows it: it may be any"
+
+
+def test_a_storm_of_errors_is_taken_in_at_one_go() -> None:
+    nvml = FakeNvml(Gpu(0), Gpu(1))
+    source = NvmlSource(nvml)
+    source.read()
+    nvml.events += [(nvml.gpus[i % 2], 31) for i in range(500)]
+    assert source.poll(0) == [Xid("GPU-0", 31), Xid("GPU-1", 31)]
+    assert source.poll(0) == []
+
+
+def test_a_gpu_that_comes_back_is_listened_to_again() -> None:
+    nvml = FakeNvml(Gpu(0), Gpu(1))
+    source = NvmlSource(nvml)
+    source.read()
+    lost = nvml.gpus.pop()
+    source.read()
+    nvml.gpus.append(lost)
+    source.read()
+    assert nvml.registered == ["GPU-0", "GPU-1", "GPU-1"]
 
 
 def test_a_gpu_without_events_does_not_keep_the_others_from_theirs() -> None:
@@ -172,6 +220,10 @@ def test_usable_memory_is_what_the_driver_does_not_keep() -> None:
 @pytest.mark.parametrize("raw", ["00000000:07:00.0", b"00000000:07:00.0", "0000:07:00.0"])
 def test_bus_ids_are_written_as_linux_does(raw: str | bytes) -> None:
     assert bus_id(raw) == "0000:07:00.0"
+
+
+def test_a_bus_of_a_far_domain_keeps_it() -> None:
+    assert bus_id("00010000:E1:00.0") == "10000:e1:00.0"
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")

@@ -1,0 +1,154 @@
+/* A pretended libnvidia-ml.so.1: as much of NVML's C interface as the plugin uses, over a machine of four GPUs.
+ *
+ * GPUs 0 and 1 are joined by two NVLinks, 2 and 3 hang on a switch with four links each. The environment says what
+ * goes wrong: STUB_LOST=<index> falls off the bus, STUB_XID=<index>:<code> is reported once, STUB_HIDE=<name> is a
+ * function that answers NOT_SUPPORTED. Layouts and numbers are those of nvml.h (NVML API reference, CUDA 13).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OK = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, TIMEOUT = 10, GPU_IS_LOST = 15,
+       VERSION_MISMATCH = 25, GPUS = 4 };
+typedef int Return;
+typedef struct { int index; } *Device;
+typedef struct { int waiting; } *EventSet;
+
+typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char busId[32]; } PciInfo;
+typedef struct { unsigned version; unsigned long long total, reserved, free, used; } Memory;
+typedef struct { unsigned field, scope; long long timestamp, latency; int type; Return status;
+                 union { unsigned u; unsigned long long ull; } value; } FieldValue;
+typedef struct { Device device; unsigned long long type, data; unsigned gpuInstance, computeInstance; } Event;
+typedef struct { unsigned version; unsigned char cluster[16]; Return status; unsigned clique; unsigned char state;
+                 unsigned healthMask; } Fabric;
+
+static struct { int index; } gpus[GPUS] = {{0}, {1}, {2}, {3}};
+static struct { int waiting; } events;
+static int started;
+
+static int wish(const char *name) { return getenv(name) && *getenv(name) ? atoi(getenv(name)) : -1; }
+static Return state(Device device, const char *function) {
+    if (!started) return UNINITIALIZED;
+    if (device->index == wish("STUB_LOST")) return GPU_IS_LOST;
+    return getenv("STUB_HIDE") && !strcmp(getenv("STUB_HIDE"), function) ? NOT_SUPPORTED : OK;
+}
+#define ANSWER(device) do { Return said = state(device, __func__); if (said) return said; } while (0)
+static void bus(char *text, int index) { sprintf(text, "00000000:%02X:00.0", 0x10 + index); }
+
+Return nvmlInitWithFlags(unsigned flags) { started = 1; return flags; }
+Return nvmlShutdown(void) { started = 0; return OK; }
+const char *nvmlErrorString(Return error) { return error ? "an error" : "no error"; }
+
+Return nvmlDeviceGetCount_v2(unsigned *count) { *count = GPUS; return started ? OK : UNINITIALIZED; }
+Return nvmlDeviceGetHandleByIndex_v2(unsigned index, Device *device) {
+    if (index >= GPUS) return INVALID_ARGUMENT;
+    *device = (Device)&gpus[index];
+    return OK;
+}
+Return nvmlDeviceGetUUID(Device device, char *text, unsigned length) {
+    ANSWER(device);
+    snprintf(text, length, "GPU-00000000-0000-0000-0000-00000000000%d", device->index);
+    return OK;
+}
+Return nvmlDeviceGetName(Device device, char *text, unsigned length) {
+    ANSWER(device);
+    snprintf(text, length, "NVIDIA H200");
+    return OK;
+}
+Return nvmlDeviceGetMemoryInfo_v2(Device device, Memory *memory) {
+    ANSWER(device);
+    if (memory->version != (sizeof *memory | 2 << 24)) return VERSION_MISMATCH;
+    memory->total = 143771ull << 20;
+    memory->reserved = 771ull << 20;
+    return OK;
+}
+Return nvmlDeviceGetMemoryInfo(Device device, unsigned long long *totalFreeUsed) {
+    ANSWER(device);
+    totalFreeUsed[0] = 143771ull << 20;
+    return OK;
+}
+Return nvmlDeviceGetMinorNumber(Device device, unsigned *minor) {
+    ANSWER(device);
+    *minor = 3 - device->index;
+    return OK;
+}
+Return nvmlDeviceGetMaxClockInfo(Device device, int type, unsigned *clock) {
+    ANSWER(device);
+    *clock = type == 1 ? 1980 : 1;
+    return OK;
+}
+Return nvmlDeviceGetCudaComputeCapability(Device device, int *major, int *minor) {
+    ANSWER(device);
+    *major = 9, *minor = 0;
+    return OK;
+}
+Return nvmlDeviceGetMemoryAffinity(Device device, unsigned size, unsigned long *nodes, int scope) {
+    ANSWER(device);
+    memset(nodes, 0, size * sizeof *nodes);
+    nodes[0] = scope == 0 ? 1ul << device->index / 2 : 0;
+    return OK;
+}
+Return nvmlDeviceGetPciInfo_v3(Device device, PciInfo *pci) {
+    ANSWER(device);
+    bus(pci->busId, device->index);
+    return OK;
+}
+Return nvmlDeviceGetMigMode(Device device, unsigned *current, unsigned *pending) {
+    ANSWER(device);
+    *current = 0, *pending = device->index == wish("STUB_MIG");
+    return OK;
+}
+Return nvmlDeviceGetFieldValues(Device device, int count, FieldValue *values) {
+    ANSWER(device);
+    for (int i = 0; i < count; i++) {
+        values[i].status = values[i].field == 230 ? OK : NOT_SUPPORTED;
+        values[i].value.u = device->index == wish("STUB_RECOVERY");
+    }
+    return OK;
+}
+Return nvmlDeviceGetGpuFabricInfoV(Device device, Fabric *fabric) {
+    ANSWER(device);
+    if (fabric->version != (sizeof *fabric | 2 << 24)) return VERSION_MISMATCH;
+    memset(fabric->cluster, 0xab, sizeof fabric->cluster);
+    fabric->clique = 7, fabric->state = 3, fabric->status = OK;
+    return OK;
+}
+Return nvmlDeviceGetNvLinkState(Device device, unsigned link, unsigned *active) {
+    ANSWER(device);
+    if (link >= 18) return INVALID_ARGUMENT;
+    *active = link < (device->index < 2 ? 2u : 4u);
+    return OK;
+}
+Return nvmlDeviceGetNvLinkRemoteDeviceType(Device device, unsigned link, unsigned *type) {
+    ANSWER(device);
+    *type = link < 18 && device->index < 2 ? 0 : 2;
+    return OK;
+}
+Return nvmlDeviceGetNvLinkRemotePciInfo_v2(Device device, unsigned link, PciInfo *pci) {
+    ANSWER(device);
+    bus(pci->busId, link < 18 && device->index < 2 ? 1 - device->index : 0x70);
+    return OK;
+}
+Return nvmlDeviceGetTopologyCommonAncestor(Device one, Device other, int *level) {
+    ANSWER(one);
+    *level = one->index / 2 == other->index / 2 ? 20 : 50;
+    return OK;
+}
+
+Return nvmlEventSetCreate(EventSet *set) { *set = (EventSet)&events; return OK; }
+Return nvmlEventSetFree(EventSet set) { set->waiting = 0; return OK; }
+Return nvmlDeviceRegisterEvents(Device device, unsigned long long types, EventSet set) {
+    ANSWER(device);
+    set->waiting |= types == 8 ? 1 << device->index : 0;
+    return OK;
+}
+Return nvmlEventSetWait_v2(EventSet set, Event *event, unsigned milliseconds) {
+    int index, code;
+    const char *wanted = getenv("STUB_XID");
+    if (!wanted || sscanf(wanted, "%d:%d", &index, &code) != 2 || !(set->waiting & 1 << index) || milliseconds > 60000)
+        return TIMEOUT;
+    unsetenv("STUB_XID");
+    event->device = (Device)&gpus[index];
+    event->type = 8, event->data = code;
+    return OK;
+}

@@ -1,0 +1,115 @@
+"""Real GPUs through nvidia-ml-py's real binding: a library in C stands in for the driver's libnvidia-ml.so.1."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SOURCE = Path(__file__).with_name("stub.c")
+UUIDS = [f"GPU-00000000-0000-0000-0000-00000000000{i}" for i in range(4)]
+READ = """
+import os, msgspec, pynvml
+from deviceplugin.nvml import NvmlSource
+source = NvmlSource(pynvml)
+def tell(value):
+    print(msgspec.json.encode(value).decode())
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the compiled library."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        if os.environ.get("CI"):
+            pytest.fail("no C compiler: the binding to NVML cannot be tried")
+        pytest.skip("no C compiler to build the pretended NVML with")
+    folder = tmp_path_factory.mktemp("nvml")
+    target = folder / "libnvidia-ml.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", target, SOURCE], check=True)
+    return folder
+
+
+def told(library: Path, script: str, **stub: str) -> list[Any]:
+    """What a process says that reads the machine as the plugin does; `stub` is the environment of the library."""
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(library), **{f"STUB_{key}": text for key, text in stub.items()}}
+    command = [sys.executable, "-X", "faulthandler", "-c", READ + script]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+def test_everything_is_read_through_the_real_binding(library: Path) -> None:
+    (machine,) = told(library, "tell(source.read())")
+    assert [gpu["uuid"] for gpu in machine["gpus"]] == UUIDS
+    assert machine["gpus"][1] == {
+        "index": 1,
+        "uuid": UUIDS[1],
+        "minor": 2,
+        "mem_mib": 143_000,
+        "model": "NVIDIA H200",
+        "clock_mhz": 1980,
+        "cc": "9.0",
+        "numa": 0,
+        "pci": "0000:11:00.0",
+        "mig": False,
+        "trouble": "",
+    }
+    assert machine["gpus"][2]["numa"] == 1
+    kinds = {(a, b): kind for a, b, kind in machine["links"]}
+    assert kinds == {(0, 1): "NV2", (2, 3): "NV4", **dict.fromkeys([(0, 2), (0, 3), (1, 2), (1, 3)], "SYS")}
+    assert machine["fabric"] == {"cluster": "ab" * 16, "clique": 7}
+
+
+def test_mig_mode_and_a_pending_recovery(library: Path) -> None:
+    (machine,) = told(library, "tell(source.read())", MIG="1", RECOVERY="2")
+    assert [gpu["mig"] for gpu in machine["gpus"]] == [False, True, False, False]
+    assert [gpu["trouble"] for gpu in machine["gpus"]] == ["", "", "recovery-action-1", ""]
+
+
+@pytest.mark.parametrize(
+    ("function", "field", "default"),
+    [
+        ("nvmlDeviceGetMemoryInfo_v2", "mem_mib", 143_771),
+        ("nvmlDeviceGetMinorNumber", "minor", 1),
+        ("nvmlDeviceGetName", "model", ""),
+        ("nvmlDeviceGetMaxClockInfo", "clock_mhz", 0),
+        ("nvmlDeviceGetCudaComputeCapability", "cc", ""),
+        ("nvmlDeviceGetMemoryAffinity", "numa", -1),
+        ("nvmlDeviceGetPciInfo_v3", "pci", ""),
+        ("nvmlDeviceGetMigMode", "mig", False),
+        ("nvmlDeviceGetFieldValues", "trouble", ""),
+    ],
+)
+def test_a_function_that_is_not_supported_costs_its_field_alone(
+    library: Path, function: str, field: str, default: object
+) -> None:
+    (machine,) = told(library, "tell(source.read())", HIDE=function)
+    gpu = machine["gpus"][1]
+    assert gpu[field] == default
+    assert (gpu["uuid"], gpu["trouble"]) == (UUIDS[1], "")
+
+
+def test_an_error_names_its_gpu_also_once_that_is_lost(library: Path) -> None:
+    script = """
+source.read()
+tell(source.poll(0.0))
+os.environ["STUB_XID"] = "1:31"
+tell(source.poll(0.0))
+os.environ["STUB_LOST"] = "2"
+os.environ["STUB_XID"] = "2:79"
+tell(source.poll(0.0))
+tell(source.read())
+source.close()
+del os.environ["STUB_LOST"]
+tell(source.read())
+"""
+    nothing, one, lost, without, again = told(library, script)
+    assert (nothing, one, lost) == ([], [[UUIDS[1], 31]], [[UUIDS[2], 79]])
+    assert [gpu["index"] for gpu in without["gpus"]] == [0, 1, 3]
+    assert [gpu["index"] for gpu in again["gpus"]] == [0, 1, 2, 3]
