@@ -1,6 +1,6 @@
 """Allocate of the real plugin process, as a kubelet sees it: from its call over the unix socket to the answer.
 
-The embedded cluster's kubelet calls, with its API server and scheduler in the same process and the real extender beside.
+The embedded cluster's kubelet calls, with its API server and scheduler in the same process, the real extender beside.
 Pods come in bursts; every second one asks two resources, which is two Allocates, and every fourth has two containers.
 """
 
