@@ -17,7 +17,9 @@ from protos.contract.inventory import HEALTHY, Inventory
 log = structlog.get_logger()
 
 POLL_S = 1.0
-"""Longest wait for an error; how soon the loop can end."""
+"""Longest wait for an error, and the pause after one; how soon the loop can end."""
+HANG_S = 30.0
+"""A reading that takes longer is taken for silence, until it ends."""
 
 
 class Senses:
@@ -32,25 +34,42 @@ class Senses:
 
     async def run(self) -> None:
         """Watch for ever."""
-        clock = asyncio.get_running_loop().time
+        clock, pause = asyncio.get_running_loop().time, min(POLL_S, self.source.period)
         due = clock() + self.source.period
         while True:
-            xids = await asyncio.to_thread(self.source.poll, min(POLL_S, self.source.period))
+            heard = await asyncio.to_thread(self.source.poll, pause)
+            xids = [xid for xid in heard if xid.code not in self.health.ignored]
             if xids or clock() >= due:
-                due = clock() + self.source.period
                 await self.read(xids)
+                due = clock() + self.source.period
+            for xid in heard:
+                log.info("xid", gpu=xid.uuid, code=xid.code, ignored=xid not in xids)
+            if heard:
+                await asyncio.sleep(pause)  # errors come in storms
 
     async def read(self, xids: list[Xid]) -> None:
         """Read the machine once, and offer what it is; raises TooManyDevicesError."""
-        now = asyncio.get_running_loop().time()
+        clock = asyncio.get_running_loop().time
+        reading = asyncio.ensure_future(asyncio.to_thread(self.source.read))
+        while not (await asyncio.wait([reading], timeout=HANG_S))[0]:
+            await self._silent(f"no answer in {HANG_S:g} s", clock())
         try:
-            found = await asyncio.to_thread(self.source.read)
+            self._machine = self.health.step(await reading, xids, clock())
         except SourceError as error:
-            self._note_trouble(str(error))
-            self.health.silent("driver-silent", now)
+            await self._silent(str(error), clock())
         else:
-            self._note_trouble("")
-            self._machine = self.health.step(found, xids, now)
+            self._trouble = ""
+            await self._offer()
+
+    async def _silent(self, why: str, now: float) -> None:
+        """The machine does not answer: all of it is sick."""
+        if why != self._trouble:
+            log.warning("machine_not_read", why=why)
+        self._trouble = why
+        self.health.silent("driver-silent", now)
+        await self._offer()
+
+    async def _offer(self) -> None:
         health = {gpu.uuid: self.health.of(gpu) for gpu in self._machine.gpus}
         if any(word != HEALTHY for word in health.values()):
             await self._look_who_holds()
@@ -70,11 +89,6 @@ class Senses:
                 for resource, ids in held.items():
                     found.setdefault(resource, set()).update(ids)
         self._taken = found
-
-    def _note_trouble(self, trouble: str) -> None:
-        if trouble != self._trouble and trouble:
-            log.warning("machine_not_read", why=trouble)
-        self._trouble = trouble
 
     def _report(self, inventory: Inventory) -> None:
         health = {gpu.uuid: gpu.health for gpu in inventory.gpus}

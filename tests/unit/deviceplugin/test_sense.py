@@ -1,0 +1,99 @@
+"""The machine is watched: readings, errors, and a driver that says nothing."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deviceplugin import sense
+from deviceplugin.devices import Sharing
+from deviceplugin.health import Health
+from deviceplugin.machine import Machine, Xid
+from deviceplugin.metrics import Metrics
+from deviceplugin.offer import Offer
+from deviceplugin.podresources import PodResources
+from deviceplugin.sense import Senses
+from tests.unit.deviceplugin.builders import a_machine
+
+
+class Source:
+    """A machine that a test makes up."""
+
+    period = 3600.0
+
+    def __init__(self) -> None:
+        self.readings = self.polls = 0
+        self.xids: Callable[[], list[Xid]] = list
+        self.open = threading.Event()
+        self.open.set()
+
+    def read(self) -> Machine:
+        self.open.wait(20)
+        self.readings += 1
+        return a_machine(16, 16)
+
+    def poll(self, _timeout: float) -> list[Xid]:
+        self.polls += 1
+        return self.xids()
+
+    def close(self) -> None:
+        return
+
+
+@contextlib.asynccontextmanager
+async def senses(source: Source, folder: Path) -> AsyncIterator[Senses]:
+    kubelet = PodResources(folder / "none.sock")
+    made = Senses(source, Health(cool_down=3600), Offer(Sharing()), kubelet, Metrics())
+    await made.read([])
+    task = asyncio.create_task(made.run())
+    try:
+        yield made
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await kubelet.close()
+
+
+def health(made: Senses) -> list[str]:
+    return [gpu.health for gpu in made.offer.inventory.gpus]
+
+
+async def until(holds: Callable[[], Any]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_a_storm_of_errors_that_do_not_count_costs_no_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sense, "POLL_S", 0.01)
+    source = Source()
+    source.xids = lambda: [Xid("GPU-0", 31)]
+    async with senses(source, tmp_path) as made:
+        await until(lambda: source.polls > 10)
+        assert source.readings == 1
+        assert health(made) == ["ok", "ok"]
+
+
+async def test_an_error_that_counts_is_read_at_once(tmp_path: Path) -> None:
+    source = Source()
+    source.xids = lambda: [Xid("GPU-1", 79)]
+    async with senses(source, tmp_path) as made:
+        await until(lambda: health(made) == ["ok", "sick:xid-79"])
+        assert (source.polls, source.readings) == (1, 2)
+
+
+async def test_a_driver_that_hangs_is_silent_until_it_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sense, "HANG_S", 0.05)
+    source = Source()
+    async with senses(source, tmp_path) as made:
+        source.open.clear()
+        source.xids = lambda: [Xid("GPU-1", 79)]
+        await until(lambda: health(made) == ["sick:driver-silent"] * 2)
+        source.open.set()
+        await until(lambda: source.readings == 2)
