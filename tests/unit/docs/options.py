@@ -1,0 +1,65 @@
+"""The options of the commands as they really are, and the tables made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
+
+from deviceplugin.command import serve
+from extender.__main__ import app
+from extender.server.command import extender
+
+Command = TyperCommand | TyperGroup
+
+
+def command(function: Callable[..., None]) -> Command:
+    """The command that a process's own function makes."""
+    alone = typer.Typer(add_completion=False)
+    alone.command()(function)
+    return _known(typer.main.get_command(alone))
+
+
+def _known(made: object) -> Command:
+    assert isinstance(made, TyperCommand | TyperGroup)
+    return made
+
+
+PROCESSES = {"gangshare extender": command(extender), "gangshare plugin": command(serve)}
+
+
+def commands() -> dict[str, Command]:
+    """Every command by the words that call it."""
+    found = dict(_below("gangshare", _known(typer.main.get_command(app))))
+    return {**found, **PROCESSES, "python -m deviceplugin": PROCESSES["gangshare plugin"]}
+
+
+def _below(words: str, given: Command) -> list[tuple[str, Command]]:
+    under = given.commands.items() if isinstance(given, TyperGroup) else ()
+    return [(words, given), *(pair for name, inner in under for pair in _below(f"{words} {name}", _known(inner)))]
+
+
+def of(given: Command) -> list[TyperOption]:
+    """The options of a command, `--help` left out."""
+    return [option for option in given.params if isinstance(option, TyperOption) and option.name != "help"]
+
+
+def table(process: str) -> str:
+    """The options of a process, as the pages show them."""
+    lines = ["| option | environment | default | meaning |", "|---|---|---|---|"]
+    return "\n".join(lines + [_row(option) for option in of(PROCESSES[process])])
+
+
+def _row(option: TyperOption) -> str:
+    variables = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
+    meaning, _, told = (option.help or "").partition("  [default: ")
+    names = ", ".join(f"`{name}`" for name in variables)
+    return f"| `{option.opts[0]}` | {names} | {told.removesuffix(']') or _default(option)} | {meaning} |"
+
+
+def _default(option: TyperOption) -> str:
+    value = getattr(option.default, "value", option.default)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "" if value in ("", None) else f"`{value}`"
