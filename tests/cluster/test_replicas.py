@@ -8,6 +8,7 @@ one that is stopped for 30 s with the defaults.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import time
 from collections import Counter
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 
 from protos.contract import names
+from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import Gangshare, Pair, a_gpu_pod
 from tests.cluster.process import Process, wait_for
@@ -130,17 +132,27 @@ def test_the_other_pair_goes_on_when_the_leading_one_ends(
 def test_a_pair_that_was_stopped_starts_no_write_when_it_goes_on(
     sharing: Gangshare, pairs: tuple[Pair, Pair], seconds: float
 ) -> None:
-    """Stopped shortly, its connections are still good, and requests begun before the stop are carried out after it."""
+    """Stopped shortly, its connections are still good, and requests begun before the stop are carried out after it.
+
+    One bind is asked while it is stopped: the first thing that it finds to do.
+    """
     stopped, other = pairs
+    late = sharing.cluster.create_pod(a_gpu_pod("late", mem=1, schedulerName="nobody"))
+    status, offered = answered(ask(stopped, "filter", {"Pod": late, "NodeNames": list(sharing.plugins)}))
+    assert (status, bool(offered["NodeNames"])) == (200, True)
     with creating(sharing, range(30)):
         wait_bound(sharing, 3)
         stop(stopped)
     since, begun = time.monotonic(), checked(stopped)
     wait_for(lambda: other.metric("gangshare_leader") == 1, 30, "change of leader")
     time.sleep(max(0.0, seconds - (time.monotonic() - since)))
+    uid, node = late["metadata"]["uid"], offered["NodeNames"][0]
+    asked = ask(stopped, "bind", {"PodName": "late", "PodNamespace": "default", "PodUID": uid, "Node": node})
     with creating(sharing, range(30, PODS)):
         for process in processes(stopped):
             process.resume()
+        status, told = answered(asked)
+        assert status == 503 or "nothing was written" in told.get("Error", "")
 
     all_run(sharing)
     wait_for(lambda: stopped.metric("gangshare_leader") == 0, 30, "extender that knows it lost the Lease")
@@ -154,6 +166,21 @@ def test_a_pair_that_was_stopped_starts_no_write_when_it_goes_on(
         return True
 
     wait_for(agreed, 30, "the same books at the one that was stopped")
+
+
+def ask(pair: Pair, verb: str, body: Json) -> http.client.HTTPConnection:
+    """Send a question as kube-scheduler does, without waiting for the answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", pair.verbs, timeout=60)
+    connection.request("POST", f"/scheduler/{verb}", json.dumps(body), {"Content-Type": "application/json"})
+    return connection
+
+
+def answered(asked: http.client.HTTPConnection) -> tuple[int, Json]:
+    """Status and answer; a status other than 200 comes with words alone."""
+    with contextlib.closing(asked):
+        response = asked.getresponse()
+        body = response.read()
+    return response.status, json.loads(body) if response.status == 200 else {}
 
 
 def stop(pair: Pair) -> None:
