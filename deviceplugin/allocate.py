@@ -17,7 +17,7 @@ from deviceplugin.answers import Strategy, Style, answer
 from deviceplugin.candidates import Candidate, Listed
 from deviceplugin.cluster import Cluster
 from deviceplugin.corrections import Corrections
-from deviceplugin.identify import SILENCE_S, Identifier, RefusedError
+from deviceplugin.identify import Identifier, RefusedError
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
 from deviceplugin.podresources import PodResources
@@ -31,6 +31,11 @@ from protos.kube import errors
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 
 log = structlog.get_logger()
+
+HOLD_S = 10.0
+"""The longest that the kubelet is kept waiting: meanwhile it does nothing else."""
+KNOW_S = 8.0
+"""Patience at start until the pods of the node are known."""
 
 
 class Rules(NamedTuple):
@@ -62,18 +67,27 @@ class Allocator:
         self._identify = Identifier(kubelet, cluster, record)
 
     async def allocate(self, resource: str, ids: Sequence[str]) -> api.ContainerAllocateResponse:
-        """What the container that asks this gets; raises RefusedError."""
-        async with self._turn:
-            meant, listed = await self._meant(resource, len(ids))
-            try:
-                shares = await self._shares(meant, resource, len(ids))
-            except RefusedError as error:
-                self._refused(meant, error.reason)
-                raise
-            self.record.note(meant.pod.metadata.uid, meant.container, resource)
-            self._count_duplicates(resource, ids, listed, meant)
-            response = self._answer(meant, shares)
-            self.corrections.look(meant.pod)
+        """What the container that asks this gets; raises RefusedError, in HOLD_S at the latest."""
+        try:
+            async with asyncio.timeout(HOLD_S), self._turn:
+                return await self._allocated(resource, ids)
+        except TimeoutError as error:
+            reason = Reason("ApiSilent", f"no answer in {HOLD_S:g} s: the API server or the kubelet is too slow")
+            self.metrics.refusals.labels(reason.code).inc()
+            log.warning("allocate_refused", resource=resource, amount=len(ids), sentence=str(reason))
+            raise RefusedError(reason) from error
+
+    async def _allocated(self, resource: str, ids: Sequence[str]) -> api.ContainerAllocateResponse:
+        meant, listed = await self._meant(resource, len(ids))
+        try:
+            shares = await self._shares(meant, resource, len(ids))
+        except RefusedError as error:
+            self._refused(meant, error.reason)
+            raise
+        self.record.note(meant.pod.metadata.uid, meant.container, resource)
+        self._count_duplicates(resource, ids, listed, meant)
+        response = self._answer(meant, shares)
+        self.corrections.look(meant.pod)
         meta = meant.pod.metadata
         log.info(
             "allocated",
@@ -130,10 +144,10 @@ class Allocator:
     async def _know_the_node(self) -> None:
         """Wait until all pods of the node are known, which is so but for the first moments."""
         try:
-            async with asyncio.timeout(SILENCE_S):
+            async with asyncio.timeout(KNOW_S):
                 await self.cluster.pods_listed.wait()
         except TimeoutError as error:
-            sentence = "the pods of this node cannot be read: the API server does not answer"
+            sentence = "the pods of this node cannot be listed: the API server does not answer, or does not allow it"
             raise RefusedError(Reason("NodeUnknown", sentence)) from error
 
     def _claim(self, pod: objects.Pod) -> adopt.Bound:

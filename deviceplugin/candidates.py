@@ -7,7 +7,7 @@ and with the record of what was answered, one container is left. Nothing is matc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from deviceplugin.record import Record
@@ -52,30 +52,47 @@ def candidates(
 ) -> Candidates:
     """Who may be asking `amount` of `resource`.
 
-    `pods` are those of this node as last seen; None for a name that the API server says it does not have.
+    `pods` are those of this node as last seen; None for a name that the API server says it does not have. A pod that
+    was deleted, has ended or was answered may have been replaced by another of its name; ended ones, of which kubelets
+    before 1.34 list all, are read only where nobody else is asking.
     """
     fresh: dict[tuple[str, str], Candidate] = {}
     again: dict[tuple[str, str], Candidate] = {}
     unknown: dict[Name, None] = {}
+    ended: dict[Name, None] = {}
     for entry in listed:
         pod = pods.get(entry.name)
-        if pod is None or not live(pod):
-            if not entry.any(resource) and not (pod is None and entry.name in pods):
+        if pod is None:
+            if entry.name not in pods and not entry.any(resource):
                 unknown[entry.name] = None
             continue
         uid = pod.metadata.uid
-        wanting = [c.name for kind, c in containers(pod) if amount_of(c, resource)]
-        waiting = [c for c in wanting if not record.answered(uid, c, resource) and not entry.shows(c, resource)]
-        if wanting and not waiting and not entry.any(resource):
-            unknown[entry.name] = None
-        if waiting and not record.refused(uid):
-            if _asks(pod, waiting[0], resource, amount):
-                fresh[uid, waiting[0]] = Candidate(pod, waiting[0])
+        wanting = [c.name for _, c in containers(pod) if amount_of(c, resource)]
+        if not wanting:
             continue
-        for name in wanting:
-            if name in entry.devices and not entry.shows(name, resource) and _asks(pod, name, resource, amount):
+        if not live(pod) or record.refused(uid):
+            if not entry.any(resource):
+                (unknown if pod.metadata.deletion_timestamp else ended)[entry.name] = None
+            continue
+        answered = {c for c in wanting if entry.shows(c, resource) or record.answered(uid, c, resource)}
+        asking = [c for c in wanting if _empty(entry, c, resource, answered)]
+        if len(answered) < len(wanting):
+            if _asks(pod, asking[0], resource, amount):
+                fresh[uid, asking[0]] = Candidate(pod, asking[0])
+            continue
+        if not entry.any(resource):
+            unknown[entry.name] = None
+        for name in asking:
+            if _asks(pod, name, resource, amount):
                 again.setdefault((uid, name), Candidate(pod, name))
+    if not fresh:
+        unknown |= ended
     return Candidates(tuple((fresh or again).values()), tuple(unknown))
+
+
+def _empty(entry: Listed, container: str, resource: str, answered: Collection[str]) -> bool:
+    """Whether the kubelet has no devices for this container: by its List, which hides init containers, or our word."""
+    return not entry.shows(container, resource) if container in entry.devices else container not in answered
 
 
 def live(pod: Pod) -> bool:

@@ -32,14 +32,18 @@ class Cluster:
         self.pods: dict[Name, objects.Pod] = {}
         self.node: objects.Node | None = None
         self.pods_listed = asyncio.Event()
+        self._pods = reflect.Reflector(client, paths.pods(), objects.decode_pod, fields=f"spec.nodeName={node_name}")
         self.on_pod: Callable[[objects.Pod], None] = _nothing
         self.on_gone: Callable[[str], None] = _nothing
 
+    @property
+    def followed(self) -> bool:
+        """Whether changes of the pods come in, as far as anybody knows."""
+        return self.pods_listed.is_set() and self._pods.trouble is None
+
     async def watch_pods(self) -> None:
         """Follow the pods of this node for ever."""
-        fields = f"spec.nodeName={self.node_name}"
-        reflector = reflect.Reflector(self.client, paths.pods(), objects.decode_pod, fields=fields)
-        async with contextlib.aclosing(reflector.events()) as told:
+        async with contextlib.aclosing(self._pods.events()) as told:
             async for event in told:
                 match event:
                     case changes.Added(_, pod) | changes.Modified(_, pod):

@@ -86,11 +86,21 @@ class Identifier:
             await asyncio.sleep(ROUND_S)
 
     async def _settle(self, resource: str, amount: int, listed: tuple[Listed, ...]) -> tuple[Candidate, ...]:
-        """The candidates in this List, once every pod in doubt was read from the API server. Raises ApiError."""
+        """The candidates in this List, once every pod in doubt was read from the API server. Raises ApiError.
+
+        While the pods are not followed, the one candidate is in doubt too: another may have its name by now.
+        """
         found, unknown = self._candidates(resource, amount, listed, {})
-        if len(found) == 1 and not unknown:
+        sure = len(found) == 1 and not unknown
+        if sure and self.cluster.followed:
             return found
-        read = await self.cluster.refresh(unknown or _bare(listed, resource))
+        seen = [(found[0].pod.metadata.namespace, found[0].pod.metadata.name)] if sure else _bare(listed, resource)
+        try:
+            read = await self.cluster.refresh(unknown or seen)
+        except errors.ApiError:
+            if sure:
+                return found
+            raise
         return self._candidates(resource, amount, listed, read).found
 
     def _candidates(

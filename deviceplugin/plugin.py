@@ -118,7 +118,9 @@ class Plugin:
         for resource in self.offer.sharing.served:
             endpoint = Endpoint(resource, self.offer, allocator, self.metrics)
             folder = self.settings.kubelet_dir
-            self.registrars.append(Registrar(endpoint, folder, self.kubelet, self.metrics, self._tell))
+            self.registrars.append(
+                Registrar(endpoint, folder, self.kubelet, self.metrics, self._tell, self._kubelet_restarted)
+            )
 
     async def _leave(self) -> None:
         log.info("leaving", drain_s=self.settings.drain_s)
@@ -141,13 +143,21 @@ class Plugin:
                 self._take_over()
 
     def _take_over(self) -> None:
-        """Read from the kubelet's checkpoint what was given so far, by us and by others."""
+        """Take over what was given so far, by us and by others."""
+        self.record.load(self._written_down() or (), self.offer.inventory, self.settings.resources)
+
+    def _kubelet_restarted(self, resource: str) -> None:
+        written = self._written_down()
+        if written is not None:
+            self.record.recall(resource, written)
+
+    def _written_down(self) -> tuple[checkpoint.Entry, ...] | None:
+        """The kubelet's checkpoint, None where it cannot be read."""
         try:
-            entries = checkpoint.read(self.settings.kubelet_dir / names.KUBELET_CHECKPOINT)
+            return checkpoint.read(self.settings.kubelet_dir / names.KUBELET_CHECKPOINT)
         except checkpoint.CheckpointError as error:
             log.warning("checkpoint_not_read", error=str(error))
-            return
-        self.record.load(entries, self.offer.inventory, self.settings.resources)
+            return None
 
     def _settled(self) -> bool:
         return bool(self.registrars) and all(registrar.settled for registrar in self.registrars)

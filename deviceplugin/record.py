@@ -40,6 +40,16 @@ class Record:
                 if names.ENV_MEM_MIB not in entry.envs:
                     self._foreign.add(entry.uid)
 
+    def recall(self, resource: str, entries: Iterable[Entry]) -> None:
+        """A kubelet that starts anew knows of a resource only these answers: it asks again for the others.
+
+        What it refused it may not have told anybody, and admit again.
+        """
+        kept = {(entry.uid, entry.container) for entry in entries if entry.resource == resource}
+        for uid, answered in self._answered.items():
+            self._answered[uid] = {(c, r) for c, r in answered if r != resource or (uid, c) in kept}
+        self._refused.clear()
+
     def fix(self, uid: str, given: Given) -> None:
         """The GPUs of a pod's containers, from its first answer on."""
         self._given[uid] = {**given, **self._given.get(uid, {})}

@@ -79,9 +79,14 @@ class Registrar:
         kubelet: PodResources,
         metrics: Metrics,
         tell: Callable[[str, str], Awaitable[None]],
+        restarted: Callable[[str], None],
     ) -> None:
-        """`tell` brings an Event's reason and a sentence to the operator's notice."""
-        self.endpoint, self.folder, self.kubelet, self.metrics, self.tell = endpoint, folder, kubelet, metrics, tell
+        """`tell` brings an Event's reason and a sentence to the operator's notice.
+
+        `restarted` hears of the resource before a kubelet that started anew is served.
+        """
+        self.endpoint, self.folder, self.kubelet, self.metrics = endpoint, folder, kubelet, metrics
+        self.tell, self.restarted = tell, restarted
         self.resource = endpoint.resource
         self.foreign = False
         """Another plugin serves this resource."""
@@ -100,6 +105,8 @@ class Registrar:
                 stamp = await self._socket.there()
                 if stamp == last or last is None or self.foreign:
                     await self._unserved()
+                if last not in (stamp, None):
+                    self.restarted(self.resource)
                 last = stamp
                 try:
                     await self._register()

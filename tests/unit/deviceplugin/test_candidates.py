@@ -75,6 +75,13 @@ CASES = [
         [TWO],
         ["p/b"],
     ),
+    Case(
+        "an answer that the kubelet lost when it was restarted is asked for again, before the next container's",
+        [listed("p", a=EMPTY, b=EMPTY)],
+        [TWO],
+        ["p/a"],
+        lambda: record(("uid-p", "a", MEM)),
+    ),
     Case("init containers, which List hides, come first", [listed("p", side=EMPTY, main=EMPTY)], [INIT], ["p/prepare"]),
     Case(
         "then the sidecar",
@@ -133,6 +140,36 @@ CASES = [
         [a_pod("p"), a_pod("q")],
         ["q/main"],
         lambda: record(refused=("uid-p",)),
+    ),
+    Case(
+        "nor alone: another may have its name by now",
+        [listed("p", main=EMPTY)],
+        [a_pod("p")],
+        [],
+        lambda: record(refused=("uid-p",)),
+        unknown=("p",),
+    ),
+    Case(
+        "finished pods need not be read while it is clear who asks",
+        [listed("done", main=EMPTY), listed("p", main=EMPTY)],
+        [a_pod("done", phase="Succeeded"), a_pod("p")],
+        ["p/main"],
+    ),
+    Case(
+        "pods that end and never asked for this need not be read",
+        [
+            listed("done", main=EMPTY),
+            listed("ending", main=EMPTY),
+            listed("static", main=EMPTY),
+            listed("p", main=EMPTY),
+        ],
+        [
+            a_pod("done", a_container(whole=1), phase="Failed"),
+            a_pod("ending", a_container(whole=1), deletionTimestamp="2026-01-01T00:00:00Z"),
+            a_pod("static", {"name": "main"}, annotations={"kubernetes.io/config.mirror": "x"}),
+        ],
+        [],
+        unknown=("p",),
     ),
     Case("a pod that was never seen must be read", [listed("p", main=EMPTY)], [], [], unknown=("p",)),
     Case(

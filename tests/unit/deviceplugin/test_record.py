@@ -102,3 +102,16 @@ class TestRecord:
         record.forget(["u", "v"])
         assert record.uids() == frozenset()
         assert not record.refused("v")
+
+    def test_a_kubelet_that_starts_anew_asks_again_for_what_it_did_not_write_down(self) -> None:
+        record = loaded(an_entry(NVIDIA_VISIBLE_DEVICES="GPU-2", GANGSHARE_GPU_MEM_MIB="4096"))
+        record.fix("v", {"main": ("GPU-1",)})
+        for resource in (MEM, WHOLE):
+            record.note("v", "main", resource)
+        record.refuse("w")
+        record.recall(MEM, checkpoint.parse(a_file(an_entry())))
+        assert record.answered("u", "main", MEM)
+        assert not record.answered("v", "main", MEM)
+        assert record.answered("v", "main", WHOLE), "that resource is recalled when it is registered"
+        assert record.given("v") == {"main": ("GPU-1",)}, "a pod's GPUs stay what they are"
+        assert not record.refused("w"), "its refusal may be lost too"

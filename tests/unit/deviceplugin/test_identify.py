@@ -1,0 +1,90 @@
+"""From inside a call of the kubelet: which container is it for, when the API server is slow, silent or behind."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from deviceplugin import allocate
+from deviceplugin.allocate import Allocator, Rules
+from deviceplugin.candidates import Listed, Name
+from deviceplugin.devices import Sharing
+from deviceplugin.identify import Identifier, RefusedError
+from deviceplugin.metrics import Metrics
+from deviceplugin.offer import Offer
+from deviceplugin.podresources import PodResources
+from deviceplugin.record import Record
+from protos.contract import names
+from protos.contract.objects import Node, Pod
+from protos.kube import errors
+from tests.unit.deviceplugin.builders import a_machine, a_pod, listed
+
+
+class Kubelet(PodResources):
+    """What the kubelet lists."""
+
+    def __init__(self, *shown: Listed) -> None:
+        self.shown = shown
+
+    async def list(self) -> tuple[Listed, ...]:
+        return self.shown
+
+
+class Cluster:
+    """The pods as last seen, and as the API server has them (None: it does not answer)."""
+
+    def __init__(self, *seen: Pod, now: tuple[Pod, ...] | None = (), followed: bool = True) -> None:
+        self.pods: dict[Name, Pod] = {_name(pod): pod for pod in seen}
+        self.now, self.followed, self.read = now, followed, list[Name]()
+        self.pods_listed = asyncio.Event()
+        self.node: Node | None = None
+
+    async def refresh(self, wanted: Iterable[Name]) -> dict[Name, Pod | None]:
+        wanted = list(wanted)
+        self.read += wanted
+        if self.now is None:
+            raise errors.Unavailable("GET pods")
+        there = {_name(pod): pod for pod in self.now}
+        return {name: there.get(name) for name in wanted}
+
+    async def tell(self, *_: object) -> None:
+        return
+
+
+def _name(pod: Pod) -> Name:
+    return pod.metadata.namespace, pod.metadata.name
+
+
+def identifier(cluster: Any) -> Identifier:
+    return Identifier(Kubelet(listed("p", main={})), cluster, Record())
+
+
+async def test_who_is_followed_is_believed_without_asking() -> None:
+    cluster = Cluster(a_pod("p"))
+    meant, _ = await identifier(cluster).exactly(names.GPU_MEM, 4)
+    assert (meant.pod.metadata.uid, cluster.read) == ("uid-p", [])
+
+
+async def test_while_the_watch_is_down_another_pod_of_the_same_name_is_noticed() -> None:
+    cluster = Cluster(a_pod("p"), now=(a_pod("p", uid="new"),), followed=False)
+    meant, _ = await identifier(cluster).exactly(names.GPU_MEM, 4)
+    assert meant.pod.metadata.uid == "new"
+
+
+async def test_while_nothing_can_be_asked_the_one_known_pod_is_believed() -> None:
+    cluster = Cluster(a_pod("p"), now=None, followed=False)
+    meant, _ = await identifier(cluster).exactly(names.GPU_MEM, 4)
+    assert meant.pod.metadata.uid == "uid-p"
+
+
+async def test_the_kubelet_is_never_kept_waiting_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocate, "HOLD_S", 0.05)
+    cluster: Any = Cluster(a_pod("p"))  # its pods are never listed
+    corrections: Any = None
+    offer = Offer(Sharing())
+    offer.set(a_machine(), {}, {})
+    kubelet = Kubelet(listed("p", main={}))
+    allocator = Allocator(offer, cluster, kubelet, Record(), corrections, Metrics(), Rules(), lambda told: told.close())
+    with pytest.raises(RefusedError, match=r"no answer in 0\.05 s: the API server or the kubelet is too slow"):
+        await allocator.allocate(names.GPU_MEM, ["GPU-0::m0"] * 4)

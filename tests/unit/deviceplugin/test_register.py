@@ -1,0 +1,69 @@
+"""Registration: what happens around a kubelet that starts anew."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deviceplugin import register
+from deviceplugin.metrics import Metrics
+from deviceplugin.register import Registrar
+from protos.contract import names
+
+
+class Endpoint:
+    """A server of which only the file matters."""
+
+    resource = names.GPU_MEM
+    streams = 0
+    starts = 0
+
+    async def start(self, folder: Path) -> Path:
+        self.starts += 1
+        return folder / f"{self.starts}.sock"
+
+    async def stop(self) -> None:
+        return
+
+
+class Kubelet:
+    """Serves nobody's resource."""
+
+    async def healthy(self) -> frozenset[str]:
+        return frozenset()
+
+
+async def tell(reason: str, sentence: str) -> None:
+    raise AssertionError(f"{reason}: {sentence}")
+
+
+async def test_answers_are_recalled_before_a_kubelet_that_started_anew_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(register, "RETRY_S", 0.01)
+    endpoint: Any = Endpoint()
+    kubelet: Any = Kubelet()
+    socket = tmp_path / names.KUBELET_SOCKET
+    socket.touch()  # nobody answers there: registration fails and is tried again
+    recalled: list[tuple[str, int]] = []
+    registrar = Registrar(
+        endpoint, tmp_path, kubelet, Metrics(), tell, lambda resource: recalled.append((resource, endpoint.starts))
+    )
+    task = asyncio.create_task(registrar.run())
+    try:
+        async with asyncio.timeout(20):
+            while endpoint.starts < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert recalled == [], "it is the kubelet that was there at the start"
+            (tmp_path / "new").touch()
+            (tmp_path / "new").replace(socket)
+            while not recalled:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            starts = recalled[0][1]
+            while endpoint.starts < starts + 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert [resource for resource, _ in recalled] == [names.GPU_MEM], "once for each start"
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
