@@ -12,14 +12,16 @@ import pynvml
 import structlog
 import typer
 
-from deviceplugin import logs, plugin, settings, slices
+from deviceplugin import plugin, settings, slices
 from deviceplugin.devices import TooManyDevicesError
 from deviceplugin.fake import FakeSource
 from deviceplugin.health import COOL_DOWN_S, IGNORED_XIDS
 from deviceplugin.machine import Source, SourceError
 from deviceplugin.nvml import NvmlSource
 from deviceplugin.settings import Settings, SettingsError
-from protos.contract import names
+from protos import logs
+from protos.contract import names, quantity
+from protos.contract.quantity import QuantityError
 from protos.kube.credentials import CredentialsError
 
 log = structlog.get_logger()
@@ -108,7 +110,7 @@ def serve(
             pod_resources=pod_resources,
             kubeconfig=kubeconfig,
             resources=resources,
-            unit_mib=settings.memory_unit(memory_unit),
+            unit_mib=quantity.memory_unit(memory_unit),
             slices_per_gpu=slices_per_gpu,
             gpushare=gpushare,
             time_slicing=slicing,
@@ -119,7 +121,14 @@ def serve(
             metrics_port=metrics_port,
         )
         run(known)
-    except (SettingsError, slices.SharingError, CredentialsError, SourceError, TooManyDevicesError) as error:
+    except (
+        SettingsError,
+        QuantityError,
+        slices.SharingError,
+        CredentialsError,
+        SourceError,
+        TooManyDevicesError,
+    ) as error:
         typer.echo(f"gangshare plugin: {error}", err=True)
         raise typer.Exit(2) from error
 

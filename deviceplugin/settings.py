@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import msgspec
@@ -12,10 +11,6 @@ from deviceplugin.devices import Sharing
 from deviceplugin.health import COOL_DOWN_S, IGNORED_XIDS
 from deviceplugin.slices import TimeSlicing
 from protos.contract import names
-
-UNITS = {"MIB": 1, "GIB": 1024}
-"""MiB in a memory unit's name."""
-_UNIT = re.compile(r"(?P<count>\d{1,7})?\s*(?P<name>MiB|GiB)?", re.IGNORECASE)
 
 
 class SettingsError(ValueError):
@@ -77,16 +72,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             replicas=self.time_slicing.replicas,
             gpushare=self.gpushare,
         )
-
-
-def memory_unit(text: str) -> int:
-    """MiB in a memory unit: GiB, MiB, a multiple of them (`256MiB`) or a number of MiB; raises SettingsError."""
-    found = _UNIT.fullmatch(text.strip())
-    named = found and (found["count"] or found["name"])
-    mib = int(found["count"] or 1) * UNITS[(found["name"] or "MiB").upper()] if found and named else 0
-    if mib < 1:
-        raise SettingsError(f"{text!r} is no memory unit: expected GiB, MiB, a multiple like 256MiB or a number of MiB")
-    return mib
 
 
 def xids(text: str) -> frozenset[int]:

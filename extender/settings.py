@@ -8,10 +8,7 @@ import msgspec
 
 from protos.contract import names
 
-UNITS = {"MIB": 1, "GIB": 1024}
-"""MiB in a memory unit's name."""
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\[\]:\s]*):(?P<port>\d{1,5})")
-_UNIT = re.compile(r"(?P<count>\d{0,7})\s*(?P<name>MiB|GiB)", re.IGNORECASE)
 
 
 class SettingsError(ValueError):
@@ -95,12 +92,3 @@ def address(text: str) -> Address:
     if found is None or int(found["port"]) > 65535:
         raise SettingsError(f"{text!r} is no address: expected host:port like 127.0.0.1:12345, or :12345 for all hosts")
     return Address(found["host"].strip("[]"), int(found["port"]))
-
-
-def memory_unit(text: str) -> int:
-    """MiB in a memory unit written as GiB, MiB or a multiple of them (`256MiB`); raises SettingsError."""
-    found = _UNIT.fullmatch(text.strip())
-    mib = int(found["count"] or 1) * UNITS[found["name"].upper()] if found else 0
-    if mib < 1:
-        raise SettingsError(f"{text!r} is no memory unit: expected GiB, MiB or a multiple like 256MiB")
-    return mib

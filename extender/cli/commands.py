@@ -77,8 +77,8 @@ def demo(
     serve: Annotated[bool, typer.Option("--serve", help="Keep the cluster up until Ctrl-C.")] = False,
 ) -> None:
     """Replay a real GPU trace on an embedded cluster, and check who got what."""
-    from extender import logs
     from extender.cli.demo import run
+    from protos import logs
 
     logs.configure("console", "error")
     if not run.run(run.Options(pods=pods, speed=speed, serve=serve)):

@@ -8,11 +8,11 @@ import structlog
 import typer
 import uvloop
 
-from extender import logs
 from extender import settings as known
 from extender.server import run
 from extender.settings import Address, Settings, SettingsError
-from protos.contract import names
+from protos import logs
+from protos.contract import names, quantity
 from protos.kube.credentials import CredentialsError
 
 T = TypeVar("T")
@@ -52,14 +52,14 @@ def _parsed(parse: Callable[[str], T]) -> Callable[[str], T]:
     def parser(text: str) -> T:
         try:
             return parse(text)
-        except SettingsError as error:
+        except (SettingsError, quantity.QuantityError) as error:
             raise typer.BadParameter(str(error)) from error
 
     return parser
 
 
 _WHERE: dict[str, Any] = {"parser": _parsed(known.address), "metavar": "HOST:PORT"}
-_UNIT: dict[str, Any] = {"parser": _parsed(known.memory_unit), "metavar": "UNIT"}
+_UNIT: dict[str, Any] = {"parser": _parsed(quantity.memory_unit), "metavar": "UNIT"}
 _MEM = f"GPU memory in units.  [default: {names.GPU_MEM}; with --gpushare {names.ALIYUN_MEM}]"
 _PREFIX = "How our scheduler's holderIdentity begins.  [default: this machine's hostname and _]"
 _ALL = "Offer every node with room, so that kube-scheduler's own scores always count (slower)."

@@ -15,6 +15,7 @@ EXPONENTS = 100
 """Beyond ten to this power a number of LONGEST characters is surely too large, or surely rounds to one."""
 
 _FORM = re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?[0-9]+)?")
+_UNIT = re.compile(r"([0-9]{1,7})?\s*(MiB|GiB)?", re.IGNORECASE)
 _POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
@@ -54,6 +55,18 @@ def mebibytes(quantity: str | int) -> int:
         return _rounded(quantity, 2**20)
     above, below = _fraction(quantity)
     return _rounded(above, below * 2**20)
+
+
+def memory_unit(text: str) -> int:
+    """MiB in a memory unit: GiB, MiB, a multiple of them (`256MiB`) or a number of MiB; raises QuantityError."""
+    form = _UNIT.fullmatch(text.strip())
+    count, name = form.groups() if form else (None, None)
+    mib = int(count or 1) * (1024 if (name or "").lower() == "gib" else 1)
+    if not (count or name) or not mib:
+        raise QuantityError(
+            f"{text[:LONGEST]!r} is no memory unit: expected GiB, MiB, a multiple like 256MiB or a number of MiB"
+        )
+    return mib
 
 
 def _rounded(above: int, below: int) -> int:

@@ -9,19 +9,6 @@ from deviceplugin.settings import Settings, SettingsError
 from protos.contract import names
 
 
-@pytest.mark.parametrize(
-    ("text", "mib"), [("GiB", 1024), ("MiB", 1), ("256MiB", 256), ("2GiB", 2048), ("512", 512), (" gib ", 1024)]
-)
-def test_memory_units(text: str, mib: int) -> None:
-    assert settings.memory_unit(text) == mib
-
-
-@pytest.mark.parametrize("text", ["", "0", "0GiB", "GB", "-1", "1.5GiB", "much"])
-def test_what_is_no_memory_unit(text: str) -> None:
-    with pytest.raises(SettingsError, match="is no memory unit: expected GiB"):
-        settings.memory_unit(text)
-
-
 def test_ignored_errors() -> None:
     assert settings.xids("13, 31,") == {13, 31}
     assert settings.xids("") == frozenset()

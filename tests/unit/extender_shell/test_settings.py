@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from extender.settings import Address, Settings, SettingsError, address, memory_unit
+from extender.settings import Address, Settings, SettingsError, address
 from protos.contract import names
 
 
@@ -27,17 +27,6 @@ def test_what_is_no_address_is_named(text: str) -> None:
     with pytest.raises(SettingsError, match="expected host:port") as refused:
         address(text)
     assert repr(text) in str(refused.value)
-
-
-@pytest.mark.parametrize(("text", "mib"), [("GiB", 1024), ("MiB", 1), ("256MiB", 256), ("2 gib", 2048)])
-def test_a_memory_unit_is_in_mib(text: str, mib: int) -> None:
-    assert memory_unit(text) == mib
-
-
-@pytest.mark.parametrize("text", ["", "GB", "0MiB", "-1GiB", "1.5GiB", "1024"])
-def test_what_is_no_memory_unit_is_named(text: str) -> None:
-    with pytest.raises(SettingsError, match="expected GiB, MiB or a multiple"):
-        memory_unit(text)
 
 
 def test_our_scheduler_is_known_by_the_hostname_unless_told_otherwise() -> None:

@@ -100,3 +100,18 @@ def test_every_form_agrees_with_fractions(sign: str, whole: int, decimals: str, 
 def test_no_text_makes_more_trouble_than_a_quantity_error(text: str) -> None:
     with contextlib.suppress(QuantityError):
         assert isinstance(quantity.units(text), int)
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [("GiB", 1024), ("MiB", 1), ("256MiB", 256), ("2 gib", 2048), ("512", 512), (" gib ", 1024)],
+)
+def test_a_memory_unit_is_in_mib(text: str, mib: int) -> None:
+    assert quantity.memory_unit(text) == mib
+
+
+@pytest.mark.parametrize("text", ["", "0", "0GiB", "GB", "-1", "1.5GiB", "much"])
+def test_what_is_no_memory_unit_is_named(text: str) -> None:
+    with pytest.raises(QuantityError, match=r"is no memory unit: expected GiB, MiB, a multiple") as refused:
+        quantity.memory_unit(text)
+    assert repr(text) in str(refused.value)
