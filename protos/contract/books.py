@@ -86,7 +86,7 @@ class Kind(msgspec.Struct, frozen=True, cache_hash=True):
     slices_per_gpu: int
     replicas: tuple[tuple[str, int], ...]
     state: str
-    gpus: tuple[tuple[int, int, int, str, str, str], ...]
+    gpus: tuple[tuple[int, int, int, int, str, str, str], ...]
     links: tuple[inv.Link, ...]
 
 
@@ -122,7 +122,7 @@ class NodeBooks:
                 inventory.slices_per_gpu,
                 tuple(sorted(inventory.replicas.items())),
                 inventory.state,
-                tuple((g.mem, g.mem_mib, g.clock_mhz, g.cc, g.model, g.health) for g in inventory.gpus),
+                tuple((g.index, g.mem, g.mem_mib, g.clock_mhz, g.cc, g.model, g.health) for g in inventory.gpus),
                 inventory.links,
             )
         )
@@ -162,8 +162,9 @@ class NodeBooks:
         """The charge per GPU of a pod whose containers sit on `shares`; None if they are not what it asks.
 
         Amounts come from `ask`, GPUs from `shares`: a container's total is spread evenly over the GPUs it names, which
-        must divide it (a whole ask names as many as it asks). A GPU that is no longer in the inventory is charged by
-        the share's own amounts, since nothing else is known.
+        must divide it (a whole ask names as many as it asks). Who got a whole GPU keeps it when GPUs are served as
+        replicas from then on. A GPU that is no longer in the inventory is charged by the share's own amounts, since
+        nothing else is known.
         """
         parts: dict[str, list[tuple[ContainerAsk, Demand]]] = {}
         if set(shares) != {container.name for container in ask.containers}:
@@ -176,11 +177,16 @@ class NodeBooks:
             for share in given:
                 book = self.gpus.get(share.uuid)
                 whole = bool(container.whole) and share.whole
-                demand = self.demand(spread, book.gpu) if book else Demand(share.mem, share.slices, whole)
+                demand = self._taken(spread, share, whole, book)
                 if demand is None:
                     return None
                 parts.setdefault(share.uuid, []).append((container, demand))
         return {uuid: peak(held) for uuid, held in parts.items()}
+
+    def _taken(self, ask: ContainerAsk, share: Share, whole: bool, book: GpuBook | None) -> Demand | None:
+        if book is None:
+            return Demand(share.mem, share.slices, whole)
+        return Demand(book.gpu.mem, self.inventory.slices_per_gpu, True) if whole else self.demand(ask, book.gpu)
 
     def place(self, uid: str, ask: PodAsk, allocation: Allocation | None) -> bool:
         """Book a pod where its allocation says; without a usable one, on every GPU that it could be on.

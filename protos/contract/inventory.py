@@ -15,6 +15,8 @@ from protos.contract import codec, names
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 HEALTHY = "ok"
+MOST_GPUS = 1024
+"""Of one node: more than that is a mistake of whoever wrote the number."""
 _MADE_UP = "gpu-"
 """What stands before the number in the name of a GPU whose UUID is not known."""
 
@@ -101,7 +103,7 @@ def from_gpushare(capacity: Mapping[str, str | int], unit_mib: int, slices_per_g
         total, count = int(capacity.get(names.ALIYUN_MEM, 0)), int(capacity.get(names.ALIYUN_COUNT, 0))
     except ValueError:
         return None
-    if total <= 0 or count <= 0:
+    if total <= 0 or not 0 < count <= MOST_GPUS:
         return None
     mem = total // count
     gpus = tuple(Gpu(index=i, minor=i, uuid=f"{_MADE_UP}{i}", mem=mem, mem_mib=mem * unit_mib) for i in range(count))
