@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from extender.engine.effects import Event, GpusUnhealthy, NodeGone, NodeSeen, PodGone, PodSeen
+from extender.engine.effects import Event, GpusUnhealthy, NodeGone, NodeSeen, PodGone, PodSeen, PodsListed
 from extender.metrics import Metrics
 from protos.contract import names, objects
 from protos.kube import changes, errors, paths
@@ -46,8 +46,12 @@ class Kind(Protocol):
 
     def gone(self, ref: Ref) -> Event | None: ...
 
+    def listed(self) -> Event | None:
+        """Everything was told."""
+        return None
 
-class Pods:
+
+class Pods(Kind):
     """Pods, known by UID."""
 
     def seen(self, _: Ref, found: objects.Pod) -> Event:
@@ -56,8 +60,11 @@ class Pods:
     def gone(self, ref: Ref) -> Event:
         return PodGone(ref.uid)
 
+    def listed(self) -> Event:
+        return PodsListed()
 
-class Nodes:
+
+class Nodes(Kind):
     """Nodes, known by name."""
 
     def seen(self, _: Ref, found: objects.Node) -> Event:
@@ -67,7 +74,7 @@ class Nodes:
         return NodeGone(ref.name)
 
 
-class SickGpus:
+class SickGpus(Kind):
     """gpushare's ConfigMaps `unhealthy-gpu-<node>`: a comma list of GPU minor numbers under `gpus`."""
 
     def seen(self, ref: Ref, found: ConfigMap) -> Event | None:
@@ -143,6 +150,7 @@ class Feed:
                 self._version = int(version)
                 self._metrics.lists.labels(self._path).inc()
                 self._listed.set()
+                told = self._kind.listed()
             case changes.Undecodable(ref, _, error):
                 self._metrics.problems["undecodable"] += 1
                 log.warning(

@@ -42,6 +42,10 @@ class PodGone(msgspec.Struct, frozen=True):
     uid: str
 
 
+class PodsListed(msgspec.Struct, frozen=True):
+    """All pods that there are were told."""
+
+
 class NodeSeen(msgspec.Struct, frozen=True):
     """A node was listed, added or modified."""
 
@@ -72,7 +76,7 @@ class Tick(msgspec.Struct, frozen=True):
     """Time has passed."""
 
 
-Event = PodSeen | PodGone | NodeSeen | NodeGone | GpusUnhealthy | BindDone | Tick
+Event = PodSeen | PodGone | PodsListed | NodeSeen | NodeGone | GpusUnhealthy | BindDone | Tick
 
 
 # Answers: what the scheduler is told.

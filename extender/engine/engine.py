@@ -24,25 +24,26 @@ from extender.engine.effects import (
     PodGone,
     PodRef,
     PodSeen,
+    PodsListed,
     Refuse,
     Report,
     Tick,
     Verdict,
 )
+from extender.engine.holds import Holds
 from extender.engine.index import Indexes, score
 from extender.engine.ledger import Ledger, NodeState, PodState
 from extender.engine.observe import Observer
+from extender.engine.presence import Presence
 from extender.engine.settings import Settings
 from extender.engine.waking import Waking
 from protos.contract import allocation, choose, codec
 from protos.contract.allocation import Allocation
-from protos.contract.ask import Demand, PodAsk
+from protos.contract.ask import PodAsk
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
 REPORT_EVERY_S = 30.0
-REMEMBER_S = 60.0
-"""Seconds for which a pod that ended is remembered, and one that only the scheduler knows is believed in."""
 WARM_NODES = 200
 """Nodes looked at per tick for shapes that will be asked soon."""
 
@@ -59,15 +60,10 @@ class Engine:
         self._indexes = Indexes(lambda: self.ledger.nodes)
         self._observer = Observer(self.ledger, settings, self.counters)
         self._waking = Waking(self.ledger, self._indexes)
-        self._open: dict[str, PodState] = {}
-        """Pods that are HELD and were offered several nodes."""
-        self._held: dict[str, PodState] = {}
+        self._holds = Holds(self.ledger, settings.soft_charge_s, settings.undecided_s)
+        self._presence = Presence()
         self._reported: dict[str, float] = {}
         self._effects: list[Effect] = []
-        self._gone: dict[str, float] = {}
-        """UIDs of pods that ended lately, and when: the scheduler may still ask about them."""
-        self._unseen: dict[str, float] = {}
-        """UIDs of pods that the scheduler asked about and no watch has shown, and since when."""
 
     @property
     def nodes(self) -> Mapping[str, NodeState]:
@@ -77,8 +73,10 @@ class Engine:
     def pods(self) -> Mapping[str, PodState]:
         return self.ledger.pods
 
-    def _changed(self, node: str) -> None:
+    def _changed(self, node: str, room: bool) -> None:
         self._indexes.stale(node)
+        if room:
+            self._waking.room(node)
 
     # -- the world
 
@@ -89,14 +87,14 @@ class Engine:
                 self._see_pod(pod, now)
             case PodGone(uid):
                 self._forget(uid, now)
+            case PodsListed():
+                self._presence.listed(now)
             case NodeSeen(node):
-                if self._observer.node(node):
-                    self._waking.room()
+                self._observer.node(node)
             case NodeGone(name):
                 self.ledger.drop_node(name)
             case GpusUnhealthy(name, minors):
                 self.ledger.set_unhealthy(name, minors)
-                self._waking.room()
             case BindDone(uid, outcome):
                 self._bind_done(uid, outcome == "bound")
             case Tick():
@@ -104,21 +102,13 @@ class Engine:
         effects, self._effects = self._effects, []
         return effects
 
-    def _reread(self, pod: Pod, state: PodState) -> None:
-        if self._observer.asks_anew(pod, state):
-            self._drop_hold(state)
-            self._waking.forget(state)
-            self._observer.learn_anew(pod, state)
-
     def _see_pod(self, pod: Pod, now: float) -> None:
-        self._unseen.pop(pod.metadata.uid, None)
+        self._presence.seen(pod.metadata.uid)
         known = self.ledger.pods.get(pod.metadata.uid)
         if known is not None:
             self._reread(pod, known)
         seen = self._observer.pod(pod, now)
         self._effects += seen.effects
-        if seen.made_room:
-            self._waking.room()
         if seen.state is None:
             self._forget(pod.metadata.uid, now)
         elif seen.state.state == "bound":
@@ -126,21 +116,25 @@ class Engine:
         elif seen.state.ask is not None:
             self._indexes.warm(seen.state.ask)
 
+    def _reread(self, pod: Pod, state: PodState) -> None:
+        if self._observer.asks_anew(pod, state):
+            self._holds.drop(state)
+            self._waking.forget(state)
+            self._observer.learn_anew(pod, state)
+
     def _forget(self, uid: str, now: float) -> None:
-        self._gone[uid] = now
+        self._presence.ended(uid, now)
         pod = self.ledger.pods.get(uid)
         if pod is None:
             return
         self._settle(pod)
-        if self.ledger.unbind(pod):
-            self._waking.room()
+        self.ledger.unbind(pod)
         del self.ledger.pods[uid]
         self._reported.pop(uid, None)
 
     def _settle(self, pod: PodState) -> None:
         """The pod is no longer merely held, nor refused."""
-        self._open.pop(pod.ref.uid, None)
-        self._held.pop(pod.ref.uid, None)
+        self._holds.settle(pod)
         self._waking.forget(pod)
 
     def _bind_done(self, uid: str, bound: bool) -> None:
@@ -151,42 +145,20 @@ class Engine:
             pod.state = "bound"
         else:
             pod.allocation = pod.text = None
-            if self.ledger.unbind(pod):
-                self._waking.room()
+            self.ledger.unbind(pod)
 
     def _tick(self, now: float) -> None:
-        self._expire(now)
-        wakes = self._waking.due(lambda pod, node, charges: self._hold(pod, node, charges, now))
+        self._holds.expire(now)
+        wakes = self._waking.due(lambda pod, node, charges: self._holds.put(pod, node, charges, now), now)
         self._effects += wakes
         self.counters["wakes", ""] += len(wakes)
         self._indexes.work(WARM_NODES)
-        self._let_go(now)
-
-    def _let_go(self, now: float) -> None:
-        """Both are in order of time."""
-        while self._gone and now - next(iter(self._gone.values())) > REMEMBER_S:
-            del self._gone[next(iter(self._gone))]
-        while self._unseen and now - next(iter(self._unseen.values())) > REMEMBER_S:
-            uid = next(iter(self._unseen))
-            del self._unseen[uid]
+        for uid in self._presence.lost(self._is_bound, now):
             self._forget(uid, now)
 
-    def _expire(self, now: float) -> None:
-        over = [pod for pod in self._held.values() if pod.deadline <= now]
-        for pod in over:
-            self._drop_hold(pod)
-        if over:
-            self._waking.look()
-
-    def _hold(self, pod: PodState, node: str, charges: Mapping[str, Demand], now: float) -> None:
-        self.ledger.hold(pod, node, charges)
-        pod.deadline = now + self.settings.soft_charge_s
-        self._held[pod.ref.uid] = pod
-
-    def _drop_hold(self, pod: PodState) -> None:
-        self._open.pop(pod.ref.uid, None)
-        if self._held.pop(pod.ref.uid, None) is not None and pod.state == "held":
-            self.ledger.unbind(pod)
+    def _is_bound(self, uid: str) -> bool:
+        pod = self.ledger.pods.get(uid)
+        return pod is not None and pod.state in ("binding", "bound")
 
     # -- kube-scheduler's questions
 
@@ -195,28 +167,26 @@ class Engine:
 
         A filter should wait for that bind (it comes within a cycle), else it would rank nodes by a guess.
         """
-        for over in [pod for pod in self._open.values() if pod.open_until <= now]:
-            del self._open[over.ref.uid]
-        return any(other != uid for other in self._open)
+        return self._holds.undecided(uid, now)
 
     def filter(self, pod: Pod, nodes: Sequence[str], now: float) -> Verdict:
         """Which of these nodes the pod may go to, best first."""
-        self._expire(now)
-        if pod.metadata.uid in self._gone:
+        self._holds.expire(now)
+        if self._presence.over(pod.metadata.uid):
             return Verdict((), refusals.GONE)
         if pod.metadata.uid not in self.ledger.pods:
-            self._unseen[pod.metadata.uid] = now
+            self._presence.unseen(pod.metadata.uid, now)
         state = self._observer.asked(pod, now)
         state.filtered = True
-        self._drop_hold(state)
+        self._holds.drop(state)
         self._reread(pod, state)
         if state.state in ("binding", "bound"):
             here = state.node in nodes
-            return Verdict((state.node,)) if here else self._refuse(state, refusals.ELSEWHERE, nodes, now)
+            return Verdict((state.node,)) if here else self._refuse(state, refusals.ELSEWHERE, now)
         if isinstance(state.asked, Reason):
-            return self._refuse(state, state.asked, nodes, now)
+            return self._refuse(state, state.asked, now)
         if state.forged:
-            return self._refuse(state, refusals.FORGED, nodes, now)
+            return self._refuse(state, refusals.FORGED, now)
         if state.ask is None:
             return Verdict(tuple(nodes))
         return self._offer(state, state.ask, pod, nodes, now)
@@ -235,7 +205,9 @@ class Engine:
                 break
             offered.append(name)
         if not offered:
-            return self._refuse(state, refusals.no_room(ask), nodes, now)
+            reason = refusals.no_room(ask)
+            self._waking.refused(state, ask, reason, self.ledger.all_but(known))
+            return self._refuse(state, reason, now)
         state.refusal = None
         self._waking.forget(state)
         self._charge(state, ask, offered, now)
@@ -245,14 +217,12 @@ class Engine:
     def _charge(self, state: PodState, ask: PodAsk, offered: Sequence[str], now: float) -> None:
         books = self.ledger.nodes[offered[0]].books
         choice = choose.choose(ask, books) if books is not None else None
-        self._hold(state, offered[0], choice.charges if choice else {}, now)
-        if len(offered) > 1:
-            state.open_until = now + self.settings.undecided_s
-            self._open[state.ref.uid] = state
+        self._holds.put(state, offered[0], choice.charges if choice else {}, now, several=len(offered) > 1)
 
-    def _refuse(self, state: PodState, reason: Reason, nodes: Sequence[str], now: float) -> Verdict:
-        everything = len(nodes) >= len(self.ledger.nodes)
-        self._waking.refused(state, reason, None if everything else frozenset(nodes), now)
+    def _refuse(self, state: PodState, reason: Reason, now: float) -> Verdict:
+        if reason.code != refusals.NO_ROOM:
+            self._waking.forget(state)
+            state.refusal = reason
         self.counters["decisions", reason.code] += 1
         if now - self._reported.get(state.ref.uid, -REPORT_EVERY_S) >= REPORT_EVERY_S:
             self._reported[state.ref.uid] = now
@@ -261,9 +231,9 @@ class Engine:
 
     def explain(self, state: PodState) -> Reason | None:
         """Why the pod waits, with the numbers of this moment; None if it was not refused."""
-        if state.refusal is None or state.ask is None or state.refusal.code != "NoRoom":
+        if state.refusal is None or state.ask is None or state.refusal.code != refusals.NO_ROOM:
             return state.refusal
-        nearest = self._indexes.of(state.ask).nearest(state.offered)
+        nearest = self._indexes.of(state.ask).nearest(state.excluded)
         node = self.ledger.nodes[nearest] if nearest else None
         return refusals.with_numbers(state.refusal, state.ask, node, self.ledger.largest())
 
@@ -273,7 +243,8 @@ class Engine:
         if state is None or state.ask is None:
             return dict.fromkeys(nodes, 0)
         ask, own = state.ask, state.node
-        points = {name: score(ask, self.ledger.nodes[name]) or 0 for name in nodes if name in self.ledger.nodes}
+        index = self._indexes.of(ask)
+        points = {name: index.points(name) for name in nodes if name in self.ledger.nodes}
         if own in points:
             points[own] = self._without(state, own, ask)
         best = max(points.values(), default=0)
@@ -325,16 +296,16 @@ class Engine:
             return Already() if pod.state == "bound" else self._place(pod, node, wall_ns)
         if isinstance(pod.asked, Reason) or pod.forged:
             return self._refuse_bind(pod.asked if isinstance(pod.asked, Reason) else refusals.FORGED)
-        self._drop_hold(pod)
-        target = self.ledger.node(node)
-        if pod.ask is not None and target.books is not None:
+        self._holds.drop(pod)
+        target = self.ledger.nodes.get(node)
+        if pod.ask is not None and target is not None and target.books is not None:
             choice = None if target.problem else choose.choose(pod.ask, target.books)
             if choice is None:
                 return self._refuse_bind(refusals.TAKEN)
             inventory = target.books.inventory
             pod.allocation = Allocation(codec.VERSION, inventory.unit_mib, inventory.slices_per_gpu, choice.shares)
             pod.text = allocation.encode(pod.allocation)
-        elif pod.ask is not None and score(pod.ask, target) is None:
+        elif pod.ask is not None and (target is None or score(pod.ask, target) is None):
             return self._refuse_bind(refusals.TAKEN)
         self.ledger.bind(pod, node, "binding")
         self._waking.forget(pod)

@@ -16,7 +16,7 @@ from protos.contract.books import Signature
 
 SHAPES = 128
 """Shapes of ask kept at a time."""
-FEW = 64
+FEW = 512
 """So many nodes are looked up one by one rather than found in the ranking."""
 MEMO = 4096
 """Node states remembered per shape."""
@@ -128,9 +128,14 @@ class ShapeIndex:
             if among is None or name in among:
                 yield name, -negative
 
-    def nearest(self, among: Collection[str] | None = None) -> str | None:
-        """The node that comes nearest of those that cannot take it."""
-        return next((name for _, name in self._short if among is None or name in among), None)
+    def points(self, name: str) -> int:
+        """The score of one node, 0 if it cannot take it."""
+        found = self._known.get(name)
+        return found if isinstance(found, int) else 0
+
+    def nearest(self, excluded: int = 0) -> str | None:
+        """The node that comes nearest of those that cannot take it; `excluded` are bits by node number."""
+        return next((name for _, name in self._short if not excluded >> self._nodes[name].number & 1), None)
 
 
 class Indexes:
@@ -140,6 +145,10 @@ class Indexes:
         self._nodes = nodes
         self._shapes: dict[PodAsk, ShapeIndex] = {}
 
+    def __len__(self) -> int:
+        """How many shapes are kept."""
+        return len(self._shapes)
+
     def stale(self, node: str) -> None:
         """The node changed."""
         for index in self._shapes.values():
@@ -147,17 +156,22 @@ class Indexes:
 
     def of(self, ask: PodAsk) -> ShapeIndex:
         """The index of this shape, up to date."""
-        index = self._shapes.pop(ask, None) or ShapeIndex(ask, self._nodes())
+        index = self._shapes.pop(ask, None)
+        if index is None:
+            index = self._make(ask)
         self._shapes[ask] = index
-        if len(self._shapes) > SHAPES:
-            del self._shapes[next(iter(self._shapes))]
         index.refresh()
         return index
+
+    def _make(self, ask: PodAsk) -> ShapeIndex:
+        if len(self._shapes) >= SHAPES:
+            del self._shapes[next(iter(self._shapes))]
+        return ShapeIndex(ask, self._nodes())
 
     def warm(self, ask: PodAsk) -> None:
         """Make the index of a shape that will be asked soon; `work` fills it."""
         if ask not in self._shapes:
-            self._shapes[ask] = ShapeIndex(ask, self._nodes())
+            self._shapes[ask] = self._make(ask)
 
     def work(self, nodes: int) -> None:
         """Refresh up to this many nodes of one index that lags behind."""

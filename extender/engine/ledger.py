@@ -20,14 +20,15 @@ from protos.contract.objects import Node
 from protos.contract.reason import Reason
 
 State = Literal["waiting", "held", "binding", "bound"]
+UNUSABLE = "malformed: the allocation does not name the GPUs that the pod asks"
 
 
 class PodState:
     """What we know of one live pod, by UID. Finished and deleted pods are forgotten."""
 
     __slots__ = (
-        "allocation", "asked", "deadline", "filtered", "forged", "node", "offered", "open_until", "priority", "problem",
-        "ref", "refusal", "refused_at", "refused_room", "requests", "since", "state", "text", "woken",
+        "again_at", "allocation", "asked", "deadline", "excluded", "filtered", "forged", "misread", "node",
+        "open_until", "priority", "ref", "refusal", "requests", "since", "state", "text", "unusable", "wakes",
     )  # fmt: skip
 
     def __init__(self, ref: PodRef, now: float) -> None:
@@ -42,7 +43,10 @@ class PodState:
         self.allocation: Allocation | None = None
         self.text: str | None = None
         """The allocation's text as written or believed."""
-        self.problem = ""
+        self.misread = ""
+        """BOUND: why its annotation is not believed, "" if it is."""
+        self.unusable = False
+        """Its allocation is believed, but does not fit what it asks or its node."""
         self.forged = False
         """An unbound pod that carries an allocation: it waits until that is taken away."""
         self.filtered = False
@@ -51,13 +55,17 @@ class PodState:
         self.open_until = 0.0
         """HELD: until when a filter should wait for this pod's bind, since it was offered several nodes."""
         self.refusal: Reason | None = None
-        self.refused_at = 0.0
-        self.refused_room = -1
-        """The room epoch in which it was last refused or woken."""
-        self.woken = False
-        """Woken since it was last refused."""
-        self.offered: frozenset[str] | None = None
-        """The nodes among which it was refused; None = all."""
+        self.excluded = 0
+        """The nodes that it was not refused for, since kube-scheduler did not ask about them: bits by node number."""
+        self.wakes = 0
+        """How often it was woken since it was last refused."""
+        self.again_at = 0.0
+        """When it may be woken once more."""
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with its annotation: `forged`, `malformed` or `newer`, details after a colon; or nothing."""
+        return self.misread or (UNUSABLE if self.unusable else "")
 
     @property
     def ask(self) -> PodAsk | None:
@@ -68,10 +76,12 @@ class PodState:
 class NodeState:
     """One node: its GPUs' books where it has any, and its in-tree totals."""
 
-    __slots__ = ("allocatable", "books", "cordoned", "inventory_text", "name", "problem", "seen", "unhealthy", "used")
+    __slots__ = ("allocatable", "books", "cordoned", "inventory_text", "name", "number", "problem", "seen", "used")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, number: int) -> None:
         self.name = name
+        self.number = number
+        """Its bit in sets of nodes; no other node ever has it."""
         self.seen = False
         """False while only pods speak of it."""
         self.books: NodeBooks | None = None
@@ -79,7 +89,6 @@ class NodeState:
         self.problem = ""
         """Why it takes no new pods, "" if it does."""
         self.cordoned = ""
-        self.unhealthy: frozenset[int] = frozenset()
         self.allocatable: Mapping[str, int] = {}
         self.used: dict[str, int] = {}
         """In-tree requests of all pods on it, whatever their scheduler (cpu in thousandths of a core)."""
@@ -89,21 +98,38 @@ class NodeState:
 
 
 class Ledger:
-    """All nodes and pods. `changed(node)` is called at every change of what a node can take."""
+    """All nodes and pods. `changed(node, room)` is called when what a node can take changed, `room`: maybe to more."""
 
-    def __init__(self, unit_mib: int, slices_per_gpu: int, gpushare: bool, changed: Callable[[str], None]) -> None:
+    def __init__(
+        self, unit_mib: int, slices_per_gpu: int, gpushare: bool, changed: Callable[[str, bool], None]
+    ) -> None:
         self.unit_mib, self.slices_per_gpu, self.gpushare = unit_mib, slices_per_gpu, gpushare
-        self.changed = changed
+        self._changed = changed
         self.nodes: dict[str, NodeState] = {}
         self.pods: dict[str, PodState] = {}
         self.on_node: dict[str, set[str]] = {}
+        self._unhealthy: dict[str, frozenset[int]] = {}
+        """GPU minors by node, whether the node is there or not."""
+        self._numbers = 0
         self._largest: int | None = None
         self._interned: dict[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]] = {}
 
     # -- nodes
 
     def node(self, name: str) -> NodeState:
-        return self.nodes.setdefault(name, NodeState(name))
+        found = self.nodes.get(name)
+        if found is None:
+            found = self.nodes[name] = NodeState(name, self._numbers)
+            self._numbers += 1
+        return found
+
+    def all_but(self, nodes: Iterable[str]) -> int:
+        """The known nodes that are not among these: bits by node number."""
+        left = bytearray(self._numbers // 8 + 1)
+        for name in self.nodes.keys() - frozenset(nodes):
+            number = self.nodes[name].number
+            left[number >> 3] |= 1 << (number & 7)
+        return int.from_bytes(left, "little")
 
     def set_node(self, node: Node, allocatable: Mapping[str, int]) -> bool:
         """Take over a node object; returns whether anything that matters changed."""
@@ -119,7 +145,7 @@ class Ledger:
             self._set_inventory(state, node)
         else:
             self._mark(state, state.books.inventory)
-        self.changed(state.name)
+        self._changed(state.name, True)
         return True
 
     def _set_inventory(self, state: NodeState, node: Node) -> None:
@@ -136,15 +162,14 @@ class Ledger:
             return
         if found.unit_mib != self.unit_mib:
             state.problem = f"it counts GPU memory in units of {found.unit_mib} MiB, the cluster in {self.unit_mib} MiB"
-        fresh = state.books is None or _made_up(state.books.inventory) != _made_up(found)
         self._mark(state, found)
-        if fresh:
-            for uid in sorted(self.on_node.get(state.name, ())):
-                self._place(self.pods[uid])
+        for uid in sorted(self.on_node.get(state.name, ())):
+            self._place(self.pods[uid])
 
     def _mark(self, state: NodeState, found: Inventory) -> None:
         marks = {mark.strip() for mark in state.cordoned.split(",") if mark.strip()}
-        marks |= {gpu.uuid for gpu in found.gpus if gpu.minor in state.unhealthy}
+        unhealthy = self._unhealthy.get(state.name, frozenset())
+        marks |= {gpu.uuid for gpu in found.gpus if gpu.minor in unhealthy}
         self._largest = None
         if state.books is None:
             state.books = NodeBooks(found, marks)
@@ -159,20 +184,26 @@ class Ledger:
         return self._largest
 
     def set_unhealthy(self, name: str, minors: frozenset[int]) -> None:
-        state = self.node(name)
-        state.unhealthy = minors
-        if state.books is not None:
+        self._unhealthy.pop(name, None)
+        if minors:
+            self._unhealthy[name] = minors
+        state = self.nodes.get(name)
+        if state is not None and state.books is not None:
             self._mark(state, state.books.inventory)
-            self.changed(name)
+            self._changed(name, True)
 
     def drop_node(self, name: str) -> None:
         """The node is gone; pods that are still said to be on it stay so."""
         state = self.nodes.get(name)
         if state is not None:
             state.seen, state.books, state.inventory_text, state.problem = False, None, None, ""
-            if name not in self.on_node:
-                del self.nodes[name]
-        self.changed(name)
+            self._largest = None
+            self._let_go(state)
+        self._changed(name, False)
+
+    def _let_go(self, state: NodeState) -> None:
+        if not state.seen and state.name not in self.on_node:
+            del self.nodes[state.name]
 
     # -- pods
 
@@ -189,41 +220,62 @@ class Ledger:
 
     def bind(self, pod: PodState, node: str, state: State) -> None:
         """Put a pod on a node with what `pod.allocation` says (nothing or nonsense: wherever it could be)."""
-        self.unbind(pod)
+        before = self._leave(pod)
         pod.node, pod.state = node, state
         self.on_node.setdefault(node, set()).add(pod.ref.uid)
         used = self.node(node).used
         for resource, amount in pod.requests:
             used[resource] = used.get(resource, 0) + amount
         self._place(pod)
-        self.changed(node)
+        self._moved(pod, before)
 
     def hold(self, pod: PodState, node: str, charges: Mapping[str, Demand]) -> None:
         """A soft charge: GPUs of the node are kept for the pod for a moment."""
-        self.unbind(pod)
+        before = self._leave(pod)
         pod.node, pod.state = node, "held"
         books = self.node(node).books
         if books is not None and pod.ask is not None:
             books.hold(pod.ref.uid, pod.ask, charges)
-        self.changed(node)
+        self._moved(pod, before)
 
-    def unbind(self, pod: PodState) -> bool:
-        """Take a pod off its node; returns whether that made room."""
-        if not pod.node:
-            return False
+    def unbind(self, pod: PodState) -> None:
+        """Take a pod off its node."""
+        before = self._leave(pod)
+        if before is not None and pod.ask is not None:
+            self._changed(before[0], True)
+
+    def _moved(self, pod: PodState, before: tuple[str, Mapping[str, Demand]] | None) -> None:
+        """Tell of the node that the pod is on now, and of the one that it left."""
+        if pod.ask is None:
+            return
+        if before is not None and before[0] != pod.node:
+            self._changed(before[0], True)
+        self._changed(pod.node, before is not None and before != (pod.node, self._charges(pod)))
+
+    def _charges(self, pod: PodState) -> Mapping[str, Demand]:
         state = self.nodes.get(pod.node)
-        here = self.on_node.get(pod.node)
-        if here is not None and pod.ref.uid in here:
+        entry = state.books.entries.get(pod.ref.uid) if state and state.books else None
+        return entry.charges if entry else {}
+
+    def _leave(self, pod: PodState) -> tuple[str, Mapping[str, Demand]] | None:
+        """Take a pod off its node; returns which that was and what the pod held there, None if it had none."""
+        if not pod.node:
+            return None
+        before = (pod.node, self._charges(pod))
+        state, here = self.nodes.get(pod.node), self.on_node.get(pod.node, set())
+        if pod.ref.uid in here:
             here.discard(pod.ref.uid)
             if not here:
                 del self.on_node[pod.node]
             if state is not None:
                 for resource, amount in pod.requests:
                     state.used[resource] -= amount
-        made_room = bool(state and state.books and state.books.release(pod.ref.uid))
-        self.changed(pod.node)
-        pod.node, pod.state = "", "waiting"
-        return made_room
+        if state is not None:
+            if state.books is not None:
+                state.books.release(pod.ref.uid)
+            self._let_go(state)
+        pod.node, pod.state, pod.unusable = "", "waiting", False
+        return before
 
     def _place(self, pod: PodState) -> None:
         books = self.node(pod.node).books
@@ -233,8 +285,7 @@ class Ledger:
         if self.gpushare and known and any(map(inventory.made_up, known.uuids())) != _made_up(books.inventory):
             known = None
         usable = books.place(pod.ref.uid, pod.ask, known)
-        if known is not None and not usable:
-            pod.problem = "malformed: the allocation does not name the GPUs that the pod asks"
+        pod.unusable = known is not None and not usable
 
     # -- soundness
 
@@ -256,8 +307,10 @@ class Ledger:
                 yield f"{node.name} holds GPUs for {pod.ref}, which is {pod.state} on {pod.node or 'no node'}"
         for uuid, book in books.gpus.items():
             charges = [entry.charges[uuid] for entry in books.entries.values() if uuid in entry.charges]
-            if (book.mem_used, book.slices_used) != (sum(c.mem for c in charges), sum(c.slices for c in charges)):
-                yield f"{node.name} {uuid}: {book.mem_used} units booked, {sum(c.mem for c in charges)} held"
+            held = sum(c.mem for c in charges), sum(c.slices for c in charges), sum(c.whole for c in charges)
+            if (book.mem_used, book.slices_used, book.wholes) != held or book.wholes + book.sharers != len(charges):
+                booked = f"{book.mem_used} units, {book.slices_used} slices and {book.wholes} times the whole"
+                yield f"{node.name} {uuid}: booked are {booked}, held {held} by {len(charges)} pods"
 
 
 def _made_up(found: Inventory) -> bool:

@@ -31,7 +31,6 @@ class Seen(msgspec.Struct):
     """What reading a pod led to. `state` is None when the pod needs no memory: it is over."""
 
     state: PodState | None
-    made_room: bool = False
     effects: list[Effect] = msgspec.field(default_factory=list)
 
 
@@ -105,8 +104,8 @@ class Observer:
     def _bound(self, pod: Pod, node: str, state: PodState) -> Seen:
         if state.ask is None:
             return self._bound_without_ask(pod, node, state)
-        before = (state.state, state.node, state.text, state.problem)
-        told = trust.claim(pod, state.text)
+        before = (state.state, state.node, state.text, state.misread)
+        told = trust.claim(pod, state.text, settled=state.state == "bound")
         seen = Seen(state)
         if not told.problem:
             allocation, text, problem = told.allocation, told.text, ""
@@ -116,7 +115,7 @@ class Observer:
             allocation, text, problem = None, None, told.problem
         if problem.startswith("forged"):
             seen.effects.append(self._put_back(pod, text))
-        if problem and problem != state.problem:
+        if problem and problem != state.misread:
             seen.effects.append(self._problem(state, problem.partition(":")[0]))
         if text is None and not problem:
             allocation = self._from_gpushare(pod, node, state.ask)
@@ -125,9 +124,11 @@ class Observer:
         if before[:3] == ("binding", node, text) and not problem:
             state.state = "bound"
             return seen
-        state.allocation, state.text, state.problem = allocation, text, problem
+        was_usable = not state.unusable
+        state.allocation, state.text, state.misread = allocation, text, problem
         self._ledger.bind(state, node, "bound")
-        seen.made_room = before[0] == "bound" or before[1] not in ("", node)
+        if state.unusable and was_usable:
+            seen.effects.append(self._problem(state, "malformed"))
         return seen
 
     def _bound_without_ask(self, pod: Pod, node: str, state: PodState) -> Seen:

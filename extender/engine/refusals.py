@@ -7,6 +7,7 @@ from protos.contract import choose
 from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
 
+NO_ROOM = "NoRoom"
 FORGED = Reason(
     "AllocationForged", "the pod carries an allocation that gangshare did not write; it waits until that is removed"
 )
@@ -22,8 +23,8 @@ def no_room(ask: PodAsk) -> Reason:
         container = ask.containers[0]
         amounts = [f"{container.mem} units"] if container.mem else []
         amounts += [f"{container.slices} slices"] if container.slices else []
-        return Reason("NoRoom", f"no GPU with {' and '.join(amounts) or 'room'} free")
-    return Reason("NoRoom", f"no node with {choose.wanted(ask)} free")
+        return Reason(NO_ROOM, f"no GPU with {' and '.join(amounts) or 'room'} free")
+    return Reason(NO_ROOM, f"no node with {choose.wanted(ask)} free")
 
 
 def with_numbers(reason: Reason, ask: PodAsk, nearest: NodeState | None, largest: int) -> Reason:

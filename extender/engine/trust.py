@@ -9,8 +9,6 @@ field ownership.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -33,12 +31,16 @@ class Claim(msgspec.Struct, frozen=True):
     """`forged`, `malformed` or `newer`, with the details after a colon."""
 
 
-def claim(pod: Pod, known: str | None) -> Claim:
-    """Read the pod's allocation; `known` is the text that this process wrote or believed before."""
+def claim(pod: Pod, known: str | None, *, settled: bool) -> Claim:
+    """Read a bound pod's allocation; `known` is the text that this process wrote or believed before.
+
+    `settled`: the pod was known to be bound before. Until then an allocation that nobody owns came with the Binding,
+    ours or that of another extender which led before us; afterwards there is no further Binding.
+    """
     text = pod.metadata.annotations.get(names.ALLOCATION)
     if text is None:
-        return Claim(problem="forged: removed") if known is not None else Claim()
-    if text != known and not _written_by_us(pod, known):
+        return Claim(problem="forged: removed") if settled and known is not None else Claim()
+    if text != known and not _written_by_us(pod, settled):
         return Claim(problem=f"forged: {text[:80]}")
     try:
         return Claim(allocation.decode(text), text)
@@ -48,24 +50,43 @@ def claim(pod: Pod, known: str | None) -> Claim:
         return Claim(problem=f"malformed: {error}")
 
 
-def _written_by_us(pod: Pod, known: str | None) -> bool:
+def _written_by_us(pod: Pod, settled: bool) -> bool:
     owners = field_owners(pod.metadata.managed_fields, names.ALLOCATION)
-    if known is None and not owners:
-        return True
-    return bool(owners) and all(owner in WRITERS for owner in owners)
+    return all(owner in WRITERS for owner in owners) if owners else not settled
 
 
-def field_owners(managed_fields: bytes | msgspec.Raw | None, annotation: str) -> list[tuple[str, str]]:
-    """(manager, subresource) of everyone who owns this annotation by metadata.managedFields."""
+class _Metadata(msgspec.Struct):
+    annotations: dict[str, msgspec.Raw] = msgspec.field(name="f:annotations", default={})
+
+
+class _Fields(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(name="f:metadata", default_factory=_Metadata)
+
+
+class _Entry(msgspec.Struct):
+    manager: str = ""
+    subresource: str = ""
+    fields: _Fields = msgspec.field(name="fieldsV1", default_factory=_Fields)
+
+
+_entries = msgspec.json.Decoder(list[_Entry])
+NOBODY_KNOWN = ("", "")
+"""The owner of what cannot be read."""
+
+
+def field_owners(managed_fields: msgspec.Raw, annotation: str) -> list[tuple[str, str]]:
+    """(manager, subresource) of everyone who owns this annotation by metadata.managedFields.
+
+    Users may write that list themselves, as deeply nested as they like.
+    """
     if not managed_fields:
         return []
-    entries: Sequence[Mapping[str, Any]] = json.loads(bytes(managed_fields)) or ()
-    found = []
-    for entry in entries:
-        metadata = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
-        if f"f:{annotation}" in (metadata.get("f:annotations") or {}):
-            found.append((entry.get("manager", ""), entry.get("subresource", "")))
-    return found
+    try:
+        entries = _entries.decode(managed_fields)
+    except (msgspec.DecodeError, RecursionError):
+        return [NOBODY_KNOWN]
+    owned = f"f:{annotation}"
+    return [(entry.manager, entry.subresource) for entry in entries if owned in entry.fields.metadata.annotations]
 
 
 def from_gpushare(pod: Pod, ask: PodAsk, inventory: Inventory) -> Allocation | None:
@@ -91,7 +112,7 @@ def _minors(plan: str | None, index: str | None, pod: Pod, ask: PodAsk) -> dict[
         if plan is not None:
             by_position = {int(c): [int(g) for g in gpus] for c, gpus in json.loads(plan).items()}
             order = [container.name for container in pod.spec.containers]
-            return {order[position]: gpus for position, gpus in by_position.items()}
+            return {order[position]: gpus for position, gpus in by_position.items() if position >= 0}
         if index is not None and int(index) >= 0:
             return {container.name: [int(index)] for container in ask.containers}
     except (ValueError, TypeError, AttributeError, IndexError, RecursionError):

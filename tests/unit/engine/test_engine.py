@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -11,7 +10,6 @@ import pytest
 from extender.engine.effects import (
     Already,
     BindDone,
-    Effect,
     NodeGone,
     NodeSeen,
     Place,
@@ -21,78 +19,13 @@ from extender.engine.effects import (
     Refuse,
     Report,
     Tick,
-    Wake,
 )
 from extender.engine.engine import Engine
 from extender.engine.settings import Settings
 from protos.contract import allocation, names
 from protos.contract.allocation import Share
-from protos.contract.objects import Pod
 from tests.builders import a_container, a_node, a_pod, a_ref, an_allocation
-
-
-class Story:
-    """An engine, the API server's objects as far as needed, and a clock."""
-
-    def __init__(self, *nodes: Any, **settings: Any) -> None:
-        self.engine = Engine(Settings(**settings))
-        self.now = 100.0
-        for node in nodes:
-            self.tell(NodeSeen(node))
-
-    def tell(self, event: Any) -> list[Effect]:
-        effects = self.engine.step(event, self.now)
-        assert self.engine.check() == []
-        return effects
-
-    def filter(self, pod: Pod, nodes: list[str] | None = None) -> list[str]:
-        self.now += 0.01
-        found = self.engine.filter(pod, nodes or sorted(self.engine.nodes), self.now)
-        assert self.engine.check() == []
-        return list(found.nodes)
-
-    def bind(self, pod: Pod, node: str) -> Any:
-        answer = self.engine.bind(a_ref(pod), node, self.now)
-        assert self.engine.check() == []
-        return answer
-
-    def run(self, pod: Pod) -> str:
-        """Schedule the pod as kube-scheduler would, taking our first node; returns `node:gpu,…` or ""."""
-        nodes = self.filter(pod)
-        if not nodes:
-            return ""
-        answer = self.bind(pod, nodes[0])
-        assert isinstance(answer, Place), answer
-        self.tell(PodSeen(bound(pod, answer)))
-        self.tell(BindDone(pod.metadata.uid, "bound"))
-        assert answer.allocation is not None
-        indexes = sorted({share.index for given in answer.allocation.containers.values() for share in given})
-        return f"{answer.node}:{','.join(map(str, indexes))}"
-
-    def wakes(self, after: float = 0.3) -> list[str]:
-        self.now += after
-        return [effect.pod.name for effect in self.tell(Tick()) if isinstance(effect, Wake)]
-
-
-def bound(pod: Pod, place: Place, managed: list[dict[str, Any]] | None = None, **annotations: str) -> Pod:
-    """The pod as the API server shows it after this Binding."""
-    return changed(pod, {**pod.metadata.annotations, **place.annotations, **annotations}, managed, place.node)
-
-
-def changed(
-    pod: Pod, annotations: Mapping[str, str], managed: list[dict[str, Any]] | None = None, node: str = "", **status: str
-) -> Pod:
-    """The pod with other annotations, owned as `managed` says."""
-    raw = msgspec.Raw(msgspec.json.encode(managed)) if managed is not None else pod.metadata.managed_fields
-    replace = msgspec.structs.replace
-    metadata = replace(pod.metadata, annotations=dict(annotations), managed_fields=raw)
-    spec = replace(pod.spec, node_name=node or pod.spec.node_name)
-    return replace(pod, metadata=metadata, spec=spec, status=replace(pod.status, **status))
-
-
-def owned_by(manager: str, subresource: str = "") -> list[dict[str, Any]]:
-    fields: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{names.ALLOCATION}": {}}}}
-    return [{"manager": manager, "operation": "Update", "subresource": subresource, "fieldsV1": fields}]
+from tests.unit.engine.story import Story, bound, changed, owned_by
 
 
 def test_fractional_pods_fill_one_gpu_then_the_next_then_the_next_node() -> None:

@@ -90,11 +90,16 @@ async def test_gpus_that_the_config_map_calls_unhealthy_get_nothing_until_it_is_
     key = (names.UNHEALTHY_CONFIGMAP_NAMESPACE, f"{names.UNHEALTHY_CONFIGMAP_PREFIX}gpu-1")
     meta = {"name": key[1], "namespace": key[0]}
     cluster.api.create(CONFIGMAPS, key[0], {"metadata": meta, "data": {"gpus": "0, x,"}}, ADMIN)
-    node = cluster.extender.engine.nodes["gpu-1"]
-    await until(lambda: node.unhealthy == frozenset({0}), "the GPU is set aside")
+
+    def set_aside() -> list[bool]:
+        books = cluster.extender.engine.nodes["gpu-1"].books
+        assert books is not None
+        return [book.cordoned for book in books.gpus.values()]
+
+    await until(lambda: set_aside() == [True, False], "the GPU is set aside")
     pod = a_pod(cluster, "p1", 10)
     await cluster.ask(f"{OURS}/filter", {"Pod": pod, "NodeNames": ["gpu-1"]})
     await cluster.ask(f"{OURS}/bind", binding(pod, "gpu-1"))
     assert cluster.pod("p1")["metadata"]["annotations"][names.ALIYUN_IDX] == "1"
     cluster.api.delete(CONFIGMAPS, key, {})
-    await until(lambda: node.unhealthy == frozenset(), "the GPU is back")
+    await until(lambda: not any(set_aside()), "the GPU is back")

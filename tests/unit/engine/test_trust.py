@@ -1,0 +1,97 @@
+"""Which annotations are believed while extenders come and go and users try their luck."""
+
+from __future__ import annotations
+
+import msgspec
+
+from extender.engine.effects import BindDone, PodSeen, PutBack
+from protos.contract import allocation, names
+from protos.contract.allocation import Share
+from protos.contract.objects import Pod
+from tests.builders import a_node, a_pod, a_ref, an_allocation
+from tests.unit.engine.story import Story, bound, changed, owned_by
+
+
+def on(node: str, gpu: int) -> dict[str, str]:
+    return {names.ALLOCATION: allocation.encode(an_allocation(main=[Share(f"GPU-{node}-{gpu}", gpu, 4)]))}
+
+
+def used(story: Story, node: str) -> list[int]:
+    books = story.engine.nodes[node].books
+    assert books is not None
+    return [book.mem_used for book in books.gpus.values()]
+
+
+def binding_to(story: Story, node: str) -> Pod:
+    pod = a_pod(mem=4)
+    assert story.filter(pod, [node]) == [node]
+    story.bind(pod, node)
+    return pod
+
+
+def test_the_binding_of_another_extender_that_came_first_is_believed() -> None:
+    story = Story(a_node("a", 16, 16), a_node("b", 16, 16))
+    for other in ("a", "b"):
+        pod = binding_to(story, "a")
+        assert story.tell(PodSeen(changed(pod, on(other, 1), node=other))) == []
+        story.tell(BindDone(pod.metadata.uid, "lost"))
+        assert story.engine.pods[pod.metadata.uid].node == other
+        assert (used(story, "a"), used(story, "b")) == ([0, 4 * (other == "a")], [0, 4 * (other == "b")])
+        story.tell(PodSeen(changed(pod, on(other, 1), node=other, phase="Succeeded")))
+        story = Story(a_node("a", 16, 16), a_node("b", 16, 16))
+
+
+def test_a_pod_bound_without_us_while_we_were_about_to_is_charged_wherever_it_could_be() -> None:
+    story = Story(a_node("a", 16, 16))
+    pod = binding_to(story, "a")
+    assert story.tell(PodSeen(changed(pod, {}, node="a"))) == []
+    story.tell(BindDone(pod.metadata.uid, "lost"))
+    assert used(story, "a") == [4, 4]
+
+
+def test_an_edit_whose_traces_were_wiped_off_managed_fields_is_put_back_all_the_same() -> None:
+    story = Story(a_node("a", 16, 16))
+    pod = binding_to(story, "a")
+    placed = changed(pod, on("a", 0), node="a")
+    story.tell(PodSeen(placed))
+    for managed in ([], owned_by("kubelet", "status")[:0]):
+        effects = story.tell(PodSeen(changed(pod, on("a", 1), managed, "a")))
+        assert PutBack(a_ref(pod), names.ALLOCATION, on("a", 0)[names.ALLOCATION], "1") in effects
+    assert used(story, "a") == [4, 0]
+
+
+def test_an_allocation_that_comes_late_to_a_stranger_is_the_plugins_or_a_forgery() -> None:
+    story = Story(a_node("a", 16, 16))
+    stranger = a_pod(mem=4, node="a")
+    story.tell(PodSeen(stranger))
+    effects = story.tell(PodSeen(changed(stranger, on("a", 1), [])))
+    assert PutBack(a_ref(stranger), names.ALLOCATION, None, "1") in effects
+    assert used(story, "a") == [4, 4]
+    assert story.tell(PodSeen(changed(stranger, on("a", 1), owned_by(names.PLUGIN, "status")))) == []
+    assert used(story, "a") == [0, 4]
+
+
+def test_a_manager_that_merely_calls_itself_like_us_is_not_us() -> None:
+    story = Story(a_node("a", 16, 16))
+    pod = changed(a_pod(mem=4, node="a"), on("a", 1), owned_by(names.PLUGIN))
+    assert PutBack(a_ref(pod), names.ALLOCATION, None, "1") in story.tell(PodSeen(pod))
+
+
+def test_managed_fields_nested_beyond_reading_are_nobodys_word() -> None:
+    text = b'{"f:a":' * 3000 + b"{}" + b"}" * 3000
+    pod = a_pod(mem=4, node="a", annotations=on("a", 1))
+    managed = msgspec.Raw(b'[{"manager":"m","fieldsV1":' + text + b"}]")
+    metadata = msgspec.structs.replace(pod.metadata, managed_fields=managed)
+    story = Story(a_node("a", 16, 16))
+    effects = story.tell(PodSeen(msgspec.structs.replace(pod, metadata=metadata)))
+    assert PutBack(a_ref(pod), names.ALLOCATION, None, "1") in effects
+    assert used(story, "a") == [4, 4]
+
+
+def test_the_same_value_applied_by_a_user_is_still_ours() -> None:
+    story = Story(a_node("a", 16, 16))
+    pod = a_pod(mem=4)
+    story.filter(pod)
+    place = story.bind(pod, "a")
+    story.tell(PodSeen(bound(pod, place)))
+    assert story.tell(PodSeen(bound(pod, place, owned_by("kubectl")))) == []
