@@ -77,14 +77,19 @@ def _gpu(gpu: MachineGpu, health: str, unit_mib: int) -> Gpu:
 
 def ids(resource: str, gpu: Gpu, sharing: Sharing) -> Iterator[str]:
     """The device IDs of one resource on one GPU, the same ones at every start."""
+    form, count = _form(resource, gpu, sharing)
+    return (form.format(gpu.uuid, n) for n in range(count))
+
+
+def _form(resource: str, gpu: Gpu, sharing: Sharing) -> tuple[str, int]:
+    """How the IDs of a resource on this GPU look, of UUID and number, and how many there are."""
     if resource == sharing.resources.mem:
-        form = "{}-_-{}" if sharing.gpushare else "{}::m{}"
-        return (form.format(gpu.uuid, n) for n in range(gpu.mem))
+        return "{}-_-{}" if sharing.gpushare else "{}::m{}", gpu.mem
     if resource == sharing.resources.slice:
-        return (f"{gpu.uuid}::s{n}" for n in range(sharing.slices_per_gpu))
+        return "{}::s{}", sharing.slices_per_gpu
     if resource in sharing.replicas:
-        return (f"{gpu.uuid}::{n}" for n in range(sharing.replicas[resource]))
-    return iter((gpu.uuid,))
+        return "{}::{}", sharing.replicas[resource]
+    return "{}", 1
 
 
 def gpu_of(device_id: str) -> str:
@@ -102,26 +107,30 @@ def devices(
     Of a sick or gone GPU only the free IDs are unhealthy: the kubelet subtracts unhealthy ones from what the node has,
     and those that are `taken` are subtracted already, by the pods that hold them. A GPU in MIG mode has none.
     """
+    offered = [gpu for gpu in inventory.gpus if gpu.health != "mig"]
+    _check(resource, offered, sharing)
     found = []
-    for gpu in inventory.gpus:
-        if gpu.health == "mig":
-            continue
+    for gpu in offered:
         for device_id in ids(resource, gpu, sharing):
             well = gpu.health == HEALTHY or device_id in taken
             found.append(api.Device(ID=device_id, health="Healthy" if well else "Unhealthy"))
-    answer = api.ListAndWatchResponse(devices=found)
-    _check(resource, answer, sharing)
-    return answer
+    return api.ListAndWatchResponse(devices=found)
 
 
-def _check(resource: str, answer: api.ListAndWatchResponse, sharing: Sharing) -> None:
-    worst = answer.ByteSize() + 2 * len(answer.devices)
+def _check(resource: str, gpus: Sequence[Gpu], sharing: Sharing) -> None:
+    """Raise TooManyDevicesError if the message could be too long; it is not made for that, it may be very long."""
+    count = worst = 0
+    for gpu in gpus:
+        form, here = _form(resource, gpu, sharing)
+        longest = api.Device(ID=form.format(gpu.uuid, max(0, here - 1)), health="Unhealthy")
+        count += here
+        worst += here * api.ListAndWatchResponse(devices=[longest]).ByteSize()
     if worst <= MESSAGE_BYTES:
         return
     unit = -(-sharing.unit_mib * worst // MESSAGE_BYTES)
-    remedy = f"a memory unit of {unit} MiB or more" if resource == sharing.resources.mem else "fewer slices a GPU"
+    remedy = f"a memory unit of {unit} MiB or more" if resource == sharing.resources.mem else "fewer per GPU"
     raise TooManyDevicesError(
-        f"{resource}: {len(answer.devices)} devices make a message of {worst} bytes, "
+        f"{resource}: {count} devices make a message of up to {worst} bytes, "
         f"and the kubelet takes {MESSAGE_BYTES}: set {remedy}"
     )
 

@@ -81,6 +81,7 @@ class FakeSource:
     def __init__(self, profile: str, node: str) -> None:
         self.path, self.node = find(profile), node
         self._stamp: tuple[int, int, int] | None = None
+        self._trouble = ""
         self._profile = self._load()
 
     def read(self) -> Machine:
@@ -98,16 +99,22 @@ class FakeSource:
 
     def _load(self) -> Profile:
         self._stamp = self._stat()
-        return parse(self.path.read_text(), str(self.path))
+        try:
+            return parse(self.path.read_text(encoding="utf-8"), str(self.path))
+        except UnicodeDecodeError as error:
+            raise ProfileError(f"{self.path}: expected text in UTF-8 ({error})") from error
 
     def _refresh(self) -> None:
         """Take over a changed file; one that cannot be used is logged, and the former profile stays."""
         try:
             if self._stat() != self._stamp:
                 self._profile = self._load()
-                log.info("fake profile read again", path=str(self.path))
+                log.info("profile_read_again", path=str(self.path))
+            self._trouble = ""
         except (OSError, ProfileError) as error:
-            log.error("fake profile cannot be used, the former one stays", path=str(self.path), error=str(error))
+            if str(error) != self._trouble:
+                log.error("profile_unusable", path=str(self.path), error=str(error), used="the former one")
+            self._trouble = str(error)
 
     def _stat(self) -> tuple[int, int, int]:
         found = self.path.stat()
@@ -138,6 +145,9 @@ def parse(text: str, path: str) -> Profile:
     indexes = [_index(gpu, place) for place, gpu in enumerate(profile.gpus)]
     if len(set(indexes)) != len(indexes):
         raise ProfileError(f"{path}: GPU indexes {indexes} are not distinct")
+    uuids = [gpu.uuid for gpu in profile.gpus if gpu.uuid]
+    if len(set(uuids)) != len(uuids):
+        raise ProfileError(f"{path}: GPU uuids {uuids} are not distinct")
     for a, b, _ in profile.links.pairs:
         if a == b or not {a, b} <= set(indexes):
             raise ProfileError(f"{path}: links.pairs names {a} and {b}: expected two of the GPUs {indexes}")

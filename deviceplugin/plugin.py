@@ -17,6 +17,7 @@ from deviceplugin.allocate import Allocator, Rules
 from deviceplugin.answers import CONTROL_NODES
 from deviceplugin.cluster import Cluster
 from deviceplugin.corrections import Corrections
+from deviceplugin.devices import TooManyDevicesError
 from deviceplugin.health import Health
 from deviceplugin.machine import Source
 from deviceplugin.metrics import Metrics
@@ -27,7 +28,7 @@ from deviceplugin.record import Record
 from deviceplugin.register import Registrar
 from deviceplugin.sense import Senses
 from deviceplugin.server import Endpoint
-from deviceplugin.settings import Settings
+from deviceplugin.settings import Settings, SettingsError
 from protos.contract import names
 from protos.kube import credentials
 from protos.kube.client import ApiClient
@@ -42,7 +43,7 @@ FAREWELL_S = 2.0
 
 
 async def run(settings: Settings, source: Source) -> None:
-    """Serve until SIGTERM or SIGINT; raises CredentialsError and TooManyDevicesError at start."""
+    """Serve until SIGTERM or SIGINT; raises CredentialsError, SettingsError and TooManyDevicesError."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -51,6 +52,9 @@ async def run(settings: Settings, source: Source) -> None:
         plugin = Plugin(settings, source, client)
         try:
             await plugin.run(stop)
+        except ExceptionGroup as failed:
+            late = failed.subgroup(TooManyDevicesError)
+            raise late.exceptions[0] if late else failed from None
         finally:
             await plugin.kubelet.close()
 
@@ -80,7 +84,7 @@ class Plugin:
         await self.senses.read([])
         self._take_over()
         if self.settings.metrics_port:
-            start_http_server(self.settings.metrics_port, registry=self.metrics.registry)
+            self._serve_metrics(self.settings.metrics_port)
         register.sweep(self.settings.kubelet_dir)
         async with asyncio.TaskGroup() as group:
             self._make_registrars(group)
@@ -98,6 +102,12 @@ class Plugin:
             await self._leave()
             for task in tasks:
                 task.cancel()
+
+    def _serve_metrics(self, port: int) -> None:
+        try:
+            start_http_server(port, registry=self.metrics.registry)
+        except OSError as error:
+            raise SettingsError(f"metrics_port is {port}: expected a port that is free ({error.strerror})") from error
 
     def _make_registrars(self, group: asyncio.TaskGroup) -> None:
         rules = Rules(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -55,7 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if not self.node_name:
             raise SettingsError("node_name is empty: expected the name of this node (--node-name or NODE_NAME)")
         for name, least in (("unit_mib", 1), ("slices_per_gpu", 1), ("cool_down_s", 0), ("drain_s", 0)):
-            if getattr(self, name) < least:
+            if not least <= getattr(self, name) < inf:
                 raise SettingsError(f"{name} is {getattr(self, name)}: expected {least} or more")
         if not 0 <= self.metrics_port <= 65535:
             raise SettingsError(f"metrics_port is {self.metrics_port}: expected a port, or 0 for none")

@@ -56,7 +56,9 @@ class _File(msgspec.Struct, frozen=True):
 def read(path: Path, resources: names.Resources, slices_per_gpu: int) -> TimeSlicing:
     """The time-slicing of a configuration file; raises SharingError."""
     try:
-        return parse(path.read_text(), resources, slices_per_gpu)
+        return parse(path.read_text(encoding="utf-8"), resources, slices_per_gpu)
+    except UnicodeDecodeError as error:
+        raise SharingError(f"{path}: expected text in UTF-8 ({error})") from error
     except OSError as error:
         raise SharingError(f"{path} cannot be read: {error.strerror}") from error
     except SharingError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.sim.process import free_port
+from extender.sim.process import Process, free_port
 from protos.contract import names
 from tests.contract.deviceplugin.world import Node, a_container, a_node
 from tests.sim.standin_plugin import Plugin
@@ -180,6 +180,24 @@ async def test_what_the_plugin_counts() -> None:
             "gangshare_plugin_duplicate_devices_total 0.0",
         ):
             assert line in text
+
+
+async def test_gpus_that_come_later_and_are_too_many_end_the_plugin_with_the_sentence() -> None:
+    async with a_node("--slices-per-gpu", "9000", profile="t4x1") as node:
+        node.sim.profile.write_text("gpus: [{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}]")
+        await node.until(lambda: not node.plugin.running, "the plugin ends")
+        (said,) = node.plugin.tail(1).splitlines()
+        assert said.startswith("gangshare plugin: gangshare.io/gpu-slice: 108000 devices make a message of up to")
+
+
+async def test_metrics_on_a_port_that_is_taken_end_the_start_with_a_sentence() -> None:
+    async with a_node(ready=False) as node, await asyncio.start_server(lambda *_: None, "0.0.0.0", 0) as taken:
+        port = taken.sockets[0].getsockname()[1]
+        plugin = Process("second", [*node.plugin._command, "--metrics-port", str(port)], node.plugin.log.parent)
+        await plugin.start()
+        await node.until(lambda: not plugin.running, "the plugin ends")
+        (said,) = plugin.tail(1).splitlines()
+        assert said.startswith(f"gangshare plugin: metrics_port is {port}: expected a port that is free")
 
 
 def _read(url: str) -> str:

@@ -1,13 +1,23 @@
 """What is offered of a machine."""
 
+import tracemalloc
+
+import msgspec
 import pytest
 
 from deviceplugin import devices
 from deviceplugin.devices import Sharing, TooManyDevicesError
+from deviceplugin.machine import Machine
 from protos.contract import names
+from protos.contract.inventory import Inventory
 from tests.unit.deviceplugin.builders import a_machine, an_inventory
 
 MEM, SLICE, WHOLE, SHARED = names.GPU_MEM, names.GPU_SLICE, names.WHOLE_GPU, names.SHARED_GPU
+
+
+def an_inventory_of(machine: Machine, unit_mib: int) -> Inventory:
+    gpus = tuple(msgspec.structs.replace(gpu, uuid=f"{gpu.uuid[:-1]}{gpu.index}") for gpu in machine.gpus)
+    return devices.inventory(msgspec.structs.replace(machine, gpus=gpus), {}, Sharing(unit_mib=unit_mib))
 
 
 def ids(resource: str, sharing: Sharing, *mems: int) -> list[str]:
@@ -69,10 +79,26 @@ def test_more_devices_than_one_message_holds_are_refused_with_a_unit_that_works(
     machine = a_machine(140, uuid="GPU-78dab8f0-b99f-58f9-bec2-c0b5fea397c8")
     fine, coarse = Sharing(unit_mib=1), Sharing(unit_mib=3)
     with pytest.raises(
-        TooManyDevicesError, match=r"143360 devices make a message of \d+ bytes, .* unit of 3 MiB or more"
+        TooManyDevicesError, match=r"143360 devices make a message of up to \d+ bytes, .* unit of 3 MiB or more"
     ):
         devices.devices(MEM, devices.inventory(machine, {}, fine), fine)
     assert devices.devices(MEM, devices.inventory(machine, {}, coarse), coarse).ByteSize() < 4 * 2**20
+
+
+def test_the_unit_that_a_refusal_names_is_accepted() -> None:
+    machine = a_machine(*(140,) * 8, uuid="GPU-78dab8f0-b99f-58f9-bec2-c0b5fea397c8")
+    with pytest.raises(TooManyDevicesError) as refused:
+        devices.devices(MEM, an_inventory_of(machine, 1), Sharing(unit_mib=1))
+    unit = int(str(refused.value).split("a memory unit of ")[1].split()[0])
+    devices.devices(MEM, an_inventory_of(machine, unit), Sharing(unit_mib=unit))
+
+
+def test_a_message_that_is_too_long_is_never_made() -> None:
+    tracemalloc.start()
+    with pytest.raises(TooManyDevicesError, match="80000000 devices"):
+        devices.devices(SLICE, an_inventory(16), Sharing(slices_per_gpu=80_000_000))
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
 
 
 class TestPreferred:

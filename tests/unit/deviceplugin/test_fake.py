@@ -101,7 +101,10 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
 def test_a_file_spoilt_later_leaves_the_machine_as_it_was(tmp_path: Path) -> None:
     found = source(tmp_path, "gpus: [{}]")
     before = found.read()
-    rewrite(found.path, "gpus: nonsense")
+    for spoilt in ("gpus: nonsense", "gpus: [{uuid: x}, {uuid: x}]", ""):
+        rewrite(found.path, spoilt)
+        assert found.read() == before
+    found.path.write_bytes(b"gpus: [{}, {}] # \xff\xfe")
     assert found.read() == before
     found.path.unlink()
     assert found.read() == before
@@ -116,6 +119,7 @@ def test_a_file_spoilt_later_leaves_the_machine_as_it_was(tmp_path: Path) -> Non
         ("gpus: [{memory: 1}]", r"unknown field `memory`.*gpus\[0\]"),
         ("gpus: [{health: ill}]", r"regex.*gpus\[0\].health"),
         ("gpus: [{index: 1}, {}]", r"indexes \[1, 1\] are not distinct"),
+        ("gpus: [{uuid: x}, {uuid: x}]", r"uuids \['x', 'x'\] are not distinct"),
         ("gpus: [{}, {}]\nlinks: {pairs: [[0, 5, NV1]]}", r"names 0 and 5: expected two of the GPUs \[0, 1\]"),
         ("gpus: [", r"gpus.yaml: while parsing"),
     ],

@@ -29,3 +29,9 @@ def test_ignored_errors() -> None:
 def test_a_setting_that_cannot_be_used_is_an_error_that_names_it(bad: dict[str, Any], says: str) -> None:
     with pytest.raises(SettingsError, match=says):
         Settings(**{"node_name": "n", **bad})
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0])
+def test_seconds_are_a_number(seconds: float) -> None:
+    with pytest.raises(SettingsError, match=r"cool_down_s is .*: expected 0 or more"):
+        Settings(node_name="n", cool_down_s=seconds)

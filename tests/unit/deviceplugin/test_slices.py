@@ -62,6 +62,30 @@ def test_another_version_is_an_error() -> None:
         slices.parse("version: v2", names.Resources(), 100)
 
 
+def test_a_file_that_is_no_text_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_bytes(b"version: \xff")
+    with pytest.raises(SharingError, match=r"config\.yaml: expected text in UTF-8"):
+        slices.read(tmp_path / "config.yaml", names.Resources(), 100)
+
+
+def test_a_whole_configuration_file_as_nvidia_documents_it() -> None:
+    text = """
+version: v1
+flags:
+  migStrategy: none
+  failOnInitError: false
+  plugin: {passDeviceSpecs: false, deviceListStrategy: envvar, deviceIDStrategy: uuid}
+resources:
+  gpus: [{pattern: "*", name: nvidia.com/gpu}]
+sharing:
+  timeSlicing:
+    renameByDefault: true
+    failRequestsGreaterThanOne: true
+    resources: [{name: nvidia.com/gpu, replicas: 10, devices: all}]
+"""
+    assert slices.parse(text, names.Resources(), 100) == TimeSlicing({SHARED: 10}, single=True)
+
+
 def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(SharingError, match=r"none\.yaml cannot be read: No such file"):
         slices.read(tmp_path / "none.yaml", names.Resources(), 100)
