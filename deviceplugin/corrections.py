@@ -7,8 +7,10 @@ somebody edited later.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from typing import Literal
+from math import inf
+from typing import Literal, NamedTuple
 
 import structlog
 
@@ -25,7 +27,9 @@ from protos.kube import errors
 
 log = structlog.get_logger()
 
-RETRY_S = 1.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
+"""Between two writes to one pod: doubled from write to write, for nobody is served by two who write against each other,
+nor by a write that the API server refuses each time."""
 Cause = Literal["adopted", "moved", "taken-over", "restored"]
 EVENTS: dict[Cause, str] = {
     "adopted": "GpuAdopted",
@@ -33,6 +37,22 @@ EVENTS: dict[Cause, str] = {
     "taken-over": "GpuTakenOver",
     "restored": "GpuAllocationRestored",
 }
+
+
+class _Pace(NamedTuple):
+    """When a pod may be written to again, in seconds of the event loop."""
+
+    due: float
+    pause: float
+
+    def after(self, now: float) -> _Pace:
+        """After a write: a pod that was left in peace for the longest pause begins anew."""
+        calm = now - self.due > LONGEST_PAUSE_S
+        pause = FIRST_PAUSE_S if calm else min(2 * self.pause, LONGEST_PAUSE_S)
+        return _Pace(now + pause, pause)
+
+
+NO_PACE = _Pace(-inf, FIRST_PAUSE_S)
 
 
 class Corrections:
@@ -44,6 +64,7 @@ class Corrections:
         self._waiting: dict[tuple[str, str], None] = {}
         self._news = asyncio.Event()
         self._causes: dict[str, tuple[Cause, str]] = {}
+        self._paces: dict[str, _Pace] = {}
         self._failing: dict[str, str] = {}
 
     def look(self, pod: Pod) -> None:
@@ -64,20 +85,31 @@ class Corrections:
     def forget(self, uid: str) -> None:
         self._causes.pop(uid, None)
         self._failing.pop(uid, None)
+        self._paces.pop(uid, None)
 
     async def run(self) -> None:
         """Work for ever."""
         while True:
-            await self._news.wait()
             self._news.clear()
-            while self._waiting:
-                batch, self._waiting = self._waiting, {}
-                pods = [pod for name in batch if (pod := self.cluster.pods.get(name)) is not None]
-                failed = [pod for pod in pods if not await self._correct(pod)]
-                if failed:
-                    await asyncio.sleep(RETRY_S)
-                for pod in failed:
-                    self.look(pod)
+            pause = await self._round()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._news.wait()
+
+    async def _round(self) -> float | None:
+        """Correct those whose turn it is; the seconds until it is another's, None if none waits."""
+        clock = asyncio.get_running_loop().time
+        batch, self._waiting = self._waiting, {}
+        soonest: float | None = None
+        for name in batch:
+            pod = self.cluster.pods.get(name)
+            pace = self._paces.get(pod.metadata.uid, NO_PACE) if pod else NO_PACE
+            if pod is None or (pace.due <= clock() and await self._correct(pod)):
+                continue
+            due = self._paces[pod.metadata.uid].due
+            soonest = due if soonest is None else min(soonest, due)
+            self._waiting[name] = None
+        return None if soonest is None else max(0.0, soonest - clock())
 
     async def _correct(self, pod: Pod) -> bool:
         """Write what is missing; False if that must be tried again."""
@@ -85,6 +117,7 @@ class Corrections:
         wanted = self._annotations(pod)
         if not wanted:
             return True
+        self._paces[uid] = self._paces.get(uid, NO_PACE).after(asyncio.get_running_loop().time())
         try:
             await self.cluster.annotate_pod(pod, wanted)
         except (errors.NotFound, errors.Conflict):
@@ -95,6 +128,7 @@ class Corrections:
             self._failing[uid] = str(error)
             self.metrics.corrections.labels("failed").inc()
             return False
+        self._failing.pop(uid, None)
         if names.ALLOCATION in wanted:
             default: Cause = "taken-over" if self.record.origin(uid) == "taken-over" else "restored"
             cause, why = self._causes.pop(uid, (default, ""))

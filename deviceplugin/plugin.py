@@ -144,13 +144,16 @@ class Plugin:
     async def _follow_others(self) -> None:
         """Forget what ended before our time, put annotations right, and keep up with what another plugin gives."""
         await self.cluster.pods_listed.wait()
+        self._look_at_all()
         while True:
-            here = {pod.metadata.uid for pod in self.cluster.pods.values()}
-            self.record.forget(self.record.uids() - here)
-            self.corrections.look_at_all()
             await asyncio.sleep(TAKE_OVER_S)
             if any(registrar.foreign for registrar in self.registrars):
                 self._take_over()
+                self._look_at_all()
+
+    def _look_at_all(self) -> None:
+        self.record.forget(self.record.uids() - {pod.metadata.uid for pod in self.cluster.pods.values()})
+        self.corrections.look_at_all()
 
     def _take_over(self) -> None:
         """Take over what was given so far, by us and by others."""

@@ -21,6 +21,7 @@ from protos.kube import errors
 
 log = structlog.get_logger()
 
+State = Literal["ready", "leaving"]
 PAUSE_S = 10.0
 GRACE_S = 3.0
 """So long may a registration be missing before the node says so."""
@@ -37,6 +38,7 @@ class Publisher:
         self.leaving = False
         self._written_at = -PAUSE_S
         self._sound_at = 0.0
+        self._turn = asyncio.Lock()
 
     async def run(self) -> None:
         """Publish for ever."""
@@ -54,7 +56,7 @@ class Publisher:
         """Tell the cluster that this node takes nothing new."""
         self.leaving = True
         try:
-            await self._write(self._wanted("leaving"))
+            await self._write("leaving")
         except errors.ApiError as error:
             log.warning("inventory_not_written", error=str(error))
 
@@ -63,29 +65,35 @@ class Publisher:
         node = self.cluster.node
         if self.settled():
             self._sound_at = now
-        state: Literal["ready", "leaving"] = "ready" if now - self._sound_at < GRACE_S else "leaving"
+        state: State = "ready" if now - self._sound_at < GRACE_S else "leaving"
         if node is None or self.leaving or (state == "ready" and not self.settled()):
             return
         wanted = self._wanted(state)
         shown = node.metadata.annotations.get(names.GPUS)
-        counted = all(str(node.status.capacity.get(key)) == value for key, value in self._resources(wanted).items())
+        told = (node.status.capacity, node.status.allocatable)
+        counted = all(str(amounts.get(key)) == n for amounts in told for key, n in self._resources(wanted).items())
         if shown == inventory.encode(wanted) and counted:
             return
         if now - self._written_at >= PAUSE_S or _urgent(shown, wanted):
-            await self._write(wanted)
+            await self._write(state)
 
-    def _wanted(self, state: Literal["ready", "leaving"]) -> Inventory:
+    def _wanted(self, state: State) -> Inventory:
         return msgspec.structs.replace(self.offer.inventory, state=state)
 
     def _resources(self, wanted: Inventory) -> dict[str, str]:
         """Amounts in the node's status that gpushare's users read."""
         return {names.ALIYUN_COUNT: str(len(wanted.gpus))} if self.offer.sharing.gpushare else {}
 
-    async def _write(self, wanted: Inventory) -> None:
-        self._written_at = asyncio.get_running_loop().time()
-        await self.cluster.patch_node({names.GPUS: inventory.encode(wanted)}, self._resources(wanted))
-        self.metrics.publications.inc()
-        log.info("inventory_written", state=wanted.state, gpus=len(wanted.gpus), sick=_sick(wanted))
+    async def _write(self, state: State) -> None:
+        """One write at a time, each of what is so then: `ready` must not arrive after `leaving`."""
+        async with self._turn:
+            if self.leaving and state != "leaving":
+                return
+            wanted = self._wanted(state)
+            self._written_at = asyncio.get_running_loop().time()
+            await self.cluster.patch_node({names.GPUS: inventory.encode(wanted)}, self._resources(wanted))
+            self.metrics.publications.inc()
+            log.info("inventory_written", state=wanted.state, gpus=len(wanted.gpus), sick=_sick(wanted))
 
 
 def _urgent(shown: str | None, wanted: Inventory) -> bool:
