@@ -38,7 +38,7 @@ class Plane:
         """Raises MissingAsset when this machine cannot."""
         provided = assets.provide()
         self._run = Run()
-        # a plugin of its own that would put a taint on every node until a controller takes it away
+        # it would put a taint on every node, which no controller takes away here
         self._plane = ControlPlane(
             self._run, provided, apiserver_args=["--disable-admission-plugins=TaintNodesByCondition"]
         )

@@ -30,6 +30,11 @@ class Round(NamedTuple):
     extender_cpu_s: float
     scheduler_cpu_s: float
 
+    @property
+    def told(self) -> str:
+        cpu = f"{self.scheduler_cpu_s:.1f} s of CPU in the scheduler, {self.extender_cpu_s:.1f} s in the extender"
+        return f"{self.per_second:.0f} pods/s, {cpu}"
+
 
 async def _round(plane: Plane, extender: Extender | None) -> Round:
     if extender:
@@ -66,7 +71,10 @@ async def _measure() -> tuple[list[Round], list[Round]]:
     async with Plane() as plane:
         await plane.create(paths.nodes(), (bodies.node(f"node-{i:05}") for i in range(NODES)))
         extender = plane.extender()
-        done = [(turn, await _round(plane, extender if turn else None)) for turn in TURNS]
+        done = []
+        for turn in TURNS:
+            done.append((turn, await _round(plane, extender if turn else None)))
+            print(f"  {'with' if turn else 'without'}: {done[-1][1].told}", flush=True)
     return [r for turn, r in done if turn], [r for turn, r in done if not turn]
 
 
@@ -74,14 +82,11 @@ def run() -> list[Figure]:
     """Medians, and their ratio."""
     ours, bare = asyncio.run(_measure())
     with_us, without = (statistics.median(r.per_second for r in rounds) for rounds in (ours, bare))
+    cpu = [r.extender_cpu_s for r in ours]
     label = f"kube-scheduler, {NODES:,} nodes, {COUNT:,} pods"
     return [
         Figure(f"{label}: without extender", without, "pods/s"),
         Figure(f"{label}: with extender", with_us, "pods/s"),
         Figure(f"{label}: with / without", with_us / without, "", mark=0.9, better="more"),
-        Figure(f"{label}: CPU of the extender per pod", 1000 * _median_cpu(ours) / COUNT, "ms"),
+        Figure(f"{label}: CPU of the extender per pod", 1000 * statistics.median(cpu) / COUNT, "ms"),
     ]
-
-
-def _median_cpu(rounds: list[Round]) -> float:
-    return statistics.median(r.extender_cpu_s for r in rounds)
