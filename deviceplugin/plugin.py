@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import structlog
@@ -37,7 +38,12 @@ from protos.kube.events import Recorder
 log = structlog.get_logger()
 
 TAKE_OVER_S = 2.0
-"""Between two looks at what another plugin gave."""
+"""Between two looks at whether another plugin gave something."""
+TWICE = "GpuResourceTwice"
+TWICE_REMEDY = (
+    "it registered after us and the kubelet asks it: pods get GPUs that nobody chose for them. Take one of the two "
+    "plugins off the node, or let ours serve whole GPUs under another name (--resource-whole)"
+)
 FAREWELL_S = 2.0
 """The longest that saying `leaving` may take."""
 
@@ -75,6 +81,7 @@ class Plugin:
         health = Health(settings.ignored_xids, settings.cool_down_s)
         self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics)
         self.registrars: list[Registrar] = []
+        self._checkpoint = register.Watched(settings.kubelet_dir / names.KUBELET_CHECKPOINT)
         self.publisher = Publisher(self.cluster, self.offer, self.metrics, self._settled)
         self.cluster.on_pod = self.corrections.look
         self.cluster.on_gone = self._forget
@@ -144,20 +151,31 @@ class Plugin:
     async def _follow_others(self) -> None:
         """Forget what ended before our time, put annotations right, and keep up with what another plugin gives."""
         await self.cluster.pods_listed.wait()
-        self._look_at_all()
+        self.record.forget(self.record.uids() - self._here())
+        self.corrections.look_at_all()
+        seen = self._checkpoint.stamp()
         while True:
             await asyncio.sleep(TAKE_OVER_S)
-            if any(registrar.foreign for registrar in self.registrars):
-                self._take_over()
-                self._look_at_all()
+            stamp = self._checkpoint.stamp()
+            if stamp == seen:
+                continue
+            seen, served = stamp, {r.resource for r in self.registrars if not r.foreign}
+            for resource in sorted(self._take_over(self._here()) & served):
+                await self.cluster.tell_node(
+                    TWICE, f"another device plugin gives {resource} too, {TWICE_REMEDY}", "Warning"
+                )
+            self.corrections.look_at_all()
 
-    def _look_at_all(self) -> None:
-        self.record.forget(self.record.uids() - {pod.metadata.uid for pod in self.cluster.pods.values()})
-        self.corrections.look_at_all()
+    def _here(self) -> set[str]:
+        return {pod.metadata.uid for pod in self.cluster.pods.values()}
 
-    def _take_over(self) -> None:
-        """Take over what was given so far, by us and by others."""
-        self.record.load(self._written_down() or (), self.offer.inventory, self.settings.resources)
+    def _take_over(self, here: Collection[str] | None = None) -> frozenset[str]:
+        """Take over what was given so far to these pods (to all), by us and by others.
+
+        Answers the resources of which another plugin gave something that was not known.
+        """
+        entries = [entry for entry in self._written_down() or () if here is None or entry.uid in here]
+        return self.record.load(entries, self.offer.inventory, self.settings.resources)
 
     def _kubelet_restarted(self, resource: str) -> None:
         written = self._written_down()
@@ -167,7 +185,7 @@ class Plugin:
     def _written_down(self) -> tuple[checkpoint.Entry, ...] | None:
         """The kubelet's checkpoint, None where it cannot be read."""
         try:
-            return checkpoint.read(self.settings.kubelet_dir / names.KUBELET_CHECKPOINT)
+            return checkpoint.read(self._checkpoint.path)
         except checkpoint.CheckpointError as error:
             log.warning("checkpoint_not_read", error=str(error))
             return None

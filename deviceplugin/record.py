@@ -28,8 +28,9 @@ class Record:
         self._foreign: set[str] = set()
         self._refused: set[str] = set()
 
-    def load(self, entries: Iterable[Entry], inventory: Inventory, resources: names.Resources) -> None:
-        """Take over what the kubelet's checkpoint says."""
+    def load(self, entries: Iterable[Entry], inventory: Inventory, resources: names.Resources) -> frozenset[str]:
+        """Take over what the kubelet's checkpoint says; answers the resources of which another plugin gave anew."""
+        strange = set()
         for entry in entries:
             if entry.resource not in resources.all:
                 continue
@@ -37,8 +38,10 @@ class Record:
             gpus = _gpus(entry, inventory, resources)
             if gpus:
                 self._given.setdefault(entry.uid, {}).setdefault(entry.container, gpus)
-                if names.ENV_MEM_MIB not in entry.envs:
+                if names.ENV_MEM_MIB not in entry.envs and entry.uid not in self._foreign:
+                    strange.add(entry.resource)
                     self._foreign.add(entry.uid)
+        return frozenset(strange)
 
     def recall(self, resource: str, entries: Iterable[Entry]) -> None:
         """A kubelet that starts anew knows of a resource only these answers: it asks again for the others.

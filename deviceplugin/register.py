@@ -47,11 +47,11 @@ class RegisterError(Exception):
     """The kubelet did not take the registration."""
 
 
-class KubeletSocket:
-    """The file kubelet.sock: whether it is there, and whether it is another one than before."""
+class Watched:
+    """A file: whether it is there, and whether it is another one than before."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / names.KUBELET_SOCKET
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     def stamp(self) -> Stamp | None:
         try:
@@ -90,7 +90,7 @@ class Registrar:
         self.resource = endpoint.resource
         self.foreign = False
         """Another plugin serves this resource."""
-        self._socket = KubeletSocket(folder)
+        self._socket = Watched(folder / names.KUBELET_SOCKET)
 
     @property
     def settled(self) -> bool:

@@ -118,6 +118,21 @@ async def test_a_resource_of_another_plugin_is_left_alone_until_it_goes() -> Non
         assert node.phase("theirs") == "Running"
 
 
+async def test_a_plugin_that_registers_a_resource_after_us_is_noticed_and_what_it_gave_is_known() -> None:
+    async with a_node() as node:
+        other = await another_plugin(node)
+        node.bind("theirs", a_container(whole=1))
+        await node.runs("theirs")
+        index = node.uuids.index(node.env("theirs")["DEVICES"])
+        await node.until(lambda: node.marked("theirs") == [index], "the annotation tells the truth")
+        told = "another device plugin gives nvidia.com/gpu too"
+        await node.until(lambda: any(told in text for text in node.node_events()), "an Event says so")
+        node.bind("ours", a_container(mem=4), on={"main": (index,)})
+        await node.runs("ours")
+        assert node.given("ours") != [index]
+        await other.stop()
+
+
 async def another_plugin(node: Node) -> Plugin:
     """A plugin that serves this machine's GPUs whole, as NVIDIA's does."""
     from deviceplugin.fake import FakeSource
