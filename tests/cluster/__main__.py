@@ -18,8 +18,8 @@ def main() -> int:
     try:
         with Cluster.up(arguments.nodes, version=arguments.version, in_cluster=arguments.in_cluster) as cluster:
             sharing = None if arguments.bare else _share(cluster)
-            print(_guide(cluster, sharing), flush=True)
             with contextlib.suppress(KeyboardInterrupt):
+                print(_guide(cluster, sharing), flush=True)
                 signal.pause()
             print("taking it down", flush=True)
     except (MissingAsset, HarnessError) as error:
