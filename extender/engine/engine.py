@@ -46,6 +46,8 @@ from protos.contract.reason import Reason
 REPORT_EVERY_S = 30.0
 WARM_NODES = 200
 """Nodes looked at per tick for shapes that will be asked soon."""
+PREPARED_NODES = 100
+"""Nodes looked at before the event loop goes on, divided by the containers of the pod that asks."""
 
 
 class Engine:
@@ -59,7 +61,7 @@ class Engine:
         self.ledger = Ledger(settings.unit_mib, settings.slices_per_gpu, settings.gpushare, self._changed)
         self._indexes = Indexes(lambda: self.ledger.nodes)
         self._observer = Observer(self.ledger, settings, self.counters)
-        self._waking = Waking(self.ledger, self._indexes)
+        self._waking = Waking(self.ledger)
         self._holds = Holds(self.ledger, settings.soft_charge_s, settings.undecided_s)
         self._presence = Presence()
         self._reported: dict[str, float] = {}
@@ -168,6 +170,15 @@ class Engine:
         A filter should wait for that bind (it comes within a cycle), else it would rank nodes by a guess.
         """
         return self._holds.undecided(uid, now)
+
+    def prepare(self, pod: Pod) -> bool:
+        """Do a part of the work that a filter of this pod needs first; False when none is left.
+
+        A shape of ask that is new costs a look at every node, which nobody else should have to wait for.
+        """
+        state = self.ledger.pods.get(pod.metadata.uid)
+        ask = state.ask if state is not None else self._observer.ask(pod)
+        return ask is not None and self._indexes.prepare(ask, max(1, PREPARED_NODES // len(ask.containers)))
 
     def filter(self, pod: Pod, nodes: Sequence[str], now: float) -> Verdict:
         """Which of these nodes the pod may go to, best first."""

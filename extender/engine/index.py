@@ -113,10 +113,6 @@ class ShapeIndex:
             found = self._memo[signature] = standing(self.ask, node)
             return found
 
-    def __len__(self) -> int:
-        """How many nodes can take it."""
-        return len(self._ranked)
-
     def ranked(self, among: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
         """(node, score) of all that can take it, best first, of `among` only."""
         if among is not None and len(among) <= FEW:
@@ -156,11 +152,22 @@ class Indexes:
 
     def of(self, ask: PodAsk) -> ShapeIndex:
         """The index of this shape, up to date."""
+        index = self._used(ask)
+        index.refresh()
+        return index
+
+    def prepare(self, ask: PodAsk, nodes: int) -> bool:
+        """Look at so many of the nodes that `of` would have to look at; False when none is left."""
+        index = self._used(ask)
+        index.refresh(nodes)
+        return bool(index.stale)
+
+    def _used(self, ask: PodAsk) -> ShapeIndex:
+        """The index of this shape, as the one used last."""
         index = self._shapes.pop(ask, None)
         if index is None:
             index = self._make(ask)
         self._shapes[ask] = index
-        index.refresh()
         return index
 
     def _make(self, ask: PodAsk) -> ShapeIndex:

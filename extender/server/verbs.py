@@ -65,6 +65,8 @@ class Verbs:
 
     async def verdict(self, asked: shapes.Args) -> Verdict:
         """Which of the nodes asked the pod may go to, or why none."""
+        while self._core.engine.prepare(asked.pod):  # noqa: ASYNC110
+            await asyncio.sleep(0)
         await self._decided(asked.pod.metadata.uid)
         verdict = self._core.engine.filter(asked.pod, asked.candidates(), self._core.clock())
         code = verdict.reason.code if verdict.reason else "Offered"

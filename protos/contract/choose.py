@@ -177,7 +177,10 @@ class _Seating:
         demand = self.books.demand(ask, book.gpu)
         if demand is None:
             return None
-        parts = [*self.parts.get(book.gpu.uuid, ()), (position, ask, demand)]
+        own = self.parts.get(book.gpu.uuid)
+        if not own:
+            return demand if book.fits(demand) else None
+        parts = [*own, (position, ask, demand)]
         running = [d for _, c, d in parts if c.kind != "init"]
         if len(running) > 1 and any(d.whole for d in running):
             return None

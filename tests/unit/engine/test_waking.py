@@ -81,12 +81,12 @@ def test_a_bind_on_another_node_frees_the_one_that_was_kept() -> None:
 def test_many_are_woken_in_turns() -> None:
     story = Story(a_node("a", 16))
     assert story.run(a_pod("all", slices=100))
-    waiting = [a_pod(f"w{i:03}", slices=1) for i in range(70)]
+    waiting = [a_pod(f"w{i:03}", slices=1) for i in range(40)]
     for pod in waiting:
         assert story.filter(pod) == []
     story.tell(PodGone("uid-all"))
     first, second = story.wakes(0.2), story.wakes(0.2)
-    assert (len(first), len(second)) == (50, 20)
+    assert (len(first), len(second)) == (25, 15)
     assert sorted([*first, *second]) == [pod.metadata.name for pod in waiting]
 
 
