@@ -1,24 +1,43 @@
-"""The engine under arbitrary histories: restarts, lost bindings, forgeries, sick GPUs. A naive twin keeps the truth."""
+"""The engine under arbitrary histories: restarts, late watches, forgeries, sick GPUs. A naive twin keeps the truth."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from extender.engine.effects import BindDone, Event, NodeSeen, Place, PodGone, PodSeen, Tick
+from extender.engine.effects import (
+    BindDone,
+    NodeGone,
+    NodeSeen,
+    Place,
+    PodGone,
+    PodSeen,
+    PodsListed,
+    PutBack,
+    Tick,
+    Wake,
+)
 from extender.engine.engine import Engine
 from extender.engine.settings import Settings
-from protos.contract.objects import Pod
-from tests.builders import a_node, a_pod, a_ref
+from protos.contract import allocation, inventory, names
+from protos.contract.allocation import Share
+from protos.contract.objects import Node, Pod
+from tests.builders import a_node, a_pod, a_ref, an_allocation, an_inventory
 
 NODES = {"a": (16, 16), "b": (24,), "c": (16, 40)}
 ASKS: tuple[dict[str, Any], ...] = (
     {"mem": 5}, {"mem": 12}, {"mem": 16, "slices": 50}, {"slices": 40}, {"whole": 1}, {"whole": 2}, {"mem": 30},
 )  # fmt: skip
+EDITS = ("{", "", allocation.encode(an_allocation(main=[Share("GPU-a-0", 0, 1)])), '{"v":2}')
+OWNED: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{names.ALLOCATION}": {}}}}
+KUBECTL = [{"manager": "kubectl", "operation": "Update", "fieldsV1": OWNED}]
 
 
 class EngineAndTwin(RuleBasedStateMachine):
@@ -30,24 +49,62 @@ class EngineAndTwin(RuleBasedStateMachine):
         self.pending: dict[str, Pod] = {}
         self.offers: dict[str, tuple[str, ...]] = {}
         self.bound: dict[str, Pod] = {}
+        self.untold: dict[str, Pod] = {}
+        """Bound, but no watch has shown it yet."""
         self.places: dict[str, Place] = {}
         self.flying: dict[str, Place] = {}
+        self.sick: dict[str, frozenset[int]] = dict.fromkeys(NODES, frozenset())
+        self.away: set[str] = set()
+        self.refused: dict[str, tuple[str, ...]] = {}
+        """Pods whose last answer was a refusal, and for which nodes."""
+        self.woken: set[str] = set()
         self.start()
+
+    # -- the world
+
+    def node(self, name: str) -> Node:
+        found = an_inventory(*NODES[name], node=name)
+        gpus = tuple(
+            msgspec.structs.replace(gpu, health="sick:XID 79" if gpu.index in self.sick[name] else "ok")
+            for gpu in found.gpus
+        )
+        text = inventory.encode(msgspec.structs.replace(found, gpus=gpus))
+        return a_node(name, annotations={names.GPUS: text})
+
+    def there(self) -> list[str]:
+        return sorted(set(NODES) - self.away)
 
     def start(self) -> None:
         self.engine = Engine(Settings(), started=self.now)
-        for name, mems in NODES.items():
-            self.engine.step(NodeSeen(a_node(name, *mems)), self.now)
+        for name in self.there():
+            self.engine.step(NodeSeen(self.node(name)), self.now)
         for pod in [*self.bound.values(), *self.pending.values()]:
             self.engine.step(PodSeen(pod), self.now)
-        self.offers = {}
+        self.engine.step(PodsListed(), self.now)
+        self.offers, self.untold, self.refused = {}, {}, {}
 
-    @rule(ask=st.sampled_from(ASKS))
-    def create(self, ask: dict[str, Any]) -> None:
+    @rule(asks=st.lists(st.sampled_from(ASKS), min_size=1, max_size=6))
+    def a_burst_is_scheduled(self, asks: list[dict[str, Any]]) -> None:
+        for ask in asks:
+            uid = self.create(ask, seen=True)
+            self.filter(uid, sorted(NODES))
+            if self.offers[uid]:
+                self.bind(uid, self.offers.pop(uid)[0])
+                self.binding_ends(uid, happened=True, told="last")
+
+    @rule(ask=st.sampled_from(ASKS), seen=st.booleans())
+    def a_pod_is_created(self, ask: dict[str, Any], seen: bool) -> None:
+        self.create(ask, seen)
+
+    def create(self, ask: dict[str, Any], seen: bool) -> str:
         self.made += 1
         pod = a_pod(f"p{self.made}", **ask)
         self.pending[pod.metadata.uid] = pod
-        self.engine.step(PodSeen(pod), self.now)
+        if seen:
+            self.engine.step(PodSeen(pod), self.now)
+        return pod.metadata.uid
+
+    # -- the scheduler
 
     @precondition(lambda self: self.pending)
     @rule(data=st.data())
@@ -55,41 +112,93 @@ class EngineAndTwin(RuleBasedStateMachine):
         uid = data.draw(st.sampled_from(sorted(self.pending)))
         if uid in self.flying:
             return
-        found = self.engine.filter(self.pending[uid], sorted(NODES), self.now)
-        assert set(found.nodes) <= set(NODES)
+        asked = data.draw(st.lists(st.sampled_from(sorted(NODES)), unique=True)) if data.draw(st.booleans()) else None
+        self.filter(uid, sorted(NODES) if asked is None else asked)
+
+    def filter(self, uid: str, nodes: list[str]) -> None:
+        pod = self.pending[uid]
+        while self.engine.prepare(pod):
+            pass
+        found = self.engine.filter(pod, nodes, self.now)
+        assert set(found.nodes) <= set(nodes) - self.away
+        assert found.reason is None or found.reason == self.engine.filter(pod, nodes, self.now).reason
+        self.woken.discard(uid)
         self.offers[uid] = found.nodes
+        self.refused.pop(uid, None)
+        if not found.nodes:
+            self.refused[uid] = tuple(nodes)
 
     @precondition(lambda self: any(self.offers.values()))
     @rule(data=st.data())
     def ask_to_bind(self, data: st.DataObject) -> None:
         uid = data.draw(st.sampled_from(sorted(u for u, nodes in self.offers.items() if nodes)))
-        node = data.draw(st.sampled_from(self.offers.pop(uid)))
+        self.bind(uid, data.draw(st.sampled_from(self.offers.pop(uid))))
+
+    def bind(self, uid: str, node: str) -> None:
         answer = self.engine.bind(a_ref(self.pending[uid]), node, self.now)
         if isinstance(answer, Place):
+            assert self.engine.bind(a_ref(self.pending[uid]), node, self.now) == answer
             self.flying[uid] = answer
 
     @precondition(lambda self: self.flying)
-    @rule(data=st.data(), happened=st.booleans(), told_first=st.booleans())
-    def the_binding_ends(self, data: st.DataObject, happened: bool, told_first: bool) -> None:
-        uid = data.draw(st.sampled_from(sorted(self.flying)))
+    @rule(data=st.data(), happened=st.booleans(), told=st.sampled_from(["first", "last", "later"]))
+    def the_binding_ends(self, data: st.DataObject, happened: bool, told: str) -> None:
+        self.binding_ends(data.draw(st.sampled_from(sorted(self.flying))), happened, told)
+
+    def binding_ends(self, uid: str, happened: bool, told: str) -> None:
         place = self.flying.pop(uid)
         if not happened:
             self.engine.step(BindDone(uid, "lost"), self.now)
             return
-        pod = self.pending.pop(uid)
-        metadata = msgspec.structs.replace(pod.metadata, annotations=dict(place.annotations))
-        spec = msgspec.structs.replace(pod.spec, node_name=place.node)
-        self.bound[uid] = msgspec.structs.replace(pod, metadata=metadata, spec=spec)
-        self.places[uid] = place
-        events: list[Event] = [BindDone(uid, "bound"), PodSeen(self.bound[uid])]
-        for event in events if told_first else reversed(events):
+        before = self.pending.pop(uid)
+        self.bound[uid], self.places[uid] = self.with_allocation(before, place), place
+        events: list[Any] = [BindDone(uid, "bound"), PodSeen(before)]
+        if told == "later":
+            self.untold[uid] = self.bound[uid]
+        else:
+            events.insert(1 if told == "last" else 0, PodSeen(self.bound[uid]))
+            events = [event for event in events if event != PodSeen(before)]
+        for event in events:
             self.engine.step(event, self.now)
+
+    def with_allocation(self, pod: Pod, place: Place) -> Pod:
+        metadata = msgspec.structs.replace(pod.metadata, annotations=dict(place.annotations))
+        return msgspec.structs.replace(
+            pod, metadata=metadata, spec=msgspec.structs.replace(pod.spec, node_name=place.node)
+        )
+
+    # -- the watch, late and in doubt
+
+    @precondition(lambda self: self.bound)
+    @rule(data=st.data())
+    def a_bound_pod_is_shown_once_more(self, data: st.DataObject) -> None:
+        uid = data.draw(st.sampled_from(sorted(self.bound)))
+        self.untold.pop(uid, None)
+        effects = self.engine.step(PodSeen(self.bound[uid]), self.now)
+        assert not [effect for effect in effects if effect.pod.uid == uid and isinstance(effect, PutBack)]
+        assert self.engine.pods[uid].problem == ""
+
+    @precondition(lambda self: bool(set(self.bound) - set(self.untold)))
+    @rule(data=st.data(), text=st.sampled_from(EDITS), wiped=st.booleans())
+    def somebody_edits_an_allocation(self, data: st.DataObject, text: str, wiped: bool) -> None:
+        uid = data.draw(st.sampled_from(sorted(set(self.bound) - set(self.untold))))
+        pod = self.bound[uid]
+        managed = msgspec.Raw(b"" if wiped else msgspec.json.encode(KUBECTL))
+        annotations = {names.ALLOCATION: text} if text else {}
+        metadata = msgspec.structs.replace(pod.metadata, annotations=annotations, managed_fields=managed)
+        effects = self.engine.step(PodSeen(msgspec.structs.replace(pod, metadata=metadata)), self.now)
+        restored = [effect.value for effect in effects if isinstance(effect, PutBack)]
+        assert restored == [pod.metadata.annotations[names.ALLOCATION]]
+        self.engine.step(PodSeen(pod), self.now)
 
     @precondition(lambda self: self.bound)
     @rule(data=st.data(), finished=st.booleans())
     def a_pod_ends(self, data: st.DataObject, finished: bool) -> None:
-        uid = data.draw(st.sampled_from(sorted(self.bound)))
+        self.end(data.draw(st.sampled_from(sorted(self.bound))), finished)
+
+    def end(self, uid: str, finished: bool) -> None:
         pod = self.bound.pop(uid)
+        self.untold.pop(uid, None)
         if finished:
             status = msgspec.structs.replace(pod.status, phase="Succeeded")
             self.engine.step(PodSeen(msgspec.structs.replace(pod, status=status)), self.now)
@@ -98,22 +207,75 @@ class EngineAndTwin(RuleBasedStateMachine):
 
     @precondition(lambda self: self.pending)
     @rule(data=st.data())
-    def a_waiting_pod_is_deleted(self, data: st.DataObject) -> None:
+    def a_pod_is_deleted_before_it_runs(self, data: st.DataObject) -> None:
+        """Also while its Binding is under way, which then fails."""
         uid = data.draw(st.sampled_from(sorted(self.pending)))
-        if uid not in self.flying:
-            del self.pending[uid]
-            self.offers.pop(uid, None)
-            self.engine.step(PodGone(uid), self.now)
+        del self.pending[uid]
+        self.offers.pop(uid, None)
+        self.refused.pop(uid, None)
+        self.engine.step(PodGone(uid), self.now)
+        if self.flying.pop(uid, None) is not None:
+            self.engine.step(BindDone(uid, "lost"), self.now)
 
-    @rule(seconds=st.sampled_from([0.01, 0.3, 1.5]))
+    # -- the nodes
+
+    @rule(name=st.sampled_from(sorted(NODES)), sick=st.frozensets(st.integers(0, 1)))
+    def gpus_fall_ill_or_recover(self, name: str, sick: frozenset[int]) -> None:
+        self.sick[name] = sick
+        if name not in self.away:
+            self.engine.step(NodeSeen(self.node(name)), self.now)
+
+    @rule(name=st.sampled_from(sorted(NODES)))
+    def a_node_goes_or_comes(self, name: str) -> None:
+        self.away ^= {name}
+        self.engine.step(NodeGone(name) if name in self.away else NodeSeen(self.node(name)), self.now)
+
+    @rule(name=st.sampled_from(sorted(NODES)), text=st.sampled_from(["{", None]))
+    def an_inventory_is_broken_and_mended(self, name: str, text: str | None) -> None:
+        if name not in self.away:
+            broken = a_node(name, annotations={names.GPUS: text} if text else {})
+            self.engine.step(NodeSeen(broken), self.now)
+            assert name not in self.engine.filter(a_pod("probe", mem=1), [name], self.now).nodes
+            self.engine.step(PodGone("uid-probe"), self.now)
+            self.engine.step(NodeSeen(self.node(name)), self.now)
+
+    # -- time
+
+    @rule(seconds=st.sampled_from([0.01, 0.3, 1.5, 20.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
-        self.engine.step(Tick(), self.now)
+        for effect in self.engine.step(Tick(), self.now):
+            if isinstance(effect, Wake):
+                assert self.engine.pods[effect.pod.uid].state == "held"
+                self.woken.add(effect.pod.uid)
 
-    @precondition(lambda self: not self.flying)
     @rule()
-    def the_extender_restarts(self) -> None:
+    def nobody_who_fits_is_left_asleep(self) -> None:
+        """Once all soft charges are over, a refused pod that now fits is woken, in turn."""
+        self.now += 400.0
+        for _ in range(3 + 2 * len(self.refused)):
+            self.now += 0.2
+            for effect in self.engine.step(Tick(), self.now):
+                if isinstance(effect, Wake):
+                    self.woken.add(effect.pod.uid)
+        known = [uid for uid in self.refused if uid in self.engine.pods and uid not in self.woken]
+        for uid in known:
+            nodes = self.refused[uid]
+            pod = self.engine.pods[uid]
+            assert pod.ask is not None
+            fitting = [n for n in nodes if n in self.engine.nodes and self.engine._indexes.of(pod.ask).points(n)]
+            assert not fitting, f"{uid} sleeps although it fits on {fitting}"
+
+    @rule(while_binding=st.booleans())
+    def the_extender_restarts(self, while_binding: bool) -> None:
+        """In doubt the API server carries the Binding out: the new process sees a bound pod."""
+        for uid, place in list(self.flying.items()):
+            if while_binding:
+                self.bound[uid], self.places[uid] = self.with_allocation(self.pending.pop(uid), place), place
+        self.flying = {}
         self.start()
+
+    # -- what must hold
 
     @invariant()
     def the_books_are_sound(self) -> None:
@@ -135,13 +297,47 @@ class EngineAndTwin(RuleBasedStateMachine):
             assert len(shares) == 1 or not any(whole for _, _, whole in shares)
 
     @invariant()
-    def every_booking_is_of_a_live_pod(self) -> None:
+    def every_booking_is_of_a_live_pod_and_every_live_pod_is_booked(self) -> None:
         live = set(self.pending) | set(self.bound)
-        for node in self.engine.nodes.values():
-            assert node.books is not None
-            assert set(node.books.entries) <= live
-            assert not node.books.overused()
+        for name, node in self.engine.nodes.items():
+            if node.books is not None:
+                assert set(node.books.entries) <= live
+                assert not node.books.overused()
+                here = {uid for uid in self.bound if self.places[uid].node == name}
+                assert here <= set(node.books.entries)
+
+    @invariant()
+    def nothing_is_remembered_of_nodes_that_left_without_pods(self) -> None:
+        held = {pod.node for pod in self.engine.pods.values() if pod.node}
+        assert set(self.engine.nodes) <= set(self.there()) | held
 
 
 TestEngineAndTwin = EngineAndTwin.TestCase
 TestEngineAndTwin.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_busy_cluster(seed: int) -> None:
+    """The same rules, drawn so that the cluster is mostly full: there pods wait, and room comes and goes."""
+    draw, world = random.Random(seed), EngineAndTwin()
+
+    def a_pod_ends() -> None:
+        if world.bound:
+            world.end(draw.choice(sorted(world.bound)), finished=draw.random() < 0.5)
+
+    steps: dict[Callable[[], None], int] = {
+        lambda: world.a_burst_is_scheduled(draw.choices(ASKS, k=4)): 6,
+        a_pod_ends: 5,
+        lambda: world.gpus_fall_ill_or_recover(draw.choice("abc"), frozenset({draw.choice([0, 1, 9])})): 2,
+        lambda: world.a_node_goes_or_comes(draw.choice("abc")): 1,
+        lambda: world.an_inventory_is_broken_and_mended(draw.choice("abc"), draw.choice(["{", None])): 1,
+        lambda: world.time_passes(draw.choice([0.01, 0.3, 1.5, 20.0])): 3,
+        world.nobody_who_fits_is_left_asleep: 1,
+        lambda: world.the_extender_restarts(while_binding=True): 1,
+    }  # fmt: skip
+    for step in draw.choices(list(steps), list(steps.values()), k=50):
+        step()
+        world.the_books_are_sound()
+        world.nothing_is_given_twice()
+        world.every_booking_is_of_a_live_pod_and_every_live_pod_is_booked()
+        world.nothing_is_remembered_of_nodes_that_left_without_pods()
