@@ -8,6 +8,7 @@ only the caller knows whether a write may be repeated.
 import asyncio
 import contextlib
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -38,6 +39,10 @@ LONGEST_WAIT_S = 10.0
 ANSWER_S = 30.0
 """Seconds until a request without an answer is given up."""
 CONNECT_S = 10.0
+DEEPEST = 10_000
+"""How deeply the JSON of objects may be nested. Users may write so deep a metadata.managedFields, and one such pod must
+not make whole lists unreadable. Source: sigs.k8s.io/json, the decoder of kube-apiserver."""
+sys.setrecursionlimit(max(sys.getrecursionlimit(), DEEPEST + 2_000))
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 """A peer that vanished without a word is noticed in half a minute; the last value is in ms (Linux)."""

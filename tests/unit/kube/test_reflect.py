@@ -10,6 +10,7 @@ import pytest
 
 from protos.kube import errors
 from protos.kube.changes import Added, Deleted, Event, Listed, Modified, Undecodable
+from protos.kube.client import DEEPEST
 from protos.kube.reflect import FAILURES, Pace, Reflector, lines
 from tests.unit.kube.apiserver import Play, Script, bookmark, error, line, page, refusal, thing, watch
 
@@ -187,6 +188,15 @@ async def test_a_decoder_that_recurses_too_deep_ends_nothing(script: Script) -> 
     assert isinstance(first, Undecodable)
     assert isinstance(first.error, RecursionError)
     assert msgspec.json.decode(first.raw) == thing("a", 1)
+
+
+async def test_objects_nested_as_deeply_as_the_api_server_lets_them_are_read(script: Script) -> None:
+    nested: dict[str, Any] = {}
+    for _ in range(DEEPEST - 100):
+        nested = {"f:a": nested}
+    deep = thing("deep", 10, managedFields=[{"fieldsV1": nested}])
+    seen = await story(script, 4, page([deep, thing("a", 1, size=1)], "9"), watch(line("MODIFIED", deep)))
+    assert seen == ["added deep 0", "added a 1", "listed 9", "modified deep 0"]
 
 
 async def test_a_line_that_is_no_json_is_followed_by_a_list(script: Script) -> None:
