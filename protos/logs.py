@@ -2,9 +2,19 @@
 
 import logging
 import sys
-from typing import Any, Literal
+from typing import Any, Literal, TextIO, cast
 
 import structlog
+
+
+class _StandardError:
+    """Standard error as it is when something is written, not as it was when logging was set up."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def configure(form: Literal["auto", "console", "json"], level: Literal["debug", "info", "warning", "error"]) -> None:
@@ -20,13 +30,14 @@ def configure(form: Literal["auto", "console", "json"], level: Literal["debug", 
         if console
         else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
     )
+    stream = cast("TextIO", _StandardError())
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler()
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=_foreign(last)))
     logging.basicConfig(level=max(logging.WARNING, getattr(logging, level.upper())), handlers=[handler], force=True)
 

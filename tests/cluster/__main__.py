@@ -15,6 +15,7 @@ from tests.cluster.process import HarnessError
 
 def main() -> int:
     arguments = _parse()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin without it
     try:
         with Cluster.up(arguments.nodes, version=arguments.version, in_cluster=arguments.in_cluster) as cluster:
             sharing = None if arguments.bare else _share(cluster)

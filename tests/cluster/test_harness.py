@@ -181,22 +181,24 @@ def test_whatever_ends_the_command_nothing_stays(end: signal.Signals) -> None:
     command = subprocess.Popen(
         [sys.executable, "-m", "tests.cluster", "--nodes", "1"], stdout=subprocess.PIPE, text=True
     )
-    assert command.stdout is not None
-    told = _until(command, "Ctrl-C")
-    found = re.search(r"KUBECONFIG=/tmp/(gs-\w+)/", told)
-    assert found, told
-    run = found[1]
-    assert remnants.processes(run)
+    try:
+        told = _until(command, "Ctrl-C")
+        found = re.search(r"KUBECONFIG=/tmp/(gs-\w+)/", told)
+        assert found, told
+        run = found[1]
+        assert remnants.processes(run)
 
-    command.send_signal(end)
-    status = command.wait(60)
+        command.send_signal(end)
+        status = command.wait(60)
+    finally:
+        command.kill()
 
     assert status == (-signal.SIGKILL if end is signal.SIGKILL else 0)
     remnants.sweep()  # as the next run does: what was killed could not tidy up
     wait_for(lambda: not (remnants.RUNS / run).exists(), 20, "removed folder")
     assert not remnants.processes(run)
     assert not cgroups.of_run(run)
-    command.stdout.close()
+    command.communicate()
 
 
 def _until(command: subprocess.Popen[str], word: str) -> str:
