@@ -40,6 +40,7 @@ from extender.engine.waking import Waking
 from protos.contract import allocation, choose, codec
 from protos.contract.allocation import Allocation
 from protos.contract.ask import PodAsk
+from protos.contract.books import NodeBooks
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
@@ -264,13 +265,9 @@ class Engine:
     def _without(self, state: PodState, node: str, ask: PodAsk) -> int:
         """The score of a node as it was before the pod itself was softly charged there."""
         books = self.ledger.nodes[node].books
-        entry = books.entries.get(state.ref.uid) if books is not None else None
-        if books is None or entry is None:
+        if books is None or state.ref.uid not in books.entries:
             return score(ask, self.ledger.nodes[node]) or 0
-        books.release(state.ref.uid)
-        points = choose.rank(ask, books) or 0
-        books.restore(state.ref.uid, entry)
-        return points
+        return _rank_without(ask, books, [state.ref.uid]) or 0
 
     def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """Of kube-scheduler's candidates (node → victims' UIDs) those where the pod then really gets its GPUs."""
@@ -285,13 +282,7 @@ class Engine:
         node = self.ledger.nodes.get(name)
         if node is None or node.books is None or node.problem:
             return False
-        gone = {uid: node.books.entries[uid] for uid in uids if uid in node.books.entries}
-        for uid in gone:
-            node.books.release(uid)
-        fits = choose.rank(ask, node.books) is not None
-        for uid, entry in gone.items():
-            node.books.restore(uid, entry)
-        return fits
+        return _rank_without(ask, node.books, uids) is not None
 
     def bind(self, ref: PodRef, node: str, now: float, wall_ns: int = 0) -> BindAnswer:
         """Book the pod's GPUs on this node for good; the shell then POSTs the Binding and feeds BindDone.
@@ -338,3 +329,14 @@ class Engine:
     def check(self, nodes: Iterable[str] | None = None) -> list[str]:
         """What is wrong with the books of these nodes (None = all), in sentences; empty when they are sound."""
         return self.ledger.check(nodes)
+
+
+def _rank_without(ask: PodAsk, books: NodeBooks, uids: Iterable[str]) -> int | None:
+    """The score that the ask would have if these pods were not on the node, None if it would not fit."""
+    gone = {uid: books.entries[uid] for uid in uids if uid in books.entries}
+    for uid in gone:
+        books.release(uid)
+    points = choose.rank(ask, books)
+    for uid, entry in gone.items():
+        books.restore(uid, entry)
+    return points
