@@ -135,8 +135,3 @@ def timestamp(seconds: float | None = None) -> str:
 def micro_timestamp() -> str:
     """Now, as metav1.MicroTime writes it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def seconds_of(text: str) -> float:
-    """The Unix time of a metav1.Time or MicroTime."""
-    return datetime.fromisoformat(text).timestamp()
