@@ -23,6 +23,7 @@ from protos import logs
 from protos.contract import names, quantity
 from protos.contract.quantity import QuantityError
 from protos.kube.credentials import CredentialsError
+from protos.logs import LogFormat, LogLevel
 
 log = structlog.get_logger()
 
@@ -32,23 +33,6 @@ class Strategy(StrEnum):
 
     ENVVAR = "envvar"
     DEVICE_NODES = "device-nodes"
-
-
-class LogFormat(StrEnum):
-    """How a log line looks."""
-
-    AUTO = "auto"
-    CONSOLE = "console"
-    JSON = "json"
-
-
-class LogLevel(StrEnum):
-    """The least important log line that is written."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 def _option(variable: str, text: str, *more: str, **rest: Any) -> Any:

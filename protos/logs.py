@@ -2,9 +2,27 @@
 
 import logging
 import sys
+from enum import StrEnum
 from typing import Any, Literal, TextIO, cast
 
 import structlog
+
+
+class LogFormat(StrEnum):
+    """How a log line looks."""
+
+    AUTO = "auto"
+    CONSOLE = "console"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """The least important log line that is written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 class _StandardError:

@@ -14,6 +14,7 @@ from extender.settings import Address, Settings, SettingsError
 from protos import logs
 from protos.contract import names, quantity
 from protos.kube.credentials import CredentialsError
+from protos.logs import LogFormat, LogLevel
 
 T = TypeVar("T")
 DEFAULTS = Settings()
@@ -25,23 +26,6 @@ class Election(StrEnum):
     SCHEDULER = "scheduler"
     OWN = "own"
     NONE = "none"
-
-
-class LogFormat(StrEnum):
-    """How a log line looks."""
-
-    AUTO = "auto"
-    CONSOLE = "console"
-    JSON = "json"
-
-
-class LogLevel(StrEnum):
-    """The least important log line that is written."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 def _option(variable: str, text: str, **more: Any) -> Any:
