@@ -1,12 +1,14 @@
 """uvicorn servers inside our own event loop."""
 
+import asyncio
 import contextlib
 import os
 import socket
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from extender.settings import Address, SettingsError
 
@@ -15,6 +17,42 @@ KEEP_ALIVE_S = 200
 or a question may be sent into a connection that closes. Source: net/http Transport.IdleConnTimeout of client-go."""
 GRACE_S = 5
 """Seconds for answers under way when the server ends."""
+
+
+class _Gathering:
+    """A transport that sends everything written in one turn of the event loop in one piece.
+
+    uvicorn writes an answer's head and its body one after the other: two packets, that wake kube-scheduler twice.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._parts:
+            self._transport.write(b"".join(self._parts))
+            self._parts.clear()
+
+
+class _Protocol(HttpToolsProtocol):
+    """uvicorn's, on such a transport."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(cast("asyncio.Transport", _Gathering(transport)))
 
 
 class Server(uvicorn.Server):
@@ -39,7 +77,7 @@ def server(app: Any) -> Server:
     return Server(
         uvicorn.Config(
             app,
-            http="httptools",
+            http=_Protocol,
             ws="none",
             lifespan="off",
             log_config=None,

@@ -70,7 +70,9 @@ class ApiClient:
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(limit=0, socket_factory=_socket)
-        self._session = aiohttp.ClientSession(connector=connector, headers=self._headers, middlewares=(_once,))
+        self._session = aiohttp.ClientSession(
+            connector=connector, headers=self._headers, middlewares=(_once,), cookie_jar=aiohttp.DummyCookieJar()
+        )
         return self
 
     async def __aexit__(
