@@ -27,6 +27,19 @@ PLACEMENT = f"{DOMAIN}/placement"
 ALLOCATION = f"{DOMAIN}/allocation"
 WAKE = f"{DOMAIN}/wake"
 
+# Groups: annotations or labels of a pod; all but name and role also annotations of its PodGroup.
+GROUP = f"{DOMAIN}/group"
+MIN_MEMBER = f"{DOMAIN}/min-member"
+MIN_MEMBER_BY_ROLE = f"{DOMAIN}/min-member-by-role"
+QUEUE = f"{DOMAIN}/queue"
+ROLE = f"{DOMAIN}/role"
+ON_MEMBER_LOST = f"{DOMAIN}/on-member-lost"
+ON_COMPLETION = f"{DOMAIN}/on-completion"
+SCHEDULE_TIMEOUT_SECONDS = f"{DOMAIN}/schedule-timeout-seconds"
+
+# The scheduling gate of members that wait for a plan.
+PLAN_GATE = f"{DOMAIN}/plan"
+
 # Node annotations.
 GPUS = f"{DOMAIN}/gpus"
 CORDONED_GPUS = f"{DOMAIN}/cordoned-gpus"

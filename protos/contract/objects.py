@@ -98,6 +98,20 @@ class SchedulingGate(_Record, frozen=True):
     name: str
 
 
+class SchedulingGroup(_Record, frozen=True):
+    """spec.schedulingGroup (Kubernetes 1.36): the PodGroup of scheduling.k8s.io that the pod belongs to."""
+
+    pod_group_name: str | None = None
+
+
+class WorkloadReference(_Record, frozen=True):
+    """spec.workloadRef (Kubernetes 1.35 only): a pod group of a Workload, and which replica of it."""
+
+    name: str
+    pod_group: str
+    pod_group_replica_key: str = ""
+
+
 class PodSpec(_Record, frozen=True):
     """What a pod wants."""
 
@@ -109,6 +123,8 @@ class PodSpec(_Record, frozen=True):
     node_name: str | None = None
     scheduler_name: str = "default-scheduler"
     scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_group: SchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
     priority: int | None = None
     priority_class_name: str | None = None
     preemption_policy: str | None = None

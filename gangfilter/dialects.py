@@ -1,0 +1,108 @@
+"""Which group a pod belongs to, and what the pod itself says of that group.
+
+The first dialect that names a group decides; one that names another is told as a problem, one that names the same adds
+what it says. Our own keys add to any dialect, so that a pod made by an operator can carry a role, a minimum or a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gangfilter import naming
+from gangfilter.group import GroupKey, Membership, combined
+from gangfilter.values import Reader, both, label, role
+from protos.contract import names
+from protos.contract.objects import Pod, PodSpec
+
+REQUIRED_ROLES = frozenset({"launcher", "mpimaster", "master", "chief", "ps"})
+"""Without these the others of a group wait in vain."""
+
+_SPOKEN_BY = {key.name: place for place, dialect in enumerate(naming.DIALECTS) for key in dialect.keys}
+"""The place of the dialect whose key this is."""
+_NAMING = frozenset(_SPOKEN_BY) | {names.MIN_MEMBER}
+_JOB_ROLE = label("training.kubeflow.org/job-role")
+_OPERATOR, _MPI_OPERATORS = label("training.kubeflow.org/operator-name"), ("mpi-operator", "mpijob-controller")
+_OLD_MPI_JOB = label("mpi_job_name")
+ROLES = (
+    *both(names.ROLE),
+    *both("volcano.sh/task-spec"),
+    naming.YUNIKORN_TASK_GROUP,
+    label("kai.scheduler/subgroup-name"),
+    label("training.kubeflow.org/replica-type"),
+    _JOB_ROLE,
+    label("mpi_role_type"),
+    label("training-job-role"),
+    label("tf-replica-type"),
+    label("pytorch-replica-type"),
+    label("replica-type"),
+)
+"""Where a role is written; the first that is set counts."""
+
+
+def membership(pod: Pod) -> Membership | None:
+    """What this pod says of its group, None if it names none; whatever is written there, it never raises.
+
+    A pod that asks for a group but names none that can be read belongs to the group without a name, which has no
+    minimum and so waits: it must not start alone.
+    """
+    meta, spec = pod.metadata, pod.spec
+    if (
+        _NAMING.isdisjoint(meta.annotations)
+        and _NAMING.isdisjoint(meta.labels)
+        and spec.scheduling_group is None
+        and spec.workload_ref is None
+    ):
+        return None
+    reader = Reader(_as_meant(meta.annotations, meta.labels), meta.labels)
+    spoken = sorted({_SPOKEN_BY[key] for key in (*meta.annotations, *meta.labels) if key in _SPOKEN_BY})
+    dialects = [naming.DIALECTS[place] for place in spoken]
+    named = [(*named, dialect) for dialect in dialects for named in dialect.named(dialect.keys, reader)]
+    named += [(*named, naming.OWN) for named in _in_spec(spec)]
+    if not named:
+        return _nameless(meta.namespace, reader)
+    first, chosen, _ = named[0]
+    for where, group, _ in named:
+        if group != chosen:
+            reader.problems.append(f"{first} names group {chosen}, {where} names {group}: {chosen} is taken")
+    speaking = dict.fromkeys((naming.OWN, *(dialect for _, group, dialect in named if group == chosen)))
+    said = [declaration for dialect in speaking if (declaration := dialect.declaration(reader))]
+    declaration, differ = combined(said) if said else (None, ())
+    who, required = _role(reader)
+    problems = (*reader.problems, *differ)
+    return Membership(GroupKey(meta.namespace, chosen), who, required, declaration, problems)
+
+
+def _in_spec(spec: PodSpec) -> Iterator[naming.Named]:
+    """Kubernetes' own fields; the name of a group of a Workload is made of all that tells it from others."""
+    group, workload = spec.scheduling_group, spec.workload_ref
+    if group and group.pod_group_name:
+        yield "spec.schedulingGroup", group.pod_group_name
+    if workload:
+        parts = (workload.name, workload.pod_group, workload.pod_group_replica_key)
+        yield "spec.workloadRef", "/".join(part for part in parts if part)
+
+
+def _nameless(namespace: str, reader: Reader) -> Membership | None:
+    """A pod that names no group: one that says how large its group is, or names it unreadably, wants to be in one."""
+    for key in both(names.MIN_MEMBER):
+        if reader.text(key) and not reader.problems:
+            reader.problems.append(f"{key} is set, but no group is named: expected {names.GROUP} too")
+    return Membership(GroupKey(namespace, ""), problems=tuple(reader.problems)) if reader.problems else None
+
+
+def _role(reader: Reader) -> tuple[str, bool]:
+    """The pod's role, and whether the others need it. ET-operator makes its launcher when all workers run."""
+    who = reader.read(role, *ROLES) or ""
+    needed = who in REQUIRED_ROLES or reader.text(_JOB_ROLE).lower() in REQUIRED_ROLES
+    return who, needed and reader.text(naming.ET_GROUP) != naming.ET_OPERATOR
+
+
+def _as_meant(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Mapping[str, str]:
+    """An MPIJob's queue under its own key: an often copied article on MPI Operator puts it under that of the group."""
+    queue = annotations.get(naming.VOLCANO_GROUP.name)
+    job = annotations.get(naming.KUBE_GROUP.name) or labels.get(naming.COSCHEDULING_GROUP.name)
+    is_mpi = labels.get(_OPERATOR.name) in _MPI_OPERATORS or _OLD_MPI_JOB.name in labels
+    if not (queue and job and is_mpi) or queue == job:
+        return annotations
+    others = {key: text for key, text in annotations.items() if key != naming.VOLCANO_GROUP.name}
+    return {naming.VOLCANO_QUEUE.name: queue} | others

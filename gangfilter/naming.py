@@ -1,0 +1,211 @@
+"""The dialects in which a pod can name its group, one row each: the keys that name it, and what else is said there.
+
+What has no counterpart here:
+
+- Koordinator's `mode`: a group that waits holds nothing, strict or not. Its `match-policy`: `on-member-lost` says what
+  follows a loss. Its `groups`, which bundle gangs, are refused with a sentence: each gang starts by itself.
+- Kueue's gates are Kueue's: a group starts once they are gone. The pods of its serving groups (StatefulSet,
+  LeaderWorkerSet) come one after the other, each when the one before runs: they are no gang.
+- YuniKorn's placeholders: an application's task groups are roles of one gang. Spark's executors are made by its running
+  driver: they are no gang.
+- Kubernetes 1.35's Workloads are not read: `gangshare.io/min-member` can say the minimum of a `workloadRef`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from gangfilter.group import Declaration
+from gangfilter.specs import hived, task_groups
+from gangfilter.values import (
+    BadValue,
+    Key,
+    Reader,
+    annotation,
+    both,
+    count,
+    duration,
+    label,
+    lost,
+    name,
+    names_in,
+    resources,
+    role,
+    roles,
+    seconds,
+)
+from protos.contract import names
+
+Named = tuple[str, str]
+"""Where a group is named, for people, and its name."""
+
+
+def by_keys(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
+    """The plain way: each key's value is a group's name."""
+    for key in keys:
+        if group := reader.read(name, key):
+            yield str(key), group
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One way to name a group."""
+
+    source: str
+    """For people, where its values are written."""
+    keys: tuple[Key, ...]
+    """A pod without any of these keys does not speak it."""
+    named: Callable[[tuple[Key, ...], Reader], Iterator[Named]] = by_keys
+    """The groups that a pod names by these keys."""
+    says: Mapping[str, tuple[Callable[[str], Any], tuple[Key, ...]]] = {}
+    """Fields of the declaration: how they are read, and of which key, the first that is set."""
+
+    def declaration(self, reader: Reader) -> Declaration | None:
+        """What is said in it of the group, None if nothing; what cannot be read is told by the reader."""
+        said = {field: value for field, (parse, keys) in self.says.items() if (value := reader.read(parse, *keys))}
+        return Declaration(source=self.source, **said) if said else None
+
+
+def _koordinator(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
+    for named in by_keys(keys, reader):
+        reader.read(_alone, _KOORDINATOR_BUNDLE)
+        yield named
+
+
+def _alone(text: str) -> None:
+    if len(names_in(text)) > 1:
+        raise BadValue("at most one group: each starts by itself")
+
+
+def _kueue(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
+    if not any(reader.text(key) == "true" for key in _KUEUE_ONE_BY_ONE):
+        yield from by_keys(keys, reader)
+
+
+def _yunikorn(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
+    """The application: YuniKorn holds room for all of its task groups before it starts one."""
+    if not any(map(reader.text, keys)) or reader.text(_SPARK_ROLE):
+        return
+    for key in _YUNIKORN_APPLICATION:
+        if application := reader.read(name, key):
+            yield str(key), application
+            return
+    reader.problems.append(f"{_YUNIKORN_APPLICATION[0]} is missing: expected the application whose task group this is")
+
+
+def _hived(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
+    spec = reader.read(hived, *keys)
+    if spec and spec.name:
+        yield str(keys[0]), spec.name
+
+
+def _et(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
+    if reader.text(ET_GROUP) == ET_OPERATOR:
+        yield from by_keys(keys, reader)
+
+
+KUBE_GROUP = annotation("scheduling.k8s.io/group-name")
+VOLCANO_GROUP = annotation("scheduling.volcano.sh/group-name")
+VOLCANO_QUEUE = annotation("scheduling.volcano.sh/queue-name")
+COSCHEDULING_GROUP = label("scheduling.x-k8s.io/pod-group")
+_KOORDINATOR_BUNDLE = annotation("gang.scheduling.koordinator.sh/groups")
+_KUEUE_ONE_BY_ONE = (
+    annotation("kueue.x-k8s.io/pod-group-fast-admission"),
+    annotation("kueue.x-k8s.io/pod-group-serving"),
+)
+_YUNIKORN_APPLICATION = (label("applicationId"), *both("yunikorn.apache.org/app-id"))
+YUNIKORN_TASK_GROUP = annotation("yunikorn.apache.org/task-group-name")
+_YUNIKORN_TASK_GROUPS = annotation("yunikorn.apache.org/task-groups")
+_SPARK_ROLE = label("spark-role")
+_HIVED_SPEC = annotation("hivedscheduler.microsoft.com/pod-scheduling-spec")
+ET_GROUP, ET_OPERATOR = label("group-name"), "kai.alibabacloud.com"
+_VOLCANO_TERMS: Mapping[str, tuple[Callable[[str], Any], tuple[Key, ...]]] = {
+    "min_member": (
+        count,
+        (annotation("scheduling.k8s.io/group-min-member"), annotation("scheduling.volcano.sh/group-min-member")),
+    ),
+    "min_resources": (resources, (annotation("scheduling.volcano.sh/group-min-resources"),)),
+    "queue": (name, (VOLCANO_QUEUE, *both("volcano.sh/queue-name"))),
+}
+
+OWN = Dialect(
+    source=f"pods' {names.DOMAIN}/*",
+    keys=both(names.GROUP),
+    says={
+        "min_member": (count, both(names.MIN_MEMBER)),
+        "min_by_role": (roles, both(names.MIN_MEMBER_BY_ROLE)),
+        "queue": (name, both(names.QUEUE)),
+        "schedule_timeout_s": (seconds, both(names.SCHEDULE_TIMEOUT_SECONDS)),
+        "on_member_lost": (lost, both(names.ON_MEMBER_LOST)),
+        "on_completion": (role, both(names.ON_COMPLETION)),
+    },
+)
+"""Our own keys, read of PodGroups too."""
+
+DIALECTS = (
+    OWN,
+    Dialect(source="pods' scheduling.volcano.sh/*", keys=(KUBE_GROUP, VOLCANO_GROUP), says=_VOLCANO_TERMS),
+    Dialect(
+        source="pods' scheduling.volcano.sh/*", keys=(COSCHEDULING_GROUP,), says={"queue": _VOLCANO_TERMS["queue"]}
+    ),
+    Dialect(
+        source="pods' pod-group.scheduling.sigs.k8s.io/*",
+        keys=(label("pod-group.scheduling.sigs.k8s.io"), label("pod-group.scheduling.sigs.k8s.io/name")),
+        says={"min_member": (count, (label("pod-group.scheduling.sigs.k8s.io/min-available"),))},
+    ),
+    Dialect(
+        source="pods' gang.scheduling.koordinator.sh/*",
+        keys=(annotation("gang.scheduling.koordinator.sh/name"),),
+        named=_koordinator,
+        says={
+            "min_member": (
+                count,
+                (
+                    annotation("gang.scheduling.koordinator.sh/min-available"),
+                    annotation("gang.scheduling.koordinator.sh/total-number"),
+                ),
+            ),
+            "schedule_timeout_s": (duration, (annotation("gang.scheduling.koordinator.sh/waiting-time"),)),
+        },
+    ),
+    Dialect(
+        source="pods' kai.scheduler/*",
+        keys=(annotation("pod-group-name"),),
+        says={
+            "min_member": (count, (annotation("kai.scheduler/batch-min-member"),)),
+            "queue": (name, (label("kai.scheduler/queue"),)),
+        },
+    ),
+    Dialect(
+        source="pods' kueue.x-k8s.io/*",
+        keys=(label("kueue.x-k8s.io/pod-group-name"), annotation("kueue.x-k8s.io/pod-group-name")),
+        named=_kueue,
+        says={
+            "min_member": (count, (annotation("kueue.x-k8s.io/pod-group-total-count"),)),
+            "queue": (name, (label("kueue.x-k8s.io/queue-name"),)),
+        },
+    ),
+    Dialect(
+        source="pods' yunikorn.apache.org/*",
+        keys=(_YUNIKORN_TASK_GROUPS, YUNIKORN_TASK_GROUP),
+        named=_yunikorn,
+        says={
+            "min_by_role": (task_groups, (_YUNIKORN_TASK_GROUPS,)),
+            "queue": (name, (label("queue"), *both("yunikorn.apache.org/queue"))),
+        },
+    ),
+    Dialect(source="pods' godel.bytedance.com/*", keys=both("godel.bytedance.com/pod-group-name")),
+    Dialect(
+        source="pods' hivedscheduler.microsoft.com/*",
+        keys=(_HIVED_SPEC,),
+        named=_hived,
+        says={
+            "min_member": (lambda text: hived(text).pods, (_HIVED_SPEC,)),
+            "queue": (lambda text: name(hived(text).virtual_cluster), (_HIVED_SPEC,)),
+        },
+    ),
+    Dialect(source="pods' kai.alibabacloud.com labels", keys=(label("training-job-name"),), named=_et),
+)
+"""In the order in which they name a group; after them come the fields of the pod's own spec."""

@@ -1,0 +1,213 @@
+"""The kinds of objects that declare a group, one row each, and what each says.
+
+Most are PodGroups of one shape; a kind's row tells which part of `spec` is read how. Our own annotations on such an
+object add to what its spec says. Kinds whose definition is not installed are simply never seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from gangfilter.group import Declaration, GroupKey, combined
+from gangfilter.naming import OWN
+from gangfilter.values import MOST_MEMBERS, BadValue, Reader, amounts, by_role, lost, role, shown
+from protos.contract import names
+from protos.contract.objects import ObjectMeta, Quantities
+
+Fields = dict[str, Any]
+"""Fields of a Declaration."""
+T = TypeVar("T")
+
+
+class PodGroupError(ValueError):
+    """An object that declares a group and cannot be read; `key` is its group, None if even the name is unreadable."""
+
+    def __init__(self, key: GroupKey | None, sentence: str) -> None:
+        super().__init__(sentence)
+        self.key = key
+
+
+class Kind(msgspec.Struct, frozen=True, eq=False):
+    """A kind of objects that declare a group each."""
+
+    api_group: str
+    version: str
+    plural: str
+    kind: str
+    says: Callable[[msgspec.Raw], Fields]
+    """Reads `spec`; raises BadValue, and msgspec's errors."""
+
+    @property
+    def source(self) -> str:
+        return f"{self.kind} {self.api_group}/{self.version}"
+
+
+class _Object(msgspec.Struct):
+    metadata: ObjectMeta
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    """What PodGroups of every origin have in common; each kind has some of it."""
+
+    min_member: int | None = None
+    min_task_member: dict[str, int] | None = None
+    min_resources: Quantities | None = None
+    queue: str | None = None
+    priority_class_name: str | None = None
+    schedule_timeout_seconds: int | None = None
+    on_member_lost: str | None = None
+    on_completion: str | None = None
+
+
+class _SubGroup(msgspec.Struct, rename="camel"):
+    name: str
+    min_member: int | None = None
+    parent: str | None = None
+
+
+class _SubGroups(msgspec.Struct, rename="camel"):
+    sub_groups: list[_SubGroup] | None = None
+
+
+class _Gang(msgspec.Struct, rename="camel"):
+    min_count: int
+
+
+class _Policy(msgspec.Struct):
+    gang: _Gang | None = None
+
+
+class _Upstream(msgspec.Struct, rename="camel"):
+    scheduling_policy: _Policy
+    priority_class_name: str | None = None
+
+
+class _Replicas(msgspec.Struct):
+    replicas: int | None = None
+
+
+class _ReplicaSpecs(msgspec.Struct):
+    worker: _Replicas
+
+
+class _TrainingJob(msgspec.Struct, rename="camel"):
+    et_replica_specs: _ReplicaSpecs
+
+
+_OBJECT = msgspec.json.Decoder(_Object)
+_SPEC = msgspec.json.Decoder(_Spec)
+_SUB_GROUPS = msgspec.json.Decoder(_SubGroups)
+_UPSTREAM = msgspec.json.Decoder(_Upstream)
+_TRAINING_JOB = msgspec.json.Decoder(_TrainingJob)
+
+
+def declaration(kind: Kind, data: bytes) -> tuple[GroupKey, Declaration]:
+    """The group that an object of this kind (JSON, as bytes or msgspec.Raw) declares; raises PodGroupError."""
+    try:
+        decoded = _OBJECT.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise PodGroupError(None, f"{kind.source} cannot be read: {error}") from error
+    key = GroupKey(decoded.metadata.namespace, decoded.metadata.name)
+    try:
+        fields = kind.says(decoded.spec)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise PodGroupError(key, f"{kind.source} {key}: spec cannot be read: {error}") from error
+    said = [Declaration(source=kind.source, **fields)]
+    reader = Reader(decoded.metadata.annotations, {})
+    if own := OWN.declaration(reader):
+        said.append(msgspec.structs.replace(own, source=f"its annotations {names.DOMAIN}/*"))
+    one, differ = combined(said)
+    return key, msgspec.structs.replace(one, source=kind.source, problems=(*reader.problems, *differ))
+
+
+def _common(spec: msgspec.Raw) -> Fields:
+    said = _SPEC.decode(spec)
+    return {
+        "min_member": _read("minMember", said.min_member, _members),
+        "min_by_role": _read("minTaskMember", said.min_task_member, by_role) or (),
+        "min_resources": _read("minResources", said.min_resources, amounts) or (),
+        "queue": said.queue or "",
+        "priority_class": said.priority_class_name or "",
+        "schedule_timeout_s": _read("scheduleTimeoutSeconds", said.schedule_timeout_seconds, _limit),
+        "on_member_lost": _read("onMemberLost", said.on_member_lost or None, lost),
+        "on_completion": _read("onCompletion", said.on_completion or None, role) or "",
+    }
+
+
+def _volcano(spec: msgspec.Raw) -> Fields:
+    """As Volcano does it, roles count only if the minimum covers them all: its Jobs declare every replica by role."""
+    fields = _common(spec)
+    if sum(least for _, least in fields["min_by_role"]) > (fields["min_member"] or MOST_MEMBERS):
+        fields["min_by_role"] = ()
+    return fields
+
+
+def _kai(spec: msgspec.Raw) -> Fields:
+    """Pods are in the innermost sub-groups, which are roles here; all of them count, whatever minSubGroup says."""
+    groups = _SUB_GROUPS.decode(spec).sub_groups or []
+    outer = {group.parent for group in groups}
+    least = {group.name: group.min_member or 0 for group in groups if group.name not in outer}
+    return _common(spec) | {"min_by_role": _read("subGroups", least, by_role) or ()}
+
+
+def _upstream(spec: msgspec.Raw) -> Fields:
+    """A group with the policy `basic` starts one by one."""
+    said = _UPSTREAM.decode(spec)
+    gang = said.scheduling_policy.gang
+    least = _read("schedulingPolicy.gang.minCount", gang.min_count, _members) if gang else 1
+    return {"min_member": least, "priority_class": said.priority_class_name or ""}
+
+
+def _training_job(spec: msgspec.Raw) -> Fields:
+    """ET-operator makes the launcher when `replicas` workers run, so fewer would hold their GPUs in vain.
+
+    Later its workers come and go: none of them is missed, and the slot of one that went is free at once.
+    """
+    workers = _TRAINING_JOB.decode(spec).et_replica_specs.worker.replicas or 0
+    least = _read("etReplicaSpecs.worker.replicas", {"worker": workers}, by_role)
+    return {"min_by_role": least or (), "on_member_lost": "ignore"}
+
+
+def _read(field: str, value: Any, parse: Callable[[Any], T]) -> T | None:
+    """A field of `spec`, None if it is not set; raises BadValue naming it."""
+    if value is None:
+        return None
+    try:
+        return parse(value)
+    except BadValue as error:
+        told = "" if isinstance(value, dict) else f" is {shown(value)}"
+        raise BadValue(f"spec.{field}{told}: expected {error}") from error
+
+
+def _members(number: int) -> int:
+    """A minimum; 0 is none, so that each member starts by itself."""
+    if not 0 <= number <= MOST_MEMBERS:
+        raise BadValue(f"a whole number from 1 to {MOST_MEMBERS}")
+    return number or 1
+
+
+def _limit(number: int) -> float | None:
+    """A limit in seconds; 0 is none."""
+    if not 0 <= number <= MOST_MEMBERS:
+        raise BadValue("a whole number of seconds")
+    return float(number) or None
+
+
+KINDS = (
+    Kind(names.DOMAIN, "v1alpha1", "podgroups", "PodGroup", _common),
+    Kind("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", _volcano),
+    Kind("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", _common),
+    Kind("scheduling.incubator.k8s.io", "v1alpha1", "podgroups", "PodGroup", _common),
+    Kind("scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup", _common),
+    Kind("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup", _kai),
+    Kind("scheduling.godel.kubewharf.io", "v1alpha1", "podgroups", "PodGroup", _common),
+    Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", _upstream),
+    Kind("scheduling.k8s.io", "v1alpha3", "podgroups", "PodGroup", _upstream),
+    Kind("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", _upstream),
+    Kind("kai.alibabacloud.com", "v1alpha1", "trainingjobs", "TrainingJob", _training_job),
+)
+"""Of an API group with several versions, the first that a cluster serves is enough."""

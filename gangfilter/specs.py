@@ -1,0 +1,72 @@
+"""Annotations with a structure of their own: HiveD's scheduling spec (YAML) and YuniKorn's task groups (JSON)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+import yaml
+
+from gangfilter.values import BadValue, by_role, count, decoded, name
+
+LONGEST_YAML = 2048
+MOST_BRACKETS = 64
+"""Of a YAML text: its parser takes time with the square of its depth."""
+
+_HIVED = "a PodSchedulingSpec of HiveD with affinityGroup.name and affinityGroup.members[].podNumber"
+_TASK_GROUPS = 'task groups, like [{"name": "worker", "minMember": 2}]'
+
+
+class _Members(msgspec.Struct, rename="camel"):
+    pod_number: str
+
+
+class _AffinityGroup(msgspec.Struct):
+    name: str
+    members: list[_Members]
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    affinity_group: _AffinityGroup | str = ""
+    virtual_cluster: str = ""
+
+
+class _TaskGroup(msgspec.Struct, rename="camel"):
+    name: str
+    min_member: int
+
+
+class HivedGroup(msgspec.Struct, frozen=True):
+    """An affinity group. A pod without one is alone: its name is empty."""
+
+    name: str
+    pods: int
+    virtual_cluster: str
+
+
+@lru_cache(maxsize=256)
+def hived(text: str) -> HivedGroup:
+    """HiveD's spec, which every pod of an affinity group carries; raises BadValue."""
+    if len(text) > LONGEST_YAML or text.count("[") + text.count("{") > MOST_BRACKETS:
+        raise BadValue(f"{_HIVED}, of at most {LONGEST_YAML} characters and {MOST_BRACKETS} brackets")
+    try:
+        spec = msgspec.convert(yaml.load(text, Loader=yaml.CBaseLoader), _Spec)
+        if isinstance(spec.affinity_group, str):
+            if spec.affinity_group in ("", "~", "null"):
+                return HivedGroup("", 1, spec.virtual_cluster)
+            raise BadValue(_HIVED)
+        pods = sum(count(members.pod_number) for members in spec.affinity_group.members)
+        return HivedGroup(name(spec.affinity_group.name), count(str(pods)), spec.virtual_cluster)
+    except (yaml.YAMLError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise BadValue(_HIVED) from error
+
+
+_task_groups = msgspec.json.Decoder(list[_TaskGroup])
+
+
+def task_groups(text: str) -> tuple[tuple[str, int], ...]:
+    """YuniKorn's task groups as minimum per role; raises BadValue."""
+    least: dict[str, int] = {}
+    for group in decoded(text, _task_groups, _TASK_GROUPS):
+        least[group.name] = max(group.min_member, least.get(group.name, 0))
+    return by_role(least, _TASK_GROUPS)

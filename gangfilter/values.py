@@ -1,0 +1,193 @@
+"""Reading what is written in annotations and labels: a value, or a sentence that says what was expected.
+
+Each parser takes a text and raises BadValue; a Reader looks keys up and collects the sentences. Nothing that is written
+raises any further, and nothing takes long: texts have a greatest length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from gangfilter.group import LAXEST_FIRST, OnLost
+from protos.contract.quantity import QuantityError, milli, units
+
+MOST_MEMBERS = 2**31 - 1
+"""What a PodGroup's minMember can be."""
+LONGEST_NAME = 253
+LONGEST_JSON = 65536
+MOST_ENTRIES = 256
+"""Roles or resources of one value."""
+LONGEST_SHOWN = 60
+
+T = TypeVar("T")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class BadValue(ValueError):
+    """A value that cannot be read; the message is what was expected."""
+
+
+class Key(NamedTuple):
+    """Where something is written."""
+
+    place: Literal["annotation", "label"]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.place} {self.name}"
+
+
+def annotation(name: str) -> Key:
+    """The annotation of this name."""
+    return Key("annotation", name)
+
+
+def label(name: str) -> Key:
+    """The label of this name."""
+    return Key("label", name)
+
+
+def both(name: str) -> tuple[Key, Key]:
+    """The annotation of this name, else the label."""
+    return annotation(name), label(name)
+
+
+class Reader:
+    """Reads one object's annotations and labels; what cannot be read counts as not said and becomes a problem."""
+
+    def __init__(self, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
+        self._texts = {"annotation": annotations, "label": labels}
+        self.problems: list[str] = []
+
+    def text(self, key: Key) -> str:
+        return self._texts[key.place].get(key.name, "").strip()
+
+    def read(self, parse: Callable[[str], T], *keys: Key) -> T | None:
+        """The value under the first of these keys that is not empty, None if there is none or it cannot be read."""
+        for key in keys:
+            if (text := self._texts[key.place].get(key.name)) and (text := text.strip()):
+                try:
+                    return parse(text)
+                except BadValue as error:
+                    self.problems.append(f"{key} is {shown(text)}: expected {error}")
+                    return None
+        return None
+
+
+def shown(value: object) -> str:
+    """A value for a sentence, cut to a readable length."""
+    text = repr(value[: LONGEST_SHOWN + 1] if isinstance(value, str) else value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
+def name(text: str) -> str:
+    """The name of a group or queue."""
+    if len(text) > LONGEST_NAME or not text.isprintable() or " " in text:
+        raise BadValue(f"a name of at most {LONGEST_NAME} characters without spaces")
+    return text
+
+
+def role(text: str) -> str:
+    """A role, in lower case: Kubeflow writes `Worker` and `worker`."""
+    return name(text).lower()
+
+
+def count(text: str) -> int:
+    """A number of members."""
+    if not _whole(text) or not 1 <= int(text) <= MOST_MEMBERS:
+        raise BadValue(f"a whole number from 1 to {MOST_MEMBERS}")
+    return int(text)
+
+
+def seconds(text: str) -> float | None:
+    """A time limit in seconds; 0 is no limit."""
+    if not _whole(text):
+        raise BadValue("a whole number of seconds")
+    return float(text) or None
+
+
+def duration(text: str) -> float | None:
+    """A duration as Go writes it (`10m`, `1h30m`), in seconds; 0 is no limit."""
+    parts = _DURATION.findall(text) if len(text) <= LONGEST_SHOWN else []
+    if text != "0" and (not parts or "".join(number + unit for number, unit in parts) != text):
+        raise BadValue("a duration like 600s, 10m or 1h30m")
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts) or None
+
+
+def lost(text: str) -> OnLost:
+    """What to do when a member is lost after the start."""
+    for answer in LAXEST_FIRST:
+        if text == answer:
+            return answer
+    raise BadValue("wait, restart or ignore")
+
+
+def roles(text: str) -> tuple[tuple[str, int], ...]:
+    """A minimum per role, as JSON."""
+    expected = 'members by role, like {"launcher": 1, "worker": 2}'
+    least = decoded(text, _INTEGERS, expected)
+    return by_role(least, expected)
+
+
+def resources(text: str) -> tuple[tuple[str, int], ...]:
+    """Amounts by resource, as JSON."""
+    quantities = decoded(text, _QUANTITIES, 'amounts by resource, like {"cpu": "3", "memory": "8Gi"}')
+    return amounts(quantities)
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """A JSON list of names."""
+    listed = decoded(text, _NAMES, 'names, like ["default/a"]')
+    return tuple(listed)
+
+
+def by_role(least: Mapping[str, int], expected: str = "members by role") -> tuple[tuple[str, int], ...]:
+    """A minimum per role, sorted, without the roles that need nobody; raises BadValue."""
+    if len(least) > MOST_ENTRIES:
+        raise BadValue(f"{expected}, of at most {MOST_ENTRIES} roles")
+    merged: dict[str, int] = {}
+    for who, number in least.items():
+        if not 0 <= number <= MOST_MEMBERS:
+            raise BadValue(f"{expected}, each from 0 to {MOST_MEMBERS}; {shown(who)} has {shown(number)}")
+        merged[role(who)] = max(number, merged.get(role(who), 0))
+    return tuple(sorted((who, number) for who, number in merged.items() if number))
+
+
+def amounts(quantities: Mapping[str, str | int]) -> tuple[tuple[str, int], ...]:
+    """Whole amounts by resource, sorted, cpu in thousandths, without those of nothing; raises BadValue."""
+    if len(quantities) > MOST_ENTRIES:
+        raise BadValue(f"at most {MOST_ENTRIES} resources")
+    read = []
+    for resource, quantity in quantities.items():
+        try:
+            amount = (milli if resource == "cpu" else units)(quantity)
+        except QuantityError as error:
+            raise BadValue(f"amounts by resource; {shown(resource)}: {error}") from error
+        if amount < 0:
+            raise BadValue(f"amounts of zero or more; {shown(resource)} is {shown(quantity)}")
+        read.append((resource, amount))
+    return tuple(sorted((resource, amount) for resource, amount in read if amount))
+
+
+_NAMES = msgspec.json.Decoder(list[str])
+_INTEGERS = msgspec.json.Decoder(dict[str, int])
+_QUANTITIES = msgspec.json.Decoder(dict[str, str | int])
+
+
+def decoded(text: str, decoder: msgspec.json.Decoder[T], expected: str) -> T:
+    """A JSON text of this form; raises BadValue."""
+    try:
+        if len(text) <= LONGEST_JSON:
+            return decoder.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise BadValue(expected) from error
+    raise BadValue(f"{expected}, of at most {LONGEST_JSON} characters")
+
+
+def _whole(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 10

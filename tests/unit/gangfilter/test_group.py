@@ -1,0 +1,124 @@
+"""What holds when several declare: the stricter, whatever the order, and everybody who differs is named."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangfilter.group import LAXEST_FIRST, Declaration, Terms, agree, combined
+
+POD_GROUP = "PodGroup scheduling.volcano.sh/v1beta1"
+PODS = "pods' gangshare.io/*"
+
+
+def test_nobody_says_anything() -> None:
+    assert agree(()) == Terms()
+    assert agree((Declaration(source=PODS, queue="q"),)).min_member is None
+
+
+def test_one_source_is_taken_at_its_word() -> None:
+    said = Declaration(
+        source=PODS, min_member=4, min_resources=(("cpu", 3000),), queue="q", priority_class="high",
+        schedule_timeout_s=180.0, on_member_lost="restart", on_completion="launcher",
+    )  # fmt: skip
+    assert agree([said, said]) == Terms(
+        min_member=4, min_resources=(("cpu", 3000),), queue="q", priority_class="high",
+        schedule_timeout_s=180.0, on_member_lost="restart", on_completion="launcher",
+    )  # fmt: skip
+
+
+def test_the_stricter_holds_and_both_are_named() -> None:
+    terms = agree(
+        [
+            Declaration(
+                source=POD_GROUP, min_member=3, min_by_role=(("ps", 1), ("worker", 1)), queue="default",
+                schedule_timeout_s=60.0, on_member_lost="restart", priority_class="high",
+            ),
+            Declaration(
+                source=PODS, min_member=4, min_by_role=(("worker", 2),), min_resources=(("cpu", 1),), queue="team-a",
+                schedule_timeout_s=30.0, on_member_lost="wait",
+            ),
+        ]
+    )  # fmt: skip
+    assert terms == Terms(
+        min_member=4,
+        min_by_role=(("ps", 1), ("worker", 2)),
+        min_resources=(("cpu", 1),),
+        queue="team-a",
+        priority_class="high",
+        schedule_timeout_s=30.0,
+        on_member_lost="restart",
+        conflicts=(
+            f"the minimum differs: 3 by {POD_GROUP}, 4 by {PODS}; 4 holds",
+            f"the queue differs: default by {POD_GROUP}, team-a by {PODS}; team-a holds",
+            f"the time limit in seconds differs: 30.0 by {PODS}, 60.0 by {POD_GROUP}; 30.0 holds",
+            f"the answer to a lost member differs: restart by {POD_GROUP}, wait by {PODS}; restart holds",
+            f"the minimum of role worker differs: 1 by {POD_GROUP}, 2 by {PODS}; 2 holds",
+        ),
+    )
+
+
+def test_members_that_differ_by_the_hundred_make_one_short_sentence() -> None:
+    terms = agree(Declaration(source=PODS, min_member=n) for n in range(1, 501))
+    assert terms.min_member == 500
+    assert terms.conflicts == (
+        f"the minimum differs: 1 by {PODS}, 2 by {PODS}, 3 by {PODS}, 4 by {PODS}, 496 more; 500 holds",
+    )
+
+
+def test_the_minimum_is_never_less_than_the_roles_together() -> None:
+    roles = (("ps", 2), ("worker", 2))
+    assert agree([Declaration(source=PODS, min_by_role=roles)]).min_member == 4
+    assert agree([Declaration(source=PODS, min_by_role=roles, min_member=3)]).min_member == 4
+    assert agree([Declaration(source=PODS, min_by_role=roles, min_member=5)]).min_member == 5
+
+
+def test_what_cannot_be_read_is_told_with_the_conflicts() -> None:
+    terms = agree([Declaration(source=PODS, problems=("b",)), Declaration(source=POD_GROUP, problems=("a", "b"))])
+    assert terms.conflicts == ("a", "b")
+
+
+few = st.integers(1, 3)
+amounts = st.dictionaries(st.sampled_from("abc"), few, max_size=3).map(lambda said: tuple(sorted(said.items())))
+names = st.sampled_from(["", "default", "a", "b"])
+declarations = st.builds(
+    Declaration,
+    source=st.sampled_from([POD_GROUP, PODS, "x"]),
+    min_member=st.none() | few,
+    min_by_role=amounts,
+    min_resources=amounts,
+    queue=names,
+    priority_class=names,
+    schedule_timeout_s=st.none() | few.map(float),
+    on_member_lost=st.none() | st.sampled_from(LAXEST_FIRST),
+    on_completion=names,
+    problems=st.lists(st.sampled_from("pq"), unique=True, max_size=2).map(lambda told: tuple(sorted(told))),
+)
+several = st.lists(declarations, max_size=5)
+
+
+@given(several, st.randoms(use_true_random=False))
+def test_the_order_of_speaking_does_not_matter(said: list[Declaration], chance: Random) -> None:
+    shuffled = said.copy()
+    chance.shuffle(shuffled)
+    assert agree(shuffled) == agree(said)
+
+
+@given(several)
+def test_saying_it_again_changes_nothing(said: list[Declaration]) -> None:
+    assert agree(said + said) == agree(said)
+    one, _ = combined(said)
+    assert msgspec.structs.replace(agree([*said, one]), conflicts=()) == msgspec.structs.replace(
+        agree(said), conflicts=()
+    )
+
+
+@given(several, declarations)
+def test_one_more_voice_never_loosens(said: list[Declaration], more: Declaration) -> None:
+    before, after = agree(said), agree([*said, more])
+    assert (after.min_member or 0) >= (before.min_member or 0)
+    assert all(dict(after.min_by_role)[role] >= least for role, least in before.min_by_role)
+    assert (after.schedule_timeout_s or 9) <= (before.schedule_timeout_s or 9)
