@@ -21,6 +21,7 @@ from extender.sim import podspec, profiles
 from extender.sim.apiserver import store
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.http import ApiServer
+from extender.sim.jobs import JobController
 from extender.sim.kubectl import Kubectl
 from extender.sim.kubelet.kubelet import Settings as KubeletSettings
 from extender.sim.kubelet.runtime import Runtime
@@ -84,6 +85,10 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     extender_command: Callable[[ExtenderPlace], Sequence[str]] = gangshare_extender
     plugin_command: Callable[[PluginPlace], Sequence[str]] = gangshare_plugin
     kubelet: KubeletSettings = KubeletSettings(status_seconds=1.0)
+    job_backoff_seconds: float = 10.0
+    """Until a Job makes another pod after its first has failed."""
+    establish_seconds: float = 0.2
+    """Until a new CustomResourceDefinition is served."""
     history: int = 20_000
     """Changes kept per resource for watches."""
     token: str = ""
@@ -95,7 +100,7 @@ class EmbeddedCluster(Kubectl):
     """An async context manager: everything runs inside, nothing is left behind."""
 
     def __init__(self, spec: ClusterSpec) -> None:
-        super().__init__(Api(store.Store(spec.history), spec.seed))
+        super().__init__(Api(store.Store(spec.history), spec.seed, spec.establish_seconds))
         self.spec = spec
         self.api.log_of = self._log_of
         self.server = ApiServer(self.api, spec.token)
@@ -103,6 +108,7 @@ class EmbeddedCluster(Kubectl):
         self._extender: Process | None = None
         self._scheduler: Scheduler | None = None
         self._scheduling: asyncio.Task[None] | None = None
+        self._jobs: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="gs-", dir="/tmp"))  # socket paths must be short
@@ -124,6 +130,8 @@ class EmbeddedCluster(Kubectl):
     async def _start(self) -> None:
         await self.server.start()
         self.server.write_kubeconfig(self.kubeconfig)
+        jobs = JobController(self.api, self.spec.job_backoff_seconds)
+        self._jobs = asyncio.create_task(jobs.run(), name="job controller")
         self._extender = Process("extender", self.spec.extender_command(self.place), self.folder)
         await self._extender.start()
         for i, spec in enumerate(self.spec.nodes):
@@ -136,14 +144,14 @@ class EmbeddedCluster(Kubectl):
         self._start_scheduler()
 
     async def _stop(self) -> None:
-        if self._scheduling:
-            self._scheduling.cancel()
+        ours = [task for task in (self._scheduling, self._jobs) if task]
+        for task in ours:
+            task.cancel()
         nodes = self._nodes.values()
         processes = [self._extender, *(n.plugin for n in nodes)]
         await asyncio.gather(*(p.stop() for p in processes if p))
         await asyncio.gather(*(n.stop_kubelet() for n in nodes))
-        if self._scheduling:
-            await asyncio.gather(self._scheduling, return_exceptions=True)
+        await asyncio.gather(*ours, return_exceptions=True)
         for node in nodes:
             node.runtime.reboot()
         await self.server.stop()
@@ -237,8 +245,9 @@ class EmbeddedCluster(Kubectl):
             self._extender.check()
         for node in self._nodes.values():
             node.check()
-        if self._scheduling and self._scheduling.done() and not self._scheduling.cancelled():
-            self._scheduling.result()
+        for task in (self._scheduling, self._jobs):
+            if task and task.done() and not task.cancelled():
+                task.result()
 
     async def wait_for_devices(self) -> None:
         """Until every node with GPUs offers devices."""

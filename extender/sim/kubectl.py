@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from extender.sim.apiserver import errors
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.managed import Writer
-from extender.sim.apiserver.resources import EVENTS, NODES, PODS, Object
+from extender.sim.apiserver.resources import EVENTS, NODES, PODS, Object, Resource
 
 _WRITER = Writer("kubectl-create")
 
@@ -15,10 +16,39 @@ class Kubectl:
     def __init__(self, api: Api) -> None:
         self.api = api
 
+    def create(self, manifest: Object) -> Object:
+        """Create an object (in namespace ``default`` when it needs one and names none) and give it back as stored."""
+        resource = self._resource(manifest["apiVersion"], manifest["kind"])
+        return self.api.create(resource, self._namespace(resource, manifest), manifest, _WRITER).obj
+
+    def get(self, api_version: str, kind: str, namespace: str, name: str) -> Object | None:
+        """An object of any kind; None when there is none, or when its kind is not served."""
+        try:
+            resource = self._resource(api_version, kind)
+        except errors.ApiError:
+            return None
+        found = self.api.store.get(resource, (namespace if resource.namespaced else "", name))
+        return found.obj if found else None
+
+    def delete(self, api_version: str, kind: str, namespace: str, name: str) -> None:
+        """Ask for the deletion of an object of any kind."""
+        resource = self._resource(api_version, kind)
+        self.api.delete(resource, (namespace if resource.namespaced else "", name), {})
+
+    def _resource(self, api_version: str, kind: str) -> Resource:
+        found = [r for r in self.api.catalogue.all() if (r.api_version, r.kind) == (api_version, kind)]
+        if not found:
+            raise errors.ApiError(404, "NotFound", f'no matches for kind "{kind}" in version "{api_version}"')
+        return found[0]
+
+    @staticmethod
+    def _namespace(resource: Resource, manifest: Object) -> str:
+        namespace: str = manifest.get("metadata", {}).get("namespace", "default")
+        return namespace if resource.namespaced else ""
+
     def create_pod(self, manifest: Object) -> Object:
         """Create a pod (namespace ``default`` when it names none) and give it back as stored."""
-        namespace = manifest.get("metadata", {}).get("namespace", "default")
-        return self.api.create(PODS, namespace, manifest, _WRITER).obj
+        return self.api.create(PODS, self._namespace(PODS, manifest), manifest, _WRITER).obj
 
     def delete_pod(self, namespace: str, name: str, grace: int | None = None) -> None:
         """Ask for a deletion, with a grace period in seconds or the pod's own."""

@@ -31,17 +31,13 @@ def a_node(name: str = "node-1", cpu: str = "8", memory: str = "16Gi", **more: A
     return {"metadata": {"name": name}, "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}}
 
 
-def a_config(url: str = "", timeout: str = "5s", **more: Any) -> str:
-    """A KubeSchedulerConfiguration with one extender (none without ``url``) and no in-tree preemption."""
-    extender = {
-        "urlPrefix": url,
-        "filterVerb": "filter",
-        "prioritizeVerb": "prioritize",
-        "bindVerb": "bind",
-        "weight": 130,
-        "nodeCacheCapable": True,
-        "httpTimeout": timeout,
-    }
+def a_config(url: str = "", timeout: str = "5s", split: bool = False, **more: Any) -> str:
+    """A KubeSchedulerConfiguration with one extender (none without ``url``) and no in-tree preemption; ``split``:
+    bind has an entry of its own, with a timeout of 30 s."""
+    common: dict[str, Any] = {"urlPrefix": url, "nodeCacheCapable": True}
+    decide = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 130, "httpTimeout": timeout}
+    bind = {"bindVerb": "bind", "httpTimeout": "30s"}
+    entries = [{**common, **decide}, {**common, **bind}] if split else [{**common, **bind, **decide}]
     profile = {"schedulerName": "default-scheduler", "plugins": {"postFilter": {"disabled": [{"name": "*"}]}}}
     election = {"leaderElect": True, "leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
     return yaml.safe_dump(
@@ -51,7 +47,7 @@ def a_config(url: str = "", timeout: str = "5s", **more: Any) -> str:
             "percentageOfNodesToScore": 100,
             "leaderElection": election,
             "profiles": [profile],
-            "extenders": [extender] if url else [],
+            "extenders": entries if url else [],
             **more,
         }
     )

@@ -351,3 +351,10 @@ async def test_resources_of_a_container_come_in_random_order(tmp_path: Path) -> 
         await manager.allocate(pod, pod["spec"]["containers"][0], init=False)
     first = order[::2]
     assert {"x.io/a", "x.io/b"} == set(first)
+
+
+async def test_a_pod_can_be_refused_on_request(world: World) -> None:
+    await world.start()
+    world.create("p", annotations={runtime.REFUSE: "OutOfcpu"})
+    await world.phase("p", "Failed")
+    assert world.status("p")["reason"] == "OutOfcpu"

@@ -170,22 +170,6 @@ async def test_events_are_one_object_in_two_spellings(client: Client) -> None:
     assert (new["note"], new["regarding"]["name"]) == ("hello", "p")
 
 
-async def test_a_custom_resource_is_served_once_defined_and_its_status_write_leaves_metadata(client: Client) -> None:
-    url = "/apis/gangshare.io/v1alpha1/queues"
-    assert (await client.get(url))[0] == 404
-    version = {"name": "v1alpha1", "served": True, "storage": True, "subresources": {"status": {}}}
-    kinds = {"plural": "queues", "kind": "Queue"}
-    spec = {"group": "gangshare.io", "scope": "Cluster", "names": kinds, "versions": [version]}
-    crd = {"metadata": {"name": "queues.gangshare.io"}, "spec": spec}
-    assert (await client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd))[0] == 201
-    _, queue = await client.post(url, {"metadata": {"name": "q"}, "spec": {"weight": 1}})
-    assert (queue["kind"], queue["apiVersion"]) == ("Queue", "gangshare.io/v1alpha1")
-    body = {"metadata": {"labels": {"a": "b"}}, "spec": {"weight": 2}, "status": {"used": 3}}
-    _, queue = await client.patch(f"{url}/q/status", body)
-    assert (queue["spec"], queue["status"]) == ({"weight": 1}, {"used": 3})
-    assert "labels" not in queue["metadata"]
-
-
 async def test_a_quota_counts_gpu_memory_and_refuses_what_passes_it(client: Client) -> None:
     hard = {"requests.gangshare.io/gpu-mem": "24"}
     quotas = "/api/v1/namespaces/default/resourcequotas"

@@ -78,18 +78,80 @@ async def test_an_unbound_pod_goes_at_once_and_a_bound_one_when_the_kubelet_conf
     assert (await client.get(f"{PODS}/bound"))[0] == 404
 
 
-async def test_a_disruption_budget_blocks_an_eviction_until_there_are_spare_pods(client: Client) -> None:
-    budget = {"metadata": {"name": "b"}, "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "x"}}}}
-    await client.post("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
-    ready = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
-    for name in ("a", "b"):
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+
+
+def a_budget(name: str = "b", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": "x"}}, **spec}}
+
+
+def an_eviction(name: str, **options: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "deleteOptions": options}
+
+
+async def run(client: Client, *names: str, ready: str = "True") -> None:
+    status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}}
+    for name in names:
         await client.post(PODS, a_pod(name, labels={"app": "x"}, nodeName="node-1"))
-        await client.patch(f"{PODS}/{name}/status", ready)
-    code, status = await client.post(f"{PODS}/a/eviction", {"metadata": {"name": "a"}})
+        await client.patch(f"{PODS}/{name}/status", status)
+
+
+async def test_a_disruption_budget_blocks_an_eviction_until_there_are_spare_pods(client: Client) -> None:
+    await client.post(BUDGETS, a_budget(minAvailable=2))
+    await run(client, "a", "b")
+    code, status = await client.post(f"{PODS}/a/eviction", an_eviction("a"))
     assert (code, status["reason"], status["details"]["causes"][0]["reason"]) == (
         429, "TooManyRequests", "DisruptionBudget",
     )  # fmt: skip
-    await client.post(PODS, a_pod("c", labels={"app": "x"}, nodeName="node-1"))
-    await client.patch(f"{PODS}/c/status", ready)
-    assert (await client.post(f"{PODS}/a/eviction", {"metadata": {"name": "a"}}))[0] == 201
+    await run(client, "c")
+    assert (await client.post(f"{PODS}/a/eviction", an_eviction("a")))[0] == 201
     assert "deletionTimestamp" in (await client.get(f"{PODS}/a"))[1]["metadata"]
+
+
+async def test_an_evicted_pod_says_so(client: Client) -> None:
+    await run(client, "a")
+    assert (await client.post(f"{PODS}/a/eviction", an_eviction("a", gracePeriodSeconds=5)))[0] == 201
+    _, pod = await client.get(f"{PODS}/a")
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 5
+    told = [c for c in pod["status"]["conditions"] if c["type"] == "DisruptionTarget"]
+    assert [(c["status"], c["reason"]) for c in told] == [("True", "EvictionByEvictionAPI")]
+
+
+async def test_an_eviction_keeps_its_preconditions_and_names_its_pod(client: Client) -> None:
+    await run(client, "a")
+    _, pod = await client.get(f"{PODS}/a")
+    wrong = an_eviction("a", preconditions={"uid": "another"})
+    assert (await client.post(f"{PODS}/a/eviction", wrong))[0] == 409
+    assert "conditions" in pod["status"]
+    assert (await client.get(f"{PODS}/a"))[1] == pod, "nothing of it was written"
+    assert (await client.post(f"{PODS}/a/eviction", an_eviction("b")))[0] == 400
+    right = an_eviction("a", preconditions={"uid": pod["metadata"]["uid"]})
+    assert (await client.post(f"{PODS}/a/eviction", right))[0] == 201
+    assert (await client.post(f"{PODS}/nobody/eviction", an_eviction("nobody")))[0] == 404
+
+
+async def test_two_budgets_over_one_pod_are_more_than_an_eviction_can_take(client: Client) -> None:
+    await client.post(BUDGETS, a_budget("b", minAvailable=0))
+    await client.post(BUDGETS, a_budget("c", minAvailable=0))
+    await run(client, "a")
+    code, status = await client.post(f"{PODS}/a/eviction", an_eviction("a"))
+    assert (code, "more than one PodDisruptionBudget" in status["message"]) == (500, True)
+
+
+async def test_an_unready_pod_may_go_when_the_healthy_ones_suffice_or_the_budget_lets_it(client: Client) -> None:
+    await client.post(BUDGETS, a_budget(minAvailable=1))
+    await run(client, "sick", ready="False")
+    assert (await client.post(f"{PODS}/sick/eviction", an_eviction("sick")))[0] == 429
+    await run(client, "well")
+    assert (await client.post(f"{PODS}/sick/eviction", an_eviction("sick")))[0] == 201
+    await client.delete(f"{BUDGETS}/b")
+    await client.post(BUDGETS, a_budget(minAvailable=5, unhealthyPodEvictionPolicy="AlwaysAllow"))
+    await run(client, "ill", ready="False")
+    assert (await client.post(f"{PODS}/ill/eviction", an_eviction("ill")))[0] == 201
+
+
+async def test_a_pod_that_does_not_run_may_always_go(client: Client) -> None:
+    await client.post(BUDGETS, a_budget(minAvailable=5))
+    await client.post(PODS, a_pod("waiting", labels={"app": "x"}))
+    assert (await client.post(f"{PODS}/waiting/eviction", an_eviction("waiting")))[0] == 201
+    assert (await client.get(f"{PODS}/waiting"))[0] == 404

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -94,6 +96,11 @@ def node_of(api: Api, name: str) -> str:
 
 def scheduled_condition(api: Api, name: str) -> dict[str, Any]:
     return podspec.condition(api.get(PODS, ("default", name)).obj, "PodScheduled") or {}
+
+
+def nominate(api: Api, name: str, node: str) -> None:
+    body = {"metadata": {"annotations": {"wake": node}}, "status": {"nominatedNodeName": node}}
+    api.patch(PODS, ("default", name), body, MERGE, STATUS)
 
 
 def annotate(api: Api, name: str, value: str) -> None:
@@ -212,8 +219,7 @@ async def test_the_nominated_node_is_tried_alone_first(api: Api, extender: Exten
         await settled(extender)
         extender.filter = lambda args: {"NodeNames": args["NodeNames"]}
         extender.calls.clear()
-        body = {"metadata": {"annotations": {"wake": "1"}}, "status": {"nominatedNodeName": "b"}}
-        api.patch(PODS, ("default", "p"), body, MERGE, STATUS)
+        nominate(api, "p", "b")
         await until(lambda: node_of(api, "p") == "b", "bound")
     assert [args["NodeNames"] for args in extender.asked("filter")] == [["b"]]
     assert extender.asked("prioritize") == []
@@ -265,6 +271,138 @@ async def test_a_bind_error_is_a_scheduler_error_retried_by_itself(api: Api, ext
         extender.bind = extender.bind_it
         assert len(extender.asked("filter")) == 1
         await until(lambda: node_of(api, "p"), "bound at the second try")
+
+
+async def test_a_bind_that_fails_again_and_again_waits_longer_each_time(api: Api, extender: Extender) -> None:
+    add_nodes(api, "a")
+    extender.bind = lambda _: {"Error": "not yet"}
+    times: list[float] = []
+
+    def filtered(args: dict[str, Any]) -> Any:
+        times.append(time.monotonic())
+        return {"NodeNames": args["NodeNames"]}
+
+    extender.filter = filtered
+    async with scheduling(api, extender, podMaxBackoffSeconds=2):
+        create(api, "p")
+        await until(lambda: len(times) == 4, "asked four times", timeout=15)
+    waits = [after - before for before, after in pairwise(times)]
+    assert waits[0] > 0
+    assert all(1 < wait <= 2.5 for wait in waits[1:]), waits  # the limit is 2, on windows of a second
+
+
+async def test_binds_run_side_by_side_with_a_timeout_of_their_own_entry(api: Api, extender: Extender) -> None:
+    add_nodes(api, "a")
+    arrived = asyncio.Barrier(20)
+
+    async def bind(args: dict[str, Any]) -> Any:
+        await arrived.wait()
+        await asyncio.sleep(0.5)  # longer than the other entry's timeout
+        return extender.bind_it(args)
+
+    extender.bind = bind
+    async with scheduling(api, extender, split=True, timeout="300ms"):
+        for i in range(20):
+            create(api, f"p{i}")
+        await until(lambda: all(node_of(api, f"p{i}") for i in range(20)), "all are bound at the first try")
+    assert len(extender.asked("bind")) == 20
+
+
+async def test_a_pod_deleted_in_its_bind_keeps_what_it_was_given_until_the_bind_ends(
+    api: Api, extender: Extender
+) -> None:
+    add_nodes(api, "a", cpu="2")
+    release = asyncio.Event()
+
+    async def bind(args: dict[str, Any]) -> Any:
+        if args["PodName"] == "held":
+            await release.wait()
+            return {"Error": 'pods "held" not found'}
+        return extender.bind_it(args)
+
+    extender.bind = bind
+    async with scheduling(api, extender):
+        create(api, "held", a_container(cpu="2"))
+        await until(lambda: extender.asked("bind", "held"), "in bind")
+        api.delete(PODS, ("default", "held"), {})
+        create(api, "other", a_container(cpu="2"))
+        await until(lambda: "Insufficient cpu" in scheduled_condition(api, "other").get("message", ""), "refused")
+        release.set()
+        await until(lambda: node_of(api, "other"), "bound when the bind has ended")
+
+
+async def test_a_bind_that_took_but_whose_answer_was_lost_leaves_the_pod_on_its_node(
+    api: Api, extender: Extender
+) -> None:
+    add_nodes(api, "a", cpu="2")
+
+    async def bind(args: dict[str, Any]) -> Any:
+        extender.bind_it(args)
+        await asyncio.sleep(5)
+
+    extender.bind = bind
+    async with scheduling(api, extender, timeout="300ms"):
+        create(api, "p", a_container(cpu="2"))
+        await until(lambda: node_of(api, "p"), "bound")
+        await asyncio.sleep(0.5)
+        create(api, "q", a_container(cpu="2"))
+        await until(lambda: "Insufficient cpu" in scheduled_condition(api, "q").get("message", ""), "still counted")
+        assert len(extender.asked("bind")) == 1
+
+
+async def test_a_failed_bind_takes_the_nomination_back(api: Api, extender: Extender) -> None:
+    add_nodes(api, "a", "b")
+    extender.bind = lambda _: {"Error": "no"}
+    extender.filter = lambda _: {"NodeNames": [], "FailedNodes": {"*": "waits"}}
+    async with scheduling(api, extender):
+        create(api, "p")
+        await settled(extender)
+        extender.filter = lambda args: {"NodeNames": args["NodeNames"]}
+        nominate(api, "p", "b")
+        await until(lambda: scheduled_condition(api, "p").get("reason") == "SchedulerError", "bind failed")
+        status = api.get(PODS, ("default", "p")).obj["status"]
+        assert "nominatedNodeName" not in status
+
+
+async def test_a_nominated_node_that_refuses_is_followed_by_the_others(api: Api, extender: Extender) -> None:
+    add_nodes(api, "a", "b")
+    extender.filter = lambda _: {"NodeNames": [], "FailedNodes": {"*": "waits"}}
+    async with scheduling(api, extender):
+        create(api, "p")
+        await settled(extender)
+        extender.calls.clear()
+        nominate(api, "p", "b")
+        await settled(extender)
+    assert [sorted(args["NodeNames"]) for args in extender.asked("filter")] == [["b"], ["a", "b"]]
+
+
+async def test_what_a_nominated_pod_asks_is_kept_from_others_of_its_priority(api: Api, extender: Extender) -> None:
+    add_nodes(api, "a", cpu="2")
+    extender.filter = lambda args: {"NodeNames": [] if args["Pod"]["metadata"]["name"] == "p" else args["NodeNames"]}
+    async with scheduling(api, extender):
+        create(api, "p", a_container(cpu="2"))
+        await settled(extender)
+        nominate(api, "p", "a")
+        await settled(extender)
+        create(api, "q", a_container(cpu="1"))
+        await until(lambda: "Insufficient cpu" in scheduled_condition(api, "q").get("message", ""), "refused")
+        api.delete(PODS, ("default", "p"), {})
+        await until(lambda: node_of(api, "q"), "bound when the nominated pod is gone")
+
+
+async def test_each_profile_has_its_name_and_its_own_ignored_resources(api: Api, extender: Extender) -> None:
+    add_nodes(api, "a")
+    plugins = [{"name": "NodeResourcesFit", "args": {"ignoredResources": ["nvidia.com/gpu"]}}]
+    profiles = [{"schedulerName": name, "pluginConfig": plugins} for name in ("gangshare", "volcano", "kube-batch")]
+    async with scheduling(api, extender, profiles=[*profiles, {"schedulerName": "strict"}]):
+        for name in ("gangshare", "volcano", "kube-batch", "strict", "nobody"):
+            create(api, name, a_container(**{"nvidia.com/gpu": 1}), schedulerName=name)
+        for name in ("gangshare", "volcano", "kube-batch"):
+            await until(lambda name=name: node_of(api, name) == "a", f"{name} is bound")  # type: ignore[misc]
+        await until(lambda: "Insufficient nvidia.com/gpu" in scheduled_condition(api, "strict")["message"], "refused")
+        events = [i.obj for i in api.store.items(EVENTS)]
+        assert {e["source"]["component"] for e in events} == {"gangshare", "volcano", "kube-batch", "strict"}
+        assert scheduled_condition(api, "nobody") == {}
 
 
 async def test_a_bind_is_given_up_after_the_timeout_of_its_entry(api: Api, extender: Extender) -> None:

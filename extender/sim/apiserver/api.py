@@ -6,6 +6,7 @@ others. Objects given and returned are shared with the store: never modify one a
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from random import Random
 from typing import Any
 
 from extender.sim import podspec
-from extender.sim.apiserver import disruption, errors, managed, patch, pods, quota
+from extender.sim.apiserver import disruption, errors, managed, patch, pods, quota, schema
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.resources import (
     CRDS,
@@ -42,14 +43,18 @@ _FIXED_METADATA = (
 )
 _WITH_GENERATION = ("Pod",)
 _SYSTEM = Writer("kube-controller-manager", "status")
+_EVICTION = Writer("EvictionByEvictionAPI", "status")
+_CRD_CONTROLLER = Writer("kube-apiserver", "status")
 
 
 class Api:
-    """All operations. ``seed`` fixes the random part of generated names."""
+    """All operations. ``seed`` fixes the random part of generated names; a new custom resource is not served before
+    ``establish_seconds`` have passed (where that is not 0, an event loop must run)."""
 
-    def __init__(self, store: Store | None = None, seed: int = 0) -> None:
+    def __init__(self, store: Store | None = None, seed: int = 0, establish_seconds: float = 0.0) -> None:
         self.store = store or Store()
         self.catalogue = Catalogue()
+        self._establish_seconds = establish_seconds
         self.log_of: Callable[[Object, str], str] = lambda _pod, _container: ""
         self._random = Random(seed)
         for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
@@ -76,14 +81,32 @@ class Api:
         elif "status" in resource.subresources:
             new.pop("status", None) if resource.custom else new.setdefault("status", {})
         if resource is CRDS:
-            self.catalogue.register(new)
-            new["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
+            schema.check_definition(new)
+        elif resource.custom:
+            new = schema.admitted(resource, self.catalogue.schema(resource), new)
         fields = managed.fields_of({k: v for k, v in new.items() if k != "status"})
         entries = managed.track([], {}, fields, writer, resource.api_version, podspec.timestamp())
         metadata["managedFields"] = entries
         item = self.store.put(resource, key, new)
         self._recount(resource, namespace)
+        if resource is CRDS:
+            self._establish(item)
         return item
+
+    def _establish(self, definition: Item) -> None:
+        if self._establish_seconds:
+            asyncio.get_running_loop().call_later(self._establish_seconds, self._establish_now, definition)
+        else:
+            self._establish_now(definition)
+
+    def _establish_now(self, definition: Item) -> None:
+        present = self.store.get(CRDS, definition.key)
+        if present is None or present.obj["metadata"]["uid"] != definition.obj["metadata"]["uid"]:
+            return  # it was deleted meanwhile
+        self.catalogue.register(present.obj)
+        established = {"type": "Established", "status": "True", "reason": "InitialNamesAccepted"}
+        status = {"conditions": [{**established, "lastTransitionTime": podspec.timestamp()}]}
+        self._write(CRDS, present, {**present.obj, "status": status}, _CRD_CONTROLLER)
 
     def _new_metadata(self, resource: Resource, namespace: str, obj: Object) -> Object:
         given = obj.get("metadata") or {}
@@ -193,6 +216,8 @@ class Api:
                 merged["status"] = before["status"]
             if resource is PODS:
                 pods.check_update(before, merged)
+        if resource.custom:
+            merged = schema.admitted(resource, self.catalogue.schema(resource), merged)
         if merged == before:
             return old
         if merged.get("spec") != before.get("spec") and (resource.custom or resource.kind in _WITH_GENERATION):
@@ -248,11 +273,16 @@ class Api:
         self.store.put(PODS, key, {**new, "metadata": dict(new["metadata"])})
 
     def evict(self, key: Key, eviction: Object) -> None:
-        """pods/eviction: a delete that asks the PodDisruptionBudgets first."""
-        pod = self.get(PODS, key).obj
+        """pods/eviction: a delete that asks the PodDisruptionBudgets first, and says why in a condition."""
+        if (eviction.get("metadata") or {}).get("name", key[1]) != key[1]:
+            raise errors.bad_request("name in URL does not match name in Eviction object")
+        old, options = self.get(PODS, key), eviction.get("deleteOptions") or {}
         siblings = (i.obj for i in self.store.items(PODS, key[0]))
-        disruption.check(pod, (i.obj for i in self.store.items(PDBS, key[0])), siblings)
-        self.delete(PODS, key, eviction.get("deleteOptions") or {})
+        disruption.check(old.obj, (i.obj for i in self.store.items(PDBS, key[0])), siblings)
+        self._check_preconditions(PODS, key, options.get("preconditions") or {}, old.obj)
+        told = patch.apply(patch.STRATEGIC, old.obj, {"status": {"conditions": [disruption.condition()]}})
+        self._write(PODS, old, told, _EVICTION)
+        self.delete(PODS, key, {**options, "preconditions": {}})
 
     def delete(self, resource: Resource, key: Key, options: Object) -> Item:
         """Delete, gracefully where the resource has it; answers the object as it was left."""
@@ -276,9 +306,16 @@ class Api:
                 for inside in self.store.items(other, key[1]) if other.namespaced else ():
                     self.store.remove(other, inside.key)
         if resource is CRDS:
-            self.catalogue.unregister(item.obj)
+            self._undefine(item.obj)
         self._recount(resource, key[0])
         return item
+
+    def _undefine(self, definition: Object) -> None:
+        """Its objects go with a resource, and its watches end."""
+        for resource in self.catalogue.unregister(definition):
+            for item in self.store.items(resource):
+                self.store.remove(resource, item.key)
+            self.store.wake(resource)
 
     def _recount(self, resource: Resource, namespace: str) -> None:
         """Bring status.used of the namespace's quotas up to date."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,8 @@ class ApiServer:
         return self._answer(target, item)
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        watch = reading.Watch(self.api.store, target, request.query, self._watching)
+        served = functools.partial(self.api.catalogue.serves, target.resource)
+        watch = reading.Watch(self.api.store, target, request.query, self._watching, served)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)

@@ -56,7 +56,7 @@ def parse(path: str, catalogue: Catalogue) -> Target | None:
 
 
 def discovery(path: str, catalogue: Catalogue) -> dict[str, Any] | None:
-    """The document of ``/version``, ``/api``, ``/apis`` and of each group's list of resources, or None."""
+    """The document of ``/version``, ``/api``, ``/apis``, of each group and of its list of resources, or None."""
     parts = path.strip("/").split("/")
     groups = sorted({(r.group, r.version) for r in catalogue.all()})
     if parts == ["version"]:
@@ -64,7 +64,10 @@ def discovery(path: str, catalogue: Catalogue) -> dict[str, Any] | None:
     if parts == ["api"]:
         return {"kind": "APIVersions", "versions": ["v1"]}
     if parts == ["apis"]:
-        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(*g) for g in groups if g[0]]}
+        names = sorted({group for group, _ in groups if group})
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(name, groups) for name in names]}
+    if parts[0] == "apis" and len(parts) == 2 and any(group == parts[1] for group, _ in groups):
+        return {"kind": "APIGroup", "apiVersion": "v1", **_group(parts[1], groups)}
     wanted = ("", parts[1]) if parts[0] == "api" and len(parts) == 2 else tuple(parts[1:])
     if parts[0] not in ("api", "apis") or wanted not in groups:
         return None
@@ -92,9 +95,9 @@ def _patchable(resource: Resource) -> dict[str, Any]:
     return {"patch": {"parameters": parameters, "x-kubernetes-group-version-kind": kind}}
 
 
-def _group(group: str, version: str) -> dict[str, Any]:
-    version_entry = {"groupVersion": f"{group}/{version}", "version": version}
-    return {"name": group, "versions": [version_entry], "preferredVersion": version_entry}
+def _group(group: str, served: list[tuple[str, str]]) -> dict[str, Any]:
+    versions = [{"groupVersion": f"{group}/{version}", "version": version} for name, version in served if name == group]
+    return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
 def _entries(resource: Resource) -> list[dict[str, Any]]:

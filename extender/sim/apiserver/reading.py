@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -93,10 +93,12 @@ def _line(kind: str, obj: bytes) -> bytes:
 
 
 class Watch:
-    """One watch request: yields chunks of lines until its time is over or its history is gone."""
+    """One watch request: yields chunks of lines until its time is over, its history is gone or ``served`` says no."""
 
-    def __init__(self, store: Store, target: Target, query: Query, settings: WatchSettings) -> None:
-        self._store, self._target, self._query = store, target, query
+    def __init__(
+        self, store: Store, target: Target, query: Query, settings: WatchSettings, served: Callable[[], bool]
+    ) -> None:
+        self._store, self._target, self._query, self._served = store, target, query, served
         self._resource = target.resource
         self._matches = _predicate(target, query)
         self._bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
@@ -129,7 +131,7 @@ class Watch:
 
     async def _follow(self, cursor: Cursor) -> AsyncIterator[bytes]:
         marked = time.monotonic()
-        while (now := time.monotonic()) < self._end:
+        while (now := time.monotonic()) < self._end and self._served():
             wait = min(self._end - now, max(0.0, marked + self._period - now) if self._bookmarks else 3600.0)
             lines = [line for change in await cursor.next(wait) if (line := self._tell(change))]
             now = time.monotonic()

@@ -51,6 +51,7 @@ SERVICEACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", True, 
 RESOURCEQUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", True, _status(), ("quota",))
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", unconditional_update=False)
 PDBS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, _status(), ("pdb",))
+JOBS = Resource("batch", "v1", "jobs", "Job", True, _status())
 PRIORITYCLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, frozenset(), ("pc",))
 CRDS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, _status(), ("crd",)
@@ -68,22 +69,31 @@ BUILT_IN = (
     RESOURCEQUOTAS,
     LEASES,
     PDBS,
+    JOBS,
     PRIORITYCLASSES,
     CRDS,
 )
 
 
 class Catalogue:
-    """Resources by (group, version, plural)."""
+    """Resources by (group, version, plural), and the schemas of custom ones."""
 
     def __init__(self) -> None:
         self._known = {(r.group, r.version, r.plural): r for r in BUILT_IN}
+        self._schemas: dict[tuple[str, str, str], Object] = {}
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._known.get((group, version, plural))
 
     def all(self) -> list[Resource]:
         return list(self._known.values())
+
+    def serves(self, resource: Resource) -> bool:
+        return (resource.group, resource.version, resource.plural) in self._known
+
+    def schema(self, resource: Resource) -> Object:
+        """The structural schema of a custom resource; empty for a built-in one."""
+        return self._schemas.get((resource.group, resource.version, resource.plural), {})
 
     def register(self, definition: Object) -> None:
         """Add what a CustomResourceDefinition defines: each served version."""
@@ -97,14 +107,18 @@ class Catalogue:
                     spec["names"]["plural"],
                     names["kind"],
                     spec.get("scope", "Namespaced") == "Namespaced",
-                    frozenset(version.get("subresources", {})),
+                    frozenset(version.get("subresources") or {}),
                     tuple(names.get("shortNames", ())),
                     custom=True,
                     unconditional_update=False,
                 )
-                self._known[(resource.group, resource.version, resource.plural)] = resource
+                place = (resource.group, resource.version, resource.plural)
+                self._known[place], self._schemas[place] = resource, version["schema"]["openAPIV3Schema"]
 
-    def unregister(self, definition: Object) -> None:
-        """Forget what a CustomResourceDefinition defined."""
+    def unregister(self, definition: Object) -> list[Resource]:
+        """Forget what a CustomResourceDefinition defined; what that was."""
         group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
-        self._known = {k: r for k, r in self._known.items() if (r.group, r.plural) != (group, plural)}
+        gone = [r for r in self._known.values() if r.custom and (r.group, r.plural) == (group, plural)]
+        for resource in gone:
+            del self._known[(group, resource.version, plural)], self._schemas[(group, resource.version, plural)]
+        return gone

@@ -70,6 +70,12 @@ class _Table:
             self.dropped += count
             del self.changes[:count]
 
+    def wake(self) -> None:
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
 
 class Store:
     """All objects of the cluster. ``history`` is the number of changes kept per resource."""
@@ -116,10 +122,11 @@ class Store:
         table.changes.append(change)
         if len(table.changes) > 2 * self._history:
             table.drop(len(table.changes) - self._history)
-        waiters, table.waiters = table.waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        table.wake()
+
+    def wake(self, resource: Resource) -> None:
+        """Let everybody who waits for a change of the resource look up without one."""
+        self._table(resource).wake()
 
     def compact(self, resource: Resource, keep: int = 0) -> None:
         """Forget all but the last ``keep`` changes: watches and lists from before get 410."""

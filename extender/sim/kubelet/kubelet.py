@@ -20,7 +20,7 @@ from extender.sim.kubelet.devices import AllocateError, DeviceManager
 from extender.sim.kubelet.podresources import PodResources
 from extender.sim.kubelet.pods import KUBELET, PodWorker, confirm_deletion, write_status
 from extender.sim.kubelet.registration import Registration
-from extender.sim.kubelet.runtime import Runtime
+from extender.sim.kubelet.runtime import REFUSE, Runtime
 from extender.sim.kubelet.status import NodeSpec
 from extender.sim.podspec import Object
 
@@ -128,6 +128,8 @@ class Kubelet:
                 self._run_worker(pod)
 
     async def _refusal(self, pod: Object) -> tuple[str, str] | None:
+        if reason := (pod["metadata"].get("annotations") or {}).get(REFUSE):
+            return reason, f"the node was lost to somebody else: {reason}"
         try:
             for container, init in podspec.containers(pod):
                 await self._devices.allocate(pod, container, init)

@@ -17,6 +17,8 @@ IGNORE_TERM_SECONDS = "sim.gangshare.io/ignore-term-seconds"
 """How long the pod's containers go on after TERM (default 0; the grace period ends it in any case)."""
 INIT_SECONDS = "sim.gangshare.io/init-seconds"
 """How long each init container of the pod takes (default 0)."""
+REFUSE = "sim.gangshare.io/refuse"
+"""The reason with which the kubelet refuses the pod at admission, such as OutOfcpu (default: it does not)."""
 
 _TERMINATED, _KILLED = 143, 137
 

@@ -48,6 +48,16 @@ class Cache:
         if node in self.nodes:
             self.nodes[node].remove(uid)
 
+    def forget(self, uid: str) -> bool:
+        """Take an assumed pod back; False when it is not assumed (any more)."""
+        if uid not in self._assumed:
+            return False
+        self.remove(uid)
+        return True
+
+    def is_nominated(self, uid: str) -> bool:
+        return uid in self._nominated
+
     def is_assumed(self, uid: str) -> bool:
         return uid in self._assumed
 

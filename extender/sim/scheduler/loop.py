@@ -131,12 +131,22 @@ class Scheduler:
             self._cache.place(pod, podspec.node_of(pod))
             self._move(Event.POD_UPDATED if _placed(before) else Event.POD_ADDED)
         elif gone:
-            self.queue.delete(uid)
-            self._cache.remove(uid)
-            if _placed(before):
-                self._move(Event.POD_DELETED)
+            self._gone(pod, before)
         elif pod["spec"]["schedulerName"] in self._profiles and _waits(pod):
             self._waiting_changed(pod, before)
+
+    def _gone(self, pod: Object, before: Object | None) -> None:
+        """A pod in bind keeps what it was given in the cache until its bind has ended, gone or not."""
+        uid = podspec.uid(pod)
+        self.queue.delete(uid)
+        if self._cache.is_assumed(uid):
+            return
+        nominated = self._cache.is_nominated(uid)
+        self._cache.remove(uid)
+        if _placed(before):
+            self._move(Event.POD_DELETED)
+        elif nominated:
+            self._move(Event.POD_DELETED, pod["spec"].get("priority", 0))
 
     def _waiting_changed(self, pod: Object, before: Object | None) -> None:
         if self._cache.is_assumed(podspec.uid(pod)):
@@ -187,7 +197,7 @@ class Scheduler:
             self._tell_failure(entry.pod, "Unschedulable", str(error), clear_nomination=not keep)
         except NoNodes as error:
             self.queue.failed(entry, time.monotonic())
-            self._tell_failure(entry.pod, "Unschedulable", str(error), clear_nomination=False)
+            self._tell_failure(entry.pod, "Unschedulable", str(error), clear_nomination=True)
         except ExtenderError as error:
             self.queue.failed(entry, time.monotonic())
             self._tell_failure(entry.pod, "SchedulerError", str(error), clear_nomination=True)
@@ -202,8 +212,8 @@ class Scheduler:
         try:
             await self._bind_by_extender_or_here(pod, node)
         except (ExtenderError, ApiError) as error:
-            self._cache.remove(podspec.uid(pod))
-            self._move(Event.POD_DELETED)
+            if self._cache.forget(podspec.uid(pod)):
+                self._move(Event.POD_DELETED)
             self._after_bind_failed(entry, str(error))
             return
         message = f"Successfully assigned {namespace}/{name} to {node}"

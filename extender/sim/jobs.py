@@ -1,0 +1,181 @@
+"""The Job controller of kube-controller-manager, in small: owners that make their pods anew (batch/v1).
+
+Indexed and plain Jobs, parallelism, completions, suspend, backoffLimit and the backoff after a failure; a pod that is
+deleted counts as failed and is replaced while it still ends, and each pod keeps a finalizer until it was counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import msgspec
+
+from extender.sim import podspec
+from extender.sim.apiserver import patch
+from extender.sim.apiserver.api import Api
+from extender.sim.apiserver.errors import ApiError
+from extender.sim.apiserver.managed import Writer
+from extender.sim.apiserver.resources import JOBS, PODS, Object
+from extender.sim.apiserver.store import Cursor, Key
+
+TRACKING = "batch.kubernetes.io/job-tracking"
+INDEX = "batch.kubernetes.io/job-completion-index"
+_WRITER, _STATUS = Writer("kube-controller-manager"), Writer("kube-controller-manager", "status")
+_DEFAULT_BACKOFF_LIMIT = 6
+
+
+class _Count(msgspec.Struct):
+    """What became of a Job's pods. A pod that is gone is still counted here."""
+
+    succeeded: set[str] = msgspec.field(default_factory=set)
+    failed: set[str] = msgspec.field(default_factory=set)
+    done_indexes: set[int] = msgspec.field(default_factory=set)
+    failed_at: float = 0.0
+
+
+class JobController:
+    """Runs every Job of an ``Api``. ``backoff_seconds`` is the wait after the first failure, doubled with each more."""
+
+    def __init__(self, api: Api, backoff_seconds: float = 10.0) -> None:
+        self._api, self._backoff = api, backoff_seconds
+        self._counts: dict[str, _Count] = {}
+        self._group = asyncio.TaskGroup()
+
+    async def run(self) -> None:
+        """Until cancelled, once."""
+        async with self._group as group:
+            group.create_task(self._follow(self._api.store.watch(JOBS, self._api.store.rv)))
+            group.create_task(self._follow(self._api.store.watch(PODS, self._api.store.rv)))
+            for item in self._api.store.items(JOBS):
+                self._sync(item.key)
+
+    async def _follow(self, cursor: Cursor) -> None:
+        while True:
+            for change in await cursor.next():
+                obj = change.item.obj
+                owner = _controller(obj)
+                if "template" in obj["spec"]:
+                    self._job_changed(obj, gone=change.kind == "DELETED")
+                elif owner:
+                    self._count(owner, obj, gone=change.kind == "DELETED")
+                    self._sync((change.item.key[0], owner["name"]))
+
+    def _job_changed(self, job: Object, gone: bool) -> None:
+        """The pods of a Job that is gone go too, as the garbage collector sees to."""
+        if gone:
+            self._delete(self._pods(job))
+        else:
+            self._sync((job["metadata"]["namespace"], job["metadata"]["name"]))
+
+    def _count(self, owner: Object, pod: Object, gone: bool) -> None:
+        count, uid = self._counts.setdefault(owner["uid"], _Count()), podspec.uid(pod)
+        if uid in count.succeeded or uid in count.failed:
+            pass
+        elif pod["status"]["phase"] == "Succeeded":
+            count.succeeded.add(uid)
+            count.done_indexes.add(_index(pod))
+        elif gone or podspec.finished(pod) or podspec.terminating(pod):
+            count.failed.add(uid)
+            count.failed_at = time.monotonic()
+        else:
+            return
+        if not gone and TRACKING in (pod["metadata"].get("finalizers") or ()):
+            self._write(podspec.key(pod), {"metadata": {"uid": uid, "finalizers": None}})
+
+    def _write(self, key: Key, body: Object) -> None:
+        try:
+            self._api.patch(PODS, key, body, patch.MERGE, _WRITER)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+
+    def _sync(self, key: Key) -> None:
+        found = self._api.store.get(JOBS, key)
+        if found is None or podspec.terminating(found.obj) or _over(found.obj):
+            return
+        job, uid = found.obj, found.obj["metadata"]["uid"]
+        count = self._counts.setdefault(uid, _Count())
+        active = [pod for pod in self._pods(job) if not podspec.finished(pod) and not podspec.terminating(pod)]
+        if len(count.failed) > job["spec"].get("backoffLimit", _DEFAULT_BACKOFF_LIMIT):
+            self._end(job, active, "Failed", "BackoffLimitExceeded")
+        elif len(count.succeeded) >= _completions(job):
+            self._end(job, active, "Complete", "CompletionsReached")
+        elif job["spec"].get("suspend"):
+            self._delete(active)
+        else:
+            self._create_missing(job, count, active)
+        self._tell(key, count, len(active))
+
+    def _create_missing(self, job: Object, count: _Count, active: list[Object]) -> None:
+        wanted = min(job["spec"].get("parallelism", 1), _completions(job) - len(count.succeeded)) - len(active)
+        waited = time.monotonic() - count.failed_at
+        due = self._backoff * 2.0 ** min(len(count.failed) - 1, 10) if count.failed else 0.0
+        if wanted > 0 and waited < due:
+            key = (job["metadata"]["namespace"], job["metadata"]["name"])
+            asyncio.get_running_loop().call_later(due - waited, self._sync, key)
+            return
+        taken = {_index(pod) for pod in active} | count.done_indexes
+        free = (index for index in range(_completions(job)) if index not in taken)
+        for _ in range(wanted):
+            index = next(free) if job["spec"].get("completionMode") == "Indexed" else None
+            self._api.create(PODS, job["metadata"]["namespace"], _pod(job, index), _WRITER)
+
+    def _pods(self, job: Object) -> list[Object]:
+        namespace, uid = job["metadata"]["namespace"], job["metadata"]["uid"]
+        pods = [item.obj for item in self._api.store.items(PODS, namespace)]
+        return [pod for pod in pods if (owner := _controller(pod)) and owner["uid"] == uid]
+
+    def _end(self, job: Object, active: list[Object], kind: str, reason: str) -> None:
+        self._delete(active)
+        key = (job["metadata"]["namespace"], job["metadata"]["name"])
+        condition = {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": podspec.timestamp()}
+        self._api.patch(JOBS, key, {"status": {"conditions": [condition]}}, patch.MERGE, _STATUS)
+
+    def _delete(self, pods: list[Object]) -> None:
+        for pod in pods:
+            self._api.delete(PODS, podspec.key(pod), {})
+
+    def _tell(self, key: Key, count: _Count, active: int) -> None:
+        status = {"active": active, "succeeded": len(count.succeeded), "failed": len(count.failed)}
+        self._api.patch(JOBS, key, {"status": status}, patch.MERGE, _STATUS)
+
+
+def _controller(pod: Object) -> Object | None:
+    """The owner reference of a Job that controls the pod."""
+    owners: list[Object] = pod["metadata"].get("ownerReferences") or []
+    return next(
+        (o for o in owners if o.get("controller") and (o["apiVersion"], o["kind"]) == ("batch/v1", "Job")), None
+    )
+
+
+def _over(job: Object) -> bool:
+    return any(podspec.condition(job, kind) for kind in ("Complete", "Failed"))
+
+
+def _completions(job: Object) -> int:
+    spec = job["spec"]
+    found: int = spec.get("completions", spec.get("parallelism", 1))
+    return found
+
+
+def _index(pod: Object) -> int:
+    return int((pod["metadata"].get("annotations") or {}).get(INDEX, -1))
+
+
+def _pod(job: Object, index: int | None) -> Object:
+    """A pod of the Job, of that index where the Job is indexed."""
+    metadata, template = job["metadata"], job["spec"]["template"]
+    given = template.get("metadata") or {}
+    mark = {} if index is None else {INDEX: str(index)}
+    ours = {"controller-uid": metadata["uid"], "job-name": metadata["name"]}
+    labels = {**(given.get("labels") or {}), **ours, **{f"batch.kubernetes.io/{k}": v for k, v in ours.items()}, **mark}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": metadata["name"], "uid": metadata["uid"]}
+    made = {
+        "generateName": f"{metadata['name']}-" if index is None else f"{metadata['name']}-{index}-",
+        "labels": labels,
+        "annotations": {**(given.get("annotations") or {}), **mark},
+        "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+        "finalizers": [TRACKING],
+    }
+    return {"metadata": made, "spec": template["spec"]}
