@@ -84,6 +84,12 @@ def pod_requests(pod: Object) -> Amounts:
     return _sum(peak, amounts(pod["spec"].get("overhead")))
 
 
+def host_ports(pod: Object) -> frozenset[tuple[str, int]]:
+    """Protocol and number of the ports that a pod wants of its node."""
+    found = (port for container, _ in containers(pod) for port in container.get("ports") or ())
+    return frozenset((p.get("protocol", "TCP"), p["hostPort"]) for p in found if p.get("hostPort"))
+
+
 def _sum(left: Amounts, right: Amounts) -> Amounts:
     return {name: left.get(name, 0) + right.get(name, 0) for name in [*left, *(n for n in right if n not in left)]}
 

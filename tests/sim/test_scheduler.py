@@ -443,6 +443,19 @@ async def test_taints_selectors_and_names_of_other_schedulers_are_respected(api:
         assert scheduled_condition(api, "foreign") == {}
 
 
+async def test_a_port_of_a_node_is_given_to_one_pod(api: Api, extender: Extender) -> None:
+    add_nodes(api, "a")
+    port = {**a_container(), "ports": [{"containerPort": 80, "hostPort": 8080}]}
+    async with scheduling(api, extender):
+        create(api, "first", port)
+        await until(lambda: node_of(api, "first"), "bound")
+        create(api, "second", port)
+        await until(lambda: "free ports" in scheduled_condition(api, "second").get("message", ""), "refused")
+        assert extender.asked("filter", "second") == []
+        api.delete(PODS, ("default", "first"), {"gracePeriodSeconds": 0})
+        await until(lambda: node_of(api, "second"), "bound when the port is free")
+
+
 async def test_a_gated_pod_is_not_shown_until_its_gate_goes(api: Api, extender: Extender) -> None:
     add_nodes(api, "a")
     async with scheduling(api, extender):

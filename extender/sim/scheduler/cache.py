@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from extender.sim import podspec
 from extender.sim.podspec import Amounts, Object
-from extender.sim.scheduler.nodes import NodeInfo
+from extender.sim.scheduler.nodes import NodeInfo, Placed
 
 
 class Cache:
@@ -14,7 +14,7 @@ class Cache:
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeInfo] = {}
-        self._placed: dict[str, tuple[str, Amounts]] = {}  # uid → node and requests, of nodes unknown yet as well
+        self._placed: dict[str, Placed] = {}  # by UID, on nodes unknown yet as well
         self._assumed: set[str] = set()
         self._nominated: dict[str, tuple[str, int, Amounts]] = {}  # uid → node, priority, requests
 
@@ -24,29 +24,29 @@ class Cache:
             self.nodes[name].set_node(node)
             return
         info = self.nodes[name] = NodeInfo(node)
-        for uid, (where, asked) in self._placed.items():
-            if where == name:
-                info.add(uid, asked)
+        for uid, pod in self._placed.items():
+            if pod.node == name:
+                info.add(uid, pod)
 
     def remove_node(self, name: str) -> None:
         self.nodes.pop(name, None)
 
     def place(self, pod: Object, node: str, assumed: bool = False) -> None:
         """The pod is on ``node``, or is assumed to be there soon."""
-        uid, asked = podspec.uid(pod), podspec.pod_requests(pod)
+        uid, placed = podspec.uid(pod), Placed(node, podspec.pod_requests(pod), podspec.host_ports(pod))
         self.remove(uid)
-        self._placed[uid] = (node, asked)
+        self._placed[uid] = placed
         if assumed:
             self._assumed.add(uid)
         if node in self.nodes:
-            self.nodes[node].add(uid, asked)
+            self.nodes[node].add(uid, placed)
 
     def remove(self, uid: str) -> None:
-        node, _ = self._placed.pop(uid, ("", {}))
+        placed = self._placed.pop(uid, None)
         self._assumed.discard(uid)
         self._nominated.pop(uid, None)
-        if node in self.nodes:
-            self.nodes[node].remove(uid)
+        if placed and placed.node in self.nodes:
+            self.nodes[placed.node].remove(uid)
 
     def forget(self, uid: str) -> bool:
         """Take an assumed pod back; False when it is not assumed (any more)."""

@@ -19,11 +19,19 @@ class Refusal(NamedTuple):
     reasons: tuple[str, ...]
 
 
+class Placed(NamedTuple):
+    """What a pod takes of the node it is on."""
+
+    node: str
+    asked: Amounts
+    ports: frozenset[tuple[str, int]] = frozenset()
+
+
 class NodeInfo:
     """A node and the pods on it, those assumed to be bound among them."""
 
     def __init__(self, node: Object) -> None:
-        self.pods: dict[str, Amounts] = {}
+        self.pods: dict[str, Placed] = {}
         self.used: Amounts = {}
         self.set_node(node)
 
@@ -34,15 +42,16 @@ class NodeInfo:
         self.labels: Mapping[str, str] = node["metadata"].get("labels") or {}
         self.taints = taints(node)
 
-    def add(self, uid: str, asked: Amounts) -> None:
+    def add(self, uid: str, pod: Placed) -> None:
         self.remove(uid)
-        self.pods[uid] = asked
-        for resource, amount in asked.items():
+        self.pods[uid] = pod
+        for resource, amount in pod.asked.items():
             self.used[resource] = self.used.get(resource, 0) + amount
 
     def remove(self, uid: str) -> None:
-        for resource, amount in self.pods.pop(uid, {}).items():
-            self.used[resource] -= amount
+        if pod := self.pods.pop(uid, None):
+            for resource, amount in pod.asked.items():
+                self.used[resource] -= amount
 
 
 def taints(node: Object) -> list[Object]:
@@ -97,6 +106,7 @@ class InTree:
             "NodeName": self._other_name,
             "TaintToleration": self._untolerated,
             "NodeAffinity": self._mismatch,
+            "NodePorts": self._port_taken,
         }
         self._checks = {name: check for name, check in checks.items() if not profile.disables("filter", name)}
         self._checks_fit = not profile.disables("filter", "NodeResourcesFit")
@@ -131,6 +141,12 @@ class InTree:
     @staticmethod
     def _mismatch(pod: Object, node: NodeInfo) -> str:
         return "" if _affinity_matches(pod, node) else "node(s) didn't match Pod's node affinity/selector"
+
+    @staticmethod
+    def _port_taken(pod: Object, node: NodeInfo) -> str:
+        wanted = podspec.host_ports(pod)
+        taken = wanted and any(wanted & other.ports for other in node.pods.values())
+        return "node(s) didn't have free ports for the requested pod ports" if taken else ""
 
     def _insufficient(self, asked: Amounts, node: NodeInfo, nominated: Sequence[Amounts]) -> list[str]:
         reasons = []

@@ -41,6 +41,7 @@ _HELPS: dict[str, frozenset[Event]] = {
     "TaintToleration": frozenset({Event.NODE_ADDED, Event.NODE_TAINTS, Event.NODE_CONDITIONS, Event.OWN_TOLERATIONS}),
     "NodeUnschedulable": frozenset({Event.NODE_ADDED, Event.NODE_TAINTS, Event.OWN_TOLERATIONS}),
     "NodeName": frozenset({Event.NODE_ADDED}),
+    "NodePorts": frozenset({Event.POD_DELETED, Event.NODE_ADDED}),
 }
 
 
