@@ -31,6 +31,12 @@ class GpuBook:
         self.cordoned = cordoned
         self.mem_used = self.slices_used = self.wholes = self.sharers = 0
 
+    def copy(self) -> GpuBook:
+        twin = GpuBook(self.gpu, self.slices_per_gpu, self.cordoned)
+        twin.mem_used, twin.slices_used = self.mem_used, self.slices_used
+        twin.wholes, twin.sharers = self.wholes, self.sharers
+        return twin
+
     def add(self, demand: Demand, sign: int = 1) -> None:
         if demand.whole:
             self.wholes += sign
@@ -116,7 +122,7 @@ class NodeBooks:
             gpu.uuid: GpuBook(gpu, inventory.slices_per_gpu, gpu.uuid in marks or str(gpu.index) in marks)
             for gpu in inventory.gpus
         }
-        self._eligible: dict[Selection, tuple[GpuBook, ...]] = {}
+        self._eligible: dict[Selection, tuple[str, ...]] = {}
         self._kind = _same(
             Kind(
                 inventory.slices_per_gpu,
@@ -131,6 +137,16 @@ class NodeBooks:
         for entry in placed:
             self._apply(entry.charges, 1)
         self._place_unknown()
+
+    def copy(self) -> NodeBooks:
+        """Books to try things on: nothing that is done to them is seen in these."""
+        twin = NodeBooks.__new__(NodeBooks)
+        twin.inventory, twin._kind, twin._signature = self.inventory, self._kind, self._signature
+        twin._eligible = self._eligible
+        twin.gpus = {uuid: book.copy() for uuid, book in self.gpus.items()}
+        twin._unknown = {uid: Entry(entry.ask, entry.charges, placed=False) for uid, entry in self._unknown.items()}
+        twin.entries = {**self.entries, **twin._unknown}
+        return twin
 
     def signature(self) -> Signature:
         """Equal for nodes on which everything fits alike, unless it is asked for by UUID."""
@@ -154,9 +170,9 @@ class NodeBooks:
         """The GPUs that may take something new of this selection, in index order."""
         found = self._eligible.get(selection)
         if found is None:
-            found = tuple(book for book in self.gpus.values() if book.offered and accepts(selection, book.gpu))
-            self._eligible[selection] = found
-        return found
+            able = (book.gpu for book in self.gpus.values() if book.offered and accepts(selection, book.gpu))
+            found = self._eligible[selection] = tuple(gpu.uuid for gpu in able)
+        return tuple([self.gpus[uuid] for uuid in found])
 
     def charges(self, ask: PodAsk, shares: Mapping[str, Sequence[Share]]) -> dict[str, Demand] | None:
         """The charge per GPU of a pod whose containers sit on `shares`; None if they are not what it asks.

@@ -27,6 +27,8 @@ def capability(gpu: Gpu) -> tuple[int, int]:
 
 
 def _matches(patterns: Sequence[str], value: str) -> bool:
+    if not patterns:
+        return True
     value = value.lower()
     wanted = [pattern.lower() for pattern in patterns if not pattern.startswith("!")]
     unwanted = [pattern[1:].lower() for pattern in patterns if pattern.startswith("!")]

@@ -1,0 +1,79 @@
+"""Places a whole gang or nothing of it, on trial copies of the books and in slices.
+
+It plans all members that exist, and where these do not fit together the smallest start. Sizes in between are not tried:
+members beyond the minimum find their places singly afterwards. Identical members that ask single GPUs or whole ones are
+placed whenever they fit; for a mixture of shapes that is bin packing, and two ways of doing it are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+
+import msgspec
+
+from extender.engine.attempt import PIECE, Attempt, Fleet
+from extender.engine.seats import Seat, Spot
+from extender.engine.shortage import Shortage, shortage
+
+SLICE = 300
+"""Work of one slice, in `attempt.LOOK`s: together some 0.5 ms."""
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """A place for every member of the gang, or of its smallest start."""
+
+    spots: Mapping[str, Spot]
+    """Where each of them goes, by UID."""
+
+
+class Plan:
+    """One plan in the making."""
+
+    def __init__(self, fleet: Fleet, seats: Sequence[Seat], minimum: Sequence[Seat]) -> None:
+        """A place for all `seats`, else for those of `minimum` (`seats.least` finds them)."""
+        self._fleet = fleet
+        self._sizes = [seats, minimum] if len(minimum) < len(seats) else [seats]
+        self.outcome: Placement | Shortage | None = None
+        """None while it is being worked on."""
+        self._work = self._plan()
+
+    def advance(self, limit: int = SLICE) -> bool:
+        """Do a part of the work; returns whether the outcome is there.
+
+        A placement is true of the moment in which this returns: whoever takes it books it before anything else happens.
+        A shortage may be of a moment ago: if nodes got room since the plan began, it is worth another.
+        """
+        for cost in self._work:
+            limit -= cost
+            if limit <= 0:
+                break
+        return self.outcome is not None
+
+    def _plan(self) -> Iterator[int]:
+        best: Shortage | None = None
+        for seats in self._sizes:
+            last = seats is self._sizes[-1]
+            for wide in (False, True):
+                found, again = yield from self._try(seats, wide=wide, strict=not last)
+                if isinstance(found, Placement):
+                    self.outcome = found
+                    return
+                yield PIECE
+                if last and (best is None or found.short < best.short):
+                    best = found
+                if not again:
+                    break
+        self.outcome = best
+
+    def _try(
+        self, seats: Sequence[Seat], *, wide: bool, strict: bool
+    ) -> Generator[int, None, tuple[Placement | Shortage, bool]]:
+        """One attempt: what it found, and whether the wide way is worth another."""
+        attempt = Attempt(self._fleet, seats, wide=wide, strict=strict)
+        yield from attempt.run()
+        if attempt.complete:
+            return Placement(attempt.spots()), False
+        yield PIECE
+        found = shortage(attempt.lots, attempt.placed())
+        yield from attempt.dissolve()
+        return found, attempt.worth_another

@@ -1,0 +1,76 @@
+"""Nodes and members for tests of plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from extender.engine.attempt import Fleet
+from extender.engine.index import Indexes
+from extender.engine.ledger import NodeState
+from extender.engine.plan import Placement, Plan
+from extender.engine.seats import Seat
+from extender.engine.shortage import Shortage
+from protos.contract import names
+from protos.contract.ask import ContainerAsk, PodAsk, Selection
+from protos.contract.books import NodeBooks
+from tests.builders import an_inventory
+
+OURS = frozenset(names.Resources().all)
+POD = (("cpu", 1000), ("memory", 2**30), ("pods", 1))
+
+
+def a_state(name: str, number: int = 0, *mems: int, **fields: Any) -> NodeState:
+    """A node with these GPUs (none: without books); `fields` are labels, taints, links, or amounts in-tree."""
+    state = NodeState(name, number)
+    state.seen = True
+    state.taints, state.labels = tuple(fields.pop("taints", ())), fields.pop("labels", {})
+    inventory = {key: fields.pop(key) for key in ("links", "replicas") if key in fields}
+    state.allocatable = {"cpu": 64_000, "memory": 2**38, "pods": 110, **fields}
+    if mems:
+        state.books = NodeBooks(an_inventory(*mems, node=name, **inventory))
+    return state
+
+
+def a_fleet(*states: NodeState) -> Fleet:
+    nodes = {state.name: state for state in states}
+    return Fleet(nodes, Indexes(lambda: nodes), OURS)
+
+
+def an_ask(gpus: int = 1, **fields: Any) -> PodAsk:
+    """One container that asks this; `link` and `spread` are the pod's."""
+    selection = Selection(**{key: fields.pop(key) for key in ("link", "spread", "uuids") if key in fields})
+    return PodAsk(containers=(ContainerAsk(name="main", gpus=gpus, **fields),), selection=selection)
+
+
+def whole(gpus: int = 1, **fields: Any) -> PodAsk:
+    return an_ask(gpus, whole=names.WHOLE_GPU, **fields)
+
+
+def members(count: int, ask: PodAsk | None = None, prefix: str = "m", **fields: Any) -> list[Seat]:
+    """So many members that ask this; to their requests what they ask of GPUs is added, as in a pod."""
+    gpus = [(names.WHOLE_GPU, c.gpus) for c in ask.containers if c.whole] if ask else []
+    fields["requests"] = (*fields.get("requests", POD), *gpus)
+    return [Seat(uid=f"{prefix}{i}", ask=ask, **fields) for i in range(count)]
+
+
+def outcome(fleet: Fleet, seats: Sequence[Seat], minimum: Sequence[Seat] | None = None) -> Placement | Shortage:
+    plan = Plan(fleet, seats, seats if minimum is None else minimum)
+    while not plan.advance():
+        pass
+    assert plan.outcome is not None
+    return plan.outcome
+
+
+def places(fleet: Fleet, seats: Sequence[Seat], minimum: Sequence[Seat] | None = None) -> dict[str, str]:
+    """The node of each member that has a place; it is an error if the gang does not fit."""
+    found = outcome(fleet, seats, minimum)
+    assert isinstance(found, Placement), str(found)
+    return {uid: spot.node for uid, spot in found.spots.items()}
+
+
+def missing(fleet: Fleet, seats: Sequence[Seat], minimum: Sequence[Seat] | None = None) -> Shortage:
+    """What the gang is short of; it is an error if it fits."""
+    found = outcome(fleet, seats, minimum)
+    assert isinstance(found, Shortage), found
+    return found
