@@ -1,4 +1,4 @@
-"""Carries out the engine's effects: wakes, Events, annotations put back.
+"""Carries out the engine's effects: wakes, evictions, Events, the status of PodGroups, annotations put back.
 
 All of them may be repeated without harm, so a failure that may pass is tried again a few times and then let go: the
 engine says it again where it still matters. Of equal effects that still wait only the latest is carried out.
@@ -9,11 +9,14 @@ import datetime as dt
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
 import structlog
 
+from extender.cluster.group_status import StatusWriter
 from extender.cluster.leadership import NotLeading, Permission
-from extender.engine.effects import Effect, PodRef, PutBack, Report, Wake
+from extender.engine.effects import Evict, GroupStatus, PodRef, PutBack, Report, Wake
 from protos.contract import names
+from protos.contract.reason import Reason
 from protos.kube import errors, paths
 from protos.kube.client import ApiClient
 from protos.kube.events import Recorder, Reference
@@ -23,11 +26,25 @@ IN_FLIGHT = 16
 TRIES = 5
 PAUSE_S = 0.25
 """Before the second try; doubled for each further one."""
+STATUS_PAUSE_S = 1.0
+"""Between two writes of one group's status."""
 
 log = structlog.get_logger(__name__)
+Key = tuple[str, ...]
 _PASSES = (errors.Unavailable, errors.TooMany)
 _MOOT = (errors.NotFound, errors.Conflict)
 """The pod is gone, replaced (its UID differs), or changed since: whoever saw that decides anew."""
+
+
+class Complaint(msgspec.Struct, frozen=True):
+    """Tell the owner of any object by an Event what is wrong with it."""
+
+    about: Reference
+    reason: Reason
+
+
+Write = Wake | Report | PutBack | Evict | GroupStatus | Complaint
+"""What an Actor carries out."""
 
 
 class Actor:
@@ -38,13 +55,19 @@ class Actor:
     ) -> None:
         """`failed` counts an effect that was given up, by the kind of effect."""
         self._client, self._permission, self._events, self._failed = client, permission, events, failed
-        self.waiting: dict[tuple[str, ...], Effect] = {}
+        self._statuses = StatusWriter(client)
+        self.waiting: dict[Key, Write] = {}
         self._some = asyncio.Semaphore(0)
+        self._resting: dict[Key, Write | None] = {}
+        """Statuses being written, or written a moment ago, and what is to be said next."""
 
-    def submit(self, effects: Iterable[Effect]) -> None:
+    def submit(self, effects: Iterable[Write]) -> None:
         """Queue effects; never blocks."""
         for effect in effects:
             key = _key(effect)
+            if key in self._resting:
+                self._resting[key] = effect
+                continue
             if key not in self.waiting:
                 self._some.release()
             self.waiting[key] = effect
@@ -58,50 +81,102 @@ class Actor:
     async def _work(self) -> None:
         while True:
             await self._some.acquire()
-            effect = self.waiting.pop(next(iter(self.waiting)))
+            key = next(iter(self.waiting))
+            effect = self.waiting.pop(key)
+            rests = isinstance(effect, GroupStatus)
+            if rests:
+                self._resting[key] = None
             await self._permission.settled()
             await self._carry_out(effect)
+            if rests:
+                asyncio.get_running_loop().call_later(STATUS_PAUSE_S, self._rested, key)
 
-    async def _carry_out(self, effect: Effect) -> None:
-        kind = type(effect).__name__
+    def _rested(self, key: Key) -> None:
+        latest = self._resting.pop(key)
+        if latest is not None:
+            self.submit([latest])
+
+    async def _carry_out(self, effect: Write) -> None:
+        told = {"kind": type(effect).__name__, "about": _about(effect)}
         for attempt in range(1, TRIES + 1):
             try:
                 await self._write(effect)
-                log.debug("effect", kind=kind, pod=str(effect.pod))
+                log.debug("effect", **told)
                 return
             except NotLeading as error:
-                log.debug("effect_left", kind=kind, pod=str(effect.pod), why=error.why)
+                log.debug("effect_left", why=error.why, **told)
                 return
             except _MOOT as error:
-                log.debug("effect_moot", kind=kind, pod=str(effect.pod), why=str(error))
+                log.debug("effect_moot", why=str(error), **told)
                 return
             except errors.ApiError as error:
                 if not isinstance(error, _PASSES) or attempt == TRIES:
-                    log.warning("effect_failed", kind=kind, pod=str(effect.pod), error=str(error), tries=attempt)
-                    self._failed(kind)
+                    log.warning("effect_failed", error=str(error), tries=attempt, **told)
+                    self._failed(told["kind"])
                     return
             await asyncio.sleep(PAUSE_S * 2 ** (attempt - 1))
 
-    async def _write(self, effect: Effect) -> None:
+    async def _write(self, effect: Write) -> None:
         match effect:
-            case Wake(pod):
+            case Wake(pod, node):
                 now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
-                await self._annotate(pod, {names.WAKE: now})
+                status = {"status": {"nominatedNodeName": node}} if node else {}
+                await self._patch(pod, {names.WAKE: now}, status)
             case PutBack(pod, key, value, version):
-                await self._annotate(pod, {key: value}, resourceVersion=version)
+                await self._patch(pod, {key: value}, resourceVersion=version)
             case Report(pod, reason, warning):
-                self._permission.require()  # else the recorder takes it for told
-                about = Reference("v1", "Pod", pod.name, pod.namespace, pod.uid)
-                await self._events.post(about, reason.code, str(reason), kind="Warning" if warning else "Normal")
+                await self._tell(_reference(pod), reason, warning=warning)
+            case Complaint(about, reason):
+                await self._tell(about, reason)
+            case Evict(pod, reason, insist):
+                await self._evict(pod, insist=insist)
+                await self._tell(_reference(pod), reason)
+            case GroupStatus():
+                await self._statuses.write(effect)
 
-    async def _annotate(self, pod: PodRef, annotations: dict[str, Any], **preconditions: str) -> None:
-        """Patch annotations of the pod with this UID; another pod of the same name answers 409."""
+    async def _tell(self, about: Reference, reason: Reason, *, warning: bool = True) -> None:
+        self._permission.require()  # else the recorder takes it for told
+        await self._events.post(about, reason.code, str(reason), kind="Warning" if warning else "Normal")
+
+    async def _patch(
+        self, pod: PodRef, annotations: dict[str, Any], status: dict[str, Any] | None = None, **preconditions: str
+    ) -> None:
+        """Patch annotations of the pod with this UID, and its status; another pod of the same name answers 409."""
         metadata = {"uid": pod.uid, **preconditions, "annotations": annotations}
         path, params = paths.pod(pod.namespace, pod.name, "status"), {"fieldManager": names.EXTENDER}
-        await self._client.patch(path, {"metadata": metadata}, params=params)
+        await self._client.patch(path, {"metadata": metadata, **(status or {})}, params=params)
+
+    async def _evict(self, pod: PodRef, *, insist: bool) -> None:
+        """Evict the pod with this UID, with its own grace period."""
+        only = {"preconditions": {"uid": pod.uid}}
+        metadata = {"namespace": pod.namespace, "name": pod.name}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": only}
+        try:
+            await self._client.post(paths.pod(pod.namespace, pod.name, "eviction"), body)
+        except errors.ApiError as error:
+            if not (insist and _held_by_budget(error)):
+                raise
+            log.info("eviction_insisted", pod=str(pod), uid=pod.uid, error=str(error))
+            await self._client.delete(
+                paths.pod(pod.namespace, pod.name), {"kind": "DeleteOptions", "apiVersion": "v1", **only}
+            )
 
 
-def _key(effect: Effect) -> tuple[str, ...]:
+def _held_by_budget(error: errors.ApiError) -> bool:
+    """Whether a disruption budget forbids an eviction, or several select the pod, which no eviction passes (500).
+
+    Source: registry/core/pod/storage eviction.go.
+    """
+    if isinstance(error, errors.TooMany):
+        return error.disruption_budget
+    return isinstance(error, errors.Unavailable) and "PodDisruptionBudget" in error.message
+
+
+def _reference(pod: PodRef) -> Reference:
+    return Reference("v1", "Pod", pod.name, pod.namespace, pod.uid)
+
+
+def _key(effect: Write) -> Key:
     match effect:
         case Wake(pod):
             return "wake", pod.uid
@@ -109,3 +184,19 @@ def _key(effect: Effect) -> tuple[str, ...]:
             return "put back", pod.uid, key
         case Report(pod, reason, _):
             return "report", pod.uid, reason.code
+        case Evict(pod, _, _):
+            return "evict", pod.uid
+        case Complaint(about, reason):
+            return "complaint", about.uid, reason.code
+        case GroupStatus():
+            return "group status", effect.key.namespace, effect.key.name
+
+
+def _about(effect: Write) -> str:
+    match effect:
+        case GroupStatus():
+            return str(effect.key)
+        case Complaint(about, _):
+            return f"{about.namespace}/{about.name}"
+        case _:
+            return str(effect.pod)

@@ -81,6 +81,8 @@ _heads = msgspec.json.Decoder(_Head)
 _pages = msgspec.json.Decoder(_Page)
 _lines = msgspec.json.Decoder(_Line)
 _statuses = msgspec.json.Decoder(errors.Status)
+ABSENT = (errors.NotFound, errors.Forbidden)
+"""Errors that end the events of an optional collection."""
 BAD_JSON = (ValueError, RecursionError)
 """What msgspec raises over input, deep nesting included."""
 
@@ -94,6 +96,8 @@ class Reflector(Generic[T]):
 
     `decode` makes an object of the JSON of an item (it may raise ValueError) and must copy what it keeps, as decoding
     into structs does. `consistent=False` takes the first list from the server's cache, which is cheap and may be old.
+    Of an `optional` collection the server may not know, or may not show us: that ends `events()` by NotFound or
+    Forbidden, where it is waited out like any other trouble otherwise. Called anew, it tells the difference since then.
     """
 
     def __init__(
@@ -105,6 +109,7 @@ class Reflector(Generic[T]):
         labels: str = "",
         fields: str = "",
         consistent: bool = True,
+        optional: bool = False,
         page: int = PAGE,
         pace: Pace | None = None,
     ) -> None:
@@ -113,7 +118,7 @@ class Reflector(Generic[T]):
         """Why nothing comes at the moment; None while all is well."""
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         self._selectors = {key: value for key, value in selectors.items() if value}
-        self._consistent = consistent
+        self._consistent, self._optional = consistent, optional
         self._known: dict[tuple[str, str], str] = {}
         self._version = ""
         self._failures = 0
@@ -140,6 +145,9 @@ class Reflector(Generic[T]):
                     async for event in watching:
                         yield event
             except errors.ApiError as error:
+                if self._optional and isinstance(error, ABSENT):
+                    self.trouble = error
+                    raise
                 await self._pause(error)
             except _RelistWanted:
                 continue

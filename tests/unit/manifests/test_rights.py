@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from extender.cluster import group_status, groups
+from gangfilter import podgroups
 from protos.contract import names
 from tests.unit.manifests.conftest import Json, Objects
 
@@ -17,19 +20,26 @@ PLUGIN = {
     ("", "nodes/status", "patch"),
     ("", "events", "create patch"),
 }
+SHOWN = [kind for kind in podgroups.KINDS if group_status.writes(groups.api_version(kind))]
+"""Kinds into whose status we write how a gang stands."""
 EXTENDER = {
     ("", "pods", "get list watch"),
     ("", "nodes", "get list watch"),
     ("", "pods/binding", "create"),
     ("", "pods/status", "patch"),
+    ("", "pods/eviction", "create"),
+    ("", "pods", "delete"),
     ("", "events", "create patch"),
+    *(("", f"{kind.plural}.{kind.api_group}", "get list watch") for kind in podgroups.KINDS),
+    *(("", f"{kind.plural}/status.{kind.api_group}", "patch") for kind in SHOWN),
+    *(("", f"{kind.plural}.{kind.api_group}", "patch") for kind in SHOWN if kind.api_group != names.DOMAIN),
 }
 OWN_LEASE = {
-    ("kube-system", "leases[gangshare-scheduler]", "get"),
-    ("kube-system", "leases", "create"),
-    ("kube-system", "leases[gangshare-scheduler]", "get update"),
+    ("kube-system", "leases.coordination.k8s.io[gangshare-scheduler]", "get"),
+    ("kube-system", "leases.coordination.k8s.io", "create"),
+    ("kube-system", "leases.coordination.k8s.io[gangshare-scheduler]", "get update"),
 }
-CLUSTERS_LEASE = {("kube-system", "leases[kube-scheduler]", "get")}
+CLUSTERS_LEASE = {("kube-system", "leases.coordination.k8s.io[kube-scheduler]", "get")}
 UNHEALTHY = {("kube-system", "configmaps", "get list watch")}
 STOCK = {"system:kube-scheduler", "system:volume-scheduler", "extension-apiserver-authentication-reader"}
 
@@ -71,10 +81,11 @@ def bindings(objects: Objects, account: str) -> Iterator[tuple[str, str]]:
 
 
 def rights_of(scope: str, role: Json) -> Iterator[tuple[str, str, str]]:
+    """(namespace, resource with its API group and names, verbs)."""
     for rule in role["rules"]:
-        for resource in rule["resources"]:
+        for resource, group in itertools.product(rule["resources"], rule["apiGroups"]):
             which = f"[{' '.join(rule['resourceNames'])}]" if "resourceNames" in rule else ""
-            yield scope, resource + which, " ".join(rule["verbs"])
+            yield scope, resource + (f".{group}" if group else "") + which, " ".join(rule["verbs"])
 
 
 @pytest.mark.parametrize("folder", ["base", "overlays/gpushare", "overlays/standalone"])
