@@ -245,6 +245,27 @@ async def test_a_watch_that_may_not_be_opened_is_told_as_trouble(script: Script)
             assert reflector.trouble is None
 
 
+@pytest.mark.parametrize(
+    ("play", "kind"), [(refusal(404, "NotFound"), errors.NotFound), (refusal(403, "Forbidden"), errors.Forbidden)]
+)
+async def test_an_optional_collection_that_is_absent_ends_the_stream_and_a_new_one_tells_the_difference(
+    script: Script, play: Play, kind: type[errors.ApiError]
+) -> None:
+    script.then(page([thing("a", 5), thing("b", 6)], "7"), watch(end="close"), play)
+    script.then(page([thing("b", 6)], "9"), watch())
+    seen: list[str] = []
+    async with script.client() as api, asyncio.timeout(20):
+        reflector = Reflector(api, PATH, decode, pace=QUICK, optional=True)
+        with pytest.raises(kind) as ended:
+            async for event in reflector.events():
+                seen.append(told(event))
+        assert reflector.trouble is ended.value
+        async with aclosing(reflector.events()) as events:
+            seen += [told(await anext(events)) for _ in range(3)]
+    assert seen == ["added a 0", "added b 0", "listed 7", "modified b 0", "deleted uid-a unseen", "listed 9"]
+    assert reflector.trouble is None
+
+
 async def test_a_relist_can_be_asked_for_while_the_watch_is_silent(script: Script) -> None:
     script.then(page([thing("a", 1)], "9"), watch(bookmark("9")), page([], "12"), watch())
     async with script.client() as api, asyncio.timeout(20):
