@@ -11,7 +11,7 @@ import yaml
 from protos.contract import names
 from tests.cluster.api import ApiError
 from tests.cluster.gangshare import Gangshare
-from tests.scenarios.world import Object
+from tests.scenarios.world import Object, path
 
 POLL_S = 0.05
 
@@ -49,6 +49,36 @@ class RealWorld:
 
     async def events(self, namespace: str, name: str) -> list[Object]:
         return await asyncio.to_thread(self.cluster.events, name, namespace)
+
+    async def create(self, manifest: Object) -> Object:
+        metadata = manifest["metadata"]
+        where = path(manifest["apiVersion"], manifest["kind"], metadata.get("namespace", "default"))
+        return await asyncio.to_thread(self.cluster.api.post, where, manifest)
+
+    async def get(self, api_version: str, kind: str, name: str, namespace: str = "default") -> Object | None:
+        try:
+            return await asyncio.to_thread(self.cluster.api.get, path(api_version, kind, namespace, name))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    async def delete(self, api_version: str, kind: str, name: str, namespace: str = "default") -> None:
+        where = path(api_version, kind, namespace, name)
+        try:
+            await asyncio.to_thread(self.cluster.api.delete, where, propagationPolicy="Background")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    async def told(self, namespace: str) -> list[Object]:
+        return await asyncio.to_thread(self.cluster.api.items, f"/api/v1/namespaces/{namespace}/events")
+
+    async def books(self) -> Object:
+        try:
+            return await asyncio.to_thread(self.sharing.pair.inspect)
+        except OSError:
+            return {}
 
     async def container_env(self, namespace: str, name: str, container: str) -> dict[str, str]:
         try:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
-from extender.cli.scheduler_config import Options, render
+import aiohttp
+import yaml
+
+from extender.cli.scheduler_config import Options, configuration
+from extender.sim.apiserver.resources import EVENTS
 from extender.sim.cluster import ClusterSpec, EmbeddedCluster
 from extender.sim.kubelet.kubelet import Settings
 from extender.sim.kubelet.status import NodeSpec
@@ -15,15 +19,25 @@ from tests.scenarios.world import Object
 _POLL_SECONDS = 0.02
 
 
-def own_layout(url_prefix: str) -> str:
-    """The scheduler configuration that the product prints for its default layout."""
-    return render("own", Options(extender_url=url_prefix.removesuffix("/scheduler")))
+def a_cluster(
+    *nodes: NodeSpec, kubelet: Settings | None = None, also: Sequence[str] = (), job_backoff_seconds: float = 10.0
+) -> EmbeddedCluster:
+    """An embedded cluster of these nodes with the real extender and plugin, and the scheduler configuration that the
+    product prints for its default layout; the scheduler answers to the names ``also`` too."""
 
+    def layout(url_prefix: str) -> str:
+        options = Options(extender_url=url_prefix.removesuffix("/scheduler"))
+        return yaml.safe_dump(with_profiles(configuration("own", options), also))
 
-def a_cluster(*nodes: NodeSpec, kubelet: Settings | None = None) -> EmbeddedCluster:
-    """An embedded cluster of these nodes with the real extender and plugin."""
     settings = kubelet or Settings(status_seconds=1.0)
-    return EmbeddedCluster(ClusterSpec(nodes=nodes, scheduler_config=own_layout, kubelet=settings))
+    spec = ClusterSpec(nodes=nodes, scheduler_config=layout, kubelet=settings, job_backoff_seconds=job_backoff_seconds)
+    return EmbeddedCluster(spec)
+
+
+def with_profiles(config: Object, names: Sequence[str]) -> Object:
+    """A KubeSchedulerConfiguration whose first profile has further names."""
+    first = config["profiles"][0]
+    return {**config, "profiles": [*config["profiles"], *({**first, "schedulerName": name} for name in names)]}
 
 
 class EmbeddedWorld:
@@ -47,6 +61,28 @@ class EmbeddedWorld:
 
     async def events(self, namespace: str, name: str) -> list[Object]:
         return self.cluster.events(namespace, name)
+
+    async def create(self, manifest: Object) -> Object:
+        return self.cluster.create(manifest)
+
+    async def get(self, api_version: str, kind: str, name: str, namespace: str = "default") -> Object | None:
+        return self.cluster.get(api_version, kind, namespace, name)
+
+    async def delete(self, api_version: str, kind: str, name: str, namespace: str = "default") -> None:
+        if await self.get(api_version, kind, name, namespace):
+            self.cluster.delete(api_version, kind, namespace, name)
+
+    async def told(self, namespace: str) -> list[Object]:
+        return [item.obj for item in self.cluster.api.store.items(EVENTS, namespace)]
+
+    async def books(self) -> Object:
+        try:
+            url = f"http://{self.cluster.place.status_listen}/inspect"
+            async with aiohttp.ClientSession() as session, session.get(url) as answer:
+                found: Object = await answer.json() if answer.status == 200 else {}
+        except aiohttp.ClientError:
+            return {}
+        return found
 
     async def container_env(self, namespace: str, name: str, container: str) -> dict[str, str]:
         pod = self.cluster.pod(namespace, name)

@@ -7,6 +7,17 @@ from typing import Any, Protocol
 
 Object = dict[str, Any]  # a Kubernetes object as JSON
 
+PLURALS = {"PriorityClass": "priorityclasses"}
+CLUSTER_WIDE = ("Namespace", "Node", "PriorityClass", "CustomResourceDefinition")
+
+
+def path(api_version: str, kind: str, namespace: str = "default", name: str = "") -> str:
+    """The URL path of an object, or of the collection that it is created in."""
+    root = "/apis/" if "/" in api_version else "/api/"
+    place = "" if kind in CLUSTER_WIDE else f"/namespaces/{namespace}"
+    plural = PLURALS.get(kind, f"{kind.lower()}s")
+    return f"{root}{api_version}{place}/{plural}" + (f"/{name}" if name else "")
+
 
 class World(Protocol):
     """A running cluster with the extender, its scheduler, and a kubelet and a plugin per node.
@@ -37,6 +48,26 @@ class World(Protocol):
 
     async def container_env(self, namespace: str, name: str, container: str) -> dict[str, str]:
         """The environment the container has, read from its log; empty while it has not started."""
+        ...
+
+    async def create(self, manifest: Object) -> Object:
+        """Create an object of any kind (namespace ``default`` when it needs one and names none); as stored."""
+        ...
+
+    async def get(self, api_version: str, kind: str, name: str, namespace: str = "default") -> Object | None:
+        """An object of any kind; None when there is none, or when its kind is not known."""
+        ...
+
+    async def delete(self, api_version: str, kind: str, name: str, namespace: str = "default") -> None:
+        """Ask for the deletion of an object of any kind, and of what it owns; nothing when there is none."""
+        ...
+
+    async def told(self, namespace: str) -> list[Object]:
+        """All core v1 Events of a namespace."""
+        ...
+
+    async def books(self) -> Object:
+        """What the extender's status port tells at /inspect; empty while it does not answer."""
         ...
 
     async def nodes(self) -> list[Object]:

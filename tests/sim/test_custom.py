@@ -21,6 +21,7 @@ SPEC = {
         "queue": {"type": "string", "default": "default"},
         "minResources": {"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": True}},
         "mode": {"type": "string", "enum": ["hard", "soft"]},
+        "since": {"type": "string", "format": "date-time"},
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     },
 }
@@ -76,6 +77,7 @@ async def test_unknown_fields_go_and_defaults_come(client: Client) -> None:
         (a_gang(minMember=0), "spec.minMember in body should be greater than or equal to 1"),
         (a_gang(minMember="two"), 'spec.minMember in body must be of type integer: "string"'),
         (a_gang(mode="soggy"), 'spec.mode: Unsupported value: "soggy": supported values: "hard", "soft"'),
+        (a_gang(since="yesterday"), "spec.since in body must be of type date-time"),
         ({"metadata": {"name": "g"}}, "spec: Required value"),
     ],
 )

@@ -16,6 +16,7 @@ from extender.sim.apiserver.resources import CRDS, Object, Resource
 Schema = dict[str, Any]
 _PRESERVE, _INT_OR_STRING = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string"
 _KEPT_AT_ROOT = ("apiVersion", "kind", "metadata")
+_DATE_TIME = re.compile(r"^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$")
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda v: isinstance(v, dict),
     "array": lambda v: isinstance(v, list),
@@ -97,6 +98,8 @@ def _wrong_value(schema: Schema, value: Any, field: str) -> Iterator[tuple[str, 
         yield field, f"Invalid value: {value}: {field} in body should be greater than or equal to {least}"
     if isinstance(value, int | float) and value > schema.get("maximum", value):
         yield field, f"Invalid value: {value}: {field} in body should be less than or equal to {schema['maximum']}"
+    if schema.get("format") == "date-time" and isinstance(value, str) and not _DATE_TIME.match(value):
+        yield field, f'Invalid value: "{value}": {field} in body must be of type date-time: "{value}"'
     if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
         yield field, f"Invalid value: \"{value}\": {field} in body should match '{schema['pattern']}'"
 
