@@ -1,25 +1,43 @@
 """Carries binds through, from kube-scheduler's question to a decided Binding.
 
 Each bind runs in a task of its own: it goes on when the connection that asked is gone, and a second question about the
-same pod joins it.
+same pod joins it. Only while the engine holds it, since the pod's gang is not all there yet, whoever asked may leave:
+then the pod is not there any more either.
 """
 
 import asyncio
 import time
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import structlog
 
 from extender.cluster.bind import Binder
-from extender.engine.effects import Already, BindDone, Place, PodRef, Refuse
-from extender.server.core import Core
+from extender.engine.effects import BindDone, BindLeft, Held, Open, Place, PodRef, Refuse
+from extender.server.core import Core, Release
+from protos.contract.reason import Reason
+
+LEFT = "the bind was given up: nobody waited for its answer any more, or it was asked for anew"
+Gone = Callable[[], Coroutine[Any, Any, None]]
+"""Waits until whoever asked does not wait for the answer any more."""
+Decision = asyncio.Future[Place | Reason | None]
+"""Of a held bind: it goes on, or why it does not; None once nobody waits for it."""
 
 log = structlog.get_logger(__name__)
 
 
-class _Flight(NamedTuple):
-    node: str
-    task: asyncio.Task[str]
+class _Flight:
+    """One bind under way."""
+
+    def __init__(self, node: str, decision: Decision) -> None:
+        """It is held until `decision` is made."""
+        self.node, self.decision = node, decision
+        self.askers = 0
+        self.task: asyncio.Task[str]
+
+    @property
+    def held(self) -> bool:
+        return not self.decision.done()
 
 
 class Binds:
@@ -31,31 +49,82 @@ class Binds:
         self._flights: dict[str, _Flight] = {}
         self.arrived = asyncio.Event()
         """Set whenever the books of a bind were decided."""
+        core.release = self._release
 
-    async def bind(self, ref: PodRef, node: str) -> str:
+    async def bind(self, ref: PodRef, node: str, gone: Gone) -> str:
         """Bind the pod; "" when it is bound there, else why not."""
         while (flight := self._flights.get(ref.uid)) is not None:
-            error = await asyncio.shield(flight.task)
             if flight.node == node:
-                return error
+                return await self._awaited(ref, flight, gone)
+            if flight.held:
+                break
+            await asyncio.shield(flight.task)
         answer = self._core.engine.bind(ref, node, self._core.clock(), time.time_ns())
         self.arrived.set()
-        match answer:
-            case Already():
-                return self._told(ref, node, "Already")
-            case Refuse(reason):
-                return self._told(ref, node, reason.code, str(reason))
-            case Place():
-                task = self._tasks.create_task(self._carry(answer))
-                self._flights[ref.uid] = _Flight(node, task)
-                return await asyncio.shield(task)
+        if isinstance(answer, Place | Held):
+            flight = self._start(ref, node)
+            if isinstance(answer, Place):
+                flight.decision.set_result(answer)
+            self._core.flush()
+            return await self._awaited(ref, flight, gone)
+        self._core.flush()
+        if isinstance(answer, Refuse):
+            return self._told(ref, node, answer.reason.code, str(answer.reason))
+        return self._told(ref, node, "Already")
+
+    def _start(self, ref: PodRef, node: str) -> _Flight:
+        """A bind that is held; it takes the place of one on another node."""
+        former = self._flights.get(ref.uid)
+        if former is not None:
+            former.decision.set_result(None)
+        flight = self._flights[ref.uid] = _Flight(node, asyncio.get_running_loop().create_future())
+        flight.task = self._tasks.create_task(self._fly(ref, flight))
+        return flight
+
+    async def _fly(self, ref: PodRef, flight: _Flight) -> str:
+        try:
+            match await flight.decision:
+                case Place() as place:
+                    return await self._carry(place)
+                case Reason(code, sentence):
+                    return self._told(ref, flight.node, code, sentence)
+                case None:
+                    return self._told(ref, flight.node, "Left", LEFT)
+        finally:
+            if self._flights.get(ref.uid) is flight:
+                del self._flights[ref.uid]
+
+    async def _awaited(self, ref: PodRef, flight: _Flight, gone: Gone) -> str:
+        """How the bind ended; who asked may leave while it is held."""
+        if flight.held:
+            flight.askers += 1
+            leaving = asyncio.create_task(gone())
+            ends: set[asyncio.Future[Any]] = {flight.decision, leaving}
+            try:
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                leaving.cancel()
+                flight.askers -= 1
+                if flight.held and not flight.askers:
+                    self._leave(ref, flight)
+        return await asyncio.shield(flight.task)
+
+    def _leave(self, ref: PodRef, flight: _Flight) -> None:
+        flight.decision.set_result(None)
+        del self._flights[ref.uid]
+        self._core.tell(BindLeft(ref.uid))
+
+    def _release(self, effect: Release) -> None:
+        """A held bind goes on, or is refused."""
+        flight = self._flights.get(effect.pod.uid)
+        if flight is not None and flight.held:
+            flight.decision.set_result(effect.place if isinstance(effect, Open) else effect.reason)
+        elif flight is None and isinstance(effect, Open):  # who asked left at this very moment: nothing is written
+            asyncio.get_running_loop().call_soon(self._core.tell, BindDone(effect.pod.uid, "lost"))
 
     async def _carry(self, place: Place) -> str:
-        try:
-            outcome = await self._binder.bind(place)
-            self._core.tell(BindDone(place.pod.uid, outcome.kind))
-        finally:
-            del self._flights[place.pod.uid]
+        outcome = await self._binder.bind(place)
+        self._core.tell(BindDone(place.pod.uid, outcome.kind))
         return self._told(place.pod, place.node, outcome.kind.capitalize(), outcome.sentence)
 
     def _told(self, ref: PodRef, node: str, code: str, error: str = "") -> str:

@@ -11,27 +11,32 @@ PATIENCE_S = 3.0
 class Gate:
     """Closed with a reason, or open. It begins closed."""
 
-    def __init__(self, patience_s: float = PATIENCE_S) -> None:
-        self._patience_s = patience_s
+    def __init__(self, turned: Callable[[bool], None], patience_s: float = PATIENCE_S) -> None:
+        """`turned` is told whether it is open, now and whenever that changes."""
+        self._turned, self._patience_s = turned, patience_s
         self._opened = asyncio.Event()
         self._final = False
         self.why = "the cluster's pods and nodes are still being listed"
         """Why it is closed, "" when it is open."""
         self.knock: Callable[[], None] = lambda: None
         """Called when a question comes and the gate is closed: whoever asks thinks that we lead."""
+        turned(False)
 
     def open(self) -> None:
-        if not self._final:
-            self.why = ""
-            self._opened.set()
+        if self._final or not self.why:
+            return
+        self.why = ""
+        self._turned(True)
+        self._opened.set()
 
     def close(self, why: str, *, final: bool = False) -> None:
         """Close it; once closed finally, nobody waits there and it does not open again."""
         if self._final:
             return
-        self._final = final
-        self.why = why
+        was_open, self._final, self.why = not self.why, final, why
         self._opened.clear()
+        if was_open:
+            self._turned(False)
 
     async def passed(self) -> bool:
         """Whether the question may be answered; waits a little for a gate that may open."""

@@ -13,8 +13,9 @@ from fastapi import FastAPI, Response
 
 from extender.engine.engine import Engine
 from extender.engine.ledger import NodeState
+from extender.server.binds import Gone
 from extender.server.gate import Gate
-from extender.server.verbs import Answer, Handler, Verbs, answer
+from extender.server.verbs import Answer, Patient, Verbs, answer, at_once
 from extender.wire import shapes
 
 PREFIX = "/gpushare-scheduler"
@@ -35,9 +36,9 @@ class GpuShare:
         self._verbs, self._engine = verbs, engine
 
     @property
-    def handlers(self) -> Mapping[str, Handler]:
+    def handlers(self) -> Mapping[str, Patient]:
         """By path."""
-        return {f"{PREFIX}/filter": self.filter, f"{PREFIX}/bind": self.bind}
+        return {f"{PREFIX}/filter": at_once(self.filter), f"{PREFIX}/bind": self.bind}
 
     async def filter(self, body: bytes) -> Answer:
         asked = shapes.args(body)
@@ -54,8 +55,8 @@ class GpuShare:
         node = self._engine.nodes.get(name)
         return node is not None and node.books is not None
 
-    async def bind(self, body: bytes) -> Answer:
-        error = await self._verbs.bound(body)
+    async def bind(self, body: bytes, gone: Gone) -> Answer:
+        error = await self._verbs.bound(body, gone)
         return answer(shapes.BindingResult(error), 500 if error else 200)
 
 

@@ -17,14 +17,14 @@ import msgspec
 import structlog
 from fastapi import FastAPI
 
-from extender.cluster.act import Actor
+from extender.cluster.act import Actor, Complaint
 from extender.cluster.bind import Binder
 from extender.cluster.client import PermittedClient
 from extender.cluster.election import OwnLease
 from extender.cluster.leadership import Alone, Leadership, LeaseWatch
 from extender.cluster.watch import Watches
 from extender.engine import settings as engine_settings
-from extender.engine.effects import Tick
+from extender.engine.effects import Leading, Tick
 from extender.engine.engine import Engine
 from extender.metrics import Metrics
 from extender.server import gpushare, http, status
@@ -34,10 +34,11 @@ from extender.server.gate import Gate
 from extender.server.verbs import VerbApp, Verbs
 from extender.settings import Address, Settings
 from protos.contract import names
+from protos.contract.reason import Reason
 from protos.kube import credentials
 from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials
-from protos.kube.events import Recorder
+from protos.kube.events import Recorder, Reference
 
 TICK_S = 0.2
 GARBAGE = 20_000
@@ -73,13 +74,13 @@ class Extender:
         self._lease = self._permission(self._reader)
         self._writer = PermittedClient(access, self._lease, user_agent=names.EXTENDER)
         self.started = time.monotonic()
-        self.engine = Engine(decisions(settings), self.started)
+        self.engine = Engine(decisions(settings), self.started, time.time() - self.started)
         self.metrics = Metrics(self.engine.counters)
         recorder = Recorder(self._writer, component=names.EXTENDER, instance=socket.gethostname(), clock=time.monotonic)
         self._actor = Actor(self._writer, self._lease, recorder, self._problem)
         self.core = Core(self.engine, self.metrics, self._actor.submit)
-        self.watches = Watches(self._reader, self.core.tell, self.metrics, gpushare=settings.gpushare)
-        self.gate = Gate()
+        self.watches = Watches(self._reader, self.core.tell, self.metrics, self._complain, gpushare=settings.gpushare)
+        self.gate = Gate(lambda is_open: self.core.tell(Leading(is_open)))
         self.health = status.Health(time.monotonic, settings.scheduler_healthz)
         self._sockets: list[socket.socket] = []
 
@@ -96,6 +97,9 @@ class Extender:
 
     def _problem(self, kind: str) -> None:
         self.metrics.problems[kind] += 1
+
+    def _complain(self, about: Reference, reason: Reason) -> None:
+        self._actor.submit([Complaint(about, reason)])
 
     def listen(self) -> tuple[tuple[str, int], tuple[str, int]]:
         """Open both ports; where the verbs and the status are. Raises SettingsError."""
@@ -116,7 +120,13 @@ class Extender:
                 tasks.create_task(server.serve(sockets=[opened]))
                 for server, opened in zip(servers, self._sockets, strict=True)
             ]
-            endless: list[Coroutine[Any, Any, None]] = [self._tick(), self._check(), self._actor.run(), self._lead()]
+            endless: list[Coroutine[Any, Any, None]] = [
+                self._tick(),
+                self._think(),
+                self._check(),
+                self._actor.run(),
+                self._lead(),
+            ]
             lasting = [tasks.create_task(work) for work in endless]
             await stop.wait()
             log.info("stopping")
@@ -196,6 +206,14 @@ class Extender:
             self.metrics.leader.set(self._leads())
             due = now + TICK_S
             await asyncio.sleep(TICK_S)
+
+    async def _think(self) -> None:
+        """Plan gangs, a slice at a time, whenever something happened."""
+        while True:
+            await self.core.stirred.wait()
+            self.core.stirred.clear()
+            while self.core.think():  # noqa: ASYNC110
+                await asyncio.sleep(0)
 
     def _leads(self) -> bool:
         return isinstance(self._lease, Alone) or self._lease.leads

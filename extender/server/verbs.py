@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from extender.engine.effects import PodRef, Verdict
-from extender.server.binds import Binds
+from extender.server.binds import Binds, Gone
 from extender.server.core import Core
 from extender.server.gate import Gate
 from extender.wire import shapes
@@ -32,6 +32,9 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 Answer = tuple[int, bytes, bytes]
 """Status, media type, body."""
 Handler = Callable[[bytes], Awaitable[Answer]]
+"""Answers a body at once."""
+Patient = Callable[[bytes, Gone], Awaitable[Answer]]
+"""Answers a body, perhaps late; it may find out whether anybody still waits for that."""
 
 
 def answer(value: Any, status: int = 200) -> Answer:
@@ -44,6 +47,11 @@ def complaint(status: int, sentence: str) -> Answer:
     return status, TEXT, sentence.encode()
 
 
+def at_once(handler: Handler) -> Patient:
+    """A handler that does not care who waits."""
+    return lambda body, _: handler(body)
+
+
 class Verbs:
     """The four questions, answered from one engine."""
 
@@ -51,10 +59,10 @@ class Verbs:
         self._core, self._binds = core, binds
 
     @property
-    def handlers(self) -> Mapping[str, Handler]:
+    def handlers(self) -> Mapping[str, Patient]:
         """By path."""
-        verbs = (self.filter, self.prioritize, self.preempt, self.bind)
-        return {f"{PREFIX}/{verb.__name__}": verb for verb in verbs}
+        verbs = (self.filter, self.prioritize, self.preempt)
+        return {f"{PREFIX}/{verb.__name__}": at_once(verb) for verb in verbs} | {f"{PREFIX}/bind": self.bind}
 
     async def filter(self, body: bytes) -> Answer:
         asked = shapes.args(body)
@@ -65,10 +73,11 @@ class Verbs:
 
     async def verdict(self, asked: shapes.Args) -> Verdict:
         """Which of the nodes asked the pod may go to, or why none."""
-        while self._core.engine.prepare(asked.pod):  # noqa: ASYNC110
+        while self._core.engine.prepare(asked.pod, self._core.clock()):  # noqa: ASYNC110
             await asyncio.sleep(0)
         await self._decided(asked.pod.metadata.uid)
         verdict = self._core.engine.filter(asked.pod, asked.candidates(), self._core.clock())
+        self._core.flush()
         code = verdict.reason.code if verdict.reason else "Offered"
         self._core.metrics.decisions.labels("filter", code).inc()
         log.debug("filter", pod=_name(asked.pod), code=code, nodes=len(verdict.nodes))
@@ -97,13 +106,13 @@ class Verbs:
         log.debug("preempt", pod=_name(asked.pod), asked=len(victims), kept=len(kept))
         return answer(shapes.surviving(asked, kept))
 
-    async def bind(self, body: bytes) -> Answer:
-        return answer(shapes.BindingResult(await self.bound(body)))
+    async def bind(self, body: bytes, gone: Gone) -> Answer:
+        return answer(shapes.BindingResult(await self.bound(body, gone)))
 
-    async def bound(self, body: bytes) -> str:
+    async def bound(self, body: bytes, gone: Gone) -> str:
         """Bind as asked; "" or why not."""
         asked = shapes.binding(body)
-        return await self._binds.bind(PodRef(asked.pod_namespace, asked.pod_name, asked.pod_uid), asked.node)
+        return await self._binds.bind(PodRef(asked.pod_namespace, asked.pod_name, asked.pod_uid), asked.node, gone)
 
 
 class VerbApp:
@@ -112,7 +121,7 @@ class VerbApp:
     All other paths are left to `others`; asked first, it would cost each question as much time as the answer takes.
     """
 
-    def __init__(self, core: Core, gate: Gate, handlers: Mapping[str, Handler], others: Application) -> None:
+    def __init__(self, core: Core, gate: Gate, handlers: Mapping[str, Patient], others: Application) -> None:
         self._gate, self._handlers, self._others = gate, dict(handlers), others
         self._seconds = {path: core.metrics.verb_seconds.labels(path.rpartition("/")[2]) for path in handlers}
         self._clock = core.clock
@@ -127,7 +136,7 @@ class VerbApp:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _answered(self, scope: Message, receive: Receive, handler: Handler) -> Answer:
+    async def _answered(self, scope: Message, receive: Receive, handler: Patient) -> Answer:
         path: str = scope["path"]
         if scope["method"] != "POST":
             return complaint(405, f"{scope['method']} {path}: expected POST")
@@ -138,7 +147,7 @@ class VerbApp:
             return complaint(503, self._gate.why)
         began = self._clock()
         try:
-            return await handler(body)
+            return await handler(body, lambda: _gone(receive))
         except shapes.WireError as error:
             log.warning("verb_not_read", path=path, error=str(error))
             return complaint(400, str(error))
@@ -160,6 +169,12 @@ async def _body(receive: Receive) -> bytes | None:
         if length > LARGEST_BODY:
             return None
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def _gone(receive: Receive) -> None:
+    """Wait until the connection of a question whose body was read is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _name(pod: Pod) -> str:

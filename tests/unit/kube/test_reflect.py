@@ -257,13 +257,17 @@ async def test_an_optional_collection_that_is_absent_ends_the_stream_and_a_new_o
     async with script.client() as api, asyncio.timeout(20):
         reflector = Reflector(api, PATH, decode, pace=QUICK, optional=True)
         with pytest.raises(kind) as ended:
-            async for event in reflector.events():
-                seen.append(told(event))
+            await follow(reflector, seen)
         assert reflector.trouble is ended.value
         async with aclosing(reflector.events()) as events:
             seen += [told(await anext(events)) for _ in range(3)]
     assert seen == ["added a 0", "added b 0", "listed 7", "modified b 0", "deleted uid-a unseen", "listed 9"]
     assert reflector.trouble is None
+
+
+async def follow(reflector: Reflector[Thing], seen: list[str]) -> None:
+    async for event in reflector.events():
+        seen.append(told(event))
 
 
 async def test_a_relist_can_be_asked_for_while_the_watch_is_silent(script: Script) -> None:

@@ -1,0 +1,312 @@
+"""Binds that are held until a gang is all there, over real HTTP; the engine is told what to answer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from extender.engine.effects import (
+    BindAnswer,
+    BindDone,
+    BindLeft,
+    Deny,
+    Effect,
+    Event,
+    Held,
+    Leading,
+    Open,
+    Place,
+    PodRef,
+    Refuse,
+)
+from extender.engine.engine import Engine
+from extender.sim.apiserver.api import Api
+from protos.contract import names
+from protos.contract.reason import Reason
+from protos.kube.client import WRITES
+from tests.unit.extender_shell import world
+from tests.unit.extender_shell.test_takeover import Holder
+from tests.unit.extender_shell.world import Json, World, add_node, add_pod, until
+
+AGAIN = Reason("GangAgain", "gang default/g1 is placed anew", "nobody came into bind for too long")
+ELSEWHERE = Refuse(Reason("GangStarting", "gang default/g1 starts with other pods or nodes first"))
+
+
+class Barrier:
+    """Holds every bind in the engine's place, until told otherwise."""
+
+    def __init__(self, cluster: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.core = cluster.extender.core
+        self.asked: list[tuple[str, str]] = []
+        self.events: list[Event] = []
+        self.answers: dict[tuple[str, str], BindAnswer] = {}
+        self.held: dict[str, PodRef] = {}
+        self._effects: list[Effect] = []
+        self._step = cluster.extender.engine.step
+        monkeypatch.setattr(cluster.extender.engine, "bind", self.bind)
+        monkeypatch.setattr(cluster.extender.engine, "step", self.step)
+        monkeypatch.setattr(cluster.extender.engine, "effects", self.effects)
+
+    def bind(self, ref: PodRef, node: str, now: float, wall_ns: int = 0) -> BindAnswer:
+        self.asked.append((ref.name, node))
+        answer = self.answers.get((ref.name, node), Held())
+        if isinstance(answer, Held):
+            self.held[ref.uid] = ref
+        return answer
+
+    def step(self, event: Event, now: float) -> list[Effect]:
+        if isinstance(event, BindLeft | BindDone | Leading):
+            self.events.append(event)
+        if event == Leading(False):
+            self._effects += [Deny(ref, AGAIN) for ref in self.held.values()]
+        return self._step(event, now) + self.effects()
+
+    def effects(self) -> list[Effect]:
+        found, self._effects = self._effects, []
+        return found
+
+    def open(self, *pods: Json, node: str = "node-a") -> None:
+        self.do(*(Open(Place(ref(pod), node, {names.ALLOCATION: "given"}, None)) for pod in pods))
+
+    def do(self, *effects: Effect) -> None:
+        self._effects += effects
+        self.core.flush()
+
+    async def waits(self, *pods: Json) -> None:
+        """Until these pods are in bind."""
+        await until(lambda: all((pod["metadata"]["name"], "node-a") in self.asked for pod in pods), "in bind")
+
+
+def ref(pod: Json) -> PodRef:
+    return PodRef("default", pod["metadata"]["name"], pod["metadata"]["uid"])
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[World]:
+    api = Api()
+    add_node(api, "node-a", gpus=2)
+    async with world.world(api) as made:
+        await made.ready()
+        yield made
+
+
+@pytest.fixture
+def barrier(cluster: World, monkeypatch: pytest.MonkeyPatch) -> Barrier:
+    return Barrier(cluster, monkeypatch)
+
+
+async def gone(asking: "asyncio.Task[Any]") -> None:
+    """Whoever asks hangs up."""
+    asking.cancel()
+    await asyncio.wait([asking])
+
+
+async def test_a_held_bind_is_answered_when_it_is_opened_and_carries_what_the_engine_says(
+    cluster: World, barrier: Barrier
+) -> None:
+    pod = add_pod(cluster.api, "p1")
+    asking = asyncio.create_task(cluster.bind(pod, "node-a"))
+    await barrier.waits(pod)
+    answered, _ = await asyncio.wait([asking], timeout=0.2)
+    assert not answered
+    assert cluster.bindings("p1") == 0
+    barrier.open(pod)
+    assert await asking == ""
+    assert cluster.pod("p1")["metadata"]["annotations"][names.ALLOCATION] == "given"
+    assert barrier.events == [BindDone(pod["metadata"]["uid"], "bound")]
+
+
+async def test_a_denied_bind_is_answered_with_the_sentence_and_nothing_is_written(
+    cluster: World, barrier: Barrier
+) -> None:
+    pod = add_pod(cluster.api, "p1")
+    asking = asyncio.create_task(cluster.bind(pod, "node-a"))
+    await barrier.waits(pod)
+    barrier.do(Deny(ref(pod), AGAIN))
+    assert await asking == AGAIN.sentence
+    assert cluster.bindings("p1") == 0
+    assert barrier.events == []
+
+
+async def test_the_last_bind_opens_the_others_at_once(cluster: World, barrier: Barrier) -> None:
+    first, last = add_pod(cluster.api, "p1"), add_pod(cluster.api, "p2")
+    asking = asyncio.create_task(cluster.bind(first, "node-a"))
+    await barrier.waits(first)
+    barrier._effects += [
+        Open(Place(ref(pod), "node-a", {names.ALLOCATION: "given"}, None)) for pod in (first, last)
+    ]  # as an answer to the last one's bind leaves them behind
+    assert await cluster.bind(last, "node-a") == ""
+    assert await asking == ""
+    assert cluster.bindings("p1") == cluster.bindings("p2") == 1
+
+
+async def test_whoever_hangs_up_leaves_the_barrier_and_may_come_again(cluster: World, barrier: Barrier) -> None:
+    pod = add_pod(cluster.api, "p1")
+    asking = asyncio.create_task(cluster.bind(pod, "node-a"))
+    await barrier.waits(pod)
+    await gone(asking)
+    await until(lambda: barrier.events, "told")
+    assert barrier.events == [BindLeft(pod["metadata"]["uid"])]
+    again = asyncio.create_task(cluster.bind(pod, "node-a"))
+    await until(lambda: len(barrier.asked) == 2, "asked anew")
+    barrier.open(pod)
+    assert await again == ""
+
+
+async def test_a_second_bind_joins_a_held_one_and_only_the_last_to_hang_up_leaves(
+    cluster: World, barrier: Barrier
+) -> None:
+    pod = add_pod(cluster.api, "p1")
+    first = asyncio.create_task(cluster.bind(pod, "node-a"))
+    await barrier.waits(pod)
+    second, third = (asyncio.create_task(cluster.bind(pod, "node-a")) for _ in range(2))
+    await asyncio.sleep(0.2)
+    await gone(first)
+    await asyncio.sleep(0.2)
+    assert barrier.events == []
+    barrier.open(pod)
+    assert await second == await third == ""
+    assert len(barrier.asked) == 1
+    assert cluster.bindings("p1") == 1
+
+
+async def test_when_all_who_joined_hang_up_the_pod_leaves_once(cluster: World, barrier: Barrier) -> None:
+    pod = add_pod(cluster.api, "p1")
+    asking = [asyncio.create_task(cluster.bind(pod, "node-a")) for _ in range(2)]
+    await barrier.waits(pod)
+    await asyncio.sleep(0.2)
+    for one in asking:
+        await gone(one)
+    await until(lambda: barrier.events, "told")
+    await asyncio.sleep(0.1)
+    assert barrier.events == [BindLeft(pod["metadata"]["uid"])]
+
+
+async def test_on_another_node_the_engine_decides_and_the_held_one_stays(cluster: World, barrier: Barrier) -> None:
+    barrier.answers["p1", "node-b"] = ELSEWHERE
+    pod = add_pod(cluster.api, "p1")
+    asking = asyncio.create_task(cluster.bind(pod, "node-a"))
+    await barrier.waits(pod)
+    assert await cluster.bind(pod, "node-b") == ELSEWHERE.reason.sentence
+    barrier.open(pod)
+    assert await asking == ""
+
+
+async def test_a_bind_held_on_another_node_takes_the_place_of_the_former(cluster: World, barrier: Barrier) -> None:
+    pod = add_pod(cluster.api, "p1")
+    former = asyncio.create_task(cluster.bind(pod, "node-a"))
+    await barrier.waits(pod)
+    later = asyncio.create_task(cluster.bind(pod, "node-b"))
+    assert "asked for anew" in await former
+    barrier.open(pod, node="node-b")
+    assert await later == ""
+    assert cluster.pod("p1")["spec"]["nodeName"] == "node-b"
+    assert [event for event in barrier.events if isinstance(event, BindLeft)] == []
+
+
+async def test_opened_after_whoever_asked_hung_up_nothing_is_written(cluster: World, barrier: Barrier) -> None:
+    pod = add_pod(cluster.api, "p1")
+    barrier.open(pod)
+    await until(lambda: barrier.events, "told")
+    assert barrier.events == [BindDone(pod["metadata"]["uid"], "lost")]
+    barrier.do(Deny(ref(pod), AGAIN))
+    assert cluster.bindings("p1") == 0
+
+
+async def test_hanging_up_after_the_bind_was_opened_changes_nothing(cluster: World, barrier: Barrier) -> None:
+    arrived, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(request: web.BaseRequest) -> None:
+        if request.path.endswith("/binding"):
+            arrived.set()
+            await go.wait()
+
+    cluster.server.fault = slow
+    pod = add_pod(cluster.api, "p1")
+    asking = asyncio.create_task(cluster.bind(pod, "node-a"))
+    await barrier.waits(pod)
+    barrier.open(pod)
+    await arrived.wait()
+    await gone(asking)
+    go.set()
+    await until(lambda: cluster.pod("p1")["spec"].get("nodeName"), "bound all the same")
+    await until(lambda: barrier.events, "told")
+    assert barrier.events == [BindDone(pod["metadata"]["uid"], "bound")]
+
+
+async def test_all_bindings_of_a_gang_are_written_side_by_side(cluster: World, barrier: Barrier) -> None:
+    inside, most = 0, 0
+
+    async def slow(request: web.BaseRequest) -> None:
+        nonlocal inside, most
+        if request.path.endswith("/binding"):
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0.3)
+            inside -= 1
+
+    cluster.server.fault = slow
+    pods = [add_pod(cluster.api, f"p{i}") for i in range(WRITES + 20)]
+    asking = [asyncio.create_task(cluster.bind(pod, "node-a")) for pod in pods]
+    await barrier.waits(*pods)
+    barrier.open(*pods)
+    assert set(await asyncio.gather(*asking)) == {""}
+    assert most == WRITES
+
+
+async def test_stopping_denies_what_is_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world.world() as cluster:
+        await cluster.ready()
+        barrier = Barrier(cluster, monkeypatch)
+        pod = add_pod(cluster.api, "p1")
+        asking = asyncio.create_task(cluster.bind(pod, "node-a"))
+        await barrier.waits(pod)
+        cluster.stop.set()
+        assert await asking == AGAIN.sentence
+        assert cluster.bindings("p1") == 0
+
+
+async def test_losing_the_lease_denies_what_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    holder = Holder(Api())
+    renewing = asyncio.create_task(holder.renew())
+    holder.take("us_1")
+    told = recorded(monkeypatch)
+    async with world.world(holder.api, leader_election="scheduler", lease_identity_prefix="us_") as cluster:
+        await cluster.ready()
+        await until(lambda: not cluster.extender.gate.why, "the gate is open")
+        barrier = Barrier(cluster, monkeypatch)
+        pod = add_pod(cluster.api, "p1")
+        asking = asyncio.create_task(cluster.bind(pod, "node-a"))
+        await barrier.waits(pod)
+        assert [event.yes for event in told if isinstance(event, Leading)] == [False, True]
+        holder.take("them_1")
+        assert await asking == AGAIN.sentence
+        assert barrier.events == [Leading(False)]
+        assert cluster.bindings("p1") == 0
+        holder.take("us_2")
+        await until(lambda: barrier.events[-1] == Leading(True), "told that we lead again")
+    await gone(renewing)
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """What every engine is told, from its beginning on."""
+    told: list[Event] = []
+    step = Engine.step
+
+    def listening(self: Engine, event: Event, now: float) -> list[Effect]:
+        told.append(event)
+        return step(self, event, now)
+
+    monkeypatch.setattr(Engine, "step", listening)
+    return told
+
+
+async def test_an_ordinary_bind_does_not_care_who_hangs_up(cluster: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = recorded(monkeypatch)
+    pod = add_pod(cluster.api, "p1", mem=4)
+    assert (await cluster.filter(pod, ["node-a"]))["NodeNames"] == ["node-a"]
+    assert await cluster.bind(pod, "node-a") == ""
+    assert BindDone(pod["metadata"]["uid"], "bound") in told
+    assert not [event for event in told if isinstance(event, BindLeft)]
