@@ -1,7 +1,4 @@
 import json
-import os
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +8,8 @@ from extender.cli import scheduler_config as config
 from extender.cli.errors import CommandError
 from extender.sim.scheduler import config as strict
 from protos.contract import names
-from tests.cluster import assets
 from tests.unit.cli.run import gangshare
 
-KUBE_VERSION = os.environ.get("KUBE_VERSION") or assets.DEFAULT_VERSION
-KUBE_SCHEDULER = assets.cache() / f"kubernetes-{KUBE_VERSION}" / "bin" / "kube-scheduler"
 VERBS = ["filter", "prioritize", "preempt"]
 YAML_LAYOUTS = ("own", "shared", "gpushare")
 
@@ -122,38 +116,3 @@ def test_an_unknown_layout_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 def test_options_refuse_what_no_cluster_could_use() -> None:
     with pytest.raises(CommandError, match="ftp://x"):
         config.Options(extender_url="ftp://x")
-
-
-def started(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
-    """What a real kube-scheduler says to the configuration: it builds its profiles, writes them and ends."""
-    access = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "none", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "contexts": [{"name": "none", "context": {"cluster": "none"}}],
-        "current-context": "none",
-    }
-    (folder / "kubeconfig").write_text(yaml.safe_dump(access))
-    (folder / "config").write_text(text)
-    command = [str(KUBE_SCHEDULER), "--config", "config", "--write-config-to", "completed", "--secure-port", "0"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
-
-
-@pytest.mark.cluster
-@pytest.mark.skipif(not KUBE_SCHEDULER.exists(), reason=f"no {KUBE_SCHEDULER}")
-@pytest.mark.parametrize("layout", YAML_LAYOUTS)
-def test_a_real_kube_scheduler_takes_every_layout(layout: config.Layout, tmp_path: Path) -> None:
-    ran = started(tmp_path, config.render(layout, config.Options(kubeconfig="kubeconfig")))
-    assert ran.returncode == 0, ran.stderr
-    completed = yaml.safe_load((tmp_path / "completed").read_text())
-    assert len(completed["extenders"]) == (2 if layout == "own" else 1)
-
-
-@pytest.mark.cluster
-@pytest.mark.skipif(not KUBE_SCHEDULER.exists(), reason=f"no {KUBE_SCHEDULER}")
-def test_a_real_kube_scheduler_would_have_refused_two_binders(tmp_path: Path) -> None:
-    content = made("own", kubeconfig="kubeconfig")
-    content["extenders"][0]["bindVerb"] = "bind"
-    ran = started(tmp_path, yaml.safe_dump(content))
-    assert ran.returncode != 0
-    assert "bind" in ran.stderr

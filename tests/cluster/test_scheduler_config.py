@@ -1,0 +1,43 @@
+"""The configurations that we print, read by the real kube-scheduler: it builds its profiles, writes them and ends."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from extender.cli import scheduler_config as config
+from tests.cluster import assets
+
+
+def started(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """What kube-scheduler says to the configuration."""
+    access = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "none", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "contexts": [{"name": "none", "context": {"cluster": "none"}}],
+        "current-context": "none",
+    }
+    (folder / "kubeconfig").write_text(yaml.safe_dump(access))
+    (folder / "config").write_text(text)
+    program = str(assets.provide().program("kube-scheduler"))
+    command = [program, "--config", "config", "--write-config-to", "completed", "--secure-port", "0"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("layout", ["own", "shared", "gpushare"])
+def test_kube_scheduler_takes_every_layout(layout: config.Layout, tmp_path: Path) -> None:
+    ran = started(tmp_path, config.render(layout, config.Options(kubeconfig="kubeconfig")))
+    assert ran.returncode == 0, ran.stderr
+    completed = yaml.safe_load((tmp_path / "completed").read_text())
+    assert len(completed["extenders"]) == (2 if layout == "own" else 1)
+
+
+def test_kube_scheduler_would_have_refused_two_binders(tmp_path: Path) -> None:
+    content = config.configuration("own", config.Options(kubeconfig="kubeconfig"))
+    content["extenders"][0]["bindVerb"] = "bind"
+    ran = started(tmp_path, yaml.safe_dump(content))
+    assert ran.returncode != 0
+    assert "bind" in ran.stderr
