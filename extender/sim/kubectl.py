@@ -23,23 +23,35 @@ class Kubectl:
 
     def get(self, api_version: str, kind: str, namespace: str, name: str) -> Object | None:
         """An object of any kind; None when there is none, or when its kind is not served."""
-        try:
-            resource = self._resource(api_version, kind)
-        except errors.ApiError:
+        resource = self._served(api_version, kind)
+        if resource is None:
             return None
         found = self.api.store.get(resource, (namespace if resource.namespaced else "", name))
         return found.obj if found else None
+
+    def items(self, api_version: str, kind: str, namespace: str) -> list[Object]:
+        """The objects of a kind in a namespace (all, of a kind without); none when it is not served."""
+        resource = self._served(api_version, kind)
+        return (
+            [i.obj for i in self.api.store.items(resource, namespace if resource.namespaced else "")]
+            if resource
+            else []
+        )
 
     def delete(self, api_version: str, kind: str, namespace: str, name: str) -> None:
         """Ask for the deletion of an object of any kind."""
         resource = self._resource(api_version, kind)
         self.api.delete(resource, (namespace if resource.namespaced else "", name), {})
 
+    def _served(self, api_version: str, kind: str) -> Resource | None:
+        known = self.api.catalogue.all()
+        return next((r for r in known if (r.api_version, r.kind) == (api_version, kind)), None)
+
     def _resource(self, api_version: str, kind: str) -> Resource:
-        found = [r for r in self.api.catalogue.all() if (r.api_version, r.kind) == (api_version, kind)]
-        if not found:
+        found = self._served(api_version, kind)
+        if found is None:
             raise errors.ApiError(404, "NotFound", f'no matches for kind "{kind}" in version "{api_version}"')
-        return found[0]
+        return found
 
     @staticmethod
     def _namespace(resource: Resource, manifest: Object) -> str:

@@ -63,6 +63,14 @@ class RealWorld:
                 raise
             return None
 
+    async def items(self, api_version: str, kind: str, namespace: str = "default") -> list[Object]:
+        try:
+            return await asyncio.to_thread(self.cluster.api.items, path(api_version, kind, namespace))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return []
+
     async def delete(self, api_version: str, kind: str, name: str, namespace: str = "default") -> None:
         where = path(api_version, kind, namespace, name)
         try:

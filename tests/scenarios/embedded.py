@@ -68,6 +68,9 @@ class EmbeddedWorld:
     async def get(self, api_version: str, kind: str, name: str, namespace: str = "default") -> Object | None:
         return self.cluster.get(api_version, kind, namespace, name)
 
+    async def items(self, api_version: str, kind: str, namespace: str = "default") -> list[Object]:
+        return self.cluster.items(api_version, kind, namespace)
+
     async def delete(self, api_version: str, kind: str, name: str, namespace: str = "default") -> None:
         if await self.get(api_version, kind, name, namespace):
             self.cluster.delete(api_version, kind, namespace, name)

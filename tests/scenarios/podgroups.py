@@ -7,8 +7,12 @@ one, and no conditions in its status.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import yaml
+
+from protos.contract import names
 from tests.scenarios.world import Object
 
 VOLCANO, SCHEDULER_PLUGINS, KUBE_BATCH = (
@@ -16,6 +20,9 @@ VOLCANO, SCHEDULER_PLUGINS, KUBE_BATCH = (
     "scheduling.x-k8s.io/v1alpha1",
     "scheduling.incubator.k8s.io/v1alpha1",
 )
+OURS = f"{names.DOMAIN}/v1alpha1"
+KINDS = (OURS, VOLCANO, SCHEDULER_PLUGINS, KUBE_BATCH)
+_OUR_DEFINITION = Path(__file__).parents[2] / "manifests" / "base" / "extender" / "podgroup.yaml"
 _Schema = dict[str, Any]
 _INT, _STRING = {"type": "integer", "format": "int32"}, {"type": "string"}
 _QUANTITIES = {"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": True}}
@@ -34,6 +41,12 @@ _CONDITIONS = {
         },
     },
 }
+
+
+def our_definition() -> Object:
+    """The CustomResourceDefinition of our own PodGroup, from the manifests."""
+    found: Object = yaml.safe_load(_OUR_DEFINITION.read_text())
+    return found
 
 
 def definitions() -> list[Object]:

@@ -58,6 +58,10 @@ class World(Protocol):
         """An object of any kind; None when there is none, or when its kind is not known."""
         ...
 
+    async def items(self, api_version: str, kind: str, namespace: str = "default") -> list[Object]:
+        """The objects of a kind; none when it is not known."""
+        ...
+
     async def delete(self, api_version: str, kind: str, name: str, namespace: str = "default") -> None:
         """Ask for the deletion of an object of any kind, and of what it owns; nothing when there is none."""
         ...

@@ -86,6 +86,12 @@ def gang(name: str, pods: Sequence[Object], min_member: int | None = None, **mor
     return Submitted(pods=tuple(_annotated(pod, ours) for pod in pods))
 
 
+def controlled(job: Submitted) -> Submitted:
+    """The same with a controller, which is thought to make lost pods anew."""
+    reference = owner("example.com/v1", "Training", "training")
+    return msgspec.structs.replace(job, pods=tuple(owned(pod, reference) for pod in job.pods))
+
+
 def _annotated(pod: Object, annotations: Mapping[str, str]) -> Object:
     metadata = pod["metadata"]
     return {**pod, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **annotations}}}
