@@ -56,7 +56,8 @@ async def test_without_a_status_subresource_the_status_is_a_field_like_any_other
     await client.post(DEFINITIONS, a_definition())
     _, gang = await client.post(GROUPS, {**a_gang(minMember=2), "status": {"phase": "Pending"}})
     assert gang["status"] == {"phase": "Pending"}
-    assert (await client.patch(f"{GROUPS}/g/status", {"status": {"phase": "Inqueue"}}))[0] == 404
+    code, status = await client.patch(f"{GROUPS}/g/status", {"status": {"phase": "Inqueue"}})
+    assert (code, status["reason"], status["message"]) == (404, "NotFound", 'gangs.gangs.example "g" not found')
     code, gang = await client.patch(f"{GROUPS}/g", {"status": {"phase": "Inqueue"}})
     assert (code, gang["status"]) == (200, {"phase": "Inqueue"})
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from extender.sim.apiserver import errors
 from extender.sim.apiserver.resources import EVENTS, NEW_EVENTS, Catalogue, Resource
 
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
@@ -31,7 +32,8 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def parse(path: str, catalogue: Catalogue) -> Target | None:
-    """The target of a path, or None when the server serves no such path."""
+    """The target of a path, or None when the server serves no such path; ApiError 404 for a custom resource's
+    subresource that is not enabled."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -48,7 +50,11 @@ def parse(path: str, catalogue: Catalogue) -> Target | None:
     if (group, plural, name) == ("", "bindings", ""):
         plural, subresource = "pods", "binding"
     resource = catalogue.find(group, version, plural)
-    if resource is None or (subresource and subresource not in resource.subresources):
+    if resource is None:
+        return None
+    if subresource and subresource not in resource.subresources:
+        if resource.custom:  # as if there were no such object
+            raise errors.not_found(resource, name)
         return None
     if bool(namespace) != resource.namespaced and (namespace or name):
         return None
