@@ -4,6 +4,7 @@ from extender.sim import podspec
 from extender.sim.cluster import EmbeddedCluster
 from extender.sim.kubelet.status import NodeSpec
 from tests.sim.builders import a_cluster, a_container, a_pod
+from tests.sim.standin_plugin import RESOURCE
 
 
 async def test_a_pod_is_placed_by_the_extender_and_gets_its_devices_from_the_plugin() -> None:
@@ -18,3 +19,21 @@ async def test_a_pod_is_placed_by_the_extender_and_gets_its_devices_from_the_plu
         assert placed["metadata"]["annotations"] == {"placed-by": "stand-in"}
         assert len(cluster.env(placed, "main")["DEVICES"].split(",")) == 2
         assert "Scheduled" in [e["reason"] for e in cluster.events("default", "train")]
+
+
+async def test_a_node_can_have_what_no_plugin_serves() -> None:
+    asks = {"gpu": 3}
+    node = NodeSpec(name="bare", annotations={"inventory": "four"}, extended={RESOURCE: "4"})
+    async with EmbeddedCluster(a_cluster(node)) as cluster:
+        assert cluster.nodes()[0]["metadata"]["annotations"] == {"inventory": "four"}
+        cluster.create_pod(a_pod("fits", a_container(**asks)))
+        await cluster.wait(lambda: _phase(cluster, "fits") == "Running", 10, "the pod runs")
+        cluster.create_pod(a_pod("more", a_container(**asks), nodeName="bare"))
+        await cluster.wait(lambda: _phase(cluster, "more") == "Failed", 10, "the kubelet counts")
+
+
+def _phase(cluster: EmbeddedCluster, name: str) -> str:
+    pod = cluster.pod("default", name)
+    assert pod
+    phase: str = pod["status"]["phase"]
+    return phase

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from extender.sim.apiserver import errors
+from extender.sim.apiserver.http import ApiServer
 from tests.sim.builders import a_container, a_node, a_pod
 from tests.sim.conftest import PODS, STRATEGIC, Client
 
@@ -168,6 +170,20 @@ async def test_events_are_one_object_in_two_spellings(client: Client) -> None:
     assert [e["message"] for e in core["items"]] == ["hello"]
     _, new = await client.get("/apis/events.k8s.io/v1/namespaces/default/events/e")
     assert (new["note"], new["regarding"]["name"]) == ("hello", "p")
+
+
+async def test_requests_can_be_made_to_fail(client: Client, server: ApiServer) -> None:
+    def refuse(method: str, path: str) -> errors.ApiError | None:
+        bind = method == "POST" and path.endswith("/binding")
+        return errors.ApiError(503, "ServiceUnavailable", "not today", retry_after=1) if bind else None
+
+    server.refuse = refuse
+    await client.post(PODS, a_pod("p"))
+    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "node-1"}}
+    code, status = await client.post(f"{PODS}/p/binding", binding)
+    assert (code, status["message"]) == (503, "not today")
+    server.refuse = lambda _method, _path: None
+    assert (await client.post(f"{PODS}/p/binding", binding))[0] == 201
 
 
 async def test_a_quota_counts_gpu_memory_and_refuses_what_passes_it(client: Client) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from extender.sim.apiserver.reading import WatchSettings
 from extender.sim.apiserver.resources import NEW_EVENTS, PODS
 from extender.sim.apiserver.store import Item
 
+Refuse = Callable[[str, str], errors.ApiError | None]
 _encode = msgspec.json.encode
 _OPEN = ("/readyz", "/healthz", "/livez")
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
@@ -34,6 +36,8 @@ class ApiServer:
     def __init__(self, api: Api, token: str = "", watching: WatchSettings | None = None) -> None:
         self.api = api
         self.url = ""
+        self.refuse: Refuse = lambda _method, _path: None
+        """Asked about every request: an error to answer it with, or None to carry it out."""
         self._token = token
         self._watching = watching or WatchSettings()
         self._watches: set[asyncio.Task[Any]] = set()
@@ -73,6 +77,8 @@ class ApiServer:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
+            if error := self.refuse(request.method, request.path):
+                raise error
             return await self._route(request)
         except errors.ApiError as error:
             response = _json(_encode(error.status()), error.code)

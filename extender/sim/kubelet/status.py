@@ -15,7 +15,11 @@ _RESERVED = 100 * 1024**2  # bytes of memory kept back for the system: allocatab
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A node to pretend. ``profile`` names its fake GPUs; empty for none (no plugin runs there)."""
+    """A node to pretend. ``profile`` names its fake GPUs; empty for none (no plugin runs there).
+
+    A node can also be said to have what no plugin serves: by ``annotations`` and ``extended`` resources. Its kubelet
+    counts those, and its containers get nothing of them: cheap, where there shall be many nodes.
+    """
 
     name: str
     profile: str = ""
@@ -24,13 +28,15 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     pods: int = 110
     labels: dict[str, str] = {}
     taints: tuple[dict[str, str], ...] = ()
+    annotations: dict[str, str] = {}
+    extended: dict[str, str] = {}
 
 
 def node_object(spec: NodeSpec) -> Object:
     """The Node as the kubelet creates it."""
     labels = {"kubernetes.io/hostname": spec.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     return {
-        "metadata": {"name": spec.name, "labels": {**labels, **spec.labels}},
+        "metadata": {"name": spec.name, "labels": {**labels, **spec.labels}, "annotations": dict(spec.annotations)},
         "spec": {"taints": list(spec.taints)} if spec.taints else {},
         "status": node_status(spec, {}),
     }
@@ -39,7 +45,7 @@ def node_object(spec: NodeSpec) -> Object:
 def node_status(spec: NodeSpec, devices: Mapping[str, tuple[int, int]]) -> Object:
     """Node status with these devices (capacity, allocatable)."""
     memory = podspec.amount("memory", spec.memory)
-    capacity = {"cpu": spec.cpu, "memory": str(memory), "pods": str(spec.pods)}
+    capacity = {"cpu": spec.cpu, "memory": str(memory), "pods": str(spec.pods), **spec.extended}
     conditions = [
         _node_condition("MemoryPressure", "False", "KubeletHasSufficientMemory"),
         _node_condition("DiskPressure", "False", "KubeletHasNoDiskPressure"),
