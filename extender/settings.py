@@ -48,6 +48,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Scores at most this far below the best (of 1000) count as equally good."""
     in_tree_preferences: bool = False
     """Offer every node with room, so that kube-scheduler's own scores always count (slower)."""
+    scheduler_names: tuple[str, ...] = ()
+    """The schedulers that ask us; other schedulers' pods count in no gang until they are bound. () = every one."""
+    whole_s: float = 30.0
+    """Seconds from a gang's first Binding until it must be whole, else it is undone."""
+    bind_timeout_s: float = 120.0
+    """httpTimeout of the scheduler's extender entry that binds, in seconds; a gang's binds are kept waiting half as
+    long at most."""
     leader_election: Literal["scheduler", "own", "none"] = "scheduler"
     """`scheduler`: write only while our scheduler holds its Lease; `own`: replicas apart from any scheduler elect one
     among them; `none`: there is only one scheduler and one extender, ever."""
@@ -73,8 +80,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise SettingsError(f"{name} is {value}: expected {least} or more")
         if self.band > 1000:
             raise SettingsError(f"band is {self.band}: expected at most 1000, the best score there is")
-        if self.renew_deadline_s <= 0:
-            raise SettingsError(f"renew_deadline_s is {self.renew_deadline_s}: expected a number of seconds above zero")
+        for name in ("renew_deadline_s", "bind_timeout_s", "whole_s"):
+            if getattr(self, name) <= 0:
+                raise SettingsError(f"{name} is {getattr(self, name)}: expected a number of seconds above zero")
         if self.scheduler_healthz and not self.scheduler_healthz.startswith(("http://", "https://")):
             raise SettingsError(f"scheduler_healthz is {self.scheduler_healthz!r}: expected a URL, http:// or https://")
         if len(set(self.resources.all)) < len(self.resources.all):

@@ -32,8 +32,10 @@ MAX_BACKOFF_S = 2
 CLIENT_QPS = 2000
 _RESOURCE = re.compile(r"(?P<group>[a-z0-9]([-a-z0-9.]*[a-z0-9])?)/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
 NOTES: dict[Layout, str] = {
-    "own": f"Pods choose this scheduler by schedulerName: {names.PROFILE}. The cluster's own scheduler stays as it is.",
+    "own": "Pods choose this scheduler by schedulerName: {profiles}. The cluster's own scheduler stays as it is.",
     "shared": "For the cluster's one scheduler. Limits: it shows us only pods that name one of our resources; one"
     " timeout serves filter and bind; no in-tree preemption for GPUs; it samples no nodes, which costs time on large"
     " clusters.",
@@ -51,6 +53,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The extended resource names that are served."""
     kubeconfig: str = ""
     """kube-scheduler's credentials; "" = the pod's service account."""
+    profiles: tuple[str, ...] = (names.PROFILE,)
+    """The schedulerNames that a scheduler of our own serves."""
 
     def __post_init__(self) -> None:
         url = urlsplit(self.extender_url)
@@ -61,6 +65,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
                 raise CommandError(f"resource is {name!r}: expected a domain and a name, like {names.GPU_MEM}")
         if len(set(self.resources.all)) < len(self.resources.all):
             raise CommandError(f"resources are {', '.join(self.resources.all)}: expected different names")
+        for name in self.profiles:
+            if not _NAME.fullmatch(name):
+                raise CommandError(f"profile is {name!r}: expected a schedulerName like {names.PROFILE}")
+        if not self.profiles or len(set(self.profiles)) < len(self.profiles):
+            raise CommandError(f"profiles are {', '.join(self.profiles) or 'none'}: expected different names")
 
 
 def defaults(layout: Layout) -> Options:
@@ -89,7 +98,8 @@ def render(layout: Layout, options: Options) -> str:
     content = configuration(layout, options)
     if layout == "policy":
         return json.dumps(content, indent=2) + "\n"
-    notes = textwrap.wrap(NOTES[layout], 118, initial_indent="# ", subsequent_indent="# ")
+    told = NOTES[layout].format(profiles=" or ".join(options.profiles))
+    notes = textwrap.wrap(told, 118, initial_indent="# ", subsequent_indent="# ")
     return "\n".join([*notes, yaml.safe_dump(content, sort_keys=False)])
 
 
@@ -116,7 +126,7 @@ def _own(options: Options) -> dict[str, Any]:
             "resourceNamespace": "kube-system",
             "resourceName": names.SCHEDULER,
         },
-        "profiles": [_profile(options.resources)],
+        "profiles": [_profile(name, options.resources) for name in options.profiles],
         "extenders": [decide, bind],
     }
 
@@ -133,7 +143,7 @@ def _head(options: Options) -> dict[str, Any]:
     }
 
 
-def _profile(resources: names.Resources) -> dict[str, Any]:
+def _profile(name: str, resources: names.Resources) -> dict[str, Any]:
     """Our resources are left out of the in-tree fit: on a full cluster it would leave us no node to be asked about."""
     fit: dict[str, Any] = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "NodeResourcesFitArgs"}
     others = [name for name in resources.all if not name.startswith(f"{names.DOMAIN}/")]
@@ -142,7 +152,7 @@ def _profile(resources: names.Resources) -> dict[str, Any]:
     if len(others) < len(resources.all):
         fit["ignoredResourceGroups"] = [names.DOMAIN]
     return {
-        "schedulerName": names.PROFILE,
+        "schedulerName": name,
         "plugins": {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}},
         "pluginConfig": [{"name": "NodeResourcesFit", "args": fit}],
     }

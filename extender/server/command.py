@@ -47,6 +47,8 @@ _UNIT: dict[str, Any] = {"parser": _parsed(quantity.memory_unit), "metavar": "UN
 _MEM = f"GPU memory in units.  [default: {names.GPU_MEM}; with --gpushare {names.ALIYUN_MEM}]"
 _PREFIX = "How our scheduler's holderIdentity begins.  [default: this machine's hostname and _]"
 _ALL = "Offer every node with room, so that kube-scheduler's own scores always count (slower)."
+_SCHEDULERS = "Schedulers that ask us, by comma; others' pods count in no gang. Empty: every one."
+_TIMEOUT = "The scheduler's httpTimeout for bind, in s; a gang's are held half as long at most."
 _ELECTION = (
     "scheduler: write only while our scheduler holds its Lease; own: by a Lease of our own; none: there is no other."
 )
@@ -69,6 +71,9 @@ def extender(
     offer_limit: Annotated[int, _option("OFFER_LIMIT", "Most nodes in a filter answer.")] = DEFAULTS.offer_limit,
     band: Annotated[int, _option("BAND", "How far below the best (of 1000) is equally good.")] = DEFAULTS.band,
     in_tree_preferences: Annotated[bool, _option("IN_TREE_PREFERENCES", _ALL)] = False,
+    scheduler_names: Annotated[str, _option("SCHEDULER_NAMES", _SCHEDULERS)] = "",
+    gang_whole: Annotated[float, _option("GANG_WHOLE", "Seconds to finish a started gang.")] = DEFAULTS.whole_s,
+    bind_timeout: Annotated[float, _option("BIND_TIMEOUT", _TIMEOUT)] = DEFAULTS.bind_timeout_s,
     leader_election: Annotated[Election, _option("LEADER_ELECTION", _ELECTION)] = Election.SCHEDULER,
     lease_name: Annotated[str, _option("LEASE_NAME", "The scheduler's Lease, or our own.")] = DEFAULTS.lease_name,
     lease_namespace: Annotated[str, _option("LEASE_NAMESPACE", "Its namespace.")] = DEFAULTS.lease_namespace,
@@ -92,6 +97,9 @@ def extender(
             offer_limit=offer_limit,
             band=band,
             in_tree_preferences=in_tree_preferences,
+            scheduler_names=tuple(name.strip() for name in scheduler_names.split(",") if name.strip()),
+            whole_s=gang_whole,
+            bind_timeout_s=bind_timeout,
             leader_election=leader_election.value,
             lease_name=lease_name,
             lease_namespace=lease_namespace,

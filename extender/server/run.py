@@ -33,6 +33,7 @@ from extender.server.core import Core
 from extender.server.gate import Gate
 from extender.server.verbs import VerbApp, Verbs
 from extender.settings import Address, Settings
+from gangfilter.gang import Patience
 from protos.contract import names
 from protos.contract.reason import Reason
 from protos.kube import credentials
@@ -54,6 +55,8 @@ log = structlog.get_logger(__name__)
 
 def decisions(settings: Settings) -> engine_settings.Settings:
     """The engine's part of the settings."""
+    hold_s = settings.bind_timeout_s / 2
+    stuck_s = min(Patience().stuck_s, hold_s)
     return engine_settings.Settings(
         resources=settings.resources,
         unit_mib=settings.unit_mib,
@@ -62,6 +65,8 @@ def decisions(settings: Settings) -> engine_settings.Settings:
         band=settings.band,
         in_tree_preferences=settings.in_tree_preferences,
         gpushare=settings.gpushare,
+        schedulers=frozenset(settings.scheduler_names),
+        patience=Patience(stuck_s=stuck_s, hold_s=hold_s, whole_s=settings.whole_s),
     )
 
 

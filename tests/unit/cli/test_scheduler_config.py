@@ -53,6 +53,15 @@ def test_own_elects_by_a_lease_of_its_own() -> None:
     assert strict.parse(config.render("shared", config.Options())).leader_election.resource_name == "kube-scheduler"
 
 
+def test_own_serves_the_names_of_other_schedulers_with_the_same_profile(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = gangshare(capsys, "scheduler-config", "--profile", "gangshare", "--profile", "volcano").out
+    assert printed.startswith("# Pods choose this scheduler by schedulerName: gangshare or volcano.")
+    ours, theirs = strict.parse(printed).profiles
+    assert (ours.scheduler_name, theirs.scheduler_name) == ("gangshare", "volcano")
+    assert theirs.fit_args == ours.fit_args
+    assert theirs.disables("post_filter", "DefaultPreemption")
+
+
 def test_shared_manages_every_served_resource_in_one_entry() -> None:
     (entry,) = made("shared")["extenders"]
     assert {managed["name"] for managed in entry["managedResources"]} == set(names.Resources().all)
@@ -97,6 +106,8 @@ def test_what_is_said_on_the_command_line_is_in_the_file(capsys: pytest.CaptureF
         (("--resource-mem", "memory"), "'memory'"),
         (("--resource-mem", "kubernetes.io/mem"), "'kubernetes.io/mem'"),
         (("--resource-mem", "nvidia.com/gpu"), "nvidia.com/gpu"),
+        (("--profile", "Volcano!"), "'Volcano!'"),
+        (("--profile", "volcano", "--profile", "volcano"), "volcano, volcano"),
     ],
 )
 def test_a_bad_value_is_named(said: tuple[str, str], named: str, capsys: pytest.CaptureFixture[str]) -> None:

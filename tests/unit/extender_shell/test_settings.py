@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from extender.server import run
 from extender.settings import Address, Settings, SettingsError, address
 from protos.contract import names
 
@@ -43,6 +44,8 @@ def test_our_scheduler_is_known_by_the_hostname_unless_told_otherwise() -> None:
         ({"band": -1}, "band is -1"),
         ({"band": 1001}, "at most 1000"),
         ({"renew_deadline_s": 0.0}, "above zero"),
+        ({"bind_timeout_s": 0.0}, "bind_timeout_s is 0.0: expected a number of seconds above zero"),
+        ({"whole_s": -1.0}, "whole_s is -1.0"),
         ({"scheduler_healthz": "localhost:10259"}, "expected a URL"),
         ({"resources": names.Resources(mem="a/b", slice="a/b")}, "expected different names"),
     ],
@@ -50,3 +53,16 @@ def test_our_scheduler_is_known_by_the_hostname_unless_told_otherwise() -> None:
 def test_a_setting_that_cannot_be_used_is_refused(wrong: dict[str, object], expected: str) -> None:
     with pytest.raises(SettingsError, match=expected):
         Settings(**wrong)  # type: ignore[arg-type]
+
+
+def test_binds_are_kept_waiting_for_half_of_the_schedulers_patience_at_most() -> None:
+    usual = run.decisions(Settings()).patience
+    assert (usual.hold_s, usual.whole_s) == (60.0, 30.0)
+    assert usual.stuck_s < usual.hold_s
+    short = run.decisions(Settings(bind_timeout_s=20.0, whole_s=5.0)).patience
+    assert (short.hold_s, short.stuck_s, short.whole_s) == (10.0, 10.0, 5.0)
+
+
+def test_the_names_of_our_scheduler_reach_the_engine() -> None:
+    assert run.decisions(Settings(scheduler_names=("gangshare", "volcano"))).schedulers == {"gangshare", "volcano"}
+    assert not run.decisions(Settings()).schedulers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from extender.cli import scheduler_config
+from extender.settings import Settings
 from protos.contract import names
 from tests.unit.manifests.conftest import MANIFESTS, Json, Objects
 
@@ -79,6 +81,39 @@ def test_the_schedulers_file_is_what_the_command_prints(
     printed = scheduler_config.render(layout, options)
     again = f"gangshare scheduler-config --layout {layout}" + (f" --extender-url {url}" if url else "")
     assert (MANIFESTS / folder / "scheduler.yaml").read_text() == printed, f"print it again: {again}"
+
+
+def test_with_the_component_for_operators_their_pods_come_to_us(kustomize: Kustomize, tmp_path: Path) -> None:
+    beside = os.path.relpath(MANIFESTS, tmp_path)
+    parts = {"resources": [f"{beside}/overlays/nvidia"], "components": [f"{beside}/components/operators"]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(parts))
+    objects = kustomize(str(tmp_path))
+    profiles = (names.PROFILE, "volcano", "kube-batch")
+    args = objects.containers("Deployment", "gangshare-scheduler")["extender"]["args"]
+    assert f"--scheduler-names={','.join(profiles)}" in args
+    ((name, made),) = objects.of("ConfigMap").items()
+    assert made["data"]["scheduler.yaml"] == scheduler_config.render("own", scheduler_config.Options(profiles=profiles))
+    volumes = objects.of("Deployment")["gangshare-scheduler"]["spec"]["template"]["spec"]["volumes"]
+    assert volumes[0]["configMap"]["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind", "name", "layout"),
+    [
+        ("base", "Deployment", "gangshare-scheduler", "own"),
+        ("overlays/shared", "DaemonSet", "gangshare-extender", "shared"),
+        ("overlays/gpushare", "DaemonSet", "gangshare-extender", "gpushare"),
+    ],
+)
+def test_the_extender_knows_how_long_its_scheduler_waits_and_under_which_names(
+    kustomize: Kustomize, folder: str, kind: str, name: str, layout: scheduler_config.Layout
+) -> None:
+    printed = scheduler_config.configuration(layout, scheduler_config.defaults(layout))
+    (binder,) = [entry for entry in printed["extenders"] if "bindVerb" in entry]
+    args = kustomize(folder).containers(kind, name)["extender"]["args"]
+    said = dict(arg.removeprefix("--").split("=", 1) for arg in args if "=" in arg)
+    assert f"{said.get('bind-timeout', f'{Settings().bind_timeout_s:g}')}s" == binder["httpTimeout"]
+    assert said["scheduler-names"] == ",".join(profile["schedulerName"] for profile in printed["profiles"])
 
 
 @pytest.mark.parametrize("folder", ["base", "overlays/nvidia", "overlays/fake"])
