@@ -29,6 +29,10 @@ def scheduler_config(
         str | None,
         typer.Option(help="kube-scheduler's credentials; own: service account, else kubeadm's.", metavar="PATH"),
     ] = None,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(help="A schedulerName that layout own serves; may be repeated.", metavar="NAME"),
+    ] = None,
 ) -> None:
     """Print kube-scheduler's configuration."""
     import msgspec
@@ -41,6 +45,7 @@ def scheduler_config(
         extender_url=extender_url or usual.extender_url,
         resources=msgspec.structs.replace(usual.resources, **{key: name for key, name in said.items() if name}),
         kubeconfig=usual.kubeconfig if kubeconfig is None else kubeconfig,
+        profiles=tuple(profile or usual.profiles),
     )
     typer.echo(config.render(layout, options), nl=False)
     if layout == "policy":
