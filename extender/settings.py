@@ -50,6 +50,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Offer every node with room, so that kube-scheduler's own scores always count (slower)."""
     scheduler_names: tuple[str, ...] = ()
     """The schedulers that ask us; other schedulers' pods count in no gang until they are bound. () = every one."""
+    rival_leases: tuple[str, ...] = ()
+    """Leases (namespace/name) of other schedulers that serve the same names; we wait while one is renewed."""
     whole_s: float = 30.0
     """Seconds from a gang's first Binding until it must be whole, else it is undone."""
     bind_timeout_s: float = 120.0
@@ -83,6 +85,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("renew_deadline_s", "bind_timeout_s", "whole_s"):
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}: expected a number of seconds above zero")
+        for lease in self.rival_leases:
+            if lease.count("/") != 1 or not all(lease.split("/")):
+                raise SettingsError(f"rival_leases has {lease!r}: expected namespace/name")
         if self.scheduler_healthz and not self.scheduler_healthz.startswith(("http://", "https://")):
             raise SettingsError(f"scheduler_healthz is {self.scheduler_healthz!r}: expected a URL, http:// or https://")
         if len(set(self.resources.all)) < len(self.resources.all):

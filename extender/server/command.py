@@ -32,6 +32,10 @@ def _option(variable: str, text: str, **more: Any) -> Any:
     return typer.Option(envvar=f"GANGSHARE_{variable}", help=text, **more)
 
 
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
 def _parsed(parse: Callable[[str], T]) -> Callable[[str], T]:
     def parser(text: str) -> T:
         try:
@@ -48,6 +52,7 @@ _MEM = f"GPU memory in units.  [default: {names.GPU_MEM}; with --gpushare {names
 _PREFIX = "How our scheduler's holderIdentity begins.  [default: this machine's hostname and _]"
 _ALL = "Offer every node with room, so that kube-scheduler's own scores always count (slower)."
 _SCHEDULERS = "Schedulers that ask us, by comma; others' pods count in no gang. Empty: every one."
+_RIVALS = "namespace/name, by comma: Leases of schedulers that serve the same names; we wait while one is renewed."
 _TIMEOUT = "The scheduler's httpTimeout for bind, in s; a gang's are held half as long at most."
 _ELECTION = (
     "scheduler: write only while our scheduler holds its Lease; own: by a Lease of our own; none: there is no other."
@@ -72,6 +77,7 @@ def extender(
     band: Annotated[int, _option("BAND", "How far below the best (of 1000) is equally good.")] = DEFAULTS.band,
     in_tree_preferences: Annotated[bool, _option("IN_TREE_PREFERENCES", _ALL)] = False,
     scheduler_names: Annotated[str, _option("SCHEDULER_NAMES", _SCHEDULERS)] = "",
+    rival_leases: Annotated[str, _option("RIVAL_LEASES", _RIVALS)] = "",
     gang_whole: Annotated[float, _option("GANG_WHOLE", "Seconds to finish a started gang.")] = DEFAULTS.whole_s,
     bind_timeout: Annotated[float, _option("BIND_TIMEOUT", _TIMEOUT)] = DEFAULTS.bind_timeout_s,
     leader_election: Annotated[Election, _option("LEADER_ELECTION", _ELECTION)] = Election.SCHEDULER,
@@ -97,7 +103,8 @@ def extender(
             offer_limit=offer_limit,
             band=band,
             in_tree_preferences=in_tree_preferences,
-            scheduler_names=tuple(name.strip() for name in scheduler_names.split(",") if name.strip()),
+            scheduler_names=_listed(scheduler_names),
+            rival_leases=_listed(rival_leases),
             whole_s=gang_whole,
             bind_timeout_s=bind_timeout,
             leader_election=leader_election.value,

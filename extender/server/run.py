@@ -22,6 +22,7 @@ from extender.cluster.bind import Binder
 from extender.cluster.client import PermittedClient
 from extender.cluster.election import OwnLease
 from extender.cluster.leadership import Alone, Leadership, LeaseWatch
+from extender.cluster.rivals import Rivals
 from extender.cluster.watch import Watches
 from extender.engine import settings as engine_settings
 from extender.engine.effects import Leading, Tick
@@ -77,6 +78,7 @@ class Extender:
         self.settings = settings
         self._reader = ApiClient(access, user_agent=names.EXTENDER)
         self._lease = self._permission(self._reader)
+        self._rivals = Rivals(self._reader, (_place(lease) for lease in settings.rival_leases))
         self._writer = PermittedClient(access, self._lease, user_agent=names.EXTENDER)
         self.started = time.monotonic()
         self.engine = Engine(decisions(settings), self.started, time.time() - self.started)
@@ -166,6 +168,7 @@ class Extender:
                 return
             self.gate.knock = self._lease.look_soon
             tasks.create_task(self._lease.run())
+            tasks.create_task(self._rivals.run())
             await self._lease.looked()
             listed_in = self._lease.terms
             tasks.create_task(self.watches.run())
@@ -187,8 +190,9 @@ class Extender:
         with a consistent list.
         """
         while True:
-            if not lease.ours:
-                self.gate.close(lease.why_not())
+            why_not = self._rivals.why() if lease.ours else lease.why_not()
+            if why_not:
+                self.gate.close(why_not)
             elif lease.terms != listed_in:
                 self.gate.close("this extender is taking over and reads the cluster once more")
                 log.info("taking_over", term=lease.terms)
@@ -243,6 +247,11 @@ def _settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE)
+
+
+def _place(lease: str) -> tuple[str, str]:
+    namespace, _, name = lease.partition("/")
+    return namespace, name
 
 
 def _url(where: tuple[str, int]) -> str:

@@ -45,6 +45,8 @@ def test_our_scheduler_is_known_by_the_hostname_unless_told_otherwise() -> None:
         ({"band": 1001}, "at most 1000"),
         ({"renew_deadline_s": 0.0}, "above zero"),
         ({"bind_timeout_s": 0.0}, "bind_timeout_s is 0.0: expected a number of seconds above zero"),
+        ({"rival_leases": ("volcano",)}, "'volcano': expected namespace/name"),
+        ({"rival_leases": ("a/",)}, "'a/': expected namespace/name"),
         ({"whole_s": -1.0}, "whole_s is -1.0"),
         ({"scheduler_healthz": "localhost:10259"}, "expected a URL"),
         ({"resources": names.Resources(mem="a/b", slice="a/b")}, "expected different names"),

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from extender.cluster import rivals
 from extender.sim.apiserver.api import Api
+from extender.sim.apiserver.resources import NAMESPACES
 from protos.contract import names
 from tests.unit.extender_shell import world
-from tests.unit.extender_shell.world import World, add_node, add_pod, given, hold_lease, until
+from tests.unit.extender_shell.world import ADMIN, World, add_node, add_pod, given, hold_lease, until
 
+RIVAL = ("volcano-system", "volcano")
 RENEWALS = itertools.count()
 
 
@@ -144,6 +147,34 @@ async def test_an_effect_waits_for_the_first_proof_of_the_lease(lease: Holder) -
         assert not (await cluster.filter(pod, ["node-a"]))["NodeNames"]
         await until(lambda: world.events(cluster.api), "the event")
         assert names.EXTENDER in world.events(cluster.api)[0]["source"]["component"]
+
+
+async def test_while_another_scheduler_serves_the_same_names_nothing_is_placed(
+    lease: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rivals, "LOOK_S", 0.1)
+    monkeypatch.setattr(rivals, "RENEWED_S", 1.0)
+    lease.take("us_1")
+    lease.api.create(NAMESPACES, "", {"metadata": {"name": "volcano-system"}}, ADMIN)
+    hold_lease(lease.api, "left-behind", 0, where=RIVAL)
+    async with elected(lease.api, rival_leases=("/".join(RIVAL),)) as cluster:
+        await cluster.ready()
+        assert await placed(cluster, "p1") == ""  # nobody renews that Lease
+        renewing = asyncio.create_task(renew_rival(lease.api))
+        await until(lambda: "renews the Lease volcano-system/volcano" in cluster.extender.gate.why, "the gate closed")
+        cluster.extender.gate._patience_s = 0.1
+        status, words = await cluster.ask("/scheduler/filter", {"Pod": add_pod(lease.api, "p2"), "NodeNames": []})
+        assert (status, words[:45]) == (503, "another scheduler serves the same pods: vc_1 ")
+        renewing.cancel()
+        await until(lambda: not cluster.extender.gate.why, "the other is gone")
+        cluster.extender.gate._patience_s = 3
+        assert await placed(cluster, "p3") == ""
+
+
+async def renew_rival(api: Api) -> None:
+    for number in itertools.count(1):
+        hold_lease(api, "vc_1", number, where=RIVAL)
+        await asyncio.sleep(0.1)
 
 
 async def test_replicas_apart_from_a_scheduler_elect_one_and_the_other_takes_over() -> None:

@@ -198,18 +198,19 @@ def events(api: Api) -> list[Json]:
     return [item.obj for item in api.store.items(EVENTS)]
 
 
-def hold_lease(api: Api, holder: str, renewed: int, transitions: int = 0) -> None:
-    """Write the scheduler's Lease as its holder does; `renewed` numbers the renewals."""
+def hold_lease(api: Api, holder: str, renewed: int, transitions: int = 0, where: tuple[str, str] = LEASE) -> None:
+    """Write a Lease, the scheduler's if not told otherwise, as its holder does; `renewed` numbers the renewals."""
     spec = {
         "holderIdentity": holder,
         "leaseDurationSeconds": 15,
         "leaseTransitions": transitions,
         "renewTime": f"2025-01-01T00:{renewed // 60:02}:{renewed % 60:02}.000000Z",
     }
-    obj: Json = {"metadata": {"name": LEASE[1], "namespace": LEASE[0]}, "spec": spec}
-    found = api.store.get(LEASES, LEASE)
+    namespace, name = where
+    obj: Json = {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
+    found = api.store.get(LEASES, where)
     if found is None:
-        api.create(LEASES, LEASE[0], obj, ADMIN)
+        api.create(LEASES, namespace, obj, ADMIN)
         return
     obj["metadata"]["resourceVersion"] = found.obj["metadata"]["resourceVersion"]
-    api.update(LEASES, LEASE, obj, ADMIN)
+    api.update(LEASES, where, obj, ADMIN)
