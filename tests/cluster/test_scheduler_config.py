@@ -35,6 +35,14 @@ def test_kube_scheduler_takes_every_layout(layout: config.Layout, tmp_path: Path
     assert len(completed["extenders"]) == (2 if layout == "own" else 1)
 
 
+def test_kube_scheduler_takes_the_names_of_others_as_well(tmp_path: Path) -> None:
+    named = ("gangshare", "volcano", "kube-batch")
+    ran = started(tmp_path, config.render("own", config.Options(kubeconfig="kubeconfig", profiles=named)))
+    assert ran.returncode == 0, ran.stderr
+    completed = yaml.safe_load((tmp_path / "completed").read_text())
+    assert tuple(profile["schedulerName"] for profile in completed["profiles"]) == named
+
+
 def test_kube_scheduler_would_have_refused_two_binders(tmp_path: Path) -> None:
     content = config.configuration("own", config.Options(kubeconfig="kubeconfig"))
     content["extenders"][0]["bindVerb"] = "bind"
