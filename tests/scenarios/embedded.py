@@ -14,6 +14,8 @@ from extender.sim.apiserver.resources import EVENTS
 from extender.sim.cluster import ClusterSpec, EmbeddedCluster
 from extender.sim.kubelet.kubelet import Settings
 from extender.sim.kubelet.status import NodeSpec
+from protos.contract import codec, inventory, names
+from protos.contract.inventory import Gpu, Inventory
 from tests.scenarios.world import Object
 
 _POLL_SECONDS = 0.02
@@ -34,10 +36,19 @@ def a_cluster(
     return EmbeddedCluster(spec)
 
 
-def with_profiles(config: Object, names: Sequence[str]) -> Object:
+def a_bare_node(name: str, gpus: int = 4, mem: int = 14) -> NodeSpec:
+    """A node with so many GPUs of ``mem`` units that no plugin serves: its containers see none of them."""
+    cards = tuple(Gpu(index=i, uuid=f"GPU-{name}-{i}", mem=mem, mem_mib=mem * 1024, model="Bare") for i in range(gpus))
+    told = Inventory(v=codec.VERSION, unit_mib=names.DEFAULT_UNIT_MIB, slices_per_gpu=100, gpus=cards, links=())
+    offered = {names.GPU_MEM: gpus * mem, names.GPU_SLICE: gpus * 100, names.WHOLE_GPU: gpus}
+    extended = {resource: str(amount) for resource, amount in offered.items()}
+    return NodeSpec(name=name, annotations={names.GPUS: inventory.encode(told)}, extended=extended)
+
+
+def with_profiles(config: Object, also: Sequence[str]) -> Object:
     """A KubeSchedulerConfiguration whose first profile has further names."""
     first = config["profiles"][0]
-    return {**config, "profiles": [*config["profiles"], *({**first, "schedulerName": name} for name in names)]}
+    return {**config, "profiles": [*config["profiles"], *({**first, "schedulerName": name} for name in also)]}
 
 
 class EmbeddedWorld:

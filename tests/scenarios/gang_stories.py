@@ -279,7 +279,6 @@ async def test_restarts_leave_a_running_gang_alone_and_a_waiting_one_goes_on(wor
     await said(world, "default/waits .*short by")
     await world.restart_extender(kill=True)
     await world.restart_scheduler(kill=True)
-    await until(world, world.books, "the extender is back")
     await holds_nothing(world, waiting.names)
     found = await all_of(world, running.names)
     assert [pod["metadata"]["uid"] for pod in found] == before

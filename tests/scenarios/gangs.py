@@ -6,6 +6,8 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from protos.contract import allocation, names
 from tests.scenarios.jobs.submitted import Submitted, submit
 from tests.scenarios.podgroups import KINDS
@@ -81,11 +83,23 @@ async def sees_its_gpus(world: World, name: str, given: allocation.Allocation) -
         assert sorted(env[names.VISIBLE_DEVICES].split(",")) == sorted(share.uuid for share in shares), name
 
 
+async def books_of(world: World) -> Object:
+    """The books, as soon as the extender answers."""
+    books: Object = {}
+
+    async def answers() -> bool:
+        books.update(await world.books())
+        return bool(books)
+
+    await until(world, answers, "the extender tells its books")
+    return books
+
+
 async def holds_nothing(world: World, wanted: Iterable[str], namespace: str = "default") -> None:
     """None of these pods has a node, and the books keep nothing for them."""
     looked_for = set(wanted)
     assert await bound(world, sorted(looked_for), namespace) == []
-    books = await world.books()
+    books = await books_of(world)
     kept = [pod for pod in books["pods"] if pod["namespace"] == namespace and pod["name"] in looked_for]
     assert kept == [], "nothing is booked"
     charged = {
@@ -120,18 +134,23 @@ async def phase_of(world: World, group: Object) -> str:
 
 
 async def books_agree(world: World) -> None:
-    """No GPU is given twice, and what the books know of bound pods is what the pods say."""
-    books = await world.books()
-    assert books["problems"]["overused"] == 0
-    booked = {pod["uid"]: pod["allocation"]["containers"] for pod in books["pods"] if pod["state"] == "bound"}
-    for pod in await world.pods():
-        text = pod["metadata"].get("annotations", {}).get(names.ALLOCATION)
-        found = allocation.decode(text)
-        if found and pod["status"].get("phase") == "Running" and found.containers:
-            told = {name: [share.uuid for share in shares] for name, shares in found.containers.items()}
-            assert {
-                name: [s["uuid"] for s in shares] for name, shares in booked[pod["metadata"]["uid"]].items()
-            } == told
+    """No GPU is given twice, and the books know of bound pods what the pods say."""
+
+    async def agree() -> bool:
+        books, said = await books_of(world), {}
+        for pod in await world.pods():
+            found = allocation.decode(pod["metadata"].get("annotations", {}).get(names.ALLOCATION))
+            if found and pod["status"].get("phase") == "Running":
+                said[pod["metadata"]["uid"]] = _uuids(msgspec.to_builtins(found))
+        known = {pod["uid"]: _uuids(pod["allocation"]) for pod in books["pods"] if pod["state"] == "bound"}
+        assert books["problems"]["overused"] == 0
+        return said.items() <= known.items()
+
+    await until(world, agree, "the books agree with the pods")
+
+
+def _uuids(given: Object) -> dict[str, list[str]]:
+    return {name: [share["uuid"] for share in shares] for name, shares in given["containers"].items()}
 
 
 def with_port(pod: Object) -> Object:

@@ -103,10 +103,13 @@ async def test_a_podgroup_of_ours_says_how_the_gang_stands(world: World) -> None
     await world.create(group)
     await world.create_pod(pods[0])
     await shows(world, job, "Assembling")
-    found = await world.get(OURS, "PodGroup", "ours")
-    assert found
-    told = [c["message"] for c in found["status"]["conditions"] if c["status"] == "True"]
-    assert any("1 of 2 members exist" in message for message in told), told
+
+    async def told() -> bool:
+        found = await world.get(OURS, "PodGroup", "ours")
+        conditions = found["status"]["conditions"] if found else []
+        return any(c["status"] == "True" and "1 of 2 members exist" in c["message"] for c in conditions)
+
+    await until(world, told, "its condition says how many exist")
     await world.create_pod(pods[1])
     await all_run(world, job.names)
     await shows(world, job, "Running")
