@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     band: int = 50
     """Scores at most this far below the best (of 1000) count as equally good."""
     in_tree_preferences: bool = False
-    """Offer every node with room, so that kube-scheduler's own scores always count (slower)."""
+    """Offer all nodes that are about equally good to every pod, not `offer_limit` of them (slower)."""
     scheduler_names: tuple[str, ...] = ()
     """The schedulers that ask us; other schedulers' pods count in no gang until they are bound. () = every one."""
     rival_leases: tuple[str, ...] = ()

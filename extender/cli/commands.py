@@ -106,7 +106,7 @@ def explain_pod(
     from extender.cli import explain as view
     from extender.cli import inspection
 
-    key = view.pod_key(pod, namespace)
+    key = view.key("pod", pod, namespace)
     body = inspection.fetch(server, f"explain/{key}", f"pod is {key}: expected one that asks for GPUs and is not over")
     if output == "json":
         typer.echo(msgspec.json.format(body))
@@ -116,3 +116,26 @@ def explain_pod(
     if found.node:
         there = inspection.decode(inspection.fetch(server, f"inspect/{found.node}"), inspection.Node)
     typer.echo("\n".join(view.lines(found, there)))
+
+
+@explain.command("group")
+def explain_group(
+    group: Annotated[str, typer.Argument(help="NAME or NAMESPACE/NAME.")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n")] = "default",
+    output: Annotated[Output, typer.Option("--output", "-o")] = "text",
+    server: Annotated[str, SERVER] = DEFAULT_SERVER,
+) -> None:
+    """Tell how far a gang is, or why it waits."""
+    import msgspec
+
+    from extender.cli import explain as view
+    from extender.cli import inspection
+
+    key = view.key("group", group, namespace)
+    body = inspection.fetch(
+        server, f"explain/groups/{key}", f"group is {key}: expected one that has pods or a PodGroup"
+    )
+    if output == "json":
+        typer.echo(msgspec.json.format(body))
+    else:
+        typer.echo("\n".join(view.group_lines(inspection.decode(body, inspection.Group))))

@@ -1,4 +1,4 @@
-"""`gangshare explain pod`: where a pod is, or why it waits. Pure: the extender's books in, sentences out."""
+"""`gangshare explain`: where a pod or a gang is, or why it waits. Pure: the extender's books in, sentences out."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from extender.cli import console, top
 from extender.cli.errors import CommandError
-from extender.cli.inspection import Node, Pod
+from extender.cli.inspection import Group, Node, Pod
 from protos.contract.allocation import Allocation
 
 
-def pod_key(text: str, namespace: str) -> str:
-    """NAMESPACE/NAME of a pod written as NAME or NAMESPACE/NAME; raises CommandError."""
+def key(what: str, text: str, namespace: str) -> str:
+    """NAMESPACE/NAME of a pod or group (`what`) written as NAME or NAMESPACE/NAME; raises CommandError."""
     before, slash, name = text.rpartition("/")
     if not name or (slash and not before) or "/" in before:
-        raise CommandError(f"pod is {text!r}: expected NAME or NAMESPACE/NAME")
+        raise CommandError(f"{what} is {text!r}: expected NAME or NAMESPACE/NAME")
     return f"{before or namespace}/{name}"
 
 
@@ -34,6 +34,21 @@ def lines(pod: Pod, node: Node | None) -> Iterator[str]:
         yield from _containers(pod.allocation, node)
     elif pod.node:
         yield "  nobody says on which GPU it is: it is charged on every one that it could be on"
+
+
+def group_lines(group: Group) -> Iterator[str]:
+    """The answer for a gang, line by line."""
+    yield f"{group.namespace}/{group.name} is {group.phase} for {console.duration(group.since)}"
+    if group.sentence:
+        yield f"  {group.sentence} ({group.code})"
+    if group.numbers:
+        yield f"  {group.numbers}"
+    least = "unknown" if group.min_member is None else group.min_member
+    yield f"  minimum {least}: {group.present} exist, {group.bound} bound, {group.succeeded} succeeded"
+    yield from (f"  conflict: {conflict}" for conflict in group.conflicts)
+    for member in group.members:
+        who = f"{member.name} ({member.role})" if member.role else member.name
+        yield f"  {who}: {member.stage.lower().replace('_', ' ')}{f' on {member.node}' if member.node else ''}"
 
 
 def _containers(allocation: Allocation, node: Node | None) -> Iterator[str]:

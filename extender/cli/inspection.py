@@ -1,6 +1,7 @@
 """What the extender's status port tells: the books as people read them.
 
-`/inspect` tells the whole cluster, `/inspect/NODE` one node, `/explain/NAMESPACE/NAME` one pod.
+`/inspect` tells the whole cluster, `/inspect/NODE` one node, `/explain/NAMESPACE/NAME` one pod,
+`/explain/groups/NAMESPACE/NAME` one gang.
 """
 
 from __future__ import annotations
@@ -78,6 +79,38 @@ class Pod(_Shape, frozen=True, kw_only=True):
     sentence: str = ""
     numbers: str = ""
     since: float = 0.0
+    group: str = ""
+    """NAMESPACE/NAME of the gang of a pod that waits."""
+
+
+class Member(_Shape, frozen=True, kw_only=True):
+    """A pod of a gang and how far it is: absent, idle, planned, in bind, posted, bound or succeeded."""
+
+    name: str
+    uid: str
+    stage: str
+    role: str = ""
+    node: str = ""
+
+
+class Group(_Shape, frozen=True, kw_only=True):
+    """A gang: its phase for so many seconds, its members in numbers and, while it waits, why."""
+
+    namespace: str
+    name: str
+    phase: str
+    since: float = 0.0
+    min_member: int | None = None
+    epoch: int = 0
+    present: int = 0
+    bound: int = 0
+    succeeded: int = 0
+    code: str = ""
+    sentence: str = ""
+    numbers: str = ""
+    conflicts: tuple[str, ...] = ()
+    members: tuple[Member, ...] = ()
+    """Only where one gang is asked for."""
 
 
 class Problems(_Shape, frozen=True, kw_only=True):
@@ -94,10 +127,11 @@ class Inspection(_Shape, frozen=True, kw_only=True):
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
     waiting: tuple[Pod, ...] = ()
+    groups: tuple[Group, ...] = ()
     problems: Problems = Problems()
 
 
-Read = TypeVar("Read", Inspection, Node, Pod)
+Read = TypeVar("Read", Inspection, Node, Pod, Group)
 
 
 def fetch(server: str, path: str, missing: str = "") -> bytes:

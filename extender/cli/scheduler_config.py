@@ -24,8 +24,6 @@ LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 DEFAULT_URL = "http://127.0.0.1:12345"
 KUBEADM_KUBECONFIG = "/etc/kubernetes/scheduler.conf"
-WEIGHT = 130
-"""A step of one in our scores beats every sum of kube-scheduler's own (1200 with its default plugins)."""
 ANSWER_S, BIND_S, SHARED_S = 5, 120, 30
 """Timeouts: of an answer from memory, of a bind that may be held, of one entry that does both."""
 MAX_BACKOFF_S = 2
@@ -107,9 +105,7 @@ def _own(options: Options) -> dict[str, Any]:
     decide = {
         "urlPrefix": _prefix(options, "scheduler"),
         "filterVerb": "filter",
-        "prioritizeVerb": "prioritize",
         "preemptVerb": "preempt",
-        "weight": WEIGHT,
         "httpTimeout": f"{ANSWER_S}s",
         "nodeCacheCapable": True,
     }
@@ -171,10 +167,8 @@ def _shared_entry(options: Options) -> dict[str, Any]:
     return {
         "urlPrefix": _prefix(options, "scheduler"),
         "filterVerb": "filter",
-        "prioritizeVerb": "prioritize",
         "preemptVerb": "preempt",
         "bindVerb": "bind",
-        "weight": WEIGHT,
         "httpTimeout": f"{SHARED_S}s",
         "nodeCacheCapable": True,
         "managedResources": [{"name": name, "ignoredByScheduler": True} for name in options.resources.all],
@@ -182,7 +176,7 @@ def _shared_entry(options: Options) -> dict[str, Any]:
 
 
 def _gpushare_entry(options: Options) -> dict[str, Any]:
-    """gpushare leaves the sum of a node's memory to the in-tree fit, and has neither prioritize nor preempt."""
+    """gpushare leaves the sum of a node's memory to the in-tree fit, and has no preempt."""
     return {
         "urlPrefix": _prefix(options, "gpushare-scheduler"),
         "filterVerb": "filter",

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from extender.cli import console
-from extender.cli.inspection import Gpu, Holder, Inspection, Node, Pod
+from extender.cli.inspection import Gpu, Group, Holder, Inspection, Node, Pod
 
 MIB_PER_GIB = 1024
 BRANCH = "└ "
@@ -18,9 +18,22 @@ BRANCH = "└ "
 def render(books: Inspection, pods: bool = False) -> list[RenderableType]:
     """The whole page; `pods` also names who is on each GPU."""
     parts: list[RenderableType] = [gpus(books.nodes, pods), "", totals(books)]
-    if books.waiting:
-        parts += ["", waiting(books.waiting)]
+    if books.groups:
+        parts += ["", groups(books.groups)]
+    singly = [pod for pod in books.waiting if not pod.group]
+    if singly:
+        parts += ["", waiting(singly)]
     return parts
+
+
+def groups(gangs: Sequence[Group]) -> RenderableType:
+    """How far each gang is, and why it waits."""
+    table = console.columns("GANG", "PHASE", "FOR", "BOUND", "WHY")
+    for gang in gangs:
+        why = f"{gang.sentence}: {gang.numbers}" if gang.numbers else gang.sentence
+        bound = f"{gang.bound + gang.succeeded}/{gang.present}"
+        table.add_row(f"{gang.namespace}/{gang.name}", gang.phase, console.duration(gang.since), bound, why)
+    return table
 
 
 def gpus(nodes: Sequence[Node], pods: bool) -> RenderableType:

@@ -11,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from gangfilter.group import Declaration, GroupKey
+from gangfilter.table import Phase
 from protos.contract.allocation import Allocation
 from protos.contract.objects import Node, Pod
 from protos.contract.reason import Reason
@@ -65,6 +67,33 @@ class GpusUnhealthy(msgspec.Struct, frozen=True):
     minors: frozenset[int]
 
 
+class GroupSeen(msgspec.Struct, frozen=True):
+    """A PodGroup was listed, added or modified; `kind` is its API group and version."""
+
+    kind: str
+    key: GroupKey
+    declaration: Declaration
+
+
+class GroupGone(msgspec.Struct, frozen=True):
+    """A PodGroup is no longer there."""
+
+    kind: str
+    key: GroupKey
+
+
+class Leading(msgspec.Struct, frozen=True):
+    """Whether this process may write from now on: only then gangs are planned, and no bind is held otherwise."""
+
+    yes: bool
+
+
+class BindLeft(msgspec.Struct, frozen=True):
+    """Nobody waits any more for the answer to a held bind."""
+
+    uid: str
+
+
 class BindDone(msgspec.Struct, frozen=True):
     """How the Binding of a pod went: `bound`, or `lost` (it did not happen and will not)."""
 
@@ -76,7 +105,20 @@ class Tick(msgspec.Struct, frozen=True):
     """Time has passed."""
 
 
-Event = PodSeen | PodGone | PodsListed | NodeSeen | NodeGone | GpusUnhealthy | BindDone | Tick
+Event = (
+    PodSeen
+    | PodGone
+    | PodsListed
+    | NodeSeen
+    | NodeGone
+    | GpusUnhealthy
+    | GroupSeen
+    | GroupGone
+    | Leading
+    | BindLeft
+    | BindDone
+    | Tick
+)
 
 
 # Answers: what the scheduler is told.
@@ -108,16 +150,24 @@ class Refuse(msgspec.Struct, frozen=True):
     reason: Reason
 
 
-BindAnswer = Place | Already | Refuse
+class Held(msgspec.Struct, frozen=True):
+    """bind: the pod's gang is not all in bind yet. `Open` or `Deny` follows as an effect."""
+
+
+BindAnswer = Place | Already | Refuse | Held
 
 
 # Effects: what the shell shall do.
 
 
 class Wake(msgspec.Struct, frozen=True):
-    """Bring a refused pod back to the scheduler: touch its wake annotation through pods/status."""
+    """Bring a refused pod back to the scheduler: touch its wake annotation through pods/status.
+
+    With a node it is nominated there: the scheduler then filters that node first, and it alone if it passes.
+    """
 
     pod: PodRef
+    node: str = ""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -140,4 +190,48 @@ class PutBack(msgspec.Struct, frozen=True):
     resource_version: str
 
 
-Effect = Wake | Report | PutBack
+class Open(msgspec.Struct, frozen=True):
+    """Carry on with a bind that was held."""
+
+    place: Place
+
+    @property
+    def pod(self) -> PodRef:
+        return self.place.pod
+
+
+class Deny(msgspec.Struct, frozen=True):
+    """Answer a bind that was held with an error."""
+
+    pod: PodRef
+    reason: Reason
+
+
+class Evict(msgspec.Struct, frozen=True):
+    """Take a pod away through the Eviction API (DELETE where a disruption budget forbids that and `insist`).
+
+    Its UID is the precondition. `reason` tells its owner why, in an Event.
+    """
+
+    pod: PodRef
+    reason: Reason
+    insist: bool = True
+
+
+class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Write on the PodGroup how the gang stands, at most once a second per object; `kinds` are those that exist."""
+
+    key: GroupKey
+    kinds: tuple[str, ...]
+    phase: Phase
+    reason: Reason | None
+    """Why it waits, None where it does not."""
+    min_member: int
+    present: int
+    """Members that exist and count."""
+    bound: int
+    succeeded: int
+    failed: int = 0
+
+
+Effect = Wake | Report | PutBack | Open | Deny | Evict | GroupStatus

@@ -10,14 +10,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from extender.engine import dialect, refusals
+from extender.engine.barrier import Barrier
 from extender.engine.effects import (
     Already,
     BindAnswer,
     BindDone,
+    BindLeft,
     Effect,
     Event,
     GpusUnhealthy,
+    GroupGone,
+    GroupSeen,
+    Leading,
     NodeGone,
     NodeSeen,
     Place,
@@ -30,15 +37,18 @@ from extender.engine.effects import (
     Tick,
     Verdict,
 )
+from extender.engine.gangs import Gangs
 from extender.engine.holds import Holds
-from extender.engine.index import Indexes, score
+from extender.engine.index import UNTOUCHED, Indexes, score
 from extender.engine.ledger import Ledger, NodeState, PodState
 from extender.engine.observe import Observer
 from extender.engine.presence import Presence
 from extender.engine.settings import Settings
+from extender.engine.starts import Starts
 from extender.engine.waking import Waking
+from gangfilter.gang import Gang
 from protos.contract import allocation, choose, codec
-from protos.contract.allocation import Allocation
+from protos.contract.allocation import Allocation, Group
 from protos.contract.ask import PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.objects import Pod
@@ -54,7 +64,8 @@ PREPARED_NODES = 100
 class Engine:
     """The one owner of the books."""
 
-    def __init__(self, settings: Settings, started: float = 0.0) -> None:
+    def __init__(self, settings: Settings, started: float = 0.0, wall: float = 0.0) -> None:
+        """`started`: the monotonic clock now; `wall`: what the wall clock (s since 1970) showed when that showed 0."""
         self.settings = settings
         self.started = started
         self.counters: Counter[tuple[str, str]] = Counter()
@@ -65,6 +76,9 @@ class Engine:
         self._waking = Waking(self.ledger)
         self._holds = Holds(self.ledger, settings.soft_charge_s, settings.undecided_s)
         self._presence = Presence()
+        starts = Starts(self.ledger, self._indexes, settings)
+        self.gangs = Gangs(self.ledger, settings, self.counters, starts, self._release, self._unpromise, wall)
+        self._barrier = Barrier(self.gangs)
         self._reported: dict[str, float] = {}
         self._effects: list[Effect] = []
 
@@ -92,18 +106,35 @@ class Engine:
                 self._forget(uid, now)
             case PodsListed():
                 self._presence.listed(now)
+                self.gangs.replayed(now)
+            case GroupSeen(kind, key, declaration):
+                self.gangs.declare(kind, key, declaration, now)
+            case GroupGone(kind, key):
+                self.gangs.declare(kind, key, None, now)
+            case Leading(yes):
+                self.gangs.lead(yes, now)
+            case BindLeft(uid):
+                self.gangs.left(uid)
             case NodeSeen(node):
-                self._observer.node(node)
+                if self._observer.node(node):
+                    self.gangs.look_at(node.metadata.name, now)
             case NodeGone(name):
                 self.ledger.drop_node(name)
+                self.gangs.look_at(name, now)
             case GpusUnhealthy(name, minors):
                 self.ledger.set_unhealthy(name, minors)
+                self.gangs.look_at(name, now)
             case BindDone(uid, outcome):
-                self._bind_done(uid, outcome == "bound")
+                self._bind_done(uid, outcome == "bound", now)
             case Tick():
                 self._tick(now)
-        effects, self._effects = self._effects, []
-        return effects
+        return self.effects()
+
+    def effects(self) -> list[Effect]:
+        """What is to be done, told once."""
+        found = self._effects + self.gangs.effects()
+        self._effects = []
+        return found
 
     def _see_pod(self, pod: Pod, now: float) -> None:
         self._presence.seen(pod.metadata.uid)
@@ -112,8 +143,9 @@ class Engine:
             self._reread(pod, known)
         seen = self._observer.pod(pod, now)
         self._effects += seen.effects
+        self.gangs.see(pod, seen.state, now)
         if seen.state is None:
-            self._forget(pod.metadata.uid, now)
+            self._end(pod.metadata.uid, now)
         elif seen.state.state == "bound":
             self._settle(seen.state)
         elif seen.state.ask is not None:
@@ -126,6 +158,12 @@ class Engine:
             self._observer.learn_anew(pod, state)
 
     def _forget(self, uid: str, now: float) -> None:
+        """The pod is gone."""
+        self.gangs.forget(uid, now)
+        self._end(uid, now)
+
+    def _end(self, uid: str, now: float) -> None:
+        """The pod is over: it holds nothing any more."""
         self._presence.ended(uid, now)
         pod = self.ledger.pods.get(uid)
         if pod is None:
@@ -140,15 +178,20 @@ class Engine:
         self._holds.settle(pod)
         self._waking.forget(pod)
 
-    def _bind_done(self, uid: str, bound: bool) -> None:
+    def _unpromise(self, pod: PodState) -> None:
+        """The pod is not placed as a single one any more."""
+        self._holds.drop(pod)
+        self._waking.forget(pod)
+
+    def _bind_done(self, uid: str, bound: bool, now: float) -> None:
         pod = self.ledger.pods.get(uid)
-        if pod is None or pod.state != "binding":
-            return
-        if bound:
-            pod.state = "bound"
-        else:
-            pod.allocation = pod.text = None
-            self.ledger.unbind(pod)
+        if pod is not None and pod.state == "binding":
+            if bound:
+                pod.state = "bound"
+            else:
+                pod.allocation = pod.text = None
+                self.ledger.unbind(pod)
+        self.gangs.bind_done(uid, bound, now)
 
     def _tick(self, now: float) -> None:
         self._holds.expire(now)
@@ -156,6 +199,7 @@ class Engine:
         self._effects += wakes
         self.counters["wakes", ""] += len(wakes)
         self._indexes.work(WARM_NODES)
+        self.gangs.tick(now)
         for uid in self._presence.lost(self._is_bound, now):
             self._forget(uid, now)
 
@@ -172,11 +216,19 @@ class Engine:
         """
         return self._holds.undecided(uid, now)
 
-    def prepare(self, pod: Pod) -> bool:
+    def think(self, now: float) -> bool:
+        """Do a slice of planning; returns whether there is more to do. Effects may come of it."""
+        return self.gangs.work(now)
+
+    def prepare(self, pod: Pod, now: float) -> bool:
         """Do a part of the work that a filter of this pod needs first; False when none is left.
 
         A shape of ask that is new costs a look at every node, which nobody else should have to wait for.
         """
+        if self._barrier.prepare(pod.metadata.uid, now):
+            return True
+        if self.gangs.of(pod.metadata.uid) is not None and not self._barrier.single(pod.metadata.uid):
+            return False
         state = self.ledger.pods.get(pod.metadata.uid)
         ask = state.ask if state is not None else self._observer.ask(pod)
         return ask is not None and self._indexes.prepare(ask, max(1, PREPARED_NODES // len(ask.containers)))
@@ -186,9 +238,11 @@ class Engine:
         self._holds.expire(now)
         if self._presence.over(pod.metadata.uid):
             return Verdict((), refusals.GONE)
-        if pod.metadata.uid not in self.ledger.pods:
-            self._presence.unseen(pod.metadata.uid, now)
+        unseen = pod.metadata.uid not in self.ledger.pods
         state = self._observer.asked(pod, now)
+        if unseen:
+            self._presence.unseen(pod.metadata.uid, now)
+            self.gangs.see(pod, state, now)
         state.filtered = True
         self._holds.drop(state)
         self._reread(pod, state)
@@ -199,6 +253,14 @@ class Engine:
             return self._refuse(state, state.asked, now)
         if state.forged:
             return self._refuse(state, refusals.FORGED, now)
+        told = self._barrier.filter(pod, state, nodes, now)
+        if isinstance(told, Verdict):
+            return told
+        if told is not None:
+            self._waking.forget(state)
+            state.refusal = told
+            self.counters["decisions", told.code] += 1
+            return Verdict((), told)
         if state.ask is None:
             return Verdict(tuple(nodes))
         return self._offer(state, state.ask, pod, nodes, now)
@@ -213,7 +275,7 @@ class Engine:
             if name not in known:
                 continue
             best = best or points
-            if not everywhere and (points < best - self.settings.band or len(offered) == self.settings.offer_limit):
+            if points < best - self.settings.band or (not everywhere and len(offered) == self.settings.offer_limit):
                 break
             offered.append(name)
         if not offered:
@@ -243,6 +305,9 @@ class Engine:
 
     def explain(self, state: PodState) -> Reason | None:
         """Why the pod waits, with the numbers of this moment; None if it was not refused."""
+        known = self.gangs.of(state.ref.uid)
+        if known is not None and known.reason is not None:
+            return known.reason
         if state.refusal is None or state.ask is None or state.refusal.code != refusals.NO_ROOM:
             return state.refusal
         nearest = self._indexes.of(state.ask).nearest(state.excluded)
@@ -265,7 +330,9 @@ class Engine:
     def _without(self, state: PodState, node: str, ask: PodAsk) -> int:
         """The score of a node as it was before the pod itself was softly charged there."""
         books = self.ledger.nodes[node].books
-        if books is None or state.ref.uid not in books.entries:
+        if books is None:
+            return UNTOUCHED
+        if state.ref.uid not in books.entries:
             return score(ask, self.ledger.nodes[node]) or 0
         return _rank_without(ask, books, [state.ref.uid]) or 0
 
@@ -298,7 +365,13 @@ class Engine:
             return Already() if pod.state == "bound" else self._place(pod, node, wall_ns)
         if isinstance(pod.asked, Reason) or pod.forged:
             return self._refuse_bind(pod.asked if isinstance(pod.asked, Reason) else refusals.FORGED)
+        answer = self._barrier.bind(pod, node, now)
+        if answer is not None:
+            return self._refuse_bind(answer.reason) if isinstance(answer, Refuse) else answer
         self._holds.drop(pod)
+        return self._book(pod, node, wall_ns)
+
+    def _book(self, pod: PodState, node: str, wall_ns: int) -> BindAnswer:
         target = self.ledger.nodes.get(node)
         if pod.ask is not None and target is not None and target.books is not None:
             choice = None if target.problem else choose.choose(pod.ask, target.books)
@@ -306,11 +379,28 @@ class Engine:
                 return self._refuse_bind(refusals.TAKEN)
             inventory = target.books.inventory
             pod.allocation = Allocation(codec.VERSION, inventory.unit_mib, inventory.slices_per_gpu, choice.shares)
-            pod.text = allocation.encode(pod.allocation)
         elif pod.ask is not None and (target is None or score(pod.ask, target) is None):
             return self._refuse_bind(refusals.TAKEN)
+        return self._bound(pod, node, self.gangs.posted(pod.ref.uid, node), wall_ns)
+
+    def _release(self, pod: PodState, gang: Gang) -> Place:
+        """Book the place held for a member of a gang for good."""
+        spot = self.gangs.starts.spots[pod.ref.uid]
+        books = self.ledger.node(spot.node).books
+        if books is not None and spot.shares:
+            inventory = books.inventory
+            pod.allocation = Allocation(codec.VERSION, inventory.unit_mib, inventory.slices_per_gpu, dict(spot.shares))
+        return self._bound(pod, spot.node, gang, 0)
+
+    def _bound(self, pod: PodState, node: str, gang: Gang | None, wall_ns: int) -> Place:
+        if gang is not None:
+            group = Group(str(gang.key), gang.epoch, max(1, gang.size))
+            nothing = Allocation(codec.VERSION, self.settings.unit_mib, self.settings.slices_per_gpu, {})
+            pod.allocation = msgspec.structs.replace(pod.allocation or nothing, group=group)
+        pod.text = allocation.encode(pod.allocation) if pod.allocation else None
         self.ledger.bind(pod, node, "binding")
         self._waking.forget(pod)
+        pod.refusal = None
         self.counters["decisions", "Bound"] += 1
         return self._place(pod, node, wall_ns)
 

@@ -35,9 +35,10 @@ class Holds:
         self._held.pop(pod.ref.uid, None)
 
     def drop(self, pod: PodState) -> None:
-        """Give back what is kept for the pod, if anything is."""
+        """Give back what is kept for the pod, if anything is. What a gang's start holds is none of ours."""
+        kept = pod.ref.uid in self._held
         self.settle(pod)
-        if pod.state == "held":
+        if kept and pod.state == "held":
             self._ledger.unbind(pod)
 
     def expire(self, now: float) -> None:

@@ -6,6 +6,7 @@ A decision costs what changed since the last one of its shape, not the size of t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
 
 from sortedcontainers import SortedList
 
@@ -77,7 +78,7 @@ class ShapeIndex:
     def refresh(self, limit: int | None = None) -> None:
         """Look again at the nodes that changed (at most `limit` of them)."""
         fitting, short = [], []
-        for name in sorted(self.stale)[:limit]:
+        for name in list(islice(self.stale, limit)):
             self.stale.discard(name)
             old = self._known.pop(name, None)
             node = self._nodes.get(name)

@@ -7,7 +7,7 @@ indexes that rank nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal
 
 from extender.engine.effects import PodRef
@@ -16,7 +16,7 @@ from protos.contract.allocation import Allocation
 from protos.contract.ask import Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.inventory import Inventory
-from protos.contract.objects import Node
+from protos.contract.objects import Node, Taint
 from protos.contract.reason import Reason
 
 State = Literal["waiting", "held", "binding", "bound"]
@@ -76,7 +76,10 @@ class PodState:
 class NodeState:
     """One node: its GPUs' books where it has any, and its in-tree totals."""
 
-    __slots__ = ("allocatable", "books", "cordoned", "inventory_text", "name", "number", "problem", "seen", "used")
+    __slots__ = (
+        "allocatable", "books", "cordoned", "inventory_text", "labels", "name", "number", "problem", "seen", "taints",
+        "unschedulable", "used", "version",
+    )  # fmt: skip
 
     def __init__(self, name: str, number: int) -> None:
         self.name = name
@@ -89,9 +92,14 @@ class NodeState:
         self.problem = ""
         """Why it takes no new pods, "" if it does."""
         self.cordoned = ""
+        self.labels: Mapping[str, str] = {}
+        self.taints: tuple[Taint, ...] = ()
+        self.unschedulable = False
         self.allocatable: Mapping[str, int] = {}
         self.used: dict[str, int] = {}
         """In-tree requests of all pods on it, whatever their scheduler (cpu in thousandths of a core)."""
+        self.version = 0
+        """Counts what changed of the node, its books and its totals."""
 
     def room(self, resource: str) -> int:
         return self.allocatable.get(resource, 0) - self.used.get(resource, 0)
@@ -108,6 +116,8 @@ class Ledger:
         self.nodes: dict[str, NodeState] = {}
         self.pods: dict[str, PodState] = {}
         self.on_node: dict[str, set[str]] = {}
+        self.freed = 0
+        """Counts how often a node may have got room for something, be it only CPU."""
         self._unhealthy: dict[str, frozenset[int]] = {}
         """GPU minors by node, whether the node is there or not."""
         self._numbers = 0
@@ -123,8 +133,10 @@ class Ledger:
             self._numbers += 1
         return found
 
-    def all_but(self, nodes: Iterable[str]) -> int:
-        """The known nodes that are not among these: bits by node number."""
+    def all_but(self, nodes: Collection[str]) -> int:
+        """The known nodes that are not among these (of as many as there are, all are): bits by node number."""
+        if len(nodes) >= len(self.nodes):
+            return 0
         left = bytearray(self._numbers // 8 + 1)
         for name in self.nodes.keys() - frozenset(nodes):
             number = self.nodes[name].number
@@ -136,15 +148,20 @@ class Ledger:
         state = self.node(node.metadata.name)
         annotations = node.metadata.annotations
         text, cordoned = annotations.get(names.GPUS), annotations.get(names.CORDONED_GPUS, "")
-        same = state.seen and allocatable == state.allocatable
+        labels, spec = node.metadata.labels, node.spec
+        in_tree = (allocatable, labels, spec.taints, spec.unschedulable)
+        same = state.seen and in_tree == (state.allocatable, state.labels, state.taints, state.unschedulable)
         if same and text == state.inventory_text and cordoned == state.cordoned:
             return False
-        state.seen, state.allocatable, state.cordoned = True, allocatable, cordoned
+        state.seen, state.cordoned = True, cordoned
+        state.allocatable, state.labels, state.taints, state.unschedulable = in_tree
+        state.version += 1
         if text is None or text != state.inventory_text or state.books is None:
             state.inventory_text = text
             self._set_inventory(state, node)
         else:
             self._mark(state, state.books.inventory)
+        self.freed += 1
         self._changed(state.name, True)
         return True
 
@@ -164,7 +181,8 @@ class Ledger:
             state.problem = f"it counts GPU memory in units of {found.unit_mib} MiB, the cluster in {self.unit_mib} MiB"
         self._mark(state, found)
         for uid in sorted(self.on_node.get(state.name, ())):
-            self._place(self.pods[uid])
+            if self.pods[uid].state != "held":
+                self._place(self.pods[uid])
 
     def _mark(self, state: NodeState, found: Inventory) -> None:
         marks = {mark.strip() for mark in state.cordoned.split(",") if mark.strip()}
@@ -190,6 +208,8 @@ class Ledger:
         state = self.nodes.get(name)
         if state is not None and state.books is not None:
             self._mark(state, state.books.inventory)
+            state.version += 1
+            self.freed += 1
             self._changed(name, True)
 
     def drop_node(self, name: str) -> None:
@@ -197,6 +217,7 @@ class Ledger:
         state = self.nodes.get(name)
         if state is not None:
             state.seen, state.books, state.inventory_text, state.problem = False, None, None, ""
+            state.version += 1
             self._largest = None
             self._let_go(state)
         self._changed(name, False)
@@ -221,18 +242,14 @@ class Ledger:
     def bind(self, pod: PodState, node: str, state: State) -> None:
         """Put a pod on a node with what `pod.allocation` says (nothing or nonsense: wherever it could be)."""
         before = self._leave(pod)
-        pod.node, pod.state = node, state
-        self.on_node.setdefault(node, set()).add(pod.ref.uid)
-        used = self.node(node).used
-        for resource, amount in pod.requests:
-            used[resource] = used.get(resource, 0) + amount
+        self._enter(pod, node, state)
         self._place(pod)
         self._moved(pod, before)
 
     def hold(self, pod: PodState, node: str, charges: Mapping[str, Demand]) -> None:
         """A soft charge: GPUs of the node are kept for the pod for a moment."""
         before = self._leave(pod)
-        pod.node, pod.state = node, "held"
+        self._enter(pod, node, "held")
         books = self.node(node).books
         if books is not None and pod.ask is not None:
             books.hold(pod.ref.uid, pod.ask, charges)
@@ -241,16 +258,30 @@ class Ledger:
     def unbind(self, pod: PodState) -> None:
         """Take a pod off its node."""
         before = self._leave(pod)
-        if before is not None and pod.ask is not None:
-            self._changed(before[0], True)
+        if before is not None:
+            self._left(pod, before[0])
+
+    def _enter(self, pod: PodState, node: str, state: State) -> None:
+        pod.node, pod.state = node, state
+        self.on_node.setdefault(node, set()).add(pod.ref.uid)
+        here = self.node(node)
+        here.version += 1
+        for resource, amount in pod.requests:
+            here.used[resource] = here.used.get(resource, 0) + amount
 
     def _moved(self, pod: PodState, before: tuple[str, Mapping[str, Demand]] | None) -> None:
         """Tell of the node that the pod is on now, and of the one that it left."""
-        if pod.ask is None:
-            return
         if before is not None and before[0] != pod.node:
-            self._changed(before[0], True)
-        self._changed(pod.node, before is not None and before != (pod.node, self._charges(pod)))
+            self._left(pod, before[0])
+        if pod.ask is not None:
+            less = before is not None and before != (pod.node, self._charges(pod))
+            self.freed += less
+            self._changed(pod.node, less)
+
+    def _left(self, pod: PodState, node: str) -> None:
+        self.freed += 1
+        if pod.ask is not None:
+            self._changed(node, True)
 
     def _charges(self, pod: PodState) -> Mapping[str, Demand]:
         state = self.nodes.get(pod.node)
@@ -262,15 +293,14 @@ class Ledger:
         if not pod.node:
             return None
         before = (pod.node, self._charges(pod))
-        state, here = self.nodes.get(pod.node), self.on_node.get(pod.node, set())
-        if pod.ref.uid in here:
-            here.discard(pod.ref.uid)
-            if not here:
-                del self.on_node[pod.node]
-            if state is not None:
-                for resource, amount in pod.requests:
-                    state.used[resource] -= amount
+        state, here = self.nodes.get(pod.node), self.on_node[pod.node]
+        here.discard(pod.ref.uid)
+        if not here:
+            del self.on_node[pod.node]
         if state is not None:
+            state.version += 1
+            for resource, amount in pod.requests:
+                state.used[resource] -= amount
             if state.books is not None:
                 state.books.release(pod.ref.uid)
             self._let_go(state)

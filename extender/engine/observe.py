@@ -133,7 +133,9 @@ class Observer:
 
     def _bound_without_ask(self, pod: Pod, node: str, state: PodState) -> Seen:
         seen = Seen(state)
-        self._take_away(pod, state, seen)
+        state.allocation = trust.of_gang(pod)
+        if state.allocation is None:
+            self._take_away(pod, state, seen)
         if (state.state, state.node) == ("binding", node):
             state.state = "bound"
         elif (state.state, state.node) != ("bound", node):

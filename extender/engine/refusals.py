@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from extender.engine.ledger import NodeState
+from gangfilter.group import GroupKey
 from protos.contract import choose
 from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
 
 NO_ROOM = "NoRoom"
+GANG_AGAIN = "GangAgain"
 FORGED = Reason(
     "AllocationForged", "the pod carries an allocation that gangshare did not write; it waits until that is removed"
 )
@@ -15,6 +17,46 @@ GONE = Reason("PodGone", "the pod has ended")
 UNSEEN = Reason("BindUnseen", "this extender has not placed the pod; it goes through the scheduler again")
 TAKEN = Reason("BindConflict", "the GPUs on the chosen node were taken meanwhile; the pod is placed anew")
 ELSEWHERE = Reason("BindElsewhere", "the pod is bound to another node already")
+
+
+def assembling(gang: GroupKey, lacking: str) -> Reason:
+    """Its minimum does not exist."""
+    return Reason("GangAssembling", f"gang {gang} waits for its members", lacking)
+
+
+def gang_no_room(gang: GroupKey, shortage: str) -> Reason:
+    """It does not fit as a whole."""
+    return Reason("GangNoRoom", f"gang {gang} waits until all of it fits", shortage)
+
+
+def gang_starting(gang: GroupKey) -> Reason:
+    """It has places, and this pod or node is not among them."""
+    return Reason("GangStarting", f"gang {gang} starts with other pods or nodes first")
+
+
+def gang_conflict(gang: GroupKey, how: str) -> Reason:
+    """Its members or PodGroups say different things."""
+    return Reason("GangConflict", f"gang {gang} is told different things, of which the stricter holds", how)
+
+
+def gang_again(gang: GroupKey, why: str) -> Reason:
+    """A start was given up."""
+    return Reason(GANG_AGAIN, f"gang {gang} is placed anew", why)
+
+
+def gang_undone(gang: GroupKey) -> Reason:
+    """It could not be finished, or starts anew."""
+    return Reason("GangUndone", f"gang {gang} is taken back and starts anew as a whole")
+
+
+def gang_done(gang: GroupKey) -> Reason:
+    """Its work is done."""
+    return Reason("GangCompleted", f"gang {gang} has done its work")
+
+
+def gang_limit(gang: GroupKey) -> Reason:
+    """Its user's limit is over."""
+    return Reason("GangTimedOut", f"gang {gang} waited longer than it may")
 
 
 def no_room(ask: PodAsk) -> Reason:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from gangfilter.gang import Patience
 from protos.contract import names
 
 
@@ -26,7 +27,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for which a filter waits for the bind of an earlier pod that was offered several nodes."""
     unseen_bind_s: float = 15.0
     """Seconds after the start in which a bind is served although this process saw no filter of that pod."""
+    schedulers: frozenset[str] = frozenset()
+    """Scheduler names whose pods come to us (empty: all); others' pods count in no gang until they are bound."""
+    patience: Patience = Patience()
+    """How long gangs may take."""
+    nominate_from: int = 2000
+    """Nodes from which on members of a gang that starts are nominated to theirs before kube-scheduler asks."""
     in_tree_preferences: bool = False
-    """Offer every node with room to every pod, so that kube-scheduler's own wishes always count (slower)."""
+    """Offer all nodes that are about equally good to every pod, not `offer_limit` of them (slower)."""
     gpushare: bool = False
     """Speak the gpushare dialect beside our own: its annotations are written and read."""

@@ -50,6 +50,15 @@ def claim(pod: Pod, known: str | None, *, settled: bool) -> Claim:
         return Claim(problem=f"malformed: {error}")
 
 
+def of_gang(pod: Pod) -> Allocation | None:
+    """The allocation of a pod that asks no GPUs: it names the gang that the pod started with, and no GPU."""
+    try:
+        found = allocation.decode(pod.metadata.annotations.get(names.ALLOCATION))
+    except codec.ContractError:
+        return None
+    return found if found is not None and found.group is not None and not found.containers else None
+
+
 def _written_by_us(pod: Pod, settled: bool) -> bool:
     owners = field_owners(pod.metadata.managed_fields, names.ALLOCATION)
     return all(owner in WRITERS for owner in owners) if owners else not settled

@@ -11,6 +11,9 @@ import msgspec
 
 from extender.engine.engine import Engine
 from extender.engine.ledger import NodeState, PodState
+from extender.engine.roster import Known
+from gangfilter.group import GroupKey
+from gangfilter.members import PRESENT, Stage
 from protos.contract.books import GpuBook, NodeBooks
 
 SLICE = 32
@@ -39,6 +42,9 @@ def _cluster(engine: Engine, now: float) -> Iterator[bytes]:
     yield from _items(placed, 10 * SLICE, lambda uid: _pod_of(engine, uid))
     yield b'],"waiting":['
     yield from _items(waiting, SLICE, lambda uid: _waiting_of(engine, uid, now))
+    yield b'],"groups":['
+    keys = {str(key): key for key in sorted(engine.gangs.known)}
+    yield from _items(list(keys), SLICE, lambda name: _group_of(engine, keys[name], now))
     overused = 0
     for start in range(0, len(nodes), 10 * SLICE):
         found = [state for name in nodes[start : start + 10 * SLICE] if (state := engine.nodes.get(name)) is not None]
@@ -136,7 +142,44 @@ def waiting_pod(engine: Engine, pod: PodState, now: float) -> dict[str, Any]:
         "sentence": reason.sentence if reason else "kube-scheduler did not ask for it yet, or holds it back itself",
         "numbers": reason.numbers if reason else "",
         "since": round(now - pod.since, 1),
+        "group": str(known.gang.key) if (known := engine.gangs.of(pod.ref.uid)) else "",
     }
+
+
+def _group_of(engine: Engine, key: GroupKey, now: float) -> dict[str, Any] | None:
+    known = engine.gangs.known.get(key)
+    return group(known, now) if known is not None else None
+
+
+def group(known: Known, now: float) -> dict[str, Any]:
+    """A gang: its phase and, where it waits, why; `since` is in seconds of that phase."""
+    gang, reason = known.gang, known.reason
+    return {
+        "namespace": gang.key.namespace,
+        "name": gang.key.name,
+        "phase": gang.phase,
+        "since": round(now - gang.since, 1),
+        "minMember": gang.terms.min_member,
+        "epoch": gang.epoch,
+        "present": gang.count(*PRESENT),
+        "bound": gang.count(Stage.BOUND),
+        "succeeded": gang.count(Stage.SUCCEEDED),
+        "code": reason.code if reason else "",
+        "sentence": reason.sentence if reason else "",
+        "numbers": reason.numbers if reason else "",
+    }
+
+
+def group_explanation(engine: Engine, key: GroupKey, now: float) -> dict[str, Any] | None:
+    """A gang by name, with its members; None if there is none."""
+    known = engine.gangs.known.get(key)
+    if known is None:
+        return None
+    members = [
+        {"name": m.name, "uid": m.uid, "role": m.role, "stage": m.stage.name.capitalize(), "node": m.node}
+        for m in known.gang.at(*Stage)
+    ]
+    return {**group(known, now), "conflicts": list(known.gang.terms.conflicts), "members": members}
 
 
 def _disbelieved(engine: Engine) -> dict[str, int]:

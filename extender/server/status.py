@@ -9,6 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from extender.server import exposition, inspect
 from extender.server.core import Core
+from gangfilter.group import GroupKey
 
 STALLED_S = 5.0
 """Seconds without a tick after which the process does not count as alive."""
@@ -103,6 +104,14 @@ def app(core: Core, health: Health) -> FastAPI:
         found = inspect.explanation(engine, namespace, name, core.clock())
         if found is None:
             return Response(f"{namespace}/{name}: no such pod, or it is over", 404, media_type="text/plain")
+        return _json(found)
+
+    @made.get("/explain/groups/{namespace}/{name}")
+    async def explain_group(namespace: str, name: str) -> Response:
+        """One gang: its phase, its members and why it waits."""
+        found = inspect.group_explanation(engine, GroupKey(namespace, name), core.clock())
+        if found is None:
+            return Response(f"{namespace}/{name}: no such gang", 404, media_type="text/plain")
         return _json(found)
 
     return made

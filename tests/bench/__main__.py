@@ -14,7 +14,7 @@ import structlog
 from tests.bench.report import show
 from tests.cluster.assets import MissingAsset
 
-BENCHES = ("decisions", "throughput", "start", "allocate", "wake")
+BENCHES = ("decisions", "throughput", "start", "allocate", "wake", "gang")
 ON_REQUEST = ("large",)
 
 

@@ -117,7 +117,7 @@ class EngineAndTwin(RuleBasedStateMachine):
 
     def filter(self, uid: str, nodes: list[str]) -> None:
         pod = self.pending[uid]
-        while self.engine.prepare(pod):
+        while self.engine.prepare(pod, self.now):
             pass
         found = self.engine.filter(pod, nodes, self.now)
         assert set(found.nodes) <= set(nodes) - self.away
@@ -175,7 +175,7 @@ class EngineAndTwin(RuleBasedStateMachine):
         uid = data.draw(st.sampled_from(sorted(self.bound)))
         self.untold.pop(uid, None)
         effects = self.engine.step(PodSeen(self.bound[uid]), self.now)
-        assert not [effect for effect in effects if effect.pod.uid == uid and isinstance(effect, PutBack)]
+        assert not [effect for effect in effects if isinstance(effect, PutBack) and effect.pod.uid == uid]
         assert self.engine.pods[uid].problem == ""
 
     @precondition(lambda self: bool(set(self.bound) - set(self.untold)))

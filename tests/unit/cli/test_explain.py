@@ -82,4 +82,4 @@ def test_an_unknown_pod_is_an_error_that_names_it(ask) -> None:  # type: ignore[
 @pytest.mark.parametrize("text", ["", "/p", "a/b/c", "a/"])
 def test_a_malformed_name_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="NAMESPACE/NAME"):
-        explain.pod_key(text, "default")
+        explain.key("pod", text, "default")

@@ -10,7 +10,7 @@ from extender.sim.scheduler import config as strict
 from protos.contract import names
 from tests.unit.cli.run import gangshare
 
-VERBS = ["filter", "prioritize", "preempt"]
+VERBS = ["filter", "preempt"]
 YAML_LAYOUTS = ("own", "shared", "gpushare")
 
 
@@ -66,7 +66,7 @@ def test_shared_manages_every_served_resource_in_one_entry() -> None:
     (entry,) = made("shared")["extenders"]
     assert {managed["name"] for managed in entry["managedResources"]} == set(names.Resources().all)
     assert all(managed["ignoredByScheduler"] for managed in entry["managedResources"])
-    assert {"filterVerb", "prioritizeVerb", "preemptVerb", "bindVerb"} <= set(entry)
+    assert {"filterVerb", "preemptVerb", "bindVerb"} <= set(entry)
 
 
 def test_gpushare_has_its_resource_paths_and_verbs() -> None:

@@ -20,6 +20,7 @@ SAID = {
     "init-container": ("4 on one GPU + 10 on one GPU", Selection()),
     "notebook": ("10 on one GPU", Selection(models=("*A100*", "*H100*", "*H200*"))),
     "training": ("20 and 25 slices on each of 4 GPUs", Selection(link="nvlink")),
+    "worker-0": ("2 whole GPUs", Selection()),
     "server": ("2 on one GPU + 2 whole GPUs", Selection()),
 }
 """What each pod of the pages asks."""

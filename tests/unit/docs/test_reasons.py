@@ -13,7 +13,7 @@ from deviceplugin.corrections import EVENTS
 from protos.contract.inventory import HEALTHY
 from tests.unit.docs.pages import ROOT, page, table
 
-OPERATIONS = page("docs/operations.md")
+OPERATIONS, GANGS = page("docs/operations.md"), page("docs/gangs.md")
 LEAST = 6
 """Letters that a pattern must have to prove anything."""
 TOLD = sorted(
@@ -21,6 +21,7 @@ TOLD = sorted(
         *(row[:2] for row in table(OPERATIONS, "code", "sentence (an example)", "what to do")),
         *(row[:2] for row in table(OPERATIONS, "code", "sentence (an example)")),
         *(row[:2] for row in table(OPERATIONS, "reason", "message (an example)", "meaning")),
+        *(row[:2] for row in table(GANGS, "code", "sentence (an example)", "numbers (an example)")),
     }
 )
 

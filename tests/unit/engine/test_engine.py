@@ -364,12 +364,20 @@ def test_nodes_we_do_not_know_yet_are_not_offered() -> None:
     assert story.filter(a_pod(mem=4), ["a", "new"]) == ["a"]
 
 
-def test_a_pod_with_soft_wishes_of_its_own_is_offered_every_node_with_room() -> None:
+WISH = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}}
+
+
+def test_a_pod_with_soft_wishes_of_its_own_is_offered_all_of_many_equal_nodes() -> None:
+    nodes = [a_node(f"n{i:02}", 16, 16) for i in range(20)]
+    assert len(Story(*nodes).filter(a_pod("plain", mem=4))) == 16
+    assert len(Story(*nodes).filter(a_pod("wishful", mem=4, spec=WISH))) == 20
+
+
+def test_a_pod_with_soft_wishes_of_its_own_is_offered_no_node_that_is_worse_for_the_gpus() -> None:
     story = Story(a_node("a", 16), a_node("b", 16))
     story.run(a_pod("first", mem=4))
-    wish = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}}
-    pod = a_pod("wishful", mem=4, spec=wish)
-    assert story.filter(pod) == ["a", "b"]
+    pod = a_pod("wishful", mem=4, spec=WISH)
+    assert story.filter(pod) == ["a"]
     assert story.engine.prioritize(pod, ["a", "b"]) == {"a": 10, "b": 0}
 
 

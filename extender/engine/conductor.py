@@ -1,0 +1,224 @@
+"""Leads gangs through their phases: plans wanted, places held and given back, binds opened, members evicted and woken.
+
+What the phases are and when they change is `gangfilter.gang`'s.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from extender.engine import refusals
+from extender.engine.effects import Deny, Evict, Open, Place, Wake
+from extender.engine.herald import Herald, ref
+from extender.engine.ledger import Ledger, PodState
+from extender.engine.plan import Placement
+from extender.engine.roster import Known, Roster
+from extender.engine.settings import Settings
+from extender.engine.shortage import Shortage
+from extender.engine.starts import Starts
+from gangfilter.gang import STARTED, Gang
+from gangfilter.members import Member, Stage
+from gangfilter.table import Fact, Phase
+from protos.contract.reason import Reason
+
+REFUSED_AGAIN_S = 1.0
+"""Seconds after which a second refusal of a planned node by kube-scheduler itself counts."""
+EVICTED_AGAIN_S = 5.0
+"""Seconds after which what is to go is evicted once more."""
+Release = Callable[[PodState, Gang], Place]
+"""Books the place held for a member for good and makes its Binding."""
+
+
+class Conductor:
+    """Does what follows from the phases of gangs."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: Settings,
+        counters: Counter[tuple[str, str]],
+        roster: Roster,
+        herald: Herald,
+        release: Release,
+        unpromise: Callable[[PodState], None],
+        starts: Starts,
+    ) -> None:
+        """`unpromise` takes back what a pod was promised, or waits for, as a single one."""
+        self._ledger, self._settings, self._counters = ledger, settings, counters
+        self._roster, self._herald = roster, herald
+        self._release, self._unpromise = release, unpromise
+        self.starts = starts
+        self.replayed = False
+        """All pods and groups were told; before, no gang goes anywhere."""
+        self.leading = True
+        """Whether this process may write; if not, nothing is planned, held or evicted."""
+
+    def settle(self, known: Known, now: float) -> None:
+        """Let the gang go on as far as it does, and do what follows."""
+        gang = known.gang
+        if not self.replayed:
+            return
+        while (step := gang.step(now)) is not None:
+            self._follow(known, *step, now)
+            self._counters["gangs", str(gang.phase)] += 1
+        if gang.phase is Phase.WAITING:
+            self._want(known, now)
+        if gang.phase is Phase.ASSEMBLING:
+            known.reason = refusals.assembling(gang.key, gang.lacking())
+        self._herald.tell(known)
+        if self._roster.clean(known):
+            self.starts.unwant(gang)
+
+    def _follow(self, known: Known, left: Phase, fact: Fact, now: float) -> None:
+        gang = known.gang
+        known.reason, known.planned_at = None, -1
+        if left is Phase.WAITING and fact is not Fact.PLANNED:
+            self.starts.unwant(gang)
+        self._act(known, fact, now)
+        if gang.phase in STARTED and left not in STARTED:
+            for member in gang.at(Stage.IDLE):
+                self.wake(gang, member)
+        elif left in STARTED and gang.phase not in STARTED:
+            for member in gang.at(Stage.IDLE):
+                self._no_single(member)
+
+    def _act(self, known: Known, fact: Fact, now: float) -> None:
+        gang = known.gang
+        match fact:
+            case Fact.ALL_IN_BIND | Fact.FOUND:
+                for member in gang.at(Stage.IN_BIND):
+                    self._herald.effects.append(Open(self.post(gang, member)))
+            case Fact.WHOLE:
+                for member in gang.at(Stage.PLANNED):
+                    self._go_single(gang, member)
+            case Fact.STUCK | Fact.UPSET:
+                self._counters["gang_starts", fact.name.lower()] += 1
+                known.reason = refusals.gang_again(gang.key, str(fact))
+                self._give_back(gang, known.reason)
+            case Fact.OVERDUE | Fact.RESTART:
+                self._counters["gang_starts", "undone"] += 1
+                known.reason = refusals.gang_undone(gang.key)
+                self._give_back(gang, known.reason)
+                self._evict(known, now)
+            case Fact.DONE if gang.terms.on_completion:
+                self._evict(known, now)
+            case Fact.UNDONE | Fact.RENEWED:
+                self._roster.agree(known)
+            case Fact.LIMIT:
+                known.reason = refusals.gang_limit(gang.key)
+                self._herald.report(known, known.reason, now)
+
+    # -- plans
+
+    def _want(self, known: Known, now: float) -> None:
+        """Have the gang planned, if there is anything new since it was planned last."""
+        gang, freed = known.gang, self._ledger.freed
+        if self.leading and known.planned_at != freed and not self.starts.wanted(gang) and gang.may_plan(now):
+            known.planned_at = freed
+            self.starts.want(gang)
+
+    def take(self, known: Known, outcome: Placement | Shortage, now: float) -> None:
+        """The gang's plan has come out."""
+        gang = known.gang
+        if isinstance(outcome, Placement):
+            self._start(known, outcome, now)
+        else:
+            known.reason = refusals.gang_no_room(gang.key, str(outcome))
+            self._herald.report(known, known.reason, now)
+        self.settle(known, now)
+
+    def _start(self, known: Known, placement: Placement, now: float) -> None:
+        gang = known.gang
+        known.reason = None
+        for uid in placement.spots:
+            self._no_single(gang.members[uid])
+        self.starts.hold(placement.spots)
+        gang.start({uid: spot.node for uid, spot in placement.spots.items()}, now)
+        self._counters["gang_starts", "planned"] += 1
+        nominate = len(self._ledger.nodes) >= self._settings.nominate_from
+        for member in gang.at(Stage.PLANNED):
+            member.refused = member.refused or nominate
+            self.wake(gang, member)
+
+    # -- places
+
+    def post(self, gang: Gang, member: Member) -> Place:
+        """The Binding of a member to its place."""
+        gang.post(member.uid, member.node)
+        return self._release(self._ledger.pods[member.uid], gang)
+
+    def leave(self, gang: Gang, member: Member, why: Reason) -> None:
+        """The member holds nothing any more, nor is it in bind."""
+        if member.stage is Stage.IN_BIND:
+            self._herald.effects.append(Deny(ref(gang, member), why))
+        self.starts.drop(member.uid)
+        member.node, member.denied_at = "", 0.0
+
+    def _give_back(self, gang: Gang, why: Reason) -> None:
+        """Everything that is held, and an answer to everybody in bind; who did not come is woken the next time."""
+        for member in gang.holding():
+            member.refused = member.refused or member.stage is Stage.PLANNED
+            self.leave(gang, member, why)
+            gang.put(member, Stage.IDLE)
+
+    def misplaced(self, gang: Gang, member: Member) -> None:
+        """The place held for a member is none: a start is planned anew, later on the member goes on by itself."""
+        if gang.phase is Phase.STARTING:
+            gang.upset = True
+        elif member.stage is Stage.PLANNED:
+            self._go_single(gang, member)
+
+    def _go_single(self, gang: Gang, member: Member) -> None:
+        self.leave(gang, member, refusals.gang_starting(gang.key))
+        gang.put(member, Stage.IDLE)
+        self.wake(gang, member)
+
+    def _no_single(self, member: Member) -> None:
+        """The member is not placed singly any more."""
+        pod = self._ledger.pods[member.uid]
+        member.refused = member.refused or pod.refusal is not None
+        self._unpromise(pod)
+
+    def stand_by(self, known: Known, now: float) -> None:
+        """Another process leads: nothing is planned or held here, and whoever leads decides who has to go."""
+        gang = known.gang
+        self.starts.unwant(gang)
+        gang.give_up(now)
+        if gang.phase is not Phase.STARTING:
+            self._give_back(gang, refusals.gang_starting(gang.key))
+        for member in gang.at(Stage.LEAVING):
+            gang.put(member, Stage.BOUND)
+
+    # -- who shall come, and who shall go
+
+    def wake(self, gang: Gang, member: Member) -> None:
+        """Bring a member back that does not come by itself, to its place if it has one."""
+        if member.refused:
+            member.refused = False
+            self._herald.effects.append(Wake(ref(gang, member), member.node))
+            self._counters["wakes", ""] += 1
+
+    def remind(self, known: Known, now: float) -> None:
+        """Say once more what was perhaps not heard, after a while."""
+        gang = known.gang
+        if gang.phase in (Phase.STARTING, Phase.BINDING):
+            for member in gang.at(Stage.PLANNED):  # kept off its node by kube-scheduler: maybe a passing thing
+                if member.denied_at and now >= member.denied_at + REFUSED_AGAIN_S:
+                    self.wake(gang, member)
+        goes = gang.phase is Phase.UNDOING or (gang.phase is Phase.COMPLETED and gang.terms.on_completion)
+        if goes and now >= known.evicted_at + EVICTED_AGAIN_S:
+            self._evict(known, now)
+
+    def _evict(self, known: Known, now: float) -> None:
+        """Have those go that shall go."""
+        gang = known.gang
+        if not self.leading:
+            return
+        known.evicted_at = now
+        done = gang.phase is Phase.COMPLETED
+        why = refusals.gang_done(gang.key) if done else refusals.gang_undone(gang.key)
+        for member in gang.at(Stage.BOUND, Stage.LEAVING):
+            if done or member.removable:
+                gang.put(member, Stage.LEAVING)
+                self._herald.effects.append(Evict(ref(gang, member), why))

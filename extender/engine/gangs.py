@@ -1,0 +1,264 @@
+"""Gangs in the books: what the world tells of their members, and what becomes of members in bind.
+
+Where a gang stands is `gangfilter.gang`'s, what follows from that `conductor`'s. What a start holds is booked by
+`starts` for all its members at once. What kube-scheduler is told of a member is in `barrier`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from extender.engine import intree, refusals
+from extender.engine.conductor import Conductor, Release
+from extender.engine.effects import BindAnswer, Effect, Held
+from extender.engine.herald import Herald
+from extender.engine.ledger import Ledger, PodState
+from extender.engine.roster import Known, Roster
+from extender.engine.settings import Settings
+from extender.engine.starts import Starts
+from gangfilter import dialects
+from gangfilter.gang import STARTED, Gang
+from gangfilter.group import Declaration, GroupKey
+from gangfilter.members import Member, Stage
+from gangfilter.table import Phase
+from protos.contract import names
+from protos.contract.objects import Pod
+from protos.contract.reason import Reason
+
+
+class Gangs:
+    """All gangs."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: Settings,
+        counters: Counter[tuple[str, str]],
+        starts: Starts,
+        release: Release,
+        unpromise: Callable[[PodState], None],
+        wall: float,
+    ) -> None:
+        """`unpromise` takes back what a pod was promised, or waits for, as a single one.
+
+        `wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero.
+        """
+        self._ledger, self._settings, self.starts = ledger, settings, starts
+        self._roster, self._herald = Roster(settings.patience, wall), Herald()
+        self._conductor = Conductor(ledger, settings, counters, self._roster, self._herald, release, unpromise, starts)
+
+    @property
+    def known(self) -> dict[GroupKey, Known]:
+        return self._roster.known
+
+    def of(self, uid: str) -> Known | None:
+        """The gang of a pod, None if it is in none."""
+        return self._roster.of(uid)
+
+    def effects(self) -> list[Effect]:
+        """What is to be done, told once."""
+        return self._herald.taken()
+
+    def report(self, known: Known, reason: Reason, now: float) -> None:
+        """Tell why a gang waits."""
+        self._herald.report(known, reason, now)
+
+    # -- the world
+
+    def see(self, pod: Pod, state: PodState | None, now: float) -> None:
+        """Take in a pod; `state` is None when it is over."""
+        said = dialects.membership(pod)
+        uid = pod.metadata.uid
+        known = self.of(uid)
+        if known is not None and (said is None or said.key != known.gang.key):
+            self.forget(uid, now)
+            known = None
+        if said is None or (known is None and state is None and not _has_succeeded(pod)):
+            return
+        if known is None:
+            known = self._roster.join(pod, said, now)
+        if self._roster.say(uid, said.declaration):
+            self._tell_conflicts(known, now)
+        self._restage(known, pod, state, now)
+        self._conductor.settle(known, now)
+
+    def declare(self, kind: str, key: GroupKey, declaration: Declaration | None, now: float) -> None:
+        """A PodGroup says this, or (None) is gone."""
+        known = self._roster.gang(key, now)
+        if declaration is None:
+            known.declared.pop(kind, None)
+        else:
+            known.declared[kind] = declaration
+        known.told = None
+        self._roster.agree(known)
+        self._tell_conflicts(known, now)
+        self._conductor.settle(known, now)
+
+    def _tell_conflicts(self, known: Known, now: float) -> None:
+        conflicts = known.gang.terms.conflicts
+        if conflicts:
+            self.report(known, refusals.gang_conflict(known.gang.key, "; ".join(conflicts)), now)
+
+    def _restage(self, known: Known, pod: Pod, state: PodState | None, now: float) -> None:
+        member = known.gang.members[pod.metadata.uid]
+        if state is None:
+            self._over(known, pod, member)
+        elif pod.spec.node_name:
+            self._on_node(known.gang, member, pod, state, now)
+        elif self._counts(pod, state):
+            self._waits(known.gang, member, pod)
+        else:
+            self._conductor.leave(known.gang, member, refusals.GONE)
+            known.gang.put(member, Stage.ABSENT)
+
+    def _over(self, known: Known, pod: Pod, member: Member) -> None:
+        """The pod has ended, or goes before it had a node."""
+        if _has_succeeded(pod):
+            known.gang.succeed(member.uid)
+            self.starts.settled(member.uid)
+        elif member.stage is not Stage.SUCCEEDED:
+            failed = pod.status.phase == "Failed"
+            known.failed += failed
+            self._drop(known, member, refused=failed and not pod.status.container_statuses)
+
+    def _on_node(self, gang: Gang, member: Member, pod: Pod, state: PodState, now: float) -> None:
+        node = pod.spec.node_name or ""
+        if member.stage is Stage.IN_BIND:
+            self._conductor.leave(gang, member, refusals.ELSEWHERE)
+        self.starts.settled(member.uid)
+        if pod.metadata.deletion_timestamp:
+            gang.put(member, Stage.ABSENT)
+        elif member.stage not in (Stage.BOUND, Stage.LEAVING):
+            group = state.allocation.group if state.allocation else None
+            epoch = group.epoch if group and group.key == str(gang.key) else 0
+            times = [c.last_transition_time for c in pod.status.conditions if c.type == "PodScheduled"]
+            gang.bound(member.uid, node, epoch, self._roster.clock(times[0] if times else None, now))
+
+    def _counts(self, pod: Pod, state: PodState) -> bool:
+        ours = not self._settings.schedulers or pod.spec.scheduler_name in self._settings.schedulers
+        gated = any(gate.name != names.PLAN_GATE for gate in pod.spec.scheduling_gates)
+        unfit = isinstance(state.asked, Reason) or state.forged
+        return ours and not gated and not unfit and not pod.metadata.deletion_timestamp
+
+    def _waits(self, gang: Gang, member: Member, pod: Pod) -> None:
+        """The pod has no node yet."""
+        self.starts.constraints[member.uid] = intree.constraints(pod)
+        if member.stage is Stage.ABSENT:
+            refused = any(c.type == "PodScheduled" and c.status == "False" for c in pod.status.conditions)
+            member.refused = refused or bool(pod.spec.scheduling_gates)
+            gang.put(member, Stage.IDLE)
+            if gang.phase in STARTED:
+                self._conductor.wake(gang, member)
+        elif not self.starts.sound(member.uid):
+            self._conductor.misplaced(gang, member)
+
+    def forget(self, uid: str, now: float) -> None:
+        """The pod is gone. What a member has done stays done."""
+        known = self.of(uid)
+        if known is None:
+            return
+        if known.gang.vanish(uid):
+            self._roster.quit(uid)
+            self.starts.forget(uid)
+        else:
+            self._drop(known, known.gang.members[uid])
+        self._conductor.settle(known, now)
+
+    def _drop(self, known: Known, member: Member, *, refused: bool = False) -> None:
+        self._conductor.leave(known.gang, member, refusals.GONE)
+        known.gang.lose(member.uid, refused=refused)
+        self._roster.quit(member.uid)
+        self.starts.forget(member.uid)
+
+    def look_at(self, node: str, now: float) -> None:
+        """The node changed or is gone: places held there may be none any more."""
+        for uid in sorted(self._ledger.on_node.get(node, ())):
+            known = self.of(uid)
+            if known is not None and not self.starts.sound(uid):
+                self._conductor.misplaced(known.gang, known.gang.members[uid])
+                self._conductor.settle(known, now)
+
+    # -- binds
+
+    def arrive(self, known: Known, member: Member, now: float) -> BindAnswer:
+        """A member with a place is in bind: it waits for the others, or goes through once the gang has started."""
+        gang = known.gang
+        if gang.phase in STARTED:
+            return self._conductor.post(gang, member)
+        gang.arrive(member.uid, now)
+        self._conductor.settle(known, now)
+        return Held()
+
+    def left(self, uid: str) -> None:
+        """Nobody waits for the pod's bind any more."""
+        known = self.of(uid)
+        if known is not None:
+            known.gang.leave(uid)
+
+    def posted(self, uid: str, node: str) -> Gang | None:
+        """The Binding of a member that had no place held is being written; returns its gang."""
+        known = self.of(uid)
+        if known is None:
+            return None
+        known.gang.post(uid, node)
+        return known.gang
+
+    def bind_done(self, uid: str, bound: bool, now: float) -> None:
+        """How the Binding of a member went. One that did not happen is tried again at its place."""
+        known = self.of(uid)
+        if known is None or known.gang.members[uid].stage is not Stage.POSTED:
+            return
+        gang, member = known.gang, known.gang.members[uid]
+        if bound:
+            gang.bound(uid, member.node, member.epoch, now)
+            self.starts.settled(uid)
+        elif gang.phase is Phase.BINDING and self.starts.hold_again(uid):
+            gang.put(member, Stage.PLANNED)
+        else:
+            self._conductor.leave(gang, member, refusals.GONE)
+            gang.put(member, Stage.IDLE)
+        self._conductor.settle(known, now)
+
+    def exclude(self, known: Known, member: Member, now: float) -> None:
+        """kube-scheduler itself keeps the member off its node: it is planned anew without it."""
+        self.starts.exclude(member.uid, member.node)
+        self._conductor.misplaced(known.gang, member)
+        self._conductor.settle(known, now)
+
+    # -- time and plans
+
+    def replayed(self, now: float) -> None:
+        """All pods and groups were told."""
+        self._conductor.replayed = True
+        for known in list(self.known.values()):
+            self._conductor.settle(known, now)
+
+    def lead(self, yes: bool, now: float) -> None:
+        """Whether this process may write."""
+        self._conductor.leading = yes
+        for known in list(self.known.values()):
+            if not yes:
+                self._conductor.stand_by(known, now)
+            known.told, known.planned_at = None, -1
+            self._conductor.settle(known, now)
+
+    def tick(self, now: float) -> None:
+        """Let time pass."""
+        for known in list(self.known.values()):
+            if known.gang.phase is not Phase.RUNNING:
+                self._conductor.remind(known, now)
+                self._conductor.settle(known, now)
+
+    def work(self, now: float) -> bool:
+        """Do a slice of planning; returns whether there is more to do."""
+        came = self.starts.advance()
+        if came is not None:
+            gang, outcome = came
+            self._conductor.take(self.known[gang.key], outcome, now)
+        return not self.starts.idle
+
+
+def _has_succeeded(pod: Pod) -> bool:
+    """Whether the pod has done its work, rather than ended since it was told to go."""
+    return pod.status.phase == "Succeeded" and bool(pod.spec.node_name) and not pod.metadata.deletion_timestamp

@@ -1,0 +1,176 @@
+"""Plans gangs, one after the other, and keeps what a start holds until it is bound or given up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from extender.engine.attempt import Fleet
+from extender.engine.index import Indexes
+from extender.engine.intree import ANYWHERE, Constraints
+from extender.engine.ledger import Ledger
+from extender.engine.plan import Placement, Plan
+from extender.engine.seats import Seat, Spot, least
+from extender.engine.settings import Settings
+from extender.engine.shortage import Shortage
+from gangfilter.gang import Gang
+from gangfilter.group import GroupKey
+from gangfilter.members import SETTLED, Stage
+
+
+class Starts:
+    """The gangs that want a plan, the plan in the making, and the places held."""
+
+    def __init__(self, ledger: Ledger, indexes: Indexes, settings: Settings) -> None:
+        self._ledger = ledger
+        self._fleet = Fleet(ledger.nodes, indexes, frozenset(settings.resources.all))
+        self._wanting: dict[GroupKey, Gang] = {}
+        self._plan: tuple[Gang, Sequence[Seat], Plan] | None = None
+        self.spots: dict[str, Spot] = {}
+        """Where a member goes whose place is held, or whose Binding is being written."""
+        self.constraints: dict[str, Constraints] = {}
+        """Which nodes a member may go to."""
+        self.excluded: dict[str, int] = {}
+        """Nodes that kube-scheduler refuses a member: bits by node number."""
+
+    def want(self, gang: Gang) -> None:
+        """The gang shall be planned; what is planned already begins anew."""
+        self._wanting[gang.key] = gang
+        self._stop(gang)
+
+    def unwant(self, gang: Gang) -> None:
+        """The gang shall not be planned."""
+        self._wanting.pop(gang.key, None)
+        self._stop(gang)
+
+    def _stop(self, gang: Gang) -> None:
+        if self._plan is not None and self._plan[0] is gang:
+            self._plan = None
+
+    def wanted(self, gang: Gang) -> bool:
+        """Whether the gang's plan is still to come."""
+        return gang.key in self._wanting
+
+    @property
+    def idle(self) -> bool:
+        return not self._wanting
+
+    def advance(self) -> tuple[Gang, Placement | Shortage] | None:
+        """Do a slice of planning; returns a plan that came out, to be taken at once."""
+        if self._plan is None:
+            if not self._wanting:
+                return None
+            gang = min(self._wanting.values(), key=_turn)
+            self._plan = gang, *self._begin(gang)
+        gang, seats, plan = self._plan
+        if not plan.advance():
+            return None
+        self._plan = None
+        if any(not self._holds(gang, seat) for seat in seats):
+            return None  # somebody went, or wants something else by now: it is planned anew
+        del self._wanting[gang.key]
+        assert plan.outcome is not None
+        return gang, plan.outcome
+
+    def _begin(self, gang: Gang) -> tuple[Sequence[Seat], Plan]:
+        seats = [self._seat(gang, uid) for uid in _order(gang)]
+        there = gang.roles(*SETTLED)
+        missing = [(role, least - there[role]) for role, least in gang.terms.min_by_role]
+        minimum = (gang.terms.min_member or 0) - there.total()
+        return seats, Plan(self._fleet, seats, least(seats, minimum, missing))
+
+    def _seat(self, gang: Gang, uid: str) -> Seat:
+        member, pod = gang.members[uid], self._ledger.pods[uid]
+        return Seat(
+            uid=uid,
+            ask=pod.ask,
+            requests=pod.requests,
+            constraints=self.constraints.get(uid, ANYWHERE),
+            excluded=self.excluded.get(uid, 0),
+            role=member.role,
+            required=member.required,
+        )
+
+    def _holds(self, gang: Gang, seat: Seat) -> bool:
+        """Whether a member is still what it was when its plan began."""
+        member = gang.members.get(seat.uid)
+        if member is None or member.stage is not Stage.IDLE:
+            return False
+        return (seat.ask, seat.constraints) == (
+            self._ledger.pods[seat.uid].ask,
+            self.constraints.get(seat.uid, ANYWHERE),
+        )
+
+    # -- where members may not go
+
+    def exclude(self, uid: str, node: str) -> None:
+        """kube-scheduler keeps the member off this node."""
+        state = self._ledger.nodes.get(node)
+        if state is not None:
+            self.excluded[uid] = self.excluded.get(uid, 0) | 1 << state.number
+
+    def restrict(self, uid: str, nodes: Sequence[str]) -> bool:
+        """kube-scheduler lets the member go to these nodes only; returns whether one of them is new."""
+        before, left_out = self.excluded.get(uid, 0), self._ledger.all_but(nodes)
+        self.excluded[uid] = left_out
+        return bool(before & ~left_out)
+
+    # -- places
+
+    def hold(self, spots: Mapping[str, Spot]) -> None:
+        """Book all these places."""
+        for uid, spot in spots.items():
+            self.spots[uid] = spot
+            self._ledger.hold(self._ledger.pods[uid], spot.node, spot.charges)
+
+    def hold_again(self, uid: str) -> bool:
+        """Book a member's place once more, after its Binding did not happen; returns whether there still is one."""
+        spot = self.spots.get(uid)
+        if spot is None:
+            return False
+        self._ledger.hold(self._ledger.pods[uid], spot.node, spot.charges)
+        return self.sound(uid)
+
+    def sound(self, uid: str) -> bool:
+        """Whether the place held for a member, if there is one, is still good."""
+        spot, pod = self.spots.get(uid), self._ledger.pods.get(uid)
+        if spot is None or pod is None:
+            return True
+        node = self._ledger.nodes.get(spot.node)
+        if node is None or not node.seen or not self.constraints.get(uid, ANYWHERE).admits(node):
+            return False
+        if pod.ask is None:
+            return not spot.charges
+        if node.books is None:
+            return not spot.charges and not node.problem and pod.ask.only_whole
+        entry, gpus = node.books.entries.get(uid), [node.books.gpus.get(uuid) for uuid in spot.charges]
+        fits = all(gpu is not None and gpu.offered and not gpu.overused for gpu in gpus)
+        return entry is not None and entry.ask == pod.ask and fits and not node.problem
+
+    def drop(self, uid: str) -> None:
+        """Give back the place held for a member, if there is one."""
+        if self.spots.pop(uid, None) is not None:
+            pod = self._ledger.pods.get(uid)
+            if pod is not None and pod.state == "held":
+                self._ledger.unbind(pod)
+
+    def forget(self, uid: str) -> None:
+        """The member is gone."""
+        self.drop(uid)
+        self.constraints.pop(uid, None)
+        self.excluded.pop(uid, None)
+
+    def settled(self, uid: str) -> None:
+        """The member is bound."""
+        self.spots.pop(uid, None)
+
+
+def _order(gang: Gang) -> list[str]:
+    """The members that need a place: by priority, age and name."""
+    waiting = gang.at(Stage.IDLE)
+    return [m.uid for m in sorted(waiting, key=lambda m: (-m.priority, m.since, m.name))]
+
+
+def _turn(gang: Gang) -> tuple[int, float, GroupKey]:
+    """Which gang is planned first: by its highest priority, then by age."""
+    priority = max((m.priority for m in gang.members.values()), default=0)
+    return -priority, gang.born, gang.key

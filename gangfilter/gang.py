@@ -1,0 +1,320 @@
+"""One gang: how it goes from phase to phase.
+
+Only decisions: what the facts are and what follows. Books, plans and writes are its owner's; `now` is in seconds of a
+monotonic clock. A gang holds nothing until `start`; between `start` and its phase BINDING every planned member's bind
+is kept waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from gangfilter.group import GroupKey, Terms
+from gangfilter.members import ARRIVED, OPEN, PLACED, PRESENT, SETTLED, Member, Members, Stage
+from gangfilter.table import Fact, Phase, after
+
+P = Phase
+BEFORE = (P.ASSEMBLING, P.WAITING, P.FAILED)
+"""Phases in which nobody has a place."""
+STARTED = (P.BINDING, P.RUNNING, P.DEGRADED)
+"""Phases in which a member goes on by itself: the gang as a whole has passed the barrier."""
+
+
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a gang may take, in seconds."""
+
+    stuck_s: float = 15.0
+    """Without a new member in bind, until a start is given up: kube-scheduler's podMaxBackoff and 5 s."""
+    hold_s: float = 60.0
+    """That a bind is kept waiting at most: half of the bind timeout."""
+    again_s: float = 10.0
+    """After a start that came to nothing, until the next: kube-scheduler's podMaxBackoff."""
+    doublings: int = 5
+    """How often that is doubled where the next comes to nothing either."""
+    whole_s: float = 30.0
+    """From the first Binding until the gang must be whole, else it is undone."""
+
+
+class Gang(Members):
+    """A group of pods that start together."""
+
+    def __init__(self, key: GroupKey, patience: Patience, now: float) -> None:
+        super().__init__()
+        self.key, self.patience = key, patience
+        self.terms = Terms()
+        self.phase = P.ASSEMBLING
+        self.since = self.born = now
+        """When the phase began, and the gang's present life."""
+        self.epoch = 0
+        self.size = 0
+        """Members of the last start."""
+        self.tries = 0
+        """Starts in a row that came to nothing."""
+        self.upset = False
+        """A place of this start turned out to be none."""
+        self.unasked: set[str] = set()
+        """After a start in which nobody came: members that kube-scheduler must ask for once more before the next."""
+        self._vital = 0
+        """How many required members the last start had."""
+        self._most = 0
+        """How many of this start were in bind at the same time."""
+        self._began_at = self._progress_at = 0.0
+        """When the first member of this start came into bind (0: none did), and when there were last more than ever."""
+        self._released_at = self._due_at = 0.0
+        """When the Bindings began, and until when all must be bound."""
+        self._arrivals_before = 0
+        """How many members had come when the phase began."""
+        self._paused_until = self._again_at = 0.0
+        """No start before the one, nor before the other unless all have asked again."""
+        self._ran = False
+        """BINDING: it had been running, as far as can be known."""
+        self._shaken = self._bereft = False
+        """Since it was whole: a kubelet refused a member; a bound one was lost."""
+
+    # -- the minimum
+
+    def suffices(self, *stages: Stage) -> bool:
+        """Whether the members at these stages are the minimum: in number, by role, and with all that are required.
+
+        Required are those that exist; once started, as many as the start had.
+        """
+        least = self.terms.min_member
+        roles = self.roles(*stages)
+        if least is None or roles.total() < least:
+            return False
+        if any(roles[role] < of_role for role, of_role in self.terms.min_by_role):
+            return False
+        vital = self.required(*PRESENT) if self.phase in (*BEFORE, P.STARTING) else self._vital
+        return self.required(*stages) >= vital
+
+    def lacking(self) -> str:
+        """Which part of the minimum does not exist, in words; "" if it does."""
+        least = self.terms.min_member
+        if least is None:
+            return "nobody says how many members it has"
+        roles = self.roles(*PRESENT)
+        if roles.total() < least:
+            return f"{roles.total()} of {least} members exist"
+        return ", ".join(f"{roles[role]} of {n} {role} exist" for role, n in self.terms.min_by_role if roles[role] < n)
+
+    def may_plan(self, now: float) -> bool:
+        """Whether it waits for nothing but room."""
+        asked = now >= self._again_at or self.unasked.isdisjoint(self.members)
+        return self.phase is P.WAITING and now >= self._paused_until and asked
+
+    # -- what happens
+
+    def join(self, member: Member, now: float) -> None:
+        """A pod of this gang is there; it counts nowhere until it is put to a stage."""
+        if not self.members:
+            self.born = now
+        self.born = min(self.born, member.created)
+        self.put(member, Stage.ABSENT)
+
+    def put(self, member: Member, stage: Stage) -> None:
+        if member.stage is Stage.BOUND and stage is Stage.ABSENT:
+            self._bereft = True
+        super().put(member, stage)
+
+    def lose(self, uid: str, *, refused: bool = False) -> None:
+        """A member is gone for good; `refused` by its kubelet, before it ran."""
+        member = self.members.get(uid)
+        if member is not None:
+            self._bereft = self._bereft or member.stage is Stage.BOUND
+            self._shaken = self._shaken or refused
+            self.remove(uid)
+
+    def start(self, places: Mapping[str, str], now: float) -> None:
+        """Everybody in `places` (member → node) has one held from now on."""
+        self.epoch += 1
+        self._began_at, self._progress_at, self._most = 0.0, now, 0
+        for uid, node in places.items():
+            member = self.members[uid]
+            member.node = node
+            self.put(member, Stage.PLANNED)
+        self.size, self._vital = self.count(*PLACED), self.required(*PLACED)
+        self.unasked.clear()
+        self.upset = False
+        self._enter(Fact.PLANNED, now)
+
+    def arrive(self, uid: str, now: float) -> None:
+        """A planned member is in bind."""
+        member = self.members[uid]
+        if member.stage is not Stage.PLANNED:
+            return
+        self.put(member, Stage.IN_BIND)
+        self._began_at = self._began_at or now
+        if self.count(Stage.IN_BIND) > self._most:
+            self._most, self._progress_at = self.count(Stage.IN_BIND), now
+
+    def leave(self, uid: str) -> None:
+        """Nobody waits for its bind any more."""
+        member = self.members.get(uid)
+        if member is not None and member.stage is Stage.IN_BIND:
+            self.put(member, Stage.PLANNED)
+
+    def post(self, uid: str, node: str) -> None:
+        """The member's Binding is being written."""
+        member = self.members[uid]
+        member.node, member.epoch = node, self.epoch
+        self.put(member, Stage.POSTED)
+
+    def bound(self, uid: str, node: str, epoch: int, at: float) -> None:
+        """The member is bound, since when; `epoch` is that of its start, 0 if no start of ours bound it."""
+        member = self.members[uid]
+        if member.stage is not Stage.POSTED:
+            member.epoch = epoch
+        member.node, member.bound_at = node, at
+        self.put(member, Stage.BOUND)
+
+    def give_up(self, now: float) -> None:
+        """Nobody else will come into bind: a start that is not complete is over."""
+        self._progress_at = now - self.patience.stuck_s
+
+    def step(self, now: float) -> tuple[Phase, Fact] | None:
+        """Go on by one phase if the facts say so; returns the phase left and why, None if it stays."""
+        if self.phase in BEFORE:
+            self.recall()
+        fact = self._fact(now)
+        if fact is None:
+            return None
+        left = self.phase
+        self._enter(fact, now)
+        return left, fact
+
+    def _enter(self, fact: Fact, now: float) -> None:
+        before, self.phase = self.phase, after(self.phase, fact)
+        assert self.phase is not before, f"{fact} does not move {before}"
+        self.since, self._arrivals_before = now, self.arrivals
+        match fact:
+            case Fact.ALL_IN_BIND:
+                self._bind_until(now, now)
+            case Fact.LOST_EARLY:
+                self._bind_until(self._released_at, now)
+            case Fact.FOUND:
+                self._adopt(now)
+            case Fact.STUCK:
+                self._again_at = now + self._backoff()
+                self.unasked = {m.uid for m in self.holding()}
+            case Fact.OVERDUE:
+                self._paused_until = now + self._backoff()
+            case Fact.WHOLE:
+                self._shaken = self._bereft = False
+            case Fact.LOST | Fact.DONE:
+                self.tries = 0
+            case Fact.RENEWED | Fact.UNDONE:
+                self.born = now
+
+    def _bind_until(self, released_at: float, now: float) -> None:
+        self._released_at, self._due_at = released_at, now + self.patience.whole_s
+        self._ran = self._shaken = False
+
+    def _backoff(self) -> float:
+        self.tries += 1
+        return self.patience.again_s * 2.0 ** min(self.tries - 1, self.patience.doublings)
+
+    def _adopt(self, now: float) -> None:
+        """Take over what others have bound: a start under way, to be whole in time, or a gang that had been running."""
+        ours = [m for m in self.at(Stage.BOUND) if m.epoch]
+        self.epoch = max([self.epoch, 1, *(m.epoch for m in ours)])
+        released = min((m.bound_at for m in ours if m.epoch == self.epoch), default=now)
+        self._vital = self.required(*PRESENT)
+        self._bind_until(released, released)
+        if now < self._due_at:
+            return
+        if any(m.created <= released for m in self.at(Stage.IDLE)):  # it was there when the others were bound
+            self._due_at = now + self.patience.whole_s
+        else:
+            self._ran, self._vital = True, self.required(*SETTLED)
+
+    # -- facts
+
+    def _fact(self, now: float) -> Fact | None:
+        match self.phase:
+            case P.ASSEMBLING | P.WAITING:
+                return self._before_start(now)
+            case P.STARTING:
+                return self._while_starting(now)
+            case P.BINDING:
+                return self._while_binding(now)
+            case P.RUNNING | P.DEGRADED:
+                return self._while_running(now)
+            case P.UNDOING:
+                return self._while_undoing()
+            case P.COMPLETED | P.FAILED:
+                return self._at_the_end()
+
+    def _found(self) -> bool:
+        """Whether members are bound by a start that this gang did not make, or all are, by whomever."""
+        if not self.count(Stage.BOUND):
+            return False
+        return any(m.epoch for m in self.at(Stage.BOUND)) or self.suffices(*SETTLED)
+
+    def _before_start(self, now: float) -> Fact | None:
+        if self._found():
+            return Fact.FOUND
+        if self.phase is P.ASSEMBLING and self._done():
+            return Fact.DONE
+        complete = self.suffices(*PRESENT)
+        if complete != (self.phase is P.WAITING):
+            return Fact.COMPLETE if complete else Fact.INCOMPLETE
+        limit = self.terms.schedule_timeout_s
+        return Fact.LIMIT if limit and self.members and now >= self.born + limit else None
+
+    def _while_starting(self, now: float) -> Fact | None:
+        if self.upset or not self.suffices(*PLACED):
+            return Fact.UPSET
+        if self.suffices(*ARRIVED):
+            return Fact.ALL_IN_BIND
+        if self._found():
+            return Fact.FOUND
+        held_too_long = self._began_at and now >= self._began_at + self.patience.hold_s
+        return Fact.STUCK if held_too_long or now >= self._progress_at + self.patience.stuck_s else None
+
+    def _while_binding(self, now: float) -> Fact | None:
+        if self.suffices(*SETTLED):
+            return Fact.WHOLE
+        if not self.count(Stage.PLANNED, Stage.IN_BIND, Stage.POSTED, Stage.BOUND):
+            return Fact.UNDONE
+        if self._ran:
+            return Fact.LOST
+        return Fact.OVERDUE if now >= self._due_at else None
+
+    def _while_running(self, now: float) -> Fact | None:
+        if self._done():
+            return Fact.DONE
+        if self.suffices(*SETTLED):
+            return Fact.WHOLE if self.phase is P.DEGRADED else None
+        if self.phase is P.RUNNING:
+            early = self._shaken and now < self._released_at + self.patience.whole_s
+            return Fact.LOST_EARLY if early else Fact.LOST
+        if not self.count(Stage.BOUND, Stage.POSTED):
+            return Fact.UNDONE
+        anew = self._bereft and self.terms.on_member_lost == "restart"
+        return Fact.RESTART if anew and all(m.removable for m in self.at(Stage.BOUND)) else None
+
+    def _while_undoing(self) -> Fact | None:
+        if self.suffices(*SETTLED):
+            return Fact.WHOLE
+        if self.count(Stage.POSTED, Stage.LEAVING):
+            return None
+        bound = self.at(Stage.BOUND)
+        if not bound:
+            return Fact.UNDONE
+        return None if any(m.removable for m in bound) else Fact.STRANDED
+
+    def _at_the_end(self) -> Fact | None:
+        if self.phase is P.FAILED and self._found():
+            return Fact.FOUND
+        if self.count(Stage.POSTED, Stage.BOUND) and self.phase is P.COMPLETED:
+            return None
+        return Fact.RENEWED if self.arrivals > self._arrivals_before and self.count(Stage.IDLE) else None
+
+    def _done(self) -> bool:
+        """All have succeeded, or those whose success ends it."""
+        ends = self.terms.on_completion
+        if not ends:
+            return not self.count(*OPEN) and self.suffices(Stage.SUCCEEDED)
+        return self.roles(Stage.SUCCEEDED)[ends] > 0 and not self.roles(*OPEN)[ends]

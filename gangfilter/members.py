@@ -1,0 +1,147 @@
+"""The members of one gang: who is there, at which stage, and how many count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import IntEnum
+
+import msgspec
+
+
+class Stage(IntEnum):
+    """Where a member stands."""
+
+    ABSENT = 0
+    """It exists, but does not count: gated, ending, another scheduler's, or of an earlier life of the gang."""
+    IDLE = 1
+    PLANNED = 2
+    """A place is held for it."""
+    IN_BIND = 3
+    """Its bind is kept waiting."""
+    POSTED = 4
+    """Its Binding is being written."""
+    BOUND = 5
+    SUCCEEDED = 6
+    LEAVING = 7
+    """It is bound, and its eviction was asked for."""
+
+
+SETTLED = (Stage.BOUND, Stage.SUCCEEDED)
+ARRIVED = (Stage.IN_BIND, *SETTLED)
+PLACED = (Stage.PLANNED, *ARRIVED)
+PRESENT = (Stage.IDLE, Stage.POSTED, *PLACED)
+HOLDING = (Stage.PLANNED, Stage.IN_BIND)
+"""Those that have a place held, without a Binding yet."""
+OPEN = (Stage.IDLE, Stage.PLANNED, Stage.IN_BIND, Stage.POSTED, Stage.BOUND)
+"""Those that still have work to do."""
+
+
+class Member(msgspec.Struct):
+    """One pod of a gang. Its stage is changed by `Members` only."""
+
+    uid: str
+    name: str
+    role: str = ""
+    required: bool = False
+    """Always part of the minimum."""
+    owner: str = ""
+    """UID of the controller that makes it anew when it is deleted, "" if none does."""
+    priority: int = 0
+    created: float = 0.0
+    """When the pod was made, and when it was first seen."""
+    since: float = 0.0
+    stage: Stage = Stage.ABSENT
+    node: str = ""
+    epoch: int = 0
+    """The start that bound it, 0 if none of ours did."""
+    bound_at: float = 0.0
+    gone: bool = False
+    """It has succeeded and its pod was deleted since."""
+    refused: bool = False
+    """kube-scheduler does not come for it by itself."""
+    denied_at: float = 0.0
+    """When kube-scheduler first kept it off its place, 0 if it does not."""
+
+    @property
+    def removable(self) -> bool:
+        """Whether we may take it back once it is bound: we bound it, and it is made anew."""
+        return bool(self.owner) and self.epoch > 0
+
+
+class Members:
+    """Members by UID, and how many there are of each kind."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, Member] = {}
+        self._tally: Counter[tuple[Stage, str, bool]] = Counter()
+        """Members by stage, role and whether they are required."""
+        self._succeeded: dict[str, Member] = {}
+        self.arrivals = 0
+        """How often a member began to count."""
+
+    def at(self, *stages: Stage) -> list[Member]:
+        """The members at these stages, by name."""
+        return sorted((m for m in self.members.values() if m.stage in stages), key=lambda m: (m.name, m.uid))
+
+    def holding(self) -> list[Member]:
+        """The members that have a place held, without a Binding yet."""
+        return self.at(*HOLDING)
+
+    def count(self, *stages: Stage) -> int:
+        """How many members are at these stages."""
+        return sum(n for (stage, _, _), n in self._tally.items() if stage in stages)
+
+    def required(self, *stages: Stage) -> int:
+        """How many of them are always part of the minimum."""
+        return sum(n for (stage, _, required), n in self._tally.items() if required and stage in stages)
+
+    def roles(self, *stages: Stage) -> Counter[str]:
+        """Members at these stages by role."""
+        found: Counter[str] = Counter()
+        for (stage, role, _), n in self._tally.items():
+            if stage in stages:
+                found[role] += n
+        return found
+
+    def put(self, member: Member, stage: Stage) -> None:
+        """The member, a new one too, is at this stage from now on."""
+        if self.members.get(member.uid) is member:
+            self._tally[member.stage, member.role, member.required] -= 1
+        self.members[member.uid] = member
+        self.arrivals += member.stage is Stage.ABSENT and stage is Stage.IDLE
+        member.stage = stage
+        self._tally[stage, member.role, member.required] += 1
+
+    def remove(self, uid: str) -> None:
+        """The member is none any more."""
+        member = self.members.pop(uid)
+        self._succeeded.pop(uid, None)
+        self._tally[member.stage, member.role, member.required] -= 1
+
+    def succeed(self, uid: str) -> None:
+        """The member has done its work."""
+        if uid not in self._succeeded:
+            self._succeeded[uid] = self.members[uid]
+            self.put(self.members[uid], Stage.SUCCEEDED)
+
+    def vanish(self, uid: str) -> bool:
+        """The member's pod is deleted; returns whether it goes on counting, since it had succeeded."""
+        if uid in self._succeeded:
+            self._succeeded[uid].gone = True
+        return uid in self._succeeded
+
+    def recall(self) -> None:
+        """Before a start, of those that have succeeded only those count that belong to members which are still there.
+
+        That is: they started together, or the same controller made them. Others were of an earlier life of the gang.
+        """
+        for member in [m for m in self._succeeded.values() if m.gone]:
+            self.remove(member.uid)
+        if not self._succeeded:
+            return
+        there = [m for m in self.members.values() if m.stage in OPEN]
+        owners = {m.owner for m in there if m.owner}
+        epoch = max((m.epoch for m in there), default=0)
+        for member in self._succeeded.values():
+            counts = not there or member.owner in owners or (epoch > 0 and member.epoch == epoch)
+            self.put(member, Stage.SUCCEEDED if counts else Stage.ABSENT)

@@ -1,0 +1,107 @@
+"""Gangs on a real kube-scheduler: from letting it go until the last member is bound, and until a verdict is told.
+
+All members exist before the scheduler may begin. No kubelets: nodes are objects, members are bound and never run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+from protos.contract import names
+from protos.kube import paths
+from tests.bench import bodies
+from tests.bench.bodies import Json, Limits
+from tests.bench.fleet import MEM, WHOLE
+from tests.bench.plane import PODS, Extender, Plane, PodWatch, cpu_seconds
+from tests.bench.report import Figure
+from tests.cluster.gangshare import get
+
+SIZES = (1_000, 5_000)
+MARKS = {1_000: 2.5, 5_000: 3.0}
+MEMBERS = 500
+WARM = 20
+VERDICT_S = 60.0
+
+
+def gang(name: str, members: int, limits: Limits) -> Iterator[Json]:
+    """The pods of a gang, by our own annotations."""
+    for i in range(members):
+        made = bodies.pod(f"{name}-{i:04}", limits)
+        made["metadata"]["annotations"] = {names.GROUP: name, names.MIN_MEMBER: str(members)}
+        yield made
+
+
+async def _start(plane: Plane, extender: Extender, nodes: int) -> list[Figure]:
+    scheduler = plane.scheduler(extender)
+    async with PodWatch.open(plane.api) as watch:
+        warm = [f"warm-{i:04}" for i in range(WARM)]
+        await plane.create(PODS, (bodies.pod(name, {MEM: 1}) for name in warm))
+        await watch.until_bound(warm)
+        scheduler.process.pause()
+        members = list(gang("gang", MEMBERS, {WHOLE: 1}))
+        await plane.create(PODS, members)
+        await asyncio.sleep(2)  # until everybody's watch has told of them
+        before = cpu_seconds(scheduler.process), cpu_seconds(extender.process)
+        began = time.monotonic()
+        scheduler.process.resume()
+        await watch.until_bound(pod["metadata"]["name"] for pod in members)
+        at = sorted(watch.bound[pod["metadata"]["name"]] for pod in members)
+        after = cpu_seconds(scheduler.process), cpu_seconds(extender.process)
+    scheduler.process.stop()
+    await plane.delete_pods()
+    label = f"gang of {MEMBERS}, {nodes:,} nodes"
+    print(
+        f"  {label}: scheduler {after[0] - before[0]:.1f} s of CPU, extender {after[1] - before[1]:.1f} s", flush=True
+    )
+    return [
+        Figure(f"{label}: let go → last bound", at[-1] - began, "s", mark=MARKS[nodes]),
+        Figure(f"{label}: first bound → last bound", at[-1] - at[0], "s", mark=1.0),
+    ]
+
+
+async def _verdict(plane: Plane, extender: Extender, name: str, members: int, limits: Limits, mark: float) -> Figure:
+    """From letting the scheduler go until the extender tells why the gang waits, with numbers."""
+    scheduler = plane.scheduler(extender)
+    scheduler.process.pause()
+    await plane.create(PODS, gang(name, members, limits))
+    await asyncio.sleep(2)
+    began = time.monotonic()
+    scheduler.process.resume()
+    while "short by" not in (told := _told(extender, name)):
+        if time.monotonic() > began + VERDICT_S:
+            raise TimeoutError(f"no verdict on {name} after {VERDICT_S:g} s: {told}")
+        await asyncio.sleep(0.01)
+    took = time.monotonic() - began
+    print(f"  {name}: {told}", flush=True)
+    scheduler.process.stop()
+    await plane.delete_pods()
+    return Figure(f"gang of {members}, 1,000 nodes: cannot fit ({name}) → told", took, "s", mark=mark)
+
+
+def _told(extender: Extender, name: str) -> str:
+    try:
+        return str(get(extender.status, f"/explain/groups/default/{name}"))
+    except OSError:
+        return ""
+
+
+async def _measure() -> list[Figure]:
+    figures = []
+    for nodes in SIZES:
+        async with Plane() as plane:
+            await plane.create(paths.nodes(), (bodies.node(f"node-{i:05}") for i in range(nodes)))
+            extender = plane.extender()
+            extender.start()
+            figures += await _start(plane, extender, nodes)
+            if nodes == SIZES[0]:
+                figures.append(await _verdict(plane, extender, "too-big", MEMBERS, {WHOLE: bodies.GPUS + 1}, 1.0))
+                figures.append(await _verdict(plane, extender, "one-short", nodes + 1, {WHOLE: bodies.GPUS}, 2.0))
+            extender.process.stop()
+    return figures
+
+
+def run() -> list[Figure]:
+    """Start, skew and verdicts."""
+    return asyncio.run(_measure())
