@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-import structlog
 from aiohttp import web
+from structlog.testing import CapturingLogger
 
-from extender.cluster import groups
+from extender.cluster import feed, groups
 from extender.cluster.watch import Watches
 from extender.engine.effects import Event, GroupGone, GroupSeen, PodsListed
 from extender.metrics import Metrics
@@ -16,6 +16,7 @@ from extender.sim.apiserver.api import Api
 from gangfilter import podgroups
 from gangfilter.group import GroupKey
 from protos.contract.reason import Reason
+from protos.kube import reflect
 from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials
 from protos.kube.events import Reference
@@ -66,6 +67,20 @@ class Bench:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "DISCOVER_S", 0.05)
     monkeypatch.setattr(groups, "DISCOVER_AGAIN_S", 0.05)
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> CapturingLogger:
+    """What is logged about groups."""
+    logger = CapturingLogger()
+    for module in (groups, feed, reflect):
+        monkeypatch.setattr(module, "log", logger)
+    return logger
+
+
+def warnings(said: CapturingLogger) -> list[tuple[str, Any]]:
+    """Event and kind of what is more than information."""
+    return [(call.args[0], call.kwargs.get("kind")) for call in said.calls if call.method_name not in ("debug", "info")]
 
 
 @pytest.fixture
@@ -152,14 +167,15 @@ async def test_a_group_whose_last_news_was_missed_is_gone_with_its_definition(
     await bench.shows({})
 
 
-async def test_nothing_is_said_about_kinds_that_are_not_there(server: FaultyServer, watch: Watch) -> None:
+async def test_nothing_is_said_about_kinds_that_are_not_there(
+    server: FaultyServer, watch: Watch, said: CapturingLogger
+) -> None:
     define(server.api, COSCHEDULING)
     server.fault = answers("/apis/scheduling.x-k8s.io/v1alpha1/podgroups", 404)  # the group has other kinds as well
-    with structlog.testing.capture_logs() as logs:
-        bench = watch()
-        await bench.ready()
-        await asyncio.sleep(0.3)
-    assert [line for line in logs if line["log_level"] not in ("debug", "info")] == []
+    bench = watch()
+    await bench.ready()
+    await asyncio.sleep(0.3)
+    assert warnings(said) == []
     assert bench.groups() == {}
 
 
@@ -178,17 +194,15 @@ async def test_an_api_server_that_lags_behind_takes_no_group_away(server: Faulty
 
 
 async def test_groups_that_may_not_be_read_are_done_without_after_one_warning(
-    server: FaultyServer, watch: Watch
+    server: FaultyServer, watch: Watch, said: CapturingLogger
 ) -> None:
     define(server.api, VOLCANO)
     add_group(server.api, VOLCANO, "g1", minMember=2)
     server.fault = answers("/apis/scheduling.volcano.sh/v1beta1/podgroups", 403)
-    with structlog.testing.capture_logs() as logs:
-        bench = watch()
-        await bench.ready()
-        await asyncio.sleep(0.3)
-    (warning,) = [line for line in logs if line["log_level"] == "warning"]
-    assert (warning["event"], warning["kind"]) == ("groups_not_read", "PodGroup scheduling.volcano.sh/v1beta1")
+    bench = watch()
+    await bench.ready()
+    await asyncio.sleep(0.3)
+    assert warnings(said) == [("groups_not_read", "PodGroup scheduling.volcano.sh/v1beta1")]
     server.fault = None
     await bench.shows({(VOLCANO, "g1"): 2})
 
