@@ -140,7 +140,7 @@ async def books_agree(world: World) -> None:
         books, said = await books_of(world), {}
         for pod in await world.pods():
             found = allocation.decode(pod["metadata"].get("annotations", {}).get(names.ALLOCATION))
-            if found and pod["status"].get("phase") == "Running":
+            if found and found.containers and pod["status"].get("phase") == "Running":
                 said[pod["metadata"]["uid"]] = _uuids(msgspec.to_builtins(found))
         known = {pod["uid"]: _uuids(pod["allocation"]) for pod in books["pods"] if pod["state"] == "bound"}
         assert books["problems"]["overused"] == 0
