@@ -77,7 +77,8 @@ class Members:
         """Members by stage, role and whether they are required."""
         self._succeeded: dict[str, Member] = {}
         self.arrivals = 0
-        """How often a member began to count."""
+        self.turnover = 0
+        """How often a member began to count, and how often one began or ceased to."""
 
     def at(self, *stages: Stage) -> list[Member]:
         """The members at these stages, by name."""
@@ -109,6 +110,7 @@ class Members:
             self._tally[member.stage, member.role, member.required] -= 1
         self.members[member.uid] = member
         self.arrivals += member.stage is Stage.ABSENT and stage is Stage.IDLE
+        self.turnover += (member.stage is Stage.ABSENT) != (stage is Stage.ABSENT)
         member.stage = stage
         self._tally[stage, member.role, member.required] += 1
 
@@ -117,6 +119,7 @@ class Members:
         member = self.members.pop(uid)
         self._succeeded.pop(uid, None)
         self._tally[member.stage, member.role, member.required] -= 1
+        self.turnover += member.stage is not Stage.ABSENT
 
     def succeed(self, uid: str) -> None:
         """The member has done its work."""

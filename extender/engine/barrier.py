@@ -44,6 +44,7 @@ class Barrier:
         if known is None:
             return None
         gang, member = known.gang, known.gang.members[state.ref.uid]
+        self._gangs.recheck(known, member, now)
         if member.stage in HOLDING and member.node in nodes:
             member.denied_at, member.refused = 0.0, False
             return Verdict((member.node,))
@@ -56,7 +57,7 @@ class Barrier:
         if gang.phase is Phase.STARTING or member.stage in HOLDING:
             return refusals.gang_starting(gang.key)
         if not _nominated_alone(pod, nodes) and self._gangs.starts.restrict(member.uid, nodes):
-            known.planned_at = -1
+            known.planned = None
         reason = known.reason or refusals.gang_no_room(gang.key, "")
         self._gangs.report(known, reason, now)
         return reason
@@ -74,6 +75,7 @@ class Barrier:
         if known is None:
             return None
         gang, member = known.gang, known.gang.members[state.ref.uid]
+        self._gangs.recheck(known, member, now)
         if member.stage in HOLDING:
             if member.node != node:
                 return Refuse(refusals.gang_starting(gang.key))

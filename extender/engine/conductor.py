@@ -72,7 +72,7 @@ class Conductor:
 
     def _follow(self, known: Known, left: Phase, fact: Fact, now: float) -> None:
         gang = known.gang
-        known.reason, known.planned_at = None, -1
+        known.reason, known.planned = None, None
         if left is Phase.WAITING and fact is not Fact.PLANNED:
             self.starts.unwant(gang)
         self._act(known, fact, now)
@@ -113,9 +113,10 @@ class Conductor:
 
     def _want(self, known: Known, now: float) -> None:
         """Have the gang planned, if there is anything new since it was planned last."""
-        gang, freed = known.gang, self._ledger.freed
-        if self.leading and known.planned_at != freed and not self.starts.wanted(gang) and gang.may_plan(now):
-            known.planned_at = freed
+        gang = known.gang
+        news = self._ledger.freed, gang.turnover
+        if self.leading and known.planned != news and not self.starts.wanted(gang) and gang.may_plan(now):
+            known.planned = news
             self.starts.want(gang)
 
     def take(self, known: Known, outcome: Placement | Shortage, now: float) -> None:

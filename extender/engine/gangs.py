@@ -107,7 +107,7 @@ class Gangs:
         elif pod.spec.node_name:
             self._on_node(known.gang, member, pod, state, now)
         elif self._counts(pod, state):
-            self._waits(known.gang, member, pod)
+            self._waits(known, member, pod)
         else:
             self._conductor.leave(known.gang, member, refusals.GONE)
             known.gang.put(member, Stage.ABSENT)
@@ -141,9 +141,11 @@ class Gangs:
         unfit = isinstance(state.asked, Reason) or state.forged
         return ours and not gated and not unfit and not pod.metadata.deletion_timestamp
 
-    def _waits(self, gang: Gang, member: Member, pod: Pod) -> None:
+    def _waits(self, known: Known, member: Member, pod: Pod) -> None:
         """The pod has no node yet."""
-        self.starts.constraints[member.uid] = intree.constraints(pod)
+        gang = known.gang
+        if self.starts.learn(member.uid, intree.constraints(pod)):
+            known.planned = None
         if member.stage is Stage.ABSENT:
             refused = any(c.type == "PodScheduled" and c.status == "False" for c in pod.status.conditions)
             member.refused = refused or bool(pod.spec.scheduling_gates)
@@ -175,9 +177,14 @@ class Gangs:
         """The node changed or is gone: places held there may be none any more."""
         for uid in sorted(self._ledger.on_node.get(node, ())):
             known = self.of(uid)
-            if known is not None and not self.starts.sound(uid):
-                self._conductor.misplaced(known.gang, known.gang.members[uid])
-                self._conductor.settle(known, now)
+            if known is not None:
+                self.recheck(known, known.gang.members[uid], now)
+
+    def recheck(self, known: Known, member: Member, now: float) -> None:
+        """See whether the place held for a member, if there is one, still is one."""
+        if not self.starts.sound(member.uid):
+            self._conductor.misplaced(known.gang, member)
+            self._conductor.settle(known, now)
 
     # -- binds
 
@@ -213,7 +220,7 @@ class Gangs:
         if bound:
             gang.bound(uid, member.node, member.epoch, now)
             self.starts.settled(uid)
-        elif gang.phase is Phase.BINDING and self.starts.hold_again(uid):
+        elif gang.phase is Phase.BINDING and self._conductor.leading and self.starts.hold_again(uid):
             gang.put(member, Stage.PLANNED)
         else:
             self._conductor.leave(gang, member, refusals.GONE)
@@ -240,7 +247,7 @@ class Gangs:
         for known in list(self.known.values()):
             if not yes:
                 self._conductor.stand_by(known, now)
-            known.told, known.planned_at = None, -1
+            known.told, known.planned = None, None
             self._conductor.settle(known, now)
 
     def tick(self, now: float) -> None:

@@ -28,8 +28,8 @@ class Known(msgspec.Struct):
     """By PodGroups, by kind."""
     reason: Reason | None = None
     """Why it waits, None where it does not."""
-    planned_at: int = -1
-    """How often there had been room when it was last planned; -1: it is to be planned in any case."""
+    planned: tuple[int, int] | None = None
+    """What it was last planned with: how often there had been room and members had come or gone. None: it is to be."""
     evicted_at: float = 0.0
     failed: int = 0
     told: GroupStatus | None = None
@@ -109,7 +109,7 @@ class Roster:
         """What holds of all that is said and declared."""
         terms = agree([*known.said, *known.declared.values()])
         if terms.min_member is not None or known.gang.phase not in PAST_BARRIER:
-            known.gang.terms = terms
+            known.gang.terms, known.planned = terms, None
 
     def clean(self, known: Known) -> bool:
         """Forget a gang of which nothing is left; returns whether it was one."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from extender.engine.attempt import Fleet
 from extender.engine.index import Indexes
-from extender.engine.intree import ANYWHERE, Constraints
+from extender.engine.intree import Constraints
 from extender.engine.ledger import Ledger
 from extender.engine.plan import Placement, Plan
 from extender.engine.seats import Seat, Spot, least
@@ -15,6 +15,10 @@ from extender.engine.shortage import Shortage
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 from gangfilter.members import SETTLED, Stage
+from protos.contract.ask import PodAsk
+from protos.contract.reason import Reason
+
+Wish = tuple[PodAsk | Reason | None, Constraints]
 
 
 class Starts:
@@ -27,8 +31,8 @@ class Starts:
         self._plan: tuple[Gang, Sequence[Seat], Plan] | None = None
         self.spots: dict[str, Spot] = {}
         """Where a member goes whose place is held, or whose Binding is being written."""
-        self.constraints: dict[str, Constraints] = {}
-        """Which nodes a member may go to."""
+        self.wishes: dict[str, Wish] = {}
+        """What a member wants of GPUs, and which nodes it may go to."""
         self.excluded: dict[str, int] = {}
         """Nodes that kube-scheduler refuses a member: bits by node number."""
 
@@ -80,11 +84,12 @@ class Starts:
 
     def _seat(self, gang: Gang, uid: str) -> Seat:
         member, pod = gang.members[uid], self._ledger.pods[uid]
+        _, constraints = self.wishes[uid]
         return Seat(
             uid=uid,
             ask=pod.ask,
             requests=pod.requests,
-            constraints=self.constraints.get(uid, ANYWHERE),
+            constraints=constraints,
             excluded=self.excluded.get(uid, 0),
             role=member.role,
             required=member.required,
@@ -95,10 +100,13 @@ class Starts:
         member = gang.members.get(seat.uid)
         if member is None or member.stage is not Stage.IDLE:
             return False
-        return (seat.ask, seat.constraints) == (
-            self._ledger.pods[seat.uid].ask,
-            self.constraints.get(seat.uid, ANYWHERE),
-        )
+        return (seat.ask, seat.constraints) == (self._ledger.pods[seat.uid].ask, self.wishes[seat.uid][1])
+
+    def learn(self, uid: str, constraints: Constraints) -> bool:
+        """What a member that waits wants now; returns whether it wanted something else before."""
+        before = self.wishes.get(uid)
+        self.wishes[uid] = now = (self._ledger.pods[uid].asked, constraints)
+        return before is not None and before != now
 
     # -- where members may not go
 
@@ -136,7 +144,7 @@ class Starts:
         if spot is None or pod is None:
             return True
         node = self._ledger.nodes.get(spot.node)
-        if node is None or not node.seen or not self.constraints.get(uid, ANYWHERE).admits(node):
+        if node is None or not node.seen or not self.wishes[uid][1].admits(node):
             return False
         if pod.ask is None:
             return not spot.charges
@@ -156,7 +164,7 @@ class Starts:
     def forget(self, uid: str) -> None:
         """The member is gone."""
         self.drop(uid)
-        self.constraints.pop(uid, None)
+        self.wishes.pop(uid, None)
         self.excluded.pop(uid, None)
 
     def settled(self, uid: str) -> None:
