@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 VERB_BUCKETS = (0.0002, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
 LAG_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 5)
+GANG_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200, 43200)
 """Seconds."""
 
 
@@ -52,6 +53,19 @@ PROBLEMS = Spec(
     ("kind",),
     "Wrong things seen: allocations forged, malformed or newer; objects undecodable; effects given up.",
 )
+GANGS = Spec("gangshare_gangs", "gauge", ("phase",), "Gangs by phase.")
+GANG_STARTS = Spec(
+    "gangshare_gang_starts",
+    "counter",
+    ("outcome",),
+    "Starts of gangs: planned; stuck or upset: given up before any Binding; undone: taken back after some.",
+)
+GANG_SECONDS = Spec(
+    "gangshare_gang_phase_seconds",
+    "histogram",
+    ("phase",),
+    "Time a gang spent in a phase it has left; Binding lasts from the first Binding until the minimum is bound.",
+)
 LISTS = Spec("gangshare_lists", "counter", ("path",), "Complete lists read; a second one: the watch was lost.")
 WATCHING = Spec("gangshare_watching", "gauge", ("path",), "1 while a collection is followed without trouble.")
 LEADER = Spec("gangshare_leader", "gauge", (), "1 while this process may write.")
@@ -61,7 +75,7 @@ VIOLATIONS = Spec("gangshare_invariant_violations", "gauge", (), "What the last 
 
 TABLE = (
     BOOKINGS, WAITING, MEM, MEM_FREE, SLICES_FREE, OFFERED, INFO, VERB_SECONDS, DECISIONS, CONFLICTS, WAKES, PROBLEMS,
-    LISTS, WATCHING, LEADER, REPLAY, LAG, VIOLATIONS,
+    GANGS, GANG_STARTS, GANG_SECONDS, LISTS, WATCHING, LEADER, REPLAY, LAG, VIOLATIONS,
 )  # fmt: skip
 
 
@@ -81,6 +95,7 @@ class Metrics:
         self.replay_seconds = self._gauge(REPLAY)
         self.loop_lag = self._histogram(LAG, LAG_BUCKETS)
         self.violations = self._gauge(VIOLATIONS)
+        self.gang_seconds = self._histogram(GANG_SECONDS, GANG_BUCKETS)
         self.problems: Counts[str] = Counts()
         """Problems that the shell meets, by kind; the engine counts its own."""
         self.registry.register(_Engine(engine_counters, self.problems))
@@ -101,12 +116,19 @@ class _Engine(Collector):
     def collect(self) -> Iterator[Metric]:
         yield CounterMetricFamily(CONFLICTS.name, CONFLICTS.help, self._counters.get(("conflicts", ""), 0))
         yield CounterMetricFamily(WAKES.name, WAKES.help, self._counters.get(("wakes", ""), 0))
-        problems = Counts(self._problems)
-        problems.update({label: count for (what, label), count in self._counters.items() if what == "problems"})
-        family = CounterMetricFamily(PROBLEMS.name, PROBLEMS.help, labels=PROBLEMS.labels)
-        for kind, count in sorted(problems.items()):
-            family.add_metric([kind], count)
-        yield family
+        yield _family(PROBLEMS, Counts(self._problems) + self._of("problems"))
+        yield _family(GANG_STARTS, self._of("gang_starts"))
+
+    def _of(self, what: str) -> Counts[str]:
+        """By label."""
+        return Counts({label: count for (of, label), count in self._counters.items() if of == what})
+
+
+def _family(spec: Spec, counts: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(spec.name, spec.help, labels=spec.labels)
+    for label, count in sorted(counts.items()):
+        family.add_metric([label], count)
+    return family
 
 
 def table() -> str:

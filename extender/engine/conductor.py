@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from extender.engine import refusals
-from extender.engine.effects import Deny, Evict, Open, Place, Wake
+from extender.engine.effects import Deny, Evict, Open, PhaseLeft, Place, Wake
 from extender.engine.herald import Herald, ref
 from extender.engine.ledger import Ledger, PodState
 from extender.engine.plan import Placement
@@ -59,9 +59,11 @@ class Conductor:
         gang = known.gang
         if not self.replayed:
             return
+        since = gang.since
         while (step := gang.step(now)) is not None:
+            self._herald.effects.append(PhaseLeft(step[0], now - since))
             self._follow(known, *step, now)
-            self._counters["gangs", str(gang.phase)] += 1
+            since = gang.since
         if gang.phase is Phase.WAITING:
             self._want(known, now)
         if gang.phase is Phase.ASSEMBLING:

@@ -234,4 +234,11 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
 
 
-Effect = Wake | Report | PutBack | Open | Deny | Evict | GroupStatus
+class PhaseLeft(msgspec.Struct, frozen=True):
+    """A gang left a phase after so many seconds: for the metrics."""
+
+    phase: Phase
+    seconds: float
+
+
+Effect = Wake | Report | PutBack | Open | Deny | Evict | GroupStatus | PhaseLeft

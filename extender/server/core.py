@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
-from extender.engine.effects import Deny, Effect, Event, Evict, GroupStatus, Open, PutBack, Report, Wake
+from extender.engine.effects import Deny, Effect, Event, Evict, GroupStatus, Open, PhaseLeft, PutBack, Report, Wake
 from extender.engine.engine import Engine
 from extender.metrics import Metrics
 
@@ -52,6 +52,8 @@ class Core:
             match effect:
                 case Open() | Deny():
                     self.release(effect)
+                case PhaseLeft(phase, seconds):
+                    self.metrics.gang_seconds.labels(str(phase)).observe(seconds)
                 case _:
                     writes.append(effect)
         if writes:

@@ -14,6 +14,7 @@ from extender import metrics
 from extender.engine.engine import Engine
 from extender.engine.ledger import NodeState, PodState
 from extender.metrics import Spec
+from gangfilter.table import Phase
 from protos.contract.books import GpuBook
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -53,7 +54,10 @@ def _pieces(engine: Engine) -> Iterator[str]:
 def _states(engine: Engine) -> str:
     states = Counter(pod.state for pod in engine.pods.values() if pod.ask is not None)
     held = "".join(_line(metrics.BOOKINGS, (state,), states[state]) for state in ("held", "binding", "bound"))
-    return _head(metrics.BOOKINGS) + held + _head(metrics.WAITING) + _line(metrics.WAITING, (), states["waiting"])
+    phases = Counter(known.gang.phase for known in engine.gangs.known.values())
+    gangs = "".join(_line(metrics.GANGS, (phase,), phases[phase]) for phase in Phase)
+    waiting = _head(metrics.WAITING) + _line(metrics.WAITING, (), states["waiting"])
+    return _head(metrics.BOOKINGS) + held + waiting + _head(metrics.GANGS) + gangs
 
 
 def _gpus(spec: Spec, node: NodeState, value: Callable[[GpuBook], int]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from extender.engine.effects import (
     Held,
     NodeSeen,
     Open,
+    PhaseLeft,
     Place,
     PodGone,
     PodSeen,
@@ -114,7 +115,7 @@ class GangStory:
     def carry(self, effects: list[Effect]) -> list[Effect]:
         """Note what is to be done, and open and deny held binds."""
         assert self.engine.check() == []
-        self.done += effects
+        self.done += [effect for effect in effects if not isinstance(effect, PhaseLeft)]
         for effect in effects:
             if isinstance(effect, Open | Deny):
                 assert effect.pod.name in self.held, effect

@@ -65,6 +65,18 @@ async def test_members_are_bound_together_or_not_at_all(cluster: World) -> None:
         assert found.group == allocation.Group("default/g1", 1, 3)
 
 
+async def test_metrics_tell_gangs_by_phase_and_how_their_starts_went(cluster: World) -> None:
+    pods = members(cluster.api, 2, least=2)
+    await known(cluster, pods)
+    nodes = [await planned(cluster, pod) for pod in pods]
+    await asyncio.gather(*(cluster.bind(pod, node) for pod, node in zip(pods, nodes, strict=True)))
+    _, text = await cluster.get("/metrics")
+    assert 'gangshare_gangs{phase="Running"} 1\n' in text
+    assert 'gangshare_gangs{phase="Waiting"} 0\n' in text
+    assert 'gangshare_gang_starts_total{outcome="planned"} 1.0\n' in text
+    assert 'gangshare_gang_phase_seconds_count{phase="Starting"} 1.0\n' in text
+
+
 async def test_a_gang_that_is_not_complete_waits_and_says_how_many_are_missing(cluster: World) -> None:
     pods = members(cluster.api, 2, least=3)
     await known(cluster, pods)
