@@ -79,6 +79,32 @@ BOOKS: dict[str, Any] = {
             "sentence": "no GPU with 90 units free",
             "numbers": "needs 90 on one GPU; freest: node-a GPU 0 with 69",
             "since": 185.4,
+        },
+        {
+            "namespace": "ml",
+            "name": "resnet-0",
+            "uid": "u-resnet-0",
+            "code": "GangAssembling",
+            "sentence": "gang ml/resnet waits for its members",
+            "numbers": "1 of 4 members exist",
+            "since": 5.0,
+            "group": "ml/resnet",
+        },
+    ],
+    "groups": [
+        {
+            "namespace": "ml",
+            "name": "resnet",
+            "phase": "Assembling",
+            "since": 65.2,
+            "minMember": 4,
+            "epoch": 0,
+            "present": 1,
+            "bound": 0,
+            "succeeded": 0,
+            "code": "GangAssembling",
+            "sentence": "gang ml/resnet waits for its members",
+            "numbers": "1 of 4 members exist",
         }
     ],
     "problems": {"forged": 0, "malformed": 1, "overused": 0},
@@ -92,5 +118,6 @@ def text(books: dict[str, Any] = BOOKS) -> bytes:
 def answers() -> dict[str, bytes]:
     """By path, as the extender answers them."""
     pods = {f"/explain/{pod['namespace']}/{pod['name']}": pod for pod in (*BOOKS["pods"], *BOOKS["waiting"])}
+    groups = {f"/explain/groups/{group['namespace']}/{group['name']}": group for group in BOOKS["groups"]}
     nodes = {f"/inspect/{node['name']}": node for node in BOOKS["nodes"]}
-    return {path: text(said) for path, said in {"/inspect": BOOKS, **nodes, **pods}.items()}
+    return {path: text(said) for path, said in {"/inspect": BOOKS, **nodes, **pods, **groups}.items()}

@@ -6,7 +6,7 @@ import pytest
 
 from extender.cli import explain
 from extender.cli.errors import CommandError
-from extender.cli.inspection import Node, Pod
+from extender.cli.inspection import Group, Node, Pod
 from tests.unit.cli import books
 from tests.unit.cli.conftest import StatusPort
 from tests.unit.cli.run import Ran, gangshare
@@ -83,3 +83,30 @@ def test_an_unknown_pod_is_an_error_that_names_it(ask) -> None:  # type: ignore[
 def test_a_malformed_name_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="NAMESPACE/NAME"):
         explain.key("pod", text, "default")
+
+
+def test_a_gang_is_told_with_its_members_and_why_it_waits() -> None:
+    members = [
+        {"name": "launcher", "uid": "l", "role": "launcher", "stage": "In_bind", "node": "node-a"},
+        {"name": "worker-0", "uid": "w", "stage": "Absent"},
+    ]
+    said = {**books.BOOKS["groups"][0], "members": members, "conflicts": ["minimum differs: 3 by a, 4 by b; 4 holds"]}
+    assert list(explain.group_lines(msgspec.convert(said, Group))) == [
+        "ml/resnet is Assembling for 1m5s",
+        "  gang ml/resnet waits for its members (GangAssembling)",
+        "  1 of 4 members exist",
+        "  minimum 4: 1 exist, 0 bound, 0 succeeded",
+        "  conflict: minimum differs: 3 by a, 4 by b; 4 holds",
+        "  launcher (launcher): in bind on node-a",
+        "  worker-0: absent",
+    ]
+
+
+def test_a_gang_is_asked_for_by_name(status_port: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
+    told = gangshare(capsys, "explain", "group", "resnet", "-n", "ml", "--server", status_port.url)
+    assert "1 of 4 members exist" in told.out
+    found = gangshare(capsys, "explain", "group", "ml/resnet", "-o", "json", "--server", status_port.url)
+    assert json.loads(found.out)["minMember"] == 4
+    missing = gangshare(capsys, "explain", "group", "ml/nobody", "--server", status_port.url)
+    assert missing.code == 1
+    assert "ml/nobody" in missing.err

@@ -51,7 +51,7 @@ def test_colours_are_for_terminals(cluster: Inspection, monkeypatch: pytest.Monk
 def test_the_sums_and_the_problems_stand_below(cluster: Inspection) -> None:
     page = "\n".join(rows(cluster))
     assert "2 nodes, 4 GPUs: 1 whole, 1 shared, 2 empty, 2 not offered; memory 89/186 GiB (47 %)" in page
-    assert "2 pods bound, 1 waiting" in page
+    assert "2 pods bound, 2 waiting" in page
     assert "problems: 1 malformed" in page
 
 
@@ -153,3 +153,9 @@ def test_an_answer_that_is_no_inspection_is_told(
 def test_keys_of_a_newer_extender_are_no_error() -> None:
     newer = books.BOOKS | {"queues": [1]}
     assert inspection.decode(books.text(newer), Inspection) == inspection.decode(books.text(), Inspection)
+
+
+def test_a_gang_has_one_line_for_all_its_members(cluster: Inspection) -> None:
+    (line,) = [row for row in rows(cluster) if "ml/resnet" in row]
+    assert line.split()[:4] == ["ml/resnet", "Assembling", "1m5s", "0/1"]
+    assert line.endswith("gang ml/resnet waits for its members: 1 of 4 members exist")
