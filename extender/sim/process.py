@@ -36,11 +36,11 @@ class Process:
         return self._child.pid
 
     async def start(self) -> None:
-        self._told_to_end = False
         with self.log.open("ab") as log:
-            self._child = await asyncio.create_subprocess_exec(
+            child = await asyncio.create_subprocess_exec(
                 *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
+        self._child, self._told_to_end = child, False
 
     def check(self) -> None:
         """ProcessError when the process has ended by itself."""

@@ -7,9 +7,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import aiohttp
-import yaml
 
-from extender.cli.scheduler_config import Options, configuration
+from extender.cli.scheduler_config import Options, render
 from extender.sim.apiserver.resources import EVENTS
 from extender.sim.cluster import ClusterSpec, EmbeddedCluster
 from extender.sim.kubelet.kubelet import Settings
@@ -28,8 +27,8 @@ def a_cluster(
     product prints for its default layout; the scheduler answers to the names ``also`` too."""
 
     def layout(url_prefix: str) -> str:
-        options = Options(extender_url=url_prefix.removesuffix("/scheduler"))
-        return yaml.safe_dump(with_profiles(configuration("own", options), also))
+        options = Options(extender_url=url_prefix.removesuffix("/scheduler"), profiles=(names.PROFILE, *also))
+        return render("own", options)
 
     settings = kubelet or Settings(status_seconds=1.0)
     spec = ClusterSpec(nodes=nodes, scheduler_config=layout, kubelet=settings, job_backoff_seconds=job_backoff_seconds)
@@ -43,12 +42,6 @@ def a_bare_node(name: str, gpus: int = 4, mem: int = 14) -> NodeSpec:
     offered = {names.GPU_MEM: gpus * mem, names.GPU_SLICE: gpus * 100, names.WHOLE_GPU: gpus}
     extended = {resource: str(amount) for resource, amount in offered.items()}
     return NodeSpec(name=name, annotations={names.GPUS: inventory.encode(told)}, extended=extended)
-
-
-def with_profiles(config: Object, also: Sequence[str]) -> Object:
-    """A KubeSchedulerConfiguration whose first profile has further names."""
-    first = config["profiles"][0]
-    return {**config, "profiles": [*config["profiles"], *({**first, "schedulerName": name} for name in also)]}
 
 
 class EmbeddedWorld:
