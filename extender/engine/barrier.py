@@ -58,9 +58,7 @@ class Barrier:
             return refusals.gang_starting(gang.key)
         if not _nominated_alone(pod, nodes) and self._gangs.starts.restrict(member.uid, nodes):
             known.planned = None
-        reason = known.reason or refusals.gang_no_room(gang.key, "")
-        self._gangs.report(known, reason, now)
-        return reason
+        return known.reason or refusals.gang_no_room(gang.key, "")
 
     def _denied(self, known: Known, member: Member, now: float) -> None:
         """kube-scheduler keeps a member off its place, which may be a passing thing the first time."""

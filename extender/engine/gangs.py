@@ -60,10 +60,6 @@ class Gangs:
         """What is to be done, told once."""
         return self._herald.taken()
 
-    def report(self, known: Known, reason: Reason, now: float) -> None:
-        """Tell why a gang waits."""
-        self._herald.report(known, reason, now)
-
     # -- the world
 
     def see(self, pod: Pod, state: PodState | None, now: float) -> None:
@@ -98,7 +94,7 @@ class Gangs:
     def _tell_conflicts(self, known: Known, now: float) -> None:
         conflicts = known.gang.terms.conflicts
         if conflicts:
-            self.report(known, refusals.gang_conflict(known.gang.key, "; ".join(conflicts)), now)
+            self._herald.report(known, refusals.gang_conflict(known.gang.key, "; ".join(conflicts)), now)
 
     def _restage(self, known: Known, pod: Pod, state: PodState | None, now: float) -> None:
         member = known.gang.members[pod.metadata.uid]
@@ -247,7 +243,7 @@ class Gangs:
         for known in list(self.known.values()):
             if not yes:
                 self._conductor.stand_by(known, now)
-            known.told, known.planned = None, None
+            known.told, known.planned, known.reported = None, None, (None, 0.0)
             self._conductor.settle(known, now)
 
     def tick(self, now: float) -> None:
@@ -256,6 +252,7 @@ class Gangs:
             if known.gang.phase is not Phase.RUNNING:
                 self._conductor.remind(known, now)
                 self._conductor.settle(known, now)
+                self._herald.news(known, now)
 
     def work(self, now: float) -> bool:
         """Do a slice of planning; returns whether there is more to do."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from extender.engine.effects import Effect, GroupStatus, PodRef, Report
 from extender.engine.roster import Known
-from gangfilter.gang import Gang
+from gangfilter.gang import BEFORE, Gang
 from gangfilter.members import PRESENT, Member, Stage
 from protos.contract.reason import Reason
 
 REPORT_EVERY_S = 30.0
 """Seconds between Events that say the same of a gang."""
+PAUSE_S = 1.0
+"""Seconds after which it is said of a gang that it is not complete: its pods come one after the other."""
 
 
 def ref(gang: Gang, member: Member) -> PodRef:
@@ -30,13 +32,19 @@ class Herald:
 
     def report(self, known: Known, reason: Reason, now: float) -> None:
         """In an Event of one member, the first that still waits; the same reason again only after a while."""
-        code, at = known.reported
-        if reason.code == code and now < at + REPORT_EVERY_S:
+        told, at = known.reported
+        if told is not None and reason.code == told.code and now < at + REPORT_EVERY_S:
             return
         waiting = known.gang.at(Stage.IDLE, Stage.PLANNED, Stage.ABSENT)
         if waiting:
-            known.reported = (reason.code, now)
+            known.reported = (reason, now)
             self.effects.append(Report(ref(known.gang, waiting[0]), reason))
+
+    def news(self, known: Known, now: float) -> None:
+        """Report why a gang waits as soon as its numbers stand still for a moment, and when they have changed."""
+        settled = now >= known.gang.since + PAUSE_S and known.gang.phase in BEFORE
+        if settled and known.reason is not None and known.reason != known.reported[0]:
+            self.report(known, known.reason, now)
 
     def tell(self, known: Known) -> None:
         """On its PodGroups, if there is anything new."""

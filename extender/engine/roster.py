@@ -33,8 +33,8 @@ class Known(msgspec.Struct):
     evicted_at: float = 0.0
     failed: int = 0
     told: GroupStatus | None = None
-    reported: tuple[str, float] = ("", 0.0)
-    """The last reason that was told in an Event, by code, and when."""
+    reported: tuple[Reason | None, float] = (None, 0.0)
+    """What was last told in an Event, and when."""
 
 
 class Roster:
@@ -108,7 +108,8 @@ class Roster:
     def agree(self, known: Known) -> None:
         """What holds of all that is said and declared."""
         terms = agree([*known.said, *known.declared.values()])
-        if terms.min_member is not None or known.gang.phase not in PAST_BARRIER:
+        unknown = terms.min_member is None and known.gang.phase in PAST_BARRIER
+        if not unknown and terms != known.gang.terms:
             known.gang.terms, known.planned = terms, None
 
     def clean(self, known: Known) -> bool:

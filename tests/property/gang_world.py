@@ -142,6 +142,14 @@ class GangWorld(GangStory):
 
     # -- what the engine wants
 
+    def think(self) -> None:
+        """Planning is often only begun when the next thing happens."""
+        if self.draw.random() < 0.7:
+            super().think()
+        else:
+            self.engine.think(self.now)
+            self.carry(self.engine.effects())
+
     def carry(self, effects: list[Effect]) -> list[Effect]:
         opened: Counter[str] = Counter()
         for effect in effects:
@@ -493,6 +501,16 @@ class GangWorld(GangStory):
             if gang.phase is Phase.STARTING:
                 assert {m.uid for m in held} == {m.uid for m in gang.holding()}
                 assert self.now <= gang.since + patience.stuck_s + patience.hold_s + 2
+            if gang.phase in (Phase.RUNNING, Phase.DEGRADED):
+                assert not [m for m in held if m.uid in self.engine.gangs.starts.spots]
+            for member in gang.holding():
+                spot = self.engine.gangs.starts.spots[member.uid]
+                assert member in held
+                assert (member.node, self.engine.pods[member.uid].node) == (spot.node, spot.node)
+                assert spot.node in self.nodes, f"{member.name} has a place on {spot.node}, which is gone"
+                books = self.engine.nodes[spot.node].books
+                assert books is not None
+                assert dict(books.entries[member.uid].charges if spot.charges else {}) == dict(spot.charges)
             if gang.phase is Phase.BINDING:
                 assert self.now <= gang.since + patience.whole_s + 2
             if not self.leads:

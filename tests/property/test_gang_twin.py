@@ -10,7 +10,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from extender.engine.plan import Plan
 from tests.property.gang_world import NODES, GangWorld
+
+
+@pytest.fixture(autouse=True)
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans on so few nodes would be made in one go."""
+    monkeypatch.setattr(Plan.advance, "__defaults__", (30,))
 
 
 class GangsAndTwin(RuleBasedStateMachine):

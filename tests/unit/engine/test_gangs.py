@@ -932,6 +932,38 @@ def test_a_gang_is_forgotten_with_its_last_pod() -> None:
     assert world.engine.gangs.starts.wishes == {}
 
 
+def test_a_replacement_that_found_no_room_waits_with_the_others_once_the_gang_is_gone() -> None:
+    world = GangStory(a_node("n1", 16, 16))
+    world.start(*members(2, mem=16))
+    world.create(a_pod("single", mem=16))
+    world.terminate("m1")
+    world.again("m1")
+    assert world.come("single", "m1") == ["flying", "NoRoom"]
+    world.land()
+    world.delete("m0")
+    assert world.phase() is Phase.ASSEMBLING
+    world.delete("single")
+    before = len(world.done)
+    world.later(2)
+    assert world.booked() == []
+    assert world.woken(before) == []
+    world.create(a_member("m2", least=2, mem=16))
+    assert [name for name, node in world.woken(before) if node] == ["m1"]
+
+
+def test_what_a_member_was_promised_alone_ends_with_the_start_of_its_gang_and_not_in_it() -> None:
+    world = two_nodes()
+    world.start(*members(2, mem=16))
+    world.terminate("m1")
+    world.again("m1")
+    assert len(world.ask("m1").nodes) > 0
+    world.delete("m0")
+    world.create(a_member("m2", least=2, mem=16))
+    assert world.phase() is Phase.STARTING
+    world.later(3)
+    assert world.booked() == ["m1", "m2"]
+
+
 # -- what is declared
 
 
