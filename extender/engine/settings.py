@@ -31,7 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Scheduler names whose pods come to us (empty: all); others' pods count in no gang until they are bound."""
     patience: Patience = Patience()
     """How long gangs may take."""
-    nominate_from: int = 2000
+    nominate_from: int = 500
     """Nodes from which on members of a gang that starts are nominated to theirs before kube-scheduler asks."""
     in_tree_preferences: bool = False
     """Offer all nodes that are about equally good to every pod, not `offer_limit` of them (slower)."""

@@ -906,8 +906,9 @@ def test_those_that_succeeded_and_were_deleted_do_not_count_for_a_gang_made_anew
     for name in ("m0", "m1"):
         world.change(name, phase="Succeeded")
     world.delete("m0", "m1")
+    assert world.phase() is Phase.RUNNING
     world.terminate("m2")
-    world.again("m2")
+    world.create(a_member("m0", mem=16, uid="uid-m0-2"))
     assert world.gang().lacking() == "1 of 3 members exist"
 
 
