@@ -30,7 +30,7 @@ from extender.engine.effects import (
 )
 from extender.engine.engine import Engine
 from extender.engine.plan import Placement
-from gangfilter.gang import BEFORE
+from gangfilter.gang import BEFORE, STARTED
 from gangfilter.group import GroupKey
 from gangfilter.members import Stage
 from gangfilter.table import Phase
@@ -591,7 +591,8 @@ class GangWorld(GangStory):
         paused = any(
             not k.gang.may_plan(self.now) for k in self.engine.gangs.known.values() if k.gang.phase is Phase.WAITING
         )
-        return not (restless or again or soft or busy or paused)
+        plans = not self.engine.gangs.starts.idle
+        return not (restless or again or soft or busy or paused or plans)
 
     def could_start(self, name: str) -> bool:
         """Whether the pod could be placed: with the minimum of its gang, or alone where that has started."""
@@ -601,7 +602,7 @@ class GangWorld(GangStory):
         sort, found = self.sorts[gang], self.gang(gang)
         if found.phase in (Phase.COMPLETED, Phase.FAILED):
             return False
-        if sort.passed and self.bound_in(gang):
+        if found.phase in STARTED:
             return self.fits(name)
         idle = [n for n in self.of_gang(gang) if not self.pods[n].spec.node_name]
         done = self.done_in(gang) if sort.owner else 0
