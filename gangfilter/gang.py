@@ -60,8 +60,10 @@ class Gang(Members):
         """How many required members the last start had."""
         self._most = 0
         """How many of this start were in bind at the same time."""
-        self._began_at = self._progress_at = 0.0
-        """When the first member of this start came into bind (0: none did), and when there were last more than ever."""
+        self._began_at: float | None = None
+        """When the first member of this start came into bind."""
+        self._progress_at = 0.0
+        """When there were last more of them in bind than ever."""
         self._released_at = self._due_at = 0.0
         """When the Bindings began, and until when all must be bound."""
         self._arrivals_before = 0
@@ -129,7 +131,7 @@ class Gang(Members):
     def start(self, places: Mapping[str, str], now: float) -> None:
         """Everybody in `places` (member → node) has one held from now on."""
         self.epoch += 1
-        self._began_at, self._progress_at, self._most = 0.0, now, 0
+        self._began_at, self._progress_at, self._most = None, now, 0
         for uid, node in places.items():
             member = self.members[uid]
             member.node = node
@@ -145,7 +147,7 @@ class Gang(Members):
         if member.stage is not Stage.PLANNED:
             return
         self.put(member, Stage.IN_BIND)
-        self._began_at = self._began_at or now
+        self._began_at = now if self._began_at is None else self._began_at
         if self.count(Stage.IN_BIND) > self._most:
             self._most, self._progress_at = self.count(Stage.IN_BIND), now
 
@@ -270,7 +272,7 @@ class Gang(Members):
             return Fact.ALL_IN_BIND
         if self._found():
             return Fact.FOUND
-        held_too_long = self._began_at and now >= self._began_at + self.patience.hold_s
+        held_too_long = self._began_at is not None and now >= self._began_at + self.patience.hold_s
         return Fact.STUCK if held_too_long or now >= self._progress_at + self.patience.stuck_s else None
 
     def _while_binding(self, now: float) -> Fact | None:

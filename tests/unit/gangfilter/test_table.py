@@ -1,0 +1,54 @@
+"""The barrier's table: every phase is reached and left, every fact is of use, and the diagram says all of it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gangfilter.table import TRANSITIONS, Fact, Phase, after, diagram
+
+
+def reachable(start: Phase) -> set[Phase]:
+    found, new = set[Phase](), {start}
+    while new:
+        found |= new
+        new = {to for (phase, _), to in TRANSITIONS.items() if phase in found} - found
+    return found
+
+
+def test_every_phase_is_reached_by_a_new_gang() -> None:
+    assert reachable(Phase.ASSEMBLING) == set(Phase)
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_a_gang_gets_from_every_phase_to_any_other(phase: Phase) -> None:
+    assert reachable(phase) == set(Phase)
+
+
+def test_every_fact_moves_a_gang_somewhere() -> None:
+    assert {fact for _, fact in TRANSITIONS} == set(Fact)
+
+
+def test_no_fact_leads_where_the_gang_is() -> None:
+    assert [(phase, fact) for (phase, fact), to in TRANSITIONS.items() if to is phase] == []
+
+
+def test_what_is_not_in_the_table_moves_nobody() -> None:
+    others = [(phase, fact) for phase in Phase for fact in Fact if (phase, fact) not in TRANSITIONS]
+    assert [(phase, fact) for phase, fact in others if after(phase, fact) is not phase] == []
+
+
+def test_only_a_plan_leads_to_a_start_and_only_the_whole_minimum_through_it() -> None:
+    into = {fact for (phase, fact), to in TRANSITIONS.items() if to is Phase.STARTING}
+    out = {fact for (phase, fact), to in TRANSITIONS.items() if phase is Phase.STARTING and to is Phase.BINDING}
+    assert into == {Fact.PLANNED}
+    assert out == {Fact.ALL_IN_BIND, Fact.FOUND}
+
+
+def test_the_diagram_has_one_arrow_for_each_row_and_names_that_mermaid_can_read() -> None:
+    first, begin, *arrows = diagram().splitlines()
+    assert (first, begin) == ("stateDiagram-v2", "    [*] --> Assembling")
+    drawn = [re.fullmatch(r"    (\w+) --> (\w+): ([^:;#]+)", arrow) for arrow in arrows]
+    told = [(Phase(m[1]), Fact(m[3]), Phase(m[2])) for m in drawn if m]
+    assert told == [(phase, fact, to) for (phase, fact), to in TRANSITIONS.items()]
