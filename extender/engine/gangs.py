@@ -26,6 +26,9 @@ from protos.contract import names
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
+MOST_EPOCHS = 2**53
+"""Nobody starts so often: a number like this was made up, and the next ones could not be written."""
+
 
 class Gangs:
     """All gangs."""
@@ -127,7 +130,7 @@ class Gangs:
             gang.put(member, Stage.ABSENT)
         elif member.stage not in (Stage.BOUND, Stage.LEAVING):
             group = state.allocation.group if state.allocation else None
-            epoch = group.epoch if group and group.key == str(gang.key) else 0
+            epoch = group.epoch if group and group.key == str(gang.key) and group.epoch < MOST_EPOCHS else 0
             times = [c.last_transition_time for c in pod.status.conditions if c.type == "PodScheduled"]
             gang.bound(member.uid, node, epoch, self._roster.clock(times[0] if times else None, now))
 

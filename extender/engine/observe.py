@@ -133,9 +133,14 @@ class Observer:
 
     def _bound_without_ask(self, pod: Pod, node: str, state: PodState) -> Seen:
         seen = Seen(state)
-        state.allocation = trust.of_gang(pod)
-        if state.allocation is None:
-            self._take_away(pod, state, seen)
+        told = trust.of_gang(pod, state.text, settled=state.state == "bound")
+        if not told.problem:
+            state.allocation, state.text = told.allocation, told.text
+        elif told.problem.startswith("forged"):
+            seen.effects.append(self._put_back(pod, state.text))
+            if not state.misread:
+                seen.effects.append(self._problem(state, "forged"))
+        state.misread = told.problem
         if (state.state, state.node) == ("binding", node):
             state.state = "bound"
         elif (state.state, state.node) != ("bound", node):

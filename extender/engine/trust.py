@@ -50,13 +50,13 @@ def claim(pod: Pod, known: str | None, *, settled: bool) -> Claim:
         return Claim(problem=f"malformed: {error}")
 
 
-def of_gang(pod: Pod) -> Allocation | None:
-    """The allocation of a pod that asks no GPUs: it names the gang that the pod started with, and no GPU."""
-    try:
-        found = allocation.decode(pod.metadata.annotations.get(names.ALLOCATION))
-    except codec.ContractError:
-        return None
-    return found if found is not None and found.group is not None and not found.containers else None
+def of_gang(pod: Pod, known: str | None, *, settled: bool) -> Claim:
+    """The same for a pod that asks no GPUs: its allocation names the gang that it started with, and no GPU."""
+    told = claim(pod, known, settled=settled)
+    found = told.allocation
+    if found is not None and (found.containers or found.group is None):
+        return Claim(problem="forged: a pod that asks no GPUs has none")
+    return told
 
 
 def _written_by_us(pod: Pod, settled: bool) -> bool:

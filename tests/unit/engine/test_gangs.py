@@ -15,6 +15,7 @@ from protos.contract.allocation import Group
 from protos.contract.objects import Condition, Node, NodeSpec, Pod, Taint
 from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, a_member, at_wall, members
+from tests.unit.engine.story import owned_by
 
 KEY = GroupKey("default", "g")
 VOLCANO = "scheduling.volcano.sh/v1beta1"
@@ -1308,6 +1309,53 @@ def test_pods_that_another_scheduler_placed_are_counted_but_never_evicted() -> N
     world.delete("m2")
     world.later(60)
     assert world.evicted() == []
+
+
+def an_edited(pod: Pod, text: str, *, owned: bool) -> Pod:
+    """The pod after a user has written this allocation onto it, and maybe covered that up."""
+    managed = msgspec.Raw(msgspec.json.encode(owned_by("kubectl"))) if owned else msgspec.Raw()
+    said = pod.metadata.annotations | {names.ALLOCATION: text}
+    metadata = msgspec.structs.replace(pod.metadata, annotations=said, managed_fields=managed)
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
+def a_claim(epoch: int) -> str:
+    """That a pod without GPUs belongs to a start."""
+    return allocation.encode(allocation.Allocation(1, 1024, 100, {}, Group("default/g", epoch, 2)))
+
+
+@pytest.mark.parametrize("seen_before", [False, True])
+def test_a_pod_without_gpus_whose_user_claims_that_its_gang_has_started_starts_nobody(seen_before: bool) -> None:
+    world = two_nodes()
+    world.create(a_member("ps", least=3, node="n1"), a_member("m0", least=3, mem=8))
+    world.pods["ps"] = an_edited(world.pods["ps"], a_claim(7), owned=True)
+    if seen_before:
+        world.show("ps")
+    else:
+        world.restart()
+    assert world.taken_away() == [("ps", None)]
+    assert world.phase() is Phase.ASSEMBLING
+    assert world.come("m0") == ["GangAssembling"]
+
+
+def test_what_a_pod_without_gpus_was_given_is_put_back() -> None:
+    world = two_nodes()
+    world.start(*members(1, least=2, mem=8), a_member("ps", least=2))
+    ours = world.pods["ps"].metadata.annotations[names.ALLOCATION]
+    world.pods["ps"] = an_edited(world.pods["ps"], a_claim(7), owned=True)
+    world.show("ps")
+    assert world.taken_away() == [("ps", ours)]
+    assert world.gang().epoch == 1
+
+
+def test_an_epoch_that_nobody_could_write_is_none() -> None:
+    world = two_nodes()
+    world.create(a_member("ps", least=2, node="n1"))
+    world.pods["ps"] = an_edited(world.pods["ps"], a_claim(2**64 - 1), owned=False)
+    world.restart()
+    world.create(a_member("m0", least=2, mem=8))
+    assert world.come("m0") == ["flying"]
+    assert world.gang().epoch == 1
 
 
 # -- size
