@@ -106,6 +106,12 @@ class Gang(Members):
         asked = now >= self._again_at or self.unasked.isdisjoint(self.members)
         return self.phase is P.WAITING and now >= self._paused_until and asked
 
+    @property
+    def timed(self) -> bool:
+        """Whether time alone may move it on."""
+        limited = self.phase in (P.ASSEMBLING, P.WAITING) and self.terms.schedule_timeout_s is not None
+        return limited or self.phase in (P.STARTING, P.BINDING)
+
     # -- what happens
 
     def join(self, member: Member, now: float) -> None:

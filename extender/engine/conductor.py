@@ -202,7 +202,16 @@ class Conductor:
             self._herald.effects.append(Wake(ref(gang, member), member.node))
             self._counters["wakes", ""] += 1
 
-    def remind(self, known: Known, now: float) -> None:
+    def tick(self, known: Known, now: float) -> None:
+        """Time has passed: those that wait cost next to nothing, however many they are."""
+        gang = known.gang
+        self._remind(known, now)
+        if gang.timed:
+            self.settle(known, now)
+        elif gang.phase is Phase.WAITING:
+            self._want(known, now)
+
+    def _remind(self, known: Known, now: float) -> None:
         """Say once more what was perhaps not heard, after a while."""
         gang = known.gang
         if gang.phase in (Phase.STARTING, Phase.BINDING):

@@ -253,8 +253,7 @@ class Gangs:
         """Let time pass."""
         for known in list(self.known.values()):
             if known.gang.phase is not Phase.RUNNING:
-                self._conductor.remind(known, now)
-                self._conductor.settle(known, now)
+                self._conductor.tick(known, now)
                 self._herald.news(known, now)
 
     def work(self, now: float) -> bool:

@@ -501,6 +501,7 @@ def test_every_row_of_the_table_is_taken_and_the_tally_is_always_a_recount() -> 
             members = tale.gang.members.values()
             assert +tale.gang._tally == Counter((m.stage, m.role, m.required) for m in members)
             assert before is tale.phase
+            assert tale.gang.timed or tale.gang._fact(tale.now + 1e6) is None
     assert set(TRANSITIONS) - set(+taken) == set()
 
 
