@@ -345,7 +345,8 @@ class GangWorld(GangStory):
     def kubelet_refuses(self, name: str) -> None:
         sort = self.sorts.get(self.gang_of(name))
         if sort is not None and self.now < sort.released_at + 29:
-            sort.pending = True
+            gang = self.gang_of(name)
+            sort.pending = sort.pending or len(self.bound_in(gang)) + self.done_in(gang) >= sort.least
         self.refuse(name)
         self.vanish(name)
 
@@ -560,6 +561,7 @@ class GangWorld(GangStory):
         self.everybody_is_asked_again()
         quiet = 0
         for _ in range(600):
+            quiet = quiet + 1 if self.is_quiet() else 0
             for name in sorted(self.offers):
                 self.goes_to_bind(name)
             for name in sorted(self.coming):
@@ -570,7 +572,6 @@ class GangWorld(GangStory):
                 self.eviction_happens(name)
             for _ in range(len(self.missing)):
                 self.controller_acts()
-            quiet = quiet + 1 if self.is_quiet() else 0
             if quiet > 2:
                 break
             self.passes_time(2.0)
