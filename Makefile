@@ -20,7 +20,7 @@ setup: $(VENV)/.done ## .venv with everything
 generate: setup ## the code generated from protos/kubelet/*.proto
 	$(BIN)/python -m protos.kubelet.generate
 
-demo: setup ## a few hundred pods of a real trace on an embedded cluster
+demo: setup ## a few hundred pods of a real trace and a gang on an embedded cluster
 	$(BIN)/gangshare demo $(ARGS)
 
 lint: setup ## ruff, mypy, import contracts, generated files fresh

@@ -81,7 +81,7 @@ def demo(
     speed: Annotated[float, typer.Option(help="Arrivals so many times as fast.")] = 1.0,
     serve: Annotated[bool, typer.Option("--serve", help="Keep the cluster up until Ctrl-C.")] = False,
 ) -> None:
-    """Replay a real GPU trace on an embedded cluster, and check who got what."""
+    """Replay a real GPU trace and a gang on an embedded cluster, and check who got what."""
     from extender.cli.demo import run
     from protos import logs
 

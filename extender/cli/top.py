@@ -20,10 +20,15 @@ def render(books: Inspection, pods: bool = False) -> list[RenderableType]:
     parts: list[RenderableType] = [gpus(books.nodes, pods), "", totals(books)]
     if books.groups:
         parts += ["", groups(books.groups)]
-    singly = [pod for pod in books.waiting if not pod.group]
-    if singly:
-        parts += ["", waiting(singly)]
+    if singly := waiters(books):
+        parts += ["", *singly]
     return parts
+
+
+def waiters(books: Inspection) -> list[RenderableType]:
+    """The single pods that wait, nothing if none does."""
+    singly = [pod for pod in books.waiting if not pod.group]
+    return [waiting(singly)] if singly else []
 
 
 def groups(gangs: Sequence[Group]) -> RenderableType:

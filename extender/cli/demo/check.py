@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from extender.cli.inspection import Gpu, Inspection, Node
+from extender.cli.inspection import Gpu, Group, Inspection, Node
 from protos.contract import allocation, ask, names
 from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import ContainerAsk, PodAsk
@@ -47,6 +47,24 @@ def check(pods: Sequence[Running], books: Inspection) -> Outcome:
     ]
     faults += _room(gpus.values())
     return Outcome(sum(len(asked.containers) for _, asked in asking), tuple(faults))
+
+
+def gang(members: Sequence[Pod], told: Group | None) -> Iterator[str]:
+    """A gang that should run: the minimum is bound, by annotations and books alike, and in one and the same start."""
+    if told is None:
+        yield "the books know nothing of the gang"
+        return
+    key = f"{told.namespace}/{told.name}"
+    bound = [pod for pod in members if pod.spec.node_name]
+    if told.phase != "Running" or not told.min_member or len(bound) < told.min_member:
+        yield f"{key} is {told.phase}, {len(bound)} of its minimum of {told.min_member} are bound"
+    if len(bound) != told.bound:
+        yield f"{key}: {len(bound)} members are bound, the books say {told.bound}"
+    for pod in bound:
+        noted = allocation.decode(pod.metadata.annotations.get(names.ALLOCATION))
+        start = noted.group if noted else None
+        if start is None or (start.key, start.epoch) != (key, told.epoch):
+            yield f"{pod.metadata.name}: its annotation says {start}, the books start {told.epoch} of {key}"
 
 
 def _pod(running: Running, asked: PodAsk, booked: Allocation | None, gpus: Gpus) -> Iterator[str]:

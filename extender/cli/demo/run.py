@@ -7,12 +7,13 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from extender.cli import console, inspection, scheduler_config, top
-from extender.cli.demo import check, pods, trace
+from extender.cli.demo import check, gang, pods, trace
 from extender.cli.demo.progress import Count, Progress
 from extender.cli.errors import CommandError
 from extender.cli.inspection import Inspection
@@ -39,6 +40,8 @@ PROFILES = {
 STRETCH = 6
 """Lives of the trace's pods are so many times longer, for a cluster of this size to be busy."""
 ARRIVALS_PER_S = 15.0
+JOB_BACKOFF_S = 2.0
+"""Until a Job makes another pod for one that was lost."""
 QUIET_S = 1.0
 SETTLE_S = 60.0
 """Seconds that everything has to come to rest after the last arrival."""
@@ -96,20 +99,28 @@ class Demo:
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._recorded = trace.recorded()[: options.pods]
+        self._staying = trace.remaining(self._recorded, STRETCH)
+        """Pods that have not left when the last has arrived, first to leave first."""
         self._left = 0
         self.outcome: check.Outcome | None = None
 
     async def run(self) -> bool:
         nodes = tuple(NodeSpec(name=name, profile=profile, memory="1Ti") for name, profile in PROFILES.items())
-        spec = ClusterSpec(nodes=nodes, scheduler_config=_scheduler_config)
+        spec = ClusterSpec(nodes=nodes, scheduler_config=_scheduler_config, job_backoff_seconds=JOB_BACKOFF_S)
         console.show(f"Starting a cluster of {len(nodes)} nodes in this process, extender and plugins beside it.")
         async with EmbeddedCluster(spec) as cluster:
             with Progress() as progress:
                 await self._replay(cluster, progress)
                 await self._settle(cluster, progress)
                 progress.show(self._count(cluster, self._options.pods), last=True)
+            console.show("", *top.waiters(await _books(cluster)))
+            story = gang.Story(cluster, self._options.speed, lambda: self._leave(cluster))
+            await story.tell()
+            with Progress() as progress:
+                await self._settle(cluster, progress)
             books = await _books(cluster)
-            self.outcome = _checked(cluster, books)
+            self.outcome = _checked(cluster, books, await story.check())
             console.show("", *top.render(books, pods=True), "", _verdict(self.outcome))
             if self._options.serve:
                 console.show("", *_hints(cluster))
@@ -120,7 +131,7 @@ class Demo:
         """Let the pods come and go as they did, in even steps."""
         every = 1 / (ARRIVALS_PER_S * self._options.speed)
         due = time.monotonic()
-        for arrived, step in enumerate(trace.steps(trace.recorded()[: self._options.pods], STRETCH), start=1):
+        for arrived, step in enumerate(trace.steps(self._recorded, STRETCH), start=1):
             for name in step.leave:
                 cluster.delete_pod(pods.NAMESPACE, name)
             self._left += len(step.leave)
@@ -128,6 +139,14 @@ class Demo:
             progress.show(self._count(cluster, arrived))
             due += every
             await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+    def _leave(self, cluster: EmbeddedCluster) -> bool:
+        """Have the next pod of the trace leave; False where none is left."""
+        if self._staying:
+            cluster.delete_pod(pods.NAMESPACE, self._staying.pop(0))
+            self._left += 1
+            return True
+        return False
 
     async def _settle(self, cluster: EmbeddedCluster, progress: Progress) -> None:
         """Until every pod runs or was refused, and nothing happened to any for a second."""
@@ -193,8 +212,8 @@ def _shares(pod: Object) -> list[Share]:
     return [share for shares in noted.containers.values() for share in shares] if noted else []
 
 
-def _checked(cluster: EmbeddedCluster, books: Inspection) -> check.Outcome:
-    """The check's outcome; a pod that has a node and does not run there is a fault too."""
+def _checked(cluster: EmbeddedCluster, books: Inspection, of_gang: Sequence[str]) -> check.Outcome:
+    """The check's outcome; a pod that has a node and does not run there is a fault too, and what the gang's is."""
     bound = [pod for pod in cluster.pods() if podspec.node_of(pod)]
     running = [
         check.Running(
@@ -209,13 +228,13 @@ def _checked(cluster: EmbeddedCluster, books: Inspection) -> check.Outcome:
         for pod in bound
         if pod["status"]["phase"] != "Running"
     ]
-    return outcome._replace(faults=(*outcome.faults, *idle))
+    return outcome._replace(faults=(*outcome.faults, *idle, *of_gang))
 
 
 def _verdict(outcome: check.Outcome) -> str:
     compared = f"check: environment, annotation and books of {outcome.containers} containers with GPUs"
     if not outcome.faults:
-        return f"{compared} say the same"
+        return f"{compared} say the same, and gang {gang.KEY} is whole"
     return "\n".join([f"{compared} differ:", *(f"  {fault}" for fault in outcome.faults)])
 
 
@@ -227,6 +246,7 @@ def _hints(cluster: EmbeddedCluster) -> list[str]:
         f"  export KUBECONFIG={cluster.place.kubeconfig} GANGSHARE_SERVER={_status(cluster)}",
         f"  {_command()} top",
         f"  {_command()} explain pod {pod}",
+        f"  {_command()} explain group {gang.NAME}",
         f"  kubectl describe pod {pod}",
         "  kubectl get nodes",
     ]

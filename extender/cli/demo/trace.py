@@ -56,4 +56,15 @@ def steps(pods: Sequence[Recorded], stretch: int) -> Iterator[Step]:
         while leaving and leaving[0][0] <= pod.arrives:
             gone.append(heapq.heappop(leaving)[1])
         yield Step(tuple(gone), pod)
-        heapq.heappush(leaving, (pod.arrives + stretch * (pod.leaves - pod.arrives), pod.name))
+        heapq.heappush(leaving, (_leaves(pod, stretch), pod.name))
+
+
+def remaining(pods: Sequence[Recorded], stretch: int) -> list[str]:
+    """The pods that have not left when the last has arrived, first to leave first."""
+    last = max((pod.arrives for pod in pods), default=0)
+    leaving = sorted((_leaves(pod, stretch), pod.name) for pod in pods)
+    return [name for leaves, name in leaving if leaves > last]
+
+
+def _leaves(pod: Recorded, stretch: int) -> int:
+    return pod.arrives + stretch * (pod.leaves - pod.arrives)

@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.cli.demo.check import Outcome, Running, check
-from extender.cli.inspection import Inspection
+from extender.cli.demo.check import Outcome, Running, check, gang
+from extender.cli.inspection import Group, Inspection
 from protos.contract import names
+from protos.contract.objects import Pod
 from tests.unit.cli import books as told
 from tests.unit.cli.demo.made import as_record
 
@@ -151,3 +152,39 @@ def test_pods_without_gpus_are_not_counted(world: World) -> None:
     world.pods["idle"] = {"metadata": {"name": "idle"}, "spec": {"containers": [{"name": "main"}]}}
     world.environments["idle"] = {}
     assert world.checked() == Outcome(2, ())
+
+
+def a_member(name: str, epoch: int = 1, key: str = "default/team", node: str = "node-a") -> Pod:
+    """A member of a gang, with GPUs or without."""
+    noted = told.an_allocation("main") | {"containers": {}, "group": {"key": key, "epoch": epoch, "size": 2}}
+    annotations = {names.ALLOCATION: msgspec.json.encode(noted).decode()} if node else {}
+    return as_record({"metadata": {"name": name, "annotations": annotations}, "spec": {"nodeName": node}})
+
+
+def a_gang(**said: Any) -> Group:
+    usual = {"namespace": "default", "name": "team", "phase": "Running", "minMember": 2, "epoch": 1, "bound": 2}
+    return msgspec.convert(usual | said, Group)
+
+
+def test_a_whole_gang_has_no_faults() -> None:
+    assert not list(gang([a_member("a"), a_member("b")], a_gang()))
+
+
+@pytest.mark.parametrize(
+    ("members", "said", "fault"),
+    [
+        ([a_member("a")], {"bound": 1}, "1 of its minimum of 2 are bound"),
+        ([a_member("a"), a_member("b", node="")], {"bound": 1}, "1 of its minimum of 2 are bound"),
+        ([a_member("a"), a_member("b")], {"phase": "Waiting"}, "default/team is Waiting"),
+        ([a_member("a"), a_member("b")], {"bound": 1}, "2 members are bound, the books say 1"),
+        ([a_member("a"), a_member("b", epoch=2)], {}, "b: its annotation says"),
+        ([a_member("a"), a_member("b", key="default/other")], {}, "b: its annotation says"),
+    ],
+    ids=["one-is-missing", "one-waits", "it-does-not-run", "books-differ", "another-start", "another-gang"],
+)
+def test_half_a_gang_is_a_fault(members: list[Pod], said: dict[str, Any], fault: str) -> None:
+    assert fault in "\n".join(gang(members, a_gang(**said)))
+
+
+def test_a_gang_that_nobody_knows_is_a_fault() -> None:
+    assert list(gang([], None)) == ["the books know nothing of the gang"]

@@ -12,6 +12,15 @@ import pytest
 
 from tests.unit.cli.run import gangshare
 
+TOLD = (
+    r"Assembling  gang default/train waits for its members: 3 of 4 members exist\n"
+    r".*  Waiting     gang default/train waits until all of it fits: needs 3×2 whole GPUs.* short by .*\n"
+    r".*  Running     4 of 4 members bound\n"
+    r".*  Degraded    3 of 4 members bound.*\n"
+    r".*  Running     4 of 4 members bound\n"
+    r"train-worker-0-\w+ has come in its place"
+)
+"""What becomes of the gang, in this order."""
 PLACED = r"default/openb-pod-0001 +11 GiB +46\n"
 
 
@@ -65,11 +74,13 @@ def test_a_newcomer_sees_pods_on_gpus_looks_around_and_leaves_nothing_behind(
     serving.until("It stays up until Ctrl-C")
     assert "arrived  60/60" in serving.page
     assert re.search(PLACED, serving.page)
-    assert re.search(r"of \d\d containers with GPUs say the same", serving.page)
+    assert re.search(r"of \d\d containers with GPUs say the same, and gang default/train is whole", serving.page)
+    assert re.search(TOLD, serving.page, re.DOTALL)
     assert "\x1b" not in serving.page
     said = dict(re.findall(r"(KUBECONFIG|GANGSHARE_SERVER)=(\S+)", serving.page))
     monkeypatch.setenv("GANGSHARE_SERVER", said["GANGSHARE_SERVER"])
     assert re.search(PLACED, gangshare(capsys, "top", "--pods").out)
+    assert "default/train is Running" in gangshare(capsys, "explain", "group", "train").out
     assert "openb-pod-0001 is bound to" in gangshare(capsys, "explain", "pod", "openb-pod-0001").out
     assert serving.left()
     serving.process.send_signal(signal.SIGINT)

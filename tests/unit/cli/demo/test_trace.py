@@ -39,6 +39,17 @@ def test_nobody_leaves_twice_or_before_it_came() -> None:
         here = here.difference(step.leave) | {step.arrive.name}
 
 
+def test_those_who_stay_leave_later_in_their_order() -> None:
+    pods = [a_recorded("gone", leaves=5), a_recorded("long", arrives=1, leaves=40), a_recorded("soon", leaves=30)]
+    assert trace.remaining([*pods, a_recorded("last", arrives=20, leaves=35)], 1) == ["soon", "last", "long"]
+
+
+def test_who_stays_is_who_never_left() -> None:
+    recorded = trace.recorded()
+    left = {name for step in trace.steps(recorded, 6) for name in step.leave}
+    assert sorted([*left, *trace.remaining(recorded, 6)]) == sorted(pod.name for pod in recorded)
+
+
 def test_a_share_becomes_memory_and_slices() -> None:
     half = asked(a_recorded(share_milli=500))
     assert half is not None
