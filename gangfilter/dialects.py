@@ -6,7 +6,7 @@ what it says. Our own keys add to any dialect, so that a pod made by an operator
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from gangfilter import naming
 from gangfilter.group import GroupKey, Membership, combined
@@ -19,7 +19,8 @@ REQUIRED_ROLES = frozenset({"launcher", "mpimaster", "master", "chief", "ps"})
 
 _SPOKEN_BY = {key.name: place for place, dialect in enumerate(naming.DIALECTS) for key in dialect.keys}
 """The place of the dialect whose key this is."""
-_NAMING = frozenset(_SPOKEN_BY) | {names.MIN_MEMBER}
+_ANNOTATIONS = frozenset(key.name for key in naming.KEYS if key.place == "annotation")
+_LABELS = frozenset(key.name for key in naming.KEYS if key.place == "label")
 _JOB_ROLE = label("training.kubeflow.org/job-role")
 _OPERATOR, _MPI_OPERATORS = label("training.kubeflow.org/operator-name"), ("mpi-operator", "mpijob-controller")
 _OLD_MPI_JOB = label("mpi_job_name")
@@ -39,6 +40,23 @@ ROLES = (
 """Where a role is written; the first that is set counts."""
 
 
+def speaks(pod: Pod) -> bool:
+    """Whether the pod says anything by which a group could be named: no other pod is in one."""
+    meta, spec = pod.metadata, pod.spec
+    plain = _ANNOTATIONS.isdisjoint(meta.annotations) and _LABELS.isdisjoint(meta.labels)
+    return not plain or spec.scheduling_group is not None or spec.workload_ref is not None
+
+
+def born_gated(pod: Pod, schedulers: Collection[str]) -> bool:
+    """Whether a new pod gets our scheduling gate: of one of these schedulers, maybe of a group, and without a node.
+
+    The admission policy in manifests/components/gate-policy decides the same.
+    """
+    spec = pod.spec
+    gated = any(gate.name == names.PLAN_GATE for gate in spec.scheduling_gates)
+    return spec.scheduler_name in schedulers and not spec.node_name and not gated and speaks(pod)
+
+
 def membership(pod: Pod) -> Membership | None:
     """What this pod says of its group, None if it names none; whatever is written there, it never raises.
 
@@ -46,12 +64,7 @@ def membership(pod: Pod) -> Membership | None:
     minimum and so waits: it must not start alone.
     """
     meta, spec = pod.metadata, pod.spec
-    if (
-        _NAMING.isdisjoint(meta.annotations)
-        and _NAMING.isdisjoint(meta.labels)
-        and spec.scheduling_group is None
-        and spec.workload_ref is None
-    ):
+    if not speaks(pod):
         return None
     reader = Reader(_as_meant(meta.annotations, meta.labels), meta.labels)
     spoken = sorted({_SPOKEN_BY[key] for key in (*meta.annotations, *meta.labels) if key in _SPOKEN_BY})

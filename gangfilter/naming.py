@@ -209,3 +209,6 @@ DIALECTS = (
     Dialect(source="pods' kai.alibabacloud.com labels", keys=(label("training-job-name"),), named=_et),
 )
 """In the order in which they name a group; after them come the fields of the pod's own spec."""
+
+KEYS = tuple(dict.fromkeys((*(key for dialect in DIALECTS for key in dialect.keys), *both(names.MIN_MEMBER))))
+"""All by which a pod wants to be in a group; without one of them, or a field of its spec, it is in none."""

@@ -18,7 +18,7 @@ from extender.engine.effects import Evict, GroupStatus, PodRef, PutBack, Report,
 from protos.contract import names
 from protos.contract.reason import Reason
 from protos.kube import errors, paths
-from protos.kube.client import ApiClient
+from protos.kube.client import STRATEGIC_PATCH, ApiClient
 from protos.kube.events import Recorder, Reference
 
 IN_FLIGHT = 16
@@ -118,10 +118,8 @@ class Actor:
 
     async def _write(self, effect: Write) -> None:
         match effect:
-            case Wake(pod, node):
-                now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
-                status = {"status": {"nominatedNodeName": node}} if node else {}
-                await self._patch(pod, {names.WAKE: now}, status)
+            case Wake(pod, node, gated):
+                await self._wake(pod, node, gated=gated)
             case PutBack(pod, key, value, version):
                 await self._patch(pod, {key: value}, resourceVersion=version)
             case Report(pod, reason, warning):
@@ -137,6 +135,15 @@ class Actor:
     async def _tell(self, about: Reference, reason: Reason, *, warning: bool = True) -> None:
         self._permission.require()  # else the recorder takes it for told
         await self._events.post(about, reason.code, str(reason), kind="Warning" if warning else "Normal")
+
+    async def _wake(self, pod: PodRef, node: str, *, gated: bool) -> None:
+        if node or not gated:
+            now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
+            await self._patch(pod, {names.WAKE: now}, {"status": {"nominatedNodeName": node}} if node else {})
+        if gated:  # the last to do: from then on kube-scheduler takes the pod
+            gates = [{"$patch": "delete", "name": names.PLAN_GATE}]
+            body = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": gates}}
+            await self._client.patch(paths.pod(pod.namespace, pod.name), body, content_type=STRATEGIC_PATCH)
 
     async def _patch(
         self, pod: PodRef, annotations: dict[str, Any], status: dict[str, Any] | None = None, **preconditions: str

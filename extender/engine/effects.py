@@ -163,11 +163,13 @@ BindAnswer = Place | Already | Refuse | Held
 class Wake(msgspec.Struct, frozen=True):
     """Bring a refused pod back to the scheduler: touch its wake annotation through pods/status.
 
-    With a node it is nominated there: the scheduler then filters that node first, and it alone if it passes.
+    With a node it is nominated there: the scheduler then filters that node first, and it alone if it passes. A pod that
+    is `gated` waits behind our scheduling gate: then that is removed, once the node is nominated.
     """
 
     pod: PodRef
     node: str = ""
+    gated: bool = False
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -38,6 +38,7 @@ from extender.engine.effects import (
     Verdict,
 )
 from extender.engine.gangs import Gangs
+from extender.engine.gates import Gates
 from extender.engine.holds import Holds
 from extender.engine.index import UNTOUCHED, Indexes, score
 from extender.engine.ledger import Ledger, NodeState, PodState
@@ -76,6 +77,7 @@ class Engine:
         self._waking = Waking(self.ledger)
         self._holds = Holds(self.ledger, settings.soft_charge_s, settings.undecided_s)
         self._presence = Presence()
+        self._gates = Gates(self.ledger, self._indexes, self._waking)
         starts = Starts(self.ledger, self._indexes, settings)
         self.gangs = Gangs(self.ledger, settings, self.counters, starts, self._release, self._unpromise, wall)
         self._barrier = Barrier(self.gangs)
@@ -112,6 +114,7 @@ class Engine:
             case GroupGone(kind, key):
                 self.gangs.declare(kind, key, None, now)
             case Leading(yes):
+                self._gates.lead(yes)
                 self.gangs.lead(yes, now)
             case BindLeft(uid):
                 self.gangs.left(uid)
@@ -134,16 +137,19 @@ class Engine:
         """What is to be done, told once."""
         found = self._effects + self.gangs.effects()
         self._effects = []
-        return found
+        return self._gates.passed(found)
 
     def _see_pod(self, pod: Pod, now: float) -> None:
         self._presence.seen(pod.metadata.uid)
+        self._gates.see(pod)
         known = self.ledger.pods.get(pod.metadata.uid)
         if known is not None:
             self._reread(pod, known)
         seen = self._observer.pod(pod, now)
         self._effects += seen.effects
         self.gangs.see(pod, seen.state, now)
+        if seen.state is not None and not self.gangs.awaits(pod, seen.state):
+            self._effects += self._gates.in_vain(seen.state.ref)
         if seen.state is None:
             self._end(pod.metadata.uid, now)
         elif seen.state.state == "bound":
@@ -164,6 +170,7 @@ class Engine:
 
     def _end(self, uid: str, now: float) -> None:
         """The pod is over: it holds nothing any more."""
+        self._gates.forget(uid)
         self._presence.ended(uid, now)
         pod = self.ledger.pods.get(uid)
         if pod is None:
@@ -195,7 +202,9 @@ class Engine:
 
     def _tick(self, now: float) -> None:
         self._holds.expire(now)
+        self._gates.seek(WARM_NODES)
         wakes = self._waking.due(lambda pod, node, charges: self._holds.put(pod, node, charges, now), now)
+        wakes = [*map(self._gates.opening, wakes), *self._gates.due(now)]
         self._effects += wakes
         self.counters["wakes", ""] += len(wakes)
         self._indexes.work(WARM_NODES)

@@ -135,10 +135,16 @@ class Gangs:
             gang.bound(member.uid, node, epoch, self._roster.clock(times[0] if times else None, now))
 
     def _counts(self, pod: Pod, state: PodState) -> bool:
-        ours = not self._settings.schedulers or pod.spec.scheduler_name in self._settings.schedulers
         gated = any(gate.name != names.PLAN_GATE for gate in pod.spec.scheduling_gates)
-        unfit = isinstance(state.asked, Reason) or state.forged
-        return ours and not gated and not unfit and not pod.metadata.deletion_timestamp
+        return self._fit(pod, state) and not gated and not pod.metadata.deletion_timestamp
+
+    def _fit(self, pod: Pod, state: PodState) -> bool:
+        ours = not self._settings.schedulers or pod.spec.scheduler_name in self._settings.schedulers
+        return ours and not isinstance(state.asked, Reason) and not state.forged
+
+    def awaits(self, pod: Pod, state: PodState) -> bool:
+        """Whether the pod may wait for its gang behind our scheduling gate: it is, or will be, one that counts."""
+        return self.of(pod.metadata.uid) is not None and self._fit(pod, state)
 
     def _waits(self, known: Known, member: Member, pod: Pod) -> None:
         """The pod has no node yet."""

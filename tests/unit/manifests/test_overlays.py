@@ -31,8 +31,8 @@ def test_a_layout_builds_and_all_that_it_names_is_there(kustomize: Kustomize, fo
         assert set(named) <= set(config_maps)
 
 
-def test_the_five_overlays_are_those_that_are_told_of() -> None:
-    told = {"nvidia", "fake", "standalone", "shared", "gpushare"}
+def test_the_overlays_are_those_that_are_told_of() -> None:
+    told = {"nvidia", "fake", "standalone", "shared", "gpushare", "gated"}
     assert {Path(overlay).name for overlay in OVERLAYS} == told
 
 
@@ -161,6 +161,7 @@ def plugin_and_extender_args(objects: Objects) -> list[list[str]]:
     [
         ("base", [], None),
         ("overlays/nvidia", [], "nvidia"),
+        ("overlays/gated", [], "nvidia"),
         ("overlays/fake", ["--fake=dgx-a100-80g"], None),
         ("overlays/standalone", ["--standalone"], "nvidia"),
         ("overlays/shared", [], "nvidia"),

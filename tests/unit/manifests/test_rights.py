@@ -34,6 +34,8 @@ EXTENDER = {
     *(("", f"{kind.plural}/status.{kind.api_group}", "patch") for kind in SHOWN),
     *(("", f"{kind.plural}.{kind.api_group}", "patch") for kind in SHOWN if kind.api_group != names.DOMAIN),
 }
+GATE = {("", "pods", "patch")}
+"""Narrowed down by a policy to the removal of one scheduling gate."""
 OWN_LEASE = {
     ("kube-system", "leases.coordination.k8s.io[gangshare-scheduler]", "get"),
     ("kube-system", "leases.coordination.k8s.io", "create"),
@@ -51,6 +53,8 @@ STOCK = {"system:kube-scheduler", "system:volume-scheduler", "extension-apiserve
         ("base", "gangshare-scheduler", EXTENDER | OWN_LEASE, STOCK),
         ("overlays/nvidia", "gangshare-plugin", PLUGIN, set()),
         ("overlays/fake", "gangshare-scheduler", EXTENDER | OWN_LEASE, STOCK),
+        ("overlays/gated", "gangshare-plugin", PLUGIN, set()),
+        ("overlays/gated", "gangshare-scheduler", EXTENDER | OWN_LEASE | GATE, STOCK),
         ("overlays/standalone", "gangshare-plugin", PLUGIN, set()),
         ("overlays/shared", "gangshare-scheduler", EXTENDER | CLUSTERS_LEASE, set()),
         ("overlays/gpushare", "gangshare-scheduler", EXTENDER | CLUSTERS_LEASE | UNHEALTHY, set()),
@@ -88,11 +92,19 @@ def rights_of(scope: str, role: Json) -> Iterator[tuple[str, str, str]]:
             yield scope, resource + (f".{group}" if group else "") + which, " ".join(rule["verbs"])
 
 
-@pytest.mark.parametrize("folder", ["base", "overlays/gpushare", "overlays/standalone"])
-def test_the_policies_deny_and_fail_closed(kustomize: Kustomize, folder: str) -> None:
+@pytest.mark.parametrize(
+    ("folder", "more"),
+    [
+        ("base", set()),
+        ("overlays/gpushare", set()),
+        ("overlays/standalone", set()),
+        ("overlays/gated", {"gangshare-gate"}),
+    ],
+)
+def test_the_policies_deny_and_fail_closed(kustomize: Kustomize, folder: str, more: set[str]) -> None:
     objects = kustomize(folder)
     policies, bound = objects.of("ValidatingAdmissionPolicy"), objects.of("ValidatingAdmissionPolicyBinding")
-    assert set(policies) == set(bound) == {"gangshare-allocation", "gangshare-plugin"}
+    assert set(policies) == set(bound) == {"gangshare-allocation", "gangshare-plugin"} | more
     for name, policy in policies.items():
         assert policy["spec"]["failurePolicy"] == "Fail"
         assert bound[name]["spec"] == {"policyName": name, "validationActions": ["Deny"]}
