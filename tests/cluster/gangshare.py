@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
 import sys
 import urllib.request
@@ -90,14 +91,16 @@ class Gangshare:
         election: Mapping[str, str] | None = None,
         extender_args: Sequence[str] = (),
         plugin_args: Sequence[str] = (),
+        components: Sequence[str] = (),
     ) -> None:
         """`machines` says which fake machine each node is: a shipped profile's name, or a profile.
 
-        `pairs` are host names; `election` sets durations of the schedulers' leaderElection.
+        `components` of the manifests are applied too. `pairs` are host names; `election` sets durations of the
+        schedulers' leaderElection.
         """
         self.cluster, self.layout, self.election = cluster, layout, dict(election or {})
         self.extender_args, self.plugin_args = extender_args, plugin_args
-        self.apply_manifests(policies=policies)
+        self.apply_manifests(policies=policies, components=components)
         self.profiles = {node: self._profile(node, machine) for node, machine in machines.items()}
         self.plugins = {node: self._plugin(node) for node in machines}
         self.pairs = {name: Pair(self, name) for name in pairs}
@@ -124,8 +127,8 @@ class Gangshare:
             patch = {"metadata": {"annotations": {names.GPUS: None}}}
             self.cluster.api.patch(f"/api/v1/nodes/{node}", patch)
 
-    def apply_manifests(self, *, policies: bool) -> None:
-        text = self.cluster.kubectl("kustomize", str(ROOT / "manifests" / MANIFESTS[self.layout]))
+    def apply_manifests(self, *, policies: bool, components: Sequence[str] = ()) -> None:
+        text = self.cluster.kubectl("kustomize", str(kustomization(self.cluster, MANIFESTS[self.layout], *components)))
         objects = [one for one in yaml.safe_load_all(text) if one and one["kind"] not in ROLLED_OUT]
         wanted = [one for one in objects if policies or one["kind"] not in POLICIES]
         first = [one for one in wanted if one["kind"] == "Namespace"]
@@ -203,6 +206,18 @@ class Gangshare:
                 assert gpu["memUsed"] <= gpu["mem"], gpu
                 assert not gpu["whole"] or len(gpu["pods"]) == 1, gpu
         assert told["problems"]["overused"] == 0
+
+
+def kustomization(cluster: Cluster, folder: str, *components: str) -> Path:
+    """A folder of the manifests, with these components."""
+    if not components:
+        return ROOT / "manifests" / folder
+    made = cluster.dir / "-".join(("kustomize", *components))
+    made.mkdir(exist_ok=True)
+    beside = os.path.relpath(ROOT / "manifests", made)
+    parts = {"resources": [f"{beside}/{folder}"], "components": [f"{beside}/components/{one}" for one in components]}
+    (made / "kustomization.yaml").write_text(yaml.safe_dump(parts))
+    return made
 
 
 def _claims(token: str) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable
 
@@ -10,8 +11,8 @@ import yaml
 
 from protos.contract import names
 from tests.cluster.api import ApiError
-from tests.cluster.gangshare import Gangshare
-from tests.scenarios.world import Object, path
+from tests.cluster.gangshare import Gangshare, get
+from tests.scenarios.world import Object, filters, path, without_gate
 
 POLL_S = 0.05
 
@@ -87,6 +88,13 @@ class RealWorld:
             return await asyncio.to_thread(self.sharing.pair.inspect)
         except OSError:
             return {}
+
+    async def questions(self) -> int:
+        return filters(await asyncio.to_thread(get, self.sharing.pair.status, "/metrics"))
+
+    async def open_gate(self, namespace: str, name: str, gate: str) -> None:
+        patch = ["patch", "pod", name, f"--namespace={namespace}", "--patch", json.dumps(without_gate(gate))]
+        await asyncio.to_thread(self.cluster.kubectl, *patch)
 
     async def container_env(self, namespace: str, name: str, container: str) -> dict[str, str]:
         try:

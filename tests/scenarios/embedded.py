@@ -7,24 +7,33 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import aiohttp
+import msgspec
 
 from extender.cli.scheduler_config import Options, render
-from extender.sim.apiserver.resources import EVENTS
+from extender.sim.apiserver.managed import Writer
+from extender.sim.apiserver.patch import STRATEGIC
+from extender.sim.apiserver.resources import EVENTS, PODS
 from extender.sim.cluster import ClusterSpec, EmbeddedCluster
 from extender.sim.kubelet.kubelet import Settings
 from extender.sim.kubelet.status import NodeSpec
-from protos.contract import codec, inventory, names
+from gangfilter import dialects
+from protos.contract import codec, inventory, names, objects
 from protos.contract.inventory import Gpu, Inventory
-from tests.scenarios.world import Object
+from tests.scenarios.world import Object, filters, without_gate
 
 _POLL_SECONDS = 0.02
 
 
 def a_cluster(
-    *nodes: NodeSpec, kubelet: Settings | None = None, also: Sequence[str] = (), job_backoff_seconds: float = 10.0
+    *nodes: NodeSpec,
+    kubelet: Settings | None = None,
+    also: Sequence[str] = (),
+    job_backoff_seconds: float = 10.0,
+    gated: bool = False,
 ) -> EmbeddedCluster:
     """An embedded cluster of these nodes with the real extender and plugin, and the scheduler configuration that the
-    product prints for its default layout; the scheduler answers to the names ``also`` too."""
+    product prints for its default layout; the scheduler answers to the names ``also`` too. ``gated``: pods of groups
+    are born with our scheduling gate."""
 
     def layout(url_prefix: str) -> str:
         options = Options(extender_url=url_prefix.removesuffix("/scheduler"), profiles=(names.PROFILE, *also))
@@ -32,7 +41,18 @@ def a_cluster(
 
     settings = kubelet or Settings(status_seconds=1.0)
     spec = ClusterSpec(nodes=nodes, scheduler_config=layout, kubelet=settings, job_backoff_seconds=job_backoff_seconds)
-    return EmbeddedCluster(spec)
+    cluster = EmbeddedCluster(spec)
+    if gated:
+        cluster.api.admit = lambda pod: with_gate(pod, (names.PROFILE, *also))
+    return cluster
+
+
+def with_gate(pod: Object, schedulers: Sequence[str]) -> Object:
+    """The new pod as our admission policy leaves it."""
+    if not dialects.born_gated(objects.decode_pod(msgspec.json.encode(pod)), schedulers):
+        return pod
+    spec = pod["spec"]
+    return {**pod, "spec": {**spec, "schedulingGates": [*spec.get("schedulingGates", ()), {"name": names.PLAN_GATE}]}}
 
 
 def a_bare_node(name: str, gpus: int = 4, mem: int = 14) -> NodeSpec:
@@ -90,6 +110,14 @@ class EmbeddedWorld:
         except aiohttp.ClientError:
             return {}
         return found
+
+    async def questions(self) -> int:
+        url = f"http://{self.cluster.place.status_listen}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            return filters(await answer.text())
+
+    async def open_gate(self, namespace: str, name: str, gate: str) -> None:
+        self.cluster.api.patch(PODS, (namespace, name), without_gate(gate), STRATEGIC, Writer("owner"))
 
     async def container_env(self, namespace: str, name: str, container: str) -> dict[str, str]:
         pod = self.cluster.pod(namespace, name)

@@ -19,6 +19,18 @@ def path(api_version: str, kind: str, namespace: str = "default", name: str = ""
     return f"{root}{api_version}{place}/{plural}" + (f"/{name}" if name else "")
 
 
+def filters(metrics: str) -> int:
+    """How often the extender was asked to filter, in the text of its metrics; 0 if it never was."""
+    prefix = 'gangshare_verb_seconds_count{verb="filter"} '
+    counts = [line.removeprefix(prefix) for line in metrics.splitlines() if line.startswith(prefix)]
+    return int(float(counts[0])) if counts else 0
+
+
+def without_gate(gate: str) -> Object:
+    """The strategic merge patch that removes a scheduling gate of a pod."""
+    return {"spec": {"schedulingGates": [{"$patch": "delete", "name": gate}]}}
+
+
 class World(Protocol):
     """A running cluster with the extender, its scheduler, and a kubelet and a plugin per node.
 
@@ -72,6 +84,14 @@ class World(Protocol):
 
     async def books(self) -> Object:
         """What the extender's status port tells at /inspect; empty while it does not answer."""
+        ...
+
+    async def questions(self) -> int:
+        """How often the extender that runs was asked to filter."""
+        ...
+
+    async def open_gate(self, namespace: str, name: str, gate: str) -> None:
+        """Remove a scheduling gate of the pod, as its owner would."""
         ...
 
     async def nodes(self) -> list[Object]:

@@ -56,6 +56,8 @@ class Api:
         self.catalogue = Catalogue()
         self._establish_seconds = establish_seconds
         self.log_of: Callable[[Object, str], str] = lambda _pod, _container: ""
+        self.admit: Callable[[Object], Object] = lambda pod: pod
+        """What a mutating admission policy makes of a new pod."""
         self._random = Random(seed)
         for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
             self.create(NAMESPACES, "", {"metadata": {"name": name}}, Writer("kube-apiserver"))
@@ -138,7 +140,7 @@ class Api:
         return {**place, **made, **kept}
 
     def _admit(self, pod: Object) -> Object:
-        new = pods.prepare(self._with_priority(pod))
+        new = pods.prepare(self.admit(self._with_priority(pod)))
         namespace = new["metadata"]["namespace"]
         for item in self.store.items(RESOURCEQUOTAS, namespace):
             quota.check(item.obj, (i.obj for i in self.store.items(PODS, namespace)), new)
