@@ -7,7 +7,7 @@ is kept waiting.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -77,19 +77,29 @@ class Gang(Members):
 
     # -- the minimum
 
-    def suffices(self, *stages: Stage) -> bool:
+    def suffices(self, *stages: Stage, also: Sequence[Member] = ()) -> bool:
         """Whether the members at these stages are the minimum: in number, by role, and with all that are required.
+
+        `also` counts too; none of them is at these stages.
 
         Required are those that exist; once started, as many as the start had.
         """
         least = self.terms.min_member
         roles = self.roles(*stages)
+        roles.update(member.role for member in also)
         if least is None or roles.total() < least:
             return False
         if any(roles[role] < of_role for role, of_role in self.terms.min_by_role):
             return False
         vital = self.required(*PRESENT) if self.phase in (*BEFORE, P.STARTING) else self._vital
-        return self.required(*stages) >= vital
+        return self.required(*stages) + sum(member.required for member in also) >= vital
+
+    def last(self) -> list[Member]:
+        """The planned members that kube-scheduler binds by itself, once nobody is missing but them."""
+        if self.phase not in (*STARTED, P.STARTING):
+            return []
+        planned = [m for uid in sorted(self.unheld) if (m := self.members[uid]).stage is Stage.PLANNED]
+        return planned if self.phase in STARTED or self.suffices(*ARRIVED, also=planned) else []
 
     def lacking(self) -> str:
         """Which part of the minimum does not exist, in words; "" if it does."""

@@ -76,6 +76,8 @@ class Members:
         self._tally: Counter[tuple[Stage, str, bool]] = Counter()
         """Members by stage, role and whether they are required."""
         self._succeeded: dict[str, Member] = {}
+        self.unheld: set[str] = set()
+        """UIDs of members that kube-scheduler binds by itself: their bind cannot be kept waiting."""
         self.arrivals = 0
         self.turnover = 0
         """How often a member began to count, and how often one began or ceased to."""
@@ -118,6 +120,7 @@ class Members:
         """The member is none any more."""
         member = self.members.pop(uid)
         self._succeeded.pop(uid, None)
+        self.unheld.discard(uid)
         self._tally[member.stage, member.role, member.required] -= 1
         self.turnover += member.stage is not Stage.ABSENT
 

@@ -2,7 +2,9 @@
 
 Sources: KubeSchedulerConfiguration kubescheduler.config.k8s.io/v1 (Kubernetes 1.25 and newer) and its validation: at
 most one extender entry may bind, and a managed resource may stand in one entry only. Hence `own`, which manages no
-resources and so sees every pod, can give bind an entry with a timeout of its own, while `shared` has one entry for all.
+resources and so sees every pod, can give bind an entry with a timeout of its own, while `shared` has one entry for all
+pods that name our resources. Beside it stands one for the others, which only filters: thus members of a gang that ask
+no GPUs are seen, and kube-scheduler passes over it when the extender is away.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 DEFAULT_URL = "http://127.0.0.1:12345"
 KUBEADM_KUBECONFIG = "/etc/kubernetes/scheduler.conf"
-ANSWER_S, BIND_S, SHARED_S = 5, 120, 30
-"""Timeouts: of an answer from memory, of a bind that may be held, of one entry that does both."""
+ANSWER_S, BIND_S, SHARED_S, OBSERVE_S = 5, 120, 30, 2
+"""Timeouts: of an answer from memory, of a bind that may be held, of one entry that does both; and of an answer for
+want of which nobody's pod may wait for long."""
 MAX_BACKOFF_S = 2
 CLIENT_QPS = 2000
 _RESOURCE = re.compile(r"(?P<group>[a-z0-9]([-a-z0-9.]*[a-z0-9])?)/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -34,9 +37,9 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 NOTES: dict[Layout, str] = {
     "own": "Pods choose this scheduler by schedulerName: {profiles}. The cluster's own scheduler stays as it is.",
-    "shared": "For the cluster's one scheduler. Limits: it shows us only pods that name one of our resources; one"
-    " timeout serves filter and bind; no in-tree preemption for GPUs; it samples no nodes, which costs time on large"
-    " clusters.",
+    "shared": "For the cluster's one scheduler. The second entry shows us pods without GPUs, for the sake of those that"
+    " belong to gangs. Limits: one timeout serves filter and bind; no in-tree preemption for GPUs; it samples no nodes,"
+    " which costs time on large clusters.",
     "gpushare": "Drop-in for gpushare-scheduler-extender: its resource, paths and answers.",
     "policy": "Legacy Policy v1 for kube-scheduler before 1.23 (--policy-config-file). UNTESTED.",
 }
@@ -84,7 +87,7 @@ def configuration(layout: Layout, options: Options) -> dict[str, Any]:
         case "own":
             return _own(options)
         case "shared":
-            return _cluster_wide(options, _shared_entry(options))
+            return _cluster_wide(options, _shared_entry(options), _observer(options))
         case "gpushare":
             return _cluster_wide(options, _gpushare_entry(options))
         case "policy":
@@ -154,12 +157,12 @@ def _profile(name: str, resources: names.Resources) -> dict[str, Any]:
     }
 
 
-def _cluster_wide(options: Options, entry: dict[str, Any]) -> dict[str, Any]:
+def _cluster_wide(options: Options, *entries: dict[str, Any]) -> dict[str, Any]:
     return {
         **_head(options),
         "leaderElection": {"leaderElect": True},
         "profiles": [{"schedulerName": "default-scheduler"}],
-        "extenders": [entry],
+        "extenders": list(entries),
     }
 
 
@@ -172,6 +175,17 @@ def _shared_entry(options: Options) -> dict[str, Any]:
         "httpTimeout": f"{SHARED_S}s",
         "nodeCacheCapable": True,
         "managedResources": [{"name": name, "ignoredByScheduler": True} for name in options.resources.all],
+    }
+
+
+def _observer(options: Options) -> dict[str, Any]:
+    """Shows us pods that name none of our resources. Without an answer they are nobody's but kube-scheduler's."""
+    return {
+        "urlPrefix": _prefix(options, "scheduler"),
+        "filterVerb": "observe",
+        "httpTimeout": f"{OBSERVE_S}s",
+        "nodeCacheCapable": True,
+        "ignorable": True,
     }
 
 

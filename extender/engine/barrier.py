@@ -11,7 +11,7 @@ from extender.engine.gangs import Gangs
 from extender.engine.ledger import PodState
 from extender.engine.roster import Known
 from gangfilter.gang import STARTED
-from gangfilter.members import HOLDING, Member
+from gangfilter.members import HOLDING, Member, Stage
 from gangfilter.table import Phase
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
@@ -38,13 +38,24 @@ class Barrier:
             return True
         return known.gang.phase in STARTED and known.gang.members[uid].stage not in HOLDING
 
-    def filter(self, pod: Pod, state: PodState, nodes: Sequence[str], now: float) -> Verdict | Reason | None:
-        """Where a member may go, or why it waits; None if it is placed like any single pod."""
+    def filter(
+        self, pod: Pod, state: PodState, nodes: Sequence[str], now: float, *, unheld: bool = False
+    ) -> Verdict | Reason | None:
+        """Where a member may go, or why it waits; None if it is placed like any single pod.
+
+        `unheld`: kube-scheduler will bind it by itself.
+        """
         known = self._gangs.of(state.ref.uid)
         if known is None:
             return None
         gang, member = known.gang, known.gang.members[state.ref.uid]
         self._gangs.recheck(known, member, now)
+        if unheld:
+            self._gangs.unhold(known, member)
+        if unheld and member.stage is Stage.PLANNED and member not in gang.last():
+            member.refused = True
+            gang.unasked.discard(member.uid)
+            return refusals.gang_starting(gang.key)
         if member.stage in HOLDING and member.node in nodes:
             member.denied_at, member.refused = 0.0, False
             return Verdict((member.node,))

@@ -17,7 +17,8 @@ from extender.engine.roster import Known, Roster
 from extender.engine.settings import Settings
 from extender.engine.shortage import Shortage
 from extender.engine.starts import Starts
-from gangfilter.gang import STARTED, Gang
+from extender.engine.unheld import stranded
+from gangfilter.gang import BEFORE, STARTED, Gang
 from gangfilter.members import Member, Stage
 from gangfilter.table import Fact, Phase
 from protos.contract.reason import Reason
@@ -64,6 +65,7 @@ class Conductor:
             self._herald.effects.append(PhaseLeft(step[0], now - since))
             self._follow(known, *step, now)
             since = gang.since
+        self.call(gang)
         if gang.phase is Phase.WAITING:
             self._want(known, now)
         if gang.phase is Phase.ASSEMBLING:
@@ -98,6 +100,7 @@ class Conductor:
                 self._counters["gang_starts", fact.name.lower()] += 1
                 known.reason = refusals.gang_again(gang.key, str(fact))
                 self._give_back(gang, known.reason)
+                self._take_back(known, now)
             case Fact.OVERDUE | Fact.RESTART:
                 self._counters["gang_starts", "undone"] += 1
                 known.reason = refusals.gang_undone(gang.key)
@@ -142,7 +145,8 @@ class Conductor:
         nominate = len(self._ledger.nodes) >= self._settings.nominate_from
         for member in gang.at(Stage.PLANNED):
             member.refused = member.refused or nominate
-            self.wake(gang, member)
+            if member.uid not in gang.unheld:
+                self.wake(gang, member)
 
     # -- places
 
@@ -164,6 +168,11 @@ class Conductor:
             member.refused = member.refused or member.stage is Stage.PLANNED
             self.leave(gang, member, why)
             gang.put(member, Stage.IDLE)
+
+    def _take_back(self, known: Known, now: float) -> None:
+        """Members that kube-scheduler bound by itself for a start that came to nothing."""
+        if self.leading and stranded(known.gang):
+            self._evict(known, now)
 
     def misplaced(self, gang: Gang, member: Member) -> None:
         """The place held for a member is none: a start is planned anew, later on the member goes on by itself."""
@@ -195,6 +204,11 @@ class Conductor:
 
     # -- who shall come, and who shall go
 
+    def call(self, gang: Gang) -> None:
+        """Bring back those that go last, if it is their turn."""
+        for member in gang.last():
+            self.wake(gang, member)
+
     def wake(self, gang: Gang, member: Member) -> None:
         """Bring a member back that does not come by itself, to its place if it has one."""
         if member.refused:
@@ -219,6 +233,7 @@ class Conductor:
                 if member.denied_at and now >= member.denied_at + REFUSED_AGAIN_S:
                     self.wake(gang, member)
         goes = gang.phase is Phase.UNDOING or (gang.phase is Phase.COMPLETED and gang.terms.on_completion)
+        goes = goes or (gang.phase in BEFORE and gang.count(Stage.LEAVING) > 0)
         if goes and now >= known.evicted_at + EVICTED_AGAIN_S:
             self._evict(known, now)
 

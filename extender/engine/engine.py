@@ -47,6 +47,7 @@ from extender.engine.presence import Presence
 from extender.engine.settings import Settings
 from extender.engine.starts import Starts
 from extender.engine.waking import Waking
+from gangfilter import dialects
 from gangfilter.gang import Gang
 from protos.contract import allocation, choose, codec
 from protos.contract.allocation import Allocation, Group
@@ -242,8 +243,17 @@ class Engine:
         ask = state.ask if state is not None else self._observer.ask(pod)
         return ask is not None and self._indexes.prepare(ask, max(1, PREPARED_NODES // len(ask.containers)))
 
-    def filter(self, pod: Pod, nodes: Sequence[str], now: float) -> Verdict:
-        """Which of these nodes the pod may go to, best first."""
+    def concerns(self, pod: Pod) -> bool:
+        """Whether a pod that will be bound without us matters all the same: a member of a gang that asks no GPUs."""
+        return dialects.membership(pod) is not None and not self._observer.names_ours(pod)
+
+    def hold_back(self, pod: Pod) -> Reason:
+        """Why such a pod waits while nobody can say where it may go; it is woken once that is known."""
+        self.gangs.refused(pod.metadata.uid)
+        return refusals.NOT_READY
+
+    def filter(self, pod: Pod, nodes: Sequence[str], now: float, *, unheld: bool = False) -> Verdict:
+        """Which of these nodes the pod may go to, best first. `unheld`: its bind will not be asked of us."""
         self._holds.expire(now)
         if self._presence.over(pod.metadata.uid):
             return Verdict((), refusals.GONE)
@@ -262,7 +272,7 @@ class Engine:
             return self._refuse(state, state.asked, now)
         if state.forged:
             return self._refuse(state, refusals.FORGED, now)
-        told = self._barrier.filter(pod, state, nodes, now)
+        told = self._barrier.filter(pod, state, nodes, now, unheld=unheld)
         if isinstance(told, Verdict):
             return told
         if told is not None:

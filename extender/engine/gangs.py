@@ -17,6 +17,7 @@ from extender.engine.ledger import Ledger, PodState
 from extender.engine.roster import Known, Roster
 from extender.engine.settings import Settings
 from extender.engine.starts import Starts
+from extender.engine.unheld import marked
 from gangfilter import dialects
 from gangfilter.gang import STARTED, Gang
 from gangfilter.group import Declaration, GroupKey
@@ -81,6 +82,9 @@ class Gangs:
             self._tell_conflicts(known, now)
         self._restage(known, pod, state, now)
         self._conductor.settle(known, now)
+        mark = marked(known.gang, pod, state, self._settings) if state is not None and known.gang.unheld else None
+        if mark is not None:
+            self._herald.effects.append(mark)
 
     def declare(self, kind: str, key: GroupKey, declaration: Declaration | None, now: float) -> None:
         """A PodGroup says this, or (None) is gone."""
@@ -190,6 +194,19 @@ class Gangs:
         if not self.starts.sound(member.uid):
             self._conductor.misplaced(known.gang, member)
             self._conductor.settle(known, now)
+
+    def unhold(self, known: Known, member: Member) -> None:
+        """kube-scheduler will bind this member by itself. Others like it may have waited for that to be known."""
+        if member.uid not in known.gang.unheld:
+            known.gang.unheld.add(member.uid)
+            self._conductor.call(known.gang)
+
+    def refused(self, uid: str) -> None:
+        """Such a member was refused before anybody knew where it may go."""
+        known = self.of(uid)
+        if known is not None:
+            known.gang.members[uid].refused = True
+            self.unhold(known, known.gang.members[uid])
 
     # -- binds
 

@@ -54,6 +54,12 @@ class Observer:
         read = self._read(pod)
         return read if isinstance(read, PodAsk) else None
 
+    def names_ours(self, pod: Pod) -> bool:
+        """Whether a container names one of our resources: such pods are shown to us by name, whatever they ask."""
+        ours = self._settings.resources.all
+        given = (c.resources for c in (*pod.spec.containers, *pod.spec.init_containers) if c.resources is not None)
+        return any(name in each.limits or name in each.requests for each in given for name in ours)
+
     def asked(self, pod: Pod, now: float) -> PodState:
         """The state of a pod that the scheduler asks about, which our watch may not have shown yet."""
         known = self._ledger.pods.get(pod.metadata.uid)

@@ -16,6 +16,7 @@ FORGED = Reason(
 GONE = Reason("PodGone", "the pod has ended")
 UNSEEN = Reason("BindUnseen", "this extender has not placed the pod; it goes through the scheduler again")
 TAKEN = Reason("BindConflict", "the GPUs on the chosen node were taken meanwhile; the pod is placed anew")
+NOT_READY = Reason("NotReady", "the pod's gang waits until the extender has read the cluster")
 ELSEWHERE = Reason("BindElsewhere", "the pod is bound to another node already")
 
 

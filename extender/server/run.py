@@ -33,6 +33,7 @@ from extender.server.binds import Binds
 from extender.server.core import Core
 from extender.server.gate import Gate
 from extender.server.verbs import VerbApp, Verbs
+from extender.server.webhook import Webhook
 from extender.settings import Address, Settings
 from gangfilter.gang import Patience
 from protos.contract import names
@@ -90,6 +91,7 @@ class Extender:
         self.gate = Gate(lambda is_open: self.core.tell(Leading(is_open)))
         self.health = status.Health(time.monotonic, settings.scheduler_healthz)
         self._sockets: list[socket.socket] = []
+        self._webhook: socket.socket | None = None
 
     def _permission(self, client: ApiClient) -> LeaseWatch | OwnLease | Alone:
         settings = self.settings
@@ -112,6 +114,8 @@ class Extender:
         """Open both ports; where the verbs and the status are. Raises SettingsError."""
         self._sockets.append(http.listen("listen", self.settings.listen))
         self._sockets.append(http.listen("status_listen", self.settings.status_listen))
+        if self.settings.gate_webhook_listen is not None:
+            self._webhook = http.listen("gate_webhook_listen", self.settings.gate_webhook_listen)
         verbs, probes = (opened.getsockname()[:2] for opened in self._sockets)
         log.info("listening", verbs=_url(verbs), status=_url(probes))
         return verbs, probes
@@ -134,6 +138,8 @@ class Extender:
                 self._actor.run(),
                 self._lead(),
             ]
+            if self._webhook is not None:
+                endless.append(Webhook(self._writer, self._webhook, self.settings.scheduler_names).run())
             lasting = [tasks.create_task(work) for work in endless]
             await stop.wait()
             log.info("stopping")
@@ -151,12 +157,12 @@ class Extender:
 
     def _verbs_app(self, binds: Binds) -> VerbApp:
         app = FastAPI(title="gangshare extender", docs_url=None, redoc_url=None, openapi_url=None)
-        verbs = Verbs(self.core, binds)
+        verbs = Verbs(self.core, binds, self.gate)
         handlers = dict(verbs.handlers)
         if self.settings.gpushare:
             handlers |= gpushare.GpuShare(verbs, self.engine).handlers
             gpushare.add_pages(app, self.engine, self.gate)
-        return VerbApp(self.core, self.gate, handlers, app)
+        return VerbApp(self.core, self.gate, handlers, app, ungated=verbs.ungated)
 
     async def _lead(self) -> None:
         """Watch the cluster and, unless we are alone, the Lease; tend the gate accordingly."""

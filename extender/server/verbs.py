@@ -1,4 +1,4 @@
-"""kube-scheduler's questions over HTTP: filter, prioritize, preempt, bind.
+"""kube-scheduler's questions over HTTP: filter, prioritize, preempt, bind; observe, where it shows us all other pods.
 
 Bare ASGI: a body is decoded straight into the shapes of `extender.wire`, the engine answers from memory, and nothing
 is awaited between reading the books and writing them. kube-scheduler takes anything but 200 for an error of the whole
@@ -53,30 +53,46 @@ def at_once(handler: Handler) -> Patient:
 
 
 class Verbs:
-    """The four questions, answered from one engine."""
+    """The questions, answered from one engine."""
 
-    def __init__(self, core: Core, binds: Binds) -> None:
-        self._core, self._binds = core, binds
+    def __init__(self, core: Core, binds: Binds, gate: Gate) -> None:
+        self._core, self._binds, self._gate = core, binds, gate
 
     @property
     def handlers(self) -> Mapping[str, Patient]:
-        """By path."""
+        """By path, of those that are answered behind the gate."""
         verbs = (self.filter, self.prioritize, self.preempt)
         return {f"{PREFIX}/{verb.__name__}": at_once(verb) for verb in verbs} | {f"{PREFIX}/bind": self.bind}
 
+    @property
+    def ungated(self) -> Mapping[str, Patient]:
+        """By path, of those that are answered whether the gate is open or not."""
+        return {f"{PREFIX}/{self.observe.__name__}": at_once(self.observe)}
+
     async def filter(self, body: bytes) -> Answer:
         asked = shapes.args(body)
-        verdict = await self.verdict(asked)
-        if verdict.reason is not None:
-            return answer(shapes.refused(asked, verdict.reason.sentence))
-        return answer(shapes.kept(asked, verdict.nodes))
+        return _filtered(asked, await self.verdict(asked))
 
-    async def verdict(self, asked: shapes.Args) -> Verdict:
-        """Which of the nodes asked the pod may go to, or why none."""
+    async def observe(self, body: bytes) -> Answer:
+        """filter of a pod that names none of our resources: it is none of our business unless its gang waits.
+
+        kube-scheduler passes over this entry where it errs, and binds such pods itself: so a member has to be refused
+        by an answer, and nobody else may wait for anything.
+        """
+        seen = shapes.glance(body)
+        if not self._core.engine.concerns(seen.pod):
+            return 200, JSON, shapes.unchanged(seen)
+        asked = shapes.args(body)
+        if self._gate.why:
+            return _filtered(asked, Verdict((), self._core.engine.hold_back(asked.pod)))
+        return _filtered(asked, await self.verdict(asked, unheld=True))
+
+    async def verdict(self, asked: shapes.Args, *, unheld: bool = False) -> Verdict:
+        """Which of the nodes asked the pod may go to, or why none. `unheld`: its bind will not be asked of us."""
         while self._core.engine.prepare(asked.pod, self._core.clock()):  # noqa: ASYNC110
             await asyncio.sleep(0)
         await self._decided(asked.pod.metadata.uid)
-        verdict = self._core.engine.filter(asked.pod, asked.candidates(), self._core.clock())
+        verdict = self._core.engine.filter(asked.pod, asked.candidates(), self._core.clock(), unheld=unheld)
         self._core.flush()
         code = verdict.reason.code if verdict.reason else "Offered"
         self._core.metrics.decisions.labels("filter", code).inc()
@@ -121,9 +137,19 @@ class VerbApp:
     All other paths are left to `others`; asked first, it would cost each question as much time as the answer takes.
     """
 
-    def __init__(self, core: Core, gate: Gate, handlers: Mapping[str, Patient], others: Application) -> None:
-        self._gate, self._handlers, self._others = gate, dict(handlers), others
-        self._seconds = {path: core.metrics.verb_seconds.labels(path.rpartition("/")[2]) for path in handlers}
+    def __init__(
+        self,
+        core: Core,
+        gate: Gate,
+        handlers: Mapping[str, Patient],
+        others: Application,
+        *,
+        ungated: Mapping[str, Patient] | None = None,
+    ) -> None:
+        """`ungated` handlers answer at a closed gate, too."""
+        self._gate, self._others = gate, others
+        self._handlers, self._ungated = {**handlers, **(ungated or {})}, frozenset(ungated or ())
+        self._seconds = {path: core.metrics.verb_seconds.labels(path.rpartition("/")[2]) for path in self._handlers}
         self._clock = core.clock
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -143,7 +169,7 @@ class VerbApp:
         body = await _body(receive)
         if body is None:
             return complaint(413, f"the body is longer than {LARGEST_BODY} bytes")
-        if not await self._gate.passed():
+        if path not in self._ungated and not await self._gate.passed():
             return complaint(503, self._gate.why)
         began = self._clock()
         try:
@@ -153,6 +179,12 @@ class VerbApp:
             return complaint(400, str(error))
         finally:
             self._seconds[path].observe(self._clock() - began)
+
+
+def _filtered(asked: shapes.Args, verdict: Verdict) -> Answer:
+    if verdict.reason is not None:
+        return answer(shapes.refused(asked, verdict.reason.sentence))
+    return answer(shapes.kept(asked, verdict.nodes))
 
 
 async def _body(receive: Receive) -> bytes | None:

@@ -50,6 +50,14 @@ class Args(_Shape, frozen=True):
         return {_decode(_named, item).metadata.name: item for item in items}
 
 
+class Glance(_Shape, frozen=True):
+    """ExtenderArgs, of which only the pod is read: the nodes are left as they were sent."""
+
+    pod: Pod
+    nodes: msgspec.Raw = msgspec.Raw(b"null")
+    node_names: msgspec.Raw = msgspec.Raw(b"null")
+
+
 class FilterResult(_Shape, frozen=True):
     """ExtenderFilterResult: the nodes that are left, in the form in which they were asked."""
 
@@ -139,6 +147,7 @@ class _Named(msgspec.Struct, frozen=True):
 
 _named = msgspec.json.Decoder(_Named)
 _args = msgspec.json.Decoder(Args)
+_glance = msgspec.json.Decoder(Glance)
 _preemption = msgspec.json.Decoder(PreemptionArgs)
 _binding = msgspec.json.Decoder(BindingArgs)
 _encoder = msgspec.json.Encoder()
@@ -154,6 +163,16 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
 def args(body: bytes) -> Args:
     """The request of filter or prioritize; raises WireError."""
     return _decode(_args, body)
+
+
+def glance(body: bytes) -> Glance:
+    """The request of filter, read no further than its pod; raises WireError."""
+    return _decode(_glance, body)
+
+
+def unchanged(asked: Glance) -> bytes:
+    """The JSON of the answer to filter that leaves all nodes, in kind."""
+    return b'{"Nodes":%b,"NodeNames":%b}' % (bytes(asked.nodes), bytes(asked.node_names))
 
 
 def preemption(body: bytes) -> PreemptionArgs:

@@ -20,6 +20,7 @@ from extender.engine.effects import PodGone, PodSeen, Tick
 from extender.metrics import Metrics
 from extender.server.binds import Binds
 from extender.server.core import Core
+from extender.server.gate import Gate
 from extender.server.run import TICK_S
 from extender.server.verbs import Handler, Verbs
 from extender.wire import shapes
@@ -50,7 +51,8 @@ class _World:
     def __init__(self, nodes: int, tasks: asyncio.TaskGroup) -> None:
         self.fleet = Fleet(nodes, PODS)
         self.core = Core(self.fleet.engine, Metrics(self.fleet.engine.counters), lambda _: None)
-        self.verbs = Verbs(self.core, Binds(self.core, None, tasks))  # type: ignore[arg-type]  # no Binding is written
+        gate = Gate(lambda _: None)
+        self.verbs = Verbs(self.core, Binds(self.core, None, tasks), gate)  # type: ignore[arg-type]  # no Binding is written
         self._running = [(pod["metadata"]["uid"], msgspec.json.encode(pod)) for pod in self.fleet.bound]
         self._updates, self._owed, self._since_tick = self._flow(), 0.0, 0.0
 

@@ -63,10 +63,25 @@ def test_own_serves_the_names_of_other_schedulers_with_the_same_profile(capsys: 
 
 
 def test_shared_manages_every_served_resource_in_one_entry() -> None:
-    (entry,) = made("shared")["extenders"]
+    entry, _ = made("shared")["extenders"]
     assert {managed["name"] for managed in entry["managedResources"]} == set(names.Resources().all)
     assert all(managed["ignoredByScheduler"] for managed in entry["managedResources"])
     assert {"filterVerb", "preemptVerb", "bindVerb"} <= set(entry)
+
+
+def test_shared_shows_us_other_pods_too_and_goes_on_without_an_answer() -> None:
+    _, entry = made("shared")["extenders"]
+    assert {key for key in entry if key.endswith("Verb")} == {"filterVerb"}
+    assert entry["filterVerb"] == "observe"
+    assert "managedResources" not in entry
+    assert entry["ignorable"]
+    assert entry["nodeCacheCapable"]
+    assert entry["httpTimeout"] == "2s"
+
+
+def test_no_entry_that_binds_may_be_passed_over() -> None:
+    for layout in YAML_LAYOUTS:
+        assert not any(entry.get("ignorable") for entry in made(layout)["extenders"] if "bindVerb" in entry)
 
 
 def test_gpushare_has_its_resource_paths_and_verbs() -> None:
