@@ -33,7 +33,6 @@ from extender.server.binds import Binds
 from extender.server.core import Core
 from extender.server.gate import Gate
 from extender.server.verbs import VerbApp, Verbs
-from extender.server.webhook import Webhook
 from extender.settings import Address, Settings
 from gangfilter.gang import Patience
 from protos.contract import names
@@ -91,7 +90,6 @@ class Extender:
         self.gate = Gate(lambda is_open: self.core.tell(Leading(is_open)))
         self.health = status.Health(time.monotonic, settings.scheduler_healthz)
         self._sockets: list[socket.socket] = []
-        self._webhook: socket.socket | None = None
 
     def _permission(self, client: ApiClient) -> LeaseWatch | OwnLease | Alone:
         settings = self.settings
@@ -114,8 +112,6 @@ class Extender:
         """Open both ports; where the verbs and the status are. Raises SettingsError."""
         self._sockets.append(http.listen("listen", self.settings.listen))
         self._sockets.append(http.listen("status_listen", self.settings.status_listen))
-        if self.settings.gate_webhook_listen is not None:
-            self._webhook = http.listen("gate_webhook_listen", self.settings.gate_webhook_listen)
         verbs, probes = (opened.getsockname()[:2] for opened in self._sockets)
         log.info("listening", verbs=_url(verbs), status=_url(probes))
         return verbs, probes
@@ -138,8 +134,6 @@ class Extender:
                 self._actor.run(),
                 self._lead(),
             ]
-            if self._webhook is not None:
-                endless.append(Webhook(self._writer, self._webhook, self.settings.scheduler_names).run())
             lasting = [tasks.create_task(work) for work in endless]
             await stop.wait()
             log.info("stopping")
