@@ -121,7 +121,8 @@ class Actor:
             case Wake(pod, node, gated):
                 await self._wake(pod, node, gated=gated)
             case PutBack(pod, key, value, version):
-                await self._patch(pod, {key: value}, resourceVersion=version)
+                only: dict[str, str] = {"resourceVersion": version} if version else {}
+                await self._patch(pod, {key: value}, None, **only)
             case Report(pod, reason, warning):
                 await self._tell(_reference(pod), reason, warning=warning)
             case Complaint(about, reason):

@@ -17,7 +17,7 @@ from extender.engine.roster import Known, Roster
 from extender.engine.settings import Settings
 from extender.engine.shortage import Shortage
 from extender.engine.starts import Starts
-from extender.engine.unheld import stranded
+from extender.engine.unheld import joining, mark, stranded
 from gangfilter.gang import BEFORE, STARTED, Gang
 from gangfilter.members import Member, Stage
 from gangfilter.table import Fact, Phase
@@ -66,6 +66,8 @@ class Conductor:
             self._follow(known, *step, now)
             since = gang.since
         self.call(gang)
+        for member in joining(gang):
+            self._herald.effects.append(mark(gang, self._ledger.pods[member.uid], self._settings))
         if gang.phase is Phase.WAITING:
             self._want(known, now)
         if gang.phase is Phase.ASSEMBLING:

@@ -183,7 +183,7 @@ class Report(msgspec.Struct, frozen=True):
 class PutBack(msgspec.Struct, frozen=True):
     """Set an annotation, for the most part one that was forged (None removes it), through pods/status.
 
-    Only onto the version seen: a conflict means that news is coming, and that decides again.
+    Only onto the version seen, if one is named: a conflict means that news is coming, and that decides again.
     """
 
     pod: PodRef

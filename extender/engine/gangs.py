@@ -17,7 +17,6 @@ from extender.engine.ledger import Ledger, PodState
 from extender.engine.roster import Known, Roster
 from extender.engine.settings import Settings
 from extender.engine.starts import Starts
-from extender.engine.unheld import marked
 from gangfilter import dialects
 from gangfilter.gang import STARTED, Gang
 from gangfilter.group import Declaration, GroupKey
@@ -82,9 +81,6 @@ class Gangs:
             self._tell_conflicts(known, now)
         self._restage(known, pod, state, now)
         self._conductor.settle(known, now)
-        mark = marked(known.gang, pod, state, self._settings) if state is not None and known.gang.unheld else None
-        if mark is not None:
-            self._herald.effects.append(mark)
 
     def declare(self, kind: str, key: GroupKey, declaration: Declaration | None, now: float) -> None:
         """A PodGroup says this, or (None) is gone."""

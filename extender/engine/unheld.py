@@ -14,20 +14,23 @@ from gangfilter.gang import STARTED, Gang
 from gangfilter.members import Member, Stage
 from protos.contract import allocation, codec, names
 from protos.contract.allocation import Allocation, Group
-from protos.contract.objects import Pod
 
 
-def marked(gang: Gang, pod: Pod, state: PodState, settings: Settings) -> PutBack | None:
-    """Count a bound member to the start of its gang; returns what to write on it, None if that is there."""
-    member = gang.members.get(pod.metadata.uid)
-    if member is None or member.uid not in gang.unheld or member.stage is not Stage.BOUND or gang.phase not in STARTED:
-        return None
-    member.epoch = member.epoch or gang.epoch
-    if state.allocation is not None or names.ALLOCATION in pod.metadata.annotations:
-        return None
-    group = Group(str(gang.key), member.epoch, max(1, gang.size))
-    text = allocation.encode(Allocation(codec.VERSION, settings.unit_mib, settings.slices_per_gpu, {}, group))
-    return PutBack(state.ref, names.ALLOCATION, text, pod.metadata.resource_version)
+def joining(gang: Gang) -> list[Member]:
+    """Bound members that belong to the start of their gang from now on: it has passed its barrier."""
+    if gang.phase not in STARTED or not gang.unheld:
+        return []
+    found = [m for uid in sorted(gang.unheld) if (m := gang.members[uid]).stage is Stage.BOUND and not m.epoch]
+    for member in found:
+        member.epoch = gang.epoch
+    return found
+
+
+def mark(gang: Gang, pod: PodState, settings: Settings) -> PutBack:
+    """What a Binding of ours would have said of the pod."""
+    group = Group(str(gang.key), gang.epoch, max(1, gang.size))
+    told = Allocation(codec.VERSION, settings.unit_mib, settings.slices_per_gpu, {}, group)
+    return PutBack(pod.ref, names.ALLOCATION, allocation.encode(told), "")
 
 
 def stranded(gang: Gang) -> list[Member]:

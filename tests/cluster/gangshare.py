@@ -25,8 +25,8 @@ from tests.cluster.process import Process, wait_for
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "gangshare-system"
-Layout = Literal["own", "gpushare"]
-MANIFESTS: dict[Layout, str] = {"own": "base", "gpushare": "overlays/gpushare"}
+Layout = Literal["own", "shared", "gpushare"]
+MANIFESTS: dict[Layout, str] = {"own": "base", "shared": "overlays/shared", "gpushare": "overlays/gpushare"}
 ROLLED_OUT = ("Deployment", "DaemonSet", "ConfigMap", "Service", "PodDisruptionBudget")
 """Kinds of the manifests that run the processes in pods; here they are processes of the harness."""
 POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
@@ -136,7 +136,7 @@ class Gangshare:
         self.cluster.apply([one for one in wanted if one not in first])
 
     def scheduler_config(self, pair: Pair) -> dict[str, Any]:
-        """The configuration of a pair's kube-scheduler; the cluster's own one (gpushare) has its own identity."""
+        """The configuration of a pair's kube-scheduler; the cluster's own one has its own identity."""
         own = self.layout == "own"
         kubeconfig = pair.kubeconfig if own else self.cluster.plane.user_kubeconfig("system:kube-scheduler")
         options = msgspec.structs.replace(
@@ -206,6 +206,18 @@ class Gangshare:
                 assert gpu["memUsed"] <= gpu["mem"], gpu
                 assert not gpu["whole"] or len(gpu["pods"]) == 1, gpu
         assert told["problems"]["overused"] == 0
+
+
+def gate_policy(minor: int) -> str:
+    """The component with the policy that gates pods, for this minor version of Kubernetes; "" where there is none."""
+    return "gate-policy" if minor >= 36 else "gate-policy-v1beta1" if minor >= 34 else ""
+
+
+def beta_policies(minor: int) -> list[str]:
+    """What its API server has to be told for that."""
+    group = "admissionregistration.k8s.io/v1beta1"
+    flags = ["--feature-gates=MutatingAdmissionPolicy=true", f"--runtime-config={group}=true"]
+    return flags if gate_policy(minor).endswith("beta1") else []
 
 
 def kustomization(cluster: Cluster, folder: str, *components: str) -> Path:

@@ -106,6 +106,9 @@ class RealWorld:
     async def nodes(self) -> list[Object]:
         return await asyncio.to_thread(self.cluster.api.items, "/api/v1/nodes")
 
+    async def stop_extender(self) -> None:
+        await asyncio.to_thread(self.sharing.pair.extender.stop)
+
     async def restart_extender(self, kill: bool = False) -> None:
         extender = self.sharing.pair.extender
         await asyncio.to_thread(extender.kill if kill else extender.stop)

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Sequence
 import aiohttp
 import msgspec
 
-from extender.cli.scheduler_config import Options, render
+from extender.cli.scheduler_config import Layout, Options, render
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.patch import STRATEGIC
 from extender.sim.apiserver.resources import EVENTS, PODS
-from extender.sim.cluster import ClusterSpec, EmbeddedCluster
+from extender.sim.cluster import ClusterSpec, EmbeddedCluster, ExtenderPlace, gangshare_extender
 from extender.sim.kubelet.kubelet import Settings
 from extender.sim.kubelet.status import NodeSpec
 from gangfilter import dialects
@@ -30,17 +30,28 @@ def a_cluster(
     also: Sequence[str] = (),
     job_backoff_seconds: float = 10.0,
     gated: bool = False,
+    layout: Layout = "own",
 ) -> EmbeddedCluster:
     """An embedded cluster of these nodes with the real extender and plugin, and the scheduler configuration that the
-    product prints for its default layout; the scheduler answers to the names ``also`` too. ``gated``: pods of groups
-    are born with our scheduling gate."""
+    product prints for this layout; in layout own the scheduler answers to the names ``also`` too. ``gated``: pods of
+    groups are born with our scheduling gate."""
 
-    def layout(url_prefix: str) -> str:
+    def printed(url_prefix: str) -> str:
         options = Options(extender_url=url_prefix.removesuffix("/scheduler"), profiles=(names.PROFILE, *also))
-        return render("own", options)
+        return render(layout, options)
+
+    def extender(place: ExtenderPlace) -> list[str]:
+        beside = ["--lease-name=kube-scheduler", "--bind-timeout=30"] if layout == "shared" else []
+        return [*gangshare_extender(place), *beside]
 
     settings = kubelet or Settings(status_seconds=1.0)
-    spec = ClusterSpec(nodes=nodes, scheduler_config=layout, kubelet=settings, job_backoff_seconds=job_backoff_seconds)
+    spec = ClusterSpec(
+        nodes=nodes,
+        scheduler_config=printed,
+        extender_command=extender,
+        kubelet=settings,
+        job_backoff_seconds=job_backoff_seconds,
+    )
     cluster = EmbeddedCluster(spec)
     if gated:
         cluster.api.admit = lambda pod: with_gate(pod, (names.PROFILE, *also))
@@ -126,6 +137,9 @@ class EmbeddedWorld:
 
     async def nodes(self) -> list[Object]:
         return self.cluster.nodes()
+
+    async def stop_extender(self) -> None:
+        await self.cluster.extender.stop()
 
     async def restart_extender(self, kill: bool = False) -> None:
         await self.cluster.extender.restart(kill)

@@ -98,6 +98,10 @@ class World(Protocol):
         """All nodes."""
         ...
 
+    async def stop_extender(self) -> None:
+        """End the extender (TERM); `restart_extender` starts it again."""
+        ...
+
     async def restart_extender(self, kill: bool = False) -> None:
         """End the extender (TERM, or KILL) and start it again."""
         ...

@@ -1,0 +1,42 @@
+"""The stories about gangs in layout shared on a real cluster, whose one kube-scheduler serves everybody."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from protos.contract import names
+from tests.cluster.cluster import Cluster
+from tests.cluster.gangshare import Gangshare
+from tests.cluster.process import wait_for
+from tests.cluster.world import RealWorld, offered
+from tests.scenarios import gangs
+from tests.scenarios.shared_stories import *  # noqa: F403  # the stories are the tests of this module
+from tests.scenarios.stories import T4, V100
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.core]
+EXTENDER = ["--lease-name=kube-scheduler", "--scheduler-names=default-scheduler", "--bind-timeout=30"]
+
+
+@pytest.fixture(scope="module")
+def cluster(able_machine: None) -> Iterator[Cluster]:
+    """A cluster without a scheduler: its one scheduler is that of the pair."""
+    with Cluster.up(nodes=2, scheduler=False) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def sharing(cluster: Cluster) -> Iterator[Gangshare]:
+    running = Gangshare(cluster, {T4: "t4x4", V100: "dgx1-v100"}, layout="shared", extender_args=EXTENDER).start()
+    wait_for(lambda: offered(running), 30, f"{names.WHOLE_GPU} on every node")
+    yield running
+    running.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def world(sharing: Gangshare) -> AsyncIterator[RealWorld]:
+    found = RealWorld(sharing)
+    yield found
+    await gangs.tidy(found)
