@@ -34,6 +34,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The scheduler's verbs. On loopback: whoever reaches it can have pods bound."""
     status_listen: Address = Address("", 12346)
     """Probes, metrics, inspect, explain."""
+    gate_webhook_listen: Address | None = None
+    """The webhook that puts our scheduling gate on new pods of groups, over TLS; None = no webhook."""
     resources: names.Resources = names.Resources()
     """The extended resource names that pods ask for."""
     unit_mib: int = names.DEFAULT_UNIT_MIB
@@ -90,6 +92,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise SettingsError(f"rival_leases has {lease!r}: expected namespace/name")
         if self.scheduler_healthz and not self.scheduler_healthz.startswith(("http://", "https://")):
             raise SettingsError(f"scheduler_healthz is {self.scheduler_healthz!r}: expected a URL, http:// or https://")
+        if self.gate_webhook_listen is not None and not self.scheduler_names:
+            raise SettingsError("scheduler_names is empty: expected those whose pods gate_webhook_listen shall gate")
         if len(set(self.resources.all)) < len(self.resources.all):
             raise SettingsError(f"resources are {', '.join(self.resources.all)}: expected different names")
 

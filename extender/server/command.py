@@ -53,6 +53,7 @@ _PREFIX = "How our scheduler's holderIdentity begins.  [default: this machine's 
 _ALL = "Offer all nodes that are about equally good to every pod, not some of them (slower)."
 _SCHEDULERS = "Schedulers that ask us, by comma; others' pods count in no gang. Empty: every one."
 _RIVALS = "namespace/name, by comma: Leases of schedulers that serve the same names; we wait while one is renewed."
+_WEBHOOK = "Puts the scheduling gate on new pods of groups, over TLS. Empty: no webhook."
 _TIMEOUT = "The scheduler's httpTimeout for bind, in s; a gang's are held half as long at most."
 _ELECTION = (
     "scheduler: write only while our scheduler holds its Lease; own: by a Lease of our own; none: there is no other."
@@ -66,6 +67,7 @@ def extender(
     status_listen: Annotated[Address, _option("STATUS_LISTEN", "Probes, metrics, inspect.", **_WHERE)] = str(  # type: ignore[assignment]  # parsed
         DEFAULTS.status_listen
     ),
+    gate_webhook_listen: Annotated[str, _option("GATE_WEBHOOK_LISTEN", _WEBHOOK, metavar="HOST:PORT")] = "",
     gpushare: Annotated[bool, _option("GPUSHARE", "Serve gpushare's names and paths too.")] = False,
     resource_mem: Annotated[str, _option("RESOURCE_MEM", _MEM, show_default=False)] = "",
     resource_slice: Annotated[str, _option("RESOURCE_SLICE", "Time slices.")] = names.GPU_SLICE,
@@ -96,6 +98,7 @@ def extender(
             kubeconfig=kubeconfig,
             listen=listen,
             status_listen=status_listen,
+            gate_webhook_listen=known.address(gate_webhook_listen) if gate_webhook_listen else None,
             resources=names.Resources(mem=mem, slice=resource_slice, whole=resource_whole, shared=resource_shared),
             unit_mib=memory_unit,
             slices_per_gpu=slices_per_gpu,

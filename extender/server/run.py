@@ -90,6 +90,7 @@ class Extender:
         self.gate = Gate(lambda is_open: self.core.tell(Leading(is_open)))
         self.health = status.Health(time.monotonic, settings.scheduler_healthz)
         self._sockets: list[socket.socket] = []
+        self._webhook: socket.socket | None = None
 
     def _permission(self, client: ApiClient) -> LeaseWatch | OwnLease | Alone:
         settings = self.settings
@@ -112,6 +113,8 @@ class Extender:
         """Open both ports; where the verbs and the status are. Raises SettingsError."""
         self._sockets.append(http.listen("listen", self.settings.listen))
         self._sockets.append(http.listen("status_listen", self.settings.status_listen))
+        if self.settings.gate_webhook_listen is not None:
+            self._webhook = http.listen("gate_webhook_listen", self.settings.gate_webhook_listen)
         verbs, probes = (opened.getsockname()[:2] for opened in self._sockets)
         log.info("listening", verbs=_url(verbs), status=_url(probes))
         return verbs, probes
@@ -134,6 +137,10 @@ class Extender:
                 self._actor.run(),
                 self._lead(),
             ]
+            if self._webhook is not None:
+                from extender.server.webhook import Webhook  # its libraries only where it is wanted
+
+                endless.append(Webhook(self._writer, self._webhook, self.settings.scheduler_names).run())
             lasting = [tasks.create_task(work) for work in endless]
             await stop.wait()
             log.info("stopping")

@@ -39,6 +39,10 @@ SCHEDULE_TIMEOUT_SECONDS = f"{DOMAIN}/schedule-timeout-seconds"
 
 # The scheduling gate of members that wait for a plan.
 PLAN_GATE = f"{DOMAIN}/plan"
+# Where its webhook's certificate and Service are, what its configuration is called, and where it is asked.
+NAMESPACE = "gangshare-system"
+WEBHOOK = "gangshare-webhook"
+WEBHOOK_PATH = "/gate"
 
 # Node annotations.
 GPUS = f"{DOMAIN}/gpus"

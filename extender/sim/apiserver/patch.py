@@ -29,6 +29,7 @@ _MERGE_KEYS = {
     "volumes": "name",
     "schedulingGates": "name",
     "imagePullSecrets": "name",
+    "webhooks": "name",
     "ownerReferences": "uid",
     "volumeMounts": "mountPath",
     "ports": "containerPort",

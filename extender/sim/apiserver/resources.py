@@ -53,6 +53,9 @@ LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", unconditional_
 PDBS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, _status(), ("pdb",))
 JOBS = Resource("batch", "v1", "jobs", "Job", True, _status())
 PRIORITYCLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, frozenset(), ("pc",))
+WEBHOOKS = Resource(
+    "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False
+)
 CRDS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, _status(), ("crd",)
 )
@@ -71,6 +74,7 @@ BUILT_IN = (
     PDBS,
     JOBS,
     PRIORITYCLASSES,
+    WEBHOOKS,
     CRDS,
 )
 
