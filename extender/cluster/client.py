@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import aiohttp
 import structlog
 
 from extender.cluster.leadership import Permission
 from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials
+from protos.kube.http1 import Answer
 
 log = structlog.get_logger(__name__)
 
@@ -22,8 +22,8 @@ class PermittedClient(ApiClient):
         super().__init__(credentials, **options)
         self._permission = permission
 
-    async def _send(self, method: str, path: str, *rest: Any) -> aiohttp.ClientResponse:
+    async def _send(self, method: str, target: str, data: bytes | None, content_type: str) -> Answer:
         if method != "GET":
             self._permission.require()
-            log.debug("write", method=method, path=path)
-        return await super()._send(method, path, *rest)
+            log.debug("write", method=method, path=target)
+        return await super()._send(method, target, data, content_type)

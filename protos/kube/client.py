@@ -7,17 +7,18 @@ only the caller knows whether a write may be repeated.
 
 import asyncio
 import contextlib
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
 
 from protos.kube import errors
+from protos.kube.connection import Lost, Stream
 from protos.kube.credentials import Credentials, CredentialsError
+from protos.kube.http1 import Answer, Http, NotConnected
 
 T = TypeVar("T")
 Body = bytes | msgspec.Struct | Mapping[str, Any] | Sequence[Any]
@@ -38,14 +39,10 @@ LONGEST_WAIT_S = 10.0
 """The most that one Retry-After is obeyed."""
 ANSWER_S = 30.0
 """Seconds until a request without an answer is given up."""
-CONNECT_S = 10.0
 DEEPEST = 10_000
 """How deeply the JSON of objects may be nested. Users may write so deep a metadata.managedFields, and one such pod must
 not make whole lists unreadable. Source: sigs.k8s.io/json, the decoder of kube-apiserver."""
 sys.setrecursionlimit(max(sys.getrecursionlimit(), DEEPEST + 2_000))
-
-_KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
-"""A peer that vanished without a word is noticed in half a minute; the last value is in ms (Linux)."""
 
 
 class ApiClient:
@@ -63,23 +60,20 @@ class ApiClient:
         answer_s: float = ANSWER_S,
     ) -> None:
         self.credentials = credentials
-        self._headers = {"User-Agent": user_agent, "Accept": JSON, "Accept-Encoding": "identity"}
-        self._writes = asyncio.Semaphore(writes)
-        self._timeout = aiohttp.ClientTimeout(total=answer_s, sock_connect=CONNECT_S)
-        self._session: aiohttp.ClientSession | None = None
+        self._always = {"User-Agent": user_agent, "Accept": JSON}
+        self._writes, self._answer_s = asyncio.Semaphore(writes), answer_s
+        self._http: Http | None = None
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(limit=0, socket_factory=_socket)
-        self._session = aiohttp.ClientSession(
-            connector=connector, headers=self._headers, middlewares=(_once,), cookie_jar=aiohttp.DummyCookieJar()
-        )
+        known = self.credentials
+        self._http = Http(known.server, tls=known.tls, server_name=known.server_name, proxy=known.proxy)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._session is not None:
-            await self._session.close()
+        if self._http is not None:
+            self._http.close()
 
     async def get(self, path: str, *, params: Params | None = None) -> bytes:
         """Read an object or a collection."""
@@ -120,16 +114,19 @@ class ApiClient:
         Unavailable is raised when nothing came for `silence_s` seconds, or the connection broke.
         """
         request = f"GET {path}"
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=silence_s)
         async with contextlib.AsyncExitStack() as stack:
             with _translated(request, write=False):
-                answer = await stack.enter_async_context(await self._send("GET", path, None, params, JSON, timeout))
+                async with asyncio.timeout(silence_s):
+                    made = self._connections.stream(_target(path, params), await self._headers())
+                    answer = await stack.enter_async_context(made)
             if answer.status == 401:
                 await self._renewed()
             if answer.status != 200:
                 with _translated(request, write=False):
-                    raise errors.from_answer(request, answer.status, await answer.read(), write=False)
-            yield _chunks(request, answer)
+                    async with asyncio.timeout(silence_s):
+                        content = await answer.rest()
+                raise errors.from_answer(request, answer.status, content, write=False)
+            yield _chunks(request, answer, silence_s)
 
     async def _ask(
         self,
@@ -146,17 +143,16 @@ class ApiClient:
         slot: contextlib.AbstractAsyncContextManager[Any] = (
             self._writes if write and not urgent else contextlib.nullcontext()
         )
-        tries, renewed = 0, False
+        target, tries, renewed = _target(path, params), 0, False
         while True:
             tries += 1
             async with slot:
                 with _translated(f"{method} {path}", write=write):
-                    answer = await self._send(method, path, data, params, content_type, self._timeout)
-                    async with answer:
-                        content = await answer.read()
+                    async with asyncio.timeout(self._answer_s):
+                        answer = await self._send(method, target, data, content_type)
             if answer.status < 300:
-                return content
-            error = errors.from_answer(f"{method} {path}", answer.status, content, write=write)
+                return answer.body
+            error = errors.from_answer(f"{method} {path}", answer.status, answer.body, write=write)
             wait = _wait(answer, error)
             if answer.status == 401 and not renewed:
                 renewed, wait = True, 0.0
@@ -165,33 +161,29 @@ class ApiClient:
                 raise error
             await asyncio.sleep(wait)
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        data: bytes | None,
-        params: Params | None,
-        content_type: str,
-        timeout: aiohttp.ClientTimeout,
-    ) -> aiohttp.ClientResponse:
-        if self._session is None:
-            raise RuntimeError("the ApiClient is used outside its `async with`")
-        headers = {"Content-Type": content_type} if data is not None else {}
+    async def _send(self, method: str, target: str, data: bytes | None, content_type: str) -> Answer:
+        headers = await self._headers()
+        if data is not None:
+            headers["Content-Type"] = content_type
+        try:
+            return await self._connections.ask(method, target, headers, data)
+        except Lost as lost:
+            if method != "GET" or not lost.reused:
+                raise
+        return await self._connections.ask(method, target, headers)
+
+    async def _headers(self) -> dict[str, str]:
+        headers = dict(self._always)
         authorization = await self.credentials.tokens.authorization()
         if authorization:
             headers["Authorization"] = authorization
-        return await self._session.request(
-            method,
-            self.credentials.server + path,
-            params=params,
-            data=data,
-            headers=headers,
-            timeout=timeout,
-            ssl=self.credentials.tls or True,
-            server_hostname=self.credentials.server_name,
-            proxy=self.credentials.proxy,
-            allow_redirects=False,
-        )
+        return headers
+
+    @property
+    def _connections(self) -> Http:
+        if self._http is None:
+            raise RuntimeError("the ApiClient is used outside its `async with`")
+        return self._http
 
     async def _renewed(self) -> None:
         with contextlib.suppress(CredentialsError):  # the refusal itself is the better message
@@ -206,57 +198,37 @@ def decoded(request: str, answer: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         raise errors.BadAnswer(request, 200, "BadAnswer", str(error)) from error
 
 
-def _wait(answer: aiohttp.ClientResponse, error: errors.ApiError) -> float | None:
+def _wait(answer: Answer, error: errors.ApiError) -> float | None:
     """Seconds until the request may be sent again, None if it may not."""
-    after = answer.headers.get("Retry-After", "")
+    after = answer.headers.get("retry-after", "")
     if not isinstance(error, errors.TooMany) or error.disruption_budget or not after.isdecimal():
         return None
     return min(float(after), LONGEST_WAIT_S)
 
 
-async def _chunks(request: str, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def _chunks(request: str, answer: Stream, silence_s: float) -> AsyncIterator[bytes]:
     with _translated(request, write=False):
-        async for chunk in answer.content.iter_any():
+        while True:
+            async with asyncio.timeout(silence_s):
+                chunk = await answer.chunk()
+            if not chunk:
+                return
             yield chunk
 
 
-class _LostAnswer(aiohttp.ClientError):
-    """The connection broke after a write was sent, or while it was."""
-
-
-async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Keeps the HTTP library from sending PUT and DELETE a second time by itself."""
-    try:
-        return await handler(request)
-    except aiohttp.ClientConnectorError:
-        raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        if request.method == "GET":
-            raise
-        raise _LostAnswer(str(error)) from error
+def _target(path: str, params: Params | None) -> str:
+    return f"{path}?{urlencode(params)}" if params else path
 
 
 @contextlib.contextmanager
 def _translated(request: str, *, write: bool) -> Iterator[None]:
-    """The HTTP library's errors as ours; a write whose connection never came about was surely not done."""
+    """Trouble with connections as our errors; a write whose connection never came about was surely not done."""
     try:
         yield
     except CredentialsError as error:
         raise errors.Unauthorized(request, 401, "CredentialsError", str(error)) from error
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise errors.Unavailable(request, message=str(error) or "no connection") from error
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+    except NotConnected as error:
+        raise errors.Unavailable(request, message=str(error)) from error
+    except (TimeoutError, OSError) as error:
         text = str(error) or type(error).__name__
         raise errors.Unavailable(request, message=text, outcome_unknown=write) from error
-
-
-def _socket(info: tuple[Any, ...]) -> socket.socket:
-    family, kind, protocol, _, _ = info
-    made = socket.socket(family, kind, protocol)
-    made.setblocking(False)
-    with contextlib.suppress(OSError):
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _KEEPALIVE.items():
-            if hasattr(socket, name):
-                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return made

@@ -1,0 +1,172 @@
+"""HTTP/1.1 to one server: bytes out, bytes in, over connections that are kept.
+
+Nothing is done that our questions to an API server do not need: no redirects, cookies, compression, nor pipelining.
+That takes less than half of the CPU time of a general client, which counts where each pod that is placed, and each
+member of a gang that starts, costs such a question. Source: RFC 9112.
+"""
+
+import asyncio
+import base64
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from typing import NamedTuple, cast
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from protos.kube.connection import Connection, Stream
+
+CONNECT_S = 10.0
+"""Seconds until a connection that does not come about is given up."""
+IDLE_S = 30.0
+"""Connections idle for longer are not used again: kube-apiserver closes them after 90 s, perhaps at that moment."""
+_PORTS = {"http": 80, "https": 443}
+
+
+class NotConnected(ConnectionError):
+    """No connection came about: the question was surely not read."""
+
+
+class Answer(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By lower-case name."""
+    body: bytes
+
+
+class Http:
+    """Connections to the server of one URL, whose path (if any) goes before each target."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        server_name: str | None = None,
+        proxy: str | None = None,
+        idle_s: float = IDLE_S,
+    ) -> None:
+        """`tls` is for https URLs, by default the machine's own trust; `proxy` an http URL, perhaps with user:password.
+
+        Raises ValueError for URLs of another form.
+        """
+        self._url, self._proxy = _split(url, tuple(_PORTS)), _split(proxy, ("http",)) if proxy else None
+        self._tls = tls or ssl.create_default_context() if self._url.scheme == "https" else None
+        self._name, self._idle_s = server_name or self._url.hostname, idle_s
+        self._idle: list[Connection] = []
+        self._open: set[Connection] = set()
+        host = self._url.netloc.rpartition("@")[2]
+        self._prefix, self._host = self._url.path.rstrip("/"), f"Host: {host}\r\n"
+        if self._proxy and not self._tls:
+            self._prefix = f"http://{host}{self._prefix}"
+            self._host += _proxy_authorization(self._proxy)
+
+    def close(self) -> None:
+        """Close all connections; questions under way end by Lost."""
+        for connection in list(self._open):
+            connection.close()
+
+    async def ask(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
+        """One question and its whole answer; raises NotConnected and Lost. Whoever cancels closes the connection."""
+        connection = await self._taken()
+        try:
+            await connection.send(self._question(method, target, headers, body), whole=True)
+            answer = Answer(connection.status, connection.headers, connection.taken())
+        except BaseException:
+            connection.close()
+            raise
+        self._kept(connection)
+        return answer
+
+    @contextlib.asynccontextmanager
+    async def stream(self, target: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
+        """A GET whose answer is read as it comes; its connection is closed at the end of the block."""
+        connection = await self._taken()
+        try:
+            await connection.send(self._question("GET", target, headers, None), whole=False)
+            yield Stream(connection)
+        finally:
+            connection.close()
+
+    def _question(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
+        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        if lines.count("\n") != len(headers) or not target.isascii() or not target.isprintable() or " " in target:
+            raise ValueError(f"{method} {target}: expected a quoted target, and headers of one line each")
+        length = "" if body is None else f"Content-Length: {len(body)}\r\n"
+        head = f"{method} {self._prefix}{target} HTTP/1.1\r\n{self._host}{lines}{length}\r\n".encode("latin-1")
+        return head if body is None else head + body
+
+    async def _taken(self) -> Connection:
+        """The connection used last, which is the likeliest to be there still, or a new one."""
+        oldest = asyncio.get_running_loop().time() - self._idle_s
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable and connection.idle_since > oldest:
+                return connection
+            connection.close()
+        return await self._connected()
+
+    def _kept(self, connection: Connection) -> None:
+        if connection.usable:
+            connection.idle_since = asyncio.get_running_loop().time()
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    async def _connected(self) -> Connection:
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                return await (self._tunnelled(self._proxy) if self._proxy and self._tls else self._direct())
+        except (TimeoutError, OSError) as error:
+            why = str(error) or f"nothing within {CONNECT_S:g} s"
+            there = "{}:{}".format(*_address(self._proxy or self._url))
+            raise NotConnected(f"cannot connect to {there}: {why}") from error
+
+    async def _direct(self) -> Connection:
+        host, port = _address(self._proxy or self._url)
+        name = self._name if self._tls else None
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(self._made, host, port, ssl=self._tls, server_hostname=name)
+        return connection
+
+    async def _tunnelled(self, proxy: SplitResult) -> Connection:
+        """TLS to the server through a proxy. Source: RFC 9110, CONNECT."""
+        loop = asyncio.get_running_loop()
+        transport, connection = await loop.create_connection(self._made, *_address(proxy))
+        there = "{}:{}".format(*_address(self._url))
+        try:
+            head = f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\n{_proxy_authorization(proxy)}\r\n"
+            await connection.send(head.encode("latin-1"), whole=False)
+            if connection.status != 200:
+                raise OSError(f"the proxy {proxy.hostname} answers {connection.status} to CONNECT {there}")
+            tls = cast("ssl.SSLContext", self._tls)
+            secured = await loop.start_tls(transport, connection, tls, server_hostname=self._name)
+            connection.begin_anew(cast("asyncio.Transport", secured))
+        except BaseException:
+            transport.close()
+            raise
+        return connection
+
+    def _made(self) -> Connection:
+        connection = Connection(self._open)
+        self._open.add(connection)
+        return connection
+
+
+def _split(url: str, schemes: tuple[str, ...]) -> SplitResult:
+    split = urlsplit(url)
+    if split.scheme not in schemes or not split.hostname:
+        raise ValueError(f"{url!r}: expected a URL {' or '.join(f'{scheme}://HOST' for scheme in schemes)}")
+    return split
+
+
+def _address(url: SplitResult) -> tuple[str, int]:
+    return url.hostname or "", url.port or _PORTS[url.scheme]
+
+
+def _proxy_authorization(proxy: SplitResult) -> str:
+    if proxy.username is None:
+        return ""
+    pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return f"Proxy-Authorization: Basic {base64.b64encode(pair.encode()).decode()}\r\n"
