@@ -7,7 +7,8 @@ is kept waiting.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -35,6 +36,8 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     """How often that is doubled where the next comes to nothing either."""
     whole_s: float = 30.0
     """From the first Binding until the gang must be whole, else it is undone."""
+    slot_s: float = 300.0
+    """For which the room of a lost member is kept for the one that comes in its place; 0: not at all."""
 
 
 class Gang(Members):
@@ -110,6 +113,18 @@ class Gang(Members):
         if roles.total() < least:
             return f"{roles.total()} of {least} members exist"
         return ", ".join(f"{roles[role]} of {n} {role} exist" for role, n in self.terms.min_by_role if roles[role] < n)
+
+    def needs(self, role: str, required: bool, beside: Collection[tuple[str, bool]]) -> bool:
+        """Whether, once started, it is short of one more such member, beside those that have a place.
+
+        `beside`: role of each that shall be counted too, and whether it is required.
+        """
+        placed = (*PLACED, Stage.POSTED)
+        there = self.roles(*placed) + Counter(other for other, _ in beside)
+        if required and self.required(*placed) + sum(vital for _, vital in beside) < self._vital:
+            return True
+        of_role = dict(self.terms.min_by_role).get(role, 0)
+        return there.total() < (self.terms.min_member or 0) or there[role] < of_role
 
     def may_plan(self, now: float) -> bool:
         """Whether it waits for nothing but room."""

@@ -59,6 +59,8 @@ class Member(msgspec.Struct):
     """It has succeeded and its pod was deleted since."""
     refused: bool = False
     """kube-scheduler does not come for it by itself."""
+    yields: bool = False
+    """It was taken away since others need its room."""
     denied_at: float = 0.0
     """When kube-scheduler first kept it off its place, 0 if it does not."""
 

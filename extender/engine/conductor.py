@@ -14,8 +14,10 @@ from extender.engine.herald import Herald, ref
 from extender.engine.ledger import Ledger, PodState
 from extender.engine.plan import Placement
 from extender.engine.roster import Known, Roster
+from extender.engine.seats import Spot
 from extender.engine.settings import Settings
 from extender.engine.shortage import Shortage
+from extender.engine.slots import Slots
 from extender.engine.starts import Starts
 from extender.engine.unheld import joining, mark, stranded
 from gangfilter.gang import BEFORE, STARTED, Gang
@@ -49,7 +51,7 @@ class Conductor:
         self._ledger, self._settings, self._counters = ledger, settings, counters
         self._roster, self._herald = roster, herald
         self._release, self._unpromise = release, unpromise
-        self.starts = starts
+        self.starts, self.slots = starts, Slots(ledger, starts, settings.patience)
         self.replayed = False
         """All pods and groups were told; before, no gang goes anywhere."""
         self.leading = True
@@ -65,6 +67,7 @@ class Conductor:
             self._herald.effects.append(PhaseLeft(step[0], now - since))
             self._follow(known, *step, now)
             since = gang.since
+        self.refill(known, now)
         self.call(gang)
         for member in joining(gang):
             self._herald.effects.append(mark(gang, self._ledger.pods[member.uid], self._settings))
@@ -86,6 +89,7 @@ class Conductor:
             for member in gang.at(Stage.IDLE):
                 self.wake(gang, member)
         elif left in STARTED and gang.phase not in STARTED:
+            self._give_back(gang, refusals.gang_starting(gang.key))
             for member in gang.at(Stage.IDLE):
                 self._no_single(member)
 
@@ -171,6 +175,23 @@ class Conductor:
             self.leave(gang, member, why)
             gang.put(member, Stage.IDLE)
 
+    def refill(self, known: Known, now: float) -> None:
+        """Members that come for lost ones get what was kept of those; nothing is kept that the gang does not need."""
+        if not known.slots:
+            return
+        self.slots.trim(known, now)
+        for member in known.gang.at(Stage.IDLE) if known.slots and self.leading else ():
+            spot = self.slots.take(known, member, now) if self._ledger.pods[member.uid].state == "waiting" else None
+            if spot is not None:
+                self._seat(known.gang, member, spot)
+
+    def _seat(self, gang: Gang, member: Member, spot: Spot) -> None:
+        self._no_single(member)
+        self.starts.hold({member.uid: spot})
+        member.node = spot.node
+        gang.put(member, Stage.PLANNED)
+        self.wake(gang, member)
+
     def _take_back(self, known: Known, now: float) -> None:
         """Members that kube-scheduler bound by itself for a start that came to nothing."""
         if self.leading and stranded(known.gang):
@@ -222,7 +243,7 @@ class Conductor:
         """Time has passed: those that wait cost next to nothing, however many they are."""
         gang = known.gang
         self._remind(known, now)
-        if gang.timed:
+        if gang.timed or known.slots:
             self.settle(known, now)
         elif gang.phase is Phase.WAITING:
             self._want(known, now)
@@ -230,10 +251,11 @@ class Conductor:
     def _remind(self, known: Known, now: float) -> None:
         """Say once more what was perhaps not heard, after a while."""
         gang = known.gang
-        if gang.phase in (Phase.STARTING, Phase.BINDING):
-            for member in gang.at(Stage.PLANNED):  # kept off its node by kube-scheduler: maybe a passing thing
-                if member.denied_at and now >= member.denied_at + REFUSED_AGAIN_S:
-                    self.wake(gang, member)
+        for member in gang.at(Stage.PLANNED) if gang.count(Stage.PLANNED) else ():
+            if now >= self.starts.spots[member.uid].until:
+                self._go_single(gang, member)
+            elif member.denied_at and now >= member.denied_at + REFUSED_AGAIN_S:
+                self.wake(gang, member)  # kept off its node by kube-scheduler: maybe a passing thing
         goes = gang.phase is Phase.UNDOING or (gang.phase is Phase.COMPLETED and gang.terms.on_completion)
         goes = goes or (gang.phase in BEFORE and gang.count(Stage.LEAVING) > 0)
         if goes and now >= known.evicted_at + EVICTED_AGAIN_S:

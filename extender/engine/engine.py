@@ -388,9 +388,9 @@ class Engine:
         if answer is not None:
             return self._refuse_bind(answer.reason) if isinstance(answer, Refuse) else answer
         self._holds.drop(pod)
-        return self._book(pod, node, wall_ns)
+        return self._book(pod, node, now, wall_ns)
 
-    def _book(self, pod: PodState, node: str, wall_ns: int) -> BindAnswer:
+    def _book(self, pod: PodState, node: str, now: float, wall_ns: int) -> BindAnswer:
         target = self.ledger.nodes.get(node)
         if pod.ask is not None and target is not None and target.books is not None:
             choice = None if target.problem else choose.choose(pod.ask, target.books)
@@ -400,7 +400,7 @@ class Engine:
             pod.allocation = Allocation(codec.VERSION, inventory.unit_mib, inventory.slices_per_gpu, choice.shares)
         elif pod.ask is not None and (target is None or score(pod.ask, target) is None):
             return self._refuse_bind(refusals.TAKEN)
-        return self._bound(pod, node, self.gangs.posted(pod.ref.uid, node), wall_ns)
+        return self._bound(pod, node, self.gangs.posted(pod.ref.uid, node, now), wall_ns)
 
     def _release(self, pod: PodState, gang: Gang) -> Place:
         """Book the place held for a member of a gang for good."""

@@ -26,6 +26,8 @@ from protos.contract import names
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
+PREEMPTED = "PreemptionByScheduler"
+"""Reason of a pod's condition DisruptionTarget. Source: KEP-3329."""
 MOST_EPOCHS = 2**53
 """Nobody starts so often: a number like this was made up, and the next ones could not be written."""
 
@@ -102,16 +104,16 @@ class Gangs:
     def _restage(self, known: Known, pod: Pod, state: PodState | None, now: float) -> None:
         member = known.gang.members[pod.metadata.uid]
         if state is None:
-            self._over(known, pod, member)
+            self._over(known, pod, member, now)
         elif pod.spec.node_name:
             self._on_node(known.gang, member, pod, state, now)
         elif self._counts(pod, state):
-            self._waits(known, member, pod)
+            self._waits(known, member, pod, now)
         else:
             self._conductor.leave(known.gang, member, refusals.GONE)
             known.gang.put(member, Stage.ABSENT)
 
-    def _over(self, known: Known, pod: Pod, member: Member) -> None:
+    def _over(self, known: Known, pod: Pod, member: Member, now: float) -> None:
         """The pod has ended, or goes before it had a node."""
         if _has_succeeded(pod):
             known.gang.succeed(member.uid)
@@ -119,7 +121,7 @@ class Gangs:
         elif member.stage is not Stage.SUCCEEDED:
             failed = pod.status.phase == "Failed"
             known.failed += failed
-            self._drop(known, member, refused=failed and not pod.status.container_statuses)
+            self._drop(known, member, now, refused=failed and not pod.status.container_statuses)
 
     def _on_node(self, gang: Gang, member: Member, pod: Pod, state: PodState, now: float) -> None:
         node = pod.spec.node_name or ""
@@ -127,6 +129,7 @@ class Gangs:
             self._conductor.leave(gang, member, refusals.ELSEWHERE)
         self.starts.settled(member.uid)
         if pod.metadata.deletion_timestamp:
+            member.yields = any(c.status == "True" and c.reason == PREEMPTED for c in pod.status.conditions)
             gang.put(member, Stage.ABSENT)
         elif member.stage not in (Stage.BOUND, Stage.LEAVING):
             group = state.allocation.group if state.allocation else None
@@ -146,7 +149,7 @@ class Gangs:
         """Whether the pod may wait for its gang behind our scheduling gate: it is, or will be, one that counts."""
         return self.of(pod.metadata.uid) is not None and self._fit(pod, state)
 
-    def _waits(self, known: Known, member: Member, pod: Pod) -> None:
+    def _waits(self, known: Known, member: Member, pod: Pod, now: float) -> None:
         """The pod has no node yet."""
         gang = known.gang
         if self.starts.learn(member.uid, intree.constraints(pod)):
@@ -156,6 +159,7 @@ class Gangs:
             member.refused = refused or bool(pod.spec.scheduling_gates)
             gang.put(member, Stage.IDLE)
             if gang.phase in STARTED:
+                self._conductor.refill(known, now)
                 self._conductor.wake(gang, member)
         elif not self.starts.sound(member.uid):
             self._conductor.misplaced(gang, member)
@@ -169,27 +173,36 @@ class Gangs:
             self._roster.quit(uid)
             self.starts.forget(uid)
         else:
-            self._drop(known, known.gang.members[uid])
+            self._drop(known, known.gang.members[uid], now)
         self._conductor.settle(known, now)
 
-    def _drop(self, known: Known, member: Member, *, refused: bool = False) -> None:
+    def _drop(self, known: Known, member: Member, now: float, *, refused: bool = False) -> None:
         self._conductor.leave(known.gang, member, refusals.GONE)
         known.gang.lose(member.uid, refused=refused)
         self._roster.quit(member.uid)
         self.starts.forget(member.uid)
+        pod = self._ledger.pods.get(member.uid)
+        if pod is not None and not refused:
+            self._conductor.slots.keep(known, member, pod, now)
 
     def look_at(self, node: str, now: float) -> None:
         """The node changed or is gone: places held there may be none any more."""
         for uid in sorted(self._ledger.on_node.get(node, ())):
-            known = self.of(uid)
+            known, kept_for = self.of(uid), self._conductor.slots.of(uid)
             if known is not None:
                 self.recheck(known, known.gang.members[uid], now)
+            elif kept_for is not None:
+                self._conductor.settle(kept_for, now)
 
     def recheck(self, known: Known, member: Member, now: float) -> None:
         """See whether the place held for a member, if there is one, still is one."""
         if not self.starts.sound(member.uid):
             self._conductor.misplaced(known.gang, member)
             self._conductor.settle(known, now)
+
+    def refill(self, known: Known, now: float) -> None:
+        """Members that come for lost ones get what was kept of those."""
+        self._conductor.refill(known, now)
 
     def unhold(self, known: Known, member: Member) -> None:
         """kube-scheduler will bind this member by itself. Others like it may have waited for that to be known."""
@@ -221,12 +234,13 @@ class Gangs:
         if known is not None:
             known.gang.leave(uid)
 
-    def posted(self, uid: str, node: str) -> Gang | None:
+    def posted(self, uid: str, node: str, now: float) -> Gang | None:
         """The Binding of a member that had no place held is being written; returns its gang."""
         known = self.of(uid)
         if known is None:
             return None
         known.gang.post(uid, node)
+        self.refill(known, now)
         return known.gang
 
     def bind_done(self, uid: str, bound: bool, now: float) -> None:

@@ -115,6 +115,8 @@ class Ledger:
         self._changed = changed
         self.nodes: dict[str, NodeState] = {}
         self.pods: dict[str, PodState] = {}
+        self.slots: dict[str, PodState] = {}
+        """What is kept for pods that do not exist yet: HELD, under names that are no UIDs."""
         self.on_node: dict[str, set[str]] = {}
         self.freed = 0
         """Counts how often a node may have got room for something, be it only CPU."""
@@ -181,8 +183,9 @@ class Ledger:
             state.problem = f"it counts GPU memory in units of {found.unit_mib} MiB, the cluster in {self.unit_mib} MiB"
         self._mark(state, found)
         for uid in sorted(self.on_node.get(state.name, ())):
-            if self.pods[uid].state != "held":
-                self._place(self.pods[uid])
+            pod = self.pods.get(uid)
+            if pod is not None and pod.state != "held":
+                self._place(pod)
 
     def _mark(self, state: NodeState, found: Inventory) -> None:
         marks = {mark.strip() for mark in state.cordoned.split(",") if mark.strip()}
@@ -330,7 +333,7 @@ class Ledger:
 
     def _check_node(self, node: NodeState, books: NodeBooks) -> Iterable[str]:
         for uid in books.entries:
-            pod = self.pods.get(uid)
+            pod = self.pods.get(uid) or self.slots.get(uid)
             if pod is None:
                 yield f"{node.name} holds GPUs for {uid}, which is no live pod"
             elif pod.node != node.name or pod.state == "waiting":

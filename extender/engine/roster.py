@@ -7,6 +7,8 @@ from collections import Counter
 import msgspec
 
 from extender.engine.effects import GroupStatus
+from extender.engine.ledger import PodState
+from extender.engine.seats import Spot
 from gangfilter.gang import STARTED, Gang, Patience
 from gangfilter.group import Declaration, GroupKey, Membership, agree
 from gangfilter.members import Member
@@ -16,6 +18,16 @@ from protos.contract.reason import Reason
 
 PAST_BARRIER = (*STARTED, Phase.UNDOING, Phase.COMPLETED)
 """Phases in which a gang keeps its terms when nobody says its minimum any more."""
+
+
+class Slot(msgspec.Struct, frozen=True, eq=False):
+    """The room of a lost member, kept for the one that comes in its place."""
+
+    keeper: PodState
+    """What holds it in the books, by the lost pod's name."""
+    role: str
+    required: bool
+    spot: Spot
 
 
 class Known(msgspec.Struct):
@@ -30,6 +42,8 @@ class Known(msgspec.Struct):
     """Why it waits, None where it does not."""
     planned: tuple[int, int] | None = None
     """What it was last planned with: how often there had been room and members had come or gone. None: it is to be."""
+    slots: list[Slot] = msgspec.field(default_factory=list)
+    """Oldest first."""
     evicted_at: float = 0.0
     failed: int = 0
     told: GroupStatus | None = None

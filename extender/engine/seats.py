@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from extender.engine.intree import ANYWHERE, Amounts, Constraints
+from extender.engine.ledger import NodeState
 from protos.contract.allocation import Share
 from protos.contract.ask import Demand, PodAsk
 
@@ -33,6 +35,21 @@ class Spot(msgspec.Struct, frozen=True):
     node: str
     charges: Mapping[str, Demand] = {}
     shares: Mapping[str, tuple[Share, ...]] = {}
+    until: float = math.inf
+    """When it ends, if nothing else ends it before."""
+
+
+def stands(spot: Spot, uid: str, ask: PodAsk | None, node: NodeState | None) -> bool:
+    """Whether a place that is held under this UID still is one."""
+    if node is None or not node.seen:
+        return False
+    if ask is None:
+        return not spot.charges
+    if node.books is None:
+        return not spot.charges and not node.problem and ask.only_whole
+    entry, gpus = node.books.entries.get(uid), [node.books.gpus.get(uuid) for uuid in spot.charges]
+    fits = all(gpu is not None and gpu.offered and not gpu.overused for gpu in gpus)
+    return entry is not None and entry.ask == ask and fits and not node.problem
 
 
 def least(seats: Sequence[Seat], minimum: int, by_role: Iterable[tuple[str, int]] = ()) -> tuple[Seat, ...]:

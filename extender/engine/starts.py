@@ -9,7 +9,7 @@ from extender.engine.index import Indexes
 from extender.engine.intree import Constraints
 from extender.engine.ledger import Ledger
 from extender.engine.plan import Placement, Plan
-from extender.engine.seats import Seat, Spot, least
+from extender.engine.seats import Seat, Spot, least, stands
 from extender.engine.settings import Settings
 from extender.engine.shortage import Shortage
 from gangfilter.gang import Gang
@@ -144,15 +144,7 @@ class Starts:
         if spot is None or pod is None:
             return True
         node = self._ledger.nodes.get(spot.node)
-        if node is None or not node.seen or not self.wishes[uid][1].admits(node):
-            return False
-        if pod.ask is None:
-            return not spot.charges
-        if node.books is None:
-            return not spot.charges and not node.problem and pod.ask.only_whole
-        entry, gpus = node.books.entries.get(uid), [node.books.gpus.get(uuid) for uuid in spot.charges]
-        fits = all(gpu is not None and gpu.offered and not gpu.overused for gpu in gpus)
-        return entry is not None and entry.ask == pod.ask and fits and not node.problem
+        return stands(spot, uid, pod.ask, node) and node is not None and self.wishes[uid][1].admits(node)
 
     def drop(self, uid: str) -> None:
         """Give back the place held for a member, if there is one."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -30,13 +31,14 @@ from extender.engine.effects import (
 )
 from extender.engine.engine import Engine
 from extender.engine.plan import Placement
-from gangfilter.gang import BEFORE, STARTED
+from gangfilter.gang import BEFORE, STARTED, Patience
 from gangfilter.group import GroupKey
 from gangfilter.members import Stage
 from gangfilter.table import Phase
 from protos.contract import allocation, choose, names
 from protos.contract.objects import ContainerStatus, Pod, epoch_seconds
 from tests.builders import a_node, a_pod
+from tests.property.lost_rooms import LostRooms
 from tests.unit.engine.gang_story import WALL, GangStory, a_member, bound_pod
 
 NODES = {"a": (16, 16), "b": (16,), "c": (16, 24)}
@@ -45,6 +47,8 @@ CPUS = 4
 BACKOFF_S = 10.0
 """After a bind that failed kube-scheduler comes again within this time."""
 ASKS: tuple[dict[str, Any], ...] = ({"mem": 8}, {"mem": 16}, {"mem": 5, "slices": 50}, {"whole": 1}, {"whole": 2}, {})
+SLOT_S = 40.0
+"""For which a lost member's room is kept."""
 SLACK_S = 8.0
 """For ticks, and an eviction said once more."""
 
@@ -91,10 +95,11 @@ class GangWorld(GangStory):
         """UIDs."""
         self.missing: list[Pod] = []
         """Pods that their controller will make anew."""
+        self.rooms = LostRooms(SLOT_S)
         self.leads = True
         self.standby: Engine | None = None
         """Another process, which reads everything and does nothing."""
-        super().__init__(*(self.a_node(name) for name in NODES))
+        super().__init__(*(self.a_node(name) for name in NODES), patience=Patience(slot_s=SLOT_S))
         self.standby = self.another_process()
 
     def a_node(self, name: str) -> Any:
@@ -133,6 +138,7 @@ class GangWorld(GangStory):
             self.binding_ends(name, happened=landed)
         self.engine, self.standby = self.standby, before
         self.leads = True
+        self.rooms.remembered_by(self.engine)
         super().tell(*self.listed(), PodsListed(), Leading(True))
         if not led:
             self.forgive()
@@ -291,7 +297,8 @@ class GangWorld(GangStory):
         self.coming.discard(name)
         self.to_go.pop(name, None)
         place = self.flying.pop(name, None)
-        self.delete(name)
+        with self.losing(name):
+            self.delete(name)
         if place is not None:
             self.tell_lost(place)
         self.held.discard(name)
@@ -300,6 +307,17 @@ class GangWorld(GangStory):
             metadata = msgspec.structs.replace(pod.metadata, annotations=kept, deletion_timestamp=None)
             self.missing.append(Pod(metadata, msgspec.structs.replace(pod.spec, node_name=None)))
         self.mark()
+
+    @contextmanager
+    def losing(self, name: str) -> Iterator[None]:
+        """The pod ends in this; where it ran, it leaves its room."""
+        pod, gang = self.pods[name], self.gang_of(name)
+        ran = pod.spec.node_name in self.nodes and pod.status.phase == "Pending" and gang
+        if ran:
+            self.rooms.leave(pod, gang, self.now)
+        yield
+        if ran:
+            self.rooms.must_keep(pod.metadata.uid, self.engine, self.sorts[gang].least)
 
     def tell_lost(self, place: Place) -> None:
         self.tell(BindDone(place.pod.uid, "lost"))
@@ -315,13 +333,25 @@ class GangWorld(GangStory):
         self.kept_off[name] = set(NODES) - set(nodes)
         if not nodes:
             return
+        rooms = self.rooms_for(name, nodes)
         verdict = self.ask(name, nodes)
         assert set(verdict.nodes) <= set(nodes)
+        assert not rooms or set(verdict.nodes) <= rooms, f"{name} is sent past the rooms kept for it on {rooms}"
         if verdict.nodes:
             self.offers[name] = self.draw.choice(verdict.nodes)
             if bind:
                 self.goes_to_bind(name)
         self.mark()
+
+    def rooms_for(self, name: str, nodes: list[str]) -> set[str]:
+        """Where a member goes that comes for one that was lost, and asks as little."""
+        gang, uid = self.gang_of(name), self.pods[name].metadata.uid
+        known = self.engine.gangs.of(uid)
+        if not self.leads or known is None or known.gang.members[uid].stage is not Stage.IDLE:
+            return set()
+        asks = self.engine.pods[uid].ask
+        same = {slot.node for slot in self.engine.ledger.slots.values() if slot.ask == asks}
+        return self.rooms.may_go_to(gang, name.split("-")[0]) & same & set(nodes)
 
     def goes_to_bind(self, name: str) -> None:
         node = self.offers.pop(name)
@@ -356,7 +386,8 @@ class GangWorld(GangStory):
             self.to_go.pop(name, None)
             self.mark()
         else:
-            self.change(name, phase="Failed", container_statuses=(ContainerStatus("main"),))
+            with self.losing(name):
+                self.change(name, phase="Failed", container_statuses=(ContainerStatus("main"),))
             self.vanish(name)
 
     def eviction_happens(self, name: str) -> None:
@@ -368,6 +399,7 @@ class GangWorld(GangStory):
 
     def node_goes(self, name: str) -> None:
         del self.nodes[name]
+        self.rooms.node_went(name)
         self.tell(NodeGone(name))
         for pod in [n for n, p in self.pods.items() if p.spec.node_name == name]:
             self.vanish(pod, anew=self.pods[pod].status.phase == "Pending")
@@ -395,6 +427,7 @@ class GangWorld(GangStory):
         self.flying, self.held = {}, set()
         self.mark()
         self.restart()
+        self.rooms.remembered_by(self.engine)
         self.forgive()
 
     def forgive(self) -> None:
@@ -441,6 +474,8 @@ class GangWorld(GangStory):
     # -- what must hold
 
     def check(self) -> None:
+        for engine in (self.standby, self.engine):
+            self.rooms_are_right(engine)
         self.nothing_is_given_twice()
         self.only_the_living_hold_anything()
         self.nobody_holds_while_waiting()
@@ -457,6 +492,8 @@ class GangWorld(GangStory):
             for parts in given.containers.values():
                 for share in parts:
                     taken.setdefault(share.uuid, []).append(share)
+        for share in self.rooms.shares():
+            taken.setdefault(share.uuid, []).append(share)
         for uuid, shares in taken.items():
             node, index = uuid.split("-")[1:]
             assert sum(s.mem for s in shares) <= NODES[node][int(index)], f"{uuid} holds {shares}"
@@ -476,13 +513,20 @@ class GangWorld(GangStory):
     def totals_are_right(self, engine: Engine | None) -> None:
         assert engine is not None
         for node in engine.nodes.values():
-            here = [pod for pod in engine.pods.values() if pod.node == node.name]
+            here = [pod for pod in (*engine.pods.values(), *engine.ledger.slots.values()) if pod.node == node.name]
             counted: Counter[str] = Counter()
             for pod in here:
                 counted.update(dict(pod.requests))
             assert {k: v for k, v in node.used.items() if v} == {k: v for k, v in counted.items() if v}
             placed = [p for p in self.pods.values() if p.spec.node_name == node.name and p.status.phase == "Pending"]
             assert len(placed) <= CPUS
+
+    def rooms_are_right(self, engine: Engine | None) -> None:
+        assert engine is not None
+        leasts = {gang: sort.least for gang, sort in self.sorts.items()}
+        self.rooms.check(engine, leasts, self.now)
+        if engine is self.engine:
+            self.rooms.check_kept(engine, leasts, self.now, leads=self.leads)
 
     def only_the_living_hold_anything(self) -> None:
         live = {pod.metadata.uid for pod in self.pods.values()}
@@ -502,8 +546,11 @@ class GangWorld(GangStory):
             if gang.phase is Phase.STARTING:
                 assert {m.uid for m in held} == {m.uid for m in gang.holding()}
                 assert self.now <= gang.since + patience.stuck_s + patience.hold_s + 2
-            if gang.phase in (Phase.RUNNING, Phase.DEGRADED):
+            if gang.phase is Phase.RUNNING:
                 assert not [m for m in held if m.uid in self.engine.gangs.starts.spots]
+            if gang.phase is Phase.DEGRADED:
+                spots = [spot for m in held if (spot := self.engine.gangs.starts.spots.get(m.uid))]
+                assert all(self.now - 1.5 <= spot.until <= self.now + SLOT_S for spot in spots)
             for member in gang.holding():
                 spot = self.engine.gangs.starts.spots[member.uid]
                 assert member in held
@@ -593,7 +640,7 @@ class GangWorld(GangStory):
             not k.gang.may_plan(self.now) for k in self.engine.gangs.known.values() if k.gang.phase is Phase.WAITING
         )
         plans = not self.engine.gangs.starts.idle
-        return not (restless or again or soft or busy or paused or plans)
+        return not (self.engine.ledger.slots or restless or again or soft or busy or paused or plans)
 
     def could_start(self, name: str) -> bool:
         """Whether the pod could be placed: with the minimum of its gang, or alone where that has started."""

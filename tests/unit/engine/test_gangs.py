@@ -936,7 +936,7 @@ def test_a_gang_is_forgotten_with_its_last_pod() -> None:
 
 def test_a_replacement_that_found_no_room_waits_with_the_others_once_the_gang_is_gone() -> None:
     world = GangStory(a_node("n1", 16, 16))
-    world.start(*members(2, mem=16))
+    world.start(*members(2, mem=16, lost="ignore"))
     world.create(a_pod("single", mem=16))
     world.terminate("m1")
     world.again("m1")
