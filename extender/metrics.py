@@ -31,7 +31,12 @@ class Spec(NamedTuple):
         return f"{self.name}_total" if self.kind == "counter" else self.name
 
 
-BOOKINGS = Spec("gangshare_bookings", "gauge", ("state",), "Pods that hold GPUs, by state: held, binding, bound.")
+BOOKINGS = Spec(
+    "gangshare_bookings",
+    "gauge",
+    ("state",),
+    "Pods that hold GPUs, by state: held, binding, bound; kept: a lost member's, for the one that comes in its place.",
+)
 WAITING = Spec("gangshare_waiting_pods", "gauge", (), "Pods that ask for GPUs and have none.")
 MEM = Spec("gangshare_gpu_memory_units", "gauge", ("node", "uuid", "index"), "Memory of a GPU, in units.")
 MEM_FREE = Spec("gangshare_gpu_memory_free_units", "gauge", ("node", "uuid", "index"), "Memory nobody booked.")

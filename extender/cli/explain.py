@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from extender.cli import console, top
 from extender.cli.errors import CommandError
-from extender.cli.inspection import Group, Node, Pod
+from extender.cli.inspection import Group, Node, Pod, Slot
 from protos.contract.allocation import Allocation
 
 
@@ -49,6 +49,12 @@ def group_lines(group: Group) -> Iterator[str]:
     for member in group.members:
         who = f"{member.name} ({member.role})" if member.role else member.name
         yield f"  {who}: {member.stage.lower().replace('_', ' ')}{f' on {member.node}' if member.node else ''}"
+    yield from map(_slot, group.slots)
+
+
+def _slot(slot: Slot) -> str:
+    gpus = f"GPU {', '.join(map(str, slot.gpus))} of {slot.node}" if slot.gpus else f"room on {slot.node}"
+    return f"  {gpus} is kept for {console.duration(slot.seconds)} for whoever comes in place of {slot.name}"
 
 
 def _containers(allocation: Allocation, node: Node | None) -> Iterator[str]:

@@ -36,6 +36,8 @@ class Holder(_Shape, frozen=True, kw_only=True):
     mem: int = 0
     slices: int = 0
     whole: bool = False
+    kept: bool = False
+    """The pod is lost, and its room kept for the one that comes in its place."""
 
 
 class Gpu(_Shape, frozen=True, kw_only=True):
@@ -93,6 +95,16 @@ class Member(_Shape, frozen=True, kw_only=True):
     node: str = ""
 
 
+class Slot(_Shape, frozen=True, kw_only=True):
+    """The room of a lost member (its name), kept for so many seconds more."""
+
+    name: str
+    node: str
+    role: str = ""
+    gpus: tuple[int, ...] = ()
+    seconds: float = 0.0
+
+
 class Group(_Shape, frozen=True, kw_only=True):
     """A gang: its phase for so many seconds, its members in numbers and, while it waits, why."""
 
@@ -110,7 +122,8 @@ class Group(_Shape, frozen=True, kw_only=True):
     numbers: str = ""
     conflicts: tuple[str, ...] = ()
     members: tuple[Member, ...] = ()
-    """Only where one gang is asked for."""
+    slots: tuple[Slot, ...] = ()
+    """Both only where one gang is asked for."""
 
 
 class Problems(_Shape, frozen=True, kw_only=True):

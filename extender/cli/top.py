@@ -75,7 +75,7 @@ def _row(node: Node, gpu: Gpu, model: str) -> Iterator[RenderableType]:
 
 
 def _holder(node: Node, pod: Holder) -> Iterator[RenderableType]:
-    yield f"{BRANCH}{pod.namespace}/{pod.name}"
+    yield f"{BRANCH}{pod.namespace}/{pod.name}{' (lost, kept)' if pod.kept else ''}"
     yield ""
     yield ""
     yield f"{pod.mem} {console.unit(node.unit_mib)}"

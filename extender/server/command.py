@@ -54,6 +54,7 @@ _ALL = "Offer all nodes that are about equally good to every pod, not some of th
 _SCHEDULERS = "Schedulers that ask us, by comma; others' pods count in no gang. Empty: every one."
 _RIVALS = "namespace/name, by comma: Leases of schedulers that serve the same names; we wait while one is renewed."
 _WEBHOOK = "Puts the scheduling gate on new pods of groups, over TLS. Empty: no webhook."
+_SLOT = "Seconds for which a lost member's room is kept for the next; 0: not."
 _TIMEOUT = "The scheduler's httpTimeout for bind, in s; a gang's are held half as long at most."
 _ELECTION = (
     "scheduler: write only while our scheduler holds its Lease; own: by a Lease of our own; none: there is no other."
@@ -81,6 +82,7 @@ def extender(
     scheduler_names: Annotated[str, _option("SCHEDULER_NAMES", _SCHEDULERS)] = "",
     rival_leases: Annotated[str, _option("RIVAL_LEASES", _RIVALS)] = "",
     gang_whole: Annotated[float, _option("GANG_WHOLE", "Seconds to finish a started gang.")] = DEFAULTS.whole_s,
+    gang_slot: Annotated[float, _option("GANG_SLOT", _SLOT)] = DEFAULTS.slot_s,
     bind_timeout: Annotated[float, _option("BIND_TIMEOUT", _TIMEOUT)] = DEFAULTS.bind_timeout_s,
     leader_election: Annotated[Election, _option("LEADER_ELECTION", _ELECTION)] = Election.SCHEDULER,
     lease_name: Annotated[str, _option("LEASE_NAME", "The scheduler's Lease, or our own.")] = DEFAULTS.lease_name,
@@ -109,6 +111,7 @@ def extender(
             scheduler_names=_listed(scheduler_names),
             rival_leases=_listed(rival_leases),
             whole_s=gang_whole,
+            slot_s=gang_slot,
             bind_timeout_s=bind_timeout,
             leader_election=leader_election.value,
             lease_name=lease_name,

@@ -52,8 +52,9 @@ def _pieces(engine: Engine) -> Iterator[str]:
 
 
 def _states(engine: Engine) -> str:
-    states = Counter(pod.state for pod in engine.pods.values() if pod.ask is not None)
-    held = "".join(_line(metrics.BOOKINGS, (state,), states[state]) for state in ("held", "binding", "bound"))
+    states: Counter[str] = Counter(pod.state for pod in engine.pods.values() if pod.ask is not None)
+    states["kept"] = sum(slot.ask is not None for slot in engine.ledger.slots.values())
+    held = "".join(_line(metrics.BOOKINGS, (state,), states[state]) for state in ("held", "binding", "bound", "kept"))
     phases = Counter(known.gang.phase for known in engine.gangs.known.values())
     gangs = "".join(_line(metrics.GANGS, (phase,), phases[phase]) for phase in Phase)
     waiting = _head(metrics.WAITING) + _line(metrics.WAITING, (), states["waiting"])

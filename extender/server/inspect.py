@@ -103,7 +103,10 @@ def _gpu(engine: Engine, books: NodeBooks, book: GpuBook) -> dict[str, Any]:
     }
 
 
-def _ref(engine: Engine, uid: str) -> dict[str, str]:
+def _ref(engine: Engine, uid: str) -> dict[str, str | bool]:
+    slot = engine.ledger.slots.get(uid)
+    if slot is not None:
+        return {"namespace": slot.ref.namespace, "name": slot.ref.name, "uid": uid, "kept": True}
     pod = engine.pods.get(uid)
     return {"namespace": pod.ref.namespace, "name": pod.ref.name, "uid": uid} if pod else {"uid": uid}
 
@@ -175,11 +178,22 @@ def group_explanation(engine: Engine, key: GroupKey, now: float) -> dict[str, An
     known = engine.gangs.known.get(key)
     if known is None:
         return None
+    slots = [
+        {
+            "name": slot.keeper.ref.name,
+            "role": slot.role,
+            "node": slot.spot.node,
+            "gpus": sorted({share.index for given in slot.spot.shares.values() for share in given}),
+            "seconds": round(max(0.0, slot.spot.until - now), 1),
+        }
+        for slot in known.slots
+    ]
     members = [
         {"name": m.name, "uid": m.uid, "role": m.role, "stage": m.stage.name.capitalize(), "node": m.node}
         for m in known.gang.at(*Stage)
     ]
-    return {**group(known, now), "conflicts": list(known.gang.terms.conflicts), "members": members}
+    conflicts = list(known.gang.terms.conflicts)
+    return {**group(known, now), "conflicts": conflicts, "members": members, "slots": slots}
 
 
 def _disbelieved(engine: Engine) -> dict[str, int]:

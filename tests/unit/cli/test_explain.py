@@ -90,7 +90,12 @@ def test_a_gang_is_told_with_its_members_and_why_it_waits() -> None:
         {"name": "launcher", "uid": "l", "role": "launcher", "stage": "In_bind", "node": "node-a"},
         {"name": "worker-0", "uid": "w", "stage": "Absent"},
     ]
-    said = {**books.BOOKS["groups"][0], "members": members, "conflicts": ["minimum differs: 3 by a, 4 by b; 4 holds"]}
+    slots = [
+        {"name": "worker-1", "role": "worker", "node": "node-b", "gpus": [0, 1], "seconds": 250.0},
+        {"name": "ps-0", "node": "node-a", "gpus": [], "seconds": 9.5},
+    ]
+    conflicts = ["minimum differs: 3 by a, 4 by b; 4 holds"]
+    said = {**books.BOOKS["groups"][0], "members": members, "conflicts": conflicts, "slots": slots}
     assert list(explain.group_lines(msgspec.convert(said, Group))) == [
         "ml/resnet is Assembling for 1m5s",
         "  gang ml/resnet waits for its members (GangAssembling)",
@@ -99,6 +104,8 @@ def test_a_gang_is_told_with_its_members_and_why_it_waits() -> None:
         "  conflict: minimum differs: 3 by a, 4 by b; 4 holds",
         "  launcher (launcher): in bind on node-a",
         "  worker-0: absent",
+        "  GPU 0, 1 of node-b is kept for 4m10s for whoever comes in place of worker-1",
+        "  room on node-a is kept for 9s for whoever comes in place of ps-0",
     ]
 
 
