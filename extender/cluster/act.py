@@ -149,7 +149,7 @@ class Actor:
     async def _patch(
         self, pod: PodRef, annotations: dict[str, Any], status: dict[str, Any] | None = None, **preconditions: str
     ) -> None:
-        """Patch annotations of the pod with this UID, and its status; another pod of the same name answers 409."""
+        """Patch annotations of the pod with this UID, and its status; another pod of the same name is a Conflict."""
         metadata = {"uid": pod.uid, **preconditions, "annotations": annotations}
         path, params = paths.pod(pod.namespace, pod.name, "status"), {"fieldManager": names.EXTENDER}
         await self._client.patch(path, {"metadata": metadata, **(status or {})}, params=params)

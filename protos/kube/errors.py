@@ -36,7 +36,10 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: the object is in another state than the write presumed (uid, resourceVersion, already bound)."""
+    """409: the object is in another state than the write presumed (uid, resourceVersion, already bound).
+
+    422 where a patch carries the uid of another one: the API server takes that for an attempt to change it.
+    """
 
 
 class AlreadyExists(Conflict):
@@ -80,9 +83,10 @@ class BadAnswer(ApiError):
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Of a Status' details: one cause."""
+    """Of a Status' details: one cause, and which field of the object it is about."""
 
     reason: str = ""
+    field: str = ""
 
 
 class Details(msgspec.Struct, frozen=True):
@@ -126,8 +130,10 @@ def from_answer(request: str, code: int, body: bytes, *, write: bool) -> ApiErro
 def from_status(request: str, code: int, status: Status, *, write: bool) -> ApiError:
     """The error that a Status object stands for; also that of a watch's ERROR event."""
     reason, message = status.reason, status.message
+    causes = status.details.causes if status.details else ()
+    if code == 422 and any(cause.field == "metadata.uid" for cause in causes):
+        return Conflict(request, code, reason, message)
     if code == 429:
-        causes = status.details.causes if status.details else ()
         budget = any(cause.reason == "DisruptionBudget" for cause in causes)
         return TooMany(request, code, reason, message, disruption_budget=budget)
     if code >= 500:

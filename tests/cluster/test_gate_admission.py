@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from extender.engine.effects import PodRef, Wake
 from protos.contract import names
+from protos.kube import credentials
 from tests import gating
 from tests.cluster import assets, builds, host
 from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster, a_pod
 from tests.cluster.gangshare import ROLLED_OUT, beta_policies, gate_policy, get, kustomization
 from tests.cluster.process import HarnessError, Process, wait_for
+from tests.cluster.test_groups import at_work, until
 from tests.gating import CASES
 
 pytestmark = pytest.mark.core
@@ -212,3 +215,13 @@ def test_nobody_else_of_ours_removes_gates_and_a_pods_owner_changes_it_as_ever(c
         patched(cluster, plugin, without(names.PLAN_GATE))
     (changed,) = patched(cluster, cluster.kubeconfig, {"spec": {"containers": IMAGE}})["spec"]["containers"]
     assert changed["image"] == IMAGE[0]["image"]
+
+
+async def test_a_wake_nominates_the_node_and_then_removes_the_gate(cluster: Cluster, extender: Path, pod: str) -> None:
+    uid = cluster.pod(pod)["metadata"]["uid"]
+    async with at_work(await credentials.load(str(extender))) as bench:
+        for ref in (PodRef("default", pod, "the-former"), PodRef("default", "never", "u"), PodRef("default", pod, uid)):
+            bench.do(Wake(ref, "node-7", gated=True))
+        await until(lambda: gating.gates(cluster.pod(pod)) == [gating.OTHERS_GATE], "our gate is gone")
+        assert cluster.pod(pod)["status"]["nominatedNodeName"] == "node-7"
+        assert bench.failed == []

@@ -81,12 +81,17 @@ async def test_a_lease_cannot_be_updated_without_a_resource_version(client: Clie
     assert (await client.put(f"{LEASES}/l", lease))[0] == 422
 
 
-async def test_a_patch_that_carries_an_old_resource_version_or_another_uid_conflicts(client: Client) -> None:
+async def test_a_patch_that_carries_an_old_resource_version_conflicts_and_one_with_another_uid_is_invalid(
+    client: Client,
+) -> None:
     _, pod = await client.post(PODS, a_pod("p"))
     await client.patch(f"{PODS}/p", {"metadata": {"labels": {"a": "b"}}})
-    for wrong in ({"resourceVersion": pod["metadata"]["resourceVersion"]}, {"uid": "another"}):
+    for wrong, refusal in (
+        ({"resourceVersion": pod["metadata"]["resourceVersion"]}, (409, "Conflict")),
+        ({"uid": "another"}, (422, "Invalid")),
+    ):
         code, status = await client.patch(f"{PODS}/p", {"metadata": {**wrong, "labels": {"a": "c"}}})
-        assert (code, status["reason"]) == (409, "Conflict")
+        assert (code, status["reason"]) == refusal
 
 
 async def test_a_write_that_changes_nothing_makes_no_new_version(client: Client) -> None:

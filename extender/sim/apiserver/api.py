@@ -180,7 +180,11 @@ class Api:
         if content_type == patch.APPLY:
             return self._apply(resource, key, body, writer, force)
         old = self.get(resource, key)
-        return self._write(resource, old, patch.apply(content_type, old.obj, body), writer)
+        new = patch.apply(content_type, old.obj, body)
+        uid = new["metadata"].get("uid")
+        if uid != old.obj["metadata"]["uid"]:
+            raise errors.invalid(resource, key[1], "metadata.uid", f'Invalid value: "{uid}": field is immutable')
+        return self._write(resource, old, new, writer)
 
     def _apply(self, resource: Resource, key: Key, body: Object, writer: Writer, force: bool) -> Item:
         if "metadata" not in body or body["metadata"].get("name", key[1]) != key[1]:

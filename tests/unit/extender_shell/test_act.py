@@ -59,6 +59,22 @@ async def test_a_wake_touches_the_annotation_with_a_fresh_value_each_time(bench:
     assert {path for _, path in bench.server.writes} == {"/api/v1/namespaces/default/pods/p1/status"}
 
 
+async def test_the_wake_of_a_gated_pod_nominates_its_node_and_then_removes_our_gate_and_no_other(bench: Bench) -> None:
+    gates = [{"name": "example.com/hold"}, {"name": names.PLAN_GATE}]
+    pod = add_pod(bench.api, "p1", schedulingGates=gates)
+    bench.actor.submit([Wake(ref(pod), "node-7", gated=True)])
+    await until(lambda: bench.pod("p1")["spec"]["schedulingGates"] == gates[:1], "our gate is gone")
+    assert bench.pod("p1")["status"]["nominatedNodeName"] == "node-7"
+    paths = [path.removeprefix("/api/v1/namespaces/default/pods/") for _, path in bench.server.writes]
+    assert paths == ["p1/status", "p1"]
+    bench.actor.submit([Wake(ref(pod), gated=True)])
+    await until(lambda: len(bench.server.writes) == 3, "its removal once more")
+    bench.actor.submit([Wake(PodRef("default", "p1", "the-former"), gated=True)])
+    await until(lambda: len(bench.server.writes) == 4, "that of a former pod")
+    assert bench.server.writes[-1][1].endswith("/p1")
+    assert bench.failed == []
+
+
 async def test_another_pod_of_the_same_name_is_not_touched(bench: Bench) -> None:
     add_pod(bench.api, "p1")
     bench.actor.submit([Wake(PodRef("default", "p1", "the-former"))])

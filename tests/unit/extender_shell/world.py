@@ -172,11 +172,17 @@ def add_node(api: Api, name: str, gpus: int = 1, mem: int = 16) -> None:
 
 
 def add_pod(
-    api: Api, name: str, mem: int = 4, node: str = "", annotations: Json | None = None, resource: str = names.GPU_MEM
+    api: Api,
+    name: str,
+    mem: int = 4,
+    node: str = "",
+    annotations: Json | None = None,
+    resource: str = names.GPU_MEM,
+    **more: object,
 ) -> Json:
     """A pod that asks memory of a GPU."""
     container = {"name": "main", "image": "x", "resources": {"limits": {resource: str(mem)}}}
-    spec: Json = {"schedulerName": names.PROFILE, "containers": [container]}
+    spec: Json = {"schedulerName": names.PROFILE, "containers": [container], **more}
     if node:
         spec["nodeName"] = node
     meta = {"name": name, "namespace": "default", "annotations": annotations or {}}

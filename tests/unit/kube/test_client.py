@@ -64,6 +64,14 @@ async def test_a_status_becomes_the_error_of_its_kind(
     assert f"GET {POD}: {code} {reason} xxx" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("field", "kind"), [("metadata.uid", errors.Conflict), ("spec.containers", errors.Invalid)], ids=["uid", "spec"]
+)
+def test_a_patch_meant_for_another_object_of_that_name_is_a_conflict(field: str, kind: type[errors.ApiError]) -> None:
+    status = errors.Status(reason="Invalid", details=errors.Details((errors.Cause("FieldValueInvalid", field),)))
+    assert type(errors.from_status("PATCH /p", 422, status, write=True)) is kind
+
+
 async def test_a_refusal_without_a_status_object_shows_its_text(script: Script) -> None:
     async def play(_: web.Request) -> web.StreamResponse:
         return web.Response(status=502, text="bad gateway")
