@@ -40,7 +40,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     min_by_role: tuple[tuple[str, int], ...] = ()
     """The same per role, sorted by role; roles are in lower case everywhere."""
     min_resources: tuple[tuple[str, int], ...] = ()
-    """Amounts that must be free before the group is tried, sorted by resource; cpu in thousandths of a core."""
+    """Amounts that nodes together must have free for a start, sorted by resource; cpu in thousandths of a core."""
     queue: str = ""
     priority_class: str = ""
     schedule_timeout_s: float | None = None

@@ -159,21 +159,35 @@ def by_role(least: Mapping[str, int], expected: str = "members by role") -> tupl
 
 
 def amounts(quantities: Mapping[str, str | int]) -> tuple[tuple[str, int], ...]:
-    """Whole amounts by resource, sorted, cpu in thousandths, without those of nothing; raises BadValue."""
+    """Whole amounts by resource of nodes, sorted, cpu in thousandths, without those of nothing; raises BadValue.
+
+    Of what Volcano and others write there in the words of a ResourceQuota, `requests.X` is X, and what no node has
+    (`limits.X`, numbers of objects, storage) counts for nothing.
+    """
     if len(quantities) > MOST_ENTRIES:
         raise BadValue(f"at most {MOST_ENTRIES} resources")
-    read = []
+    read: dict[str, int] = {}
     for resource, quantity in quantities.items():
+        of_nodes = _of_nodes(resource)
         try:
-            amount = (milli if resource == "cpu" else units)(quantity)
+            amount = (milli if of_nodes == "cpu" else units)(quantity)
         except QuantityError as error:
             raise BadValue(f"amounts by resource; {shown(resource)}: {error}") from error
         if amount < 0:
             raise BadValue(f"amounts of zero or more; {shown(resource)} is {shown(quantity)}")
-        read.append((resource, amount))
-    return tuple(sorted((resource, amount) for resource, amount in read if amount))
+        read[of_nodes] = max(amount, read.get(of_nodes, 0))
+    return tuple(sorted((resource, amount) for resource, amount in read.items() if resource and amount))
 
 
+def _of_nodes(resource: str) -> str:
+    """The resource of nodes that is meant, "" if it is none."""
+    named = resource.removeprefix("requests.")
+    if "/" in named:
+        return "" if named.startswith(("count/", "limits.")) or ".storageclass." in named else named
+    return named if named in _NATIVE or named.startswith("hugepages-") else ""
+
+
+_NATIVE = ("cpu", "memory", "ephemeral-storage")
 _NAMES = msgspec.json.Decoder(list[str])
 _INTEGERS = msgspec.json.Decoder(dict[str, int])
 _QUANTITIES = msgspec.json.Decoder(dict[str, str | int])

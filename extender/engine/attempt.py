@@ -19,6 +19,7 @@ from extender.engine.intree import Constraints
 from extender.engine.ledger import NodeState
 from extender.engine.seats import Seat, Spot
 from extender.engine.trial import Choices, Lot, Trial, is_puzzle
+from protos.contract import names
 from protos.contract.ask import PodAsk
 from protos.contract.choose import TOP
 
@@ -46,6 +47,8 @@ class Fleet(msgspec.Struct, frozen=True):
     indexes: Indexes
     ignored: frozenset[str] = frozenset()
     """Resources that kube-scheduler leaves to us: no node's total is held against them where it has books."""
+    resources: names.Resources = names.Resources()
+    """What these are called."""
 
 
 class Attempt:

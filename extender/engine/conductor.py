@@ -14,6 +14,7 @@ from extender.engine.herald import Herald, ref
 from extender.engine.ledger import Ledger, PodState
 from extender.engine.plan import Placement
 from extender.engine.roster import Known, Roster
+from extender.engine.scarcity import Scarcity
 from extender.engine.seats import Spot
 from extender.engine.settings import Settings
 from extender.engine.shortage import Shortage
@@ -130,7 +131,7 @@ class Conductor:
             known.planned = news
             self.starts.want(gang)
 
-    def take(self, known: Known, outcome: Placement | Shortage, now: float) -> None:
+    def take(self, known: Known, outcome: Placement | Shortage | Scarcity, now: float) -> None:
         """The gang's plan has come out."""
         gang = known.gang
         if isinstance(outcome, Placement):

@@ -12,6 +12,8 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 import msgspec
 
 from extender.engine.attempt import PIECE, Attempt, Fleet
+from extender.engine.intree import Amounts
+from extender.engine.scarcity import Reckoning, Scarcity
 from extender.engine.seats import Seat, Spot
 from extender.engine.shortage import Shortage, shortage
 
@@ -29,11 +31,12 @@ class Placement(msgspec.Struct, frozen=True):
 class Plan:
     """One plan in the making."""
 
-    def __init__(self, fleet: Fleet, seats: Sequence[Seat], minimum: Sequence[Seat]) -> None:
-        """A place for all `seats`, else for those of `minimum` (`seats.least` finds them)."""
+    def __init__(self, fleet: Fleet, seats: Sequence[Seat], minimum: Sequence[Seat], free: Amounts = ()) -> None:
+        """A place for all `seats`, else for those of `minimum` (`seats.least` finds them), where so much is free."""
         self._fleet = fleet
+        self._reckoning = Reckoning(fleet, free, minimum)
         self._sizes = [seats, minimum] if len(minimum) < len(seats) else [seats]
-        self.outcome: Placement | Shortage | None = None
+        self.outcome: Placement | Shortage | Scarcity | None = None
         """None while it is being worked on."""
         self._work = self._plan()
 
@@ -41,7 +44,7 @@ class Plan:
         """Do a part of the work; returns whether the outcome is there.
 
         A placement is true of the moment in which this returns: whoever takes it books it before anything else happens.
-        A shortage may be of a moment ago: if nodes got room since the plan began, it is worth another.
+        A shortage or scarcity may be of a moment ago: if nodes got room since the plan began, it is worth another.
         """
         for cost in self._work:
             limit -= cost
@@ -50,6 +53,10 @@ class Plan:
         return self.outcome is not None
 
     def _plan(self) -> Iterator[int]:
+        yield from self._reckoning.run()
+        if self._reckoning.outcome is not None:
+            self.outcome = self._reckoning.outcome
+            return
         best: Shortage | None = None
         for seats in self._sizes:
             last = seats is self._sizes[-1]

@@ -67,13 +67,14 @@ def _most_first(counts: Mapping[str, int]) -> tuple[Count, ...]:
 def _words(lot: Lot) -> str:
     """One member in words: `40`, `2 whole GPUs on NVLink nodes`, `4 cpu and 8Gi memory`."""
     if lot.ask is None:
-        return " and ".join(_amount(*amount) for amount in lot.amounts if amount[0] != "pods") or "pod slot"
+        return " and ".join(amount_of(*amount) for amount in lot.amounts if amount[0] != "pods") or "pod slot"
     single = len(lot.ask.containers) == 1
     words = choose.wanted(lot.ask).removesuffix(" on one GPU") if single else f"({choose.wanted(lot.ask)})"
     return words + " on NVLink nodes" * (lot.ask.selection.link == "nvlink")
 
 
-def _amount(resource: str, amount: int) -> str:
+def amount_of(resource: str, amount: int) -> str:
+    """An amount in words: `1.5 cpu`, `8Gi memory`, `2 rdma/hca`."""
     if resource == "cpu":
         return f"{amount / 1000:g} cpu"
     if "/" in resource:

@@ -9,6 +9,7 @@ from extender.engine.index import Indexes
 from extender.engine.intree import Constraints
 from extender.engine.ledger import Ledger
 from extender.engine.plan import Placement, Plan
+from extender.engine.scarcity import Scarcity
 from extender.engine.seats import Seat, Spot, least, stands
 from extender.engine.settings import Settings
 from extender.engine.shortage import Shortage
@@ -26,7 +27,7 @@ class Starts:
 
     def __init__(self, ledger: Ledger, indexes: Indexes, settings: Settings) -> None:
         self._ledger = ledger
-        self._fleet = Fleet(ledger.nodes, indexes, frozenset(settings.resources.all))
+        self._fleet = Fleet(ledger.nodes, indexes, frozenset(settings.resources.all), settings.resources)
         self._wanting: dict[GroupKey, Gang] = {}
         self._plan: tuple[Gang, Sequence[Seat], Plan] | None = None
         self.spots: dict[str, Spot] = {}
@@ -58,7 +59,7 @@ class Starts:
     def idle(self) -> bool:
         return not self._wanting
 
-    def advance(self) -> tuple[Gang, Placement | Shortage] | None:
+    def advance(self) -> tuple[Gang, Placement | Shortage | Scarcity] | None:
         """Do a slice of planning; returns a plan that came out, to be taken at once."""
         if self._plan is None:
             if not self._wanting:
@@ -80,7 +81,8 @@ class Starts:
         there = gang.roles(*SETTLED)
         missing = [(role, least - there[role]) for role, least in gang.terms.min_by_role]
         minimum = (gang.terms.min_member or 0) - there.total()
-        return seats, Plan(self._fleet, seats, least(seats, minimum, missing))
+        free = gang.terms.min_resources if not there else ()  # part of it has run: it was admitted once
+        return seats, Plan(self._fleet, seats, least(seats, minimum, missing), free)
 
     def _seat(self, gang: Gang, uid: str) -> Seat:
         member, pod = gang.members[uid], self._ledger.pods[uid]

@@ -58,7 +58,7 @@ def outcome(fleet: Fleet, seats: Sequence[Seat], minimum: Sequence[Seat] | None 
     plan = Plan(fleet, seats, seats if minimum is None else minimum)
     while not plan.advance():
         pass
-    assert plan.outcome is not None
+    assert isinstance(plan.outcome, Placement | Shortage)
     return plan.outcome
 
 
