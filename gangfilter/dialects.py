@@ -82,7 +82,8 @@ def membership(pod: Pod) -> Membership | None:
     declaration, differ = combined(said) if said else (None, ())
     who, required = _role(reader)
     problems = (*reader.problems, *differ)
-    return Membership(GroupKey(meta.namespace, chosen), who, required, declaration, problems)
+    leader = "launcher" if who == "worker" and _of_mpi_job(meta.labels) else ""
+    return Membership(GroupKey(meta.namespace, chosen), who, required, declaration, problems, leader)
 
 
 def _in_spec(spec: PodSpec) -> Iterator[naming.Named]:
@@ -110,12 +111,16 @@ def _role(reader: Reader) -> tuple[str, bool]:
     return who, needed and reader.text(naming.ET_GROUP) != naming.ET_OPERATOR
 
 
+def _of_mpi_job(labels: Mapping[str, str]) -> bool:
+    """MPI Operator can be told to make the launcher when all workers run, and counts it in the minimum all the same."""
+    return labels.get(_OPERATOR.name) in _MPI_OPERATORS or _OLD_MPI_JOB.name in labels
+
+
 def _as_meant(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Mapping[str, str]:
     """An MPIJob's queue under its own key: an often copied article on MPI Operator puts it under that of the group."""
     queue = annotations.get(naming.VOLCANO_GROUP.name)
     job = annotations.get(naming.KUBE_GROUP.name) or labels.get(naming.COSCHEDULING_GROUP.name)
-    is_mpi = labels.get(_OPERATOR.name) in _MPI_OPERATORS or _OLD_MPI_JOB.name in labels
-    if not (queue and job and is_mpi) or queue == job:
+    if not (queue and job and _of_mpi_job(labels)) or queue == job:
         return annotations
     others = {key: text for key, text in annotations.items() if key != naming.VOLCANO_GROUP.name}
     return {naming.VOLCANO_QUEUE.name: queue} | others

@@ -111,8 +111,17 @@ class Gang(Members):
             return "nobody says how many members it has"
         roles = self.roles(*PRESENT)
         if roles.total() < least:
-            return f"{roles.total()} of {least} members exist"
+            leader = self._leader_to_come(least - roles.total())
+            hint = f"; the {leader} does not: one that is made when the others run must not be in the minimum"
+            return f"{roles.total()} of {least} members exist{hint if leader else ''}"
         return ", ".join(f"{roles[role]} of {n} {role} exist" for role, n in self.terms.min_by_role if roles[role] < n)
+
+    def _leader_to_come(self, missing: int) -> str:
+        """The role of the one member that is missing, if it may be waiting for the others; else ""."""
+        if missing != 1:
+            return ""
+        leaders = {m.leader for m in self.members.values() if m.leader}
+        return next((leader for leader in sorted(leaders) if not self.roles(*PRESENT)[leader]), "")
 
     def needs(self, role: str, required: bool, beside: Collection[tuple[str, bool]]) -> bool:
         """Whether, once started, it is short of one more such member, beside those that have a place.

@@ -63,6 +63,8 @@ class Membership(msgspec.Struct, frozen=True):
     """What the pod itself says of the group, None if nothing."""
     problems: tuple[str, ...] = ()
     """Sentences: names and roles that cannot be read, keys that name different groups, values that differ."""
+    leader: str = ""
+    """The role of a pod that may be made only when this one runs, "" if there is none."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):

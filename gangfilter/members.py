@@ -44,6 +44,8 @@ class Member(msgspec.Struct):
     role: str = ""
     required: bool = False
     """Always part of the minimum."""
+    leader: str = ""
+    """The role of a pod that may be made only when this one runs."""
     owner: str = ""
     """UID of the controller that makes it anew when it is deleted, "" if none does."""
     priority: int = 0

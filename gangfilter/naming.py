@@ -8,6 +8,7 @@ What has no counterpart here:
   LeaderWorkerSet) come one after the other, each when the one before runs: they are no gang.
 - YuniKorn's placeholders: an application's task groups are roles of one gang. Spark's executors are made by its running
   driver: they are no gang.
+- tf-operator's first form of a group, a PodDisruptionBudget: policy/v1beta1 is not served since Kubernetes 1.25.
 - Kubernetes 1.35's Workloads are not read: `gangshare.io/min-member` can say the minimum of a `workloadRef`.
 """
 

@@ -81,6 +81,7 @@ class Roster:
             name=meta.name,
             role=said.role,
             required=said.required,
+            leader=said.leader,
             owner=next(controllers, ""),
             priority=pod.spec.priority or 0,
             created=self.clock(meta.creation_timestamp, now),

@@ -226,7 +226,8 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], tuple[str, str, bool], De
 @pytest.mark.parametrize("case", CASES)
 def test_a_member_is_known_by(case: str) -> None:
     labels, annotations, (group, role, required), declaration = CASES[case]
-    assert read(labels, annotations) == Membership(GroupKey("ml", group), role, required, declaration)
+    found = read(labels, annotations)
+    assert found == Membership(GroupKey("ml", group), role, required, declaration, leader=found.leader if found else "")
 
 
 def test_a_member_is_known_by_kubernetes_own_fields() -> None:
@@ -297,6 +298,14 @@ def test_only_an_mpi_job_misuses_the_key_of_volcanos_group() -> None:
     assert found is not None
     assert found.key.name == "a"
     assert len(found.problems) == 1
+
+
+@pytest.mark.parametrize("labels", [MPI_WORKER, {"mpi_job_name": "mpi", "mpi_role_type": "worker"}])
+def test_a_worker_of_an_mpi_job_may_be_waited_for_by_its_launcher(labels: dict[str, str]) -> None:
+    named = {"scheduling.k8s.io/group-name": "mpi"}
+    worker, launcher = read(labels, named), read(MPI_LAUNCHER, named)
+    other = read(TFJOB | {"training.kubeflow.org/job-role": "worker"}, named)
+    assert [found and found.leader for found in (worker, launcher, other)] == ["launcher", "", ""]
 
 
 def test_bundles_of_gangs_are_refused_with_a_sentence() -> None:
