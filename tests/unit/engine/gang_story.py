@@ -35,15 +35,18 @@ from extender.engine.engine import Engine
 from extender.engine.roster import Known
 from extender.engine.settings import Settings
 from gangfilter.gang import Gang
-from gangfilter.group import GroupKey
+from gangfilter.group import Declaration, GroupKey
 from gangfilter.members import Stage
 from gangfilter.table import Phase
 from protos.contract import names
 from protos.contract.objects import Condition, Node, Pod
-from tests.builders import a_pod, a_ref
+from tests.builders import a_node, a_pod, a_ref
 
 WALL = 1_700_000_000.0
 """What the wall clock showed when the monotonic clock showed zero."""
+KEY = GroupKey("default", "g")
+"""The gang of these stories, where they do not say another."""
+VOLCANO = "scheduling.volcano.sh/v1beta1"
 
 
 def a_member(name: str, *, gang: str = "g", least: int | None = 3, owner: str = "job", **fields: Any) -> Pod:
@@ -63,6 +66,11 @@ def members(count: int, **fields: Any) -> list[Pod]:
     prefix = fields.pop("prefix", "m")
     fields = {"least": count, "mem": 8} | fields
     return [a_member(f"{prefix}{i}", **fields) for i in range(count)]
+
+
+def a_declaration(**fields: Any) -> Declaration:
+    """What a PodGroup says."""
+    return Declaration(source="PodGroup", **fields)
 
 
 def at_wall(seconds: float) -> str:
@@ -293,6 +301,11 @@ class GangStory:
     def status(self) -> GroupStatus:
         """What was last written on the PodGroup."""
         return [e for e in self.done if isinstance(e, GroupStatus)][-1]
+
+
+def two_nodes(**settings: Any) -> GangStory:
+    """Two GPUs of 16 units on each of two nodes."""
+    return GangStory(a_node("n1", 16, 16), a_node("n2", 16, 16), **settings)
 
 
 def bound_pod(pod: Pod, place: Place, now: float) -> Pod:

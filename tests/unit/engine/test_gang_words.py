@@ -1,0 +1,93 @@
+"""What is declared of gangs, and what is told of them."""
+
+from __future__ import annotations
+
+from extender.engine.effects import GroupGone, GroupSeen
+from gangfilter.table import Phase
+from protos.contract import names
+from tests.unit.engine.gang_story import KEY, VOLCANO, a_declaration, a_member, members, two_nodes
+
+
+def test_a_podgroup_says_the_minimum_and_is_told_how_the_gang_stands() -> None:
+    world = two_nodes()
+    world.tell(GroupSeen(VOLCANO, KEY, a_declaration(min_member=2)))
+    assert world.status().phase is Phase.ASSEMBLING
+    world.create(*members(2, least=None, mem=16))
+    assert (world.status().phase, world.status().min_member, world.status().present) == (Phase.STARTING, 2, 2)
+    world.come("m0", "m1")
+    world.land()
+    assert (world.status().phase, world.status().bound) == (Phase.RUNNING, 2)
+
+
+def test_a_minimum_that_is_raised_while_the_gang_starts_ends_that_start() -> None:
+    world = two_nodes()
+    world.tell(GroupSeen(VOLCANO, KEY, a_declaration(min_member=2)))
+    world.create(*members(2, least=None, mem=16))
+    world.come("m0")
+    world.tell(GroupSeen(VOLCANO, KEY, a_declaration(min_member=3)))
+    assert world.denied() == {"m0": "GangAgain"}
+    assert str(world.known().reason).endswith("2 of 3 members exist")
+
+
+def test_a_podgroup_that_vanishes_before_the_start_leaves_a_gang_of_unknown_size() -> None:
+    world = two_nodes()
+    world.tell(GroupSeen(VOLCANO, KEY, a_declaration(min_member=2)))
+    world.create(*members(2, least=None, mem=16))
+    world.come("m0")
+    world.tell(GroupGone(VOLCANO, KEY))
+    assert world.denied() == {"m0": "GangAgain"}
+    assert world.booked() == []
+    assert world.phase() is Phase.ASSEMBLING
+
+
+def test_a_podgroup_that_vanishes_later_ends_nothing() -> None:
+    world = two_nodes()
+    world.tell(GroupSeen(VOLCANO, KEY, a_declaration(min_member=2, on_member_lost="restart")))
+    world.start(*members(2, least=None, mem=16))
+    world.tell(GroupGone(VOLCANO, KEY))
+    world.later(60)
+    assert world.phase() is Phase.RUNNING
+    assert world.evicted() == []
+
+
+def test_a_minimum_that_members_change_themselves_holds() -> None:
+    world = two_nodes()
+    world.create(*members(2, least=3, mem=16))
+    for name in ("m0", "m1"):
+        said = world.pods[name].metadata.annotations
+        world.change(name, annotations={**said, names.MIN_MEMBER: "2"})
+    world.think()
+    assert world.phase() is Phase.STARTING
+
+
+def test_members_that_differ_are_told_once_and_the_stricter_holds() -> None:
+    world = two_nodes()
+    world.create(a_member("m0", least=2, mem=8), a_member("m1", least=3, mem=8))
+    assert world.gang().terms.min_member == 3
+    assert [code for _, code in world.told()] == ["GangConflict"]
+
+
+def test_a_gang_that_waits_longer_than_it_may_has_failed_until_new_members_come() -> None:
+    world = two_nodes()
+    world.create(*members(2, least=3, mem=8, annotations={names.SCHEDULE_TIMEOUT_SECONDS: "60"}))
+    world.later(59)
+    assert world.phase() is Phase.ASSEMBLING
+    world.later(2)
+    assert world.phase() is Phase.FAILED
+    assert world.come("m0") == ["GangTimedOut"]
+    world.create(*members(1, least=3, mem=8, prefix="x", annotations={names.SCHEDULE_TIMEOUT_SECONDS: "60"}))
+    assert world.phase() is Phase.STARTING
+
+
+def test_the_limit_counts_from_the_first_member_and_goes_on_over_a_restart() -> None:
+    world = two_nodes()
+    world.groups = [GroupSeen(VOLCANO, KEY, a_declaration(min_member=3, schedule_timeout_s=60.0))]
+    world.tell(*world.groups)
+    world.later(100)
+    world.create(*members(2, least=None, mem=8))
+    assert world.phase() is Phase.ASSEMBLING
+    world.later(40)
+    world.restart()
+    assert world.phase() is Phase.ASSEMBLING
+    world.later(25)
+    assert world.phase() is Phase.FAILED
