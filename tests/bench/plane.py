@@ -68,6 +68,10 @@ class Plane:
         """All of them, at once and for good."""
         await self.api.delete(PODS, params=NOW)
 
+    def writes(self, user_agent: str) -> int:
+        """How many writes of this client the API server has answered so far."""
+        return sum(event.get("userAgent", "").startswith(user_agent) for event in self._plane.audit())
+
     def extender(self) -> Extender:
         """An extender without any rival, not started yet."""
         return Extender(self._run, self._plane.admin_kubeconfig)
