@@ -7,8 +7,7 @@ is kept waiting.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -123,14 +122,16 @@ class Gang(Members):
         leaders = {m.leader for m in self.members.values() if m.leader}
         return next((leader for leader in sorted(leaders) if not self.roles(*PRESENT)[leader]), "")
 
-    def needs(self, role: str, required: bool, beside: Collection[tuple[str, bool]]) -> bool:
+    def needs(self, role: str, required: bool, beside: Mapping[tuple[str, bool], int]) -> bool:
         """Whether, once started, it is short of one more such member, beside those that have a place.
 
-        `beside`: role of each that shall be counted too, and whether it is required.
+        `beside`: how many shall be counted too, by role and by whether they are required.
         """
         placed = (*PLACED, Stage.POSTED)
-        there = self.roles(*placed) + Counter(other for other, _ in beside)
-        if required and self.required(*placed) + sum(vital for _, vital in beside) < self._vital:
+        there = self.roles(*placed)
+        for (other, _), n in beside.items():
+            there[other] += n
+        if required and self.required(*placed) + sum(n for (_, vital), n in beside.items() if vital) < self._vital:
             return True
         of_role = dict(self.terms.min_by_role).get(role, 0)
         return there.total() < (self.terms.min_member or 0) or there[role] < of_role

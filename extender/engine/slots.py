@@ -6,6 +6,9 @@ own, since the member is no pod any more. A gang keeps no more of them than it i
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 import msgspec
 
 from extender.engine.effects import PodRef
@@ -56,11 +59,16 @@ class Slots:
 
     def trim(self, known: Known, now: float) -> None:
         """Give up what is over, what is no good any more, and what the gang is not short of."""
-        gang = known.gang
-        for slot in sorted(known.slots, key=lambda slot: (not _refilled(gang, slot), slot.keeper.since)):
-            wanted = _waits(gang) and gang.needs(slot.role, slot.required, _beside(known, slot))
-            if not wanted or now >= slot.spot.until or not self._stands(slot):
+        gang, came, kept = known.gang, _arrivals(known.gang), _beside(known)
+        wanted: dict[tuple[str, bool], bool] = {}
+        for slot in sorted(known.slots, key=lambda slot: (not _refilled(came, slot), slot.keeper.since)):
+            kind = slot.role, slot.required
+            if kind not in wanted:
+                wanted[kind] = _waits(gang) and gang.needs(*kind, kept - Counter([kind]))
+            if not wanted[kind] or now >= slot.spot.until or not self._stands(slot):
                 self.drop(known, slot)
+                kept[kind] -= 1
+                wanted.clear()
 
     def take(self, known: Known, member: Member, now: float) -> Spot | None:
         """The place that a member gets which comes for one that was lost; None if nothing suits it."""
@@ -95,11 +103,21 @@ def _waits(gang: Gang) -> bool:
     return gang.phase in KEEPING and gang.terms.on_member_lost == "wait"
 
 
-def _beside(known: Known, but: Slot | None = None) -> list[tuple[str, bool]]:
-    return [(slot.role, slot.required) for slot in known.slots if slot is not but]
+def _beside(known: Known) -> Counter[tuple[str, bool]]:
+    """What is kept: how often for which role, and whether for a required member."""
+    return Counter((slot.role, slot.required) for slot in known.slots)
 
 
-def _refilled(gang: Gang, slot: Slot) -> bool:
+def _arrivals(gang: Gang) -> dict[tuple[str, str], float]:
+    """When a member of this role was last bound to this node."""
+    found: dict[tuple[str, str], float] = {}
+    for member in gang.members.values():
+        if member.stage is Stage.BOUND:
+            place = member.node, member.role
+            found[place] = max(member.bound_at, found.get(place, member.bound_at))
+    return found
+
+
+def _refilled(came: Mapping[tuple[str, str], float], slot: Slot) -> bool:
     """Whether, as it seems, the member that came for the lost one was sent there by another process."""
-    there = (m for m in gang.at(Stage.BOUND) if (m.node, m.role) == (slot.spot.node, slot.role))
-    return any(m.bound_at >= slot.keeper.since - CLOCKS_S for m in there)
+    return came.get((slot.spot.node, slot.role), float("-inf")) >= slot.keeper.since - CLOCKS_S
