@@ -26,7 +26,7 @@ from tests.scenarios.gangs import (
 )
 from tests.scenarios.jobs.submitted import Submitted, controlled, gang, operated, submit
 from tests.scenarios.pods import a_container, a_pod
-from tests.scenarios.stories import T4, V100, delete, mem, on, refused_with, run
+from tests.scenarios.stories import T4, V100, delete, mem, on, refused_with, run, seat
 from tests.scenarios.world import World
 
 WHOLE = {names.WHOLE_GPU: 1}
@@ -63,6 +63,20 @@ async def test_a_gang_without_room_says_what_is_short_and_starts_when_there_is_r
     await delete(world, "first", grace=1)
     await all_run(world, three.names)
     await started_as_one(world, three.names)
+
+
+async def test_a_lost_members_gpu_is_kept_for_the_one_that_comes_in_its_place(world: World) -> None:
+    await run(world, a_pod("first", a_container(limits={names.WHOLE_GPU: 2}), **on(T4)))
+    pair = gang("pair", pods("pair", 2, WHOLE, **on(T4)))
+    await start(world, pair)
+    before = await seat(world, "pair-1")
+    await delete(world, "pair-1", grace=1)
+    await world.create_pod(a_pod("other", a_container(limits=WHOLE), **on(T4)))
+    await refused_with(world, "other")
+    await world.create_pod(pair.pods[1])
+    await all_run(world, pair.names)
+    assert await seat(world, "pair-1") == before
+    await books_agree(world)
 
 
 async def test_of_two_gangs_that_want_the_same_gpus_one_starts_and_the_other_holds_nothing(world: World) -> None:
