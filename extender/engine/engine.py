@@ -78,7 +78,7 @@ class Engine:
         self._waking = Waking(self.ledger)
         self._holds = Holds(self.ledger, settings.soft_charge_s, settings.undecided_s)
         self._presence = Presence()
-        self._gates = Gates(self.ledger, self._indexes, self._waking)
+        self._gates = Gates(self.ledger, self._indexes, self._waking, settings.nominate_from)
         starts = Starts(self.ledger, self._indexes, settings)
         self.gangs = Gangs(self.ledger, settings, self.counters, starts, self._release, self._unpromise, wall)
         self._barrier = Barrier(self.gangs)

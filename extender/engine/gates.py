@@ -19,14 +19,14 @@ from protos.contract import names
 from protos.contract.ask import PodAsk
 from protos.contract.objects import Pod
 
-AGAIN_S, AGAIN_MOST_S = 5.0, 300.0
+AGAIN_S, AGAIN_MOST_S = 10.0, 300.0
 """Seconds after which a gate that is still there is removed once more; doubled each time."""
 
 
 class Opening(msgspec.Struct):
     """A gate that is to go."""
 
-    pod: PodRef
+    wake: Wake
     asked_at: float | None = None
     """None: since the clock ticked last."""
     again_s: float = AGAIN_S
@@ -35,8 +35,10 @@ class Opening(msgspec.Struct):
 class Gates:
     """The pods that are gated by us, and those of them that need not be any more."""
 
-    def __init__(self, ledger: Ledger, indexes: Indexes, waking: Waking) -> None:
+    def __init__(self, ledger: Ledger, indexes: Indexes, waking: Waking, nominate_from: int) -> None:
+        """On clusters of `nominate_from` nodes a nomination is worth a write more."""
         self._ledger, self._indexes, self._waking = ledger, indexes, waking
+        self._nominate_from = nominate_from
         self._shut: set[str] = set()
         self._openings: dict[str, Opening] = {}
         self._sought: dict[PodAsk, None] = {}
@@ -72,8 +74,10 @@ class Gates:
         """This wake of a pod for which there is room; behind the gate it removes that, again and again until seen."""
         if wake.pod.uid not in self._shut or wake.gated:
             return wake
-        self._openings[wake.pod.uid] = Opening(wake.pod)
-        return Wake(wake.pod, wake.node, gated=True)
+        large = len(self._ledger.nodes) >= self._nominate_from
+        said = Wake(wake.pod, wake.node if large else "", gated=True)
+        self._openings[wake.pod.uid] = Opening(said)
+        return said
 
     def passed(self, effects: Iterable[Effect]) -> list[Effect]:
         """These effects, without the wakes of pods behind the gate that have no place yet: for those one is sought."""
@@ -111,5 +115,5 @@ class Gates:
                 opening.asked_at = now
             elif now >= opening.asked_at + opening.again_s:
                 opening.asked_at, opening.again_s = now, min(AGAIN_MOST_S, 2 * opening.again_s)
-                wakes.append(Wake(opening.pod, gated=True))
+                wakes.append(opening.wake)
         return wakes
