@@ -3,9 +3,13 @@
 Each bind runs in a task of its own: it goes on when the connection that asked is gone, and a second question about the
 same pod joins it. Only while the engine holds it, since the pod's gang is not all there yet, whoever asked may leave:
 then the pod is not there any more either.
+
+Whoever asked about members of a gang is answered when all its Bindings are decided: an answer sets kube-scheduler to
+work (an Event for each pod, among others), which would take its time from the writes that are still to come.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -18,6 +22,8 @@ from extender.server.core import Core, Release
 from protos.contract.reason import Reason
 
 LEFT = "the bind was given up: nobody waited for its answer any more, or it was asked for anew"
+TOGETHER_S = 2.0
+"""Seconds at most for which an answer waits for the Bindings of other members."""
 Gone = Callable[[], Coroutine[Any, Any, None]]
 """Waits until whoever asked does not wait for the answer any more."""
 Decision = asyncio.Future[Place | Reason | None]
@@ -49,6 +55,11 @@ class Binds:
         self._flights: dict[str, _Flight] = {}
         self.arrived = asyncio.Event()
         """Set whenever the books of a bind were decided."""
+        self._opened: set[str] = set()
+        """UIDs of held binds that were let go, and whose Bindings are not decided yet."""
+        self._calm = asyncio.Event()
+        """Set while there are none."""
+        self._calm.set()
         core.release = self._release
 
     async def bind(self, ref: PodRef, node: str, gone: Gone) -> str:
@@ -107,6 +118,10 @@ class Binds:
                 flight.askers -= 1
                 if flight.held and not flight.askers:
                     self._leave(ref, flight)
+            await asyncio.shield(flight.task)
+            if isinstance(flight.decision.result(), Place):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._calm.wait(), TOGETHER_S)
         return await asyncio.shield(flight.task)
 
     def _leave(self, ref: PodRef, flight: _Flight) -> None:
@@ -118,12 +133,20 @@ class Binds:
         """A held bind goes on, or is refused."""
         flight = self._flights.get(effect.pod.uid)
         if flight is not None and flight.held:
+            if isinstance(effect, Open):
+                self._opened.add(effect.pod.uid)
+                self._calm.clear()
             flight.decision.set_result(effect.place if isinstance(effect, Open) else effect.reason)
         elif flight is None and isinstance(effect, Open):  # who asked left at this very moment: nothing is written
             asyncio.get_running_loop().call_soon(self._core.tell, BindDone(effect.pod.uid, "lost"))
 
     async def _carry(self, place: Place) -> str:
-        outcome = await self._binder.bind(place)
+        try:
+            outcome = await self._binder.bind(place)
+        finally:
+            self._opened.discard(place.pod.uid)
+            if not self._opened:
+                self._calm.set()
         self._core.tell(BindDone(place.pod.uid, outcome.kind))
         return self._told(place.pod, place.node, outcome.kind.capitalize(), outcome.sentence)
 

@@ -31,8 +31,8 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
-WRITES = 64
-"""Writes in flight at most."""
+WRITES = 32
+"""Writes in flight at most; each is a connection, whose TLS handshake costs as much as several writes."""
 TRIES = 5
 """Times that a request is sent while the server answers 429."""
 LONGEST_WAIT_S = 10.0

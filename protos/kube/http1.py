@@ -17,7 +17,7 @@ from protos.kube.connection import Connection, Stream
 
 CONNECT_S = 10.0
 """Seconds until a connection that does not come about is given up."""
-IDLE_S = 30.0
+IDLE_S = 75.0
 """Connections idle for longer are not used again: kube-apiserver closes them after 90 s, perhaps at that moment."""
 _PORTS = {"http": 80, "https": 443}
 

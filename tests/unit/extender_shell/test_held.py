@@ -22,6 +22,7 @@ from extender.engine.effects import (
     Refuse,
 )
 from extender.engine.engine import Engine
+from extender.server import binds
 from extender.sim.apiserver.api import Api
 from protos.contract import names
 from protos.contract.reason import Reason
@@ -254,6 +255,45 @@ async def test_all_bindings_of_a_gang_are_written_side_by_side(cluster: World, b
     barrier.open(*pods)
     assert set(await asyncio.gather(*asking)) == {""}
     assert most == WRITES
+
+
+async def test_members_are_answered_when_all_their_bindings_are_decided(cluster: World, barrier: Barrier) -> None:
+    written: dict[str, float] = {}
+
+    async def slow(request: web.BaseRequest) -> None:
+        if request.path.endswith("/p2/binding"):
+            await asyncio.sleep(0.3)
+            written["p2"] = asyncio.get_running_loop().time()
+
+    cluster.server.fault = slow
+    pods = [add_pod(cluster.api, name) for name in ("p1", "p2")]
+    asking = [asyncio.create_task(cluster.bind(pod, "node-a")) for pod in pods]
+    await barrier.waits(*pods)
+    barrier.open(*pods)
+    assert await asking[0] == ""
+    assert asyncio.get_running_loop().time() >= written["p2"]
+    assert await asking[1] == ""
+
+
+async def test_a_member_is_answered_after_a_while_though_another_is_not_decided(
+    cluster: World, barrier: Barrier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binds, "TOGETHER_S", 0.1)
+    stuck = asyncio.Event()
+
+    async def slow(request: web.BaseRequest) -> None:
+        if request.path.endswith("/p2/binding"):
+            await stuck.wait()
+
+    cluster.server.fault = slow
+    pods = [add_pod(cluster.api, name) for name in ("p1", "p2")]
+    asking = [asyncio.create_task(cluster.bind(pod, "node-a")) for pod in pods]
+    await barrier.waits(*pods)
+    barrier.open(*pods)
+    assert await asking[0] == ""
+    assert not asking[1].done()
+    stuck.set()
+    assert await asking[1] == ""
 
 
 async def test_stopping_denies_what_is_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
