@@ -62,6 +62,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     bind_timeout_s: float = 120.0
     """httpTimeout of the scheduler's extender entry that binds, in seconds; a gang's binds are kept waiting half as
     long at most."""
+    largest_gang: int = 2000
+    """Members of a gang that may start together at most; kube-scheduler must bring them into bind, one after the other,
+    in half of `bind_timeout_s`."""
     leader_election: Literal["scheduler", "own", "none"] = "scheduler"
     """`scheduler`: write only while our scheduler holds its Lease; `own`: replicas apart from any scheduler elect one
     among them; `none`: there is only one scheduler and one extender, ever."""
@@ -81,7 +84,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing less important is logged."""
 
     def __post_init__(self) -> None:
-        for name, least in (("unit_mib", 1), ("slices_per_gpu", 1), ("offer_limit", 1), ("band", 0)):
+        for name, least in (
+            ("unit_mib", 1),
+            ("slices_per_gpu", 1),
+            ("offer_limit", 1),
+            ("band", 0),
+            ("largest_gang", 1),
+        ):
             value = getattr(self, name)
             if value < least:
                 raise SettingsError(f"{name} is {value}: expected {least} or more")

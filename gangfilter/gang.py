@@ -103,6 +103,11 @@ class Gang(Members):
         planned = [m for uid in sorted(self.unheld) if (m := self.members[uid]).stage is Stage.PLANNED]
         return planned if self.phase in STARTED or self.suffices(*ARRIVED, also=planned) else []
 
+    @property
+    def least(self) -> int:
+        """How many members start together at least, 0 if nobody says so."""
+        return max(self.terms.min_member or 0, sum(of_role for _, of_role in self.terms.min_by_role))
+
     def lacking(self) -> str:
         """Which part of the minimum does not exist, in words; "" if it does."""
         least = self.terms.min_member

@@ -74,7 +74,7 @@ class Conductor:
             self._herald.effects.append(mark(gang, self._ledger.pods[member.uid], self._settings))
         if gang.phase is Phase.WAITING:
             self._want(known, now)
-        if gang.phase is Phase.ASSEMBLING:
+        if gang.phase is Phase.ASSEMBLING and not self._too_large(known):
             known.reason = refusals.assembling(gang.key, gang.lacking())
         self._herald.tell(known)
         if self._roster.clean(known):
@@ -126,10 +126,20 @@ class Conductor:
     def _want(self, known: Known, now: float) -> None:
         """Have the gang planned, if there is anything new since it was planned last."""
         gang = known.gang
+        if self._too_large(known):
+            self.starts.unwant(gang)
+            return
         news = self._ledger.freed, gang.turnover
         if self.leading and known.planned != news and not self.starts.wanted(gang) and gang.may_plan(now):
             known.planned = news
             self.starts.want(gang)
+
+    def _too_large(self, known: Known) -> bool:
+        """Whether more members would have to start together than can be held in bind; then that is why it waits."""
+        least, most = known.gang.least, self._settings.largest_gang
+        if least > most:
+            known.reason, known.planned = refusals.gang_too_large(known.gang.key, least, most), None
+        return least > most
 
     def take(self, known: Known, outcome: Placement | Shortage | Scarcity, now: float) -> None:
         """The gang's plan has come out."""

@@ -30,6 +30,12 @@ def gang_no_room(gang: GroupKey, shortage: str) -> Reason:
     return Reason("GangNoRoom", f"gang {gang} waits until all of it fits", shortage)
 
 
+def gang_too_large(gang: GroupKey, least: int, most: int) -> Reason:
+    """So many cannot be kept in bind together."""
+    numbers = f"its minimum is {least} members, and at most {most} can start together here"
+    return Reason("GangTooLarge", f"gang {gang} is too large to start as one", numbers)
+
+
 def gang_starting(gang: GroupKey) -> Reason:
     """It has places, and this pod or node is not among them."""
     return Reason("GangStarting", f"gang {gang} starts with other pods or nodes first")

@@ -31,6 +31,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Scheduler names whose pods come to us (empty: all); others' pods count in no gang until they are bound."""
     patience: Patience = Patience()
     """How long gangs may take."""
+    largest_gang: int = 2000
+    """Members that may start together at most: their binds are held until the last has come, kube-scheduler takes them
+    one after the other, and each holds a connection."""
     nominate_from: int = 500
     """Nodes from which on members of a gang that starts are nominated to theirs before kube-scheduler asks."""
     in_tree_preferences: bool = False

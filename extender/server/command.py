@@ -56,6 +56,7 @@ _RIVALS = "namespace/name, by comma: Leases of schedulers that serve the same na
 _WEBHOOK = "Puts the scheduling gate on new pods of groups, over TLS. Empty: no webhook."
 _SLOT = "Seconds for which a lost member's room is kept for the next; 0: not."
 _TIMEOUT = "The scheduler's httpTimeout for bind, in s; a gang's are held half as long at most."
+_LARGEST = "Members that start together at most; they must all come into bind in half of the bind timeout."
 _ELECTION = (
     "scheduler: write only while our scheduler holds its Lease; own: by a Lease of our own; none: there is no other."
 )
@@ -84,6 +85,7 @@ def extender(
     gang_whole: Annotated[float, _option("GANG_WHOLE", "Seconds to finish a started gang.")] = DEFAULTS.whole_s,
     gang_slot: Annotated[float, _option("GANG_SLOT", _SLOT)] = DEFAULTS.slot_s,
     bind_timeout: Annotated[float, _option("BIND_TIMEOUT", _TIMEOUT)] = DEFAULTS.bind_timeout_s,
+    largest_gang: Annotated[int, _option("LARGEST_GANG", _LARGEST)] = DEFAULTS.largest_gang,
     leader_election: Annotated[Election, _option("LEADER_ELECTION", _ELECTION)] = Election.SCHEDULER,
     lease_name: Annotated[str, _option("LEASE_NAME", "The scheduler's Lease, or our own.")] = DEFAULTS.lease_name,
     lease_namespace: Annotated[str, _option("LEASE_NAMESPACE", "Its namespace.")] = DEFAULTS.lease_namespace,
@@ -113,6 +115,7 @@ def extender(
             whole_s=gang_whole,
             slot_s=gang_slot,
             bind_timeout_s=bind_timeout,
+            largest_gang=largest_gang,
             leader_election=leader_election.value,
             lease_name=lease_name,
             lease_namespace=lease_namespace,

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import os
+import resource
 import socket
+import sys
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -15,6 +17,8 @@ from extender.settings import Address, SettingsError
 KEEP_ALIVE_S = 200
 """Longer than the 90 s after which kube-scheduler's client drops an idle connection: it must be the one to drop it,
 or a question may be sent into a connection that closes. Source: net/http Transport.IdleConnTimeout of client-go."""
+OTHER_FILES = 256
+"""File descriptors for everything but held binds: watches, writes, answers from memory."""
 GRACE_S = 5
 """Seconds for answers under way when the server ends."""
 
@@ -61,6 +65,14 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def connections() -> int:
+    """How many connections may be held open, after raising the limit of this process as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return sys.maxsize if hard == resource.RLIM_INFINITY else max(1, hard - OTHER_FILES)
 
 
 def listen(name: str, where: Address) -> socket.socket:

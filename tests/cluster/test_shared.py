@@ -17,7 +17,12 @@ from tests.scenarios.shared_stories import *  # noqa: F403  # the stories are th
 from tests.scenarios.stories import T4, V100
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.core]
-EXTENDER = ["--lease-name=kube-scheduler", "--scheduler-names=default-scheduler", "--bind-timeout=30"]
+EXTENDER = [
+    "--lease-name=kube-scheduler",
+    "--scheduler-names=default-scheduler",
+    "--bind-timeout=30",
+    "--largest-gang=500",
+]
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,9 @@ def a_cluster(
         return render(layout, options)
 
     def extender(place: ExtenderPlace) -> list[str]:
-        beside = ["--lease-name=kube-scheduler", "--bind-timeout=30"] if layout == "shared" else []
+        beside = (
+            ["--lease-name=kube-scheduler", "--bind-timeout=30", "--largest-gang=500"] if layout == "shared" else []
+        )
         return [*gangshare_extender(place), *beside]
 
     settings = kubelet or Settings(status_seconds=1.0)

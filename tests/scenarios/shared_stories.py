@@ -107,6 +107,15 @@ async def test_ordinary_pods_are_nobodys_business_while_a_gang_waits(world: Worl
     assert await bound(world, job.names) == []
 
 
+async def test_a_gang_that_is_too_large_says_so_and_nobody_starts(world: World) -> None:
+    job = gang("host", [a_launcher(), *workers(2)], 501)
+    await submit(world, job)
+    assert "too large" in await said(world, "its minimum is 501 members, and at most 500 can start together here")
+    await refused_with(world, "boss")
+    await refused_with(world, "hand-0")
+    await holds_nothing(world, job.names)
+
+
 async def test_a_launcher_kept_off_its_node_is_planned_around(world: World) -> None:
     await world.create_pod(with_port(theirs(a_pod("port", **on(T4)))))
     await all_run(world, ["port"])
