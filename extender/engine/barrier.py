@@ -50,7 +50,7 @@ class Barrier:
             return None
         gang, member = known.gang, known.gang.members[state.ref.uid]
         self._gangs.recheck(known, member, now)
-        self._gangs.refill(known, now)
+        self._gangs.refill(known, member, now)
         if unheld:
             self._gangs.unhold(known, member)
         if unheld and member.stage is Stage.PLANNED and member not in gang.last():

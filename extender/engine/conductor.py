@@ -186,15 +186,18 @@ class Conductor:
             self.leave(gang, member, why)
             gang.put(member, Stage.IDLE)
 
-    def refill(self, known: Known, now: float) -> None:
+    def refill(self, known: Known, now: float, *coming: Member) -> None:
         """Members that come for lost ones get what was kept of those; nothing is kept that the gang does not need."""
         if not known.slots:
             return
         self.slots.trim(known, now)
-        for member in known.gang.at(Stage.IDLE) if known.slots and self.leading else ():
-            spot = self.slots.take(known, member, now) if self._ledger.pods[member.uid].state == "waiting" else None
-            if spot is not None:
-                self._seat(known.gang, member, spot)
+        if not known.slots or not self.leading:
+            return
+        if known.offering:
+            known.offering, coming = False, tuple(known.gang.at(Stage.IDLE))
+        waiting = [m for m in coming if m.stage is Stage.IDLE and self._ledger.pods[m.uid].state == "waiting"]
+        for member, spot in list(self.slots.take(known, waiting, now)):
+            self._seat(known.gang, member, spot)
 
     def _seat(self, gang: Gang, member: Member, spot: Spot) -> None:
         self._no_single(member)
@@ -255,6 +258,7 @@ class Conductor:
         gang = known.gang
         self._remind(known, now)
         if gang.timed or known.slots:
+            self.slots.check_all(known)
             self.settle(known, now)
         elif gang.phase is Phase.WAITING:
             self._want(known, now)

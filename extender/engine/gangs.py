@@ -159,7 +159,7 @@ class Gangs:
             member.refused = refused or bool(pod.spec.scheduling_gates)
             gang.put(member, Stage.IDLE)
             if gang.phase in STARTED:
-                self._conductor.refill(known, now)
+                self._conductor.refill(known, now, member)
                 self._conductor.wake(gang, member)
         elif not self.starts.sound(member.uid):
             self._conductor.misplaced(gang, member)
@@ -192,6 +192,7 @@ class Gangs:
             if known is not None:
                 self.recheck(known, known.gang.members[uid], now)
             elif kept_for is not None:
+                self._conductor.slots.check(uid)
                 self._conductor.settle(kept_for, now)
 
     def recheck(self, known: Known, member: Member, now: float) -> None:
@@ -200,9 +201,9 @@ class Gangs:
             self._conductor.misplaced(known.gang, member)
             self._conductor.settle(known, now)
 
-    def refill(self, known: Known, now: float) -> None:
-        """Members that come for lost ones get what was kept of those."""
-        self._conductor.refill(known, now)
+    def refill(self, known: Known, member: Member, now: float) -> None:
+        """A member that comes for a lost one gets what was kept of that."""
+        self._conductor.refill(known, now, member)
 
     def unhold(self, known: Known, member: Member) -> None:
         """kube-scheduler will bind this member by itself. Others like it may have waited for that to be known."""
@@ -240,7 +241,7 @@ class Gangs:
         if known is None:
             return None
         known.gang.post(uid, node)
-        self.refill(known, now)
+        self._conductor.refill(known, now)
         return known.gang
 
     def bind_done(self, uid: str, bound: bool, now: float) -> None:
@@ -280,6 +281,7 @@ class Gangs:
             if not yes:
                 self._conductor.stand_by(known, now)
             known.told, known.planned, known.reported = None, None, (None, 0.0)
+            known.offering = True
             self._conductor.settle(known, now)
 
     def tick(self, now: float) -> None:

@@ -44,6 +44,8 @@ class Known(msgspec.Struct):
     """What it was last planned with: how often there had been room and members had come or gone. None: it is to be."""
     slots: list[Slot] = msgspec.field(default_factory=list)
     """Oldest first."""
+    offering: bool = False
+    """Some of them may suit members that wait already."""
     evicted_at: float = 0.0
     failed: int = 0
     told: GroupStatus | None = None

@@ -6,8 +6,9 @@ own, since the member is no pod any more. A gang keeps no more of them than it i
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -19,6 +20,7 @@ from extender.engine.starts import Starts
 from gangfilter.gang import Gang, Patience
 from gangfilter.members import Member, Stage
 from gangfilter.table import Phase
+from protos.contract.ask import PodAsk
 
 KEEPING = (Phase.BINDING, Phase.RUNNING, Phase.DEGRADED)
 """Phases in which a lost member is waited for."""
@@ -56,28 +58,43 @@ class Slots:
         self._ledger.hold(keeper, spot.node, spot.charges)
         self._of[keeper.ref.uid] = known
         known.slots.append(Slot(keeper, member.role, member.required, spot))
+        known.offering = True
+        self.check(keeper.ref.uid)
 
     def trim(self, known: Known, now: float) -> None:
-        """Give up what is over, what is no good any more, and what the gang is not short of."""
-        gang, came, kept = known.gang, _arrivals(known.gang), _beside(known)
-        wanted: dict[tuple[str, bool], bool] = {}
-        for slot in sorted(known.slots, key=lambda slot: (not _refilled(came, slot), slot.keeper.since)):
-            kind = slot.role, slot.required
-            if kind not in wanted:
-                wanted[kind] = _waits(gang) and gang.needs(*kind, kept - Counter([kind]))
-            if not wanted[kind] or now >= slot.spot.until or not self._stands(slot):
-                self.drop(known, slot)
+        """Give up what is over, and what the gang does not wait for or is not short of."""
+        while known.slots and (now >= known.slots[0].spot.until or not _waits(known.gang)):
+            self.drop(known, known.slots[0])
+        kept = _beside(known)
+        for kind in list(kept):
+            while kept[kind] and not known.gang.needs(*kind, kept - Counter([kind])):
+                self.drop(known, _spare(known, kind))
                 kept[kind] -= 1
-                wanted.clear()
 
-    def take(self, known: Known, member: Member, now: float) -> Spot | None:
-        """The place that a member gets which comes for one that was lost; None if nothing suits it."""
-        for slot in known.slots:
-            if slot.role == member.role and self._suits(slot, member.uid):
+    def check(self, uid: str) -> None:
+        """Give up what is kept under this name in the books, if it is no good any more."""
+        known = self._of[uid]
+        slot = next(slot for slot in known.slots if slot.keeper.ref.uid == uid)
+        if not self._stands(slot):
+            self.drop(known, slot)
+
+    def check_all(self, known: Known) -> None:
+        """The same of all that is kept for a gang."""
+        for slot in [slot for slot in known.slots if not self._stands(slot)]:
+            self.drop(known, slot)
+
+    def take(self, known: Known, coming: Iterable[Member], now: float) -> Iterator[tuple[Member, Spot]]:
+        """Who of those that come gets which place, since it was kept for such a member."""
+        in_vain: set[tuple[str, PodAsk | None]] = set()
+        for member in coming:
+            kind = member.role, self._ledger.pods[member.uid].ask
+            slot = None if kind in in_vain else next(self._suitable(known, member.uid, kind), None)
+            if slot is None:
+                in_vain.add(kind)
+            else:
                 self.drop(known, slot)
                 until = max(slot.spot.until, now + self._patience.stuck_s)
-                return msgspec.structs.replace(slot.spot, until=until)
-        return None
+                yield member, msgspec.structs.replace(slot.spot, until=until)
 
     def drop(self, known: Known, slot: Slot) -> None:
         """Keep it no longer."""
@@ -90,11 +107,14 @@ class Slots:
         usable = node is not None and not node.unschedulable
         return usable and stands(slot.spot, slot.keeper.ref.uid, slot.keeper.ask, node)
 
+    def _suitable(self, known: Known, uid: str, kind: tuple[str, PodAsk | None]) -> Iterator[Slot]:
+        alike = (slot for slot in known.slots if (slot.role, slot.keeper.ask) == kind)
+        return (slot for slot in alike if self._suits(slot, uid))
+
     def _suits(self, slot: Slot, uid: str) -> bool:
-        """Whether the pod asks the same GPUs, nothing more beside them, and may go to that node."""
-        pod, node = self._ledger.pods[uid], self._ledger.nodes[slot.spot.node]
-        room = dict(slot.keeper.requests)
-        if pod.ask != slot.keeper.ask or any(amount > room.get(resource, 0) for resource, amount in pod.requests):
+        """Whether a pod that asks the same GPUs asks nothing more beside them, and may go to that node."""
+        node, room = self._ledger.nodes[slot.spot.node], dict(slot.keeper.requests)
+        if any(amount > room.get(resource, 0) for resource, amount in self._ledger.pods[uid].requests):
             return False
         return self._starts.wishes[uid][1].admits(node) and not self._starts.excluded.get(uid, 0) >> node.number & 1
 
@@ -108,16 +128,15 @@ def _beside(known: Known) -> Counter[tuple[str, bool]]:
     return Counter((slot.role, slot.required) for slot in known.slots)
 
 
-def _arrivals(gang: Gang) -> dict[tuple[str, str], float]:
-    """When a member of this role was last bound to this node."""
-    found: dict[tuple[str, str], float] = {}
-    for member in gang.members.values():
-        if member.stage is Stage.BOUND:
-            place = member.node, member.role
-            found[place] = max(member.bound_at, found.get(place, member.bound_at))
-    return found
+def _spare(known: Known, kind: tuple[str, bool]) -> Slot:
+    """Of what is kept for this role what is to be given up first: where another process has sent somebody, as it seems,
 
-
-def _refilled(came: Mapping[tuple[str, str], float], slot: Slot) -> bool:
-    """Whether, as it seems, the member that came for the lost one was sent there by another process."""
-    return came.get((slot.spot.node, slot.role), float("-inf")) >= slot.keeper.since - CLOCKS_S
+    else the oldest.
+    """
+    came: dict[str, float] = {}
+    for member in known.gang.members.values():
+        if member.stage is Stage.BOUND and member.role == kind[0]:
+            came[member.node] = max(member.bound_at, came.get(member.node, -math.inf))
+    alike = [slot for slot in known.slots if (slot.role, slot.required) == kind]
+    refilled = (s for s in alike if came.get(s.spot.node, -math.inf) >= s.keeper.since - CLOCKS_S)
+    return next(refilled, alike[0])
