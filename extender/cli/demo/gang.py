@@ -121,7 +121,8 @@ class Story:
         await self._pause()
         lost = next(pod for pod in self.members() if podspec.pod_requests(pod).get(names.WHOLE_GPU))
         name = lost["metadata"]["name"]
-        console.show("", f"{name} is deleted. on-member-lost says wait: the others go on, and its GPUs are kept for the next.")
+        said = "on-member-lost says wait: the others go on, and its GPUs are kept for the next."
+        console.show("", f"{name} is deleted. {said}")
         before = {podspec.uid(pod) for pod in self.members()}
         self._cluster.delete_pod(*podspec.key(lost))
         await self._until(lambda gang: gang.phase == "Degraded")
