@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,6 +11,7 @@ import pytest
 
 from extender.engine.effects import GpusUnhealthy, Leading, NodeGone, NodeSeen, PodGone, PodSeen, PodsListed
 from extender.engine.engine import Engine
+from extender.engine.slots import Slots
 from gangfilter.gang import Patience
 from gangfilter.members import Stage
 from gangfilter.table import Phase
@@ -289,3 +292,42 @@ def test_a_process_that_looks_on_sees_that_somebody_came_and_counts_nothing_twic
         books = engine.nodes["n1"].books
         assert books is not None
         assert [book.overused or book.mem_used for book in books.gpus.values()] == [16, 16, 16]
+
+
+def test_a_member_that_was_going_when_the_extender_restarted_leaves_its_room_and_one_that_was_gone_does_not() -> None:
+    for gone_before in (False, True):
+        world = GangStory(a_node("n1", 16, 16))
+        world.start(*members(2, mem=16))
+        world.later(60)
+        world.terminate("m1")
+        if gone_before:
+            world.delete("m1")
+        world.restart()
+        if not gone_before:
+            world.delete("m1")
+        assert (world.phase(), kept(world)) == (Phase.DEGRADED, [] if gone_before else [("m1", "n1")])
+
+
+def test_what_a_large_gang_leaves_costs_a_look_for_each_that_goes_or_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = GangStory(*(a_node(f"n{i}", *[16] * 8) for i in range(13)))
+    world.start(*members(100, mem=16))
+    looks: Counter[str] = Counter()
+
+    def counted(name: str) -> Callable[..., bool]:
+        look = getattr(Slots, name)
+
+        def counting(*given: Any) -> bool:
+            looks[name] += 1
+            return bool(look(*given))
+
+        return counting
+
+    for name in ("_stands", "_suits"):
+        monkeypatch.setattr(Slots, name, counted(name))
+    for i in range(99):
+        world.delete(f"m{i}")
+    assert len(world.engine.ledger.slots) == 99
+    world.create(*(the_next(f"other{i}", least=100, mem=8) for i in range(50)))
+    world.create(*(the_next(f"next{i}", least=100) for i in range(50)))
+    assert len(world.engine.ledger.slots) == 49
+    assert 0 < looks.total() < 200
