@@ -14,7 +14,7 @@ import structlog
 from tests.bench.report import show
 from tests.cluster.assets import MissingAsset
 
-BENCHES = ("decisions", "throughput", "start", "allocate", "wake", "gang", "waiting")
+BENCHES = ("decisions", "throughput", "start", "allocate", "wake", "planning", "gang", "shapes", "beside", "waiting")
 ON_REQUEST = ("large",)
 
 

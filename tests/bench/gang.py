@@ -6,6 +6,7 @@ All members exist before the scheduler may begin. No kubelets: nodes are objects
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator
 
@@ -42,7 +43,7 @@ async def _start(plane: Plane, extender: Extender, nodes: int) -> list[Figure]:
         scheduler.process.pause()
         members = list(gang("gang", MEMBERS, {WHOLE: 1}))
         await plane.create(PODS, members)
-        await asyncio.sleep(2)  # until everybody's watch has told of them
+        await plane.settled(extender)
         before = cpu_seconds(scheduler.process), cpu_seconds(extender.process)
         began = time.monotonic()
         scheduler.process.resume()
@@ -62,19 +63,16 @@ async def _start(plane: Plane, extender: Extender, nodes: int) -> list[Figure]:
 
 
 async def _verdict(plane: Plane, extender: Extender, name: str, members: int, limits: Limits, mark: float) -> Figure:
-    """From letting the scheduler go until the extender tells why the gang waits, with numbers."""
+    """From the last member's coming until the extender tells why the gang waits, with numbers."""
     scheduler = plane.scheduler(extender)
-    scheduler.process.pause()
     await plane.create(PODS, gang(name, members, limits))
-    await asyncio.sleep(2)
     began = time.monotonic()
-    scheduler.process.resume()
     while "short by" not in (told := _told(extender, name)):
         if time.monotonic() > began + VERDICT_S:
             raise TimeoutError(f"no verdict on {name} after {VERDICT_S:g} s: {told}")
         await asyncio.sleep(0.01)
     took = time.monotonic() - began
-    print(f"  {name}: {told}", flush=True)
+    print(f"  {name}: {json.loads(told)['numbers']}", flush=True)
     scheduler.process.stop()
     await plane.delete_pods()
     return Figure(f"gang of {members}, 1,000 nodes: cannot fit ({name}) → told", took, "s", mark=mark)

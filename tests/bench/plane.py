@@ -25,6 +25,7 @@ from tests.cluster.run import Run
 
 ANSWER_S = 120.0
 READY_S = 120.0
+QUIET_S, QUIET_TURNS = 0.5, 4
 PODS = paths.pods("default")
 NOW = {"gracePeriodSeconds": "0"}
 
@@ -34,14 +35,13 @@ class Plane:
 
     api: ApiClient
 
-    def __init__(self) -> None:
-        """Raises MissingAsset when this machine cannot."""
+    def __init__(self, *, audited: bool = False) -> None:
+        """`writes` can be told of an audited one only. Raises MissingAsset when this machine cannot."""
         provided = assets.provide()
         self._run = Run()
         # it would put a taint on every node, which no controller takes away here
-        self._plane = ControlPlane(
-            self._run, provided, apiserver_args=["--disable-admission-plugins=TaintNodesByCondition"]
-        )
+        taintless = ["--disable-admission-plugins=TaintNodesByCondition"]
+        self._plane = ControlPlane(self._run, provided, audited=audited, apiserver_args=taintless)
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -67,6 +67,16 @@ class Plane:
     async def delete_pods(self) -> None:
         """All of them, at once and for good."""
         await self.api.delete(PODS, params=NOW)
+
+    async def settled(self, extender: Extender) -> None:
+        """Wait until the extender has nothing to do: until everybody's watch has told it of everything."""
+        quiet, deadline = 0, time.monotonic() + READY_S
+        while quiet < QUIET_TURNS:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the extender has no rest after {READY_S:g} s")
+            before = cpu_seconds(extender.process)
+            await asyncio.sleep(QUIET_S)
+            quiet = quiet + 1 if cpu_seconds(extender.process) - before < 0.1 * QUIET_S else 0
 
     def writes(self, user_agent: str) -> int:
         """How many writes of this client the API server has answered so far."""

@@ -78,7 +78,7 @@ def _asked(extender: Extender) -> int:
 
 
 async def _measure(gated: bool) -> Cost:
-    async with Plane() as plane:
+    async with Plane(audited=True) as plane:
         await plane.create(paths.nodes(), (bodies.node(f"node-{i:05}") for i in range(NODES)))
         extender = plane.extender()
         extender.start()

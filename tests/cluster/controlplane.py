@@ -56,12 +56,14 @@ class ControlPlane:
         assets: Assets,
         *,
         in_cluster: bool = False,
+        audited: bool = True,
         apiserver_args: Sequence[str] = (),
         controller_manager_args: Sequence[str] = (),
     ) -> None:
+        """With `audited`, the API server writes down every write that it answered, which costs it time."""
         self.run = run
         self.assets = assets
-        self.in_cluster = in_cluster
+        self.in_cluster, self.audited = in_cluster, audited
         self.port = host.free_port()
         self.server = f"https://127.0.0.1:{self.port}"
         self.audit_log = run.dir / "audit.log"
@@ -161,8 +163,6 @@ class ControlPlane:
         return [*argv, "--unsafe-no-fsync"]
 
     def _apiserver_argv(self, etcd_port: int) -> list[str]:
-        policy = self.run.dir / "audit-policy.json"
-        policy.write_text(json.dumps(_AUDIT_POLICY))
         service_ip = self.run.slot.service_ip
         sans = ["IP:127.0.0.1", f"IP:{service_ip}", "DNS:localhost", "DNS:kubernetes.default.svc"]
         serving = self._authority.issue("kube-apiserver", user="kube-apiserver", sans=sans)
@@ -185,9 +185,11 @@ class ControlPlane:
             "kubelet-client-certificate": self._admin.certificate,
             "kubelet-client-key": self._admin.key,
             "kubelet-preferred-address-types": "InternalIP",
-            "audit-policy-file": policy,
-            "audit-log-path": self.audit_log,
         }
+        if self.audited:
+            flags["audit-policy-file"] = policy = self.run.dir / "audit-policy.json"
+            policy.write_text(json.dumps(_AUDIT_POLICY))
+            flags["audit-log-path"] = self.audit_log
         if not self.in_cluster:  # else a pod would have to wait for the controller manager's default account
             flags["disable-admission-plugins"] = "ServiceAccount"
         return [str(self.assets.program("kube-apiserver")), *(f"--{name}={value}" for name, value in flags.items())]

@@ -1,0 +1,59 @@
+"""The plan of one gang of 512 at 5,000 nodes and 20,000 pods, in the process: in all, and its longest slice.
+
+A plan waits for nothing, so its mark is held against CPU time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from extender.engine.effects import PodSeen, PodsListed
+from protos.contract.objects import decode_pod
+from tests.bench import bodies
+from tests.bench.bodies import Limits
+from tests.bench.fleet import MEM, WHOLE, Fleet
+from tests.bench.gang import gang
+from tests.bench.report import Figure
+
+NODES, PODS, MEMBERS = 5_000, 20_000, 512
+ASKS: tuple[tuple[str, Limits], ...] = (
+    ("one GPU", {WHOLE: 1}),
+    ("a node's eight GPUs", {WHOLE: bodies.GPUS}),
+    ("10 of a GPU's 79", {MEM: 10}),
+)
+
+
+def _slices(fleet: Fleet, name: str, limits: Limits) -> Iterator[float]:
+    """CPU seconds of each slice, from the last member's coming until the whole gang has a place."""
+    engine = fleet.engine
+    members = [bodies.stored(pod) for pod in gang(name, MEMBERS, limits)]
+    uids = [pod["metadata"]["uid"] for pod in members]
+    seen = [PodSeen(decode_pod(msgspec.json.encode(pod))) for pod in members]
+    for event in seen[:-1]:
+        engine.step(event, time.monotonic())
+    while engine.think(time.monotonic()):
+        pass
+    engine.step(seen[-1], time.monotonic())
+    more = True
+    while more:
+        began = time.thread_time()
+        more = engine.think(time.monotonic())
+        yield time.thread_time() - began
+    if any(engine.pods[uid].node == "" for uid in uids):
+        raise RuntimeError(f"{name}: expected a place for all {MEMBERS} members")
+
+
+def run() -> list[Figure]:
+    """For several kinds of members."""
+    fleet = Fleet(NODES, PODS)
+    fleet.engine.step(PodsListed(), time.monotonic())
+    figures: list[Figure] = []
+    for number, (told, limits) in enumerate(ASKS):
+        slices = list(_slices(fleet, f"gang-{number}", limits))
+        label = f"plan of a gang of {MEMBERS}, {NODES:,} nodes, {PODS:,} pods, each {told}"
+        figures.append(Figure(label, 1000 * sum(slices), "ms", mark=100.0))
+        figures.append(Figure(f"{label}: longest of {len(slices)} slices", 1000 * max(slices), "ms"))
+    return figures
