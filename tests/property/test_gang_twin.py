@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import settings
@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from extender.engine.plan import Plan
 from tests.property.gang_world import NODES, GangWorld
+from tests.property.gated_world import GatedWorld
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +24,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 class GangsAndTwin(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = GangWorld(random.Random(0))
+        self.world: GangWorld = GangWorld(random.Random(0))
 
     @rule(
         seed=st.integers(0, 99),
@@ -161,15 +162,41 @@ def goes_or_comes(world: GangWorld, name: str) -> None:
         world.node_comes(name)
 
 
+class GatedGangsAndTwin(GangsAndTwin):
+    """The same, behind the gate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world: GatedWorld = GatedWorld(random.Random(0))
+
+    @rule()
+    def gates_are_removed(self) -> None:
+        self.world.gates_go()
+
+
 TestGangsAndTwin = GangsAndTwin.TestCase
 TestGangsAndTwin.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestGatedGangsAndTwin = GatedGangsAndTwin.TestCase
+TestGatedGangsAndTwin.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_busy_cluster(seed: int) -> None:
     """The same, drawn so that the cluster is mostly full and gangs come and go; then it comes to rest."""
     draw = random.Random(seed)
-    world = GangWorld(draw)
+    lives(GangWorld(draw), draw)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_busy_cluster_whose_pods_are_born_gated(seed: int) -> None:
+    """Whoever waits behind the gate though it could start is found by the same check."""
+    draw = random.Random(seed)
+    world = GatedWorld(draw)
+    lives(world, draw, {world.gates_go: 8})
+
+
+def lives(world: GangWorld, draw: random.Random, more: Mapping[Callable[[], None], int] | None = None) -> None:
+    """A hundred things happen to the world, and `more` of this kind; then it comes to rest."""
 
     def a_gang() -> None:
         size, launcher = draw.randint(2, 5), draw.random() < 0.3
@@ -222,6 +249,7 @@ def test_a_busy_cluster(seed: int) -> None:
         lambda: world.the_other_takes_over(landed=draw.random() < 0.5): 1,
         lambda: world.lead(not world.leads): 1,
         world.replay_says_the_same: 1,
+        **(more or {}),
     }
     for step in draw.choices(list(steps), list(steps.values()), k=100):
         step()
