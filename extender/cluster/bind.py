@@ -47,6 +47,10 @@ class Binder:
     def __init__(self, client: ApiClient, permission: Permission, clock: Callable[[], float] = time.monotonic) -> None:
         self._client, self._permission, self._clock = client, permission, clock
 
+    def expect(self, binds: int) -> None:
+        """So many binds are held, and may be let go at once."""
+        self._client.expect(binds)
+
     async def bind(self, place: Place) -> Outcome:
         """Bind the pod and find out how that went; comes back only when it is known."""
         await self._permission.settled()

@@ -76,6 +76,8 @@ class Binds:
             flight = self._start(ref, node)
             if isinstance(answer, Place):
                 flight.decision.set_result(answer)
+            else:
+                self._binder.expect(len(self._flights))
             self._core.flush()
             return await self._awaited(ref, flight, gone)
         self._core.flush()

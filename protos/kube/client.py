@@ -61,7 +61,7 @@ class ApiClient:
     ) -> None:
         self.credentials = credentials
         self._always = {"User-Agent": user_agent, "Accept": JSON}
-        self._writes, self._answer_s = asyncio.Semaphore(writes), answer_s
+        self._most, self._writes, self._answer_s = writes, asyncio.Semaphore(writes), answer_s
         self._http: Http | None = None
 
     async def __aenter__(self) -> Self:
@@ -74,6 +74,10 @@ class ApiClient:
     ) -> None:
         if self._http is not None:
             self._http.close()
+
+    def expect(self, writes: int) -> None:
+        """So many writes may come at once: called for each that is foreseen, it has connections open by then."""
+        self._connections.prepare(min(writes, self._most))
 
     async def get(self, path: str, *, params: Params | None = None) -> bytes:
         """Read an object or a collection."""

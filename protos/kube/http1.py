@@ -56,6 +56,7 @@ class Http:
         self._name, self._idle_s = server_name or self._url.hostname, idle_s
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
+        self._coming: set[asyncio.Task[None]] = set()
         host = self._url.netloc.rpartition("@")[2]
         self._prefix, self._host = self._url.path.rstrip("/"), f"Host: {host}\r\n"
         if self._proxy and not self._tls:
@@ -64,8 +65,21 @@ class Http:
 
     def close(self) -> None:
         """Close all connections; questions under way end by Lost."""
+        for task in self._coming:
+            task.cancel()
         for connection in list(self._open):
             connection.close()
+
+    def prepare(self, count: int) -> None:
+        """Open one more connection in the background, if fewer than `count` are idle or on their way."""
+        if len(self._idle) + len(self._coming) < count:
+            task = asyncio.create_task(self._prepared())
+            self._coming.add(task)
+            task.add_done_callback(self._coming.discard)
+
+    async def _prepared(self) -> None:
+        with contextlib.suppress(NotConnected):  # the question that comes will tell
+            self._kept(await self._connected())
 
     async def ask(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
         """One question and its whole answer; raises NotConnected and Lost. Whoever cancels closes the connection."""

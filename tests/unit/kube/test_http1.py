@@ -120,6 +120,26 @@ async def test_a_connection_that_was_idle_for_long_is_not_used_again() -> None:
     assert server.connections == 2
 
 
+async def test_connections_are_there_before_they_are_needed() -> None:
+    server = Server(OK, OK, OK)
+    async with served(server) as url:
+        http = Http(url)
+        for _ in range(5):
+            http.prepare(2)
+        await asyncio.gather(*http._coming)
+        await asyncio.gather(http.ask("GET", "/", {}), http.ask("GET", "/", {}))
+        http.close()
+    assert server.connections == 2
+
+
+async def test_a_connection_that_cannot_be_prepared_is_nobodys_trouble() -> None:
+    http = Http("http://127.0.0.1:1")
+    http.prepare(1)
+    await asyncio.gather(*http._coming)
+    with pytest.raises(NotConnected):
+        await http.ask("GET", "/", {})
+
+
 async def test_an_answer_that_breaks_off_is_lost() -> None:
     async with served(Server(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", then_close=True)) as url:
         with pytest.raises(Lost):
