@@ -75,3 +75,10 @@ def test_how_long_a_lost_members_room_is_kept_reaches_the_engine() -> None:
 def test_the_names_of_our_scheduler_reach_the_engine() -> None:
     assert run.decisions(Settings(scheduler_names=("gangshare", "volcano"))).schedulers == {"gangshare", "volcano"}
     assert not run.decisions(Settings()).schedulers
+
+
+def test_the_webhook_is_told_whose_pods_it_gates() -> None:
+    where = Address("", 12348)
+    assert Settings(gate_webhook_listen=where, scheduler_names=("gangshare",)).gate_webhook_listen == where
+    with pytest.raises(SettingsError, match="scheduler_names is empty: expected those whose pods gate_webhook_listen"):
+        Settings(gate_webhook_listen=where)
