@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help setup demo test bench lint cluster generate test-versions clean
+.PHONY: help setup demo test test-long bench lint cluster generate test-versions clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
@@ -32,6 +32,9 @@ lint: setup ## ruff, mypy, import contracts, generated files fresh
 
 test: setup ## all tests, the real cluster's among them
 	$(BIN)/pytest --cov --cov-report=term $(ARGS)
+
+test-long: setup ## what takes too long for every day: the same faults more often, and for longer
+	$(BIN)/pytest -m long $(ARGS)
 
 test-versions: setup ## the core of the real-cluster tests on the oldest and newest Kubernetes
 	KUBE_VERSION=1.30.14 $(BIN)/pytest tests/cluster -m core $(ARGS)

@@ -52,7 +52,7 @@ class Authority:
 
 def write_kubeconfig(path: Path, *, server: str, ca: Path, user: Mapping[str, str]) -> Path:
     """A kubeconfig (JSON is YAML) with everything embedded; `user` as in the file format."""
-    cluster = {"server": server, "certificate-authority-data": _encoded(ca)}
+    cluster = {"server": server, "certificate-authority-data": encoded(ca)}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -68,10 +68,11 @@ def write_kubeconfig(path: Path, *, server: str, ca: Path, user: Mapping[str, st
 
 def client_certificate(pair: Pair) -> dict[str, str]:
     """The user entry of a kubeconfig for this certificate."""
-    return {"client-certificate-data": _encoded(pair.certificate), "client-key-data": _encoded(pair.key)}
+    return {"client-certificate-data": encoded(pair.certificate), "client-key-data": encoded(pair.key)}
 
 
-def _encoded(path: Path) -> str:
+def encoded(path: Path) -> str:
+    """A file in base64."""
     return base64.b64encode(path.read_bytes()).decode()
 
 

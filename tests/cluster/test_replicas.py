@@ -1,9 +1,4 @@
-"""Two pairs of scheduler and extender, of which the leading one is lost in the middle of a burst.
-
-Leases are shorter here than kube-scheduler's defaults (6 s instead of 15 s, renewed within 4 s instead of 10 s), the
-extenders know of the same renewDeadline. So a pair that is stopped for 12 s has lost the Lease for as many terms as
-one that is stopped for 30 s with the defaults.
-"""
+"""Two pairs of scheduler and extender, of which the leading one is lost in the middle of a burst."""
 
 from __future__ import annotations
 
@@ -14,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,11 +17,11 @@ from protos.contract import names
 from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import Gangshare, Pair, a_gpu_pod
-from tests.cluster.process import Process, wait_for
+from tests.cluster.process import wait_for
+from tests.cluster.replicas import EXTENDER, PAIRS, SHORT, both_well, go_on, kill, leading, stop, terminate
 
 MACHINE: dict[str, Any] = {"defaults": {"model": "Tesla T4", "memMiB": 16384, "cc": "7.5"}, "gpus": [{}, {}]}
 """Two GPUs of 16 units: 40 pods of one unit nearly fill three of the four GPUs."""
-SHORT = {"leaseDuration": "6s", "renewDeadline": "4s", "retryPeriod": "1s"}
 PODS = 40
 CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
@@ -35,9 +29,7 @@ CREDENTIAL = "authentication.kubernetes.io/credential-id"
 @pytest.fixture(scope="module")
 def sharing(cluster: Cluster) -> Iterator[Gangshare]:
     machines = {"node-1": MACHINE, "node-2": MACHINE}
-    running = Gangshare(
-        cluster, machines, pairs=("first", "second"), election=SHORT, extender_args=["--renew-deadline=4"]
-    )
+    running = Gangshare(cluster, machines, pairs=PAIRS, election=SHORT, extender_args=EXTENDER)
     yield running.start()
     running.stop()
 
@@ -45,35 +37,8 @@ def sharing(cluster: Cluster) -> Iterator[Gangshare]:
 @pytest.fixture
 def pairs(sharing: Gangshare) -> Iterator[tuple[Pair, Pair]]:
     """The leading pair and the other one, both well."""
-    for pair in sharing.pairs.values():
-        revive(pair)
-    wait_for(lambda: leading(sharing), 30, "leading pair")
-    leader = leading(sharing)
-    (other,) = (pair for pair in sharing.pairs.values() if pair is not leader)
-    yield leader, other
+    yield both_well(sharing)
     sharing.cluster.delete_pods()
-
-
-def revive(pair: Pair) -> None:
-    """Start again what has ended, as the kubelet would."""
-    if not pair.extender.alive:
-        pair.start_extender()
-    scheduler = pair.scheduler
-    assert scheduler is not None
-    if not scheduler.process.alive:
-        scheduler.process.start()
-    scheduler.process.wait_until(lambda: scheduler.text("/healthz") == "ok", 60, f"healthy {scheduler.process.name}")
-
-
-def leading(sharing: Gangshare) -> Pair:
-    """The pair that acts: its scheduler holds the Lease, and its extender knows."""
-    (found,) = (pair for pair in sharing.pairs.values() if pair.extender.alive and pair.metric("gangshare_leader") == 1)
-    return found
-
-
-def processes(pair: Pair) -> list[Process]:
-    assert pair.scheduler is not None
-    return [pair.scheduler.process, pair.extender]
 
 
 @contextlib.contextmanager
@@ -101,16 +66,6 @@ def all_run(sharing: Gangshare) -> None:
         return True
 
     wait_for(running, 120, f"{PODS} running pods", every=0.5)
-
-
-def terminate(pair: Pair) -> None:
-    for process in processes(pair):
-        process.stop()
-
-
-def kill(pair: Pair) -> None:
-    for process in processes(pair):
-        process.kill()
 
 
 @pytest.mark.parametrize("loss", [terminate, kill])
@@ -149,8 +104,7 @@ def test_a_pair_that_was_stopped_starts_no_write_when_it_goes_on(
     uid, node = late["metadata"]["uid"], offered["NodeNames"][0]
     asked = ask(stopped, "bind", {"PodName": "late", "PodNamespace": "default", "PodUID": uid, "Node": node})
     with creating(sharing, range(30, PODS)):
-        for process in processes(stopped):
-            process.resume()
+        go_on(stopped)
         status, told = answered(asked)
         assert status == 503 or told.get("Error"), "it was not bound: no Lease, or by then the books have no room"
 
@@ -181,19 +135,6 @@ def answered(asked: http.client.HTTPConnection) -> tuple[int, Json]:
         response = asked.getresponse()
         body = response.read()
     return response.status, json.loads(body) if response.status == 200 else {}
-
-
-def stop(pair: Pair) -> None:
-    """SIGSTOP, and wait until neither process runs any more."""
-    for process in processes(pair):
-        process.pause()
-    for process in processes(pair):
-        wait_for(lambda: stat(process.pid) == "T", 5, f"stopped {process.name}", every=0.001)  # noqa: B023
-
-
-def stat(pid: int) -> str:
-    """The process' state, one letter. Source: proc_pid_stat(5)."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def checked(pair: Pair) -> Counter[str]:
