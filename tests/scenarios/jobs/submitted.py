@@ -54,8 +54,15 @@ async def _admitted(world: World, group: Object | None) -> bool:
 
 @asynccontextmanager
 async def operated(world: World, job: Submitted) -> AsyncIterator[None]:
-    """Submit, and make each pod anew that fails or goes, under its old name, until the block ends."""
+    """Submit, and keep the pods there until the block ends."""
     await submit(world, job)
+    async with kept(world, job):
+        yield
+
+
+@asynccontextmanager
+async def kept(world: World, job: Submitted) -> AsyncIterator[None]:
+    """Make each pod anew that fails or goes, under its old name, until the block ends."""
     keeping = asyncio.create_task(_keep(world, job))
     try:
         yield
