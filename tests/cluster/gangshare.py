@@ -127,6 +127,12 @@ class Gangshare:
             patch = {"metadata": {"annotations": {names.GPUS: None}}}
             self.cluster.api.patch(f"/api/v1/nodes/{node}", patch)
 
+    def reboot(self, node: str) -> None:
+        """The node loses everything that runs, and starts again from its disk, our plugin with it."""
+        self.cluster.nodes[node].reboot()
+        self.plugins[node].kill()  # dead already: this reaps
+        self.plugins[node] = self._plugin(node).start()
+
     def apply_manifests(self, *, policies: bool, components: Sequence[str] = ()) -> None:
         text = self.cluster.kubectl("kustomize", str(kustomization(self.cluster, MANIFESTS[self.layout], *components)))
         objects = [one for one in yaml.safe_load_all(text) if one and one["kind"] not in ROLLED_OUT]
