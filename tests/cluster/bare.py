@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from protos.contract import names
+import msgspec
+
+from protos.contract import inventory, names
 from tests.bench import bodies
 from tests.cluster import images
 from tests.cluster.api import ApiError, Json
@@ -30,8 +32,29 @@ def up(nodes: Sequence[str]) -> Cluster:
         apiserver_args=["--disable-admission-plugins=TaintNodesByCondition"],
     )
     for name in nodes:
-        made.api.post(NODES, bodies.node(name))
+        made.api.post(NODES, a_node(name))
     return made
+
+
+def a_node(name: str, gpus: int = bodies.GPUS) -> Json:
+    """A node with so many GPUs."""
+    told = bodies.gpus_of(name)
+    made = bodies.node(name)
+    told = msgspec.structs.replace(
+        told, gpus=told.gpus[:gpus], links=[link for link in told.links if max(link[:2]) < gpus]
+    )
+    made["metadata"]["annotations"][names.GPUS] = inventory.encode(told)
+    offered = {names.GPU_MEM: gpus * bodies.UNITS, names.GPU_SLICE: gpus * 100, names.WHOLE_GPU: gpus}
+    for amounts in ("capacity", "allocatable"):
+        made["status"][amounts] = {**made["status"][amounts], **{key: str(n) for key, n in offered.items()}}
+    return made
+
+
+def change(cluster: Cluster, node: Json) -> None:
+    """The node is this now."""
+    path = f"{NODES}/{node['metadata']['name']}"
+    cluster.api.patch(f"{path}/status", {"status": node["status"]})
+    cluster.api.patch(path, {"metadata": node["metadata"]})
 
 
 def members(gang: str, role: str, count: int, least: int, limits: Mapping[str, int], **spec: Any) -> Json:

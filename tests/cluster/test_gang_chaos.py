@@ -124,7 +124,7 @@ class Booked:
 def a_job(name: str, chance: random.Random, most: int) -> list[Json]:
     """Members with up to four GPUs, and perhaps one without any; they work for a second or two."""
     size = chance.randint(2, most)
-    each = chance.choice([whole for whole in (1, 1, 2, 4) if whole * size <= GPUS / 2])
+    each = chance.choice([whole for whole in (1, 1, 2, 4) if whole == 1 or whole * size <= GPUS / 2])
     asked = {"whole": each} if chance.random() < 0.6 else {"mem": 7}
     amounts = [asked] * size + [{}] * (chance.random() < 0.3)
     annotations = {

@@ -1,4 +1,4 @@
-"""Two pairs of scheduler and extender, of which the leading one is lost while it starts a gang."""
+"""Gangs on nodes without kubelets, and two pairs of scheduler and extender: the leading one is lost during a start."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from protos.contract import allocation, names
+from tests.bench import bodies
 from tests.cluster import bare
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import Gangshare, Pair, get
@@ -141,4 +142,30 @@ def test_a_gang_whose_leader_is_lost_while_members_are_held_starts_as_a_whole(
             cluster.api.delete(f"{bare.PODS}/port-{node}", **bare.NOW)
         goes_on(sharing, leader, seconds)
         ends_up_whole(sharing, leader)
+    witness.check(WHOLE_S)
+
+
+@pytest.fixture
+def growing(cluster: Cluster) -> Iterator[str]:
+    """99 GPUs in all; the node that shall get one more."""
+    nodes = {f"more-{i}": bodies.GPUS for i in range(7)} | {"growing": 3}
+    for name, gpus in nodes.items():
+        cluster.api.post(bare.NODES, bare.a_node(name, gpus))
+    yield "growing"
+    for name in nodes:
+        cluster.api.delete(f"{bare.NODES}/{name}")
+
+
+def test_a_hundred_members_on_99_gpus_hold_nothing_and_start_with_one_more(
+    sharing: Gangshare, leader: Pair, growing: str
+) -> None:
+    cluster = sharing.cluster
+    with Witness(cluster) as witness:
+        cluster.api.post(bare.SETS, bare.members(GANG, "worker", 100, 100, {names.WHOLE_GPU: 1}))
+        explained = f"/explain/groups/default/{GANG}"
+        wait_for(lambda: "99 can be placed" in get(leader.status, explained), 60, "why it waits")
+        assert bare.bound(cluster, GANG) == []
+        assert leader.inspect()["pods"] == []
+        bare.change(cluster, bare.a_node(growing, 4))
+        wait_for(lambda: len(bare.bound(cluster, GANG)) == 100, 60, "all hundred bound")
     witness.check(WHOLE_S)

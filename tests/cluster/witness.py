@@ -25,7 +25,7 @@ class Witness:
         """GPUs that were given to more pods than they can hold."""
         self._cluster = cluster
         self._since: dict[str, float] = {}
-        self._units = {gpu: units for node in cluster.api.items("/api/v1/nodes") for gpu, units in _gpus(node)}
+        self._units: dict[str, int] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -53,10 +53,11 @@ class Witness:
         while not self._over.wait(EVERY_S):
             now = time.monotonic()
             try:
-                pods = self._cluster.pods("default")
+                pods, nodes = self._cluster.pods("default"), self._cluster.api.items("/api/v1/nodes")
             except OSError:
                 continue  # the API server is slow at times
             self.looks += 1
+            self._units |= {gpu: units for node in nodes for gpu, units in _gpus(node)}
             self._look_for_doubles(pods)
             self._look_for_halves(pods, now)
 
