@@ -209,11 +209,14 @@ class Gang(Members):
         member.node, member.epoch = node, self.epoch
         self.put(member, Stage.POSTED)
 
-    def bound(self, uid: str, node: str, epoch: int, at: float) -> None:
-        """The member is bound, since when; `epoch` is that of its start, 0 if no start of ours bound it."""
+    def bound(self, uid: str, node: str, epoch: int, at: float, among: int = 0) -> None:
+        """The member is bound, since when; `epoch` is that of its start, 0 if no start of ours bound it.
+
+        `among`: how many members that start had.
+        """
         member = self.members[uid]
         if member.stage is not Stage.POSTED:
-            member.epoch = epoch
+            member.epoch, member.among = epoch, among
         member.node, member.bound_at = node, at
         self.put(member, Stage.BOUND)
 
@@ -267,7 +270,9 @@ class Gang(Members):
         """Take over what others have bound: a start under way, to be whole in time, or a gang that had been running."""
         ours = [m for m in self.at(Stage.BOUND) if m.epoch]
         self.epoch = max([self.epoch, 1, *(m.epoch for m in ours)])
-        released = min((m.bound_at for m in ours if m.epoch == self.epoch), default=now)
+        last = [m for m in ours if m.epoch == self.epoch]
+        released = min((m.bound_at for m in last), default=now)
+        self.size = max((m.among for m in last), default=0) or self.count(*PRESENT)
         self._vital = self.required(*PRESENT)
         self._bind_until(released, released)
         if now < self._due_at:

@@ -56,6 +56,8 @@ class Member(msgspec.Struct):
     node: str = ""
     epoch: int = 0
     """The start that bound it, 0 if none of ours did."""
+    among: int = 0
+    """How many members that start had, 0 if that is not known."""
     bound_at: float = 0.0
     gone: bool = False
     """It has succeeded and its pod was deleted since."""

@@ -133,9 +133,10 @@ class Gangs:
             gang.put(member, Stage.ABSENT)
         elif member.stage not in (Stage.BOUND, Stage.LEAVING):
             group = state.allocation.group if state.allocation else None
-            epoch = group.epoch if group and group.key == str(gang.key) and group.epoch < MOST_EPOCHS else 0
+            epoch, among = (group.epoch, group.size) if group and group.key == str(gang.key) else (0, 0)
+            epoch, among = (epoch, among) if max(epoch, among) < MOST_EPOCHS else (0, 0)
             times = [c.last_transition_time for c in pod.status.conditions if c.type == "PodScheduled"]
-            gang.bound(member.uid, node, epoch, self._roster.clock(times[0] if times else None, now))
+            gang.bound(member.uid, node, epoch, self._roster.clock(times[0] if times else None, now), among)
 
     def _counts(self, pod: Pod, state: PodState) -> bool:
         gated = any(gate.name != names.PLAN_GATE for gate in pod.spec.scheduling_gates)

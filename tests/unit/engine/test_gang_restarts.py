@@ -182,6 +182,24 @@ def test_a_half_bound_gang_is_finished_after_a_restart() -> None:
     assert world.phase() is Phase.RUNNING
 
 
+def test_a_start_that_is_finished_after_a_restart_has_the_size_that_it_had() -> None:
+    world = two_nodes()
+    world.create(*members(3, mem=16))
+    world.come("m0", "m1", "m2")
+    world.land("m0", "m1")
+    world.restart()
+    world.come("m2")
+    world.land()
+    assert {start_of(world, name) for name in ("m0", "m1", "m2")} == {Group("default/g", 1, 3)}
+
+
+def start_of(world: GangStory, name: str) -> Group | None:
+    """What the pod says of its start."""
+    found = allocation.decode(world.pods[name].metadata.annotations[names.ALLOCATION])
+    assert found is not None
+    return found.group
+
+
 def test_or_undone_within_the_time_that_it_had() -> None:
     world = two_nodes()
     world.create(*members(3, mem=16))
