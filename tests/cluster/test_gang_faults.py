@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from protos.contract import names
 from tests.cluster.cluster import Cluster, a_pod
 from tests.cluster.gangshare import Gangshare
 from tests.cluster.process import wait_for
+from tests.cluster.replicas import EXTENDER, SHORT
 from tests.cluster.standins.bindings import Bindings
 from tests.cluster.witness import Witness
 from tests.cluster.world import RealWorld, offered
@@ -38,10 +39,8 @@ from tests.scenarios.stories import T4, V100, delete, on
 from tests.scenarios.world import Object
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-WHOLE_S = 10.0
-"""For which a gang may be half."""
-SLOW_S = 5.0
-"""Until an eviction is seen, on a machine that others share."""
+WHOLE_S, HALF_S = 10.0, 30.0
+"""Until a half gang is undone, and for how long none may be seen: a crash of ours and the Lease come on top."""
 WHOLE = {names.WHOLE_GPU: 1}
 TAINTED: Object = {"key": "example.com/trouble", "value": "yes"}
 CLAIMS, VOLUMES = "/api/v1/namespaces/default/persistentvolumeclaims", "/api/v1/persistentvolumes"
@@ -50,8 +49,9 @@ CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 
 @pytest.fixture(scope="module")
 def sharing(cluster: Cluster) -> Iterator[Gangshare]:
-    running = Gangshare(cluster, {T4: "t4x4", V100: "dgx1-v100"}, extender_args=[f"--gang-whole={WHOLE_S:g}"]).start()
-    yield running
+    machines, args = {T4: "t4x4", V100: "dgx1-v100"}, [*EXTENDER, f"--gang-whole={WHOLE_S:g}"]
+    running = Gangshare(cluster, machines, election=SHORT, extender_args=args)
+    yield running.start()
     running.stop()
 
 
@@ -76,7 +76,7 @@ def witness(cluster: Cluster) -> Iterator[Witness]:
     """It checks at the end what it has seen."""
     with Witness(cluster) as looking:
         yield looking
-    looking.check(WHOLE_S + SLOW_S)
+    looking.check(HALF_S)
 
 
 async def taint(world: RealWorld, node: str, effect: str | None) -> None:
@@ -245,3 +245,63 @@ async def test_a_gang_that_another_scheduler_left_no_processors_is_undone_and_st
         await all_run(world, job.names)
     await started_as_one(world, job.names)
     await books_agree(world)
+
+
+async def lose_scheduler(world: RealWorld) -> None:
+    await world.restart_scheduler(kill=True)
+
+
+async def lose_both(world: RealWorld) -> None:
+    await world.restart_scheduler(kill=True)
+    await world.restart_extender(kill=True)
+
+
+@pytest.mark.parametrize("lose", [lose_scheduler, lose_both])
+async def test_a_gang_whose_members_are_held_starts_after_a_crash(
+    world: RealWorld, witness: Witness, lose: Callable[[RealWorld], Awaitable[None]]
+) -> None:
+    job = await stuck(world, 5)
+    await lose(world)
+    for node in (T4, V100):
+        await delete(world, f"port-{node}")
+    await all_run(world, job.names)
+    await started_as_one(world, job.names)
+    await books_agree(world)
+
+
+@pytest.mark.parametrize("lose", [lose_scheduler, lose_both])
+async def test_a_gang_is_finished_after_a_crash_between_two_of_its_bindings(
+    world: RealWorld, bindings: Bindings, witness: Witness, lose: Callable[[RealWorld], Awaitable[None]]
+) -> None:
+    bindings.stop_after(2)
+    async with operated(world, job := controlled(gang("torn", pods("torn", 8, WHOLE)))):
+        await until(world, lambda: two_bound(world, job), "two members are bound")
+        await lose(world)
+        bindings.release()
+        await all_run(world, job.names)
+    await started_as_one(world, job.names)
+    await books_agree(world)
+
+
+async def test_a_gang_of_which_some_bindings_fail_for_good_is_undone_and_starts_when_they_do_not(
+    world: RealWorld, bindings: Bindings, witness: Witness
+) -> None:
+    unlucky = {"failing-2", "failing-3"}
+    bindings.fails = unlucky.__contains__
+    async with operated(world, job := controlled(gang("failing", pods("failing", 4, WHOLE)))):
+        await until(world, lambda: two_bound(world, job), "two members are bound")
+        first = {uid(pod) for pod in await all_of(world, job.names)}
+        await until(world, lambda: undone(world, job, first), "the bound members are evicted")
+        unlucky.clear()
+        await all_run(world, job.names)
+    await started_as_one(world, job.names)
+    await books_agree(world)
+
+
+async def undone(world: RealWorld, job: Submitted, uids: set[str]) -> bool:
+    """Whether none of these is bound any more."""
+    return not [pod for pod in await all_of(world, job.names) if "nodeName" in pod["spec"] and uid(pod) in uids]
+
+
+def uid(pod: Object) -> str:
+    return str(pod["metadata"]["uid"])
