@@ -19,7 +19,7 @@ from tests.bench.report import Figure
 
 NODES, COUNT, WARM = 1_000, 1_000, 20
 SIZES = (1, 2, 4, 8, 10, 16, 20, 40)
-TURNS = (False, True, True, False, False, True)
+TURNS = (False, True, True, False, False, True, True, False, False, True)
 """With the extender or without: each comes first as often, so that a machine that slows down wrongs neither."""
 
 
