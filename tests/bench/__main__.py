@@ -14,7 +14,19 @@ import structlog
 from tests.bench.report import show
 from tests.cluster.assets import MissingAsset
 
-BENCHES = ("decisions", "throughput", "start", "allocate", "wake", "planning", "gang", "shapes", "beside", "waiting")
+BENCHES = (
+    "decisions",
+    "throughput",
+    "start",
+    "allocate",
+    "wake",
+    "planning",
+    "gang",
+    "hundred",
+    "shapes",
+    "beside",
+    "waiting",
+)
 ON_REQUEST = ("large",)
 
 

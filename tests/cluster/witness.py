@@ -20,7 +20,7 @@ class Witness:
     def __init__(self, cluster: Cluster) -> None:
         self.looks = 0
         self.half_s: dict[str, float] = {}
-        """By gang: for how long it was bound in part at most."""
+        """By gang: for how long it was bound in part at most, what has done its work apart."""
         self.doubled: list[str] = []
         """GPUs that were given to more pods than they can hold."""
         self._cluster = cluster
@@ -74,14 +74,18 @@ class Witness:
 
     def _look_for_halves(self, pods: list[Json], now: float) -> None:
         placed: Counter[str] = Counter()
+        done: Counter[str] = Counter()
         least: dict[str, int] = {}
         for pod in pods:
-            told = pod["metadata"].get("annotations", {})
-            if names.GROUP in told and "deletionTimestamp" not in pod["metadata"]:
-                least[told[names.GROUP]] = int(told[names.MIN_MEMBER])
-                placed[told[names.GROUP]] += "nodeName" in pod["spec"] and pod["status"].get("phase") != "Failed"
+            told, phase = pod["metadata"].get("annotations", {}), pod["status"].get("phase")
+            if names.GROUP not in told or "deletionTimestamp" in pod["metadata"]:
+                continue
+            gang = told[names.GROUP]
+            least[gang] = int(told[names.MIN_MEMBER])
+            done[gang] += phase == "Succeeded"
+            placed[gang] += "nodeName" in pod["spec"] and phase not in ("Succeeded", "Failed")
         for gang, count in placed.items():
-            if 0 < count < least[gang]:
+            if 0 < count < least[gang] - done[gang]:
                 began = self._since.setdefault(gang, now)
                 self.half_s[gang] = max(self.half_s.get(gang, 0.0), now - began)
             else:
