@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from extender.engine import dialect, refusals
+from extender.engine import advice, dialect, refusals
 from extender.engine.barrier import Barrier
 from extender.engine.effects import (
     Already,
@@ -40,7 +40,7 @@ from extender.engine.effects import (
 from extender.engine.gangs import Gangs
 from extender.engine.gates import Gates
 from extender.engine.holds import Holds
-from extender.engine.index import UNTOUCHED, Indexes, score
+from extender.engine.index import Indexes, score
 from extender.engine.ledger import Ledger, NodeState, PodState
 from extender.engine.observe import Observer
 from extender.engine.presence import Presence
@@ -52,7 +52,6 @@ from gangfilter.gang import Gang
 from protos.contract import allocation, choose, codec
 from protos.contract.allocation import Allocation, Group
 from protos.contract.ask import PodAsk
-from protos.contract.books import NodeBooks
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
@@ -334,41 +333,15 @@ class Engine:
         return refusals.with_numbers(state.refusal, state.ask, node, self.ledger.largest())
 
     def prioritize(self, pod: Pod, nodes: Sequence[str]) -> dict[str, int]:
-        """10 for each node as good as our best, 0 for the rest: the scheduler's own wishes decide among the tens."""
+        """10 for each node as good as our best, 0 for the rest."""
         state = self.ledger.pods.get(pod.metadata.uid)
-        if state is None or state.ask is None:
+        if state is None:
             return dict.fromkeys(nodes, 0)
-        ask, own = state.ask, state.node
-        index = self._indexes.of(ask)
-        points = {name: index.points(name) for name in nodes if name in self.ledger.nodes}
-        if own in points:
-            points[own] = self._without(state, own, ask)
-        best = max(points.values(), default=0)
-        return {name: 10 if name in points and points[name] >= best - self.settings.band else 0 for name in nodes}
-
-    def _without(self, state: PodState, node: str, ask: PodAsk) -> int:
-        """The score of a node as it was before the pod itself was softly charged there."""
-        books = self.ledger.nodes[node].books
-        if books is None:
-            return UNTOUCHED
-        if state.ref.uid not in books.entries:
-            return score(ask, self.ledger.nodes[node]) or 0
-        return _rank_without(ask, books, [state.ref.uid]) or 0
+        return advice.points(self.ledger, self._indexes, state, nodes, self.settings.band)
 
     def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """Of kube-scheduler's candidates (node → victims' UIDs) those where the pod then really gets its GPUs."""
-        ask = self._observer.ask(pod)
-        return {
-            name: list(uids)
-            for name, uids in victims.items()
-            if uids and (ask is None or self._fits_without(ask, name, uids))
-        }
-
-    def _fits_without(self, ask: PodAsk, name: str, uids: Sequence[str]) -> bool:
-        node = self.ledger.nodes.get(name)
-        if node is None or node.books is None or node.problem:
-            return False
-        return _rank_without(ask, node.books, uids) is not None
+        return advice.victims(self.ledger, self._observer.ask(pod), victims)
 
     def bind(self, ref: PodRef, node: str, now: float, wall_ns: int = 0) -> BindAnswer:
         """Book the pod's GPUs on this node for good; the shell then POSTs the Binding and feeds BindDone.
@@ -438,14 +411,3 @@ class Engine:
     def check(self, nodes: Iterable[str] | None = None) -> list[str]:
         """What is wrong with the books of these nodes (None = all), in sentences; empty when they are sound."""
         return self.ledger.check(nodes)
-
-
-def _rank_without(ask: PodAsk, books: NodeBooks, uids: Iterable[str]) -> int | None:
-    """The score that the ask would have if these pods were not on the node, None if it would not fit."""
-    gone = {uid: books.entries[uid] for uid in uids if uid in books.entries}
-    for uid in gone:
-        books.release(uid)
-    points = choose.rank(ask, books)
-    for uid, entry in gone.items():
-        books.restore(uid, entry)
-    return points
