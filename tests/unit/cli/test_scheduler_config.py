@@ -11,7 +11,7 @@ from protos.contract import names
 from tests.unit.cli.run import gangshare
 
 VERBS = ["filter", "preempt"]
-YAML_LAYOUTS = ("own", "shared", "gpushare")
+YAML_LAYOUTS: tuple[config.Layout, ...] = ("own", "shared", "gpushare")
 
 
 def made(layout: config.Layout, **said: Any) -> dict[str, Any]:
