@@ -55,9 +55,23 @@ def sharing(cluster: Cluster) -> Iterator[Gangshare]:
     running.stop()
 
 
+class Attended(RealWorld):
+    """As by a kubelet, kube-scheduler is started again when it has ended since it was too slow to renew its Lease."""
+
+    async def wait(self, holds: Callable[[], Awaitable[object]], timeout: float, what: str) -> None:
+        async def attended() -> object:
+            scheduler = self.sharing.pair.scheduler
+            assert scheduler is not None
+            if not scheduler.process.alive:
+                scheduler.process.start()
+            return await holds()
+
+        await super().wait(attended, timeout, what)
+
+
 @pytest_asyncio.fixture(loop_scope="module")
 async def world(sharing: Gangshare) -> AsyncIterator[RealWorld]:
-    found = RealWorld(sharing)
+    found = Attended(sharing)
     yield found
     for node in sharing.plugins:
         await taint(found, node, None)
