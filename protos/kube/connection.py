@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
 
     def begin_anew(self, transport: asyncio.Transport) -> None:
         """Go on over a tunnel, as if nothing had been asked yet."""
-        self._transport, self._complete, self._served = transport, True, False
+        self._transport, self._complete, self._lasting, self._served = transport, True, True, False
 
     async def more(self) -> bytes:
         while not self._parts and not self._complete:
@@ -114,13 +114,14 @@ class Connection(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._ended(Lost(f"expected an HTTP answer ({error})"))
             self.close()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._siblings.discard(self)
-        if self.status and not self.headers.keys() & {"content-length", "transfer-encoding"}:
+        orderly = error is None and self._gone is None
+        if orderly and self.status and not self.headers.keys() & {"content-length", "transfer-encoding"}:
             self._complete = True  # such an answer ends with its connection
         lost = Lost(str(error) if error and str(error) else "the server closed the connection")
         lost.__cause__ = error

@@ -72,7 +72,7 @@ class Http:
 
     def prepare(self, count: int) -> None:
         """Open one more connection in the background, if fewer than `count` are idle or on their way."""
-        if len(self._idle) + len(self._coming) < count:
+        if sum(map(self._fit, self._idle)) + len(self._coming) < count:
             task = asyncio.create_task(self._prepared())
             self._coming.add(task)
             task.add_done_callback(self._coming.discard)
@@ -113,13 +113,15 @@ class Http:
 
     async def _taken(self) -> Connection:
         """The connection used last, which is the likeliest to be there still, or a new one."""
-        oldest = asyncio.get_running_loop().time() - self._idle_s
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable and connection.idle_since > oldest:
+            if self._fit(connection):
                 return connection
             connection.close()
         return await self._connected()
+
+    def _fit(self, idle: Connection) -> bool:
+        return idle.usable and asyncio.get_running_loop().time() - idle.idle_since < self._idle_s
 
     def _kept(self, connection: Connection) -> None:
         if connection.usable:
@@ -129,54 +131,58 @@ class Http:
             connection.close()
 
     async def _connected(self) -> Connection:
+        connection = Connection(self._open)
+        self._open.add(connection)
         try:
             async with asyncio.timeout(CONNECT_S):
-                return await (self._tunnelled(self._proxy) if self._proxy and self._tls else self._direct())
-        except (TimeoutError, OSError) as error:
-            why = str(error) or f"nothing within {CONNECT_S:g} s"
-            there = "{}:{}".format(*_address(self._proxy or self._url))
-            raise NotConnected(f"cannot connect to {there}: {why}") from error
-
-    async def _direct(self) -> Connection:
-        host, port = _address(self._proxy or self._url)
-        name = self._name if self._tls else None
-        loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(self._made, host, port, ssl=self._tls, server_hostname=name)
-        return connection
-
-    async def _tunnelled(self, proxy: SplitResult) -> Connection:
-        """TLS to the server through a proxy. Source: RFC 9110, CONNECT."""
-        loop = asyncio.get_running_loop()
-        transport, connection = await loop.create_connection(self._made, *_address(proxy))
-        there = "{}:{}".format(*_address(self._url))
-        try:
-            head = f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\n{_proxy_authorization(proxy)}\r\n"
-            await connection.send(head.encode("latin-1"), whole=False)
-            if connection.status != 200:
-                raise OSError(f"the proxy {proxy.hostname} answers {connection.status} to CONNECT {there}")
-            tls = cast("ssl.SSLContext", self._tls)
-            secured = await loop.start_tls(transport, connection, tls, server_hostname=self._name)
-            connection.begin_anew(cast("asyncio.Transport", secured))
+                await (
+                    self._tunnel(connection, self._proxy) if self._proxy and self._tls else self._connect(connection)
+                )
+        except (TimeoutError, OSError, ValueError) as error:  # ValueError: a host that can be no name
+            connection.close()
+            unsaid = f"nothing within {CONNECT_S:g} s" if isinstance(error, TimeoutError) else type(error).__name__
+            there = _authority(self._proxy or self._url)
+            raise NotConnected(f"cannot connect to {there}: {str(error) or unsaid}") from error
         except BaseException:
-            transport.close()
+            connection.close()
             raise
         return connection
 
-    def _made(self) -> Connection:
-        connection = Connection(self._open)
-        self._open.add(connection)
-        return connection
+    async def _connect(self, connection: Connection) -> None:
+        host, port = _address(self._proxy or self._url)
+        name = self._name if self._tls else None
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: connection, host, port, ssl=self._tls, server_hostname=name)
+
+    async def _tunnel(self, connection: Connection, proxy: SplitResult) -> None:
+        """TLS to the server through a proxy. Source: RFC 9110, CONNECT."""
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_connection(lambda: connection, *_address(proxy))
+        there = _authority(self._url)
+        head = f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\n{_proxy_authorization(proxy)}\r\n"
+        await connection.send(head.encode("latin-1"), whole=False)
+        if connection.status != 200:
+            raise OSError(f"the proxy {proxy.hostname} answers {connection.status} to CONNECT {there}")
+        tls = cast("ssl.SSLContext", self._tls)
+        secured = await loop.start_tls(transport, connection, tls, server_hostname=self._name)
+        connection.begin_anew(cast("asyncio.Transport", secured))
 
 
 def _split(url: str, schemes: tuple[str, ...]) -> SplitResult:
-    split = urlsplit(url)
-    if split.scheme not in schemes or not split.hostname:
-        raise ValueError(f"{url!r}: expected a URL {' or '.join(f'{scheme}://HOST' for scheme in schemes)}")
-    return split
+    with contextlib.suppress(ValueError):  # of a port that is none
+        split = urlsplit(url)
+        if split.scheme in schemes and split.hostname and split.port != 0:
+            return split
+    raise ValueError(f"{url!r}: expected a URL {' or '.join(f'{scheme}://HOST[:PORT]' for scheme in schemes)}")
 
 
 def _address(url: SplitResult) -> tuple[str, int]:
     return url.hostname or "", url.port or _PORTS[url.scheme]
+
+
+def _authority(url: SplitResult) -> str:
+    host, port = _address(url)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _proxy_authorization(proxy: SplitResult) -> str:

@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -132,6 +134,17 @@ async def test_connections_are_there_before_they_are_needed() -> None:
     assert server.connections == 2
 
 
+async def test_connections_too_old_for_use_do_not_count_as_prepared() -> None:
+    server = Server(OK, OK)
+    async with served(server) as url:
+        http = Http(url, idle_s=-1.0)
+        await http.ask("GET", "/", {})
+        http.prepare(1)
+        await asyncio.gather(*http._coming)
+        http.close()
+    assert server.connections == 2
+
+
 async def test_a_connection_that_cannot_be_prepared_is_nobodys_trouble() -> None:
     http = Http("http://127.0.0.1:1")
     http.prepare(1)
@@ -143,6 +156,48 @@ async def test_a_connection_that_cannot_be_prepared_is_nobodys_trouble() -> None
 async def test_an_answer_that_breaks_off_is_lost() -> None:
     async with served(Server(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", then_close=True)) as url:
         with pytest.raises(Lost):
+            await Http(url).ask("GET", "/", {})
+
+
+async def test_an_answer_without_a_length_that_is_cut_off_is_not_whole() -> None:
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhalf")
+        await asyncio.sleep(0.05)
+        linger_no_longer = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_no_longer)
+        writer.transport.abort()
+
+    async with served(reset) as url:
+        with pytest.raises(Lost):
+            await Http(url).ask("GET", "/", {})
+
+
+async def test_an_answer_without_a_length_is_not_whole_where_we_closed() -> None:
+    begun = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhalf")
+        begun.set()
+        await reader.read()
+        writer.close()
+
+    async with served(serve) as url:
+        http = Http(url)
+        asking = asyncio.create_task(http.ask("GET", "/", {}))
+        await begun.wait()
+        while not any(each.status for each in http._open):  # noqa: ASYNC110 - what is awaited has no event
+            await asyncio.sleep(0.001)
+        http.close()
+        with pytest.raises(Lost):
+            await asking
+
+
+async def test_another_protocol_is_lost_and_says_so() -> None:
+    answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
+    async with served(Server(answer)) as url:
+        with pytest.raises(Lost, match="expected an HTTP answer"):
             await Http(url).ask("GET", "/", {})
 
 
@@ -242,7 +297,9 @@ async def test_a_header_that_would_be_two_is_refused() -> None:
             await Http(url).ask("GET", "/", {"Authorization": "Bearer x\r\nImpersonate-User: admin"})
 
 
-@pytest.mark.parametrize("url", ["ftp://host", "host:80", "https://"])
+@pytest.mark.parametrize(
+    "url", ["ftp://host", "host:80", "https://", "https://host:x", "https://host:99999", "http://h:0"]
+)
 def test_another_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="expected a URL"):
         Http(url)
@@ -251,6 +308,35 @@ def test_another_url_is_refused(url: str) -> None:
 async def test_nobody_there_is_told_with_the_address() -> None:
     with pytest.raises(NotConnected, match=r"cannot connect to 127\.0\.0\.1:1: "):
         await Http("http://127.0.0.1:1").ask("GET", "/", {})
+
+
+async def test_a_host_that_can_be_no_name_is_not_connected() -> None:
+    with pytest.raises(NotConnected, match=r"cannot connect to a\.\.b:80: "):
+        await Http("http://a..b").ask("GET", "/", {})
+
+
+async def test_a_connection_that_does_not_come_about_leaves_nothing_and_tells_why() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    async with served(serve) as url:
+        http = Http(url.replace("http:", "https:"))
+        with pytest.raises(NotConnected, match=r"(?i)reset|eof"):
+            await http.ask("GET", "/", {})
+    assert not http._open
+
+
+async def test_no_question_is_sent_after_the_close() -> None:
+    server = Server(OK)
+    async with served(server) as url:
+        http = Http(url)
+        asking = asyncio.create_task(http.ask("POST", "/", {}, b"{}"))
+        await asyncio.sleep(0)  # it is connecting now
+        http.close()
+        with pytest.raises(Lost):
+            await asking
+    assert not server.heads
 
 
 class Proxy:
@@ -322,3 +408,24 @@ async def test_plain_http_is_asked_of_the_proxy_itself() -> None:
     async with served(proxy) as by:
         await Http("http://api.example:8080", proxy=by).ask("GET", "/x", {})
     assert proxy.heads[0].startswith("GET http://api.example:8080/x HTTP/1.1\r\nHost: api.example:8080\r\n")
+
+
+async def test_a_proxy_is_told_an_ipv6_address_in_brackets() -> None:
+    proxy = Proxy(b"403 Forbidden")
+    async with served(proxy) as by:
+        with pytest.raises(NotConnected, match=r"answers 403 to CONNECT \[::1\]:6443"):
+            await Http("https://[::1]:6443", proxy=by).ask("GET", "/", {})
+    assert proxy.heads == ["CONNECT [::1]:6443 HTTP/1.1\r\nHost: [::1]:6443\r\n\r\n"]
+
+
+async def test_a_tunnel_lasts_whatever_the_proxy_said_of_its_own_connection(
+    trusted: tuple[ssl.SSLContext, ssl.SSLContext],
+) -> None:
+    server, proxy = Server(OK), Proxy(b"200 OK\r\nConnection: close\r\nContent-Length: 0")
+    async with served(server, trusted[0]) as url, served(proxy) as by:
+        http = Http(url, tls=trusted[1], proxy=by)
+        http.prepare(1)
+        await asyncio.gather(*http._coming)
+        assert (await http.ask("GET", "/", {})).body == b"ok"
+        http.close()
+    assert len(proxy.heads) == 1
