@@ -63,7 +63,7 @@ class Binder:
                 in_doubt_until = self._clock() + LANDING_S
                 log.warning("bind_unknown", pod=str(place.pod), node=place.node, error=str(refusal))
             doubt = self._clock() < in_doubt_until
-            if doubt or isinstance(refusal, errors.Conflict):
+            if in_doubt_until or isinstance(refusal, errors.Conflict):
                 try:
                     outcome = await self._read(place)
                 except errors.ApiError as error:

@@ -13,7 +13,7 @@ from extender.cluster.leadership import Alone, NotLeading, Permission
 from extender.engine.effects import Place, PodRef
 from protos.contract import names
 from protos.contract.objects import Pod
-from protos.kube.credentials import Credentials
+from protos.kube.credentials import Credentials, FixedToken
 from tests.unit.kube import apiserver
 from tests.unit.kube.apiserver import Json, Script, lost, ok, refusal
 
@@ -157,6 +157,36 @@ async def test_in_doubt_without_the_lease_it_only_reads_until_the_write_cannot_l
     assert outcome.kind == "lost"
     assert [asked.method for asked in script.asked].count("POST") == 1
     assert len(script.asked) > 2
+
+
+async def test_a_write_in_doubt_is_not_lost_before_the_pod_was_read(script: Script) -> None:
+    """The server carried it out, and was away for longer than any request lasts there."""
+    now = 0.0
+
+    def away_for_long() -> None:
+        nonlocal now
+        now += 2 * bind.LANDING_S
+
+    async def play(request: Any) -> Any:
+        away_for_long()
+        return await refusal(503, "ServiceUnavailable")(request)
+
+    script.then(lost(), play, refusal(403, "Forbidden"), shown("node-a", TEXT))
+    assert await bound(script, clock=lambda: now) == ("bound", "")
+
+
+async def test_a_write_that_waited_for_its_connection_asks_for_permission_after_that(script: Script) -> None:
+    permission = Revoked(1)
+
+    class Slow(FixedToken):
+        async def authorization(self) -> str:
+            permission.left = 0
+            return ""
+
+    async with PermittedClient(Credentials(script.url, tokens=Slow()), permission, answer_s=0.3) as client:
+        with pytest.raises(NotLeading):
+            await client.post("/x", b"{}")
+    assert script.asked == []
 
 
 async def test_a_server_that_is_away_is_tried_for_a_while(script: Script) -> None:
