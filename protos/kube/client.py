@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import urlencode
@@ -169,12 +170,16 @@ class ApiClient:
         headers = await self._headers()
         if data is not None:
             headers["Content-Type"] = content_type
+        about_to = partial(self._about_to_send, method, target)
         try:
-            return await self._connections.ask(method, target, headers, data)
+            return await self._connections.ask(method, target, headers, data, about_to=about_to)
         except Lost as lost:
             if method != "GET" or not lost.reused:
                 raise
         return await self._connections.ask(method, target, headers)
+
+    def _about_to_send(self, method: str, target: str) -> None:
+        """Called at the last moment before each sending; raises if there shall be none."""
 
     async def _headers(self) -> dict[str, str]:
         headers = dict(self._always)

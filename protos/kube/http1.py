@@ -9,7 +9,7 @@ import asyncio
 import base64
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -81,9 +81,25 @@ class Http:
         with contextlib.suppress(NotConnected):  # the question that comes will tell
             self._kept(await self._connected())
 
-    async def ask(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
-        """One question and its whole answer; raises NotConnected and Lost. Whoever cancels closes the connection."""
+    async def ask(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        about_to: Callable[[], None] = lambda: None,
+    ) -> Answer:
+        """One question and its whole answer; raises NotConnected and Lost. Whoever cancels closes the connection.
+
+        `about_to` is called at the last moment before the question is sent, which is not sent if that raises.
+        """
         connection = await self._taken()
+        try:
+            about_to()
+        except BaseException:
+            self._kept(connection)
+            raise
         try:
             await connection.send(self._question(method, target, headers, body), whole=True)
             answer = Answer(connection.status, connection.headers, connection.taken())

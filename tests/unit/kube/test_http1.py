@@ -153,6 +153,20 @@ async def test_a_connection_that_cannot_be_prepared_is_nobodys_trouble() -> None
         await http.ask("GET", "/", {})
 
 
+async def test_a_question_held_back_at_the_last_moment_leaves_its_connection_to_the_next() -> None:
+    def never() -> None:
+        raise PermissionError
+
+    server = Server(OK)
+    async with served(server) as url:
+        http = Http(url)
+        with pytest.raises(PermissionError):
+            await http.ask("POST", "/held", {}, b"{}", about_to=never)
+        await http.ask("GET", "/", {})
+        http.close()
+    assert (server.connections, len(server.heads)) == (1, 1)
+
+
 async def test_an_answer_that_breaks_off_is_lost() -> None:
     async with served(Server(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", then_close=True)) as url:
         with pytest.raises(Lost):
