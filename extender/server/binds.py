@@ -32,6 +32,15 @@ Decision = asyncio.Future[Place | Reason | None]
 log = structlog.get_logger(__name__)
 
 
+class _Together:
+    """Held binds that were let go at one moment: the members of a gang."""
+
+    def __init__(self) -> None:
+        self.undecided = 0
+        self.calm = asyncio.Event()
+        """Set once all their Bindings are decided."""
+
+
 class _Flight:
     """One bind under way."""
 
@@ -39,6 +48,8 @@ class _Flight:
         """It is held until `decision` is made."""
         self.node, self.decision = node, decision
         self.askers = 0
+        self.together: _Together | None = None
+        """With whom it was let go, if it was held."""
         self.task: asyncio.Task[str]
 
     @property
@@ -55,11 +66,8 @@ class Binds:
         self._flights: dict[str, _Flight] = {}
         self.arrived = asyncio.Event()
         """Set whenever the books of a bind were decided."""
-        self._opened: set[str] = set()
-        """UIDs of held binds that were let go, and whose Bindings are not decided yet."""
-        self._calm = asyncio.Event()
-        """Set while there are none."""
-        self._calm.set()
+        self._letting_go: _Together | None = None
+        """Who is let go at this moment."""
         core.release = self._release
 
     async def bind(self, ref: PodRef, node: str, gone: Gone) -> str:
@@ -98,7 +106,7 @@ class Binds:
         try:
             match await flight.decision:
                 case Place() as place:
-                    return await self._carry(place)
+                    return await self._carry(place, flight.together)
                 case Reason(code, sentence):
                     return self._told(ref, flight.node, code, sentence)
                 case None:
@@ -121,9 +129,9 @@ class Binds:
                 if flight.held and not flight.askers:
                     self._leave(ref, flight)
             await asyncio.shield(flight.task)
-            if isinstance(flight.decision.result(), Place):
+            if flight.together is not None:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._calm.wait(), TOGETHER_S)
+                    await asyncio.wait_for(flight.together.calm.wait(), TOGETHER_S)
         return await asyncio.shield(flight.task)
 
     def _leave(self, ref: PodRef, flight: _Flight) -> None:
@@ -136,19 +144,30 @@ class Binds:
         flight = self._flights.get(effect.pod.uid)
         if flight is not None and flight.held:
             if isinstance(effect, Open):
-                self._opened.add(effect.pod.uid)
-                self._calm.clear()
+                flight.together = self._let_go()
             flight.decision.set_result(effect.place if isinstance(effect, Open) else effect.reason)
         elif flight is None and isinstance(effect, Open):  # who asked left at this very moment: nothing is written
             asyncio.get_running_loop().call_soon(self._core.tell, BindDone(effect.pod.uid, "lost"))
 
-    async def _carry(self, place: Place) -> str:
+    def _let_go(self) -> _Together:
+        """One more is let go at this moment, which ends when the event loop goes on."""
+        if self._letting_go is None:
+            self._letting_go = _Together()
+            asyncio.get_running_loop().call_soon(self._all_let_go)
+        self._letting_go.undecided += 1
+        return self._letting_go
+
+    def _all_let_go(self) -> None:
+        self._letting_go = None
+
+    async def _carry(self, place: Place, together: _Together | None) -> str:
         try:
             outcome = await self._binder.bind(place)
         finally:
-            self._opened.discard(place.pod.uid)
-            if not self._opened:
-                self._calm.set()
+            if together is not None:
+                together.undecided -= 1
+                if not together.undecided:
+                    together.calm.set()
         self._core.tell(BindDone(place.pod.uid, outcome.kind))
         return self._told(place.pod, place.node, outcome.kind.capitalize(), outcome.sentence)
 

@@ -296,6 +296,29 @@ async def test_a_member_is_answered_after_a_while_though_another_is_not_decided(
     assert await asking[1] == ""
 
 
+async def test_a_gang_is_answered_while_a_binding_of_another_is_not_decided(
+    cluster: World, barrier: Barrier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binds, "TOGETHER_S", 60.0)
+    stuck = asyncio.Event()
+
+    async def slow(request: web.BaseRequest) -> None:
+        if request.path.endswith("/p1/binding"):
+            await stuck.wait()
+
+    cluster.server.fault = slow
+    pods = [add_pod(cluster.api, name) for name in ("p1", "p2")]
+    asking = [asyncio.create_task(cluster.bind(pod, "node-a")) for pod in pods]
+    await barrier.waits(*pods)
+    barrier.open(pods[0])
+    await asyncio.sleep(0)
+    barrier.open(pods[1])
+    assert await asyncio.wait_for(asking[1], 10) == ""
+    assert not asking[0].done()
+    stuck.set()
+    assert await asking[0] == ""
+
+
 async def test_stopping_denies_what_is_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world.world() as cluster:
         await cluster.ready()
