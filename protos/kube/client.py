@@ -47,7 +47,7 @@ sys.setrecursionlimit(max(sys.getrecursionlimit(), DEEPEST + 2_000))
 
 
 class ApiClient:
-    """A connection to one API server; an async context manager.
+    """A connection to one API server; an async context manager, which raises CredentialsError for unusable URLs.
 
     Methods answer the body of a 2xx answer and raise the errors of `protos.kube.errors`.
     """
@@ -67,7 +67,10 @@ class ApiClient:
 
     async def __aenter__(self) -> Self:
         known = self.credentials
-        self._http = Http(known.server, tls=known.tls, server_name=known.server_name, proxy=known.proxy)
+        try:
+            self._http = Http(known.server, tls=known.tls, server_name=known.server_name, proxy=known.proxy)
+        except ValueError as error:
+            raise CredentialsError(str(error)) from error
         return self
 
     async def __aexit__(
@@ -184,6 +187,8 @@ class ApiClient:
     async def _headers(self) -> dict[str, str]:
         headers = dict(self._always)
         authorization = await self.credentials.tokens.authorization()
+        if not authorization.isascii() or not authorization.isprintable():
+            raise CredentialsError("expected a token in one line of ASCII, and it is none")
         if authorization:
             headers["Authorization"] = authorization
         return headers

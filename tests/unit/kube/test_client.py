@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from protos.kube import binding, client, errors, paths
-from protos.kube.credentials import Credentials, FileToken
+from protos.kube.credentials import Credentials, CredentialsError, FileToken, FixedToken
 from tests.unit.kube import apiserver
 from tests.unit.kube.apiserver import Script, ok, refusal
 
@@ -151,6 +151,26 @@ async def test_a_write_that_found_nobody_was_surely_not_done() -> None:
         with pytest.raises(errors.Unavailable) as caught:
             await api.post(POD, b"{}")
     assert not caught.value.outcome_unknown
+
+
+@pytest.mark.parametrize("token", ["Bearer a\r\nImpersonate-User: admin", "Bearer ä€"])
+async def test_a_token_that_fits_into_no_header_is_no_credential(script: Script, token: str) -> None:
+    async with script.client(FixedToken(token)) as api:
+        with pytest.raises(errors.Unauthorized, match="expected a token in one line of ASCII") as caught:
+            await api.post(POD, b"{}")
+    assert "admin" not in str(caught.value)
+    assert not script.asked
+
+
+@pytest.mark.parametrize(
+    "unusable",
+    [Credentials("https://api:65536"), Credentials("https://api", proxy="socks5://127.0.0.1:1080")],
+    ids=["server", "proxy"],
+)
+async def test_an_address_that_cannot_be_used_is_told_at_the_start(unusable: Credentials) -> None:
+    with pytest.raises(CredentialsError, match="expected a URL http"):
+        async with client.ApiClient(unusable):
+            pass
 
 
 async def test_a_lost_read_leaves_nothing_unknown(script: Script) -> None:
