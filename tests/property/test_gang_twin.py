@@ -174,20 +174,22 @@ class GatedGangsAndTwin(GangsAndTwin):
         self.world.gates_go()
 
 
+SEEDS = [*range(40), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(40, 1_000))]
+
 TestGangsAndTwin = GangsAndTwin.TestCase
 TestGangsAndTwin.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestGatedGangsAndTwin = GatedGangsAndTwin.TestCase
 TestGatedGangsAndTwin.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_busy_cluster(seed: int) -> None:
     """The same, drawn so that the cluster is mostly full and gangs come and go; then it comes to rest."""
     draw = random.Random(seed)
     lives(GangWorld(draw), draw)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_busy_cluster_whose_pods_are_born_gated(seed: int) -> None:
     """Whoever waits behind the gate though it could start is found by the same check."""
     draw = random.Random(seed)

@@ -65,7 +65,7 @@ async def test_two_gangs_interleaved_on_the_slots_of_one_start_one_after_the_oth
     await until(world, both_were_bound, "both were bound, one after the other")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 50))])
 async def test_whatever_happens_no_gang_is_half_for_long_and_all_end(world: EmbeddedWorld, seed: int) -> None:
     chance = random.Random(seed)
     _refuse_some_bindings(world, chance)
