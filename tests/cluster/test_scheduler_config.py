@@ -32,7 +32,7 @@ def test_kube_scheduler_takes_every_layout(layout: config.Layout, tmp_path: Path
     ran = started(tmp_path, config.render(layout, config.Options(kubeconfig="kubeconfig")))
     assert ran.returncode == 0, ran.stderr
     completed = yaml.safe_load((tmp_path / "completed").read_text())
-    assert len(completed["extenders"]) == (2 if layout == "own" else 1)
+    assert len(completed["extenders"]) == {"own": 2, "shared": 2, "gpushare": 1}[layout]
 
 
 def test_kube_scheduler_takes_the_names_of_others_as_well(tmp_path: Path) -> None:
