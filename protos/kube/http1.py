@@ -1,7 +1,7 @@
 """HTTP/1.1 to one server: bytes out, bytes in, over connections that are kept.
 
 Nothing is done that our questions to an API server do not need: no redirects, cookies, compression, nor pipelining.
-That takes less than half of the CPU time of a general client, which counts where each pod that is placed, and each
+That takes about half the CPU time of a general client, which counts where each pod that is placed, and each
 member of a gang that starts, costs such a question. Source: RFC 9112.
 """
 
