@@ -257,6 +257,14 @@ async def test_all_bindings_of_a_gang_are_written_side_by_side(cluster: World, b
     assert most == WRITES
 
 
+async def two_held(cluster: World, barrier: Barrier) -> tuple[list[Json], list["asyncio.Task[str]"]]:
+    """Two pods whose binds are held, p1 and p2, and who asks for them."""
+    pods = [add_pod(cluster.api, name) for name in ("p1", "p2")]
+    asking = [asyncio.create_task(cluster.bind(pod, "node-a")) for pod in pods]
+    await barrier.waits(*pods)
+    return pods, asking
+
+
 async def test_members_are_answered_when_all_their_bindings_are_decided(cluster: World, barrier: Barrier) -> None:
     written: dict[str, float] = {}
 
@@ -266,9 +274,7 @@ async def test_members_are_answered_when_all_their_bindings_are_decided(cluster:
             written["p2"] = asyncio.get_running_loop().time()
 
     cluster.server.fault = slow
-    pods = [add_pod(cluster.api, name) for name in ("p1", "p2")]
-    asking = [asyncio.create_task(cluster.bind(pod, "node-a")) for pod in pods]
-    await barrier.waits(*pods)
+    pods, asking = await two_held(cluster, barrier)
     barrier.open(*pods)
     assert await asking[0] == ""
     assert asyncio.get_running_loop().time() >= written["p2"]
@@ -286,9 +292,7 @@ async def test_a_member_is_answered_after_a_while_though_another_is_not_decided(
             await stuck.wait()
 
     cluster.server.fault = slow
-    pods = [add_pod(cluster.api, name) for name in ("p1", "p2")]
-    asking = [asyncio.create_task(cluster.bind(pod, "node-a")) for pod in pods]
-    await barrier.waits(*pods)
+    pods, asking = await two_held(cluster, barrier)
     barrier.open(*pods)
     assert await asking[0] == ""
     assert not asking[1].done()
@@ -307,9 +311,7 @@ async def test_a_gang_is_answered_while_a_binding_of_another_is_not_decided(
             await stuck.wait()
 
     cluster.server.fault = slow
-    pods = [add_pod(cluster.api, name) for name in ("p1", "p2")]
-    asking = [asyncio.create_task(cluster.bind(pod, "node-a")) for pod in pods]
-    await barrier.waits(*pods)
+    pods, asking = await two_held(cluster, barrier)
     barrier.open(pods[0])
     await asyncio.sleep(0)
     barrier.open(pods[1])
