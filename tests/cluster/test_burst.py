@@ -14,6 +14,7 @@ import pytest
 from protos.kubelet.podresources.v1 import podresources_v1_pb2 as pod_resources
 from protos.kubelet.podresources.v1 import podresources_v1_pb2_grpc as pod_resources_grpc
 from tests.cluster.api import Json
+from tests.cluster.beside import Beside
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import Gangshare, a_gpu_container, a_gpu_pod
 from tests.cluster.process import wait_for
@@ -36,39 +37,28 @@ def tidy(cluster: Cluster) -> Iterator[None]:
     cluster.delete_pods(timeout=180)
 
 
-class Refusals:
+class Refusals(Beside):
     """Watches pods that a kubelet refused, and for how long each is still in the books."""
 
     def __init__(self, sharing: Gangshare) -> None:
         self.seconds: dict[str, float] = {}
         """By UID: how long after we saw it refused its booking was last seen."""
         self._sharing = sharing
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._since: dict[str, float] = {}
 
     @property
     def kept_s(self) -> float:
         return max(self.seconds.values(), default=0.0)
 
-    def __enter__(self) -> Refusals:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        since: dict[str, float] = {}
-        while not self._over.wait(0.1):
-            for pod in self._sharing.cluster.pods("default"):
-                if pod["status"].get("reason") == "UnexpectedAdmissionError":
-                    since.setdefault(pod["metadata"]["uid"], time.monotonic())
-            asked = time.monotonic()
-            booked = {pod["uid"] for pod in self._sharing.pair.inspect()["pods"]}
-            for uid, began in since.items():
-                kept = asked - began if uid in booked else 0.0
-                self.seconds[uid] = max(self.seconds.get(uid, 0.0), kept)
+    def _turn(self) -> None:
+        for pod in self._sharing.cluster.pods("default"):
+            if pod["status"].get("reason") == "UnexpectedAdmissionError":
+                self._since.setdefault(pod["metadata"]["uid"], time.monotonic())
+        asked = time.monotonic()
+        booked = {pod["uid"] for pod in self._sharing.pair.inspect()["pods"]}
+        for uid, began in self._since.items():
+            kept = asked - began if uid in booked else 0.0
+            self.seconds[uid] = max(self.seconds.get(uid, 0.0), kept)
 
 
 @pytest.fixture

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import random
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Self
 
 import pytest
 
 from protos.contract import names
 from tests.cluster.api import ApiError, Json
+from tests.cluster.beside import Beside
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import Gangshare, a_gpu_pod
 from tests.cluster.process import wait_for
@@ -48,23 +47,16 @@ def tidy(cluster: Cluster) -> Iterator[None]:
     cluster.delete_pods(timeout=120)
 
 
-class Jobs:
+class Jobs(Beside):
     """The controllers of all gangs, as a context manager: members that fail or go are made anew until all succeeded."""
 
+    every_s = 0.3
+
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster, self._over = cluster, threading.Event()
+        self._cluster = cluster
         self._wanted: dict[str, Json] = {}
         self._done: set[str] = set()
         self.broken: Exception | None = None
-        self._thread = threading.Thread(target=self._keep, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self._over.set()
-        self._thread.join()
 
     @property
     def left(self) -> set[str]:
@@ -74,19 +66,18 @@ class Jobs:
     def submit(self, members: Sequence[Json]) -> None:
         self._wanted = {**self._wanted, **{pod["metadata"]["name"]: pod for pod in members}}
 
-    def _keep(self) -> None:
-        while not self._over.wait(0.3):
-            wanted = self._wanted
-            try:
-                there = {pod["metadata"]["name"]: pod for pod in self._cluster.pods("default")}
-                self._done = {name for name, pod in there.items() if _has(pod, "Succeeded")}
-                for name, manifest in wanted.items():
-                    if name not in there:
-                        self._cluster.create_pod(manifest)
-                    elif _has(there[name], "Failed"):
-                        self._cluster.api.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
-            except OSError as error:
-                self.broken = error  # tried again
+    def _turn(self) -> None:
+        wanted = self._wanted
+        try:
+            there = {pod["metadata"]["name"]: pod for pod in self._cluster.pods("default")}
+            self._done = {name for name, pod in there.items() if _has(pod, "Succeeded")}
+            for name, manifest in wanted.items():
+                if name not in there:
+                    self._cluster.create_pod(manifest)
+                elif _has(there[name], "Failed"):
+                    self._cluster.api.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
+        except OSError as error:
+            self.broken = error  # tried again
 
 
 def _has(pod: Json | None, phase: str) -> bool:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
-from typing import Self
 
 from protos.contract import allocation, inventory, names
 from tests.cluster.api import Json
+from tests.cluster.beside import Beside
 from tests.cluster.cluster import Cluster
 
 EVERY_S = 0.2
 
 
-class Witness:
+class Witness(Beside):
     """A context manager that looks in the background; gangs are those of our own annotations."""
+
+    every_s = EVERY_S
 
     def __init__(self, cluster: Cluster) -> None:
         self.looks = 0
@@ -26,16 +27,6 @@ class Witness:
         self._cluster = cluster
         self._since: dict[str, float] = {}
         self._units: dict[str, int] = {}
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self._over.set()
-        self._thread.join()
 
     @property
     def longest(self) -> tuple[float, str]:
@@ -49,17 +40,16 @@ class Witness:
         longest, gang = self.longest
         assert longest < seconds, f"{gang} was bound in part for {longest:.1f} s"
 
-    def _watch(self) -> None:
-        while not self._over.wait(EVERY_S):
-            now = time.monotonic()
-            try:
-                pods, nodes = self._cluster.pods("default"), self._cluster.api.items("/api/v1/nodes")
-            except OSError:
-                continue  # the API server is slow at times
-            self.looks += 1
-            self._units |= {gpu: units for node in nodes for gpu, units in _gpus(node)}
-            self._look_for_doubles(pods)
-            self._look_for_halves(pods, now)
+    def _turn(self) -> None:
+        now = time.monotonic()
+        try:
+            pods, nodes = self._cluster.pods("default"), self._cluster.api.items("/api/v1/nodes")
+        except OSError:
+            return  # the API server is slow at times
+        self.looks += 1
+        self._units |= {gpu: units for node in nodes for gpu, units in _gpus(node)}
+        self._look_for_doubles(pods)
+        self._look_for_halves(pods, now)
 
     def _look_for_doubles(self, pods: list[Json]) -> None:
         given: Counter[str] = Counter()
