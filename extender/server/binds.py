@@ -4,8 +4,8 @@ Each bind runs in a task of its own: it goes on when the connection that asked i
 same pod joins it. Only while the engine holds it, since the pod's gang is not all there yet, whoever asked may leave:
 then the pod is not there any more either.
 
-Whoever asked about members of a gang is answered when all its Bindings are decided: an answer sets kube-scheduler to
-work (an Event for each pod, among others), which would take its time from the writes that are still to come.
+Binds of members of a gang end when all its Bindings are decided: an answer sets kube-scheduler to work (an Event for
+each pod, among others), which would take its time from the writes that are still to come.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from protos.contract.reason import Reason
 
 LEFT = "the bind was given up: nobody waited for its answer any more, or it was asked for anew"
 TOGETHER_S = 2.0
-"""Seconds at most for which an answer waits for the Bindings of other members."""
+"""Seconds at most for which a bind waits for the Bindings of other members."""
 Gone = Callable[[], Coroutine[Any, Any, None]]
 """Waits until whoever asked does not wait for the answer any more."""
 Decision = asyncio.Future[Place | Reason | None]
@@ -128,10 +128,6 @@ class Binds:
                 flight.askers -= 1
                 if flight.held and not flight.askers:
                     self._leave(ref, flight)
-            await asyncio.shield(flight.task)
-            if flight.together is not None:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(flight.together.calm.wait(), TOGETHER_S)
         return await asyncio.shield(flight.task)
 
     def _leave(self, ref: PodRef, flight: _Flight) -> None:
@@ -169,6 +165,9 @@ class Binds:
                 if not together.undecided:
                     together.calm.set()
         self._core.tell(BindDone(place.pod.uid, outcome.kind))
+        if together is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(together.calm.wait(), TOGETHER_S)
         return self._told(place.pod, place.node, outcome.kind.capitalize(), outcome.sentence)
 
     def _told(self, ref: PodRef, node: str, code: str, error: str = "") -> str:

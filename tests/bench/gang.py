@@ -12,19 +12,22 @@ import time
 from collections.abc import Iterator
 
 from protos.contract import names
-from protos.kube import paths
+from protos.kube import binding, paths
 from tests.bench import bodies
 from tests.bench.bodies import Json, Limits
 from tests.bench.fleet import MEM, WHOLE
-from tests.bench.plane import PODS, Extender, Plane, PodWatch, cpu_seconds
+from tests.bench.plane import PODS, Extender, Plane, PodWatch, cpu_seconds, together
 from tests.bench.report import Figure
 from tests.cluster.gangshare import get
 
 SIZES = (1_000, 5_000)
 MARKS = {1_000: 2.5, 5_000: 3.0}
 MEMBERS = 500
-WARM, ROUNDS = 20, 3
+WARM, ROUNDS, BARE_ROUNDS = 20, 5, 3
+AT_ONCE = 32
 VERDICT_S = 60.0
+WRITTEN = {names.ALLOCATION: "x" * 250}
+"""As much as an allocation of one GPU is."""
 
 
 def gang(name: str, members: int, limits: Limits) -> Iterator[Json]:
@@ -59,14 +62,32 @@ async def _round(plane: Plane, extender: Extender) -> tuple[float, float]:
     return at[0], at[-1]
 
 
-async def _start(plane: Plane, extender: Extender, nodes: int) -> list[Figure]:
-    """Medians."""
+async def _bare(plane: Plane) -> float:
+    """Seconds from the first to the last of as many Bindings that nobody decides and nobody else watches."""
+    pods = [bodies.pod(f"bare-{i:04}", {WHOLE: 1}) for i in range(MEMBERS)]
+    await plane.create(PODS, pods)
+    uids = await plane.uids()
+    async with PodWatch.open(plane.api) as watch:
+        binds = (
+            binding.bind(plane.api, namespace="default", name=name, uid=uid, node=f"node-{i:05}", annotations=WRITTEN)
+            for i, (name, uid) in enumerate(uids.items())
+        )
+        await together(binds, AT_ONCE)
+        await watch.until_bound(uids)
+        took = max(watch.bound.values()) - min(watch.bound.values())
+    await plane.delete_pods()
+    return took
+
+
+async def _start(plane: Plane, extender: Extender, nodes: int, bare: float) -> list[Figure]:
+    """Medians; `bare` is what the Bindings alone take."""
     rounds = [await _round(plane, extender) for _ in range(ROUNDS)]
     label = f"gang of {MEMBERS}, {nodes:,} nodes"
     skew = statistics.median(last - first for first, last in rounds)
     return [
         Figure(f"{label}: let go → last bound", statistics.median(r[1] for r in rounds), "s", mark=MARKS[nodes]),
         Figure(f"{label}: first bound → last bound", skew, "s", mark=1.0),
+        Figure(f"{label}: the same against a client that only posts {MEMBERS} Bindings", skew / bare, "×"),
     ]
 
 
@@ -98,9 +119,11 @@ async def _measure() -> list[Figure]:
     for nodes in SIZES:
         async with Plane() as plane:
             await plane.create(paths.nodes(), (bodies.node(f"node-{i:05}") for i in range(nodes)))
+            bare = statistics.median([await _bare(plane) for _ in range(BARE_ROUNDS)])
+            print(f"  {MEMBERS} Bindings alone: {bare:.2f} s", flush=True)
             extender = plane.extender()
             extender.start()
-            figures += await _start(plane, extender, nodes)
+            figures += await _start(plane, extender, nodes, bare)
             if nodes == SIZES[0]:
                 figures.append(await _verdict(plane, extender, "too-big", MEMBERS, {WHOLE: bodies.GPUS + 1}, 1.0))
                 figures.append(await _verdict(plane, extender, "one-short", nodes + 1, {WHOLE: bodies.GPUS}, 2.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterable
@@ -14,6 +15,7 @@ from typing import Any, Self
 import msgspec
 
 from extender.cli import scheduler_config
+from protos.contract import names
 from protos.kube import credentials, paths
 from protos.kube.client import ApiClient
 from tests.bench.bodies import Json
@@ -26,6 +28,8 @@ from tests.cluster.run import Run
 ANSWER_S = 120.0
 READY_S = 120.0
 QUIET_S, QUIET_TURNS = 0.5, 4
+BASE = ROOT / "manifests" / "base"
+ACCOUNT = ("common/namespace.yaml", "extender/rbac.yaml", "extender/flow-control.yaml", "scheduler/rbac.yaml")
 PODS = paths.pods("default")
 NOW = {"gracePeriodSeconds": "0"}
 
@@ -51,6 +55,7 @@ class Plane:
             server.wait_until(lambda: self._plane.api.text("/readyz") == "ok", READY_S, "ready API server")
             access = await credentials.load(str(self._plane.admin_kubeconfig))
             self.api = await self._stack.enter_async_context(ApiClient(access, answer_s=ANSWER_S))
+            self._account = self._installed()
         except BaseException:
             self._run.close()
             raise
@@ -60,6 +65,15 @@ class Plane:
         await self._stack.aclose()
         self._run.close()
 
+    def _installed(self) -> Path:
+        """Create the account that the manifests give to extender and kube-scheduler; a kubeconfig with its token."""
+        argv = [str(self._plane.assets.program("kubectl")), f"--kubeconfig={self._plane.admin_kubeconfig}", "create"]
+        argv += [f"--filename={BASE / file}" for file in ACCOUNT]
+        made = subprocess.run(argv, capture_output=True, text=True)
+        if made.returncode:
+            raise RuntimeError(f"the account was not created: {made.stderr}")
+        return self._plane.token_kubeconfig("pair", self._plane.token(names.NAMESPACE, "gangshare-scheduler"))
+
     async def create(self, path: str, objects: Iterable[Json]) -> None:
         """POST all of them, many at a time."""
         await together(self.api.post(path, body) for body in objects)
@@ -67,6 +81,11 @@ class Plane:
     async def delete_pods(self) -> None:
         """All of them, at once and for good."""
         await self.api.delete(PODS, params=NOW)
+
+    async def uids(self) -> dict[str, str]:
+        """All pods, by name."""
+        listed = await self.api.fetch(PODS, _lists)
+        return {pod.metadata.name: pod.metadata.uid for pod in listed.items}
 
     async def settled(self, extender: Extender) -> None:
         """Wait until the extender has nothing to do: until everybody's watch has told it of everything."""
@@ -84,7 +103,7 @@ class Plane:
 
     def extender(self) -> Extender:
         """An extender without any rival, not started yet."""
-        return Extender(self._run, self._plane.admin_kubeconfig)
+        return Extender(self._run, self._account)
 
     def scheduler(self, extender: Extender | None) -> Scheduler:
         """A kube-scheduler with the configuration that we print, asking `extender` or, without one, nobody.
@@ -95,7 +114,7 @@ class Plane:
         config: Json = {**scheduler_config.configuration("own", options), "leaderElection": {"leaderElect": False}}
         if extender is None:
             del config["extenders"]
-        return self._plane.scheduler("with" if extender else "without", config)
+        return self._plane.scheduler("with" if extender else "without", config, kubeconfig=self._account)
 
 
 class Extender:
@@ -154,6 +173,7 @@ async def together(work: Iterable[Coroutine[Any, Any, Any]], at_once: int = 64) 
 
 class _Meta(msgspec.Struct):
     name: str
+    uid: str
     resource_version: str = msgspec.field(name="resourceVersion")
 
 
@@ -194,6 +214,7 @@ class _ListMeta(msgspec.Struct):
 
 class _List(msgspec.Struct):
     metadata: _ListMeta
+    items: list[Seen]
 
 
 _lists, _lines = msgspec.json.Decoder(_List), msgspec.json.Decoder(_Line)
