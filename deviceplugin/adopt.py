@@ -37,6 +37,8 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong with the annotation."""
     running: bool = False
     """Containers may be running, so it holds GPUs even if nobody says which."""
+    gpu_class: str = ""
+    """The GpuClass that it names: which GPUs those are, only the extender knows."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +70,15 @@ def bound(pod: Pod, resources: names.Resources, given: Given) -> Bound | None:
         found = allocation.decode(pod.metadata.annotations.get(names.ALLOCATION))
     except codec.ContractError as error:
         problem = str(error)
-    return Bound(uid=pod.metadata.uid, ask=ask, given=given, allocation=found, problem=problem, running=running)
+    return Bound(
+        uid=pod.metadata.uid,
+        ask=ask,
+        given=given,
+        allocation=found,
+        problem=problem,
+        running=running,
+        gpu_class=pod.metadata.annotations.get(names.GPU_CLASS, ""),
+    )
 
 
 def everyone(pods: Iterable[Pod], resources: names.Resources, given: Mapping[str, Given]) -> list[Bound]:
@@ -94,6 +104,9 @@ def decide(claim: Bound, others: Sequence[Bound], inventory: Inventory, cordoned
             given = {name: tuple(share.uuid for share in shares) for name, shares in marked.containers.items()}
             return Decision(shares=shares_of(claim.ask, given, answered))
     why = _why(claim, others, inventory, cordoned)
+    if claim.gpu_class:
+        sentence = f"only gangshare's scheduler knows which GPUs are of class {claim.gpu_class}"
+        return Decision(refusal=Reason("ClassUnknown", sentence, why), why=why)
     free = books(inventory, cordoned, others, annotated=True)
     choice = choose(claim.ask, free)
     if choice is None:

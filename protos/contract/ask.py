@@ -5,24 +5,27 @@ Only limits are read, as the kubelet does for device plugins. A pod that asks no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Literal, NamedTuple
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from protos.contract import names
+from protos.contract import names, selection
 from protos.contract.objects import Container, Pod
-from protos.contract.quantity import QuantityError, integer, mebibytes
+from protos.contract.quantity import QuantityError, integer
 from protos.contract.reason import Reason
+from protos.contract.selection import ANYTHING, Selection, SelectionError, is_number
 
 Kind = Literal["app", "init", "sidecar"]
 HARMLESS_VISIBLE = ("", "none", "void")
 MOST_CONTAINERS = 64
 """Containers of one pod that may ask for GPUs."""
-MOST_GLOBS, LONGEST_GLOB = 64, 128
-"""How many globs an annotation may have, and their characters: each is held against each GPU."""
-MOST_DIGITS = 9
-"""Of a number in an annotation."""
+LONGEST_NAME = 253
+"""Of an object of the API."""
+
+_CLASS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+T = TypeVar("T")
 
 
 class AskError(ValueError):
@@ -55,25 +58,12 @@ class ContainerAsk(msgspec.Struct, frozen=True, kw_only=True):
     """Asked under a name that only ever means a replica."""
 
 
-class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which GPUs the pod accepts, and how they should lie."""
-
-    models: tuple[str, ...] = ()
-    uuids: tuple[str, ...] = ()
-    """Globs; a leading `!` excludes."""
-    min_mem_mib: int = 0
-    min_clock_mhz: int = 0
-    min_cc: tuple[int, int] = (0, 0)
-    link: Literal["nvlink", "prefer", "any"] = "prefer"
-    spread: bool = False
-
-
 class PodAsk(msgspec.Struct, frozen=True, kw_only=True):
     """All GPU asks of a pod. Equal asks are the same shape: they fit the same places."""
 
     containers: tuple[ContainerAsk, ...]
     """In the kubelet's order: init containers and sidecars as declared, then app containers."""
-    selection: Selection = Selection()
+    selection: Selection = ANYTHING
 
     def container(self, name: str) -> ContainerAsk | None:
         return next((ask for ask in self.containers if ask.name == name), None)
@@ -83,8 +73,11 @@ class PodAsk(msgspec.Struct, frozen=True, kw_only=True):
         return all(ask.whole for ask in self.containers)
 
 
-def parse(pod: Pod, resources: names.Resources) -> PodAsk | None:
-    """The pod's ask, None if it asks for no GPU of ours; raises AskError with a sentence for the user."""
+def parse(pod: Pod, resources: names.Resources, wide: Selection = ANYTHING) -> PodAsk | None:
+    """The pod's ask, None if it asks for no GPU of ours; raises AskError with a sentence for the user.
+
+    `wide` is what the class accepts that it names; its own annotations narrow that.
+    """
     annotations = pod.metadata.annotations
     count = _count(annotations)
     asks = tuple(_container(c, kind, count, resources) for kind, c in _containers(pod) if _asks(c, resources))
@@ -92,7 +85,8 @@ def parse(pod: Pod, resources: names.Resources) -> PodAsk | None:
         return None
     if len(asks) > MOST_CONTAINERS:
         raise AskError("AskTooMany", f"{len(asks)} containers ask for GPUs: expected at most {MOST_CONTAINERS}")
-    return PodAsk(containers=asks, selection=_selection(annotations))
+    gpu_class(pod)
+    return PodAsk(containers=asks, selection=_selection(annotations, wide))
 
 
 def held(pod: Pod, resources: names.Resources) -> PodAsk | None:
@@ -190,70 +184,54 @@ def _amount(container: str, resource: str, limits: Mapping[str, str | int]) -> i
 
 def _count(annotations: Mapping[str, str]) -> int:
     text = annotations.get(names.GPU_COUNT, "1")
-    if not _is_number(text) or not 1 <= int(text) <= 1024:
+    if not is_number(text) or not 1 <= int(text) <= 1024:
         raise AskError("AskMalformed", f"{names.GPU_COUNT} is {text[:40]!r}: expected a whole number from 1 to 1024")
     return int(text)
 
 
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
+def gpu_class(pod: Pod) -> str:
+    """The name of the GpuClass that the pod names, "" if none; raises AskError where no class can have that name."""
+    name = pod.metadata.annotations.get(names.GPU_CLASS)
+    if name is None:
+        return ""
+    if len(name) > LONGEST_NAME or not _CLASS_NAME.fullmatch(name):
+        raise AskError("AskMalformed", f"{names.GPU_CLASS} is {name[:40]!r}: expected the name of a GpuClass")
+    return name
 
 
-def _selection(annotations: Mapping[str, str]) -> Selection:
-    def number(key: str, what: str) -> int:
-        text = annotations.get(key, "0")
-        if not _is_number(text):
-            raise AskError("AskMalformed", f"{key} is {text[:40]!r}: expected {what}")
-        return int(text)
+def _selection(annotations: Mapping[str, str], wide: Selection) -> Selection:
+    def read(key: str, parse: Callable[[str], T], default: T) -> T:
+        text = annotations.get(key)
+        if text is None:
+            return default
+        try:
+            return parse(text)
+        except SelectionError as error:
+            raise AskError("AskMalformed", f"{key} is {text[:40]!r}: expected {error}") from error
 
-    def globs(key: str) -> tuple[str, ...]:
-        patterns = tuple(part.strip() for part in annotations.get(key, "").split(",") if part.strip())
-        if key in annotations and (not patterns or "!" in patterns):
-            raise AskError("AskMalformed", f"{key} is {annotations[key][:40]!r}: expected globs divided by commas")
-        if len(patterns) > MOST_GLOBS or any(len(pattern) > LONGEST_GLOB for pattern in patterns):
-            most = f"at most {MOST_GLOBS} globs of at most {LONGEST_GLOB} characters"
-            raise AskError("AskMalformed", f"{key} is {annotations[key][:40]!r}…: expected {most}")
-        return patterns
-
-    if names.GPU_CLASS in annotations:
-        raise AskError(
-            "AskUnknownClass", f"{names.GPU_CLASS} is {annotations[names.GPU_CLASS][:40]!r}: no such GpuClass"
-        )
-    return Selection(
-        models=globs(names.GPU_MODEL),
-        uuids=globs(names.GPU_UUID),
-        min_mem_mib=_memory(annotations),
-        min_clock_mhz=number(names.MIN_CLOCK_MHZ, "a clock in MHz, like 1400"),
-        min_cc=_capability(annotations),
-        link=_choice(annotations, names.LINK, ("prefer", "nvlink", "any")),  # type: ignore[arg-type]
-        spread=_choice(annotations, names.PLACEMENT, ("pack", "spread")) == "spread",
+    own = Selection(
+        models=read(names.GPU_MODEL, _globs, ()),
+        uuids=read(names.GPU_UUID, _globs, ()),
+        min_mem_mib=read(names.MIN_GPU_MEMORY, selection.memory, 0),
+        min_clock_mhz=read(names.MIN_CLOCK_MHZ, _clock, 0),
+        min_cc=read(names.MIN_COMPUTE_CAPABILITY, selection.compute_capability, (0, 0)),
+        link=read(names.LINK, selection.link, selection.LINKS[0]),
+        spread=read(names.PLACEMENT, _spread, False),
     )
+    return wide.narrowed(own, link_said=names.LINK in annotations)
 
 
-def _choice(annotations: Mapping[str, str], key: str, choices: tuple[str, ...]) -> str:
-    value = annotations.get(key, choices[0])
-    if value not in choices:
-        raise AskError("AskMalformed", f"{key} is {value[:40]!r}: expected {', '.join(sorted(choices))}")
-    return value
+def _globs(text: str) -> tuple[str, ...]:
+    return selection.globs(text.split(","))
 
 
-def _memory(annotations: Mapping[str, str]) -> int:
-    text = annotations.get(names.MIN_GPU_MEMORY)
-    if text is None:
-        return 0
-    try:
-        return mebibytes(text)
-    except QuantityError as error:
-        raise AskError(
-            "AskMalformed", f"{names.MIN_GPU_MEMORY} is {text[:40]!r}: expected an amount like 40Gi"
-        ) from error
+def _clock(text: str) -> int:
+    if not is_number(text):
+        raise SelectionError("a clock in MHz, like 1400")
+    return int(text)
 
 
-def _capability(annotations: Mapping[str, str]) -> tuple[int, int]:
-    text = annotations.get(names.MIN_COMPUTE_CAPABILITY)
-    if text is None:
-        return (0, 0)
-    major, _, minor = text.partition(".")
-    if not (_is_number(major) and _is_number(minor or "0")):
-        raise AskError("AskMalformed", f"{names.MIN_COMPUTE_CAPABILITY} is {text[:40]!r}: expected one like 8.0")
-    return int(major), int(minor or 0)
+def _spread(text: str) -> bool:
+    if text not in ("pack", "spread"):
+        raise SelectionError("pack, spread")
+    return text == "spread"

@@ -14,8 +14,8 @@ import msgspec
 
 from protos.contract import inventory as inv
 from protos.contract.allocation import Allocation, Share
-from protos.contract.ask import ContainerAsk, Demand, PodAsk, Selection
-from protos.contract.selection import accepts
+from protos.contract.ask import ContainerAsk, Demand, PodAsk
+from protos.contract.selection import Selection, accepts
 
 NOTHING = Demand(0, 0, False)
 

@@ -1,22 +1,139 @@
-"""Whether a GPU is one that a pod accepts: its annotations on model, UUID, memory, clock and compute capability."""
+"""Which GPUs are accepted, and how they should lie: as annotations and GpuClasses say it, and held against GPUs.
+
+Each reader takes a value as it is written and raises SelectionError with what was expected.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import Literal
 
-from protos.contract.ask import Selection
+import msgspec
+
 from protos.contract.inventory import Gpu
+from protos.contract.quantity import QuantityError, mebibytes
+
+Link = Literal["nvlink", "prefer", "any"]
+LINKS: tuple[Link, ...] = ("prefer", "nvlink", "any")
+"""The default first."""
+MOST_GLOBS, LONGEST_GLOB = 64, 128
+"""How many globs a list may have, and their characters: each is held against each GPU."""
+MOST_DIGITS = 9
+"""Of a number that is written as text."""
+
+
+class SelectionError(ValueError):
+    """A value that cannot be read; the message is what was expected."""
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
+    """Which GPUs are accepted, and how they should lie. Globs: a leading `!` excludes."""
+
+    models: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    """Globs that the model must match beside `models`: those of the class, where the pod has some of its own."""
+    uuids: tuple[str, ...] = ()
+    min_mem_mib: int = 0
+    max_mem_mib: int = 0
+    """0: no limit."""
+    min_clock_mhz: int = 0
+    min_cc: tuple[int, int] = (0, 0)
+    link: Link = "prefer"
+    numa_local: bool = False
+    """All GPUs of a container are on one NUMA node."""
+    spread: bool = False
+
+    @property
+    def selective(self) -> bool:
+        """Whether there may be GPUs, or sets of them, that it does not accept."""
+        wishes = msgspec.structs.replace(self, spread=False, link=self.link if self.link == "nvlink" else "prefer")
+        return wishes != ANYTHING
+
+    def narrowed(self, own: Selection, *, link_said: bool) -> Selection:
+        """This one, of a class, with what a pod says itself; `link_said`: its link is no default."""
+        both = bool(own.models and self.models and own.models != self.models)
+        wished = own.link if link_said else self.link
+        return Selection(
+            models=own.models or self.models,
+            also=self.models if both else (),
+            uuids=own.uuids,
+            min_mem_mib=max(own.min_mem_mib, self.min_mem_mib),
+            max_mem_mib=self.max_mem_mib,
+            min_clock_mhz=max(own.min_clock_mhz, self.min_clock_mhz),
+            min_cc=max(own.min_cc, self.min_cc),
+            link="nvlink" if self.link == "nvlink" else wished,
+            numa_local=self.numa_local,
+            spread=own.spread,
+        )
+
+
+ANYTHING = Selection()
+"""Any GPU will do."""
+
+
+# How it is written.
+
+
+def globs(parts: Iterable[str]) -> tuple[str, ...]:
+    """Globs, of which there must be one at least."""
+    patterns = tuple(part.strip() for part in parts if part.strip())
+    if not patterns or "!" in patterns:
+        raise SelectionError("globs divided by commas")
+    if len(patterns) > MOST_GLOBS or any(len(pattern) > LONGEST_GLOB for pattern in patterns):
+        raise SelectionError(f"at most {MOST_GLOBS} globs of at most {LONGEST_GLOB} characters")
+    return patterns
+
+
+def memory(quantity: str | int) -> int:
+    """An amount of memory (bytes, as a Kubernetes quantity) in MiB."""
+    try:
+        amount = mebibytes(quantity)
+    except QuantityError as error:
+        raise SelectionError("an amount like 40Gi") from error
+    if amount < 0:
+        raise SelectionError("an amount like 40Gi, zero or more")
+    return amount
+
+
+def compute_capability(text: str) -> tuple[int, int]:
+    """A CUDA compute capability, major.minor."""
+    major, _, minor = text.partition(".")
+    if not (is_number(major) and is_number(minor or "0")):
+        raise SelectionError("one like 8.0")
+    return int(major), int(minor or 0)
+
+
+def link(text: str) -> Link:
+    """How several GPUs of one container are joined."""
+    for known in LINKS:
+        if text == known:
+            return known
+    raise SelectionError(", ".join(sorted(LINKS)))
+
+
+def is_number(text: str) -> bool:
+    """Whether this is a whole number, and no unreasonable one."""
+    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
+
+
+# Held against GPUs.
 
 
 def accepts(selection: Selection, gpu: Gpu) -> bool:
     """Whether the selection allows this GPU. Globs match without regard to case."""
+    return suits(selection, gpu) and matches(selection.uuids, gpu.uuid)
+
+
+def suits(selection: Selection, gpu: Gpu) -> bool:
+    """Whether the selection allows GPUs of this kind, whatever their UUIDs."""
     return (
         gpu.mem_mib >= selection.min_mem_mib
+        and not 0 < selection.max_mem_mib < gpu.mem_mib
         and gpu.clock_mhz >= selection.min_clock_mhz
         and (selection.min_cc == (0, 0) or capability(gpu) >= selection.min_cc)
-        and _matches(selection.models, gpu.model)
-        and _matches(selection.uuids, gpu.uuid)
+        and matches(selection.models, gpu.model)
+        and matches(selection.also, gpu.model)
     )
 
 
@@ -26,7 +143,8 @@ def capability(gpu: Gpu) -> tuple[int, int]:
     return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else (0, 0)
 
 
-def _matches(patterns: Sequence[str], value: str) -> bool:
+def matches(patterns: Sequence[str], value: str) -> bool:
+    """Whether these globs let the value through."""
     if not patterns:
         return True
     value = value.lower()

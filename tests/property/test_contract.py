@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from protos.contract import allocation, choose, codec, inventory, links
 from protos.contract.allocation import Allocation, Group, Share
-from protos.contract.ask import ContainerAsk, PodAsk, Selection
+from protos.contract.ask import ContainerAsk, PodAsk
 from protos.contract.books import NodeBooks
+from protos.contract.selection import Selection
 from tests.builders import an_inventory
 
 words = st.text(min_size=1, max_size=12)

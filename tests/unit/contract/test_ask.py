@@ -73,7 +73,10 @@ def with_env(value: str) -> Pod:
         (a_pod(mem=1, annotations={names.MIN_GPU_MEMORY: "much"}), "AskMalformed", "expected an amount like 40Gi"),
         (a_pod(mem=1, annotations={names.MIN_COMPUTE_CAPABILITY: "8.x"}), "AskMalformed", "expected one like 8.0"),
         (a_pod(mem=1, annotations={names.GPU_MODEL: ","}), "AskMalformed", "expected globs"),
-        (a_pod(mem=1, annotations={names.GPU_CLASS: "fast"}), "AskUnknownClass", "no such GpuClass"),
+        *(
+            (a_pod(mem=1, annotations={names.GPU_CLASS: name}), "AskMalformed", "expected the name of a GpuClass")
+            for name in ("", "A100", "a/b", "a" * 254)
+        ),
         (
             a_pod(containers=[a_container("c", limits={names.GPU_MEM: "1.5"})]),
             "AskMalformed",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from protos.contract.ask import ContainerAsk, Demand, PodAsk, Selection
+from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
+from protos.contract.selection import Selection
 from tests.builders import an_inventory
 
 TEN = PodAsk(containers=(ContainerAsk(name="main", gpus=1, mem=10),))

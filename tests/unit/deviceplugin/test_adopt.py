@@ -49,6 +49,17 @@ def test_an_annotation_on_a_full_gpu_is_not_followed() -> None:
     assert decision.why == "GPU 0 has 2 units and 100 slices free"
 
 
+def test_a_pod_with_a_class_gets_the_planned_gpus_or_none_since_only_the_extender_knows_classes() -> None:
+    named = {names.GPU_CLASS: "large"}
+    planned = claim(a_pod("p", annotations=named | placed(main=(0,))))
+    assert gpus(decide(planned, [], an_inventory(16, 16))) == {"main": [0]}
+    other = claim(a_pod("o", a_container(mem=14)), main=("GPU-0",))
+    for pod, others in ((planned, [other]), (claim(a_pod("q", annotations=named)), [])):
+        refused = decide(pod, others, an_inventory(16, 16)).refusal
+        assert refused is not None
+        assert refused.sentence == "only gangshare's scheduler knows which GPUs are of class large"
+
+
 def test_an_annotation_on_a_gpu_held_whole_is_not_followed() -> None:
     other = claim(a_pod("o", a_container(whole=1)), main=("GPU-0",))
     decision = decide(claim(a_pod("p", annotations=placed(main=(0,)))), [other], an_inventory(16, 16))

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from protos.contract import ask, choose, names, objects
-from protos.contract.ask import AskError, PodAsk, Selection
+from protos.contract.ask import AskError, PodAsk
+from protos.contract.selection import Selection
 from tests.unit.docs.pages import PAGES, blocks, page, table
 
 README, SPECS = page("README.md"), page("docs/pod-specs.md")

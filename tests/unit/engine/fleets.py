@@ -12,8 +12,9 @@ from extender.engine.plan import Placement, Plan
 from extender.engine.seats import Seat
 from extender.engine.shortage import Shortage
 from protos.contract import names
-from protos.contract.ask import ContainerAsk, PodAsk, Selection
+from protos.contract.ask import ContainerAsk, PodAsk
 from protos.contract.books import NodeBooks
+from protos.contract.selection import Selection
 from tests.builders import an_inventory
 
 OURS = frozenset(names.Resources().all)

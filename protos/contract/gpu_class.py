@@ -1,0 +1,97 @@
+"""A GpuClass: a selection of GPUs under a name that pods can say, for the whole cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from protos.contract import names, selection
+from protos.contract.objects import ObjectMeta
+from protos.contract.selection import ANYTHING, Selection, SelectionError
+
+API_VERSION = f"{names.DOMAIN}/v1alpha1"
+KIND, PLURAL = "GpuClass", "gpuclasses"
+
+T = TypeVar("T")
+
+
+class GpuClass(msgspec.Struct, frozen=True, kw_only=True):
+    """A class as it was read."""
+
+    name: str
+    selection: Selection = ANYTHING
+    description: str = ""
+    problem: str = ""
+    """Why it cannot be read, "" if it can. Then it selects nothing."""
+
+
+class _Object(msgspec.Struct):
+    metadata: ObjectMeta
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    models: tuple[str, ...] | None = None
+    min_memory: str | int | None = None
+    max_memory: str | int | None = None
+    min_clock_mhz: int | None = msgspec.field(default=None, name="minClockMHz")
+    min_compute_capability: str | None = None
+    link: str | None = None
+    numa_local: bool | None = None
+    description: str | None = None
+
+
+_OBJECT = msgspec.json.Decoder(_Object)
+_SPEC = msgspec.json.Decoder(_Spec)
+
+
+def decode(data: bytes) -> GpuClass:
+    """A class from its JSON (bytes or msgspec.Raw); raises msgspec.DecodeError if not even its name can be read."""
+    decoded = _OBJECT.decode(data)
+    name = decoded.metadata.name
+    try:
+        spec = _SPEC.decode(decoded.spec)
+        return GpuClass(name=name, selection=_selection(spec), description=spec.description or "")
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return GpuClass(name=name, problem=f"spec cannot be read: {error}")
+
+
+def _selection(spec: _Spec) -> Selection:
+    made = Selection(
+        models=_read("models", spec.models or None, selection.globs, ()),
+        min_mem_mib=_read("minMemory", spec.min_memory, selection.memory, 0),
+        max_mem_mib=_read("maxMemory", spec.max_memory, _limit, 0),
+        min_clock_mhz=_read("minClockMHz", spec.min_clock_mhz, _clock, 0),
+        min_cc=_read("minComputeCapability", spec.min_compute_capability, selection.compute_capability, (0, 0)),
+        link=_read("link", spec.link, selection.link, selection.LINKS[0]),
+        numa_local=spec.numa_local or False,
+    )
+    if 0 < made.max_mem_mib < made.min_mem_mib:
+        least, most = spec.min_memory, spec.max_memory
+        raise SelectionError(f"maxMemory is {most!r}: expected no less than minMemory, which is {least!r}")
+    return made
+
+
+def _read(field: str, value: Any, parse: Callable[[Any], T], default: T) -> T:
+    """A field of `spec`, the default if it is not set; raises SelectionError naming it."""
+    if value is None:
+        return default
+    try:
+        return parse(value)
+    except SelectionError as error:
+        raise SelectionError(f"{field} is {str(value)[:60]!r}: expected {error}") from error
+
+
+def _limit(quantity: str | int) -> int:
+    amount = selection.memory(quantity)
+    if not amount:
+        raise SelectionError("an amount like 40Gi, more than zero")
+    return amount
+
+
+def _clock(mhz: int) -> int:
+    if mhz < 0:
+        raise SelectionError("a clock in MHz, like 1400")
+    return mhz
