@@ -8,12 +8,13 @@ best one softly charged until its bind says which; bind books for good, before a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from extender.engine import advice, dialect, refusals
+from extender.engine import advice, dialect, errand, refusals
 from extender.engine.barrier import Barrier
+from extender.engine.defrag import Defrag
 from extender.engine.effects import (
     Already,
     BindAnswer,
@@ -37,15 +38,20 @@ from extender.engine.effects import (
     Tick,
     Verdict,
 )
+from extender.engine.errand import Errand
 from extender.engine.gangs import Gangs
 from extender.engine.gates import Gates
 from extender.engine.holds import Holds
 from extender.engine.index import Indexes, score
+from extender.engine.keeping import Keeping
 from extender.engine.ledger import Ledger, NodeState, PodState
 from extender.engine.observe import Observer
 from extender.engine.presence import Presence
+from extender.engine.relief import Hopeless
+from extender.engine.reservations import Reservations
 from extender.engine.settings import Settings
 from extender.engine.starts import Starts
+from extender.engine.tenants import Tenants
 from extender.engine.waking import Waking
 from gangfilter import dialects
 from gangfilter.gang import Gang
@@ -81,6 +87,9 @@ class Engine:
         starts = Starts(self.ledger, self._indexes, settings)
         self.gangs = Gangs(self.ledger, settings, self.counters, starts, self._release, self._unpromise, wall)
         self._barrier = Barrier(self.gangs)
+        self.tenants = Tenants(self.ledger.pods, self.ledger.on_node)
+        self.reservations = Reservations(self.ledger, settings, wall)
+        self._keeping = Keeping(self.reservations, self.gangs, self._barrier, self.counters)
         self._reported: dict[str, float] = {}
         self._effects: list[Effect] = []
 
@@ -131,6 +140,7 @@ class Engine:
                 self._bind_done(uid, outcome == "bound", now)
             case Tick():
                 self._tick(now)
+        self._effects += self._keeping.look(now)
         return self.effects()
 
     def effects(self) -> list[Effect]:
@@ -150,6 +160,9 @@ class Engine:
         self.gangs.see(pod, seen.state, now)
         if seen.state is not None and not self.gangs.awaits(pod, seen.state):
             self._effects += self._gates.in_vain(seen.state.ref)
+        ours = not self.settings.schedulers or pod.spec.scheduler_name in self.settings.schedulers
+        self.tenants.see(pod, ours=ours and self.gangs.of(pod.metadata.uid) is None)
+        self._effects += self.reservations.see(pod, seen.state, now)
         if seen.state is None:
             self._end(pod.metadata.uid, now)
         elif seen.state.state == "bound":
@@ -171,6 +184,8 @@ class Engine:
     def _end(self, uid: str, now: float) -> None:
         """The pod is over: it holds nothing any more."""
         self._gates.forget(uid)
+        self.tenants.forget(uid)
+        self.reservations.forget(uid)
         self._presence.ended(uid, now)
         pod = self.ledger.pods.get(uid)
         if pod is None:
@@ -229,6 +244,17 @@ class Engine:
         """Do a slice of planning; returns whether there is more to do. Effects may come of it."""
         return self.gangs.work(now)
 
+    def defrag(self, namespace: str, name: str, most: int, kept: Collection[str] = ()) -> Errand | Hopeless | None:
+        """A plan to be made of at most `most` moves for a pod or gang that waits; why none is needed, or None:
+
+        there is no such one. Pods in `kept` (NAMESPACE/NAME) are not moved.
+        """
+        asked = errand.asked(self.ledger, self.gangs, self.tenants, namespace, name)
+        if not isinstance(asked, errand.Asked):
+            return asked
+        void = self.reservations.keepers([seat.uid for seat in asked.seats])
+        return Errand(asked, Defrag(self.gangs.starts.fleet, self.tenants, asked.seats, most, void, kept))
+
     def prepare(self, pod: Pod, now: float) -> bool:
         """Do a part of the work that a filter of this pod needs first; False when none is left.
 
@@ -254,6 +280,13 @@ class Engine:
     def filter(self, pod: Pod, nodes: Sequence[str], now: float, *, unheld: bool = False) -> Verdict:
         """Which of these nodes the pod may go to, best first. `unheld`: its bind will not be asked of us."""
         self._holds.expire(now)
+        self._effects += self._keeping.look(now)
+        self.reservations.lend(pod.metadata.uid)
+        verdict = self._verdict(pod, nodes, now, unheld=unheld)
+        self._effects += self._keeping.look(now)
+        return verdict
+
+    def _verdict(self, pod: Pod, nodes: Sequence[str], now: float, *, unheld: bool) -> Verdict:
         if self._presence.over(pod.metadata.uid):
             return Verdict((), refusals.GONE)
         unseen = pod.metadata.uid not in self.ledger.pods
@@ -348,6 +381,12 @@ class Engine:
 
         `wall_ns` is the wall clock in ns since 1970, which the gpushare dialect writes down.
         """
+        self.reservations.lend(ref.uid)
+        answer = self._bind(ref, node, now, wall_ns)
+        self._effects += self._keeping.look(now)
+        return answer
+
+    def _bind(self, ref: PodRef, node: str, now: float, wall_ns: int) -> BindAnswer:
         pod = self.ledger.pods.get(ref.uid)
         if pod is None or not (pod.filtered or now - self.started < self.settings.unseen_bind_s):
             return self._refuse_bind(refusals.UNSEEN)

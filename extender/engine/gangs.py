@@ -7,14 +7,16 @@ Where a gang stands is `gangfilter.gang`'s, what follows from that `conductor`'s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 from extender.engine import intree, refusals
 from extender.engine.conductor import Conductor, Release
 from extender.engine.effects import BindAnswer, Effect, Held
 from extender.engine.herald import Herald
 from extender.engine.ledger import Ledger, PodState
+from extender.engine.plan import Placement
 from extender.engine.roster import Known, Roster
+from extender.engine.seats import Spot
 from extender.engine.settings import Settings
 from extender.engine.starts import Starts
 from gangfilter import dialects
@@ -291,6 +293,18 @@ class Gangs:
             if known.gang.phase is not Phase.RUNNING:
                 self._conductor.tick(known, now)
                 self._herald.news(known, now)
+
+    def may_start(self, key: GroupKey, spots: Collection[str], now: float) -> bool:
+        """Whether a gang that waits may start with these members."""
+        known = self.known[key]
+        if not known.gang.may_plan(now) or not self._conductor.leading or not self._conductor.replayed:
+            return False
+        return all(seat.uid in spots for seat in self.starts.asked(known.gang)[1])
+
+    def start(self, key: GroupKey, spots: Mapping[str, Spot], now: float) -> None:
+        """Have the gang start at places that were kept for it."""
+        self.starts.unwant(self.known[key].gang)
+        self._conductor.take(self.known[key], Placement(spots), now)
 
     def work(self, now: float) -> bool:
         """Do a slice of planning; returns whether there is more to do."""

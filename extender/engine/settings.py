@@ -34,6 +34,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     largest_gang: int = 2000
     """Members that may start together at most: their binds are held until the last has come, kube-scheduler takes them
     one after the other, and each holds a connection."""
+    keep_s: float = 300.0
+    """Seconds for which room is kept at most for a pod whose `gangshare.io/reservation` asks for it; 0: not."""
     nominate_from: int = 500
     """Nodes from which on members of a gang that starts are nominated to theirs before kube-scheduler asks."""
     in_tree_preferences: bool = False

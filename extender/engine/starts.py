@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from extender.engine.attempt import Fleet
 from extender.engine.index import Indexes
-from extender.engine.intree import Constraints
+from extender.engine.intree import Amounts, Constraints
 from extender.engine.ledger import Ledger
 from extender.engine.plan import Placement, Plan
 from extender.engine.scarcity import Scarcity
@@ -27,7 +27,7 @@ class Starts:
 
     def __init__(self, ledger: Ledger, indexes: Indexes, settings: Settings) -> None:
         self._ledger = ledger
-        self._fleet = Fleet(ledger.nodes, indexes, frozenset(settings.resources.all), settings.resources)
+        self.fleet = Fleet(ledger.nodes, indexes, frozenset(settings.resources.all), settings.resources)
         self._wanting: dict[GroupKey, Gang] = {}
         self._plan: tuple[Gang, Sequence[Seat], Plan] | None = None
         self.spots: dict[str, Spot] = {}
@@ -65,7 +65,8 @@ class Starts:
             if not self._wanting:
                 return None
             gang = min(self._wanting.values(), key=_turn)
-            self._plan = gang, *self._begin(gang)
+            seats, minimum, free = self.asked(gang)
+            self._plan = gang, seats, Plan(self.fleet, seats, minimum, free)
         gang, seats, plan = self._plan
         if not plan.advance():
             return None
@@ -76,13 +77,14 @@ class Starts:
         assert plan.outcome is not None
         return gang, plan.outcome
 
-    def _begin(self, gang: Gang) -> tuple[Sequence[Seat], Plan]:
+    def asked(self, gang: Gang) -> tuple[Sequence[Seat], Sequence[Seat], Amounts]:
+        """The members that need a place, those of the smallest start, and how much has to be free for it."""
         seats = [self._seat(gang, uid) for uid in _order(gang)]
         there = gang.roles(*SETTLED)
         missing = [(role, least - there[role]) for role, least in gang.terms.min_by_role]
         minimum = (gang.terms.min_member or 0) - there.total()
         free = gang.terms.min_resources if not there else ()  # part of it has run: it was admitted once
-        return seats, Plan(self._fleet, seats, least(seats, minimum, missing), free)
+        return seats, least(seats, minimum, missing), free
 
     def _seat(self, gang: Gang, uid: str) -> Seat:
         member, pod = gang.members[uid], self._ledger.pods[uid]

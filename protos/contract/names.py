@@ -22,6 +22,8 @@ MIN_CLOCK_MHZ = f"{DOMAIN}/min-clock-mhz"
 MIN_COMPUTE_CAPABILITY = f"{DOMAIN}/min-compute-capability"
 LINK = f"{DOMAIN}/link"
 PLACEMENT = f"{DOMAIN}/placement"
+RESTARTABLE = f"{DOMAIN}/restartable"
+RESERVATION = f"{DOMAIN}/reservation"
 
 # Pod annotations we write.
 ALLOCATION = f"{DOMAIN}/allocation"

@@ -1,0 +1,331 @@
+"""Plans which pods to move so that somebody who waits fits: on sketches of nodes, in slices, nothing is booked.
+
+It looks for no moves, then for one, then for two, and so on: who needs a place takes it on some node, pods that have to
+leave for that need places in their turn, and so on until everybody has one, all at the same time. Of plans with as few
+moves the one that moves the least GPU memory wins, then the one that spares the oldest pods. On small clusters that is
+exact; on large ones the most promising nodes are looked at and the work is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+
+from extender.engine.attempt import STEP, TRY, Attempt, Fleet
+from extender.engine.clearing import clearings, cost
+from extender.engine.ledger import NodeState, PodState
+from extender.engine.outlook import Outlook, outlook
+from extender.engine.plan import SLICE
+from extender.engine.relief import CHANGED, Hopeless, Move, Relief, nowhere, stuck, too_many, unfound
+from extender.engine.seats import Seat, Spot
+from extender.engine.sketch import Sketch, draw, hardness
+from extender.engine.tenants import Movable, Tenants
+
+MOST_MOVES = 8
+DRAWN = 40
+"""What it costs to draw a sketch, in `attempt.LOOK`s: some 0.1 ms."""
+MOST_WORK = 30_000 * DRAWN
+"""After so much work the search ends with what it has."""
+POLISHING = 5_000 * DRAWN
+"""So much is spent on cheaper plans with as few moves as the first one found."""
+NEAR, AROUND = 12, 48
+"""Nodes looked at for one pod: such that have room, and such that others would have to leave."""
+SEARCHED = 8
+"""A gang with more members than this is planned first, and only those without a place are searched for."""
+TRIES = 3
+"""Times that it is planned if the cluster changes meanwhile."""
+HOMELESS = 64
+"""More of them than this are not searched for."""
+Shape = tuple[object, ...]
+
+
+class Defrag:
+    """One plan in the making."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        tenants: Tenants,
+        seats: Sequence[Seat],
+        most: int = MOST_MOVES,
+        void: Sequence[PodState] = (),
+        kept: Collection[str] = (),
+    ) -> None:
+        """Room for all `seats` by at most `most` moves.
+
+        What those in `void` hold is kept for the seats, and so free. Pods in `kept` (NAMESPACE/NAME) are not moved.
+        """
+        self._fleet, self._tenants, self._most, self._void, self._kept = fleet, tenants, most, void, frozenset(kept)
+        self._seats = sorted(seats, key=hardness)
+        self._movable: dict[str, list[Movable]] = {}
+        self._pods: dict[str, Movable] = {}
+        self._board: dict[str, Sketch] = {}
+        self._outlooks: dict[Shape, list[Outlook]] = {}
+        self._seen: set[object] = set()
+        self._best: tuple[tuple[int, int, float], list[Sketch]] | None = None
+        self._blocked: tuple[Seat, str, int, Movable] | None = None
+        self._done, self._limit, self._looked = 0, MOST_WORK, 0
+        self.outcome: Relief | Hopeless | None = None
+        """None while it is being worked on."""
+        self._work = self._plan()
+
+    def advance(self, limit: int = SLICE) -> bool:
+        """Do a part of the work; returns whether the outcome is there. It is true of about that moment."""
+        for done in self._work:
+            limit -= done
+            if limit <= 0:
+                break
+        return self.outcome is not None
+
+    def _plan(self) -> Iterator[int]:
+        for _ in range(TRIES):
+            yield from self._survey()
+            todo = yield from self._unplaced()
+            if len(todo) > HOMELESS:
+                self.outcome = unfound(todo[0], self._most, len(self._fleet.nodes))
+                return
+            yield from self._deepen(tuple(todo))
+            if self._best is None:
+                self.outcome = yield from self._why(todo[0])
+                return
+            if (yield from self._stands(self._best[1])):
+                self.outcome = self._relief(self._best[1])
+                return
+        self.outcome = CHANGED
+
+    def _deepen(self, todo: tuple[Seat, ...]) -> Iterator[int]:
+        """Search with no moves, then with one, and so on."""
+        self._best, self._done, self._limit = None, 0, MOST_WORK
+        for most in range(self._most + 1):
+            self._seen.clear()
+            for done in self._search(todo, most):
+                self._done += done
+                yield done
+            if self._best is not None or self._done >= self._limit:
+                return
+
+    def _stands(self, sketches: Sequence[Sketch]) -> Generator[int, None, bool]:
+        """Whether what was found is true of the cluster as it is by now."""
+        for sketch in sketches:
+            now = self._fleet.nodes.get(sketch.node.name)
+            if now is not sketch.node or now.version != sketch.version:
+                again = self._draw(sketch.node, sketch.left, sketch.seats) if now is sketch.node else None
+                if again is None or again.spots != sketch.spots:
+                    return False
+                yield DRAWN
+        return True
+
+    def _survey(self) -> Iterator[int]:
+        """Who may be moved."""
+        for known in (self._movable, self._pods, self._board, self._outlooks):
+            known.clear()
+        nodes = iter(tuple(self._fleet.nodes.values()))
+        while some := list(islice(nodes, STEP)):
+            for node in some:
+                found = [one for one in self._tenants.movable(node) if one.name not in self._kept]
+                if found:
+                    self._movable[node.name] = found
+                    self._pods.update((one.seat.uid, one) for one in found)
+            yield STEP * TRY
+        for name in sorted({pod.node for pod in self._void}):
+            here = self._fleet.nodes.get(name)
+            sketch = self._draw(here, (), ()) if here is not None else None
+            if sketch is not None:
+                self._board[name] = sketch
+
+    def _unplaced(self) -> Generator[int, None, list[Seat]]:
+        """Whom to search places for. Of a large gang those have one already for whom there is room."""
+        if len(self._seats) <= SEARCHED:
+            return list(self._seats)
+        attempt = Attempt(self._fleet, self._seats, wide=False, strict=False)
+        yield from attempt.run()
+        placed: dict[str, list[Seat]] = {}
+        spots = attempt.spots()
+        for seat in self._seats:
+            if seat.uid in spots:
+                placed.setdefault(spots[seat.uid].node, []).append(seat)
+        yield from attempt.dissolve()
+        todo = [seat for seat in self._seats if seat.uid not in spots]
+        for name, seats in sorted(placed.items()):
+            sketch = self._draw(self._fleet.nodes[name], (), seats) if name in self._fleet.nodes else None
+            if sketch is None:
+                todo += seats
+            else:
+                self._board[name] = sketch
+            yield len(seats) * DRAWN
+        return sorted(todo, key=hardness)
+
+    def _draw(self, node: NodeState, left: Sequence[Movable], seats: Sequence[Seat]) -> Sketch | None:
+        self._looked += 1
+        if not all(map(self._tenants.stays, left)):
+            return None
+        return draw(node, left, seats, self._fleet.ignored, self._void)
+
+    # -- the search
+
+    def _search(self, todo: tuple[Seat, ...], left: int) -> Iterator[int]:
+        """Find places for all of these by at most so many moves; what is found is in `_best`."""
+        if not todo:
+            self._record()
+            return
+        key = self._key(todo, left)
+        if key in self._seen or self._done >= self._limit:
+            return
+        self._seen.add(key)
+        seat, rest = todo[0], todo[1:]
+        nobody = True
+        for done, option in self._options(seat, left):
+            yield done
+            if option is None:
+                continue
+            nobody = False
+            leaving, sketch = option
+            if self._worse(leaving):
+                continue
+            before = self._board.get(sketch.node.name)
+            self._board[sketch.node.name] = sketch
+            moved = sorted((one.seat for one in leaving), key=hardness)
+            yield from self._search((*rest, *moved), left - len(leaving))
+            if before is None:
+                del self._board[sketch.node.name]
+            else:
+                self._board[sketch.node.name] = before
+            if self._done >= self._limit:
+                return
+        if nobody:
+            self._remember(seat)
+
+    def _options(self, seat: Seat, left: int) -> Iterator[tuple[int, tuple[tuple[Movable, ...], Sketch] | None]]:
+        """Where it could go: first where nobody has to leave, then with few that have to; beside that what it cost."""
+        for name in (yield from self._with_room(seat)):
+            sketch = self._with(seat, name, ())
+            yield DRAWN, ((), sketch) if sketch is not None else None
+        if left:
+            yield from self._by_leaving(seat, left)
+
+    def _with_room(self, seat: Seat) -> Generator[tuple[int, None], None, list[str]]:
+        """Nodes that are worth a look for one that needs a place."""
+        touched = sorted(self._board)
+        if seat.ask is None:
+            nodes = sorted(n.name for n in self._fleet.nodes.values() if n.seen and n.name not in self._board)
+            yield len(nodes), None
+            able = (name for name in nodes if self._may(seat, name))
+            return touched + list(islice(able, NEAR))
+        indexes = self._fleet.indexes
+        while indexes.prepare(seat.ask, STEP):
+            yield len(seat.ask.containers) * STEP * TRY, None
+        ranked = (name for name, _ in indexes.of(seat.ask).ranked())
+        able = (name for name in ranked if name not in self._board and self._may(seat, name))
+        return touched + list(islice(able, NEAR))
+
+    def _may(self, seat: Seat, name: str) -> bool:
+        node = self._fleet.nodes.get(name)
+        return node is not None and not seat.excluded >> node.number & 1 and seat.constraints.admits(node)
+
+    def _by_leaving(self, seat: Seat, left: int) -> Iterator[tuple[int, tuple[tuple[Movable, ...], Sketch] | None]]:
+        promising = yield from self._promising(seat)
+        for name in promising:
+            old = self._board.get(name)
+            gone = old.left if old else ()
+            staying = [one for one in self._movable[name] if one not in gone]
+            for found in clearings(staying, left, partial(self._with, seat, name)):
+                yield DRAWN, found
+
+    def _promising(self, seat: Seat) -> Generator[tuple[int, None], None, list[str]]:
+        """Nodes on which somebody would have to leave, the fewest first."""
+        known = yield from self._looked_over(seat)
+        useful = [found.node for found in known if not found.stuck and found.node in self._movable]
+        return list(dict.fromkeys([*(name for name in sorted(self._board) if name in self._movable), *useful[:AROUND]]))
+
+    def _looked_over(self, seat: Seat) -> Generator[tuple[int, None], None, list[Outlook]]:
+        shape = _shape(seat)
+        if shape not in self._outlooks:
+            found = []
+            for node in tuple(self._fleet.nodes.values()):
+                seen = outlook(seat, node, self._movable.get(node.name, ()), self._fleet.ignored)
+                if seen is not None:
+                    found.append(seen)
+                yield TRY, None
+            self._outlooks[shape] = sorted(found)
+        return self._outlooks[shape]
+
+    def _with(self, seat: Seat, name: str, leaving: Iterable[Movable]) -> Sketch | None:
+        """The node as it is by now, without those and with this one."""
+        node, old = self._fleet.nodes.get(name), self._board.get(name)
+        if node is None:
+            return None
+        if old is None:
+            return self._draw(node, tuple(leaving), (seat,))
+        return self._draw(node, (*old.left, *leaving), (*old.seats, seat))
+
+    def _key(self, todo: Sequence[Seat], left: int) -> object:
+        """Equal for states of the search from which the same can be reached."""
+        board = frozenset(
+            (name, frozenset(one.seat.uid for one in sketch.left), tuple(sorted(map(_hash, sketch.seats))))
+            for name, sketch in self._board.items()
+            if sketch.left or sketch.seats
+        )
+        return left, board, tuple(sorted(map(_hash, todo)))
+
+    def _left(self) -> list[Movable]:
+        return [one for sketch in self._board.values() for one in sketch.left]
+
+    def _worse(self, leaving: Sequence[Movable]) -> bool:
+        """Whether nothing cheaper than the best can come of it."""
+        return self._best is not None and cost([*self._left(), *leaving])[1] > self._best[0][1]
+
+    def _record(self) -> None:
+        price = cost(self._left())
+        if self._best is None:
+            self._limit = min(self._limit, self._done + POLISHING)
+        if self._best is None or price < self._best[0]:
+            self._best = price, list(self._board.values())
+
+    def _remember(self, seat: Seat) -> None:
+        """Who that has to leave has no place, where the fewest have to."""
+        homeless = self._pods.get(seat.uid)
+        waiting = {seat.uid: seat for seat in self._seats}
+        freed = [s for s in self._board.values() if s.left and any(one.uid in waiting for one in s.seats)]
+        if homeless is None or not freed:
+            return
+        if self._blocked is None or len(freed[0].left) < self._blocked[2]:
+            first = next(one for one in freed[0].seats if one.uid in waiting)
+            self._blocked = first, freed[0].node.name, len(freed[0].left), homeless
+
+    # -- the outcome
+
+    def _relief(self, sketches: Sequence[Sketch]) -> Relief:
+        spots: dict[str, Spot] = {uid: spot for sketch in sketches for uid, spot in sketch.spots.items()}
+        left = sorted((one for sketch in sketches for one in sketch.left), key=lambda one: (one.node, one.name))
+        moves = tuple(Move(one, spots[one.seat.uid]) for one in left if not _stays(one, spots[one.seat.uid]))
+        return Relief(moves, {seat.uid: spots[seat.uid] for seat in self._seats})
+
+    def _why(self, seat: Seat) -> Generator[int, None, Hopeless]:
+        looking = self._looked_over(seat)
+        while True:
+            try:
+                yield next(looking)[0]
+            except StopIteration as ended:
+                known: list[Outlook] = ended.value
+                break
+        useful = [found for found in known if not found.stuck]
+        if not useful:
+            return stuck(seat, known[0] if known else None)
+        if self._blocked is not None:
+            return nowhere(*self._blocked)
+        if useful[0].moves > self._most:
+            return too_many(seat, useful[0], self._most)
+        return unfound(seat, self._most, self._looked)
+
+
+def _shape(seat: Seat) -> Shape:
+    return seat.ask, seat.requests, seat.constraints, seat.excluded
+
+
+def _hash(seat: Seat) -> int:
+    return hash(_shape(seat))
+
+
+def _stays(one: Movable, spot: Spot) -> bool:
+    return spot.node == one.node and spot.charges == one.charges

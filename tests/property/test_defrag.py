@@ -1,0 +1,96 @@
+"""Plans of moves against exhaustive search on tiny clusters: as few moves, and everybody fits at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from extender.engine.relief import Hopeless, Relief
+from protos.contract.ask import PodAsk
+from tests.unit.engine.fleets import an_ask, whole
+from tests.unit.engine.tenancy import Town
+
+Free = dict[tuple[str, int], tuple[int, int]]
+"""By node and GPU: units free, and how many pods are on it."""
+Item = tuple[int, bool, int]
+"""GPUs, whether whole ones, units of each."""
+
+items = st.one_of(
+    st.tuples(st.just(1), st.just(False), st.integers(1, 10)),
+    st.tuples(st.integers(1, 2), st.just(True), st.just(10)),
+)
+nodes = st.lists(st.integers(1, 3), min_size=1, max_size=3)
+tenants = st.lists(st.tuples(items, st.booleans(), st.integers(0, 2)), max_size=7)
+
+
+def an_item(item: Item) -> PodAsk:
+    gpus, wholly, mem = item
+    return whole(gpus) if wholly else an_ask(gpus, mem=mem)
+
+
+def fits(free: Free, order: Sequence[Item]) -> bool:
+    """Whether all of these find places, by trying every one."""
+    if not order:
+        return True
+    (gpus, wholly, mem), rest = order[0], order[1:]
+    for node in sorted({name for name, _ in free}):
+        here = [gpu for gpu in free if gpu[0] == node]
+        able = [gpu for gpu in here if (not free[gpu][1] if wholly else free[gpu][0] >= mem)]
+        for chosen in combinations(able, gpus):
+            taken = {gpu: (free[gpu][0] - mem, free[gpu][1] + 1) for gpu in chosen}
+            if fits(free | taken, rest):
+                return True
+    return False
+
+
+def fewest(town: Town, asked: Sequence[Item]) -> int | None:
+    """The least number of moves by which all that are asked fit: every set of pods that may be moved is tried."""
+    movable = sorted(town.movable)
+    for count in range(len(movable) + 1):
+        for leaving in combinations(movable, count):
+            if fits(_without(town, leaving), [*asked, *(town.items[name] for name in leaving)]):
+                return count
+    return None
+
+
+def _without(town: Town, leaving: Sequence[str]) -> Free:
+    free: Free = {(node, gpu): (10, 0) for node, gpus in town.sizes.items() for gpu in range(gpus)}
+    for name, (node, gpus) in town.places.items():
+        for gpu in gpus if name not in leaving else ():
+            mem, pods = free[node, gpu]
+            free[node, gpu] = mem - town.items[name][2], pods + 1
+    return free
+
+
+@settings(max_examples=400)
+@given(nodes, tenants, st.lists(items, min_size=1, max_size=2))
+def test_as_few_moves_as_exhaustive_search_finds(
+    sizes: list[int], drawn: list[tuple[Item, bool, int]], asked: list[Item]
+) -> None:
+    town = Town(sizes)
+    for number, (item, movable, node) in enumerate(drawn):
+        town.settle(f"p{number}", item, movable=movable, node=f"n{node % len(sizes)}")
+    best = fewest(town, asked)
+    found = town.plan([an_item(item) for item in asked], most=7)
+    if isinstance(found, Hopeless):
+        assert best is None, found.why
+        return
+    assert fits_as_told(town, asked, found)
+    assert len(found.moves) == best
+
+
+def fits_as_told(town: Town, asked: Sequence[Item], found: Relief) -> bool:
+    """Whether those who wait and those who are moved all fit where the plan puts them, and nobody moves for nothing."""
+    free = _without(town, [move.pod.name.partition("/")[2] for move in found.moves])
+    given = [(item, found.spots[f"w{number}"]) for number, item in enumerate(asked)]
+    given += [(town.items[move.pod.name.partition("/")[2]], move.to) for move in found.moves]
+    for (gpus, wholly, mem), spot in given:
+        assert len(spot.charges) == gpus
+        for uuid in spot.charges:
+            gpu = spot.node, int(uuid.rpartition("-")[2])
+            assert not free[gpu][1] if wholly else free[gpu][0] >= mem
+            free[gpu] = free[gpu][0] - mem, free[gpu][1] + 1
+    return all((move.pod.node, move.pod.charges) != (move.to.node, move.to.charges) for move in found.moves)

@@ -1,0 +1,90 @@
+"""A small town of pods on GPUs of 10 units, for plans of moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from extender.engine.defrag import MOST_MOVES, Defrag
+from extender.engine.effects import NodeSeen, PodSeen
+from extender.engine.engine import Engine
+from extender.engine.relief import Hopeless, Move, Relief
+from extender.engine.seats import Seat
+from extender.engine.settings import Settings
+from protos.contract import allocation, choose, names
+from protos.contract.allocation import Allocation
+from protos.contract.ask import PodAsk
+from tests.builders import a_node, a_pod
+
+CONTROLLER = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}]
+
+
+class Town:
+    """Nodes n0, n1, … with so many GPUs each, and the pods that were settled there."""
+
+    def __init__(self, sizes: Sequence[int], mem: int = 10) -> None:
+        self.engine = Engine(Settings())
+        self.now = 100.0
+        self.sizes = {f"n{number}": size for number, size in enumerate(sizes)}
+        for name, size in self.sizes.items():
+            self.engine.step(NodeSeen(a_node(name, *[mem] * size)), self.now)
+        self.items: dict[str, tuple[int, bool, int]] = {}
+        self.places: dict[str, tuple[str, tuple[int, ...]]] = {}
+        self.movable: set[str] = set()
+
+    def settle(
+        self, name: str, item: tuple[int, bool, int], *, node: str, movable: bool = True, **metadata: Any
+    ) -> None:
+        """Put a pod that asks (GPUs, whether whole, units of each) on the node, if it fits there."""
+        gpus, wholly, mem = item
+        annotations = {names.GPU_COUNT: str(gpus)} if gpus > 1 and not wholly else {}
+        annotations |= {names.RESTARTABLE: "true"} if movable else {}
+        annotations |= metadata.pop("annotations", {})
+        asked: dict[str, Any] = {"whole": gpus} if wholly else {"mem": mem * gpus}
+        waiting = a_pod(name, annotations=annotations, **asked, **metadata)
+        ask = self.engine._observer.ask(waiting)
+        books = self.engine.nodes[node].books
+        assert ask is not None
+        assert books is not None
+        choice = choose.choose(ask, books)
+        if choice is None:
+            return
+        annotations[names.ALLOCATION] = allocation.encode(Allocation(1, 1024, 100, choice.shares))
+        fields: Mapping[str, Any] = {"ownerReferences": CONTROLLER, **metadata}
+        self.engine.step(
+            PodSeen(a_pod(name, annotations=annotations, node=node, phase="Running", **asked, **fields)), self.now
+        )
+        assert self.engine.check() == []
+        self.items[name] = item
+        self.places[name] = node, tuple(books.gpus[uuid].gpu.index for uuid in choice.charges)
+        self.movable |= {name} if movable else set()
+
+    def plan(self, asks: Sequence[PodAsk], most: int = MOST_MOVES, **fields: Any) -> Relief | Hopeless:
+        """A plan for pods w0, w1, … that ask this."""
+        seats = [Seat(uid=f"w{number}", ask=ask, **fields) for number, ask in enumerate(asks)]
+        plan = Defrag(self.engine.gangs.starts.fleet, self.engine.tenants, seats, most)
+        while not plan.advance():
+            pass
+        assert plan.outcome is not None
+        return plan.outcome
+
+    def moves(self, *asks: PodAsk, most: int = MOST_MOVES, **fields: Any) -> list[str]:
+        """The moves of a plan, `p1 n0:0→n1:2`; it is an error if there is none."""
+        found = self.plan(asks, most, **fields)
+        assert isinstance(found, Relief), found
+        return [_told(move) for move in found.moves]
+
+    def why(self, *asks: PodAsk, most: int = MOST_MOVES) -> str:
+        """Why there is no plan."""
+        found = self.plan(asks, most)
+        assert isinstance(found, Hopeless), found
+        return found.why
+
+
+def _told(move: Move) -> str:
+    name = move.pod.name.partition("/")[2]
+    return f"{name} {_at(move.pod.node, move.pod.charges)}→{_at(move.to.node, move.to.charges)}"
+
+
+def _at(node: str, charges: Mapping[str, object]) -> str:
+    return f"{node}:{','.join(uuid.rpartition('-')[2] for uuid in charges)}"

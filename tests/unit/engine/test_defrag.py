@@ -1,0 +1,217 @@
+"""Plans of moves: who is moved where so that somebody fits, which plan is the cheapest, and why none helps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from extender.engine.defrag import Defrag
+from extender.engine.effects import PodGone, PodRef, PodSeen
+from extender.engine.relief import Hopeless, Relief
+from protos.contract import names
+from protos.contract.objects import Taint
+from tests.builders import a_pod
+from tests.unit.engine.fleets import an_ask, members, whole
+from tests.unit.engine.tenancy import CONTROLLER, Town
+
+WHOLE = (1, True, 10)
+
+
+def part(mem: int, gpus: int = 1) -> tuple[int, bool, int]:
+    return gpus, False, mem
+
+
+def test_nobody_is_moved_where_there_is_room() -> None:
+    town = Town([1, 1])
+    town.settle("a", part(6), node="n0")
+    assert town.moves(an_ask(mem=4)) == []
+    assert town.moves(whole()) == []
+
+
+def test_the_pod_in_the_way_goes_where_there_is_room_for_it() -> None:
+    town = Town([2, 1])
+    town.settle("a", part(6), node="n0")
+    town.settle("b", part(4), node="n1")
+    assert town.moves(whole(2)) == ["a n0:0→n1:0"]
+
+
+def test_a_pod_may_go_to_another_gpu_of_its_node() -> None:
+    town = Town([2])
+    town.settle("fixed", part(7), node="n0", movable=False)
+    town.settle("passing", part(3), node="n0")
+    town.settle("a", part(3), node="n0")
+    town.engine.step(PodGone("uid-passing"), town.now)
+    assert town.moves(whole()) == ["a n0:1→n0:0"]
+
+
+def test_a_moved_pod_never_lands_on_the_room_that_is_freed() -> None:
+    town = Town([1])
+    town.settle("a", part(6), node="n0")
+    assert "default/a (6 on one GPU) then fits nowhere else" in town.why(an_ask(mem=5))
+
+
+def test_moved_pods_fit_at_the_same_time() -> None:
+    town = Town([2, 1])
+    town.settle("a", part(6), node="n0")
+    town.settle("b", part(6), node="n0")
+    assert town.moves(whole()) == []
+    assert "n0 could be freed by 2 moves, but default/" in town.why(whole(2))
+
+
+def test_a_pod_in_the_way_of_a_moved_one_is_moved_in_its_turn() -> None:
+    town = Town([1, 1, 1])
+    town.settle("big", part(7), node="n0")
+    town.settle("small", part(4), node="n1")
+    town.settle("fixed", part(6), node="n2", movable=False)
+    only_n0 = sum(1 << town.engine.nodes[name].number for name in ("n1", "n2"))
+    assert town.moves(an_ask(mem=9), excluded=only_n0) == ["big n0:0→n1:0", "small n1:0→n2:0"]
+
+
+def test_fewest_pods_are_moved() -> None:
+    town = Town([1, 1, 1])
+    town.settle("a", part(1), node="n0")
+    town.settle("b", part(1), node="n0")
+    town.settle("c", part(8), node="n1")
+    town.settle("fixed", part(2), node="n2", movable=False)
+    assert town.moves(whole()) == ["c n1:0→n0:0"]
+
+
+def test_of_as_few_those_with_the_least_gpu_memory() -> None:
+    town = Town([1, 1, 1])
+    town.settle("large", part(5), node="n0")
+    town.settle("small", part(3), node="n1")
+    town.settle("fixed", part(5), node="n2", movable=False)
+    assert town.moves(whole()) == ["small n1:0→n0:0"]
+
+
+def test_of_as_cheap_ones_the_youngest_goes() -> None:
+    for old, young in (("a", "b"), ("b", "a")):
+        town = Town([1, 1, 1])
+        town.settle("fixed", part(6), node="n2", movable=False)
+        for name, node in (("a", "n0"), ("b", "n1")):
+            day = "2026-01-01" if name == old else "2026-02-01"
+            town.settle(name, part(4), node=node, creationTimestamp=f"{day}T00:00:00Z")
+        (move,) = town.moves(whole())
+        assert move.startswith(young)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        {"movable": False},
+        {"ownerReferences": []},
+        {"annotations": {names.GROUP: "g"}},
+        {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+        {"annotations": {names.RESTARTABLE: "yes"}},
+    ],
+    ids=["not restartable", "no controller", "of a gang", "going anyway", "not said so"],
+)
+def test_a_pod_that_may_not_be_moved_is_not(pod: dict[str, Any]) -> None:
+    town = Town([1, 1])
+    town.settle("a", part(4), node="n0", **pod)
+    town.settle("fixed", part(1), node="n1", movable=False)
+    assert town.why(whole()) == "1 whole GPU: no GPU can be freed; nearest: n0, 1 pod there may not be moved"
+
+
+def test_what_is_in_the_way_is_counted_on_the_nearest_node() -> None:
+    town = Town([4, 4, 2])
+    for number in range(5):
+        town.settle(f"a{number}", part(6), node="n0", movable=number != 0)
+    for number in range(3):
+        town.settle(f"b{number}", part(6), node="n1", movable=False)
+    said = "4 whole GPUs on one node: no 4-GPU node can be freed; nearest: n0, 1 pod there may not be moved"
+    assert town.why(whole(4)) == said
+    assert town.why(whole(5)) == "5 whole GPUs on one node: no node has that, whatever is moved away"
+
+
+def test_no_more_moves_than_allowed() -> None:
+    town = Town([3, 3])
+    for number in range(3):
+        town.settle(f"a{number}", part(6), node="n0")
+    town.settle("fixed", part(1), node="n1", movable=False)
+    assert len(town.moves(whole(3), most=3)) == 3
+    said = "3 whole GPUs on one node: n0 takes at least 3 moves, and at most 2 may be made"
+    assert town.why(whole(3), most=2) == said
+
+
+def test_a_node_that_it_may_not_go_to_is_not_freed() -> None:
+    town = Town([1, 1])
+    town.settle("a", part(4), node="n0")
+    town.settle("b", part(4), node="n1")
+    town.engine.nodes["n0"].taints = (Taint(key="k", effect="NoSchedule"),)
+    assert "default/b" in town.why(whole())  # nor does b go there
+    town.engine.nodes["n0"].taints = ()
+    assert town.moves(whole()) == ["a n0:0→n1:0"]
+
+
+def test_cpu_is_freed_too() -> None:
+    town = Town([2, 1])
+    busy = [{"name": "main", "resources": {"requests": {"cpu": "60"}}}]
+    pod = a_pod(
+        "busy",
+        containers=busy,
+        node="n0",
+        phase="Running",
+        annotations={names.RESTARTABLE: "true"},
+        ownerReferences=CONTROLLER,
+    )
+    town.engine.step(PodSeen(pod), town.now)
+    town.settle("fixed", part(1), node="n1", movable=False)
+    assert town.moves(whole(), requests=(("cpu", 8000), ("pods", 1))) == ["busy n0:→n1:"]
+
+
+def test_a_gang_gets_room_for_all_of_its_members() -> None:
+    town = Town([2, 2, 2])
+    for node in ("n0", "n1", "n2"):
+        town.settle(f"p-{node}", part(3), node=node)
+    found = town.plan([whole(2), whole(2)])
+    assert isinstance(found, Relief)
+    assert len(found.moves) == 2
+    assert {spot.node for spot in found.spots.values()} == {move.pod.node for move in found.moves}
+    assert found.verdict("gang default/g", town.engine.nodes) == (
+        "2 moves make room for gang default/g: n0 GPU 0 and 1, n1 GPU 0 and 1"
+    )
+
+
+def test_of_a_large_gang_only_those_without_a_place_cost_moves() -> None:
+    town = Town([4, 4, 4, 1])
+    for node in ("n0", "n1", "n2"):
+        town.settle(f"p-{node}", part(3), node=node)
+    town.settle("fixed", part(1), node="n3", movable=False)
+    found = town.plan([whole() for _ in range(10)])
+    assert isinstance(found, Relief)
+    assert len(found.moves) == 1
+    assert len(found.spots) == 10
+
+
+def test_what_is_kept_for_the_one_who_waits_is_free_for_it() -> None:
+    town = Town([1])
+    keeper = town.engine.ledger.pod(PodRef("default", "keeper", "uid-keeper"), 0.0)
+    ask = whole()
+    keeper.asked = ask
+    books = town.engine.nodes["n0"].books
+    assert books is not None
+    found = town.plan([ask])
+    assert isinstance(found, Relief)
+    town.engine.ledger.hold(keeper, "n0", found.spots["w0"].charges)
+    assert isinstance(town.plan([ask]), Hopeless)
+    plan = Defrag(town.engine.gangs.starts.fleet, town.engine.tenants, members(1, ask), void=[keeper])
+    while not plan.advance():
+        pass
+    assert isinstance(plan.outcome, Relief)
+
+
+def test_it_works_in_small_pieces_and_changes_no_books() -> None:
+    town = Town([4] * 6)
+    for node in range(6):
+        for number in range(4):
+            town.settle(f"p{node}-{number}", part(6), node=f"n{node}")
+    before = {name: node.books and node.books.signature() for name, node in town.engine.nodes.items()}
+    plan = Defrag(town.engine.gangs.starts.fleet, town.engine.tenants, members(1, whole(4)))
+    pieces = 1
+    while not plan.advance(limit=200):
+        pieces += 1
+    assert pieces > 5
+    assert isinstance(plan.outcome, Hopeless)
+    assert {name: node.books and node.books.signature() for name, node in town.engine.nodes.items()} == before
