@@ -1,4 +1,4 @@
-"""Carries out the engine's effects: wakes, evictions, Events, the status of PodGroups, annotations put back.
+"""Carries out the engine's effects: wakes, evictions, Events, status of PodGroups and GpuClasses, annotations put back.
 
 All of them may be repeated without harm, so a failure that may pass is tried again a few times and then let go: the
 engine says it again where it still matters. Of equal effects that still wait only the latest is carried out.
@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 import structlog
 
+from extender.cluster.classes import write_status
 from extender.cluster.group_status import StatusWriter
 from extender.cluster.leadership import NotLeading, Permission
-from extender.engine.effects import Evict, GroupStatus, PodRef, PutBack, Report, Wake
+from extender.engine.effects import ClassStatus, Evict, GroupStatus, PodRef, PutBack, Report, Wake
 from protos.contract import names
 from protos.contract.reason import Reason
 from protos.kube import errors, paths
@@ -27,7 +28,7 @@ TRIES = 5
 PAUSE_S = 0.25
 """Before the second try; doubled for each further one."""
 STATUS_PAUSE_S = 1.0
-"""Between two writes of one group's status."""
+"""Between two writes of one object's status."""
 
 log = structlog.get_logger(__name__)
 Key = tuple[str, ...]
@@ -43,7 +44,7 @@ class Complaint(msgspec.Struct, frozen=True):
     reason: Reason
 
 
-Write = Wake | Report | PutBack | Evict | GroupStatus | Complaint
+Write = Wake | Report | PutBack | Evict | GroupStatus | ClassStatus | Complaint
 """What an Actor carries out."""
 
 
@@ -83,7 +84,7 @@ class Actor:
             await self._some.acquire()
             key = next(iter(self.waiting))
             effect = self.waiting.pop(key)
-            rests = isinstance(effect, GroupStatus)
+            rests = isinstance(effect, GroupStatus | ClassStatus)
             if rests:
                 self._resting[key] = None
             await self._permission.settled()
@@ -132,6 +133,8 @@ class Actor:
                 await self._tell(_reference(pod), reason)
             case GroupStatus():
                 await self._statuses.write(effect)
+            case ClassStatus():
+                await write_status(self._client, effect)
 
     async def _tell(self, about: Reference, reason: Reason, *, warning: bool = True) -> None:
         self._permission.require()  # else the recorder takes it for told
@@ -198,12 +201,16 @@ def _key(effect: Write) -> Key:
             return "complaint", about.uid, reason.code
         case GroupStatus():
             return "group status", effect.key.namespace, effect.key.name
+        case ClassStatus():
+            return "class status", effect.name
 
 
 def _about(effect: Write) -> str:
     match effect:
         case GroupStatus():
             return str(effect.key)
+        case ClassStatus():
+            return effect.name
         case Complaint(about, _):
             return f"{about.namespace}/{about.name}"
         case _:

@@ -113,7 +113,7 @@ def _own(said: GroupStatus, phase: P, before: Mapping[str, Any], now: str) -> Js
         "bound": said.bound,
         "succeeded": said.succeeded,
         "failed": said.failed,
-        "conditions": _conditions([*past, Condition(word, True, code, message)], before, now),
+        "conditions": conditions([*past, Condition(word, True, code, message)], before, now),
     }
 
 
@@ -121,8 +121,8 @@ def _volcano(said: GroupStatus, phase: P, before: Mapping[str, Any], now: str) -
     scheduled = phase in (P.RUNNING, P.COMPLETED)
     why = "" if scheduled or phase in (P.STARTING, P.BINDING) else _VOLCANO_REASONS[phase]
     unschedulable = Condition("Unschedulable", bool(why), why, str(said.reason or _bound(said)) if why else "")
-    conditions = [unschedulable, Condition("Scheduled", scheduled, "", _bound(said))]
-    return {"phase": _VOLCANO[phase], **_counts(said), "conditions": _conditions(conditions, before, now)}
+    told = [unschedulable, Condition("Scheduled", scheduled, "", _bound(said))]
+    return {"phase": _VOLCANO[phase], **_counts(said), "conditions": conditions(told, before, now)}
 
 
 def _coscheduling(said: GroupStatus, phase: P, before: Mapping[str, Any], now: str) -> Json:
@@ -139,15 +139,17 @@ def _counts(said: GroupStatus) -> Json:
     return {"running": said.bound, "succeeded": said.succeeded, "failed": said.failed}
 
 
-def _conditions(wanted: Iterable[Condition], before: Mapping[str, Any], now: str) -> list[Json]:
-    """These conditions beside those of others. One that was never true is not shown; one that does not turn keeps its
-    time."""
+def conditions(wanted: Iterable[Condition], before: Mapping[str, Any], now: str, *, always: bool = False) -> list[Json]:
+    """These conditions beside those of others in the status `before`; one that does not turn keeps its time.
+
+    One that was never true is shown only `always`.
+    """
     there = before.get("conditions")
     found = [known for known in there if isinstance(known, dict)] if isinstance(there, list) else []
     made: dict[str, Json] = {str(known.get("type")): known for known in found}
     for condition in wanted:
         former = made.get(condition.type, {})
-        if not (condition.true or former):
+        if not (condition.true or former or always):
             continue
         value = "True" if condition.true else "False"
         time = former.get("lastTransitionTime") if former.get("status") == value else None

@@ -1,4 +1,4 @@
-"""What the API server shows, as the engine's events: pods, nodes, PodGroups, and for gpushare sick GPUs' ConfigMaps."""
+"""What the API server shows, as the engine's events: pods, nodes, PodGroups, GpuClasses; for gpushare sick GPUs."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import structlog
 
+from extender.cluster import classes, groups
 from extender.cluster.feed import Feed, Kind, together
-from extender.cluster.groups import Complain, Groups
+from extender.cluster.optional import Complain, OptionalKinds
 from extender.engine.effects import Event, GpusUnhealthy, NodeGone, NodeSeen, PodGone, PodSeen, PodsListed
 from extender.metrics import Metrics
 from protos.contract import names, objects
@@ -80,13 +81,14 @@ class Watches:
         *,
         gpushare: bool,
     ) -> None:
-        """`complain` tells the owner of a PodGroup that it cannot be read."""
+        """`complain` tells the owner of a PodGroup or GpuClass that it cannot be read."""
 
         def feed(path: str, decode: Callable[[bytes], Any], kind: Kind) -> Feed:
             return Feed(client, path, decode, kind, tell, metrics)
 
         self._nodes = feed(paths.nodes(), objects.decode_node, Nodes())
-        self._groups = Groups(client, tell, metrics, complain)
+        sources = [*groups.sources(complain), classes.source(complain)]
+        self._optional = OptionalKinds(client, sources, tell, metrics)
         self._others = [feed(paths.pods(), objects.decode_pod, Pods())]
         if gpushare:
             sick = paths.path("v1", "configmaps", namespace=names.UNHEALTHY_CONFIGMAP_NAMESPACE)
@@ -97,14 +99,14 @@ class Watches:
     async def run(self) -> None:
         """Watch for ever.
 
-        Nodes are listed before pods, so that each pod is booked once, onto known GPUs; PodGroups as well, so that no
-        gang is known without its minimum.
+        Nodes are listed before pods, so that each pod is booked once, onto known GPUs; PodGroups and GpuClasses too, so
+        that no gang is known without its minimum, and no pod waits for a class that is there.
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._nodes.run())
-            tasks.create_task(self._groups.run())
+            tasks.create_task(self._optional.run())
             await self._nodes.listed()
-            await self._groups.listed()
+            await self._optional.listed()
             for feed in self._others:
                 tasks.create_task(feed.run())
             for feed in self._others:
@@ -114,4 +116,4 @@ class Watches:
     async def catch_up(self) -> None:
         """One consistent list of everything, told; for the moment of taking over from another."""
         feeds = [feed.relisted() for feed in (self._nodes, *self._others)]
-        await together([self._groups.relisted(), *feeds])
+        await together([self._optional.relisted(), *feeds])

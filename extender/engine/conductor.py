@@ -6,11 +6,13 @@ What the phases are and when they change is `gangfilter.gang`'s.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 from extender.engine import refusals
 from extender.engine.effects import Deny, Evict, Open, PhaseLeft, Place, Wake
 from extender.engine.herald import Herald, ref
+from extender.engine.lacking import Lacking
 from extender.engine.ledger import Ledger, PodState
 from extender.engine.plan import Placement
 from extender.engine.roster import Known, Roster
@@ -53,6 +55,7 @@ class Conductor:
         self._roster, self._herald = roster, herald
         self._release, self._unpromise = release, unpromise
         self.starts, self.slots = starts, Slots(ledger, starts, settings.patience)
+        self._lack = Lacking(ledger.stock)
         self.replayed = False
         """All pods and groups were told; before, no gang goes anywhere."""
         self.leading = True
@@ -147,9 +150,15 @@ class Conductor:
         if isinstance(outcome, Placement):
             self._start(known, outcome, now)
         else:
-            known.reason = refusals.gang_no_room(gang.key, str(outcome))
+            known.reason = refusals.gang_no_room(gang.key, "; ".join([*self._lacking(gang), str(outcome)]))
             self._herald.report(known, known.reason, now)
         self.settle(known, now)
+
+    def _lacking(self, gang: Gang) -> Iterator[str]:
+        """Why the first member that could not be served even if every GPU were free could not be, if there is one."""
+        asks = (self._ledger.pods[member.uid].ask for member in gang.at(Stage.IDLE))
+        missing = (self._lack.of(ask) for ask in asks if ask is not None)
+        yield from (str(reason) for reason in islice(filter(None, missing), 1))
 
     def _start(self, known: Known, placement: Placement, now: float) -> None:
         gang = known.gang

@@ -14,6 +14,7 @@ import msgspec
 from gangfilter.group import Declaration, GroupKey
 from gangfilter.table import Phase
 from protos.contract.allocation import Allocation
+from protos.contract.gpu_class import GpuClass
 from protos.contract.objects import Node, Pod
 from protos.contract.reason import Reason
 
@@ -82,6 +83,18 @@ class GroupGone(msgspec.Struct, frozen=True):
     key: GroupKey
 
 
+class ClassSeen(msgspec.Struct, frozen=True):
+    """A GpuClass was listed, added or modified."""
+
+    gpu_class: GpuClass
+
+
+class ClassGone(msgspec.Struct, frozen=True):
+    """A GpuClass is no longer there."""
+
+    name: str
+
+
 class Leading(msgspec.Struct, frozen=True):
     """Whether this process may write from now on: only then gangs are planned, and no bind is held otherwise."""
 
@@ -114,6 +127,8 @@ Event = (
     | GpusUnhealthy
     | GroupSeen
     | GroupGone
+    | ClassSeen
+    | ClassGone
     | Leading
     | BindLeft
     | BindDone
@@ -236,6 +251,20 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
 
 
+class ClassStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Write on the GpuClass how many GPUs are of it, at most once a second per object."""
+
+    name: str
+    gpus: int
+    """Those that match, whoever holds them."""
+    free: int
+    """Those of them that are wholly free."""
+    nodes: int
+    """Nodes that have some."""
+    problem: str = ""
+    """Why it cannot be read, "" if it can."""
+
+
 class PhaseLeft(msgspec.Struct, frozen=True):
     """A gang left a phase after so many seconds: for the metrics."""
 
@@ -243,4 +272,4 @@ class PhaseLeft(msgspec.Struct, frozen=True):
     seconds: float
 
 
-Effect = Wake | Report | PutBack | Open | Deny | Evict | GroupStatus | PhaseLeft
+Effect = Wake | Report | PutBack | Open | Deny | Evict | GroupStatus | ClassStatus | PhaseLeft

@@ -14,12 +14,15 @@ import msgspec
 
 from extender.engine import advice, dialect, errand, refusals
 from extender.engine.barrier import Barrier
+from extender.engine.classes import Classes
 from extender.engine.defrag import Defrag
 from extender.engine.effects import (
     Already,
     BindAnswer,
     BindDone,
     BindLeft,
+    ClassGone,
+    ClassSeen,
     Effect,
     Event,
     GpusUnhealthy,
@@ -37,6 +40,7 @@ from extender.engine.effects import (
     Report,
     Tick,
     Verdict,
+    Wake,
 )
 from extender.engine.errand import Errand
 from extender.engine.gangs import Gangs
@@ -44,6 +48,7 @@ from extender.engine.gates import Gates
 from extender.engine.holds import Holds
 from extender.engine.index import Indexes, score
 from extender.engine.keeping import Keeping
+from extender.engine.lacking import Lacking
 from extender.engine.ledger import Ledger, NodeState, PodState
 from extender.engine.observe import Observer
 from extender.engine.presence import Presence
@@ -55,7 +60,7 @@ from extender.engine.tenants import Tenants
 from extender.engine.waking import Waking
 from gangfilter import dialects
 from gangfilter.gang import Gang
-from protos.contract import allocation, choose, codec
+from protos.contract import allocation, choose, codec, names
 from protos.contract.allocation import Allocation, Group
 from protos.contract.ask import PodAsk
 from protos.contract.objects import Pod
@@ -66,6 +71,8 @@ WARM_NODES = 200
 """Nodes looked at per tick for shapes that will be asked soon."""
 PREPARED_NODES = 100
 """Nodes looked at before the event loop goes on, divided by the containers of the pod that asks."""
+COUNTED_NODES = 500
+"""Nodes whose free GPUs are counted per tick."""
 
 
 class Engine:
@@ -79,7 +86,8 @@ class Engine:
         """(what, label) → how often: decisions by code, conflicts, problems by kind, wakes."""
         self.ledger = Ledger(settings.unit_mib, settings.slices_per_gpu, settings.gpushare, self._changed)
         self._indexes = Indexes(lambda: self.ledger.nodes)
-        self._observer = Observer(self.ledger, settings, self.counters)
+        self.classes, self._lack = Classes(self.ledger.stock), Lacking(self.ledger.stock)
+        self._observer = Observer(self.ledger, settings, self.counters, self.classes)
         self._waking = Waking(self.ledger)
         self._holds = Holds(self.ledger, settings.soft_charge_s, settings.undecided_s)
         self._presence = Presence()
@@ -103,6 +111,7 @@ class Engine:
 
     def _changed(self, node: str, room: bool) -> None:
         self._indexes.stale(node)
+        self.ledger.stock.changed(node)
         if room:
             self._waking.room(node)
 
@@ -122,7 +131,12 @@ class Engine:
                 self.gangs.declare(kind, key, declaration, now)
             case GroupGone(kind, key):
                 self.gangs.declare(kind, key, None, now)
+            case ClassSeen(gpu_class):
+                self._look_anew(self.classes.put(gpu_class), now)
+            case ClassGone(name):
+                self._look_anew(self.classes.drop(name), now)
             case Leading(yes):
+                self.classes.lead(yes)
                 self._gates.lead(yes)
                 self.gangs.lead(yes, now)
             case BindLeft(uid):
@@ -152,9 +166,10 @@ class Engine:
     def _see_pod(self, pod: Pod, now: float) -> None:
         self._presence.seen(pod.metadata.uid)
         self._gates.see(pod)
+        self.classes.see(pod)
         known = self.ledger.pods.get(pod.metadata.uid)
         if known is not None:
-            self._reread(pod, known)
+            self._reread(pod, known, wake=names.GPU_CLASS in pod.metadata.annotations)
         seen = self._observer.pod(pod, now)
         self._effects += seen.effects
         self.gangs.see(pod, seen.state, now)
@@ -170,8 +185,16 @@ class Engine:
         elif seen.state.ask is not None:
             self._indexes.warm(seen.state.ask)
 
-    def _reread(self, pod: Pod, state: PodState) -> None:
+    def _look_anew(self, pods: Iterable[Pod], now: float) -> None:
+        """The class of these pods is another one now; what has a node keeps what it has."""
+        for pod in pods:
+            self._see_pod(pod, now)
+
+    def _reread(self, pod: Pod, state: PodState, *, wake: bool = False) -> None:
+        """Take in whether the pod wants something else now; then `wake` brings it back if it was refused before."""
         if self._observer.asks_anew(pod, state):
+            if wake and state.refusal is not None:
+                self._effects.append(Wake(state.ref))
             self._holds.drop(state)
             self._waking.forget(state)
             self._observer.learn_anew(pod, state)
@@ -184,6 +207,7 @@ class Engine:
     def _end(self, uid: str, now: float) -> None:
         """The pod is over: it holds nothing any more."""
         self._gates.forget(uid)
+        self.classes.forget(uid)
         self.tenants.forget(uid)
         self.reservations.forget(uid)
         self._presence.ended(uid, now)
@@ -224,6 +248,8 @@ class Engine:
         self.counters["wakes", ""] += len(wakes)
         self._indexes.work(WARM_NODES)
         self.gangs.tick(now)
+        self.ledger.stock.recount(self.ledger.takes_pods, COUNTED_NODES)
+        self._effects += self.classes.news()
         for uid in self._presence.lost(self._is_bound, now):
             self._forget(uid, now)
 
@@ -330,7 +356,7 @@ class Engine:
                 break
             offered.append(name)
         if not offered:
-            reason = refusals.no_room(ask)
+            reason = self._lacking(state, ask) or refusals.no_room(ask)
             self._waking.refused(state, ask, reason, self.ledger.all_but(known))
             return self._refuse(state, reason, now)
         state.refusal = None
@@ -345,7 +371,7 @@ class Engine:
         self._holds.put(state, offered[0], choice.charges if choice else {}, now, several=len(offered) > 1)
 
     def _refuse(self, state: PodState, reason: Reason, now: float) -> Verdict:
-        if reason.code != refusals.NO_ROOM:
+        if reason.code not in refusals.FOR_ROOM:
             self._waking.forget(state)
             state.refusal = reason
         self.counters["decisions", reason.code] += 1
@@ -359,11 +385,18 @@ class Engine:
         known = self.gangs.of(state.ref.uid)
         if known is not None and known.reason is not None:
             return known.reason
-        if state.refusal is None or state.ask is None or state.refusal.code != refusals.NO_ROOM:
+        if state.refusal is None or state.ask is None or state.refusal.code not in refusals.FOR_ROOM:
             return state.refusal
+        lacking = self._lacking(state, state.ask)
+        if lacking is not None:
+            return lacking
         nearest = self._indexes.of(state.ask).nearest(state.excluded)
         node = self.ledger.nodes[nearest] if nearest else None
-        return refusals.with_numbers(state.refusal, state.ask, node, self.ledger.largest())
+        return refusals.with_numbers(refusals.no_room(state.ask), state.ask, node, self.ledger.stock.largest())
+
+    def _lacking(self, state: PodState, ask: PodAsk) -> Reason | None:
+        """Why the pod would wait even if every GPU were free; None if its selection is not to blame."""
+        return self.classes.none_of(state.ref.uid) or self._lack.of(ask)
 
     def prioritize(self, pod: Pod, nodes: Sequence[str]) -> dict[str, int]:
         """10 for each node as good as our best, 0 for the rest."""

@@ -54,7 +54,9 @@ def score(ask: PodAsk, node: NodeState) -> int | None:
 
 
 def _untouched(ask: PodAsk, node: NodeState) -> bool:
-    """A node without inventory passes for pods that ask only whole GPUs that its own plugin serves."""
+    """A node without inventory passes for pods that ask only whole GPUs, any of them, that its own plugin serves."""
+    if ask.selection.selective:
+        return False
     wanted: dict[str, int] = {}
     for container in ask.containers:
         if not container.whole:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal
 
 from extender.engine.effects import PodRef
+from extender.engine.stock import Stock
 from protos.contract import codec, inventory, names
 from protos.contract.allocation import Allocation
 from protos.contract.ask import Demand, PodAsk
@@ -123,7 +124,7 @@ class Ledger:
         self._unhealthy: dict[str, frozenset[int]] = {}
         """GPU minors by node, whether the node is there or not."""
         self._numbers = 0
-        self._largest: int | None = None
+        self.stock = Stock()
         self._interned: dict[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]] = {}
 
     # -- nodes
@@ -134,6 +135,11 @@ class Ledger:
             found = self.nodes[name] = NodeState(name, self._numbers)
             self._numbers += 1
         return found
+
+    def takes_pods(self, name: str) -> NodeBooks | None:
+        """The books of a node that takes new pods, None of any other."""
+        state = self.nodes.get(name)
+        return state.books if state is not None and state.seen and not state.problem else None
 
     def all_but(self, nodes: Collection[str]) -> int:
         """The known nodes that are not among these (of as many as there are, all are): bits by node number."""
@@ -178,6 +184,7 @@ class Ledger:
             found = inventory.from_gpushare(node.status.capacity, self.unit_mib, self.slices_per_gpu)
         if found is None:
             state.books = None
+            self.stock.put(state.name, None)
             return
         if found.unit_mib != self.unit_mib:
             state.problem = f"it counts GPU memory in units of {found.unit_mib} MiB, the cluster in {self.unit_mib} MiB"
@@ -191,18 +198,11 @@ class Ledger:
         marks = {mark.strip() for mark in state.cordoned.split(",") if mark.strip()}
         unhealthy = self._unhealthy.get(state.name, frozenset())
         marks |= {gpu.uuid for gpu in found.gpus if gpu.minor in unhealthy}
-        self._largest = None
+        self.stock.put(state.name, found)
         if state.books is None:
             state.books = NodeBooks(found, marks)
         else:
             state.books.set_inventory(found, marks)
-
-    def largest(self) -> int:
-        """Units of the largest GPU of all nodes."""
-        if self._largest is None:
-            gpus = (book.gpu for node in self.nodes.values() if node.books for book in node.books.gpus.values())
-            self._largest = max((gpu.mem for gpu in gpus), default=0)
-        return self._largest
 
     def set_unhealthy(self, name: str, minors: frozenset[int]) -> None:
         self._unhealthy.pop(name, None)
@@ -221,7 +221,7 @@ class Ledger:
         if state is not None:
             state.seen, state.books, state.inventory_text, state.problem = False, None, None, ""
             state.version += 1
-            self._largest = None
+            self.stock.put(name, None)
             self._let_go(state)
         self._changed(name, False)
 

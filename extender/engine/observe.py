@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from extender.engine import trust
+from extender.engine.classes import Classes
 from extender.engine.effects import Effect, PodRef, PutBack, Report
 from extender.engine.ledger import Ledger, PodState
 from extender.engine.settings import Settings
@@ -18,6 +19,7 @@ from protos.contract.ask import AskError, PodAsk
 from protos.contract.objects import Container, Node, Pod
 from protos.contract.quantity import QuantityError, milli, units
 from protos.contract.reason import Reason
+from protos.contract.selection import Selection
 
 FINISHED = ("Succeeded", "Failed")
 SENTENCES = {
@@ -42,8 +44,10 @@ def ref_of(pod: Pod) -> PodRef:
 class Observer:
     """Keeps the ledger in step with the objects of the cluster."""
 
-    def __init__(self, ledger: Ledger, settings: Settings, counters: Counter[tuple[str, str]]) -> None:
-        self._ledger, self._settings, self._counters = ledger, settings, counters
+    def __init__(
+        self, ledger: Ledger, settings: Settings, counters: Counter[tuple[str, str]], classes: Classes
+    ) -> None:
+        self._ledger, self._settings, self._counters, self._classes = ledger, settings, counters, classes
 
     def node(self, node: Node) -> bool:
         """Take in a node; returns whether anything that matters changed."""
@@ -86,8 +90,12 @@ class Observer:
         return state
 
     def _read(self, pod: Pod) -> PodAsk | Reason | None:
+        """What the pod wants of GPUs, or why it cannot be said."""
+        resources, name = self._settings.resources, pod.metadata.annotations.get(names.GPU_CLASS)
         try:
-            return asks.parse(pod, self._settings.resources)
+            read = asks.parse(pod, resources)
+            wide = self._classes.selection(name) if read is not None and name is not None else None
+            return asks.parse(pod, resources, wide) if isinstance(wide, Selection) else wide or read
         except AskError as error:
             return error.reason
 

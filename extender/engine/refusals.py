@@ -9,6 +9,9 @@ from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
 
 NO_ROOM = "NoRoom"
+NO_MATCH = "NoMatch"
+FOR_ROOM = (NO_ROOM, NO_MATCH)
+"""Codes of those that wait for GPUs; they are woken when there are some for them."""
 GANG_AGAIN = "GangAgain"
 FORGED = Reason(
     "AllocationForged", "the pod carries an allocation that gangshare did not write; it waits until that is removed"
@@ -64,6 +67,33 @@ def gang_done(gang: GroupKey) -> Reason:
 def gang_limit(gang: GroupKey) -> Reason:
     """Its user's limit is over."""
     return Reason("GangTimedOut", f"gang {gang} waited longer than it may")
+
+
+def class_missing(name: str) -> Reason:
+    """It names a class that does not exist."""
+    return Reason("ClassMissing", f"GpuClass {name} does not exist; the pod waits for it")
+
+
+def class_unreadable(name: str, problem: str) -> Reason:
+    """The class that it names cannot be read."""
+    return Reason("ClassUnreadable", f"GpuClass {name} cannot be read; the pod waits until it is mended", problem)
+
+
+def class_empty(name: str, models: str) -> Reason:
+    """No GPU is of the class that it names."""
+    return Reason(NO_MATCH, f"no GPU in the cluster is of class {name}", f"it has {models}")
+
+
+def no_match(conditions: str, instead: str) -> Reason:
+    """No GPU is as it is asked for."""
+    return Reason(NO_MATCH, f"no GPU in the cluster matches {conditions}", instead)
+
+
+def not_joined(gpus: int, joined: str, conditions: str, most: int) -> Reason:
+    """Nowhere so many GPUs lie together as they are asked for; there are places for `most`, 0 for none."""
+    which = f" that match {conditions}" if conditions else ""
+    sentence = f"no node in the cluster has {joined} for {gpus} GPUs{which}"
+    return Reason(NO_MATCH, sentence, f"for {most} at most" if most else "not even for 2")
 
 
 def no_room(ask: PodAsk) -> Reason:

@@ -170,7 +170,7 @@ class Trial:
         if self.node.problem:
             return None
         if self.books is None:
-            return UNTOUCHED if lot.ask.only_whole else None
+            return UNTOUCHED if lot.ask.only_whole and not lot.ask.selection.selective else None
         return lot.choices.score(self.books)
 
     def put(self, lot: Lot, seat: Seat) -> None:

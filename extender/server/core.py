@@ -4,11 +4,23 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
-from extender.engine.effects import Deny, Effect, Event, Evict, GroupStatus, Open, PhaseLeft, PutBack, Report, Wake
+from extender.engine.effects import (
+    ClassStatus,
+    Deny,
+    Effect,
+    Event,
+    Evict,
+    GroupStatus,
+    Open,
+    PhaseLeft,
+    PutBack,
+    Report,
+    Wake,
+)
 from extender.engine.engine import Engine
 from extender.metrics import Metrics
 
-Write = Wake | Report | PutBack | Evict | GroupStatus
+Write = Wake | Report | PutBack | Evict | GroupStatus | ClassStatus
 """Effects that are writes to the API server."""
 Release = Open | Deny
 """Effects that end the waiting of a held bind."""

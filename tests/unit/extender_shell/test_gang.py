@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from extender.cluster import groups
+from extender.cluster import optional
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import PODS
 from protos.contract import allocation, names
@@ -19,7 +19,7 @@ NODES = ["node-a", "node-b"]
 @pytest.fixture
 async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     """Two nodes with two GPUs of 16 units each."""
-    monkeypatch.setattr(groups, "DISCOVER_S", 0.1)
+    monkeypatch.setattr(optional, "DISCOVER_S", 0.1)
     api = Api()
     for name in NODES:
         add_node(api, name, gpus=2)

@@ -8,12 +8,11 @@ import pytest
 from aiohttp import web
 from structlog.testing import CapturingLogger
 
-from extender.cluster import feed, groups
+from extender.cluster import feed, groups, optional
 from extender.cluster.watch import Watches
 from extender.engine.effects import Event, GroupGone, GroupSeen, PodsListed
 from extender.metrics import Metrics
 from extender.sim.apiserver.api import Api
-from gangfilter import podgroups
 from gangfilter.group import GroupKey
 from protos.contract.reason import Reason
 from protos.kube import reflect
@@ -65,15 +64,15 @@ class Bench:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "DISCOVER_S", 0.05)
-    monkeypatch.setattr(groups, "DISCOVER_AGAIN_S", 0.05)
+    monkeypatch.setattr(optional, "DISCOVER_S", 0.05)
+    monkeypatch.setattr(optional, "DISCOVER_AGAIN_S", 0.05)
 
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> CapturingLogger:
     """What is logged about groups."""
     logger = CapturingLogger()
-    for module in (groups, feed, reflect):
+    for module in (optional, feed, reflect):
         monkeypatch.setattr(module, "log", logger)
     return logger
 
@@ -161,7 +160,7 @@ async def test_a_group_whose_last_news_was_missed_is_gone_with_its_definition(
     add_group(server.api, VOLCANO, "g1", minMember=2)
     bench = watch()
     await bench.ready()
-    for follower in bench.watches._groups._followers.values():
+    for follower in bench.watches._optional._followers.values():
         follower.feed._reflector._told = lambda _: iter(())  # type: ignore[method-assign,assignment]
     undefine(server.api, VOLCANO)
     await bench.shows({})
@@ -202,7 +201,7 @@ async def test_groups_that_may_not_be_read_are_done_without_after_one_warning(
     bench = watch()
     await bench.ready()
     await asyncio.sleep(0.3)
-    assert warnings(said) == [("groups_not_read", "PodGroup scheduling.volcano.sh/v1beta1")]
+    assert warnings(said) == [("kind_not_read", "PodGroup scheduling.volcano.sh/v1beta1")]
     server.fault = None
     await bench.shows({(VOLCANO, "g1"): 2})
 
@@ -210,7 +209,7 @@ async def test_groups_that_may_not_be_read_are_done_without_after_one_warning(
 async def test_a_kind_that_cannot_be_listed_holds_nobody_up_for_long(
     server: FaultyServer, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(groups, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(optional, "PATIENCE_S", 0.2)
     define(server.api, VOLCANO)
     server.fault = answers("/apis/scheduling.volcano.sh/v1beta1/podgroups", 500)
     bench = watch()
@@ -254,7 +253,7 @@ async def test_taking_over_tells_groups_that_no_watch_told(server: FaultyServer,
     define(server.api, VOLCANO)
     bench = watch()
     await bench.ready()
-    for follower in bench.watches._groups._followers.values():
+    for follower in bench.watches._optional._followers.values():
         follower.feed._reflector._told = lambda _: iter(())  # type: ignore[method-assign,assignment]
     add_group(server.api, VOLCANO, "g1", minMember=2)
     define(server.api, OWN)
@@ -265,5 +264,6 @@ async def test_taking_over_tells_groups_that_no_watch_told(server: FaultyServer,
 
 def test_of_an_api_group_the_first_version_served_is_read() -> None:
     both = frozenset({"scheduling.k8s.io/v1alpha2", "scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1"})
-    assert [groups.api_version(kind) for kind in groups.served(podgroups.KINDS, both)] == ["scheduling.k8s.io/v1beta1"]
-    assert groups.served(podgroups.KINDS, frozenset({"v1", "apps/v1"})) == []
+    sources = groups.sources(lambda *_: None)
+    assert [source.api_version for source in optional.served(sources, both)] == ["scheduling.k8s.io/v1beta1"]
+    assert optional.served(sources, frozenset({"v1", "apps/v1"})) == []

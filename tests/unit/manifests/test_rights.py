@@ -30,6 +30,8 @@ EXTENDER = {
     ("", "pods/eviction", "create"),
     ("", "pods", "delete"),
     ("", "events", "create patch"),
+    ("", "gpuclasses.gangshare.io", "get list watch"),
+    ("", "gpuclasses/status.gangshare.io", "patch"),
     *(("", f"{kind.plural}.{kind.api_group}", "get list watch") for kind in podgroups.KINDS),
     *(("", f"{kind.plural}/status.{kind.api_group}", "patch") for kind in SHOWN),
     *(("", f"{kind.plural}.{kind.api_group}", "patch") for kind in SHOWN if kind.api_group != names.DOMAIN),

@@ -22,6 +22,7 @@ ASKS = {
     "06-job": {"main": (1, 16, 0, False)},
     "07-nvlink-pair": {"main": (2, 0, 0, True)},
     "08-quota": {},
+    "09-gpu-class": {"main": (1, 40, 0, False)},
 }
 
 

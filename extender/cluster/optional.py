@@ -1,0 +1,207 @@
+"""Kinds of objects whose definitions are optional, and may be installed or removed at any time.
+
+Which API groups there are is read from the API server's discovery every few seconds: that needs no right, costs it one
+answer from memory, and asks nothing of a cluster that has none of them.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from extender.cluster.feed import Feed, Kind, together
+from extender.engine.effects import Event
+from extender.metrics import Metrics
+from protos.contract.reason import Reason
+from protos.kube import errors, paths
+from protos.kube.changes import Ref
+from protos.kube.client import ApiClient
+from protos.kube.events import Reference
+from protos.kube.reflect import ABSENT
+
+DISCOVER_S, DISCOVER_AGAIN_S = 10.0, 1.0
+"""Seconds between looks at what the API server serves, and after one that failed."""
+PATIENCE_S = 10.0
+"""Seconds that others wait for the list of a kind that the API server announces and does not deliver."""
+
+log = structlog.get_logger(__name__)
+Complain = Callable[[Reference, Reason], None]
+"""Tells the owner of an object that it cannot be read."""
+
+
+class Declared(Kind, Protocol):
+    """How the objects of an optional kind become events."""
+
+    def unreadable(self, ref: Ref, error: Exception) -> None:
+        """An object cannot be decoded."""
+        ...
+
+    def forgotten(self) -> Iterable[Event]:
+        """All that was told of is gone."""
+        ...
+
+
+class Source(msgspec.Struct, frozen=True):
+    """An optional kind."""
+
+    api_version: str
+    """Group and version, as in an object's apiVersion."""
+    plural: str
+    kind: str
+    decode: Callable[[bytes], Any]
+    declared: Declared
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind} {self.api_version}"
+
+    @property
+    def path(self) -> str:
+        return paths.path(self.api_version, self.plural)
+
+
+class _Version(msgspec.Struct, frozen=True, rename="camel"):
+    group_version: str
+
+
+class _ApiGroup(msgspec.Struct, frozen=True):
+    versions: tuple[_Version, ...] = ()
+
+
+class _ApiGroups(msgspec.Struct, frozen=True):
+    """meta/v1 APIGroupList."""
+
+    groups: tuple[_ApiGroup, ...] = ()
+
+
+_api_groups = msgspec.json.Decoder(_ApiGroups)
+
+
+def served(sources: Iterable[Source], versions: frozenset[str]) -> list[Source]:
+    """Of these those whose API version is among these; of several versions of one kind the first."""
+    found: dict[tuple[str, str], Source] = {}
+    for source in sources:
+        if source.api_version in versions:
+            found.setdefault((source.api_version.partition("/")[0], source.plural), source)
+    return list(found.values())
+
+
+class _Follower:
+    """Follows one kind for as long as it is served and shown to us; then it can be started once more."""
+
+    def __init__(self, client: ApiClient, source: Source, tell: Callable[[Event], None], metrics: Metrics) -> None:
+        self.source, self._tell = source, tell
+        declared = source.declared
+        self.feed = Feed(
+            client,
+            source.path,
+            source.decode,
+            declared,
+            tell,
+            metrics,
+            optional=True,
+            unreadable=declared.unreadable,
+        )
+        self._task: asyncio.Task[None] | None = None
+        self._refused = False
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Follow it, unless that is being done."""
+        if self._task is None or self._task.done():
+            self._task = tasks.create_task(self._run())
+
+    async def _run(self) -> None:
+        lists = self.feed.lists
+        try:
+            await self.feed.run()
+        except errors.NotFound:
+            if self.feed.lists == lists:  # not for the first time: one of several API servers may lag behind
+                self._forget()
+        except errors.Forbidden as error:
+            if not self._refused:
+                log.warning("kind_not_read", kind=self.source.title, error=str(error), expected="get, list and watch")
+            self._refused = True
+
+    async def unless_ended(self, wait: Coroutine[Any, Any, None]) -> None:
+        """Wait for this, but not past the end of following, and not without end."""
+        waiting = asyncio.create_task(wait)
+        ends = {waiting} if self._task is None else {waiting, self._task}
+        try:
+            done, _ = await asyncio.wait(ends, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                log.warning("kind_not_listed", kind=self.source.title, waited_s=PATIENCE_S)
+            if waiting in done:
+                with contextlib.suppress(*ABSENT):
+                    waiting.result()
+        finally:
+            waiting.cancel()
+
+    def end(self) -> None:
+        """The API server does not serve it any more."""
+        if self._task is not None:
+            self._task.cancel()
+        self.feed.close()
+        self._forget()
+
+    def _forget(self) -> None:
+        for event in self.source.declared.forgotten():
+            self._tell(event)
+
+
+class OptionalKinds:
+    """All optional kinds."""
+
+    def __init__(
+        self, client: ApiClient, sources: Sequence[Source], tell: Callable[[Event], None], metrics: Metrics
+    ) -> None:
+        self._client, self._sources, self._tell, self._metrics = client, sources, tell, metrics
+        self._followers: dict[str, _Follower] = {}
+        self._tasks: asyncio.TaskGroup
+        self._looked = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow for ever what there is."""
+        async with asyncio.TaskGroup() as self._tasks:
+            while True:
+                await self._look()
+                self._looked.set()
+                await asyncio.sleep(DISCOVER_S)
+
+    async def listed(self) -> None:
+        """Wait until all that is there was told once."""
+        await self._looked.wait()
+        await together(each.unless_ended(each.feed.listed()) for each in self._followers.values())
+
+    async def relisted(self) -> None:
+        """Wait until consistent lists, no older than this call, were told."""
+        await self._look()
+        await together(each.unless_ended(each.feed.relisted()) for each in self._followers.values())
+
+    async def _look(self) -> None:
+        """Follow what the API server serves, and nothing else."""
+        wanted = {source.path: source for source in await self._served()}
+        for path in self._followers.keys() - wanted.keys():
+            log.info("kind_left", kind=self._followers[path].source.title)
+            self._followers.pop(path).end()
+        for path, source in wanted.items():
+            if path not in self._followers:
+                log.info("kind_followed", kind=source.title)
+                self._followers[path] = _Follower(self._client, source, self._tell, self._metrics)
+            self._followers[path].start(self._tasks)
+
+    async def _served(self) -> Sequence[Source]:
+        """The kinds that the API server says it serves."""
+        while True:
+            try:
+                listed = await self._client.fetch("/apis", _api_groups)
+            except ABSENT:
+                return self._sources  # it keeps that to itself, but their lists will tell
+            except errors.ApiError as error:
+                log.warning("discovery_failed", error=str(error))
+                await asyncio.sleep(DISCOVER_AGAIN_S)
+                continue
+            versions = frozenset(v.group_version for group in listed.groups for v in group.versions)
+            return served(self._sources, versions)

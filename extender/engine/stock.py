@@ -1,0 +1,183 @@
+"""The GPUs that there are: how many of each kind, whoever holds them, and how many are wholly free.
+
+Kept up to date as inventories and bookings change, at the price of the nodes that changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import TypeVar
+
+import msgspec
+
+from protos.contract import links
+from protos.contract.books import NodeBooks
+from protos.contract.inventory import Gpu, Inventory, Link
+from protos.contract.selection import Selection, matches, suits
+
+NAMED = 5
+"""Models named; the rest is counted."""
+WILD = frozenset("*?[")
+
+T = TypeVar("T")
+GpuKind = Gpu
+"""A GPU without what tells it from others like it."""
+Held = tuple["Machine", tuple[str, ...]]
+"""What one node has: how it is built, and its UUIDs in lower case, in index order."""
+
+
+def kind(gpu: Gpu) -> GpuKind:
+    """What all GPUs of its kind have in common."""
+    return Gpu(index=0, uuid="-", mem=gpu.mem, model=gpu.model, mem_mib=gpu.mem_mib, clock_mhz=gpu.clock_mhz, cc=gpu.cc)
+
+
+class Machine(msgspec.Struct, frozen=True, cache_hash=True):
+    """The GPUs of nodes that are built alike."""
+
+    gpus: tuple[tuple[int, int, GpuKind], ...]
+    """Index, NUMA node, kind."""
+    links: tuple[Link, ...]
+
+    def joins(self, wanted: Selection, count: int) -> bool:
+        """Whether it has so many GPUs that lie as wanted, were they all free."""
+        places: dict[int, list[int]] = {}
+        for index, numa, found in self.gpus:
+            if suits(wanted, found):
+                places.setdefault(numa if wanted.numa_local else 0, []).append(index)
+        large = [tuple(indexes) for indexes in places.values() if len(indexes) >= count]
+        if wanted.link != "nvlink":
+            return bool(large)
+        topology = links.topology(self.links)
+        return any(topology.best(indexes, count, wish="nvlink") is not None for indexes in large)
+
+
+@lru_cache(maxsize=4096)
+def _same(machine: Machine) -> Machine:
+    """The one object for all that are equal."""
+    return machine
+
+
+class Stock:
+    """All GPUs of all nodes."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Held] = {}
+        self._machines: Counter[Machine] = Counter()
+        self._uuids: dict[str, GpuKind] = {}
+        self.gpus: Counter[GpuKind] = Counter()
+        self.free: Counter[GpuKind] = Counter()
+        """Those that are wholly free, as last counted."""
+        self._free: dict[str, Counter[GpuKind]] = {}
+        self._uncounted: dict[str, None] = {}
+        self.version = 0
+        """Counts what changed of the GPUs."""
+        self.counts = 0
+        """Counts that too, and how often free ones were counted."""
+
+    # -- what happens
+
+    def put(self, node: str, found: Inventory | None) -> None:
+        """The node has these GPUs now, none if it is gone."""
+        self.changed(node)
+        before = self._nodes.pop(node, None)
+        if found is not None:
+            made = Machine(tuple((gpu.index, gpu.numa, kind(gpu)) for gpu in found.gpus), found.links)
+            self._nodes[node] = _same(made), tuple(gpu.uuid.lower() for gpu in found.gpus)
+        now = self._nodes.get(node)
+        if before != now:
+            self._add(before, -1)
+            self._add(now, 1)
+            self.version += 1
+            self.counts += 1
+
+    def _add(self, held: Held | None, sign: int) -> None:
+        if held is None:
+            return
+        machine, uuids = held
+        _count(self._machines, machine, sign)
+        for uuid, (_, _, built) in zip(uuids, machine.gpus, strict=True):
+            _count(self.gpus, built, sign)
+            if sign > 0:
+                self._uuids[uuid] = built
+            else:
+                self._uuids.pop(uuid, None)
+
+    def changed(self, node: str) -> None:
+        """Others hold GPUs of this node now, or it takes new pods no more, or again."""
+        self._uncounted[node] = None
+
+    def recount(self, books_of: Callable[[str], NodeBooks | None], most: int) -> None:
+        """Count the free GPUs of nodes that changed, so many nodes at most; `books_of` those that take new pods."""
+        for name in list(islice(self._uncounted, most)):
+            del self._uncounted[name]
+            books = books_of(name)
+            now = Counter(_free(books)) if books is not None else Counter()
+            before = self._free.pop(name, Counter())
+            if now:
+                self._free[name] = now
+            if now != before:
+                self.counts += 1
+                self.free.subtract(before)
+                self.free.update(now)
+
+    # -- what there is
+
+    def kinds(self) -> Iterator[tuple[GpuKind, int]]:
+        """Each kind of GPU and how many nodes have some, by model and memory."""
+        for found in sorted(self.gpus, key=lambda each: (each.model, each.mem_mib, each.clock_mhz, each.cc, each.mem)):
+            yield found, self._having({found})
+
+    def matching(self, wanted: Selection) -> tuple[int, int, int]:
+        """How many GPUs are accepted, UUIDs apart; how many of them are wholly free; how many nodes have some."""
+        accepted = {found for found in self.gpus if suits(wanted, found)}
+        return (
+            sum(self.gpus[found] for found in accepted),
+            sum(self.free[found] for found in accepted),
+            self._having(accepted),
+        )
+
+    def _having(self, kinds: set[GpuKind]) -> int:
+        return sum(n for machine, n in self._machines.items() if any(built in kinds for _, _, built in machine.gpus))
+
+    def largest(self) -> int:
+        """Units of the largest GPU of all nodes."""
+        return max((found.mem for found in self.gpus), default=0)
+
+    def accepted(self, wanted: Selection) -> bool:
+        """Whether there is a GPU that is accepted."""
+        if not wanted.uuids:
+            return any(suits(wanted, found) for found in self.gpus)
+        exact = [uuid.lower() for uuid in wanted.uuids if not uuid.startswith("!") and not WILD & set(uuid)]
+        among: Iterable[str] = exact if len(exact) == len(wanted.uuids) else self._uuids
+        named = (self._uuids[uuid] for uuid in among if uuid in self._uuids and matches(wanted.uuids, uuid))
+        return any(suits(wanted, found) for found in named)
+
+    def joins(self, wanted: Selection, count: int) -> bool:
+        """Whether there is a node with so many GPUs that lie as wanted."""
+        return any(machine.joins(wanted, count) for machine in self._machines)
+
+    def models(self) -> str:
+        """Which models there are, in words: `T4 ×8, V100 ×8`."""
+        models: Counter[str] = Counter()
+        for found, count in self.gpus.items():
+            models[found.model or "unknown model"] += count
+        ordered = sorted(models.items(), key=lambda each: (-each[1], each[0]))
+        more = [f"{len(ordered) - NAMED} other models"] if len(ordered) > NAMED else []
+        return ", ".join([*(f"{model} ×{count}" for model, count in ordered[:NAMED]), *more]) or "none"
+
+
+def _count(counter: Counter[T], thing: T, sign: int) -> None:
+    counter[thing] += sign
+    if not counter[thing]:
+        del counter[thing]
+
+
+def _free(books: NodeBooks) -> Iterator[GpuKind]:
+    if books.inventory.state != "ready":
+        return
+    for book in books.gpus.values():
+        if book.offered and not book.wholes and not book.sharers:
+            yield kind(book.gpu)

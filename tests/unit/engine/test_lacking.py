@@ -1,0 +1,141 @@
+"""What no GPU of the cluster could serve is said at once, and until such a GPU comes."""
+
+from __future__ import annotations
+
+import pytest
+
+from extender.engine.effects import NodeGone, NodeSeen, PodSeen, PodsListed
+from protos.contract import names
+from tests.builders import a_node, a_pod
+from tests.unit.engine.story import Story
+from tests.unit.engine.test_classes import a_class, a_machine, named, refusal
+
+MESH = ((0, 1, "NV2"), (1, 2, "NV2"), (0, 2, "NV2"), (2, 3, "NV1"), (0, 3, "SYS"), (1, 3, "SYS"))
+
+
+@pytest.fixture
+def story() -> Story:
+    """Eight T4, and four V100 of which the first three are joined by NVLink; two of those are on each NUMA node."""
+    return Story(
+        a_machine("t", "T4", *[15] * 8, clock_mhz=1590, cc="7.5"),
+        a_machine("v", "V100", *[31] * 4, links=MESH, clock_mhz=1530, cc="7.0"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("annotations", "sentence"),
+    [
+        ({names.GPU_MODEL: "A100*"}, "no GPU in the cluster matches model A100*: it has T4 ×8, V100 ×4"),
+        ({names.GPU_MODEL: "!T4,!V100"}, "no GPU in the cluster matches model !T4,!V100: it has T4 ×8, V100 ×4"),
+        ({names.MIN_GPU_MEMORY: "80Gi"}, "no GPU in the cluster matches min-gpu-memory 80Gi: the largest has 31 GiB"),
+        ({names.MIN_CLOCK_MHZ: "1600"}, "no GPU in the cluster matches min-clock-mhz 1600: the fastest has 1590 MHz"),
+        (
+            {names.MIN_COMPUTE_CAPABILITY: "8"},
+            "no GPU in the cluster matches min-compute-capability 8.0: the newest has 7.5",
+        ),
+        ({names.GPU_UUID: "GPU-x"}, "no GPU in the cluster matches uuid GPU-x: it has T4 ×8, V100 ×4"),
+        ({names.GPU_UUID: "GPU-x*,GPU-y"}, "no GPU in the cluster matches uuid GPU-x*,GPU-y: it has T4 ×8, V100 ×4"),
+        (
+            {names.GPU_MODEL: "T4", names.MIN_GPU_MEMORY: "20Gi"},
+            "no GPU in the cluster matches model T4 and min-gpu-memory 20Gi: it has T4 ×8, V100 ×4",
+        ),
+        (
+            {names.GPU_UUID: "gpu-t-0", names.GPU_MODEL: "V100"},
+            "no GPU in the cluster matches uuid gpu-t-0 and model V100: it has T4 ×8, V100 ×4",
+        ),
+        (
+            {names.LINK: "nvlink", names.GPU_COUNT: "4"},
+            "no node in the cluster has link nvlink for 4 GPUs: for 3 at most",
+        ),
+        (
+            {names.LINK: "nvlink", names.GPU_COUNT: "2", names.GPU_MODEL: "T4"},
+            "no node in the cluster has link nvlink for 2 GPUs that match model T4: not even for 2",
+        ),
+    ],
+)
+def test_what_nothing_matches_is_said_with_what_there_is(
+    story: Story, annotations: dict[str, str], sentence: str
+) -> None:
+    assert refusal(story, a_pod(mem=4, annotations=annotations)) == sentence
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {},
+        {names.GPU_MODEL: "v1*"},
+        {names.GPU_UUID: "gpu-V-3"},
+        {names.GPU_UUID: "GPU-v-*"},
+        {names.GPU_UUID: "!GPU-t-*"},
+        {names.LINK: "nvlink", names.GPU_COUNT: "3"},
+    ],
+)
+def test_what_is_merely_full_is_not_called_impossible(story: Story, annotations: dict[str, str]) -> None:
+    pod = a_pod(mem=99, annotations=annotations)
+    assert refusal(story, pod).startswith("no ")
+    assert "in the cluster" not in refusal(story, pod)
+
+
+def test_a_limit_of_the_class_is_told_too(story: Story) -> None:
+    story.tell(a_class(maxMemory="16Gi"))
+    pod = named(annotations={names.MIN_GPU_MEMORY: "20Gi"})
+    told = "no GPU in the cluster matches min-gpu-memory 20Gi and its class's maxMemory 16Gi: it has T4 ×8, V100 ×4"
+    assert refusal(story, pod) == told
+
+
+def test_a_cluster_without_gpus_says_so() -> None:
+    assert refusal(Story(a_node("n")), a_pod(mem=1, annotations={names.GPU_MODEL: "T4"})) == (
+        "no GPU in the cluster matches model T4: it has none"
+    )
+
+
+def test_the_sentence_for_kube_scheduler_has_no_numbers_that_move(story: Story) -> None:
+    pod = a_pod(mem=4, annotations={names.GPU_MODEL: "A100*"})
+    first = story.engine.filter(pod, ["t", "v"], story.now).reason
+    story.tell(NodeGone("t"))
+    second = story.engine.filter(pod, ["v"], story.now).reason
+    assert first is not None
+    assert second is not None
+    assert first.sentence == second.sentence == "no GPU in the cluster matches model A100*"
+    assert (first.numbers, second.numbers) == ("it has T4 ×8, V100 ×4", "it has V100 ×4")
+
+
+def test_a_pod_is_woken_when_a_node_that_matches_comes_and_by_no_other(story: Story) -> None:
+    pod = a_pod(mem=4, annotations={names.GPU_MODEL: "A100*"})
+    story.tell(PodSeen(pod))
+    assert refusal(story, pod)
+    story.tell(NodeSeen(a_machine("h", "H100", 79)))
+    assert story.wakes() == []
+    story.tell(NodeSeen(a_machine("a", "A100", 79)))
+    assert story.wakes() == ["p"]
+    assert story.run(pod) == "a:0"
+
+
+def test_what_is_said_follows_the_nodes_that_come_and_go(story: Story) -> None:
+    pod = a_pod(mem=40, annotations={names.GPU_MODEL: "A100*"})
+    assert "in the cluster" in refusal(story, pod)
+    story.tell(NodeSeen(a_machine("a", "A100", 39)))
+    assert refusal(story, pod) == "no GPU with 40 units free: needs 40 on one GPU; the largest GPU has 39; " + (
+        "freest: a GPU 0 with 39"
+    )
+    story.tell(NodeGone("a"))
+    assert "in the cluster" in refusal(story, pod)
+
+
+def test_a_node_of_unknown_gpus_is_none_for_a_pod_that_selects() -> None:
+    theirs = a_node("x", allocatable={"cpu": "8", "pods": "110", names.WHOLE_GPU: "4"})
+    story = Story(theirs)
+    assert story.filter(a_pod("any", whole=1)) == ["x"]
+    for wish in ({names.GPU_MODEL: "T4"}, {names.LINK: "nvlink"}):
+        assert story.filter(a_pod("picky", whole=2, annotations=wish)) == []
+
+
+def test_gangs_say_it_as_well(story: Story) -> None:
+    wishes = {names.GROUP: "g1", names.MIN_MEMBER: "1", names.GPU_MODEL: "A100*"}
+    pod = a_pod("m", whole=1, annotations=wishes)
+    story.tell(PodsListed())
+    story.tell(PodSeen(pod))
+    while story.engine.think(story.now):
+        pass
+    words = refusal(story, pod)
+    assert words.startswith("gang default/g1 waits until all of it fits: no GPU in the cluster matches model A100*: it")
