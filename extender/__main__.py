@@ -15,6 +15,7 @@ import typer
 
 from extender.cli import commands
 from extender.cli.errors import CommandError
+from extender.cli.simulate import simulate
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -54,6 +55,7 @@ app.command("scheduler-config")(commands.scheduler_config)
 app.command()(commands.top)
 app.command()(commands.demo)
 app.add_typer(commands.explain, name="explain")
+app.add_typer(simulate, name="simulate")
 
 
 def main() -> None:

@@ -1,0 +1,82 @@
+"""`gangshare simulate`: replays of recorded workloads. What it needs is imported when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from extender.cli.errors import CommandError
+from extender.sim.openb.choices import ListName, Policy
+
+if TYPE_CHECKING:
+    from extender.sim.openb.replay import Row
+
+DECIMALS = 2
+
+simulate = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Replay a recorded workload.")
+
+
+@simulate.command("openb")
+def openb(
+    nodes: Annotated[Path, typer.Option(help="The trace's node list, as CSV.", metavar="FILE")],
+    pods: Annotated[Path, typer.Option(help="The trace's pod list, as CSV.", metavar="FILE")],
+    seed: Annotated[int, typer.Option(help="Of the order in which the pods arrive.", metavar="N")] = 42,
+    inflate: Annotated[
+        float, typer.Option(help="How much arrives, in % of all GPUs.", min=1, max=1000, metavar="PERCENT")
+    ] = 130,
+    policy: Annotated[Policy, typer.Option(help="Who decides; gangshare: the extender's own engine.")] = "gangshare",
+    which: Annotated[
+        ListName, typer.Option("--list", help="The list itself, or one of another mix made from it.")
+    ] = "default",
+    shuffle_node_names: Annotated[
+        bool, typer.Option("--shuffle-node-names", help="Deal the nodes' names out anew, by the seed.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the curve against the published ones (.png or .svg).", metavar="FILE")
+    ] = None,
+) -> None:
+    """Replay the openb trace by the protocol of the FGD experiment, and tell how much of the GPUs gets allocated."""
+    from extender.sim.openb import derive, published, replay, trace, workload
+    from extender.sim.openb import plot as picture
+
+    try:
+        if plot:
+            picture.check(plot)
+        cluster = trace.read_nodes(nodes)
+        listed = derive.derived(which, trace.read_pods(pods), cluster)
+        if shuffle_node_names:
+            cluster = workload.renamed(cluster, seed)
+        rows = replay.replay(replay.Run(cluster, listed, policy, seed, inflate))
+        values = replay.at(rows)
+        typer.echo(_json(policy, seed, values, rows) if as_json else _text(rows, values))
+        if plot:
+            picture.draw(plot, policy, rows, published.curves())
+    except (trace.TraceError, picture.PlotError) as error:
+        raise CommandError(str(error)) from error
+
+
+def _json(policy: str, seed: int, values: Mapping[int, float | None], rows: Sequence[Row]) -> str:
+    import msgspec
+
+    told = {str(column): None if value is None else _rounded(value) for column, value in values.items()}
+    curve = [[row.arrived, _rounded(row.allocated), _rounded(row.fragments)] for row in rows]
+    return msgspec.json.encode({"policy": policy, "seed": seed, "at": told, "curve": curve}).decode()
+
+
+def _rounded(percent: float) -> float:
+    return round(percent, DECIMALS)
+
+
+def _text(rows: Sequence[Row], values: Mapping[int, float | None]) -> str:
+    """The curve, then what is compared."""
+    from extender.cli import console
+
+    table = console.columns("ARRIVED %", "ALLOCATED %", "FRAGMENTS %")
+    for row in rows:
+        table.add_row(str(row.arrived), f"{row.allocated:.2f}", f"{row.fragments:.2f}")
+    told = (f"at {c}: {'never reached' if value is None else f'{value:.2f} %'}" for c, value in values.items())
+    return console.page(table, "", "allocated " + ", ".join(told)).rstrip("\n")

@@ -1,0 +1,84 @@
+from pathlib import Path
+
+import pytest
+
+from extender.sim.openb import trace
+from extender.sim.openb.trace import Node, Spec, TraceError
+from tests.unit.sim_openb.made import real_nodes, real_pods
+
+NODE = "sn,cpu_milli,memory_mib,gpu,model"
+POD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec"
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "list.csv"
+    path.write_text(text)
+    return path
+
+
+def test_the_real_lists_are_read_whole() -> None:
+    nodes, pods = real_nodes(), real_pods()
+    assert (len(nodes), trace.capacity(nodes), sum(node.cpu_milli for node in nodes)) == (1213, 6_212_000, 107_018_000)
+    assert (len(pods), sum(pod.spec.gpu_milli for pod in pods)) == (8152, 6_086_800)
+    assert nodes[0] == Node("openb-node-0000", 64000, 262144, 2, "P100")
+    assert pods[1].spec == Spec(6000, 12288, 1, 460)
+
+
+def test_columns_may_come_in_any_order_with_others_between(tmp_path: Path) -> None:
+    path = written(tmp_path, "\ufeffgpu_spec,qos,name,gpu_milli,num_gpu,memory_mib,cpu_milli\nT4|A10,LS,p,500,1,20,3\n")
+    assert trace.read_pods(path)[0].spec == Spec(3, 20, 1, 500, ("T4", "A10"))
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ("n,x,1,1,T4", "line 2: cpu_milli is 'x': expected a whole number from 0 to 1000000000000"),
+        ("n,-1,1,1,T4", "line 2: cpu_milli is '-1': expected a whole number from 0"),
+        ("n,1,1.5,1,T4", "line 2: memory_mib is '1.5': expected a whole number from 0"),
+        ("n,1,1,²,T4", "line 2: gpu is '²': expected a whole number from 0 to 1024"),
+        ("n,1,1,1025,T4", "line 2: gpu is '1025': expected a whole number from 0 to 1024"),
+        ("n,1,1,1,", "line 2: model is '': expected the GPU model of a node with GPUs"),
+        (",1,1,1,T4", "line 2: sn is '': expected a name"),
+        ("n,1,1,1,T4\n\nn,1,1,1,T4", "line 4: sn is 'n': expected a name other than that of line 2"),
+        ("n,1,1,1", "line 2: 4 values: expected 5, as in the header"),
+        ("n,1,1,1,T4,x", "line 2: 6 values: expected 5, as in the header"),
+        ('n,1,1,1,"T4', "line 2: unexpected end of data: expected values divided by commas"),
+        ("n,1,1,0,", "0 GPUs in all: expected a node with GPUs"),
+        ("", "0 rows below the header: expected at least one"),
+    ],
+)
+def test_a_bad_node_is_named(tmp_path: Path, row: str, sentence: str) -> None:
+    path = written(tmp_path, f"{NODE}\n{row}\n")
+    with pytest.raises(TraceError) as refused:
+        trace.read_nodes(path)
+    assert str(refused.value).startswith(str(path))
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ("p,1,1,1,0,", "line 2: gpu_milli is '0': expected a whole number from 1 to 1000"),
+        ("p,1,1,1,1001,", "line 2: gpu_milli is '1001': expected a whole number from 1 to 1000"),
+        ("p,1,1,2,500,", "line 2: gpu_milli is '500': expected 1000"),
+        ("p,1,1,0,500,", "line 2: gpu_milli is '500': expected 0"),
+        ("p,1,1,1,500,T4||A10", "line 2: gpu_spec is 'T4||A10': expected GPU models joined by |"),
+        ("p,1,1,0,0,", "no pod asks for a GPU: expected one that does"),
+    ],
+)
+def test_a_bad_pod_is_named(tmp_path: Path, row: str, sentence: str) -> None:
+    with pytest.raises(TraceError) as refused:
+        trace.read_pods(written(tmp_path, f"{POD}\n{row}\n"))
+    assert sentence in str(refused.value)
+
+
+def test_a_file_that_is_no_list_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        TraceError, match="line 1: the columns are 'sn,gpu': expected cpu_milli, memory_mib, model among"
+    ):
+        trace.read_nodes(written(tmp_path, "sn,gpu\nn,1\n"))
+    with pytest.raises(TraceError, match=r"cannot read .*absent.csv: No such file"):
+        trace.read_nodes(tmp_path / "absent.csv")
+    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(TraceError, match="byte 0xff: expected text in UTF-8"):
+        trace.read_nodes(tmp_path / "binary.csv")
