@@ -76,6 +76,23 @@ def top(
         console.show(*view.render(inspection.decode(body, inspection.Inspection), pods))
 
 
+def classes(
+    output: Annotated[Output, typer.Option("--output", "-o", help="json: as the status port says it.")] = "text",
+    server: Annotated[str, SERVER] = DEFAULT_SERVER,
+) -> None:
+    """Show GpuClasses and models of GPUs, and how many there are of each."""
+    import msgspec
+
+    from extender.cli import classes as view
+    from extender.cli import console, inspection
+
+    body = inspection.fetch(server, "classes")
+    if output == "json":
+        typer.echo(msgspec.json.format(body))
+    else:
+        console.show(*view.render(inspection.decode(body, inspection.Classes)))
+
+
 def demo(
     pods: Annotated[int, typer.Option(metavar="N", help="How many pods of the trace arrive.")] = 300,
     speed: Annotated[float, typer.Option(help="Arrivals so many times as fast.")] = 1.0,

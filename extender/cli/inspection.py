@@ -1,7 +1,7 @@
 """What the extender's status port tells: the books as people read them.
 
 `/inspect` tells the whole cluster, `/inspect/NODE` one node, `/explain/NAMESPACE/NAME` one pod,
-`/explain/groups/NAMESPACE/NAME` one gang.
+`/explain/groups/NAMESPACE/NAME` one gang, `/classes` the GpuClasses and models of GPUs.
 """
 
 from __future__ import annotations
@@ -144,7 +144,47 @@ class Inspection(_Shape, frozen=True, kw_only=True):
     problems: Problems = Problems()
 
 
-Read = TypeVar("Read", Inspection, Node, Pod, Group)
+class GpuClass(_Shape, frozen=True, kw_only=True):
+    """A class: GPUs of it, those of them that are wholly free, nodes that have some, pods that wait and name it."""
+
+    name: str
+    description: str = ""
+    problem: str | None = None
+    gpus: int = 0
+    free: int = 0
+    nodes: int = 0
+    waiting: int = 0
+
+
+class MissingClass(_Shape, frozen=True, kw_only=True):
+    """A class that does not exist, and how many pods wait for it."""
+
+    name: str
+    waiting: int = 0
+
+
+class Model(_Shape, frozen=True, kw_only=True):
+    """GPUs that are alike: units and MiB of memory, clock, CUDA compute capability, and how many there are."""
+
+    model: str = ""
+    mem: int = 0
+    mem_mib: int = msgspec.field(default=0, name="memMiB")
+    clock_mhz: int = msgspec.field(default=0, name="clockMHz")
+    compute_capability: str = ""
+    gpus: int = 0
+    free: int = 0
+    nodes: int = 0
+
+
+class Classes(_Shape, frozen=True, kw_only=True):
+    """All of `/classes`."""
+
+    classes: tuple[GpuClass, ...] = ()
+    missing: tuple[MissingClass, ...] = ()
+    models: tuple[Model, ...] = ()
+
+
+Read = TypeVar("Read", Inspection, Node, Pod, Group, Classes)
 
 
 def fetch(server: str, path: str, missing: str = "") -> bytes:

@@ -70,6 +70,10 @@ class Classes:
         """Those that wait and name this class."""
         return list(self._pods.get(name, {}).values())
 
+    def missing(self) -> list[str]:
+        """The names of classes that pods wait for and that are not there."""
+        return sorted(self._pods.keys() - self.known.keys())
+
     def lead(self, yes: bool) -> None:
         """Whether this process may write. Another may have written something else: all is told once more then."""
         self._leading, self._counted = yes, None

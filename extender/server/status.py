@@ -8,7 +8,7 @@ import msgspec
 from fastapi import FastAPI, Response
 from fastapi.responses import StreamingResponse
 
-from extender.server import exposition, inspect
+from extender.server import classes, exposition, inspect
 from extender.server.core import Core
 from gangfilter.group import GroupKey
 from protos.kube.http1 import Answer, Http
@@ -107,6 +107,11 @@ def app(core: Core, health: Health) -> FastAPI:
         if node is None:
             return Response(f"{name}: no such node", 404, media_type="text/plain")
         return _json(inspect.node(engine, node))
+
+    @made.get("/classes")
+    async def list_classes() -> Response:
+        """GpuClasses and models of GPUs."""
+        return _json(classes.listing(engine))
 
     @made.get("/explain/{namespace}/{name}")
     async def explain(namespace: str, name: str) -> Response:

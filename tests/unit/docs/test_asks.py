@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from protos.contract import ask, choose, names, objects
+from protos.contract import ask, choose, gpu_class, names, objects
 from protos.contract.ask import AskError, PodAsk
 from protos.contract.selection import Selection
-from tests.unit.docs.pages import PAGES, blocks, page, table
+from tests.unit.docs.pages import PAGES, ROOT, blocks, page, table
 
 README, SPECS = page("README.md"), page("docs/pod-specs.md")
 SAID = {
@@ -28,6 +28,7 @@ SAID = {
 WANTED = table(README, "you want", "limits of the container", "annotations of the pod", "read as")
 REFUSED = table(SPECS, "code", "limits", "annotations", "sentence")
 ANNOTATIONS = table(SPECS, "annotation", "value", "meaning")
+FIELDS = table(SPECS, "field of `spec`", "value", "meaning")
 Json = dict[str, Any]
 
 
@@ -63,6 +64,13 @@ def pods() -> Iterator[Json]:
                     yield {**template, "metadata": {**template["metadata"], "name": found["metadata"]["name"]}}
 
 
+CLASSES = [
+    made
+    for of in PAGES
+    for block in blocks(of, "yaml")
+    for made in yaml.safe_load_all(block.text)
+    if made.get("kind") == gpu_class.KIND
+]
 PODS = {pod["metadata"]["name"]: pod for pod in pods()}
 
 
@@ -100,7 +108,18 @@ def test_a_nonsensical_ask_gets_its_sentence(row: tuple[str, ...]) -> None:
 def test_the_table_of_annotations_holds_all_that_a_pod_may_say() -> None:
     told = {cells[0].strip("`") for cells in ANNOTATIONS}
     asked = {
-        names.GPU_COUNT, names.GPU_MODEL, names.GPU_UUID, names.MIN_GPU_MEMORY, names.MIN_CLOCK_MHZ,
+        names.GPU_COUNT, names.GPU_CLASS, names.GPU_MODEL, names.GPU_UUID, names.MIN_GPU_MEMORY, names.MIN_CLOCK_MHZ,
         names.MIN_COMPUTE_CAPABILITY, names.LINK, names.PLACEMENT,
     }  # fmt: skip
     assert told == asked
+
+
+def test_the_class_on_the_page_is_one_and_the_table_of_its_fields_is_complete() -> None:
+    (made,) = CLASSES
+    found = gpu_class.decode(json.dumps(made).encode())
+    assert found.problem == ""
+    assert found.selection == Selection(models=("*A100*", "*H100*", "!*PCIe*"), min_mem_mib=70 * 1024, link="nvlink")
+    told = {name for cells in FIELDS for name in re.findall(r"`(\w+)`", cells[0])}
+    definition = yaml.safe_load((ROOT / "manifests/base/extender/gpuclass.yaml").read_text())
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    assert told == set(schema["spec"]["properties"])

@@ -16,11 +16,11 @@ from typer.core import TyperOption
 from deviceplugin import slices
 from deviceplugin.metrics import Metrics
 from extender.metrics import TABLE
-from protos.contract import names
+from protos.contract import gpu_class, names
 from tests.unit.docs import options
 from tests.unit.docs.pages import PAGES, ROOT, anchors, blocks, ids, links, page, table
 
-NAMES = {value for value in vars(names).values() if isinstance(value, str)}
+NAMES = {value for value in vars(names).values() if isinstance(value, str)} | {gpu_class.API_VERSION}
 OF_TESTS = {"GANGSHARE_CACHE"}
 """Read by the tests alone."""
 

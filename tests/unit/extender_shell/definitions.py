@@ -9,6 +9,7 @@ from extender.cluster.groups import api_version
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import CRDS, Resource
 from gangfilter import podgroups
+from protos.contract import gpu_class, names
 from tests.unit.extender_shell.world import ADMIN, Json
 
 SHIPPED = Path(__file__).parents[3] / "manifests/base/extender/podgroup.yaml"
@@ -56,3 +57,44 @@ def add_group(api: Api, kind: str, name: str, /, **spec: Any) -> Json:
 def group(api: Api, kind: str, name: str) -> Json:
     """The object as it is now."""
     return dict(api.get(resource(api, kind), ("default", name)).obj)
+
+
+# GpuClasses.
+
+CLASSES = SHIPPED.with_name("gpuclass.yaml")
+
+
+def define_classes(api: Api) -> None:
+    """Install our GpuClass."""
+    api.create(CRDS, "", yaml.safe_load(CLASSES.read_text()), ADMIN)
+
+
+def undefine_classes(api: Api) -> None:
+    """Remove it."""
+    api.delete(CRDS, ("", f"{gpu_class.PLURAL}.{names.DOMAIN}"), {})
+
+
+def _classes(api: Api) -> Resource:
+    found = api.catalogue.find(names.DOMAIN, "v1alpha1", gpu_class.PLURAL)
+    assert found is not None
+    return found
+
+
+def add_class(api: Api, name: str, /, **spec: Any) -> Json:
+    """A class."""
+    return dict(api.create(_classes(api), "", {"metadata": {"name": name}, "spec": spec}, ADMIN).obj)
+
+
+def edit_class(api: Api, name: str, /, **spec: Any) -> None:
+    """Set fields of a class."""
+    api.patch(_classes(api), ("", name), {"spec": spec}, "application/merge-patch+json", ADMIN)
+
+
+def delete_class(api: Api, name: str) -> None:
+    """Remove a class."""
+    api.delete(_classes(api), ("", name), {})
+
+
+def class_status(api: Api, name: str) -> Json:
+    """The status of a class as it is now."""
+    return dict(api.get(_classes(api), ("", name)).obj.get("status", {}))
