@@ -382,6 +382,8 @@ class Engine:
 
     def explain(self, state: PodState) -> Reason | None:
         """Why the pod waits, with the numbers of this moment; None if it was not refused."""
+        if isinstance(state.asked, Reason):
+            return state.asked
         known = self.gangs.of(state.ref.uid)
         if known is not None and known.reason is not None:
             return known.reason
