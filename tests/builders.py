@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -14,11 +15,13 @@ from protos.contract.inventory import Gpu, Inventory, Link
 from protos.contract.objects import Node, Pod, decode_node, decode_pod
 
 
-def an_inventory(*mems: int, links: Sequence[Link] = (), node: str = "n", **fields: Any) -> Inventory:
-    """One GPU per amount of memory in units; UUIDs are GPU-<node>-<index>."""
+def an_inventory(
+    *mems: int, links: Sequence[Link] = (), numa: Sequence[int] = (), node: str = "n", **fields: Any
+) -> Inventory:
+    """One GPU per amount of memory in units; UUIDs are GPU-<node>-<index>. `numa`: the NUMA node of each."""
     gpus = tuple(
-        Gpu(index=i, minor=i, uuid=f"GPU-{node}-{i}", mem=mem, mem_mib=mem * 1024, model="T4")
-        for i, mem in enumerate(mems)
+        Gpu(index=i, minor=i, uuid=f"GPU-{node}-{i}", mem=mem, mem_mib=mem * 1024, model="T4", numa=place)
+        for i, (mem, place) in enumerate(zip_longest(mems, numa, fillvalue=-1))
     )
     fields = {"unit_mib": 1024, "slices_per_gpu": 100} | fields
     return Inventory(v=1, gpus=gpus, links=tuple(links), **fields)

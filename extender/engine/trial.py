@@ -31,7 +31,8 @@ class Choices:
     def __init__(self, ask: PodAsk, *, evenly: bool = False) -> None:
         """`evenly`: where it is a puzzle, those GPUs on which the most of them fit, rather than `choose`'s."""
         self._ask = ask
-        self._choose = _evenly if evenly and is_puzzle(ask) and ask.selection.link != "nvlink" else choose.choose
+        free = ask.selection.link != "nvlink" and not ask.selection.numa_local
+        self._choose = _evenly if evenly and free and is_puzzle(ask) else choose.choose
         self._known: dict[Signature, tuple[Choice, tuple[str, ...]] | None] = {}
         """With the UUIDs of the node that was looked at, in index order."""
 

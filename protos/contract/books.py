@@ -13,6 +13,7 @@ from functools import lru_cache
 import msgspec
 
 from protos.contract import inventory as inv
+from protos.contract import links
 from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.selection import Selection, accepts
@@ -58,6 +59,11 @@ class GpuBook:
         return self.gpu.health == inv.HEALTHY and not self.cordoned
 
     @property
+    def idle(self) -> bool:
+        """Whether nobody holds any of it and something new may be put here."""
+        return not (self.sharers or self.wholes) and self.offered
+
+    @property
     def mem_free(self) -> int:
         return max(0, self.gpu.mem - self.mem_used)
 
@@ -92,7 +98,7 @@ class Kind(msgspec.Struct, frozen=True, cache_hash=True):
     slices_per_gpu: int
     replicas: tuple[tuple[str, int], ...]
     state: str
-    gpus: tuple[tuple[int, int, int, int, str, str, str], ...]
+    gpus: tuple[tuple[int, int, int, int, int, str, str, str], ...]
     links: tuple[inv.Link, ...]
 
 
@@ -118,6 +124,7 @@ class NodeBooks:
         """Take over a new inventory; `cordoned` holds UUIDs or indexes. What pods hold stays, on gone GPUs too."""
         marks = frozenset(cordoned)
         self.inventory = inventory
+        self.topology = links.topology(inventory.links, tuple((gpu.index, gpu.numa) for gpu in inventory.gpus))
         self.gpus = {
             gpu.uuid: GpuBook(gpu, inventory.slices_per_gpu, gpu.uuid in marks or str(gpu.index) in marks)
             for gpu in inventory.gpus
@@ -128,7 +135,9 @@ class NodeBooks:
                 inventory.slices_per_gpu,
                 tuple(sorted(inventory.replicas.items())),
                 inventory.state,
-                tuple((g.index, g.mem, g.mem_mib, g.clock_mhz, g.cc, g.model, g.health) for g in inventory.gpus),
+                tuple(
+                    (g.index, g.mem, g.mem_mib, g.clock_mhz, g.numa, g.cc, g.model, g.health) for g in inventory.gpus
+                ),
                 inventory.links,
             )
         )
@@ -142,11 +151,16 @@ class NodeBooks:
         """Books to try things on: nothing that is done to them is seen in these."""
         twin = NodeBooks.__new__(NodeBooks)
         twin.inventory, twin._kind, twin._signature = self.inventory, self._kind, self._signature
+        twin.topology = self.topology
         twin._eligible = self._eligible
         twin.gpus = {uuid: book.copy() for uuid, book in self.gpus.items()}
         twin._unknown = {uid: Entry(entry.ask, entry.charges, placed=False) for uid, entry in self._unknown.items()}
         twin.entries = {**self.entries, **twin._unknown}
         return twin
+
+    def idle(self) -> tuple[int, ...]:
+        """The indexes of the GPUs that nobody holds any of, and that may take something new."""
+        return tuple([book.gpu.index for book in self.gpus.values() if book.idle])
 
     def signature(self) -> Signature:
         """Equal for nodes on which everything fits alike, unless it is asked for by UUID."""

@@ -2,17 +2,17 @@
 
 A pod's containers are seated one after another (largest first, init containers last, on GPUs of the same pod where they
 can be), with backtracking. Several GPUs for one container are the best-linked set that fits. Packing prefers GPUs that
-are already shared, then the fullest; spreading the emptiest.
+are already shared, then the fullest; spreading the emptiest; of idle ones, which are alike to both, the one that takes
+the fewest links from the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import combinations, islice
 
 import msgspec
 
-from protos.contract import links
 from protos.contract.allocation import Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import GpuBook, NodeBooks, peak
@@ -76,7 +76,8 @@ def _charges(ask: PodAsk, seats: Sequence[Seat]) -> dict[str, Demand]:
 
 def _single(ask: PodAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> list[Seat] | None:
     container, spread = ask.containers[0], ask.selection.spread
-    best: tuple[tuple[int, ...], GpuBook, Demand] | None = None
+    best: tuple[int, ...] | None = None
+    equals: list[tuple[GpuBook, Demand]] = []
     demands: dict[int, Demand | None] = {}
     for book in eligible:
         size = book.gpu.mem
@@ -86,24 +87,31 @@ def _single(ask: PodAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> list[
         if demand is None or not book.fits(demand):
             continue
         key = _preference(book, spread)
-        if best is None or key < best[0]:
-            best = (key, book, demand)
-    return None if best is None else [((best[1].gpu.uuid, best[2]),)]
+        if best is None or key < best:
+            best, equals = key, [(book, demand)]
+        elif key == best:
+            equals.append((book, demand))
+    if not equals:
+        return None
+    book, demand = equals[0]
+    if len(equals) > 1 and not book.sharers:
+        losses = books.topology.losses(books.idle())
+        book, demand = min(equals, key=lambda found: losses[found[0].gpu.index])
+    return [((book.gpu.uuid, demand),)]
 
 
 def _preference(book: GpuBook, spread: bool) -> tuple[int, ...]:
     if spread:
-        return (book.sharers, -book.mem_free, -book.slices_free, book.gpu.index)
-    return (not book.sharers, book.mem_free, book.slices_free, book.gpu.index)
+        return (book.sharers, -book.mem_free, -book.slices_free)
+    return (not book.sharers, book.mem_free, book.slices_free)
 
 
 class _Seating:
     """Backtracking over the containers of one pod."""
 
     def __init__(self, ask: PodAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> None:
-        self.ask, self.books = ask, books
-        self.eligible = sorted(eligible, key=lambda book: _preference(book, ask.selection.spread))
-        self.topology = links.topology(books.inventory.links)
+        self.ask, self.books, self.eligible = ask, books, eligible
+        self.topology = books.topology
         self.parts: dict[str, list[tuple[int, ContainerAsk, Demand]]] = {}
         self.seats: list[Seat] = [()] * len(ask.containers)
         self.tries_left = 0
@@ -147,31 +155,42 @@ class _Seating:
     def _offers(self, position: int) -> Iterator[Seat]:
         """Seats for one container, best first."""
         ask = self.ask.containers[position]
-        room = {book.gpu.index: (book, d) for book in self._preferred(ask) if (d := self._fits(position, ask, book))}
-        nvlink = self.ask.selection.link == "nvlink" and ask.gpus > 1
+        own = {uuid for uuid, parts in self.parts.items() if parts}
+        idle = tuple([book.gpu.index for uuid, book in self.books.gpus.items() if book.idle and uuid not in own])
+        preferred = self._preferred(ask, own, idle)
+        room = {book.gpu.index: (book, d) for book in preferred if (d := self._fits(position, ask, book))}
         if ask.gpus > len(room):
             return
-        for chosen in self._sets(tuple(room), ask, nvlink):
+        for chosen in self._sets(tuple(room), ask, idle):
             yield tuple((room[i][0].gpu.uuid, room[i][1]) for i in sorted(chosen))
 
-    def _preferred(self, ask: ContainerAsk) -> list[GpuBook]:
+    def _preferred(self, ask: ContainerAsk, own: Set[str], idle: tuple[int, ...]) -> list[GpuBook]:
         """Fullest first, counting this pod's own containers; an init container prefers GPUs of its pod."""
-        own = {uuid for uuid, parts in self.parts.items() if parts}
-        if not own:
-            return self.eligible
-        if ask.kind == "init" and self.gathered:
-            return [book for book in self.eligible if book.gpu.uuid in own]
-        gather = ask.kind == "init" or not self.ask.selection.spread
-        return sorted(self.eligible, key=lambda book: (book.gpu.uuid in own) != gather)
+        spread = self.ask.selection.spread
+        gather = ask.kind == "init" or not spread
+        losses = self.topology.losses(idle) if ask.gpus == 1 else {}
+        among = self.eligible
+        if own and ask.kind == "init" and self.gathered:
+            among = [book for book in among if book.gpu.uuid in own]
 
-    def _sets(self, candidates: tuple[int, ...], ask: ContainerAsk, nvlink: bool) -> Iterator[tuple[int, ...]]:
-        if self.ask.selection.link != "any" and ask.gpus > 1:
-            best = self.topology.best(candidates, ask.gpus, nvlink)
+        def key(book: GpuBook) -> tuple[int, ...]:
+            other = bool(own) and (book.gpu.uuid in own) != gather
+            return (other, *_preference(book, spread), losses.get(book.gpu.index, 0))
+
+        return sorted(among, key=key)
+
+    def _sets(self, candidates: tuple[int, ...], ask: ContainerAsk, idle: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """Sets of GPUs for one container: the best linked one, then others in the order of the candidates."""
+        wish, local = self.ask.selection.link, self.ask.selection.numa_local
+        if ask.gpus > 1:
+            kept = idle if not self.ask.selection.spread or set(idle).issuperset(candidates) else ()
+            best = self.topology.best(candidates, ask.gpus, kept, wish, local)
             if best is None:
                 return
             yield best
-        others = islice(combinations(candidates, ask.gpus), SET_TRIES)
-        yield from (s for s in others if not nvlink or self.topology.nvlinked(s))
+        for chosen in islice(combinations(candidates, ask.gpus), SET_TRIES):
+            if self.topology.allows(chosen, wish, local):
+                yield chosen
 
     def _fits(self, position: int, ask: ContainerAsk, book: GpuBook) -> Demand | None:
         demand = self.books.demand(ask, book.gpu)
@@ -207,8 +226,7 @@ def _linked(seats: Sequence[Seat], books: NodeBooks) -> int:
     sets = [[books.gpus[uuid].gpu.index for uuid, _ in seat] for seat in seats if len(seat) > 1]
     if not sets:
         return TOP
-    topology = links.topology(books.inventory.links)
-    return TOP if all(topology.nvlinked(indexes) for indexes in sets) else TOP // 2
+    return TOP if all(books.topology.nvlinked(indexes) for indexes in sets) else TOP // 2
 
 
 def misfit(ask: PodAsk, books: NodeBooks) -> str:

@@ -1,118 +1,248 @@
-"""How the GPUs of a node are linked, and the best-linked set of k of them.
+"""How the GPUs of a node are linked, and the best set of k of them.
 
 A pair's weight grows with its bandwidth: each NVLink counts 100, then PCIe by closeness (one switch 50 … across CPU
-sockets 10), the scale of NVIDIA's go-gpuallocator. A matrix that differs by direction counts its better direction.
+sockets 10), the scale of NVIDIA's go-gpuallocator; a switched fabric is a full mesh of NVLinks. A matrix that differs
+by direction counts its better direction. Let L(X) be the sum of the weights of all pairs in X, N(X) the number of its
+pairs on one NUMA node, and F the idle GPUs of the node. The best set S of k candidates is the one with the greatest
+
+    (L(S), L(F \\ S), N(S), N(F \\ S)),
+
+compared from left to right: the best linked, of these the one that leaves the most links to the others, then the one
+that does the same for NUMA nodes. Of equals it is the earliest in the order of the candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from array import array
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from itertools import combinations
 
 from protos.contract.inventory import Link
+from protos.contract.selection import Link as Wish
 
 PCIE_WEIGHTS = {"PIX": 50, "PXB": 40, "PHB": 30, "NODE": 20, "SYS": 10}
 NVLINK_WEIGHT = 100
 UNKNOWN_WEIGHT = 0
-SEARCH_STEPS = 1_000
-"""Nodes of the search tree visited at most before the best set found so far is taken; 8 GPUs need fewer."""
+MOST_NVLINKS = 64
+"""Between two GPUs: who tells of more is counted with so many."""
+EXACT = 16
+"""GPUs of a node up to which the search is exact; with more of them it is greedy, from so many beginnings at most."""
+GREED = 20_000
+"""Pairs looked at together from all beginnings but the first."""
+REMEMBERED = 16_384
+"""Answers kept at a time, of all topologies together."""
+TABLES = 64
+"""Topologies of which the sums of all sets are kept: half a MiB for 16 GPUs, 2 KiB for 8."""
+
+_N, _L = 20, 40
+"""Bits by which sums are moved: the pairs of 16 GPUs weigh less than 2^20 together."""
 
 
 def weight(kind: str) -> int:
     """The weight of one link kind; an unknown kind weighs nothing."""
     if kind.startswith("NV") and kind[2:].isdecimal():
-        return NVLINK_WEIGHT * int(kind[2:])
+        return NVLINK_WEIGHT * min(int(kind[2:]), MOST_NVLINKS)
     return PCIE_WEIGHTS.get(kind, UNKNOWN_WEIGHT)
 
 
 class Topology:
-    """Pair weights of one node's GPUs, by GPU index, with a memo of the sets already searched."""
+    """The links and NUMA nodes of one node's GPUs, by GPU index."""
 
-    def __init__(self, links: Sequence[Link]) -> None:
-        self._pairs: dict[tuple[int, int], int] = {}
-        self._memo: dict[tuple[tuple[int, ...], int, bool], tuple[int, ...] | None] = {}
+    def __init__(self, links: Sequence[Link], numa: Sequence[tuple[int, int]] = ()) -> None:
+        """`numa`: (GPU index, NUMA node), a negative node where it is unknown."""
+        self._weights: dict[tuple[int, int], int] = {}
         for a, b, kind in links:
             pair = (a, b) if a < b else (b, a)
-            self._pairs[pair] = max(self._pairs.get(pair, 0), weight(kind))
+            self._weights[pair] = max(self._weights.get(pair, UNKNOWN_WEIGHT), weight(kind))
+        self._numa = {index: node for index, node in numa if node >= 0}
+        self.indexes = tuple(sorted({index for index, _ in numa}.union(*self._weights)))
+        """The GPUs that it knows of."""
 
     def pair(self, a: int, b: int) -> int:
-        return self._pairs.get((a, b) if a < b else (b, a), UNKNOWN_WEIGHT)
+        """The weight between two GPUs."""
+        return self._weights.get((a, b) if a < b else (b, a), UNKNOWN_WEIGHT)
+
+    def near(self, a: int, b: int) -> bool:
+        """Whether both are known to be on one NUMA node."""
+        return a in self._numa and self._numa[a] == self._numa.get(b)
+
+    def local(self, indexes: Sequence[int]) -> bool:
+        """Whether these GPUs are on one NUMA node; those of which it is unknown count as on one of their own."""
+        return len({self._numa.get(index) for index in indexes}) <= 1
+
+    def value(self, a: int, b: int) -> int:
+        """What the pair adds to L and N, as one number."""
+        return self.pair(a, b) << _L | self.near(a, b)
 
     def nvlinked(self, indexes: Sequence[int]) -> bool:
         """Whether every two of these GPUs have an NVLink between them."""
-        return all(self.pair(a, b) >= NVLINK_WEIGHT for i, a in enumerate(indexes) for b in indexes[i + 1 :])
+        return all(self.pair(a, b) >= NVLINK_WEIGHT for a, b in combinations(indexes, 2))
 
-    def total(self, indexes: Sequence[int]) -> int:
-        """The sum over all pairs."""
-        return sum(self.pair(a, b) for i, a in enumerate(indexes) for b in indexes[i + 1 :])
+    def losses(self, idle: tuple[int, ...]) -> Mapping[int, int]:
+        """What the others of these GPUs lose of L, then of N, when one is taken: by index, only to be compared."""
+        return _losses(self, idle)
 
-    def best(self, candidates: tuple[int, ...], k: int, nvlink: bool = False) -> tuple[int, ...] | None:
-        """The k of `candidates` with the greatest total weight, the earliest in their order among equals.
+    def lost(self, idle: tuple[int, ...]) -> dict[int, int]:
+        """The same, reckoned."""
+        among, near = set(idle), Counter(self._numa[index] for index in idle if index in self._numa)
+        found = {index: near[self._numa[index]] - 1 if index in self._numa else 0 for index in idle}
+        for (a, b), pair in self._weights.items():
+            if a in among and b in among:
+                found[a] += pair << _L
+                found[b] += pair << _L
+        return found
 
-        With `nvlink`, only sets with NVLinks between all their GPUs. None if there is no such set.
+    def allows(self, indexes: Sequence[int], wish: Wish, local: bool = False) -> bool:
+        """Whether these GPUs keep what is promised: `nvlink`: an NVLink between every two; `local`: one NUMA node."""
+        return (wish != "nvlink" or self.nvlinked(indexes)) and (not local or self.local(indexes))
+
+    def best(
+        self,
+        candidates: tuple[int, ...],
+        k: int,
+        idle: tuple[int, ...] = (),
+        wish: Wish = "prefer",
+        local: bool = False,
+    ) -> tuple[int, ...] | None:
+        """The best set of `k` of the candidates that is allowed, in their order; `idle` are F. None if there is none.
+
+        For `any`, L(S) and N(S) do not count. On a node with more than EXACT GPUs the set may be one that is nearly as
+        good, and one that is hard to find may be missed.
         """
         if k > len(candidates):
             return None
-        if k <= 1:
-            return candidates[:k]
-        key = (candidates, k, nvlink)
-        if key not in self._memo:
-            if len(self._memo) > 4096:
-                self._memo.clear()
-            self._memo[key] = _Search(self, candidates, k, nvlink).run()
-        return self._memo[key]
+        if self._weights or self._numa:
+            return _best(self, candidates, k, idle, wish, local)
+        return candidates[:k] if self.allows(candidates[:k], wish, local) else None
 
 
 @lru_cache(maxsize=1024)
-def topology(links: tuple[Link, ...]) -> Topology:
-    """The topology of these links, shared by all nodes that are linked alike."""
-    return Topology(links)
+def topology(links: tuple[Link, ...], numa: tuple[tuple[int, int], ...] = ()) -> Topology:
+    """The topology of these links and NUMA nodes, one object for all nodes that are alike."""
+    return Topology(links, numa)
 
 
-class _Search:
-    """Depth-first branch and bound over candidate positions; exact unless SEARCH_STEPS runs out.
+@lru_cache(maxsize=REMEMBERED)
+def _losses(links: Topology, idle: tuple[int, ...]) -> Mapping[int, int]:
+    return links.lost(idle)
 
-    It starts from the best set that grows greedily out of one GPU, so that what it ends with is never worse.
+
+@lru_cache(maxsize=REMEMBERED)
+def _best(
+    links: Topology, candidates: tuple[int, ...], k: int, idle: tuple[int, ...], wish: Wish, local: bool
+) -> tuple[int, ...] | None:
+    known = len(links.indexes) <= EXACT and set(links.indexes).issuperset((*candidates, *idle))
+    return (_exactly if known else _greedily)(links, candidates, k, idle, wish, local)
+
+
+# -- exact: sets are bits, and the sums of all sets are made at once
+
+
+def _exactly(
+    links: Topology, candidates: tuple[int, ...], k: int, idle: tuple[int, ...], wish: Wish, local: bool
+) -> tuple[int, ...] | None:
+    sums, apart, abroad = _tables(links)
+    bits = {index: 1 << place for place, index in enumerate(links.indexes)}
+    free = sum(bits[a] for a in idle)
+    sets = _placed(_sets(len(candidates), k), [bits[a] for a in candidates])
+    if wish == "nvlink":
+        sets = [chosen for chosen in sets if not apart[chosen]]
+    if local:
+        sets = [chosen for chosen in sets if not abroad[chosen]]
+    if not sets:
+        return None
+    if wish == "any":
+        values = [sums[free & ~chosen] for chosen in sets]
+    else:
+        values = [(sums[chosen] << _N) + sums[free & ~chosen] for chosen in sets]
+    best = sets[values.index(max(values))]
+    return tuple(a for a in candidates if best & bits[a])
+
+
+@lru_cache(maxsize=TABLES)
+def _tables(links: Topology) -> tuple[array[int], bytes, bytes]:
+    """Of each set of GPUs, by its bits: L and N as one number, its pairs without NVLink, those on two NUMA nodes."""
+
+    def pairs(of: Callable[[int, int], int]) -> list[list[int]]:
+        return [[of(a, b) for b in links.indexes[:i]] for i, a in enumerate(links.indexes)]
+
+    apart = pairs(lambda a, b: not links.nvlinked((a, b)))
+    abroad = pairs(lambda a, b: not links.local((a, b)))
+    return array("Q", _sums(pairs(links.value), 8)), _sums(apart, 1), _sums(abroad, 1)
+
+
+def _sums(pairs: Sequence[Sequence[int]], size: int) -> bytes:
+    """The sum over the pairs of every set of positions, each in `size` bytes, at the place that its bits say.
+
+    `pairs` has for each position those with the positions before it. All sets without a position stand one after the
+    other in one long integer: one addition makes of them the sets with it.
     """
+    sums, ones = 0, [1]
+    for i, row in enumerate(pairs):
+        added = 0
+        for j, pair in enumerate(row):
+            added |= (added + pair * ones[j]) << (8 * size << j)
+        sums |= (sums + added) << (8 * size << i)
+        ones.append(ones[i] | ones[i] << (8 * size << i))
+    return sums.to_bytes(size << len(pairs), "little")
 
-    def __init__(self, links: Topology, candidates: tuple[int, ...], k: int, nvlink: bool) -> None:
-        self.candidates, self.k = candidates, k
-        self.weights = [[links.pair(a, b) if a != b else 0 for b in candidates] for a in candidates]
-        self.floor = NVLINK_WEIGHT if nvlink else UNKNOWN_WEIGHT
-        self.heaviest = max((max(row) for row in self.weights), default=0)
-        self.best_total, self.best_set, self.steps = -1, None, 0  # type: int, tuple[int, ...] | None, int
 
-    def run(self) -> tuple[int, ...] | None:
-        for first in range(len(self.candidates)):
-            self._grow(first)
-        self.best_total -= 1  # an equal one that comes earlier in their order goes first
-        self._extend((), 0, 0)
-        return None if self.best_set is None else tuple(self.candidates[i] for i in self.best_set)
+@cache
+def _sets(n: int, k: int) -> array[int]:
+    """The sets of k of n positions as bits, the earliest first."""
+    if not 0 < k <= n:
+        return array("H", [0] * (k == 0))
+    return array("H", [*(1 | one << 1 for one in _sets(n - 1, k - 1)), *(one << 1 for one in _sets(n - 1, k))])
 
-    def _grow(self, first: int) -> None:
-        chosen, total, gain = [first], 0, list(self.weights[first])
-        left = [i for i in range(len(self.candidates)) if i != first and gain[i] >= self.floor]
-        while len(chosen) < self.k and left:
-            best = max(left, key=gain.__getitem__)
-            total += gain[best]
-            chosen.append(best)
-            row = self.weights[best]
-            left = [i for i in left if i != best and row[i] >= self.floor]
-            gain = [a + b for a, b in zip(gain, row, strict=True)]
-        if len(chosen) == self.k and total > self.best_total:
-            self.best_total, self.best_set = total, tuple(sorted(chosen))
 
-    def _extend(self, chosen: tuple[int, ...], start: int, total: int) -> None:
-        self.steps += 1
-        have, missing = len(chosen), self.k - len(chosen)
-        if not missing:
-            if total > self.best_total:
-                self.best_total, self.best_set = total, chosen
-            return
-        pairs_left = missing * have + missing * (missing - 1) // 2
-        if total + pairs_left * self.heaviest <= self.best_total or self.steps > SEARCH_STEPS:
-            return
-        for i in range(start, len(self.candidates) - missing + 1):
-            row = self.weights[i]
-            if all(row[j] >= self.floor for j in chosen):
-                self._extend((*chosen, i), i + 1, total + sum(row[j] for j in chosen))
+def _placed(sets: Sequence[int], bits: Sequence[int]) -> list[int]:
+    """The sets of positions as sets of these bits."""
+    low, high = [0], [0]
+    for bit in bits[:8]:
+        low += [chosen | bit for chosen in low]
+    for bit in bits[8:]:
+        high += [chosen | bit for chosen in high]
+    return [low[chosen & 255] | high[chosen >> 8] for chosen in sets]
+
+
+# -- greedy
+
+
+def _greedily(
+    links: Topology, candidates: tuple[int, ...], k: int, idle: tuple[int, ...], wish: Wish, local: bool
+) -> tuple[int, ...] | None:
+    losses = links.losses(idle)
+    best, most = None, (0, 0)
+    for first in candidates[: max(1, min(EXACT, GREED // (k * len(candidates))))]:
+        rest = [a for a in candidates if a != first and links.allows((a, first), wish, local)]
+        chosen, worth = _grown(links, first, rest, k, losses, wish)
+        if len(chosen) == k and (best is None or worth > most):
+            best, most = chosen, worth
+    return None if best is None else tuple(a for a in candidates if a in best)
+
+
+def _grown(
+    links: Topology, first: int, candidates: Sequence[int], k: int, losses: Mapping[int, int], wish: Wish
+) -> tuple[set[int], tuple[int, int]]:
+    """A set that grows out of one GPU by what adds most to it, and its worth; smaller than k where nothing may join.
+
+    Worth is what it adds to L(S) and N(S), then to L(F \\ S) and N(F \\ S).
+    """
+    gains = {a: (0, -losses.get(a, 0)) for a in candidates}
+    chosen, last, worth = {first}, first, (0, -losses.get(first, 0))
+    while len(chosen) < k:
+        for a, (joined, left) in list(gains.items()):
+            value = links.value(a, last)
+            if wish == "nvlink" and not links.nvlinked((a, last)):
+                del gains[a]
+            else:
+                gains[a] = joined + value * (wish != "any"), left + value * (a in losses and last in losses)
+        if not gains:
+            break
+        last = max(gains, key=gains.__getitem__)
+        joined, left = gains.pop(last)
+        chosen.add(last)
+        worth = worth[0] + joined, worth[1] + left
+    return chosen, worth

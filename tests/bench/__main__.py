@@ -16,6 +16,7 @@ from tests.cluster.assets import MissingAsset
 
 BENCHES = (
     "decisions",
+    "links",
     "throughput",
     "start",
     "allocate",

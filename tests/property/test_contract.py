@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from itertools import combinations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protos.contract import allocation, choose, codec, inventory, links
+from protos.contract import allocation, choose, codec, inventory
 from protos.contract.allocation import Allocation, Group, Share
 from protos.contract.ask import ContainerAsk, PodAsk
 from protos.contract.books import NodeBooks
@@ -43,20 +42,6 @@ def test_an_inventory_survives_the_wire(mems: list[int], state: str) -> None:
 def test_no_text_breaks_the_codec(text: str) -> None:
     with contextlib.suppress(codec.ContractError):
         allocation.decode(text)
-
-
-kinds = st.sampled_from(["NV1", "NV2", "NV12", "PIX", "SYS", "new-kind"])
-
-
-@given(st.data(), st.integers(2, 7), st.booleans())
-def test_the_best_linked_set_is_the_brute_force_one(data: st.DataObject, gpus: int, nvlink: bool) -> None:
-    pairs = [(a, b, data.draw(kinds)) for a, b in combinations(range(gpus), 2)]
-    topology = links.Topology(pairs)
-    candidates = tuple(data.draw(st.permutations(range(gpus))))
-    k = data.draw(st.integers(1, gpus))
-    sets = [s for s in combinations(candidates, k) if not nvlink or topology.nvlinked(s)]
-    expected = max(sets, key=topology.total, default=None)
-    assert topology.best(candidates, k, nvlink) == expected
 
 
 fractions = st.builds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from protos.contract import choose, names
@@ -103,6 +104,86 @@ def test_a_required_nvlink_is_a_hard_promise() -> None:
     required = {names.LINK: "nvlink"}
     assert put(books, "a", a_pod(whole=2, annotations=required)) == ["main:1,2"]
     assert put(books, "b", a_pod(whole=2, annotations=required)) == []
+
+
+SWITCHED = [(a, b, "NV12") for a in range(8) for b in range(a)]
+TWO_SOCKETS = [0, 0, 0, 0, 1, 1, 1, 1]
+PAIRS = [(a, b, "NV4" if a // 2 == b // 2 else "SYS") for a in range(6) for b in range(a)]
+
+
+def hold(books: NodeBooks, *gpus: int, whole: bool = True) -> None:
+    """Other pods hold these GPUs, whole or a little of them."""
+    for gpu in gpus:
+        demand = Demand(16, 100, True) if whole else Demand(2, 0, False)
+        books.hold(f"other-{gpu}", ask_of(a_pod(mem=2)), {f"GPU-n-{gpu}": demand})
+
+
+def test_of_sets_that_are_linked_alike_the_one_that_leaves_most_links_is_taken() -> None:
+    books = NodeBooks(an_inventory(*[16] * 6, links=[(a, b, "NV4") for a, b, _ in PAIRS if a // 3 == b // 3]))
+    hold(books, 0)
+    assert put(books, "a", a_pod(whole=2)) == ["main:1,2"]
+
+
+def test_behind_a_switch_gpus_of_one_numa_node_are_taken() -> None:
+    books = NodeBooks(an_inventory(*[16] * 8, links=SWITCHED, numa=TWO_SOCKETS))
+    hold(books, 1, 2, 3)
+    assert put(books, "a", a_pod(whole=2)) == ["main:4,5"]
+    assert put(books, "b", a_pod(whole=1)) == ["main:0"]
+
+
+def test_a_single_gpu_is_one_whose_partner_is_taken() -> None:
+    books = NodeBooks(an_inventory(*[16] * 6, links=PAIRS))
+    hold(books, 3)
+    assert put(books, "a", a_pod(whole=1)) == ["main:2"]
+    assert put(books, "b", a_pod(whole=2)) == ["main:0,1"]
+
+
+def test_an_idle_gpu_is_opened_for_a_part_where_that_breaks_the_fewest_links() -> None:
+    books = NodeBooks(an_inventory(*[16] * 6, links=PAIRS))
+    hold(books, 5)
+    assert put(books, "a", a_pod(mem=4)) == ["main:4"]
+    assert put(books, "b", a_pod(mem=4, annotations={names.PLACEMENT: "spread"})) == ["main:0"]
+
+
+def test_a_shared_gpu_goes_before_an_idle_one_whatever_its_links() -> None:
+    books = NodeBooks(an_inventory(*[16] * 6, links=PAIRS))
+    hold(books, 0, whole=False)
+    hold(books, 3)
+    assert put(books, "a", a_pod(mem=4)) == ["main:0"]
+
+
+def test_containers_with_a_gpu_each_break_the_fewest_links_too() -> None:
+    books = NodeBooks(an_inventory(*[16] * 6, links=PAIRS))
+    hold(books, 3)
+    assert put(books, "a", a_pod(containers=[a_container("a", whole=1), a_container("b", whole=1)])) == ["a:2", "b:0"]
+
+
+def test_who_cares_for_no_link_leaves_them_to_others() -> None:
+    books = NodeBooks(an_inventory(*[16] * 6, links=PAIRS))
+    hold(books, 1, 3)
+    assert put(books, "a", a_pod(whole=2, annotations={names.LINK: "any"})) == ["main:0,2"]
+    assert put(books, "b", a_pod(whole=2)) == ["main:4,5"]
+
+
+def test_gpus_that_must_be_on_one_numa_node_are() -> None:
+    books = NodeBooks(an_inventory(*[16] * 8, links=SWITCHED, numa=TWO_SOCKETS))
+    hold(books, 0, 4, 5)
+    three = ask_of(a_pod(whole=3))
+    local = msgspec.structs.replace(three, selection=msgspec.structs.replace(three.selection, numa_local=True))
+    choice = choose.choose(local, books)
+    assert choice is not None
+    assert [share.index for share in choice.shares["main"]] == [1, 2, 3]
+    hold(books, 1)
+    assert choose.choose(three, books) is not None
+    assert choose.choose(local, books) is None
+
+
+def test_spread_parts_go_to_the_emptiest_gpus_behind_a_switch() -> None:
+    books = NodeBooks(an_inventory(*[16] * 8, links=SWITCHED, numa=[0] * 8))
+    hold(books, 0, 1, whole=False)
+    spread = {names.GPU_COUNT: "2", names.PLACEMENT: "spread"}
+    assert put(books, "a", a_pod(mem=4, annotations=spread)) == ["main:2,3"]
+    assert put(books, "b", a_pod(mem=4, annotations={names.GPU_COUNT: "2"})) == ["main:0,1"]
 
 
 def test_containers_of_one_pod_share_a_gpu_and_its_charge_is_their_sum() -> None:

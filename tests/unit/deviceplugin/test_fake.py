@@ -27,6 +27,8 @@ def shipped(name: str) -> Machine:
         ("dgx-a100-80g", {"NVIDIA A100-SXM4-80GB"}, 8),
         ("hgx-h200", {"NVIDIA H200"}, 8),
         ("dgx1-v100", {"Tesla V100-SXM2-32GB"}, 8),
+        ("dgx2-v100", {"Tesla V100-SXM3-32GB"}, 16),
+        ("a100x8-pcie", {"NVIDIA A100 80GB PCIe"}, 8),
         ("t4x4", {"Tesla T4"}, 4),
         ("t4x1", {"Tesla T4"}, 1),
         ("a10x2", {"NVIDIA A10"}, 2),
@@ -42,7 +44,7 @@ def test_the_shipped_machines(name: str, models: set[str], count: int) -> None:
 
 
 def test_every_shipped_machine_is_tested_here() -> None:
-    assert len(fake.shipped()) == 7
+    assert len(fake.shipped()) == 9
 
 
 def test_the_dgx1_has_six_nvlinks_a_gpu() -> None:
@@ -130,7 +132,7 @@ def test_a_bad_profile_is_an_error_that_names_the_place(tmp_path: Path, text: st
 
 
 def test_an_unknown_profile_is_an_error_that_names_those_there_are() -> None:
-    with pytest.raises(ProfileError, match="no profile 'dgx9': expected a YAML file or one of a10x2, dgx-a100-80g"):
+    with pytest.raises(ProfileError, match="no profile 'dgx9': expected a YAML file or one of a100x8-pcie, a10x2, dgx-a100"):
         FakeSource("dgx9", "n")
 
 
