@@ -35,7 +35,7 @@ BOOKINGS = Spec(
     "gangshare_bookings",
     "gauge",
     ("state",),
-    "Pods that hold GPUs, by state: held, binding, bound; kept: a lost member's, for the one that comes in its place.",
+    "Pods that hold GPUs, by state: held, binding, bound; kept: for one in a lost member's place, or that waits.",
 )
 WAITING = Spec("gangshare_waiting_pods", "gauge", (), "Pods that ask for GPUs and have none.")
 MEM = Spec("gangshare_gpu_memory_units", "gauge", ("node", "uuid", "index"), "Memory of a GPU, in units.")

@@ -59,6 +59,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds from a gang's first Binding until it must be whole, else it is undone."""
     slot_s: float = 300.0
     """Seconds for which the room of a lost member is kept for the one that comes in its place; 0: not at all."""
+    keep_s: float = 300.0
+    """Seconds for which room is kept at most for a pod that waits and whose annotation asks for it; 0: not at all."""
     bind_timeout_s: float = 120.0
     """httpTimeout of the scheduler's extender entry that binds, in seconds; a gang's binds are kept waiting half as
     long at most."""
@@ -99,8 +101,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("renew_deadline_s", "bind_timeout_s", "whole_s"):
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}: expected a number of seconds above zero")
-        if not 0 <= self.slot_s < math.inf:
-            raise SettingsError(f"slot_s is {self.slot_s}: expected a number of seconds from zero on")
+        for name in ("slot_s", "keep_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise SettingsError(f"{name} is {getattr(self, name)}: expected a number of seconds from zero on")
         for lease in self.rival_leases:
             if lease.count("/") != 1 or not all(lease.split("/")):
                 raise SettingsError(f"rival_leases has {lease!r}: expected namespace/name")

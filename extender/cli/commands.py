@@ -107,6 +107,42 @@ def demo(
         raise typer.Exit(1)
 
 
+def defrag(
+    whom: Annotated[str, typer.Option("--for", metavar="POD|GROUP", help="NAME or NAMESPACE/NAME of who waits.")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n")] = "default",
+    max_moves: Annotated[int, typer.Option(min=0, max=64, metavar="N", help="Pods that may be moved at most.")] = 8,
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="POD", help="A pod that is not to be moved; may be repeated.")
+    ] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Keep the room and evict the pods in the way.")] = False,
+    kubeconfig: Annotated[str, typer.Option(help="Your credentials, for --apply.", metavar="PATH")] = "",
+    context: Annotated[str, typer.Option(help="Of the kubeconfig.", metavar="NAME")] = "",
+    output: Annotated[Output, typer.Option("--output", "-o", help="json: as the status port says it.")] = "text",
+    server: Annotated[str, SERVER] = DEFAULT_SERVER,
+) -> None:
+    """Tell which restartable pods to move so that a pod or gang that waits fits, or move them."""
+    import asyncio
+    from functools import partial
+
+    import msgspec
+
+    from extender.cli import console, inspection
+    from extender.cli import defrag as moves
+    from extender.cli.explain import key
+
+    kept = [key("--keep", pod, namespace) for pod in keep or ()]
+    body = moves.fetch(server, key("--for", whom, namespace), max_moves, kept)
+    plan = inspection.decode(body, inspection.Plan)
+    if output == "json":
+        typer.echo(msgspec.json.format(body))
+    else:
+        console.show(*moves.render(plan))
+    if not plan.fits:
+        raise typer.Exit(1)
+    if apply and plan.moves:
+        asyncio.run(moves.apply(plan, server, kubeconfig, context, partial(typer.echo, err=output == "json")))
+
+
 explain = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Tell why something is as it is.")
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from extender.cli import console, top
 from extender.cli.errors import CommandError
-from extender.cli.inspection import Group, Node, Pod, Slot
+from extender.cli.inspection import Group, Node, Pod, Reservation, Slot
+from extender.engine import relief
 from protos.contract.allocation import Allocation
 
 
@@ -26,6 +27,8 @@ def lines(pod: Pod, node: Node | None) -> Iterator[str]:
         yield f"  {pod.sentence}"
         if pod.numbers:
             yield f"  {pod.numbers}"
+        if pod.reservation is not None:
+            yield _reserved(pod.reservation)
     else:
         yield f"{who} is {pod.state} {'to' if pod.state == 'bound' else 'on'} {pod.node}"
     if pod.problem:
@@ -34,6 +37,11 @@ def lines(pod: Pod, node: Node | None) -> Iterator[str]:
         yield from _containers(pod.allocation, node)
     elif pod.node:
         yield "  nobody says on which GPU it is: it is charged on every one that it could be on"
+
+
+def _reserved(kept: Reservation) -> str:
+    free = "is free and kept" if kept.complete else "is kept, as far as it is free,"
+    return f"  {relief.place(kept.node, kept.gpus)} {free} for it for {console.duration(kept.seconds)}"
 
 
 def group_lines(group: Group) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """What the extender's status port tells: the books as people read them.
 
 `/inspect` tells the whole cluster, `/inspect/NODE` one node, `/explain/NAMESPACE/NAME` one pod,
-`/explain/groups/NAMESPACE/NAME` one gang, `/classes` the GpuClasses and models of GPUs.
+`/explain/groups/NAMESPACE/NAME` one gang, `/classes` the GpuClasses and models of GPUs, `/defrag/NAMESPACE/NAME`
+which moves make room for a pod or gang.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import http.client
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -38,6 +40,8 @@ class Holder(_Shape, frozen=True, kw_only=True):
     whole: bool = False
     kept: bool = False
     """The pod is lost, and its room kept for the one that comes in its place."""
+    reserved: bool = False
+    """The pod waits, and this room is kept for it."""
 
 
 class Gpu(_Shape, frozen=True, kw_only=True):
@@ -67,6 +71,16 @@ class Node(_Shape, frozen=True, kw_only=True):
     unplaced: tuple[Holder, ...] = ()
 
 
+class Reservation(_Shape, frozen=True, kw_only=True):
+    """Room that is kept for a pod that waits, for so many seconds more."""
+
+    node: str
+    gpus: tuple[int, ...] = ()
+    complete: bool = False
+    """All of it is free."""
+    seconds: float = 0.0
+
+
 class Pod(_Shape, frozen=True, kw_only=True):
     """A pod: where it is or, while it waits, why (a sentence and numbers) and for how many seconds."""
 
@@ -83,6 +97,7 @@ class Pod(_Shape, frozen=True, kw_only=True):
     since: float = 0.0
     group: str = ""
     """NAMESPACE/NAME of the gang of a pod that waits."""
+    reservation: Reservation | None = None
 
 
 class Member(_Shape, frozen=True, kw_only=True):
@@ -124,6 +139,45 @@ class Group(_Shape, frozen=True, kw_only=True):
     members: tuple[Member, ...] = ()
     slots: tuple[Slot, ...] = ()
     """Both only where one gang is asked for."""
+
+
+class Place(_Shape, frozen=True, kw_only=True):
+    """GPUs of a node, by index."""
+
+    node: str
+    gpus: tuple[int, ...] = ()
+
+
+class Move(_Shape, frozen=True, kw_only=True):
+    """A pod to be moved, the units of GPU memory that it holds, and where there is room for it."""
+
+    namespace: str
+    name: str
+    uid: str
+    mem: int = 0
+    source: Place = msgspec.field(name="from")
+    target: Place = msgspec.field(name="to")
+
+
+class Room(_Shape, frozen=True, kw_only=True):
+    """Where a pod that waits then fits, with the UUIDs of its containers' GPUs."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    gpus: tuple[int, ...] = ()
+    containers: dict[str, tuple[str, ...]] = {}
+
+
+class Plan(_Shape, frozen=True, kw_only=True):
+    """All of `/defrag/NAMESPACE/NAME`: whether somebody fits after these moves, and a sentence."""
+
+    who: str = msgspec.field(name="for")
+    fits: bool
+    verdict: str
+    moves: tuple[Move, ...] = ()
+    rooms: tuple[Room, ...] = ()
 
 
 class Problems(_Shape, frozen=True, kw_only=True):
@@ -184,20 +238,22 @@ class Classes(_Shape, frozen=True, kw_only=True):
     models: tuple[Model, ...] = ()
 
 
-Read = TypeVar("Read", Inspection, Node, Pod, Group, Classes)
+Read = TypeVar("Read", Inspection, Node, Pod, Group, Classes, Plan)
 
 
-def fetch(server: str, path: str, missing: str = "") -> bytes:
+def fetch(
+    server: str, path: str, missing: str = "", *, query: Sequence[tuple[str, str]] = (), timeout_s: float = TIMEOUT_S
+) -> bytes:
     """The JSON text at that path of the status port; raises CommandError with what to do.
 
     `missing` is what to say where the answer is that there is no such thing.
     """
     if not server.startswith(("http://", "https://")):
         raise CommandError(f"server is {server!r}: expected a URL like {DEFAULT_SERVER}")
-    url = f"{server.rstrip('/')}/{quote(path)}"
+    url = f"{server.rstrip('/')}/{quote(path)}{'?' * bool(query)}{urlencode(query)}"
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with direct.open(url, timeout=TIMEOUT_S) as answer:
+        with direct.open(url, timeout=timeout_s) as answer:
             body: bytes = answer.read()
             return body
     except urllib.error.HTTPError as error:

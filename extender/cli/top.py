@@ -74,8 +74,12 @@ def _row(node: Node, gpu: Gpu, model: str) -> Iterator[RenderableType]:
     yield "whole" if gpu.whole else f"{gpu.slices_used}/{node.slices_per_gpu}"
 
 
+def _kept(pod: Holder) -> str:
+    return " (lost, kept)" if pod.kept else " (waits, kept for it)" if pod.reserved else ""
+
+
 def _holder(node: Node, pod: Holder) -> Iterator[RenderableType]:
-    yield f"{BRANCH}{pod.namespace}/{pod.name}{' (lost, kept)' if pod.kept else ''}"
+    yield f"{BRANCH}{pod.namespace}/{pod.name}{_kept(pod)}"
     yield ""
     yield ""
     yield f"{pod.mem} {console.unit(node.unit_mib)}"

@@ -27,6 +27,8 @@ from protos.contract.reservation import Reservation
 AGAIN_S, AGAIN_MOST_S = 5.0, 60.0
 """Seconds after which a pod whose room is complete and that does not come is woken again; doubled each time."""
 NOTHING = Demand(0, 0, False)
+PREFIX = "room-"
+"""How the names begin under which it is booked; a UID follows."""
 
 
 class Kept(msgspec.Struct, eq=False):
@@ -80,7 +82,7 @@ class Reservations:
         if known is not None and (known.text, known.ask) == (text, state.ask):
             return []
         self.forget(uid)
-        keeper = PodState(PodRef(state.ref.namespace, state.ref.name, f"room-{uid}"), now)
+        keeper = PodState(PodRef(state.ref.namespace, state.ref.name, PREFIX + uid), now)
         keeper.asked, keeper.requests = state.asked, state.requests
         try:
             told, why = reservation.decode(text), ""

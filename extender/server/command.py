@@ -55,6 +55,7 @@ _SCHEDULERS = "Schedulers that ask us, by comma; others' pods count in no gang. 
 _RIVALS = "namespace/name, by comma: Leases of schedulers that serve the same names; we wait while one is renewed."
 _WEBHOOK = "Puts the scheduling gate on new pods of groups, over TLS. Empty: no webhook."
 _SLOT = "Seconds for which a lost member's room is kept for the next; 0: not."
+_KEEP = "Seconds for which a pod's gangshare.io/reservation keeps room at most; 0: not."
 _TIMEOUT = "The scheduler's httpTimeout for bind, in s; a gang's are held half as long at most."
 _LARGEST = "Members that start together at most; they must all come into bind in half of the bind timeout."
 _ELECTION = (
@@ -84,6 +85,7 @@ def extender(
     rival_leases: Annotated[str, _option("RIVAL_LEASES", _RIVALS)] = "",
     gang_whole: Annotated[float, _option("GANG_WHOLE", "Seconds to finish a started gang.")] = DEFAULTS.whole_s,
     gang_slot: Annotated[float, _option("GANG_SLOT", _SLOT)] = DEFAULTS.slot_s,
+    keep_room: Annotated[float, _option("KEEP_ROOM", _KEEP)] = DEFAULTS.keep_s,
     bind_timeout: Annotated[float, _option("BIND_TIMEOUT", _TIMEOUT)] = DEFAULTS.bind_timeout_s,
     largest_gang: Annotated[int, _option("LARGEST_GANG", _LARGEST)] = DEFAULTS.largest_gang,
     leader_election: Annotated[Election, _option("LEADER_ELECTION", _ELECTION)] = Election.SCHEDULER,
@@ -114,6 +116,7 @@ def extender(
             rival_leases=_listed(rival_leases),
             whole_s=gang_whole,
             slot_s=gang_slot,
+            keep_s=keep_room,
             bind_timeout_s=bind_timeout,
             largest_gang=largest_gang,
             leader_election=leader_election.value,

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from extender.engine import relief, reservations
 from extender.engine.engine import Engine
 from extender.engine.ledger import NodeState, PodState
 from extender.engine.roster import Known
@@ -106,7 +107,8 @@ def _gpu(engine: Engine, books: NodeBooks, book: GpuBook) -> dict[str, Any]:
 def _ref(engine: Engine, uid: str) -> dict[str, str | bool]:
     slot = engine.ledger.slots.get(uid)
     if slot is not None:
-        return {"namespace": slot.ref.namespace, "name": slot.ref.name, "uid": uid, "kept": True}
+        how = "reserved" if uid.startswith(reservations.PREFIX) else "kept"
+        return {"namespace": slot.ref.namespace, "name": slot.ref.name, "uid": uid, how: True}
     pod = engine.pods.get(uid)
     return {"namespace": pod.ref.namespace, "name": pod.ref.name, "uid": uid} if pod else {"uid": uid}
 
@@ -146,6 +148,20 @@ def waiting_pod(engine: Engine, pod: PodState, now: float) -> dict[str, Any]:
         "numbers": reason.numbers if reason else "",
         "since": round(now - pod.since, 1),
         "group": str(known.gang.key) if (known := engine.gangs.of(pod.ref.uid)) else "",
+        "reservation": _reservation(engine, pod, now),
+    }
+
+
+def _reservation(engine: Engine, pod: PodState, now: float) -> dict[str, Any] | None:
+    """The room that is kept for a pod, and whether all of it is free by now."""
+    kept = engine.reservations.of(pod.ref.uid)
+    if kept is None or kept.spot is None:
+        return None
+    return {
+        "node": kept.spot.node,
+        "gpus": relief.indexes(kept.spot.charges, engine.nodes.get(kept.spot.node)),
+        "complete": kept.complete,
+        "seconds": round(max(0.0, kept.until - now), 1),
     }
 
 

@@ -67,6 +67,7 @@ def decisions(settings: Settings) -> engine_settings.Settings:
         in_tree_preferences=settings.in_tree_preferences,
         gpushare=settings.gpushare,
         schedulers=frozenset(settings.scheduler_names),
+        keep_s=settings.keep_s,
         largest_gang=min(settings.largest_gang, http.connections()),
         patience=Patience(stuck_s=stuck_s, hold_s=hold_s, whole_s=settings.whole_s, slot_s=settings.slot_s),
     )

@@ -8,7 +8,7 @@ import msgspec
 from fastapi import FastAPI, Response
 from fastapi.responses import StreamingResponse
 
-from extender.server import classes, exposition, inspect
+from extender.server import classes, defrag, exposition, inspect
 from extender.server.core import Core
 from gangfilter.group import GroupKey
 from protos.kube.http1 import Answer, Http
@@ -129,4 +129,5 @@ def app(core: Core, health: Health) -> FastAPI:
             return Response(f"{namespace}/{name}: no such gang", 404, media_type="text/plain")
         return _json(found)
 
+    defrag.add_page(made, core)
     return made

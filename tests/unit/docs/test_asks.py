@@ -17,6 +17,7 @@ from tests.unit.docs.pages import PAGES, ROOT, blocks, page, table
 
 README, SPECS = page("README.md"), page("docs/pod-specs.md")
 SAID = {
+    "web": ("6 on one GPU", Selection()),
     "memory": ("10 on one GPU", Selection()),
     "init-container": ("4 on one GPU + 10 on one GPU", Selection()),
     "notebook": ("10 on one GPU", Selection(models=("*A100*", "*H100*", "*H200*"))),

@@ -1,0 +1,202 @@
+"""Room that is kept for a pod that waits: booked as it becomes free, for nobody else, and not for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from extender.engine.effects import NodeSeen, Place, PodGone, PodSeen, Report, Tick, Wake
+from gangfilter.table import Phase
+from protos.contract import codec, names, reservation
+from protos.contract.objects import Pod
+from protos.contract.reservation import Reservation
+from tests.builders import a_node, a_pod
+from tests.unit.engine.gang_story import GangStory, a_member
+from tests.unit.engine.story import Story, changed
+
+UNTIL = "1970-01-01T00:10:00Z"
+"""The clock of these stories shows 100 s since 1970 at first."""
+
+
+def reserved(node: str, *gpus: int, until: str = UNTIL, container: str = "main") -> dict[str, str]:
+    uuids = tuple(f"GPU-{node}-{gpu}" for gpu in gpus)
+    told = Reservation(codec.VERSION, node, {container: uuids}, until)
+    return {names.RESERVATION: reservation.encode(told)}
+
+
+def a_town(**settings: Any) -> Story:
+    """A node n1 with two GPUs of 10 units, of which the pods a and b take 6 each."""
+    story = Story(a_node("n1", 10, 10), **settings)
+    assert [story.run(a_pod(name, mem=6)) for name in "ab"] == ["n1:0", "n1:1"]
+    return story
+
+
+def waits(story: Story, pod: Pod, **annotations: str) -> Pod:
+    """The pod, after it was refused, carries these annotations."""
+    story.tell(PodSeen(pod))
+    assert story.filter(pod) == []
+    pod = changed(pod, {**pod.metadata.annotations, **annotations})
+    story.tell(PodSeen(pod))
+    return pod
+
+
+def kept(story: Story) -> list[tuple[int, int]]:
+    """What is booked of each GPU for pods that wait: units and slices."""
+    books = story.engine.nodes["n1"].books
+    assert books is not None
+    mine = [entry.charges for uid, entry in books.entries.items() if uid.startswith("room-")]
+    each = [[charges[uuid] for charges in mine if uuid in charges] for uuid in books.gpus]
+    return [(sum(d.mem for d in found), sum(d.slices for d in found)) for found in each]
+
+
+def test_what_is_free_is_booked_at_once_and_the_rest_in_the_step_in_which_it_becomes_free() -> None:
+    story = a_town()
+    train = waits(story, a_pod("train", whole=2), **reserved("n1", 0, 1))
+    assert kept(story) == [(4, 100), (4, 100)]
+    assert not story.tell(PodGone("uid-b"))
+    assert kept(story) == [(4, 100), (10, 100)]
+    told = story.tell(PodGone("uid-a"))
+    assert kept(story) == [(10, 100), (10, 100)]
+    assert [(wake.pod.name, wake.node) for wake in told if isinstance(wake, Wake)] == [("train", "n1")]
+    assert story.run(train) == "n1:0,1"
+    assert kept(story) == [(0, 0), (0, 0)]
+
+
+def test_nobody_else_gets_it() -> None:
+    story = a_town()
+    train = waits(story, a_pod("train", mem=9), **reserved("n1", 0))
+    assert story.run(a_pod("small", mem=3)) == "n1:1"
+    assert story.filter(a_pod("smaller", mem=2)) == []
+    story.tell(PodGone("uid-a"))
+    assert story.filter(a_pod("grand", mem=5, spec={"priority": 1000})) == []
+    assert story.run(train) == "n1:0"
+
+
+def test_the_pod_may_be_asked_for_again_and_again() -> None:
+    story = a_town()
+    train = waits(story, a_pod("train", mem=9), **reserved("n1", 0))
+    for _ in range(3):
+        assert story.filter(train) == []
+        assert kept(story) == [(4, 0), (0, 0)]
+    story.tell(PodGone("uid-a"))
+    assert story.filter(train) == ["n1"]
+    assert kept(story) == [(0, 0), (0, 0)]  # it is softly charged itself
+    story.now += 2
+    story.tell(Tick())
+    assert kept(story) == [(9, 0), (0, 0)]
+    assert isinstance(story.bind(train, "n1"), Place)
+    assert kept(story) == [(0, 0), (0, 0)]
+
+
+def test_it_is_given_up_with_its_time_the_pod_or_the_word() -> None:
+    def again() -> tuple[Story, Pod]:
+        story = a_town()
+        return story, waits(story, a_pod("train", mem=9), **reserved("n1", 0))
+
+    story, train = again()
+    story.now += 301  # the setting's five minutes are less than what was asked for
+    story.tell(Tick())
+    assert kept(story) == [(0, 0), (0, 0)]
+    story.tell(PodSeen(train))
+    assert kept(story) == [(0, 0), (0, 0)]
+    story, train = again()
+    story.tell(PodGone(train.metadata.uid))
+    assert kept(story) == [(0, 0), (0, 0)]
+    story, train = again()
+    story.tell(PodSeen(changed(train, {})))
+    assert kept(story) == [(0, 0), (0, 0)]
+
+
+def test_it_ends_when_it_says() -> None:
+    story = a_town()
+    waits(story, a_pod("train", mem=9), **reserved("n1", 0, until="1970-01-01T00:02:00Z"))
+    assert kept(story) == [(4, 0), (0, 0)]
+    story.now = 121.0
+    story.tell(Tick())
+    assert kept(story) == [(0, 0), (0, 0)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [reserved("n1", 0, 1), reserved("n1"), reserved("n2", 0), reserved("n1", 7), reserved("n1", 0, container="other")],
+    ids=["two GPUs", "none", "no such node", "no such GPU", "no such container"],
+)
+def test_no_more_is_kept_than_the_pod_asks(said: dict[str, str]) -> None:
+    story = a_town()
+    waits(story, a_pod("train", mem=9), **said)
+    assert kept(story) == [(0, 0), (0, 0)]
+
+
+def test_no_gpu_is_kept_that_the_pod_does_not_select() -> None:
+    story = a_town()
+    waits(story, a_pod("train", mem=9, annotations={names.GPU_UUID: "GPU-n1-1"}), **reserved("n1", 0))
+    assert kept(story) == [(0, 0), (0, 0)]
+
+
+def test_nothing_is_kept_where_the_setting_says_so() -> None:
+    story = a_town(keep_s=0.0)
+    waits(story, a_pod("train", mem=9), **reserved("n1", 0))
+    assert kept(story) == [(0, 0), (0, 0)]
+
+
+def test_nonsense_is_told_to_its_owner_once() -> None:
+    story = a_town()
+    pod = a_pod("train", mem=9, annotations={names.RESERVATION: '{"v":1,"node":"n1"}'})
+    told = [effect for effect in story.tell(PodSeen(pod)) if isinstance(effect, Report)]
+    assert [(report.reason.code, "containers" in report.reason.numbers) for report in told] == [
+        ("ReservationMalformed", True)
+    ]
+    assert not [effect for effect in story.tell(PodSeen(pod)) if isinstance(effect, Report)]
+
+
+def test_who_starts_anew_keeps_what_is_left_of_it() -> None:
+    story = Story()
+    train = a_pod("train", mem=9, annotations=reserved("n1", 0))
+    story.tell(PodSeen(train))  # pods may come before nodes
+    story.tell(NodeSeen(a_node("n1", 10, 10)))
+    assert kept(story) == [(9, 0), (0, 0)]
+
+
+def test_a_pod_that_does_not_come_is_woken_again() -> None:
+    story = a_town()
+    waits(story, a_pod("train", mem=9), **reserved("n1", 0))
+    story.tell(PodGone("uid-a"))
+    assert story.wakes(1.0) == []
+    assert story.wakes(5.0) == ["train"]
+    assert story.wakes(5.0) == []
+    assert story.wakes(6.0) == ["train"]
+
+
+def test_a_gang_starts_with_all_that_is_kept_for_it() -> None:
+    world = GangStory(a_node("n1", 10, 10), a_node("n2", 10))
+    world.create(a_pod("holder", mem=6, annotations={names.GPU_UUID: "GPU-n1-1"}))
+    assert world.come("holder") == ["flying"]
+    world.land("holder")
+    places = {"m0": ("n1", 0), "m1": ("n1", 1), "m2": ("n2", 0)}
+    until = "2100-01-01T00:00:00Z"
+    world.create(
+        *(a_member(name, whole=1, annotations=reserved(*place, until=until)) for name, place in places.items())
+    )
+    world.think()
+    assert world.phase() is Phase.WAITING
+    assert world.booked() == ["holder"]
+    world.create(a_pod("other", mem=4))
+    assert world.come("other") == ["NoRoom"]
+    world.delete("holder")
+    assert world.phase() is Phase.STARTING
+    held = {pod.ref.name: pod.node for pod in world.engine.pods.values() if pod.state == "held"}
+    assert held == {name: node for name, (node, _) in places.items()}
+
+
+def test_a_gang_whose_start_comes_to_nothing_has_its_room_again() -> None:
+    world = GangStory(a_node("n1", 10, 10))
+    until = "2100-01-01T00:00:00Z"
+    mine = [a_member(f"m{i}", least=2, whole=1, annotations=reserved("n1", i, until=until)) for i in range(2)]
+    world.create(*mine)
+    world.think()
+    assert world.phase() is Phase.STARTING
+    while not world.engine.counters["gang_starts", "stuck"]:
+        world.later(1)
+    world.create(a_pod("other", mem=4))
+    assert world.come("other") == ["NoRoom"]
