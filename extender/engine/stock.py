@@ -42,16 +42,11 @@ class Machine(msgspec.Struct, frozen=True, cache_hash=True):
     links: tuple[Link, ...]
 
     def joins(self, wanted: Selection, count: int) -> bool:
-        """Whether it has so many GPUs that lie as wanted, were they all free."""
-        places: dict[int, list[int]] = {}
-        for index, numa, found in self.gpus:
-            if suits(wanted, found):
-                places.setdefault(numa if wanted.numa_local else 0, []).append(index)
-        large = [tuple(indexes) for indexes in places.values() if len(indexes) >= count]
-        if wanted.link != "nvlink":
-            return bool(large)
-        topology = links.topology(self.links)
-        return any(topology.best(indexes, count, wish="nvlink") is not None for indexes in large)
+        """Whether it has so many GPUs that lie as wanted, were they all free; "yes" where that is hard to tell."""
+        able = tuple(index for index, _, found in self.gpus if suits(wanted, found))
+        topology = links.topology(self.links, tuple((index, numa) for index, numa, _ in self.gpus))
+        best = topology.best(able, count, (), wanted.link, wanted.numa_local)
+        return best is not None or count <= len(able) > links.EXACT
 
 
 @lru_cache(maxsize=4096)

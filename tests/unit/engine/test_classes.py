@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -27,9 +28,16 @@ from tests.unit.engine.story import Story, bound
 MISSING = "GpuClass large does not exist; the pod waits for it"
 
 
-def a_machine(name: str, model: str, *mems: int, links: tuple[inventory.Link, ...] = (), **gpu: Any) -> Node:
+def a_machine(
+    name: str,
+    model: str,
+    *mems: int,
+    links: tuple[inventory.Link, ...] = (),
+    numa: Sequence[int] = (),
+    **gpu: Any,
+) -> Node:
     """A node whose GPUs are all of this model."""
-    plain = an_inventory(*mems, node=name, links=links)
+    plain = an_inventory(*mems, node=name, links=links, numa=numa)
     gpus = tuple(msgspec.structs.replace(each, model=model, **gpu) for each in plain.gpus)
     return a_node(name, annotations={names.GPUS: inventory.encode(msgspec.structs.replace(plain, gpus=gpus))})
 

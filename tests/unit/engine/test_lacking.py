@@ -76,6 +76,15 @@ def test_what_is_merely_full_is_not_called_impossible(story: Story, annotations:
     assert "in the cluster" not in refusal(story, pod)
 
 
+def test_gpus_of_one_numa_node_that_no_node_has_are_told(story: Story) -> None:
+    story.tell(NodeSeen(a_machine("two-sockets", "A100", 79, 79, 79, numa=[0, 0, 1])))
+    story.tell(a_class(models=["A100"], numaLocal=True))
+    two, three = (named(str(count), annotations={names.GPU_COUNT: str(count)}, mem=6) for count in (2, 3))
+    assert story.filter(two) == ["two-sockets"]
+    told = "no node in the cluster has one NUMA node for 3 GPUs that match model A100: for 2 at most"
+    assert refusal(story, three) == told
+
+
 def test_a_limit_of_the_class_is_told_too(story: Story) -> None:
     story.tell(a_class(maxMemory="16Gi"))
     pod = named(annotations={names.MIN_GPU_MEMORY: "20Gi"})
