@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 Object = dict[str, Any]  # a Kubernetes object as JSON
 
-PLURALS = {"PriorityClass": "priorityclasses"}
-CLUSTER_WIDE = ("Namespace", "Node", "PriorityClass", "CustomResourceDefinition")
+PLURALS = {"GpuClass": "gpuclasses", "PriorityClass": "priorityclasses"}
+CLUSTER_WIDE = ("Namespace", "Node", "GpuClass", "PriorityClass", "CustomResourceDefinition")
 
 
 def path(api_version: str, kind: str, namespace: str = "default", name: str = "") -> str:
