@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Serve as gpushare does, on its paths and with its annotations, beside our own."""
     offer_limit: int = 16
     """How many equally good nodes a filter answer names at most."""
-    band: int = 50
+    band: int = 10
     """Scores at most this far below the best (of 1000) count as equally good."""
     in_tree_preferences: bool = False
     """Offer all nodes that are about equally good to every pod, not `offer_limit` of them (slower)."""
@@ -97,7 +97,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             if value < least:
                 raise SettingsError(f"{name} is {value}: expected {least} or more")
         if self.band > 1000:
-            raise SettingsError(f"band is {self.band}: expected at most 1000, the best score there is")
+            raise SettingsError(f"band is {self.band}: expected at most 1000, thousandths of a GPU")
         for name in ("renew_deadline_s", "bind_timeout_s", "whole_s"):
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}: expected a number of seconds above zero")

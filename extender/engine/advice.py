@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from extender.engine.index import UNTOUCHED, Indexes, score
+from extender.engine.index import UNTOUCHED, Indexes
 from extender.engine.ledger import Ledger, PodState
+from extender.engine.score import ALONE, Scorer, beside, seated
 from protos.contract import choose
 from protos.contract.ask import PodAsk
-from protos.contract.books import NodeBooks
 
 
-def points(ledger: Ledger, indexes: Indexes, state: PodState, nodes: Iterable[str], band: int) -> dict[str, int]:
+def points(ledger: Ledger, indexes: Indexes, state: PodState, nodes: Sequence[str], band: int) -> dict[str, int]:
     """10 for each node at most `band` below our best, 0 for the rest: the scheduler's own wishes decide among tens."""
-    if state.ask is None:
-        return dict.fromkeys(nodes, 0)
-    index = indexes.of(state.ask)
-    found = {name: index.points(name) for name in nodes if name in ledger.nodes}
-    if state.node in found:
-        found[state.node] = _before(ledger, state, state.ask)
+    index = indexes.of(state.shape)
+    found = {name: points for name in nodes if (points := index.points(name)) is not None}
+    if state.node in nodes:
+        before = _before(ledger, indexes.scorer, state)
+        if before is not None:
+            found[state.node] = before
     best = max(found.values(), default=0)
     return {name: 10 if name in found and found[name] >= best - band else 0 for name in nodes}
 
 
-def _before(ledger: Ledger, state: PodState, ask: PodAsk) -> int:
+def _before(ledger: Ledger, scorer: Scorer, state: PodState) -> int | None:
     """The score of the pod's node as it was before the pod itself was softly charged there."""
     node = ledger.nodes[state.node]
-    if node.books is None:
-        return UNTOUCHED
-    if state.ref.uid not in node.books.entries:
-        return score(ask, node) or 0
-    return _rank_without(ask, node.books, [state.ref.uid]) or 0
+    used = dict(node.used)
+    for resource, amount in state.requests:
+        used[resource] -= amount
+    has, uid = beside(node.allocatable, used), state.ref.uid
+    if state.ask is None or node.books is None:
+        return UNTOUCHED if state.ask is not None else scorer.points(state.shape, node.books, has, ALONE)
+    books = node.books.copy()
+    if uid in books.entries:
+        books.release(uid)
+    choice = choose.choose(state.ask, books)
+    if choice is None:
+        return None
+    return scorer.points(state.shape, books, has, seated(choice, books, spread=state.ask.selection.spread))
 
 
 def victims(ledger: Ledger, ask: PodAsk | None, offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
@@ -46,15 +54,8 @@ def _fits_without(ledger: Ledger, ask: PodAsk, name: str, uids: Sequence[str]) -
     node = ledger.nodes.get(name)
     if node is None or node.books is None or node.problem:
         return False
-    return _rank_without(ask, node.books, uids) is not None
-
-
-def _rank_without(ask: PodAsk, books: NodeBooks, uids: Iterable[str]) -> int | None:
-    """The score that the ask would have if these pods were not on the node, None if it would not fit."""
-    gone = {uid: books.entries[uid] for uid in uids if uid in books.entries}
-    for uid in gone:
-        books.release(uid)
-    rank = choose.rank(ask, books)
-    for uid, entry in gone.items():
-        books.restore(uid, entry)
-    return rank
+    books = node.books.copy()
+    for uid in uids:
+        if uid in books.entries:
+            books.release(uid)
+    return choose.choose(ask, books) is not None

@@ -17,11 +17,11 @@ import msgspec
 from extender.engine.index import Indexes
 from extender.engine.intree import Constraints
 from extender.engine.ledger import NodeState
+from extender.engine.mix import Shape
 from extender.engine.seats import Seat, Spot
 from extender.engine.trial import Choices, Lot, Trial, is_puzzle
 from protos.contract import names
 from protos.contract.ask import PodAsk
-from protos.contract.choose import TOP
 
 LOOK, TRY = 1, 20
 """What work costs: to pass over a node or to sort a member, some 2 µs; to see how something goes onto a node."""
@@ -37,7 +37,7 @@ SURVEYED = 16
 Entry = tuple[int, str]
 """A node as a candidate: less is better, equals by name."""
 LATER = 2**40
-"""More than any node's CPUs, in thousandths."""
+"""More than any node's CPUs, in thousandths, and than any score."""
 
 
 class Fleet(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class Attempt:
         """`strict` ends it at the first member that has no place."""
         self._fleet, self._seats, self._wide, self._strict = fleet, seats, wide, strict
         self._choices: dict[PodAsk, Choices] = {}
-        self._ranked: dict[PodAsk | None, Sequence[Entry]] = {}
+        self._ranked: dict[Shape, Sequence[Entry]] = {}
         self._trials: dict[str, Trial] = {}
         self.lots: list[Lot] = []
 
@@ -74,7 +74,7 @@ class Attempt:
     @property
     def worth_another(self) -> bool:
         """Whether the wide way may place somebody who has no place."""
-        if self._wide or not all(self._ranked.get(lot.ask) for lot in self.lots if lot.waiting):
+        if self._wide or not all(self._ranked.get(lot.shape) for lot in self.lots if lot.waiting):
             return False
         return len(self.lots) > 1 or any(lot.ask is not None and is_puzzle(lot.ask) for lot in self.lots)
 
@@ -91,7 +91,7 @@ class Attempt:
         yield from self._sort()
         while True:
             for lot in self.lots:
-                if self._strict and lot.waiting and not (yield from self._candidates(lot.ask)):
+                if self._strict and lot.waiting and not (yield from self._candidates(lot.shape)):
                     return
             for lot in self.lots:
                 yield from self._fill(lot)
@@ -120,7 +120,7 @@ class Attempt:
             key = (seat.ask, seat.requests, seat.constraints, seat.excluded)
             lot = found.get(key)
             if lot is None:
-                lot = found[key] = Lot(seat, self._chooser(seat.ask), self._fleet.ignored)
+                lot = found[key] = Lot(seat, self._chooser(seat.ask), self._fleet.ignored, self._fleet.indexes.scorer)
             lot.add(seat)
             if number % STEP == 0:
                 yield 2 * STEP * LOOK
@@ -150,18 +150,18 @@ class Attempt:
 
     # -- candidates
 
-    def _candidates(self, ask: PodAsk | None) -> Generator[int, None, Sequence[Entry]]:
+    def _candidates(self, of: Shape) -> Generator[int, None, Sequence[Entry]]:
         """All nodes that had room for this when they were looked at, best first."""
-        if ask not in self._ranked:
-            self._ranked[ask] = yield from (self._by_room() if ask is None else self._by_score(ask))
-        return self._ranked[ask]
+        if of not in self._ranked:
+            self._ranked[of] = yield from (self._by_room() if of.ask is None else self._by_score(of, of.ask))
+        return self._ranked[of]
 
-    def _by_score(self, ask: PodAsk) -> Generator[int, None, Sequence[Entry]]:
+    def _by_score(self, of: Shape, ask: PodAsk) -> Generator[int, None, Sequence[Entry]]:
         indexes = self._fleet.indexes
-        while indexes.prepare(ask, STEP):
+        while indexes.prepare(of, STEP):
             yield len(ask.containers) * STEP * TRY
         yield PIECE
-        found = [(-score, name) for name, score in indexes.of(ask).ranked()]
+        found = [(-score, name) for name, score in indexes.of(of).ranked()]
         yield PIECE
         return found
 
@@ -183,7 +183,7 @@ class Attempt:
         if not lot.waiting:
             return
         lot.passed.clear()
-        untouched = iter((yield from self._candidates(lot.ask)))
+        untouched = iter((yield from self._candidates(lot.shape)))
         near: list[Entry] = []
         for trial in self._trials.values():
             offered = not lot.barred(trial.node) and self._offer(lot, trial, near)
@@ -224,7 +224,7 @@ class Attempt:
         if lot.ask is None:
             heappush(near, _by_cpu(trial.name, trial.node, trial.used))
         else:
-            heappush(near, (-score - self._wide * (TOP + 1), trial.name))
+            heappush(near, (-score - self._wide * LATER, trial.name))
         return True
 
     def _tidy(self) -> Iterator[int]:

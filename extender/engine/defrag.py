@@ -213,9 +213,9 @@ class Defrag:
             able = (name for name in nodes if self._may(seat, name))
             return touched + list(islice(able, NEAR))
         indexes = self._fleet.indexes
-        while indexes.prepare(seat.ask, STEP):
+        while indexes.prepare(seat.shape, STEP):
             yield len(seat.ask.containers) * STEP * TRY, None
-        ranked = (name for name, _ in indexes.of(seat.ask).ranked())
+        ranked = (name for name, _ in indexes.of(seat.shape).ranked())
         able = (name for name in ranked if name not in self._board and self._may(seat, name))
         return touched + list(islice(able, NEAR))
 

@@ -46,7 +46,7 @@ from extender.engine.errand import Errand
 from extender.engine.gangs import Gangs
 from extender.engine.gates import Gates
 from extender.engine.holds import Holds
-from extender.engine.index import Indexes, score
+from extender.engine.index import Indexes, fits
 from extender.engine.keeping import Keeping
 from extender.engine.lacking import Lacking
 from extender.engine.ledger import Ledger, NodeState, PodState
@@ -85,7 +85,7 @@ class Engine:
         self.counters: Counter[tuple[str, str]] = Counter()
         """(what, label) → how often: decisions by code, conflicts, problems by kind, wakes."""
         self.ledger = Ledger(settings.unit_mib, settings.slices_per_gpu, settings.gpushare, self._changed)
-        self._indexes = Indexes(lambda: self.ledger.nodes)
+        self._indexes = Indexes(self.ledger.nodes)
         self.classes, self._lack = Classes(self.ledger.stock), Lacking(self.ledger.stock)
         self._observer = Observer(self.ledger, settings, self.counters, self.classes)
         self._waking = Waking(self.ledger)
@@ -126,6 +126,7 @@ class Engine:
                 self._forget(uid, now)
             case PodsListed():
                 self._presence.listed(now)
+                self._indexes.scorer.look()
                 self.gangs.replayed(now)
             case GroupSeen(kind, key, declaration):
                 self.gangs.declare(kind, key, declaration, now)
@@ -183,7 +184,14 @@ class Engine:
         elif seen.state.state == "bound":
             self._settle(seen.state)
         elif seen.state.ask is not None:
-            self._indexes.warm(seen.state.ask)
+            self._indexes.warm(seen.state.shape)
+        if known is None and seen.state is not None:
+            self._note(seen.state)
+
+    def _note(self, new: PodState) -> None:
+        """What it asks counts in the mix."""
+        if new.ask is not None:
+            self._indexes.scorer.note(new.shape)
 
     def _look_anew(self, pods: Iterable[Pod], now: float) -> None:
         """The class of these pods is another one now; what has a node keeps what it has."""
@@ -291,8 +299,9 @@ class Engine:
         if self.gangs.of(pod.metadata.uid) is not None and not self._barrier.single(pod.metadata.uid):
             return False
         state = self.ledger.pods.get(pod.metadata.uid)
-        ask = state.ask if state is not None else self._observer.ask(pod)
-        return ask is not None and self._indexes.prepare(ask, max(1, PREPARED_NODES // len(ask.containers)))
+        wanted = state.shape if state is not None else self._observer.shape(pod)
+        containers = len(wanted.ask.containers) if wanted.ask else 1
+        return self._indexes.prepare(wanted, max(1, PREPARED_NODES // containers))
 
     def concerns(self, pod: Pod) -> bool:
         """Whether a pod that will be bound without us matters all the same: a member of a gang that asks no GPUs."""
@@ -319,6 +328,7 @@ class Engine:
         state = self._observer.asked(pod, now)
         if unseen:
             self._presence.unseen(pod.metadata.uid, now)
+            self._note(state)
             self.gangs.see(pod, state, now)
         state.filtered = True
         self._holds.drop(state)
@@ -328,7 +338,7 @@ class Engine:
             return Verdict((state.node,)) if here else self._refuse(state, refusals.ELSEWHERE, now)
         if isinstance(state.asked, Reason):
             return self._refuse(state, state.asked, now)
-        if state.forged:
+        if state.forged or names.ALLOCATION in pod.metadata.annotations:
             return self._refuse(state, refusals.FORGED, now)
         told = self._barrier.filter(pod, state, nodes, now, unheld=unheld)
         if isinstance(told, Verdict):
@@ -339,19 +349,24 @@ class Engine:
             self.counters["decisions", told.code] += 1
             return Verdict((), told)
         if state.ask is None:
-            return Verdict(tuple(nodes))
+            return self._in_order(state, nodes)
         return self._offer(state, state.ask, pod, nodes, now)
+
+    def _in_order(self, state: PodState, nodes: Sequence[str]) -> Verdict:
+        """All nodes, best first: a pod that asks no GPUs may go to any."""
+        rank = {name: place for place, (name, _) in enumerate(self._indexes.of(state.shape).ranked())}
+        return Verdict(tuple(sorted(nodes, key=lambda name: rank.get(name, len(rank)))))
 
     def _offer(self, state: PodState, ask: PodAsk, pod: Pod, nodes: Sequence[str], now: float) -> Verdict:
         among = None if len(nodes) >= len(self.ledger.nodes) else frozenset(nodes)
         everywhere = self.settings.in_tree_preferences or dialect.has_preferences(pod)
         offered: list[str] = []
-        best = 0
+        best: int | None = None
         known = frozenset(nodes) if among is None else among
-        for name, points in self._indexes.of(ask).ranked(among):
+        for name, points in self._indexes.of(state.shape).ranked(among):
             if name not in known:
                 continue
-            best = best or points
+            best = points if best is None else best
             if points < best - self.settings.band or (not everywhere and len(offered) == self.settings.offer_limit):
                 break
             offered.append(name)
@@ -392,7 +407,7 @@ class Engine:
         lacking = self._lacking(state, state.ask)
         if lacking is not None:
             return lacking
-        nearest = self._indexes.of(state.ask).nearest(state.excluded)
+        nearest = self._indexes.of(state.shape).nearest(state.excluded)
         node = self.ledger.nodes[nearest] if nearest else None
         return refusals.with_numbers(refusals.no_room(state.ask), state.ask, node, self.ledger.stock.largest())
 
@@ -403,7 +418,7 @@ class Engine:
     def prioritize(self, pod: Pod, nodes: Sequence[str]) -> dict[str, int]:
         """10 for each node as good as our best, 0 for the rest."""
         state = self.ledger.pods.get(pod.metadata.uid)
-        if state is None:
+        if state is None or (state.ask is None and dialect.has_preferences(pod)):
             return dict.fromkeys(nodes, 0)
         return advice.points(self.ledger, self._indexes, state, nodes, self.settings.band)
 
@@ -445,7 +460,7 @@ class Engine:
                 return self._refuse_bind(refusals.TAKEN)
             inventory = target.books.inventory
             pod.allocation = Allocation(codec.VERSION, inventory.unit_mib, inventory.slices_per_gpu, choice.shares)
-        elif pod.ask is not None and (target is None or score(pod.ask, target) is None):
+        elif pod.ask is not None and (target is None or not fits(pod.ask, target)):
             return self._refuse_bind(refusals.TAKEN)
         return self._bound(pod, node, self.gangs.posted(pod.ref.uid, node, now), wall_ns)
 

@@ -14,9 +14,9 @@ from extender.engine import refusals
 from extender.engine.effects import Effect, PodRef, Wake
 from extender.engine.index import Indexes
 from extender.engine.ledger import Ledger
+from extender.engine.mix import Shape
 from extender.engine.waking import Waking
 from protos.contract import names
-from protos.contract.ask import PodAsk
 from protos.contract.objects import Pod
 
 AGAIN_S, AGAIN_MOST_S = 10.0, 300.0
@@ -41,7 +41,7 @@ class Gates:
         self._nominate_from = nominate_from
         self._shut: set[str] = set()
         self._openings: dict[str, Opening] = {}
-        self._sought: dict[PodAsk, None] = {}
+        self._sought: dict[Shape, None] = {}
         """Shapes of pods that go singly, and for which no node was looked at yet."""
         self._leading = True
 
@@ -96,15 +96,15 @@ class Gates:
         if pod.ask is None:
             return False
         self._waking.refused(pod, pod.ask, refusals.no_room(pod.ask), 0)
-        self._sought[pod.ask] = None
+        self._sought[pod.shape] = None
         return True
 
     def seek(self, nodes: int) -> None:
         """Have those that go singly woken where there is room; looks at so many nodes of each of their shapes."""
-        for ask in list(self._sought):
-            if not self._indexes.prepare(ask, nodes):
-                del self._sought[ask]
-                for name, _ in self._indexes.of(ask).ranked():
+        for sought in list(self._sought):
+            if not self._indexes.prepare(sought, nodes):
+                del self._sought[sought]
+                for name, _ in self._indexes.of(sought).ranked():
                     self._waking.room(name)
 
     def due(self, now: float) -> list[Wake]:

@@ -5,15 +5,17 @@ A decision costs what changed since the last one of its shape, not the size of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
 from sortedcontainers import SortedList
 
 from extender.engine.ledger import NodeState
+from extender.engine.mix import Shape
+from extender.engine.score import ALONE, Scorer, Seated, beside, seated
 from protos.contract import choose
 from protos.contract.ask import PodAsk
-from protos.contract.books import Signature
+from protos.contract.books import NodeBooks, Signature
 
 SHAPES = 128
 """Shapes of ask kept at a time."""
@@ -21,7 +23,7 @@ FEW = 512
 """So many nodes are looked up one by one rather than found in the ranking."""
 MEMO = 4096
 """Node states remembered per shape."""
-UNTOUCHED = choose.TOP // 2
+UNTOUCHED = -choose.TOP // 2
 """The score of a node that serves whole GPUs without us."""
 
 
@@ -31,26 +33,21 @@ Standing = int | Room | None
 """How a node stands to an ask: its score, or its room, or None where it is out of the question."""
 
 
-def standing(ask: PodAsk, node: NodeState) -> Standing:
-    """The node's score, or how near it comes."""
-    points = score(ask, node)
-    if points is not None or node.books is None or node.problem:
-        return points
+def fits(ask: PodAsk, node: NodeState) -> bool:
+    """Whether the ask goes onto the node at all."""
+    if not node.seen or node.problem:
+        return False
+    return _untouched(ask, node) if node.books is None else choose.choose(ask, node.books) is not None
+
+
+def _room(ask: PodAsk, books: NodeBooks) -> Room:
+    """How near the node comes."""
     wholly, mem, slices = 0, -1, -1
-    for book in node.books.eligible(ask.selection):
+    for book in books.eligible(ask.selection):
         if not book.wholes:
             wholly += not book.sharers
             mem, slices = max(mem, book.mem_free), max(slices, book.slices_free)
     return (-wholly, -mem, -slices) if ask.only_whole else (-mem, -slices, -wholly)
-
-
-def score(ask: PodAsk, node: NodeState) -> int | None:
-    """How well the ask goes onto the node (0..TOP), None if not at all."""
-    if not node.seen or node.problem:
-        return None
-    if node.books is None:
-        return UNTOUCHED if _untouched(ask, node) else None
-    return choose.rank(ask, node.books)
 
 
 def _untouched(ask: PodAsk, node: NodeState) -> bool:
@@ -69,19 +66,34 @@ def _untouched(ask: PodAsk, node: NodeState) -> bool:
 class ShapeIndex:
     """All nodes that can take one shape, best first, and those that cannot, nearest first; equals by name."""
 
-    def __init__(self, ask: PodAsk, nodes: Mapping[str, NodeState]) -> None:
-        self.ask, self._nodes = ask, nodes
+    def __init__(self, shape: Shape, nodes: Mapping[str, NodeState], scorer: Scorer) -> None:
+        self.shape, self._nodes, self._scorer = shape, nodes, scorer
         self._known: dict[str, Standing] = {}
         self._ranked: SortedList[tuple[int, str]] = SortedList()
         self._short: SortedList[tuple[Room, str]] = SortedList()
-        self._memo: dict[Signature, Standing] = {}
+        self._memo: dict[Signature, Seated | Room] = {}
         self.stale: set[str] = set(nodes)
+        """Nodes that changed: they are looked at before the next answer."""
+        self.aged: set[str] = set()
+        """Nodes scored by a former mix: they are looked at when there is time."""
+
+    def age(self) -> None:
+        """The mix is another one."""
+        self.aged = set(self._known)
 
     def refresh(self, limit: int | None = None) -> None:
         """Look again at the nodes that changed (at most `limit` of them)."""
+        self._look(self.stale, limit)
+
+    def renew(self, limit: int) -> None:
+        """Look again at some of the nodes that changed or aged."""
+        self._look(self.stale or self.aged, limit)
+
+    def _look(self, names: set[str], limit: int | None) -> None:
         fitting, short = [], []
-        for name in list(islice(self.stale, limit)):
+        for name in list(islice(names, limit)):
             self.stale.discard(name)
+            self.aged.discard(name)
             old = self._known.pop(name, None)
             node = self._nodes.get(name)
             new = self._standing(node) if node is not None else None
@@ -104,16 +116,29 @@ class ShapeIndex:
             self._short.remove((old, name))
 
     def _standing(self, node: NodeState) -> Standing:
-        """Nodes in the same state stand alike, so most are looked up."""
-        if node.books is None or node.problem or self.ask.selection.uuids:
-            return standing(self.ask, node)
-        signature = node.books.signature()
+        ask = self.shape.ask
+        if not node.seen or (ask is not None and node.problem):
+            return None
+        if ask is None:
+            return self._scorer.points(self.shape, node.books, beside(node.allocatable, node.used), ALONE)
+        if node.books is None:
+            return UNTOUCHED if _untouched(ask, node) else None
+        found = self._seated(ask, node.books)
+        if isinstance(found, Seated):
+            return self._scorer.points(self.shape, node.books, beside(node.allocatable, node.used), found)
+        return found
+
+    def _seated(self, ask: PodAsk, books: NodeBooks) -> Seated | Room:
+        """On nodes in the same state it sits alike, so most are looked up."""
+        if ask.selection.uuids:
+            return _sit(ask, books)
+        signature = books.signature()
         try:
             return self._memo[signature]
         except KeyError:
             if len(self._memo) >= MEMO:
                 self._memo.clear()
-            found = self._memo[signature] = standing(self.ask, node)
+            found = self._memo[signature] = _sit(ask, books)
             return found
 
     def ranked(self, among: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
@@ -127,22 +152,29 @@ class ShapeIndex:
             if among is None or name in among:
                 yield name, -negative
 
-    def points(self, name: str) -> int:
-        """The score of one node, 0 if it cannot take it."""
+    def points(self, name: str) -> int | None:
+        """The score of one node, None if it cannot take it."""
         found = self._known.get(name)
-        return found if isinstance(found, int) else 0
+        return found if isinstance(found, int) else None
 
     def nearest(self, excluded: int = 0) -> str | None:
         """The node that comes nearest of those that cannot take it; `excluded` are bits by node number."""
         return next((name for _, name in self._short if not excluded >> self._nodes[name].number & 1), None)
 
 
+def _sit(ask: PodAsk, books: NodeBooks) -> Seated | Room:
+    choice = choose.choose(ask, books)
+    return _room(ask, books) if choice is None else seated(choice, books, spread=ask.selection.spread)
+
+
 class Indexes:
     """The shapes asked lately. Least recently used ones go."""
 
-    def __init__(self, nodes: Callable[[], Mapping[str, NodeState]]) -> None:
+    def __init__(self, nodes: Mapping[str, NodeState]) -> None:
         self._nodes = nodes
-        self._shapes: dict[PodAsk, ShapeIndex] = {}
+        self.scorer = Scorer(nodes)
+        self._version = 0
+        self._shapes: dict[Shape, ShapeIndex] = {}
 
     def __len__(self) -> int:
         """How many shapes are kept."""
@@ -153,39 +185,47 @@ class Indexes:
         for index in self._shapes.values():
             index.stale.add(node)
 
-    def of(self, ask: PodAsk) -> ShapeIndex:
+    def of(self, shape: Shape) -> ShapeIndex:
         """The index of this shape, up to date."""
-        index = self._used(ask)
+        index = self._used(shape)
         index.refresh()
         return index
 
-    def prepare(self, ask: PodAsk, nodes: int) -> bool:
+    def prepare(self, shape: Shape, nodes: int) -> bool:
         """Look at so many of the nodes that `of` would have to look at; False when none is left."""
-        index = self._used(ask)
+        index = self._used(shape)
         index.refresh(nodes)
         return bool(index.stale)
 
-    def _used(self, ask: PodAsk) -> ShapeIndex:
+    def _used(self, shape: Shape) -> ShapeIndex:
         """The index of this shape, as the one used last."""
-        index = self._shapes.pop(ask, None)
+        index = self._shapes.pop(shape, None)
         if index is None:
-            index = self._make(ask)
-        self._shapes[ask] = index
+            index = self._make(shape)
+        self._shapes[shape] = index
         return index
 
-    def _make(self, ask: PodAsk) -> ShapeIndex:
+    def _make(self, shape: Shape) -> ShapeIndex:
         if len(self._shapes) >= SHAPES:
             del self._shapes[next(iter(self._shapes))]
-        return ShapeIndex(ask, self._nodes())
+        return ShapeIndex(shape, self._nodes, self.scorer)
 
-    def warm(self, ask: PodAsk) -> None:
+    def warm(self, shape: Shape) -> None:
         """Make the index of a shape that will be asked soon; `work` fills it."""
-        if ask not in self._shapes:
-            self._shapes[ask] = self._make(ask)
+        if shape not in self._shapes:
+            self._shapes[shape] = self._make(shape)
 
     def work(self, nodes: int) -> None:
-        """Refresh up to this many nodes of one index that lags behind."""
+        """Refresh up to this many nodes of one index that lags behind, those used last first."""
+        if self._version != self.scorer.version:
+            self._version = self.scorer.version
+            for index in self._shapes.values():
+                index.age()
         for index in self._shapes.values():
             if index.stale:
                 index.refresh(nodes)
+                return
+        for index in reversed(self._shapes.values()):
+            if index.aged:
+                index.renew(nodes)
                 return

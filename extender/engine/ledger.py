@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal
 
 from extender.engine.effects import PodRef
+from extender.engine.mix import Shape, shape
 from extender.engine.stock import Stock
 from protos.contract import codec, inventory, names
 from protos.contract.allocation import Allocation
@@ -72,6 +73,10 @@ class PodState:
     def ask(self) -> PodAsk | None:
         """What it wants of GPUs, None if nothing or nonsense."""
         return self.asked if isinstance(self.asked, PodAsk) else None
+
+    @property
+    def shape(self) -> Shape:
+        return shape(self.ask, self.requests)
 
 
 class NodeState:
@@ -276,15 +281,13 @@ class Ledger:
         """Tell of the node that the pod is on now, and of the one that it left."""
         if before is not None and before[0] != pod.node:
             self._left(pod, before[0])
-        if pod.ask is not None:
-            less = before is not None and before != (pod.node, self._charges(pod))
-            self.freed += less
-            self._changed(pod.node, less)
+        less = pod.ask is not None and before is not None and before != (pod.node, self._charges(pod))
+        self.freed += less
+        self._changed(pod.node, less)
 
     def _left(self, pod: PodState, node: str) -> None:
         self.freed += 1
-        if pod.ask is not None:
-            self._changed(node, True)
+        self._changed(node, pod.ask is not None)
 
     def _charges(self, pod: PodState) -> Mapping[str, Demand]:
         state = self.nodes.get(pod.node)

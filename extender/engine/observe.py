@@ -11,6 +11,7 @@ from extender.engine import trust
 from extender.engine.classes import Classes
 from extender.engine.effects import Effect, PodRef, PutBack, Report
 from extender.engine.ledger import Ledger, PodState
+from extender.engine.mix import Shape, shape
 from extender.engine.settings import Settings
 from protos.contract import ask as asks
 from protos.contract import names
@@ -64,14 +65,16 @@ class Observer:
         given = (c.resources for c in (*pod.spec.containers, *pod.spec.init_containers) if c.resources is not None)
         return any(name in each.limits or name in each.requests for each in given for name in ours)
 
+    def shape(self, pod: Pod) -> Shape:
+        """The shape of a pod that is not known yet."""
+        return shape(self.ask(pod), _requests(pod))
+
     def asked(self, pod: Pod, now: float) -> PodState:
         """The state of a pod that the scheduler asks about, which our watch may not have shown yet."""
         known = self._ledger.pods.get(pod.metadata.uid)
         if known is not None:
             return known
-        state = self._learn(pod, now)
-        state.forged = names.ALLOCATION in pod.metadata.annotations
-        return state
+        return self._learn(pod, now)
 
     def asks_anew(self, pod: Pod, state: PodState) -> bool:
         """Whether a pod that is not bound wants something else than before: annotations may be edited until then."""

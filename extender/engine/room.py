@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from operator import le
 
-from extender.engine.index import score
+from extender.engine.index import fits
 from extender.engine.ledger import NodeState
 from protos.contract import choose
 from protos.contract.ask import Demand, PodAsk
@@ -67,7 +67,7 @@ class Places:
 
     def _charges(self, node: NodeState) -> Mapping[str, Demand] | None:
         if node.books is None:
-            return None if score(self.ask, node) is None else {}
+            return {} if fits(self.ask, node) else None
         choice = choose.choose(self.ask, node.books)
         return choice.charges if choice else None
 

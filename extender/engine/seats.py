@@ -9,6 +9,7 @@ import msgspec
 
 from extender.engine.intree import ANYWHERE, Amounts, Constraints
 from extender.engine.ledger import NodeState
+from extender.engine.mix import Shape, shape
 from protos.contract.allocation import Share
 from protos.contract.ask import Demand, PodAsk
 
@@ -27,6 +28,10 @@ class Seat(msgspec.Struct, frozen=True):
     role: str = ""
     required: bool = False
     """Always part of the minimum."""
+
+    @property
+    def shape(self) -> Shape:
+        return shape(self.ask, self.requests)
 
 
 class Spot(msgspec.Struct, frozen=True):

@@ -19,8 +19,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Time slices per GPU, where a node does not say."""
     offer_limit: int = 16
     """How many equally good nodes a filter answer names at most; kube-scheduler's own scores decide among them."""
-    band: int = 50
-    """Scores at most this far below the best (of 1000) count as equally good."""
+    band: int = 10
+    """Nodes that cost at most so many thousandths of a GPU more than the best count as equally good."""
     soft_charge_s: float = 1.0
     """Seconds for which a node stays charged for a pod that filter sent there, until its bind."""
     undecided_s: float = 0.05

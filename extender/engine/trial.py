@@ -9,6 +9,7 @@ from operator import itemgetter
 from extender.engine.index import UNTOUCHED
 from extender.engine.intree import counted, lacking
 from extender.engine.ledger import NodeState
+from extender.engine.score import Scorer, Seated, beside, seated
 from extender.engine.seats import Seat, Spot
 from protos.contract import choose
 from protos.contract.allocation import Share
@@ -18,6 +19,10 @@ from protos.contract.choose import Choice
 
 REFUSED = "refused by kube-scheduler"
 UNSUITED = "tainted or not selected"
+
+
+Found = tuple[Choice, tuple[str, ...], Seated]
+"""GPUs, the UUIDs of the node that was looked at, in index order, and how a member with these sits there."""
 
 
 def is_puzzle(ask: PodAsk) -> bool:
@@ -33,18 +38,18 @@ class Choices:
         self._ask = ask
         free = ask.selection.link != "nvlink" and not ask.selection.numa_local
         self._choose = _evenly if evenly and free and is_puzzle(ask) else choose.choose
-        self._known: dict[Signature, tuple[Choice, tuple[str, ...]] | None] = {}
-        """With the UUIDs of the node that was looked at, in index order."""
+        self._known: dict[Signature, Found | None] = {}
 
-    def score(self, books: NodeBooks) -> int | None:
+    def seated(self, books: NodeBooks) -> Seated | None:
+        """How one more sits there, None if it does not fit."""
         found = self._found(books)
-        return None if found is None else found[0].score
+        return None if found is None else found[2]
 
     def of(self, books: NodeBooks) -> Choice | None:
         found = self._found(books)
         if found is None:
             return None
-        choice, uuids = found
+        choice, uuids, _ = found
         here = dict(zip(uuids, books.gpus, strict=True))
         shares = {
             name: tuple([Share(here[s.uuid], s.index, s.mem, s.slices, s.whole) for s in given])
@@ -56,7 +61,7 @@ class Choices:
         """Nothing is remembered."""
         self._known.clear()
 
-    def _found(self, books: NodeBooks) -> tuple[Choice, tuple[str, ...]] | None:
+    def _found(self, books: NodeBooks) -> Found | None:
         if self._ask.selection.uuids:
             return self._look(books)
         signature = books.signature()
@@ -66,9 +71,11 @@ class Choices:
             found = self._known[signature] = self._look(books)
             return found
 
-    def _look(self, books: NodeBooks) -> tuple[Choice, tuple[str, ...]] | None:
+    def _look(self, books: NodeBooks) -> Found | None:
         choice = self._choose(self._ask, books)
-        return None if choice is None else (choice, tuple(books.gpus))
+        if choice is None:
+            return None
+        return choice, tuple(books.gpus), seated(choice, books, spread=self._ask.selection.spread)
 
 
 def _evenly(ask: PodAsk, books: NodeBooks) -> Choice | None:
@@ -90,7 +97,8 @@ def _evenly(ask: PodAsk, books: NodeBooks) -> Choice | None:
 class Lot:
     """Members that ask the same and may go to the same nodes; `waiting` are those without a place."""
 
-    def __init__(self, like: Seat, choices: Choices | None, ignored: Collection[str]) -> None:
+    def __init__(self, like: Seat, choices: Choices | None, ignored: Collection[str], scorer: Scorer) -> None:
+        self.shape, self.scorer = like.shape, scorer
         self.ask, self.constraints, self.excluded = like.ask, like.constraints, like.excluded
         self.choices = choices
         self.weight = len(like.ask.containers) if like.ask else 1
@@ -172,7 +180,10 @@ class Trial:
             return None
         if self.books is None:
             return UNTOUCHED if lot.ask.only_whole and not lot.ask.selection.selective else None
-        return lot.choices.score(self.books)
+        seat = lot.choices.seated(self.books)
+        if seat is None:
+            return None
+        return lot.scorer.points(lot.shape, self.books, beside(self.allocatable, self.used), seat)
 
     def put(self, lot: Lot, seat: Seat) -> None:
         """Put a member of the lot here, after `score` said that it fits."""

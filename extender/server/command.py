@@ -79,7 +79,9 @@ def extender(
     memory_unit: Annotated[int, _option("MEMORY_UNIT", "GiB, MiB or a multiple like 256MiB.", **_UNIT)] = "GiB",  # type: ignore[assignment]  # parsed
     slices_per_gpu: Annotated[int, _option("SLICES_PER_GPU", "Time slices per GPU.")] = DEFAULTS.slices_per_gpu,
     offer_limit: Annotated[int, _option("OFFER_LIMIT", "Most nodes in a filter answer.")] = DEFAULTS.offer_limit,
-    band: Annotated[int, _option("BAND", "How far below the best (of 1000) is equally good.")] = DEFAULTS.band,
+    band: Annotated[
+        int, _option("BAND", "Nodes that cost so many more thousandths of a GPU are as good.")
+    ] = DEFAULTS.band,
     in_tree_preferences: Annotated[bool, _option("IN_TREE_PREFERENCES", _ALL)] = False,
     scheduler_names: Annotated[str, _option("SCHEDULER_NAMES", _SCHEDULERS)] = "",
     rival_leases: Annotated[str, _option("RIVAL_LEASES", _RIVALS)] = "",

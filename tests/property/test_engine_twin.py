@@ -262,8 +262,8 @@ class EngineAndTwin(RuleBasedStateMachine):
         for uid in known:
             nodes = self.refused[uid]
             pod = self.engine.pods[uid]
-            assert pod.ask is not None
-            fitting = [n for n in nodes if n in self.engine.nodes and self.engine._indexes.of(pod.ask).points(n)]
+            index = self.engine._indexes.of(pod.shape)
+            fitting = [n for n in nodes if n in self.engine.nodes and index.points(n) is not None]
             assert not fitting, f"{uid} sleeps although it fits on {fitting}"
 
     @rule(while_binding=st.booleans())

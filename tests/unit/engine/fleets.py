@@ -35,7 +35,7 @@ def a_state(name: str, number: int = 0, *mems: int, **fields: Any) -> NodeState:
 
 def a_fleet(*states: NodeState) -> Fleet:
     nodes = {state.name: state for state in states}
-    return Fleet(nodes, Indexes(lambda: nodes), OURS)
+    return Fleet(nodes, Indexes(nodes), OURS)
 
 
 def an_ask(gpus: int = 1, **fields: Any) -> PodAsk:

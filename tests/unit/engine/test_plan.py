@@ -398,7 +398,7 @@ def test_who_lost_its_gpu_while_the_plan_was_made_goes_elsewhere(left: int) -> N
 @pytest.mark.parametrize("end", ["gone", "unseen", "new", "tainted", "problem"])
 def test_nobody_stays_on_a_node_that_went_while_the_plan_was_made(end: str) -> None:
     states = {f"n{i}": a_state(f"n{i}", i, 40, 40) for i in range(4)}
-    fleet = Fleet(states, Indexes(lambda: states), OURS)
+    fleet = Fleet(states, Indexes(states), OURS)
     plan = underway(fleet, members(6, whole()))
     if end == "gone":
         del states["n0"]
@@ -421,7 +421,7 @@ def test_nobody_stays_on_a_node_that_went_while_the_plan_was_made(end: str) -> N
 
 def test_a_node_that_came_while_the_plan_was_made_takes_who_lost_its_place() -> None:
     states = {"a": a_state("a", 0, 40)}
-    fleet = Fleet(states, Indexes(lambda: states), OURS)
+    fleet = Fleet(states, Indexes(states), OURS)
     plan = underway(fleet, members(1, whole()))
     take(fleet, "a", "GPU-a-0", 5)
     states["b"] = a_state("b", 1, 40)

@@ -1,0 +1,97 @@
+"""Which asks come lately: the mix that a placement should leave room for.
+
+Asks are counted with a decaying weight. What is typical is taken over anew only when the mix has moved by a tenth, so
+that what was computed with it stays good for long. Source: the typical workload of FGD (Weng et al., USENIX ATC 2023),
+here learnt from the pods that come rather than given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from protos.contract.ask import PodAsk
+
+WINDOW = 2000
+"""Asks after which one counts 1/e as much as a new one."""
+EVERY = 32
+"""Asks between two looks at how far the mix has moved."""
+MOVED = 0.1
+"""Total variation distance from which on it is another mix."""
+COVERED = 0.8
+"""Share of the asks that the typical ones make up, most frequent first."""
+MOST_SHAPES = 512
+"""Shapes counted at a time; the rarest go."""
+LARGE = 1e12
+
+
+class Shape(NamedTuple):
+    """What matters of a pod for where it goes: pods of one shape are placed alike."""
+
+    ask: PodAsk | None
+    cpu: int
+    """Thousandths of a core, rounded up by at most a sixteenth."""
+    memory: int
+    """Bytes, rounded likewise."""
+
+
+def shape(ask: PodAsk | None, requests: Sequence[tuple[str, int]]) -> Shape:
+    """The shape of a pod with this ask and these in-tree requests."""
+    amounts = dict(requests)
+    return Shape(ask, _rounded(amounts.get("cpu", 0)), _rounded(amounts.get("memory", 0)))
+
+
+def _rounded(amount: int) -> int:
+    step = 1 << max(0, amount.bit_length() - 5)
+    return -(-amount // step) * step
+
+
+class Mix:
+    """The asks of late, and what of them is typical."""
+
+    def __init__(self) -> None:
+        self._weights: dict[Shape, float] = {}
+        self._next = 1.0
+        """The weight of the next ask: rather than old ones less, new ones count more."""
+        self._unlooked = 0
+        self.adopted: Mapping[Shape, float] = {}
+        """The share of each shape, when it was last taken over."""
+
+    def note(self, of: Shape) -> bool:
+        """A pod that asks GPUs came; returns whether the mix is another one now (and was adopted)."""
+        self._weights[of] = self._weights.get(of, 0.0) + self._next
+        self._next *= WINDOW / (WINDOW - 1)
+        self._unlooked += 1
+        return self._unlooked >= EVERY and self.look()
+
+    def look(self) -> bool:
+        """See whether the mix has moved; if so, adopt it."""
+        self._unlooked = 0
+        self._trim()
+        total = sum(self._weights.values())
+        shares = {of: weight / total for of, weight in self._weights.items()} if total else {}
+        union = shares.keys() | self.adopted.keys()
+        moved = sum(abs(shares.get(of, 0.0) - self.adopted.get(of, 0.0)) for of in union) / 2
+        if moved <= MOVED:
+            return False
+        self.adopted = shares
+        return True
+
+    def _trim(self) -> None:
+        if len(self._weights) > MOST_SHAPES:
+            kept = sorted(self._weights, key=self._weights.__getitem__, reverse=True)[: MOST_SHAPES // 2]
+            self._weights = {of: self._weights[of] for of in kept}
+        if self._next > LARGE:
+            self._weights = {of: weight / self._next for of, weight in self._weights.items()}
+            self._next = 1.0
+
+    def typical(self) -> list[tuple[Shape, float]]:
+        """The most frequent shapes of the adopted mix, with shares that add up to 1."""
+        found: list[tuple[Shape, float]] = []
+        covered = 0.0
+        for of in sorted(self.adopted, key=self.adopted.__getitem__, reverse=True):
+            if covered >= COVERED:
+                break
+            found.append((of, self.adopted[of]))
+            covered += self.adopted[of]
+        return [(of, share / covered) for of, share in found]

@@ -1,0 +1,290 @@
+"""What a placement costs those who are still to come, in thousandths of a GPU: the less, the better the node.
+
+The terms, each the difference that the placement makes to its node:
+
+- `fragments`: free GPU that the asks typical of late cannot use: F = sum over g of free(g) - V, where V = sum over
+  typical asks m of share(m) x the free GPU of those GPUs that m fits on, if m runs on the node at all (CPU, model and
+  number of GPUs). Source: the fragmentation measure of FGD (Weng et al., USENIX ATC 2023).
+- `stranded`: free GPU for which there is no CPU or memory left: S = max(0, free GPU - free CPU / CPU that goes with a
+  GPU lately, the same for memory).
+- `wanted`: GPU of a kind that others ask for by its name: the share of all asked GPU that names it over its share of
+  all free GPU, times what is taken.
+- `opened`: a node on which no GPU is in use, a large one a little more; `spare`: the share of the node's CPU that stays free. Both only decide
+  between nodes that are otherwise about equal.
+- `links`: several GPUs for one container that are not all joined by NVLink.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from extender.engine.ledger import NodeState
+from extender.engine.mix import Mix, Shape
+from protos.contract import links
+from protos.contract.ask import ContainerAsk, Demand, PodAsk
+from protos.contract.books import Kind, NodeBooks, Signature
+from protos.contract.choose import Choice
+from protos.contract.inventory import Gpu
+from protos.contract.selection import suits
+
+GPU = 1000
+"""One GPU."""
+STRANDED = 1.8
+"""How much stranded GPU weighs against fragments."""
+BESIDE = 0.85
+"""Of the CPU and memory that go with a GPU on average, so much must be there for it not to count as stranded."""
+OPENED, SPARE, UNLINKED = 100, 100, 500
+LARGEST = 16
+"""Most that these terms come to."""
+MEMO = 65_536
+
+Rests = tuple[int, ...]
+"""How much of each GPU is free to be given, in thousandths: the scarcer of memory and slices."""
+
+
+class Terms(NamedTuple):
+    """Of one placement; their sum is what it costs."""
+
+    fragments: int = 0
+    stranded: int = 0
+    wanted: int = 0
+    opened: int = 0
+    spare: int = 0
+    links: int = 0
+
+
+class Beside(NamedTuple):
+    """What a node has beside its GPUs: CPU in thousandths of a core, memory in bytes, free and in all."""
+
+    cpu: int
+    memory: int
+    all_cpu: int
+
+
+def beside(allocatable: Mapping[str, int], used: Mapping[str, int]) -> Beside:
+    """What is free of a node with these totals."""
+    cpu, memory = allocatable.get("cpu", 0), allocatable.get("memory", 0)
+    return Beside(cpu - used.get("cpu", 0), memory - used.get("memory", 0), cpu)
+
+
+class Seated(NamedTuple):
+    """How a pod sits on its node, as far as it matters here."""
+
+    left: Rests = ()
+    """What is free of each GPU with it; empty for a pod without GPUs."""
+    joined: bool = True
+    """Whether every container's GPUs are joined by NVLink or stand alone."""
+    spread: int | None = None
+    """For a pod that is to be spread: how well that is (0..1000), which then is its score."""
+
+
+ALONE = Seated()
+"""A pod without GPUs."""
+
+
+def seated(choice: Choice, books: NodeBooks, *, spread: bool = False) -> Seated:
+    """How a pod with these GPUs sits on the node."""
+    return Seated(rests(books, choice.charges), _joined(choice, books), choice.score if spread else None)
+
+
+def rests(books: NodeBooks, charges: Mapping[str, Demand] | None = None) -> Rests:
+    """What is free of each GPU, after these further charges if given."""
+    per_gpu = books.inventory.slices_per_gpu
+    found = []
+    for uuid, book in books.gpus.items():
+        mem, slices, whole = book.mem_free, book.slices_free, book.wholes > 0 or not book.offered
+        if charges is not None and uuid in charges:
+            demand = charges[uuid]
+            mem, slices, whole = mem - demand.mem, slices - demand.slices, whole or demand.whole
+        found.append(0 if whole else max(0, min(mem * GPU // max(1, book.gpu.mem), slices * GPU // per_gpu)))
+    return tuple(found)
+
+
+def _joined(choice: Choice, books: NodeBooks) -> bool:
+    sets = [[share.index for share in shares] for shares in choice.shares.values() if len(shares) > 1]
+    topology = links.topology(books.inventory.links) if sets else None
+    return topology is None or all(topology.nvlinked(indexes) for indexes in sets)
+
+
+class Usable:
+    """How much of the free GPUs of nodes of one kind typical asks can use."""
+
+    def __init__(self, asks: Iterable[tuple[Shape, float]], books: NodeBooks) -> None:
+        """`books`: of any node of the kind."""
+        steps: dict[tuple[int, int], list[tuple[int, float]]] = {}
+        cpu = memory = gpus = 0.0
+        gpu = next(iter(books.gpus.values())).gpu
+        for of, share in asks:
+            taken = taking(of.ask, gpu, books)
+            if taken is None:
+                continue
+            steps.setdefault(taken, []).append((of.cpu, share))
+            cpu, memory = cpu + share * of.cpu, memory + share * of.memory
+            gpus += share * taken[0] * taken[1] / GPU
+        self.cpu_per_gpu = BESIDE * cpu / gpus if gpus else 0.0
+        self.memory_per_gpu = BESIDE * memory / gpus if gpus else 0.0
+        self.price = 0.0
+        """How much GPU of this kind is wanted by its name."""
+        self._steps = [(count, of, *_shares_by_cpu(found)) for (count, of), found in sorted(steps.items())]
+        self._thresholds = sorted({cpu for found in steps.values() for cpu, _ in found})
+        self._memo: dict[tuple[int, Rests], float] = {}
+
+    def of(self, cpu: int, free: Rests) -> float:
+        """V of a node of this kind with so much CPU and GPU free."""
+        key = (bisect_right(self._thresholds, cpu), free)
+        found = self._memo.get(key)
+        if found is None:
+            if len(self._memo) >= MEMO:
+                self._memo.clear()
+            found = self._memo[key] = self._count(cpu, free)
+        return found
+
+    def _count(self, cpu: int, free: Rests) -> float:
+        total = 0.0
+        for count, of, thresholds, shares in self._steps:
+            fitting = [rest for rest in free if rest >= of]
+            if len(fitting) >= count:
+                total += shares[bisect_right(thresholds, cpu)] * sum(fitting)
+        return total
+
+    def stranded(self, cpu: int, memory: int, free: int) -> float:
+        """S of a node with so much free GPU."""
+        left = float(free)
+        if self.cpu_per_gpu:
+            left = min(left, max(0, cpu) * GPU / self.cpu_per_gpu)
+        if self.memory_per_gpu:
+            left = min(left, max(0, memory) * GPU / self.memory_per_gpu)
+        return free - left
+
+
+def _shares_by_cpu(asks: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
+    """CPU amounts in order, and which share of asks runs with less than each of them."""
+    ordered = sorted(asks)
+    return [cpu for cpu, _ in ordered], list(accumulate((share for _, share in ordered), initial=0.0))
+
+
+def taking(ask: PodAsk | None, gpu: Gpu, books: NodeBooks) -> tuple[int, int] | None:
+    """How many such GPUs the largest container takes, and how much of each (0..1000); None where it cannot run."""
+    if ask is None or not suits(ask.selection, gpu):
+        return None
+    found = [_taking(container, gpu, books) for container in ask.containers]
+    return max((one for one in found if one is not None), key=_size) if None not in found else None
+
+
+def _taking(container: ContainerAsk, gpu: Gpu, books: NodeBooks) -> tuple[int, int] | None:
+    demand = books.demand(container, gpu)
+    if demand is None:
+        return None
+    per_gpu = books.inventory.slices_per_gpu
+    of = GPU if demand.whole else max(demand.mem * GPU / max(1, gpu.mem), demand.slices * GPU / per_gpu)
+    return (container.gpus, int(of)) if of <= GPU else None
+
+
+def _size(taken: tuple[int, int]) -> int:
+    return taken[0] * taken[1]
+
+
+class Scorer:
+    """What placements cost, by the mix of asks of late."""
+
+    def __init__(self, nodes: Mapping[str, NodeState]) -> None:
+        self._nodes = nodes
+        self._mix = Mix()
+        self._typical: list[tuple[Shape, float]] = []
+        self._kinds: dict[Kind, Usable] = {}
+        self._states: dict[Signature, tuple[Rests, bool]] = {}
+        self.version = 0
+        """Counts how often another mix was adopted."""
+
+    def note(self, of: Shape) -> None:
+        """A pod that asks GPUs came."""
+        if self._mix.note(of):
+            self._adopt()
+
+    def look(self) -> None:
+        """Take over what the mix is now, if it moved."""
+        if self._mix.look():
+            self._adopt()
+
+    def _adopt(self) -> None:
+        self.version += 1
+        self._typical = self._mix.typical()
+        self._kinds.clear()
+        free: Counter[Kind] = Counter()
+        like: dict[Kind, NodeBooks] = {}
+        for node in self._nodes.values():
+            if node.books is not None and node.books.gpus:
+                kind = node.books.signature()[0]
+                like.setdefault(kind, node.books)
+                free[kind] += sum(self._state(node.books)[0])
+        for kind, price in _prices(self._mix.adopted, like, free).items():
+            self._usable(kind, like[kind]).price = price
+
+    def _usable(self, kind: Kind, books: NodeBooks) -> Usable:
+        found = self._kinds.get(kind)
+        if found is None:
+            found = self._kinds[kind] = Usable(self._typical, books)
+        return found
+
+    def _state(self, books: NodeBooks) -> tuple[Rests, bool]:
+        """What is free of each GPU, and whether any is in use."""
+        signature = books.signature()
+        found = self._states.get(signature)
+        if found is None:
+            if len(self._states) >= MEMO:
+                self._states.clear()
+            in_use = any(book.sharers or book.wholes for book in books.gpus.values())
+            found = self._states[signature] = rests(books), in_use
+        return found
+
+    def points(self, of: Shape, books: NodeBooks | None, has: Beside, seated: Seated) -> int:
+        """The score of such a node for this shape; more is better."""
+        return -sum(self.terms(of, books, has, seated)) if seated.spread is None else seated.spread
+
+    def terms(self, of: Shape, books: NodeBooks | None, has: Beside, seated: Seated) -> Terms:
+        """Of putting a pod of this shape on a node with these books, seated like this."""
+        if books is None or not books.gpus:
+            return Terms()
+        free, in_use = self._state(books)
+        left, joined = seated.left or free, seated.joined
+        usable = self._usable(books.signature()[0], books)
+        before, after = sum(free), sum(left)
+        cpu, memory = has.cpu - of.cpu, has.memory - of.memory
+        lost = usable.of(has.cpu, free) - usable.of(cpu, left)
+        stranded = usable.stranded(cpu, memory, after) - usable.stranded(has.cpu, has.memory, before)
+        return Terms(
+            fragments=round(lost - (before - after)),
+            stranded=round(STRANDED * stranded),
+            wanted=round(usable.price * (before - after)),
+            opened=0 if in_use else OPENED - LARGEST + min(LARGEST, len(free)),
+            spare=max(0, cpu) * SPARE // has.all_cpu if has.all_cpu else 0,
+            links=0 if joined else UNLINKED,
+        )
+
+
+def _prices(
+    shares: Mapping[Shape, float], like: Mapping[Kind, NodeBooks], free: Mapping[Kind, int]
+) -> dict[Kind, float]:
+    """By kind: the share of all asked GPU that names it, over its share of all free GPU."""
+    named: dict[Kind, float] = dict.fromkeys(like, 0.0)
+    asked = 0.0
+    for of, share in shares.items():
+        takes = {kind: taken for kind, books in like.items() if (taken := _taken_there(of, books)) is not None}
+        room = sum(free[kind] for kind in takes)
+        if not room:
+            continue
+        for kind, taken in takes.items():
+            demand = share * _size(taken) * free[kind] / room
+            asked += demand
+            if of.ask is not None and of.ask.selection.selective:
+                named[kind] += demand
+    everything = sum(free.values())
+    return {kind: (named[kind] / asked) / (free[kind] / everything) if free[kind] and asked else 0.0 for kind in like}
+
+
+def _taken_there(of: Shape, books: NodeBooks) -> tuple[int, int] | None:
+    return taking(of.ask, next(iter(books.gpus.values())).gpu, books)
