@@ -71,7 +71,7 @@ WARM_NODES = 200
 """Nodes looked at per tick for shapes that will be asked soon."""
 PREPARED_NODES = 100
 """Nodes looked at before the event loop goes on, divided by the containers of the pod that asks."""
-COUNTED_NODES = 500
+COUNTED_NODES = 200
 """Nodes whose free GPUs are counted per tick."""
 
 
