@@ -15,8 +15,8 @@ from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import GpuBook, NodeBooks
 
 
-class Outlook(msgspec.Struct, frozen=True, order=True):
-    """What stands in the way on one node, least first."""
+class Outlook(msgspec.Struct, frozen=True):
+    """What stands in the way on one node."""
 
     stuck: int
     """Pods that may not be moved; with any, the node is no use."""
