@@ -175,7 +175,7 @@ class Engine:
             self._effects += self._gates.in_vain(seen.state.ref)
         ours = not self.settings.schedulers or pod.spec.scheduler_name in self.settings.schedulers
         self.tenants.see(pod, ours=ours and self.gangs.of(pod.metadata.uid) is None)
-        self._effects += self.reservations.see(pod, seen.state, now)
+        self._effects += self.reservations.see(pod, seen.state if ours else None, now)
         if seen.state is None:
             self._end(pod.metadata.uid, now)
         elif seen.state.state == "bound":

@@ -12,6 +12,7 @@ from extender.engine.intree import counted, lacking
 from extender.engine.ledger import NodeState
 from extender.engine.outlook import Outlook, outlook
 from extender.engine.seats import Seat
+from extender.engine.sketch import barred
 from extender.engine.tenants import Movable, Tenants
 from protos.contract.ask import PodAsk
 
@@ -91,7 +92,7 @@ class Prospects:
     def _has_room(self, seat: Seat, name: str) -> bool:
         """Whether it may go there, as far as anybody but us would hold it against the node."""
         node = self._fleet.nodes.get(name)
-        if node is None or seat.excluded >> node.number & 1 or not seat.constraints.admits(node):
+        if node is None or barred(seat, node, self._fleet.ignored) or not seat.constraints.admits(node):
             return False
         requests = counted(seat.requests, self._fleet.ignored if node.books is not None else ())
         return not lacking(requests, node.allocatable, node.used)
