@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from extender.sim.openb.replay import Row
 
 DECIMALS = 2
+LEAST, MOST = 1, 1000
+"""What may arrive, in % of all GPUs."""
 
 simulate = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Replay a recorded workload.")
 
@@ -24,9 +26,7 @@ def openb(
     nodes: Annotated[Path, typer.Option(help="The trace's node list, as CSV.", metavar="FILE")],
     pods: Annotated[Path, typer.Option(help="The trace's pod list, as CSV.", metavar="FILE")],
     seed: Annotated[int, typer.Option(help="Of the order in which the pods arrive.", metavar="N")] = 42,
-    inflate: Annotated[
-        float, typer.Option(help="How much arrives, in % of all GPUs.", min=1, max=1000, metavar="PERCENT")
-    ] = 130,
+    inflate: Annotated[float, typer.Option(help="How much arrives, in % of all GPUs.", metavar="PERCENT")] = 130,
     policy: Annotated[Policy, typer.Option(help="Who decides; gangshare: the extender's own engine.")] = "gangshare",
     which: Annotated[
         ListName, typer.Option("--list", help="The list itself, or one of another mix made from it.")
@@ -43,6 +43,8 @@ def openb(
     from extender.sim.openb import derive, published, replay, trace, workload
     from extender.sim.openb import plot as picture
 
+    if not LEAST <= inflate <= MOST:
+        raise CommandError(f"--inflate is {inflate:g}: expected {LEAST} to {MOST}")
     try:
         if plot:
             picture.check(plot)

@@ -52,8 +52,7 @@ class Classes:
     def see(self, pod: Pod) -> None:
         """Take in which class a pod names, as long as it has no node."""
         uid, name = pod.metadata.uid, pod.metadata.annotations.get(names.GPU_CLASS, "")
-        if self._named.get(uid, name) != name or not name or pod.spec.node_name:
-            self.forget(uid)
+        self.forget(uid)
         if name and not pod.spec.node_name:
             self._named[uid] = name
             self._pods.setdefault(name, {})[uid] = pod

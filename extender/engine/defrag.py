@@ -10,34 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from typing import TypeVar, cast
 
-from extender.engine.attempt import STEP, TRY, Attempt, Fleet
+from extender.engine.attempt import Attempt, Fleet
 from extender.engine.clearing import clearings, cost
 from extender.engine.ledger import NodeState, PodState
-from extender.engine.outlook import Outlook, outlook
 from extender.engine.plan import SLICE
+from extender.engine.prospects import Prospects, shape
 from extender.engine.relief import CHANGED, Hopeless, Move, Relief, nowhere, stuck, too_many, unfound
 from extender.engine.seats import Seat, Spot
 from extender.engine.sketch import Sketch, draw, hardness
 from extender.engine.tenants import Movable, Tenants
 
 MOST_MOVES = 8
-DRAWN = 40
-"""What it costs to draw a sketch, in `attempt.LOOK`s: some 0.1 ms."""
+DRAWN = 75
+"""What it costs to draw a sketch, in `attempt.LOOK`s: some 0.15 ms."""
 MOST_WORK = 30_000 * DRAWN
 """After so much work the search ends with what it has."""
 POLISHING = 5_000 * DRAWN
 """So much is spent on cheaper plans with as few moves as the first one found."""
-NEAR, AROUND = 12, 48
-"""Nodes looked at for one pod: such that have room, and such that others would have to leave."""
+NEAR = 12
+"""Nodes with room that are looked at for one pod."""
 SEARCHED = 8
 """A gang with more members than this is planned first, and only those without a place are searched for."""
 TRIES = 3
 """Times that it is planned if the cluster changes meanwhile."""
 HOMELESS = 64
 """More of them than this are not searched for."""
-Shape = tuple[object, ...]
+Found = TypeVar("Found")
 
 
 class Defrag:
@@ -56,12 +56,10 @@ class Defrag:
 
         What those in `void` hold is kept for the seats, and so free. Pods in `kept` (NAMESPACE/NAME) are not moved.
         """
-        self._fleet, self._tenants, self._most, self._void, self._kept = fleet, tenants, most, void, frozenset(kept)
+        self._fleet, self._tenants, self._most, self._void = fleet, tenants, most, void
+        self._prospects = Prospects(fleet, tenants, kept)
         self._seats = sorted(seats, key=hardness)
-        self._movable: dict[str, list[Movable]] = {}
-        self._pods: dict[str, Movable] = {}
         self._board: dict[str, Sketch] = {}
-        self._outlooks: dict[Shape, list[Outlook]] = {}
         self._seen: set[object] = set()
         self._best: tuple[tuple[int, int, float], list[Sketch]] | None = None
         self._blocked: tuple[Seat, str, int, Movable] | None = None
@@ -80,7 +78,7 @@ class Defrag:
 
     def _plan(self) -> Iterator[int]:
         for _ in range(TRIES):
-            yield from self._survey()
+            self._begin()
             todo = yield from self._unplaced()
             if len(todo) > HOMELESS:
                 self.outcome = unfound(todo[0], self._most, len(self._fleet.nodes))
@@ -116,21 +114,13 @@ class Defrag:
                 yield DRAWN
         return True
 
-    def _survey(self) -> Iterator[int]:
-        """Who may be moved."""
-        for known in (self._movable, self._pods, self._board, self._outlooks):
-            known.clear()
-        nodes = iter(tuple(self._fleet.nodes.values()))
-        while some := list(islice(nodes, STEP)):
-            for node in some:
-                found = [one for one in self._tenants.movable(node) if one.name not in self._kept]
-                if found:
-                    self._movable[node.name] = found
-                    self._pods.update((one.seat.uid, one) for one in found)
-            yield STEP * TRY
+    def _begin(self) -> None:
+        """Forget what was known of a cluster that has changed; what is kept for the seats is free."""
+        self._prospects.clear()
+        self._board.clear()
         for name in sorted({pod.node for pod in self._void}):
-            here = self._fleet.nodes.get(name)
-            sketch = self._draw(here, (), ()) if here is not None else None
+            node = self._fleet.nodes.get(name)
+            sketch = self._draw(node, (), ()) if node is not None else None
             if sketch is not None:
                 self._board[name] = sketch
 
@@ -198,57 +188,22 @@ class Defrag:
 
     def _options(self, seat: Seat, left: int) -> Iterator[tuple[int, tuple[tuple[Movable, ...], Sketch] | None]]:
         """Where it could go: first where nobody has to leave, then with few that have to; beside that what it cost."""
-        for name in (yield from self._with_room(seat)):
+        near = yield from _free(self._prospects.near(seat))
+        for name in sorted(self._board) + [name for name in near if name not in self._board][:NEAR]:
             sketch = self._with(seat, name, ())
             yield DRAWN, ((), sketch) if sketch is not None else None
         if left:
             yield from self._by_leaving(seat, left)
 
-    def _with_room(self, seat: Seat) -> Generator[tuple[int, None], None, list[str]]:
-        """Nodes that are worth a look for one that needs a place."""
-        touched = sorted(self._board)
-        if seat.ask is None:
-            nodes = sorted(n.name for n in self._fleet.nodes.values() if n.seen and n.name not in self._board)
-            yield len(nodes), None
-            able = (name for name in nodes if self._may(seat, name))
-            return touched + list(islice(able, NEAR))
-        indexes = self._fleet.indexes
-        while indexes.prepare(seat.shape, STEP):
-            yield len(seat.ask.containers) * STEP * TRY, None
-        ranked = (name for name, _ in indexes.of(seat.shape).ranked())
-        able = (name for name in ranked if name not in self._board and self._may(seat, name))
-        return touched + list(islice(able, NEAR))
-
-    def _may(self, seat: Seat, name: str) -> bool:
-        node = self._fleet.nodes.get(name)
-        return node is not None and not seat.excluded >> node.number & 1 and seat.constraints.admits(node)
-
     def _by_leaving(self, seat: Seat, left: int) -> Iterator[tuple[int, tuple[tuple[Movable, ...], Sketch] | None]]:
-        promising = yield from self._promising(seat)
-        for name in promising:
+        view = yield from _free(self._prospects.view(seat))
+        others = [seen.node for seen in view.useful if seen.moves <= left and seen.node not in self._board]
+        for name in sorted(self._board) + others:
             old = self._board.get(name)
             gone = old.left if old else ()
-            staying = [one for one in self._movable[name] if one not in gone]
+            staying = [one for one in self._prospects.movable(name) if one not in gone]
             for found in clearings(staying, left, partial(self._with, seat, name)):
                 yield DRAWN, found
-
-    def _promising(self, seat: Seat) -> Generator[tuple[int, None], None, list[str]]:
-        """Nodes on which somebody would have to leave, the fewest first."""
-        known = yield from self._looked_over(seat)
-        useful = [found.node for found in known if not found.stuck and found.node in self._movable]
-        return list(dict.fromkeys([*(name for name in sorted(self._board) if name in self._movable), *useful[:AROUND]]))
-
-    def _looked_over(self, seat: Seat) -> Generator[tuple[int, None], None, list[Outlook]]:
-        shape = _shape(seat)
-        if shape not in self._outlooks:
-            found = []
-            for node in tuple(self._fleet.nodes.values()):
-                seen = outlook(seat, node, self._movable.get(node.name, ()), self._fleet.ignored)
-                if seen is not None:
-                    found.append(seen)
-                yield TRY, None
-            self._outlooks[shape] = sorted(found)
-        return self._outlooks[shape]
 
     def _with(self, seat: Seat, name: str, leaving: Iterable[Movable]) -> Sketch | None:
         """The node as it is by now, without those and with this one."""
@@ -284,7 +239,7 @@ class Defrag:
 
     def _remember(self, seat: Seat) -> None:
         """Who that has to leave has no place, where the fewest have to."""
-        homeless = self._pods.get(seat.uid)
+        homeless = next((one for one in self._left() if one.seat.uid == seat.uid), None)
         waiting = {seat.uid: seat for seat in self._seats}
         freed = [s for s in self._board.values() if s.left and any(one.uid in waiting for one in s.seats)]
         if homeless is None or not freed:
@@ -302,30 +257,29 @@ class Defrag:
         return Relief(moves, {seat.uid: spots[seat.uid] for seat in self._seats})
 
     def _why(self, seat: Seat) -> Generator[int, None, Hopeless]:
-        looking = self._looked_over(seat)
-        while True:
-            try:
-                yield next(looking)[0]
-            except StopIteration as ended:
-                known: list[Outlook] = ended.value
-                break
-        useful = [found for found in known if not found.stuck]
-        if not useful:
-            return stuck(seat, known[0] if known else None)
+        view = yield from self._prospects.view(seat)
+        if view.nearest is None or view.nearest.stuck:
+            return stuck(seat, view.nearest)
         if self._blocked is not None:
             return nowhere(*self._blocked)
-        if useful[0].moves > self._most:
-            return too_many(seat, useful[0], self._most)
+        if view.useful and view.useful[0].moves > self._most:
+            return too_many(seat, view.useful[0], self._most)
         return unfound(seat, self._most, self._looked)
 
 
-def _shape(seat: Seat) -> Shape:
-    return seat.ask, seat.requests, seat.constraints, seat.excluded
-
-
 def _hash(seat: Seat) -> int:
-    return hash(_shape(seat))
+    return hash(shape(seat))
 
 
 def _stays(one: Movable, spot: Spot) -> bool:
     return spot.node == one.node and spot.charges == one.charges
+
+
+def _free(work: Generator[int, None, Found]) -> Generator[tuple[int, None], None, Found]:
+    """The same work, as a part of the search that finds no option."""
+    while True:
+        try:
+            done = next(work)
+        except StopIteration as ended:
+            return cast(Found, ended.value)
+        yield done, None

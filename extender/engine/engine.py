@@ -37,7 +37,6 @@ from extender.engine.effects import (
     PodSeen,
     PodsListed,
     Refuse,
-    Report,
     Tick,
     Verdict,
     Wake,
@@ -48,7 +47,6 @@ from extender.engine.gates import Gates
 from extender.engine.holds import Holds
 from extender.engine.index import Indexes, fits
 from extender.engine.keeping import Keeping
-from extender.engine.lacking import Lacking
 from extender.engine.ledger import Ledger, NodeState, PodState
 from extender.engine.observe import Observer
 from extender.engine.presence import Presence
@@ -56,6 +54,7 @@ from extender.engine.relief import Hopeless
 from extender.engine.reservations import Reservations
 from extender.engine.settings import Settings
 from extender.engine.starts import Starts
+from extender.engine.telling import Telling
 from extender.engine.tenants import Tenants
 from extender.engine.waking import Waking
 from gangfilter import dialects
@@ -66,12 +65,11 @@ from protos.contract.ask import PodAsk
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
-REPORT_EVERY_S = 30.0
 WARM_NODES = 200
 """Nodes looked at per tick for shapes that will be asked soon."""
 PREPARED_NODES = 100
 """Nodes looked at before the event loop goes on, divided by the containers of the pod that asks."""
-COUNTED_NODES = 500
+COUNTED_NODES = 200
 """Nodes whose free GPUs are counted per tick."""
 
 
@@ -86,7 +84,7 @@ class Engine:
         """(what, label) → how often: decisions by code, conflicts, problems by kind, wakes."""
         self.ledger = Ledger(settings.unit_mib, settings.slices_per_gpu, settings.gpushare, self._changed)
         self._indexes = Indexes(self.ledger.nodes)
-        self.classes, self._lack = Classes(self.ledger.stock), Lacking(self.ledger.stock)
+        self.classes = Classes(self.ledger.stock)
         self._observer = Observer(self.ledger, settings, self.counters, self.classes)
         self._waking = Waking(self.ledger)
         self._holds = Holds(self.ledger, settings.soft_charge_s, settings.undecided_s)
@@ -98,7 +96,7 @@ class Engine:
         self.tenants = Tenants(self.ledger.pods, self.ledger.on_node)
         self.reservations = Reservations(self.ledger, settings, wall)
         self._keeping = Keeping(self.reservations, self.gangs, self._barrier, self.counters)
-        self._reported: dict[str, float] = {}
+        self._telling = Telling(self.ledger, self._indexes, self.classes, self.gangs)
         self._effects: list[Effect] = []
 
     @property
@@ -178,7 +176,7 @@ class Engine:
             self._effects += self._gates.in_vain(seen.state.ref)
         ours = not self.settings.schedulers or pod.spec.scheduler_name in self.settings.schedulers
         self.tenants.see(pod, ours=ours and self.gangs.of(pod.metadata.uid) is None)
-        self._effects += self.reservations.see(pod, seen.state, now)
+        self._effects += self.reservations.see(pod, seen.state if ours else None, now)
         if seen.state is None:
             self._end(pod.metadata.uid, now)
         elif seen.state.state == "bound":
@@ -225,7 +223,7 @@ class Engine:
         self._settle(pod)
         self.ledger.unbind(pod)
         del self.ledger.pods[uid]
-        self._reported.pop(uid, None)
+        self._telling.forget(uid)
 
     def _settle(self, pod: PodState) -> None:
         """The pod is no longer merely held, nor refused."""
@@ -371,7 +369,7 @@ class Engine:
                 break
             offered.append(name)
         if not offered:
-            reason = self._lacking(state, ask) or refusals.no_room(ask)
+            reason = self._telling.no_gpu(state, ask)
             self._waking.refused(state, ask, reason, self.ledger.all_but(known))
             return self._refuse(state, reason, now)
         state.refusal = None
@@ -390,30 +388,12 @@ class Engine:
             self._waking.forget(state)
             state.refusal = reason
         self.counters["decisions", reason.code] += 1
-        if now - self._reported.get(state.ref.uid, -REPORT_EVERY_S) >= REPORT_EVERY_S:
-            self._reported[state.ref.uid] = now
-            self._effects.append(Report(state.ref, self.explain(state) or reason))
+        self._effects += self._telling.report(state, reason, now)
         return Verdict((), reason)
 
     def explain(self, state: PodState) -> Reason | None:
         """Why the pod waits, with the numbers of this moment; None if it was not refused."""
-        if isinstance(state.asked, Reason):
-            return state.asked
-        known = self.gangs.of(state.ref.uid)
-        if known is not None and known.reason is not None:
-            return known.reason
-        if state.refusal is None or state.ask is None or state.refusal.code not in refusals.FOR_ROOM:
-            return state.refusal
-        lacking = self._lacking(state, state.ask)
-        if lacking is not None:
-            return lacking
-        nearest = self._indexes.of(state.shape).nearest(state.excluded)
-        node = self.ledger.nodes[nearest] if nearest else None
-        return refusals.with_numbers(refusals.no_room(state.ask), state.ask, node, self.ledger.stock.largest())
-
-    def _lacking(self, state: PodState, ask: PodAsk) -> Reason | None:
-        """Why the pod would wait even if every GPU were free; None if its selection is not to blame."""
-        return self.classes.none_of(state.ref.uid) or self._lack.of(ask)
+        return self._telling.explain(state)
 
     def prioritize(self, pod: Pod, nodes: Sequence[str]) -> dict[str, int]:
         """10 for each node as good as our best, 0 for the rest."""

@@ -10,13 +10,14 @@ import msgspec
 from extender.engine.intree import counted
 from extender.engine.ledger import NodeState
 from extender.engine.seats import Seat
+from extender.engine.sketch import barred
 from extender.engine.tenants import Movable
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import GpuBook, NodeBooks
 
 
-class Outlook(msgspec.Struct, frozen=True, order=True):
-    """What stands in the way on one node, least first."""
+class Outlook(msgspec.Struct, frozen=True):
+    """What stands in the way on one node."""
 
     stuck: int
     """Pods that may not be moved; with any, the node is no use."""
@@ -27,7 +28,7 @@ class Outlook(msgspec.Struct, frozen=True, order=True):
 
 def outlook(seat: Seat, node: NodeState, movable: Sequence[Movable], ignored: Collection[str]) -> Outlook | None:
     """What stands in the way of one more on this node; None where nothing that could leave is what keeps it off."""
-    if seat.excluded >> node.number & 1 or not node.seen or node.problem or not seat.constraints.admits(node):
+    if barred(seat, node, ignored) or not node.seen or node.problem or not seat.constraints.admits(node):
         return None
     beside = _beside(seat, node, movable, ignored if node.books is not None else ())
     if beside is None:

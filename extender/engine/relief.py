@@ -77,7 +77,7 @@ def wanted(seat: Seat) -> str:
 def stuck(seat: Seat, nearest: Outlook | None) -> Hopeless:
     """Pods that may not be moved are in the way wherever it may go, or it could never go anywhere."""
     if nearest is None:
-        return Hopeless(f"{wanted(seat)}: no node has that, whatever is moved away")
+        return Hopeless(f"{wanted(seat)}: no node that it may go to has that, whatever is moved away")
     gpus = sum(c.gpus for c in seat.ask.containers) if seat.ask else 0
     what = f"no {gpus}-GPU node" if gpus > 1 else "no GPU" if gpus else "no node"
     pods = f"{nearest.stuck} pod{'s' * (nearest.stuck > 1)} there may not be moved"

@@ -9,8 +9,8 @@ The terms, each the difference that the placement makes to its node:
   GPU lately, the same for memory).
 - `wanted`: GPU of a kind that others ask for by its name: the share of all asked GPU that names it over its share of
   all free GPU, times what is taken.
-- `opened`: a node on which no GPU is in use, a large one a little more; `spare`: the share of the node's CPU that stays free. Both only decide
-  between nodes that are otherwise about equal.
+- `opened`: a node on which no GPU is in use, a large one a little more; `spare`: the share of the node's CPU that stays
+  free. Both only decide between nodes that are otherwise about equal.
 - `links`: several GPUs for one container that are not all joined by NVLink.
 """
 

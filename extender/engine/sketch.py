@@ -38,7 +38,7 @@ def draw(
     `ignored` are resources that our books count where a node has any. What those in `void` hold is free.
     """
     left, seats = tuple(left), tuple(seats)
-    if any(seat.excluded >> node.number & 1 or not seat.constraints.admits(node) for seat in seats):
+    if any(barred(seat, node, ignored) or not seat.constraints.admits(node) for seat in seats):
         return None
     if seats and (not node.seen or node.problem):
         return None
@@ -77,6 +77,14 @@ def _seat(
     for resource, amount in seat.requests:
         used[resource] = used.get(resource, 0) + amount
     return spot
+
+
+def barred(seat: Seat, node: NodeState, ignored: Collection[str]) -> bool:
+    """Whether kube-scheduler keeps it off the node, and not merely for want of what may be freed there."""
+    if not seat.excluded >> node.number & 1:
+        return False
+    requests = counted(seat.requests, ignored if node.books is not None else ())
+    return not lacking(requests, node.allocatable, node.used)
 
 
 def hardness(seat: Seat) -> tuple[int, ...]:

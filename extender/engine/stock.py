@@ -6,7 +6,7 @@ Kept up to date as inventories and bookings change, at the price of the nodes th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import islice
 from typing import TypeVar
@@ -21,6 +21,9 @@ from protos.contract.selection import Selection, matches, suits
 NAMED = 5
 """Models named; the rest is counted."""
 WILD = frozenset("*?[")
+"""What makes a glob of a text."""
+MOST_UUIDS = 2000
+"""So many are held against globs."""
 
 T = TypeVar("T")
 GpuKind = Gpu
@@ -65,8 +68,10 @@ class Stock:
         self.gpus: Counter[GpuKind] = Counter()
         self.free: Counter[GpuKind] = Counter()
         """Those that are wholly free, as last counted."""
-        self._free: dict[str, Counter[GpuKind]] = {}
+        self._free: dict[str, tuple[GpuKind, ...]] = {}
         self._uncounted: dict[str, None] = {}
+        self._matching: dict[Selection, tuple[set[GpuKind], int]] = {}
+        """The kinds that a class accepts, and how many nodes have some."""
         self.version = 0
         """Counts what changed of the GPUs."""
         self.counts = 0
@@ -85,6 +90,7 @@ class Stock:
         if before != now:
             self._add(before, -1)
             self._add(now, 1)
+            self._matching.clear()
             self.version += 1
             self.counts += 1
 
@@ -108,15 +114,17 @@ class Stock:
         """Count the free GPUs of nodes that changed, so many nodes at most; `books_of` those that take new pods."""
         for name in list(islice(self._uncounted, most)):
             del self._uncounted[name]
-            books = books_of(name)
-            now = Counter(_free(books)) if books is not None else Counter()
-            before = self._free.pop(name, Counter())
+            books, held = books_of(name), self._nodes.get(name)
+            now = tuple(_free(books, held[0])) if books is not None and held is not None else ()
+            before = self._free.pop(name, ())
             if now:
                 self._free[name] = now
             if now != before:
                 self.counts += 1
-                self.free.subtract(before)
-                self.free.update(now)
+                for built in before:
+                    self.free[built] -= 1
+                for built in now:
+                    self.free[built] += 1
 
     # -- what there is
 
@@ -127,12 +135,11 @@ class Stock:
 
     def matching(self, wanted: Selection) -> tuple[int, int, int]:
         """How many GPUs are accepted, UUIDs apart; how many of them are wholly free; how many nodes have some."""
-        accepted = {found for found in self.gpus if suits(wanted, found)}
-        return (
-            sum(self.gpus[found] for found in accepted),
-            sum(self.free[found] for found in accepted),
-            self._having(accepted),
-        )
+        if wanted not in self._matching:
+            accepted = {found for found in self.gpus if suits(wanted, found)}
+            self._matching[wanted] = accepted, self._having(accepted)
+        kinds, nodes = self._matching[wanted]
+        return sum(self.gpus[found] for found in kinds), sum(self.free[found] for found in kinds), nodes
 
     def _having(self, kinds: set[GpuKind]) -> int:
         return sum(n for machine, n in self._machines.items() if any(built in kinds for _, _, built in machine.gpus))
@@ -142,13 +149,14 @@ class Stock:
         return max((found.mem for found in self.gpus), default=0)
 
     def accepted(self, wanted: Selection) -> bool:
-        """Whether there is a GPU that is accepted."""
+        """Whether there is a GPU that is accepted; "yes" for globs on UUIDs where there are many of those."""
         if not wanted.uuids:
             return any(suits(wanted, found) for found in self.gpus)
-        exact = [uuid.lower() for uuid in wanted.uuids if not uuid.startswith("!") and not WILD & set(uuid)]
-        among: Iterable[str] = exact if len(exact) == len(wanted.uuids) else self._uuids
-        named = (self._uuids[uuid] for uuid in among if uuid in self._uuids and matches(wanted.uuids, uuid))
-        return any(suits(wanted, found) for found in named)
+        if any(uuid.startswith("!") or WILD & set(uuid) for uuid in wanted.uuids):
+            named = (built for uuid, built in self._uuids.items() if matches(wanted.uuids, uuid))
+            return len(self._uuids) > MOST_UUIDS or any(suits(wanted, built) for built in named)
+        exact = (self._uuids.get(uuid.lower()) for uuid in wanted.uuids)
+        return any(built is not None and suits(wanted, built) for built in exact)
 
     def joins(self, wanted: Selection, count: int) -> bool:
         """Whether there is a node with so many GPUs that lie as wanted."""
@@ -170,9 +178,9 @@ def _count(counter: Counter[T], thing: T, sign: int) -> None:
         del counter[thing]
 
 
-def _free(books: NodeBooks) -> Iterator[GpuKind]:
-    if books.inventory.state != "ready":
-        return
-    for book in books.gpus.values():
-        if book.offered and not book.wholes and not book.sharers:
-            yield kind(book.gpu)
+def _free(books: NodeBooks, machine: Machine) -> Iterator[GpuKind]:
+    """The GPUs that nobody holds any part of, and that are offered."""
+    if books.inventory.state == "ready":
+        for book, (_, _, built) in zip(books.gpus.values(), machine.gpus, strict=True):
+            if book.idle:
+                yield built

@@ -21,7 +21,7 @@ _MADE_UP = "gpu-"
 """What stands before the number in the name of a GPU whose UUID is not known."""
 
 
-class Gpu(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class Gpu(msgspec.Struct, frozen=True, cache_hash=True, rename="camel", forbid_unknown_fields=True):
     """One GPU as the plugin sees it."""
 
     index: Natural

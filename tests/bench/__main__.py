@@ -27,6 +27,7 @@ BENCHES = (
     "shapes",
     "beside",
     "waiting",
+    "openb",
 )
 ON_REQUEST = ("large",)
 

@@ -30,7 +30,7 @@ from extender.engine.effects import (
     Wake,
 )
 from extender.engine.engine import Engine
-from extender.engine.plan import Placement
+from extender.engine.plan import Placement, Plan
 from gangfilter.gang import BEFORE, STARTED, Patience
 from gangfilter.group import GroupKey
 from gangfilter.members import Stage
@@ -670,7 +670,7 @@ class GangWorld(GangStory):
         """Whether the planner, asked anew and with every node open to everybody, places the gang."""
         starts = self.engine.gangs.starts
         left_out, starts.excluded = starts.excluded, {}
-        _, plan = starts._begin(self.gang(gang))
+        plan = Plan(starts.fleet, *starts.asked(self.gang(gang)))
         while not plan.advance():
             pass
         starts.excluded = left_out

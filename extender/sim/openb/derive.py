@@ -1,7 +1,7 @@
 """Lists like the real one but with another mix, made from it by resampling with a seed.
 
-No policy should be good on one list alone. Pods without GPUs stay as they are, and there are as many GPU pods as
-before; drawn ones are pods of the real list, changed in nothing but what the list's name says.
+No policy should be good on one list alone. There are as many GPU pods as in the real list, each of them drawn from it
+and changed in nothing but what the list's name says.
 """
 
 from __future__ import annotations
@@ -16,6 +16,19 @@ from extender.sim.openb.choices import ListName
 from extender.sim.openb.trace import MILLI, Node, Pod, Spec, TraceError
 
 Draw = Callable[[Sequence[Pod], Sequence[Node], random.Random], list[Pod]]
+Naming = Callable[[Mapping[str, int], random.Random], tuple[str, ...]]
+"""The models that a pod names, of the GPUs by model on which it would fit."""
+NAMED = {
+    ("T4",): 33,
+    ("V100M16", "V100M32"): 13,
+    ("G2",): 10,
+    ("P100",): 5,
+    ("P100", "V100M16", "V100M32"): 3,
+    ("G2", "P100", "T4", "V100M16", "V100M32"): 2,
+    ("P100", "T4", "V100M16", "V100M32"): 2,
+    ("G3",): 2,
+}
+"""How often the first typed pods of the trace's openb_pod_list_gpuspec33.csv name which models."""
 
 
 def derived(name: ListName, pods: Sequence[Pod], nodes: Sequence[Node], seed: int = 0) -> list[Pod]:
@@ -54,23 +67,42 @@ def _named(pods: Sequence[Pod]) -> list[Pod]:
     return [Pod(f"{i:05}-{pod.name}", pod.spec) for i, pod in enumerate(pods)]
 
 
-def _typed(part: float, pods: Sequence[Pod], nodes: Sequence[Node], rng: random.Random) -> list[Pod]:
-    """This part of the GPU pods names a model or two, drawn by how many GPUs the cluster has of them."""
+def _typed(part: float, name: Naming, pods: Sequence[Pod], nodes: Sequence[Node], rng: random.Random) -> list[Pod]:
+    """This part of the GPU pods names models."""
     asking = [i for i, pod in enumerate(pods) if pod.spec.gpus]
     found = list(pods)
     for i in rng.sample(asking, round(part * len(asking))):
-        models = tuple(sorted(_models(pods[i].spec, nodes, rng)))
-        found[i] = _changed(pods[i], models=models)
+        found[i] = _changed(pods[i], models=name(_fitting(pods[i].spec, nodes), rng))
     return found
 
 
-def _models(spec: Spec, nodes: Sequence[Node], rng: random.Random) -> set[str]:
-    """One model or two, of those that some node has that the pod fits when it is empty."""
+def _fitting(spec: Spec, nodes: Sequence[Node]) -> dict[str, int]:
+    """The models of nodes that the pod fits when they are empty, and how many such GPUs there are."""
     gpus: dict[str, int] = {}
     for node in nodes:
         if node.gpus >= spec.gpus and node.cpu_milli >= spec.cpu_milli and node.memory_mib >= spec.memory_mib:
             gpus[node.model] = gpus.get(node.model, 0) + node.gpus
-    return set(rng.choices(list(gpus), weights=list(gpus.values()), k=rng.randint(1, 2))) if gpus else set()
+    return gpus
+
+
+def _by_supply(gpus: Mapping[str, int], rng: random.Random) -> tuple[str, ...]:
+    """One model or two, drawn by how many GPUs there are of them."""
+    drawn = rng.choices(list(gpus), weights=list(gpus.values()), k=rng.randint(1, 2)) if gpus else ()
+    return tuple(sorted(set(drawn)))
+
+
+def _by_demand(gpus: Mapping[str, int], rng: random.Random) -> tuple[str, ...]:
+    """Models as they are named in production: scarce ones most."""
+    possible = {models: often for models, often in NAMED.items() if any(model in gpus for model in models)}
+    return rng.choices(list(possible), weights=list(possible.values()))[0] if possible else ()
+
+
+def _cpu_only(factor: float, pods: Sequence[Pod], nodes: Sequence[Node], rng: random.Random) -> list[Pod]:
+    """So many times as many pods ask no GPU."""
+    del nodes
+    without = [pod for pod in pods if not pod.spec.gpus]
+    more = rng.choices(without, k=round((factor - 1) * len(without))) if without else []
+    return _named([*pods, *more])
 
 
 def _cpu(factor: float, pods: Sequence[Pod], nodes: Sequence[Node], rng: random.Random) -> list[Pod]:
@@ -102,10 +134,14 @@ LISTS: Mapping[ListName, Draw] = {
     "gpushare100": partial(_mixed, 1.0, _shares),
     "multigpu20": partial(_mixed, 0.2, _several),
     "multigpu50": partial(_mixed, 0.5, _several),
-    "gpuspec10": partial(_typed, 0.10),
-    "gpuspec33": partial(_typed, 0.33),
+    "gpuspec10": partial(_typed, 0.10, _by_supply),
+    "gpuspec33": partial(_typed, 0.33, _by_supply),
+    "typed33": partial(_typed, 0.33, _by_demand),
+    "cpu125": partial(_cpu, 1.25),
     "cpu200": partial(_cpu, 2.0),
     "cpu250": partial(_cpu, 2.5),
+    "cpuonly250": partial(_cpu_only, 2.5),
 }
 """What the numbers say, in %: the part of the GPU demand that is asked by pods that share a GPU, or by pods of several;
-the part of the GPU pods that name models; the CPU of GPU pods against that in the real list."""
+the part of the GPU pods that name models, drawn by supply (gpuspec) or as in production (typed); the CPU of GPU pods
+(cpu), or the number of pods without GPUs (cpuonly), against that in the real list."""

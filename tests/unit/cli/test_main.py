@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.cli.run import gangshare
 
-COMMANDS = ("extender", "plugin", "scheduler-config", "top", "classes", "explain", "demo", "version")
+COMMANDS = ("extender", "plugin", "scheduler-config", "top", "classes", "explain", "demo", "simulate", "version")
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

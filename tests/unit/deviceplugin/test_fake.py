@@ -132,7 +132,9 @@ def test_a_bad_profile_is_an_error_that_names_the_place(tmp_path: Path, text: st
 
 
 def test_an_unknown_profile_is_an_error_that_names_those_there_are() -> None:
-    with pytest.raises(ProfileError, match="no profile 'dgx9': expected a YAML file or one of a100x8-pcie, a10x2, dgx-a100"):
+    with pytest.raises(
+        ProfileError, match="no profile 'dgx9': expected a YAML file or one of a100x8-pcie, a10x2, dgx-a100"
+    ):
         FakeSource("dgx9", "n")
 
 

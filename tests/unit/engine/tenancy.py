@@ -14,7 +14,7 @@ from extender.engine.settings import Settings
 from protos.contract import allocation, choose, names
 from protos.contract.allocation import Allocation
 from protos.contract.ask import PodAsk
-from tests.builders import a_node, a_pod
+from tests.builders import a_container, a_node, a_pod
 
 CONTROLLER = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}]
 
@@ -40,7 +40,9 @@ class Town:
         annotations = {names.GPU_COUNT: str(gpus)} if gpus > 1 and not wholly else {}
         annotations |= {names.RESTARTABLE: "true"} if movable else {}
         annotations |= metadata.pop("annotations", {})
-        asked: dict[str, Any] = {"whole": gpus} if wholly else {"mem": mem * gpus}
+        limits = {"cpu": str(metadata.pop("cpu", 0))}
+        containers = [a_container("main", mem * gpus * (not wholly), 0, gpus * wholly, limits=limits)]
+        asked: dict[str, Any] = {"containers": containers}
         waiting = a_pod(name, annotations=annotations, **asked, **metadata)
         ask = self.engine._observer.ask(waiting)
         books = self.engine.nodes[node].books
@@ -74,9 +76,9 @@ class Town:
         assert isinstance(found, Relief), found
         return [_told(move) for move in found.moves]
 
-    def why(self, *asks: PodAsk, most: int = MOST_MOVES) -> str:
+    def why(self, *asks: PodAsk, most: int = MOST_MOVES, **fields: Any) -> str:
         """Why there is no plan."""
-        found = self.plan(asks, most)
+        found = self.plan(asks, most, **fields)
         assert isinstance(found, Hopeless), found
         return found.why
 

@@ -8,11 +8,13 @@ import pytest
 
 from extender.engine.defrag import Defrag
 from extender.engine.effects import PodGone, PodRef, PodSeen
+from extender.engine.errand import Errand
 from extender.engine.relief import Hopeless, Relief
 from protos.contract import names
 from protos.contract.objects import Taint
-from tests.builders import a_pod
+from tests.builders import a_node, a_pod
 from tests.unit.engine.fleets import an_ask, members, whole
+from tests.unit.engine.gang_story import GangStory, a_member
 from tests.unit.engine.tenancy import CONTROLLER, Town
 
 WHOLE = (1, True, 10)
@@ -122,7 +124,7 @@ def test_what_is_in_the_way_is_counted_on_the_nearest_node() -> None:
         town.settle(f"b{number}", part(6), node="n1", movable=False)
     said = "4 whole GPUs on one node: no 4-GPU node can be freed; nearest: n0, 1 pod there may not be moved"
     assert town.why(whole(4)) == said
-    assert town.why(whole(5)) == "5 whole GPUs on one node: no node has that, whatever is moved away"
+    assert town.why(whole(5)) == "5 whole GPUs on one node: no node that it may go to has that, whatever is moved away"
 
 
 def test_no_more_moves_than_allowed() -> None:
@@ -159,6 +161,15 @@ def test_cpu_is_freed_too() -> None:
     town.engine.step(PodSeen(pod), town.now)
     town.settle("fixed", part(1), node="n1", movable=False)
     assert town.moves(whole(), requests=(("cpu", 8000), ("pods", 1))) == ["busy n0:→n1:"]
+
+
+def test_a_node_that_kube_scheduler_kept_it_off_for_want_of_cpu_may_be_freed() -> None:
+    town = Town([2, 1])
+    town.settle("a", part(4), node="n0", cpu=60)
+    town.settle("fixed", part(1), node="n1", movable=False)
+    kept_off = 1 << town.engine.nodes["n0"].number
+    assert town.moves(whole(), excluded=kept_off, requests=(("cpu", 8000), ("pods", 1))) == ["a n0:0→n1:0"]
+    assert town.why(whole(2), excluded=kept_off, requests=(("pods", 1),)).endswith("whatever is moved away")
 
 
 def test_a_gang_gets_room_for_all_of_its_members() -> None:
@@ -215,3 +226,51 @@ def test_it_works_in_small_pieces_and_changes_no_books() -> None:
     assert pieces > 5
     assert isinstance(plan.outcome, Hopeless)
     assert {name: node.books and node.books.signature() for name, node in town.engine.nodes.items()} == before
+
+
+# -- for whom
+
+
+@pytest.mark.parametrize("name", ["g", "m1"], ids=["by its name", "by one of its pods"])
+def test_a_gang_that_waits(name: str) -> None:
+    world = GangStory(a_node("n1", 10, 10), a_node("n2", 10))
+    mover = a_pod("a", mem=3, annotations={names.RESTARTABLE: "true"}, ownerReferences=CONTROLLER)
+    world.create(mover, a_pod("c", mem=3))
+    for pod, node in (("a", "n1"), ("c", "n2")):
+        world.ask(pod, [node])
+        assert world.bind(pod, node) == "flying"
+    world.land("a", "c")
+    world.create(*(a_member(f"m{i}", least=2, whole=1) for i in range(2)))
+    world.think()
+    told = plan_for(world, name)
+    assert told["verdict"] == "1 move makes room for gang default/g: n1 GPU 0 and 1"
+    assert [(move["name"], move["from"], move["to"]) for move in told["moves"]] == [
+        ("a", {"node": "n1", "gpus": [0]}, {"node": "n2", "gpus": [0]})
+    ]
+    assert [(room["name"], room["node"], room["containers"]) for room in told["rooms"]] == [
+        ("m0", "n1", {"main": ["GPU-n1-0"]}),
+        ("m1", "n1", {"main": ["GPU-n1-1"]}),
+    ]
+
+
+def test_who_does_not_wait_is_told_so() -> None:
+    world = GangStory(a_node("n1", 10, 10))
+    world.start(*(a_member(f"m{i}", least=2, whole=1) for i in range(2)))
+    for name, said in (
+        ("g", "gang default/g does not wait for room: it is Running"),
+        ("m0", "default/m0 does not wait for room: it is bound to n1"),
+    ):
+        assert world.engine.defrag("default", name, 8) == Hopeless(said)
+    assert world.engine.defrag("default", "nobody", 8) is None
+    world.create(a_pod("odd", mem=3, annotations={names.GPU_COUNT: "2"}))
+    found = world.engine.defrag("default", "odd", 8)
+    assert isinstance(found, Hopeless)
+    assert "does not divide" in found.why
+
+
+def plan_for(world: GangStory, name: str) -> dict[str, Any]:
+    errand = world.engine.defrag("default", name, 8)
+    assert isinstance(errand, Errand)
+    while not errand.advance():
+        pass
+    return errand.told(world.engine.nodes)

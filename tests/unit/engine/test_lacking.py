@@ -7,8 +7,8 @@ import pytest
 from extender.engine.effects import NodeGone, NodeSeen, PodSeen, PodsListed
 from protos.contract import names
 from tests.builders import a_node, a_pod
+from tests.unit.engine.selections import a_class, a_machine, named, refusal
 from tests.unit.engine.story import Story
-from tests.unit.engine.test_classes import a_class, a_machine, named, refusal
 
 MESH = ((0, 1, "NV2"), (1, 2, "NV2"), (0, 2, "NV2"), (2, 3, "NV1"), (0, 3, "SYS"), (1, 3, "SYS"))
 

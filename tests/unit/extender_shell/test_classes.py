@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from extender.cluster import optional
+from extender.cluster import act, optional
 from extender.sim.apiserver.api import Api
 from protos.contract import names
 from tests.unit.extender_shell.definitions import (
@@ -113,6 +113,20 @@ async def test_the_status_follows_the_gpus_and_equal_ones_are_written_once(clust
     )
     await asyncio.sleep(0.5)
     assert cluster.server.writes.count(("PATCH", STATUS)) == writes
+
+
+async def test_of_many_changes_in_a_moment_the_first_and_the_latest_are_written(
+    cluster: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(act, "STATUS_PAUSE_S", 3.0)
+    define_classes(cluster.api)
+    add_class(cluster.api, "small", models=["T4"])
+    await until(lambda: class_status(cluster.api, "small").get("gpus") == 2, "it is counted")
+    for number in range(5):
+        add_node(cluster.api, f"node-{number}", gpus=1)
+        await asyncio.sleep(0.1)
+    await until(lambda: class_status(cluster.api, "small")["gpus"] == 7, "the latest")
+    assert cluster.server.writes.count(("PATCH", STATUS)) == 2
 
 
 async def test_a_class_that_cannot_be_read_has_an_event_and_a_condition_until_it_is_mended(cluster: World) -> None:

@@ -49,19 +49,35 @@ def test_so_many_gpu_pods_name_models_that_they_fit_on(name: ListName, percent: 
     typed = [spec for spec in found if spec.models]
     assert 100 * len(typed) / len(found) == pytest.approx(percent, abs=0.1)
     assert {len(spec.models) for spec in typed} == {1, 2}
-    for spec in typed:
-        for model in spec.models:
-            assert any(n.model == model and n.gpus >= spec.gpus and n.cpu_milli >= spec.cpu_milli for n in real_nodes())
+    nodes = {(n.model, n.gpus, n.cpu_milli) for n in real_nodes()}
+    for model, gpus, cpu in {(model, spec.gpus, spec.cpu_milli) for spec in typed for model in spec.models}:
+        assert any(has[0] == model and has[1] >= gpus and has[2] >= cpu for has in nodes)
     named = Counter(model for spec in typed for model in spec.models)
     assert [model for model, _ in named.most_common(2)] == ["G2", "T4"]  # most GPUs are of these
 
 
-@pytest.mark.parametrize(("name", "factor"), [("cpu200", 2.0), ("cpu250", 2.5)])
+def test_in_production_scarce_models_are_named_most() -> None:
+    typed = [pod.spec for pod in a_list("typed33") if pod.spec.models]
+    assert 100 * len(typed) / sum(bool(pod.spec.gpus) for pod in real_pods()) == pytest.approx(33, abs=0.1)
+    named = Counter(spec.models for spec in typed)
+    assert [models for models, _ in named.most_common(3)] == [("T4",), ("V100M16", "V100M32"), ("G2",)]
+    whole_nodes = {spec.models for spec in typed if spec.gpus == 8}
+    assert whole_nodes
+    assert not whole_nodes & {("T4",), ("P100",)}  # which have four GPUs at most
+
+
+def test_more_pods_without_gpus() -> None:
+    found = a_list("cpuonly250")
+    assert sum(not pod.spec.gpus for pod in found) == 2.5 * sum(not pod.spec.gpus for pod in real_pods())
+    assert sum(bool(pod.spec.gpus) for pod in found) == sum(bool(pod.spec.gpus) for pod in real_pods())
+    assert len({pod.name for pod in found}) == len(found)
+
+
+@pytest.mark.parametrize(("name", "factor"), [("cpu125", 1.25), ("cpu200", 2.0), ("cpu250", 2.5)])
 def test_gpu_pods_ask_more_cpu_but_none_more_than_a_node_has(name: ListName, factor: float) -> None:
-    found = a_list(name)
-    for was, pod in zip(real_pods(), found, strict=True):
-        most = 128_000 if pod.spec.gpus else was.spec.cpu_milli
-        assert pod.spec.cpu_milli == min(was.spec.cpu_milli * (factor if was.spec.gpus else 1), most)
+    was = [pod.spec for pod in real_pods()]
+    wanted = [min(round(spec.cpu_milli * factor), 128_000) if spec.gpus else spec.cpu_milli for spec in was]
+    assert [pod.spec.cpu_milli for pod in a_list(name)] == wanted
 
 
 def test_the_seed_alone_decides() -> None:

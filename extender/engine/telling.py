@@ -1,0 +1,59 @@
+"""What people are told of a pod that waits: why, with the numbers of the moment, and how often."""
+
+from __future__ import annotations
+
+from extender.engine import refusals
+from extender.engine.classes import Classes
+from extender.engine.effects import Report
+from extender.engine.gangs import Gangs
+from extender.engine.index import Indexes
+from extender.engine.lacking import Lacking
+from extender.engine.ledger import Ledger, PodState
+from protos.contract.ask import PodAsk
+from protos.contract.reason import Reason
+
+REPORT_EVERY_S = 30.0
+"""Seconds between Events about one pod."""
+
+
+class Telling:
+    """Reasons, and when they were told last."""
+
+    def __init__(self, ledger: Ledger, indexes: Indexes, classes: Classes, gangs: Gangs) -> None:
+        self._ledger, self._indexes, self._classes, self._gangs = ledger, indexes, classes, gangs
+        self._lack = Lacking(ledger.stock)
+        self._told: dict[str, float] = {}
+
+    def no_gpu(self, state: PodState, ask: PodAsk) -> Reason:
+        """Why no node takes the pod: none could even if every GPU were free, or there is no room now."""
+        return self._lacking(state, ask) or refusals.no_room(ask)
+
+    def _lacking(self, state: PodState, ask: PodAsk) -> Reason | None:
+        return self._classes.none_of(state.ref.uid) or self._lack.of(ask)
+
+    def explain(self, state: PodState) -> Reason | None:
+        """Why the pod waits, with the numbers of this moment; None if it was not refused."""
+        if isinstance(state.asked, Reason):
+            return state.asked
+        known = self._gangs.of(state.ref.uid)
+        if known is not None and known.reason is not None:
+            return known.reason
+        if state.refusal is None or state.ask is None or state.refusal.code not in refusals.FOR_ROOM:
+            return state.refusal
+        lacking = self._lacking(state, state.ask)
+        if lacking is not None:
+            return lacking
+        nearest = self._indexes.of(state.shape).nearest(state.excluded)
+        node = self._ledger.nodes[nearest] if nearest else None
+        return refusals.with_numbers(refusals.no_room(state.ask), state.ask, node, self._ledger.stock.largest())
+
+    def report(self, state: PodState, reason: Reason, now: float) -> list[Report]:
+        """The Event about a refusal for this reason, unless there was one about the pod a moment ago."""
+        if now - self._told.get(state.ref.uid, -REPORT_EVERY_S) < REPORT_EVERY_S:
+            return []
+        self._told[state.ref.uid] = now
+        return [Report(state.ref, self.explain(state) or reason)]
+
+    def forget(self, uid: str) -> None:
+        """The pod is over."""
+        self._told.pop(uid, None)
