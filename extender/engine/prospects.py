@@ -7,10 +7,10 @@ from heapq import nsmallest
 
 import msgspec
 
+from extender.engine import mix
 from extender.engine.attempt import LOOK, PIECE, STEP, TRY, Fleet
 from extender.engine.intree import counted, lacking
 from extender.engine.ledger import NodeState
-from extender.engine.mix import Shape
 from extender.engine.outlook import Outlook, outlook
 from extender.engine.seats import Seat
 from extender.engine.sketch import barred
@@ -77,7 +77,7 @@ class Prospects:
             self._rooms[known] = found
         return self._rooms[known]
 
-    def _ranked(self, of: Shape, ask: PodAsk) -> Generator[int, None, list[str]]:
+    def _ranked(self, of: mix.Shape, ask: PodAsk) -> Generator[int, None, list[str]]:
         indexes = self._fleet.indexes
         while indexes.prepare(of, STEP):
             yield len(ask.containers) * STEP * TRY
