@@ -294,12 +294,13 @@ class Gangs:
                 self._conductor.tick(known, now)
                 self._herald.news(known, now)
 
-    def may_start(self, key: GroupKey, spots: Collection[str], now: float) -> bool:
-        """Whether a gang that waits may start with these members."""
-        known = self.known[key]
-        if not known.gang.may_plan(now) or not self._conductor.leading or not self._conductor.replayed:
-            return False
-        return all(seat.uid in spots for seat in self.starts.asked(known.gang)[1])
+    def may_start(self, key: GroupKey, now: float) -> bool:
+        """Whether a gang waits for nothing but room, and may start here."""
+        return self._conductor.leading and self._conductor.replayed and self.known[key].gang.may_plan(now)
+
+    def suffice(self, key: GroupKey, uids: Collection[str]) -> bool:
+        """Whether the smallest start of a gang that waits needs nobody but these members."""
+        return all(seat.uid in uids for seat in self.starts.asked(self.known[key].gang)[1])
 
     def start(self, key: GroupKey, spots: Mapping[str, Spot], now: float) -> None:
         """Have the gang start at places that were kept for it."""

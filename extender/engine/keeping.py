@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from extender.engine.barrier import Barrier
 from extender.engine.effects import Effect, Wake
 from extender.engine.gangs import Gangs
-from extender.engine.reservations import Reservations
-from extender.engine.seats import Spot
+from extender.engine.reservations import Kept, Reservations
 from gangfilter.group import GroupKey
 
 
@@ -23,17 +23,29 @@ class Keeping:
     def look(self, now: float) -> list[Effect]:
         """Keep what is reserved; a single pod is woken once its room is complete, a gang starts with all of it."""
         wakes: list[Effect] = []
-        together: dict[GroupKey, dict[str, Spot]] = {}
-        for pod, spot in self._reservations.keep(now) if self._reservations else ():
-            known = self._gangs.of(pod.ref.uid)
-            if known is not None and not self._barrier.single(pod.ref.uid):
-                together.setdefault(known.gang.key, {})[pod.ref.uid] = spot
-            elif self._reservations.due(pod.ref.uid, now):
-                wakes.append(Wake(pod.ref, spot.node))
-        for key, spots in together.items():
-            if self._gangs.may_start(key, spots, now):
-                for uid in spots:
-                    self._reservations.lend(uid)
-                self._gangs.start(key, spots, now)
+        together: dict[GroupKey, list[Kept]] = {}
+        for kept in self._reservations.keep(now) if self._reservations else ():
+            pod = kept.pod.ref
+            known = self._gangs.of(pod.uid)
+            if known is not None and not self._barrier.single(pod.uid):
+                together.setdefault(known.gang.key, []).append(kept)
+            elif kept.spot is not None and kept.complete and self._reservations.due(pod.uid, now):
+                wakes.append(Wake(pod, kept.spot.node))
+        for key, all_of_it in together.items():
+            if all(kept.complete for kept in all_of_it):
+                self._start(key, all_of_it, now)
         self._counters["wakes", ""] += len(wakes)
         return wakes
+
+    def _start(self, key: GroupKey, all_of_it: Sequence[Kept], now: float) -> None:
+        spots = {kept.pod.ref.uid: kept.spot for kept in all_of_it if kept.spot is not None}
+        if not self._gangs.may_start(key, now):
+            return
+        suffice = self._gangs.suffice(key, spots)
+        for uid in spots:
+            if suffice:
+                self._reservations.lend(uid)
+            else:
+                self._reservations.give_up(uid)  # others came or went: it is planned like any other
+        if suffice:
+            self._gangs.start(key, spots, now)

@@ -105,6 +105,12 @@ class Reservations:
         if kept is not None:
             self._free(kept)
 
+    def give_up(self, uid: str) -> None:
+        """Nothing is kept for the pod any more, until it asks for something else."""
+        kept = self._of[uid]
+        kept.told = kept.spot = None
+        self._free(kept)
+
     def _free(self, kept: Kept) -> None:
         kept.version, kept.complete = -1, False
         if kept.keeper.node:
@@ -113,17 +119,16 @@ class Reservations:
 
     # -- booking
 
-    def keep(self, now: float) -> list[tuple[PodState, Spot]]:
-        """Book what is free of all that is to be kept; returns those for whom all of it is."""
-        return [(kept.pod, kept.spot) for kept in self._waiting(now) if kept.complete and kept.spot is not None]
+    def keep(self, now: float) -> list[Kept]:
+        """Book what is free of all that is to be kept; returns those whose pods wait."""
+        return list(self._waiting(now))
 
     def _waiting(self, now: float) -> Iterator[Kept]:
         for kept in self._of.values():
             if kept.told is None:
                 continue
             if now >= kept.until:
-                kept.told = kept.spot = None
-                self._free(kept)
+                self.give_up(kept.pod.ref.uid)
             elif kept.pod.state == "waiting":
                 self._look(kept, kept.told)
                 yield kept

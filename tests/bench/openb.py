@@ -25,8 +25,17 @@ from tests.bench.report import Figure
 
 FOLDER = Path(__file__).parents[1] / "data" / "openb"
 SEEDS, FEWER = range(42, 52), range(42, 45)
-PUBLISHED: Mapping[Policy, str] = {"fgd": "FGD", "bestfit": "BestFit", "dotprod": "DotProd"}
-"""Those that must come out as published, by the name under which they were."""
+PUBLISHED: Mapping[Policy, str] = {
+    "fgd": "FGD",
+    "bestfit": "BestFit",
+    "dotprod": "DotProd",
+    "packing": "GpuPacking",
+    "clustering": "GpuClustering",
+}
+"""By our name that under which it was published."""
+BY_NAME = ("packing", "clustering")
+"""Policies to which all nodes are equal for a pod without GPUs, so that names decide: these come out as published only
+where the names tell nothing about types of nodes."""
 OFF = 0.3
 """Points by which a mean may differ from the published one, or from that under other names of nodes."""
 WANTED = {100: 95.2, 130: 95.4}
@@ -107,10 +116,11 @@ def _show(found: Mapping[Case, Means]) -> None:
 def _baselines(found: Mapping[Case, Means]) -> Iterable[Figure]:
     """How far the published policies are from what was published."""
     curves = published.curves()
-    for policy, told in PUBLISHED.items():
-        case = Case("default", policy)
-        off = abs(found[case].allocated[130] - curves[told][130].allocated)
-        yield Figure(f"{case}: off the published mean at 130 %", off, "points", mark=OFF)
+    cases = [Case("default", policy, shuffled) for shuffled in (False, True) for policy in PUBLISHED]
+    for case in cases:
+        off = abs(found[case].allocated[130] - curves[PUBLISHED[case.policy]][130].allocated)
+        mark = OFF if case.shuffled or case.policy not in BY_NAME else None
+        yield Figure(f"{case}: off the published mean at 130 %", off, "points", mark=mark)
 
 
 def _ours(found: Mapping[Case, Means]) -> Iterable[Figure]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from extender.engine.defrag import Defrag
+from extender.engine.effects import PodGone
 from extender.engine.relief import Hopeless, Relief
-from protos.contract.ask import PodAsk
+from extender.engine.seats import Seat
+from protos.contract.ask import ContainerAsk, PodAsk
 from tests.unit.engine.fleets import an_ask, whole
 from tests.unit.engine.tenancy import Town
 
@@ -80,6 +85,69 @@ def test_as_few_moves_as_exhaustive_search_finds(
         return
     assert fits_as_told(town, asked, found)
     assert len(found.moves) == best
+
+
+parts = st.tuples(st.integers(1, 3), st.booleans(), st.integers(1, 10))
+guests = st.tuples(parts, st.booleans(), st.integers(0, 3), st.integers(0, 60), st.integers(0, 40))
+wanted = st.one_of(
+    st.builds(lambda gpus: whole(gpus), st.integers(1, 3)),
+    st.builds(
+        lambda gpus, mem, slices, spread: an_ask(gpus, mem=mem, slices=slices, spread=spread),
+        st.integers(1, 3), st.integers(1, 10), st.integers(0, 60), st.booleans(),
+    ),
+    st.builds(
+        lambda mems: PodAsk(containers=tuple(ContainerAsk(name=f"c{i}", gpus=1, mem=m) for i, m in enumerate(mems))),
+        st.lists(st.integers(1, 6), min_size=2, max_size=3),
+    ),
+)  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    st.lists(guests, max_size=14),
+    st.lists(wanted, min_size=1, max_size=3),
+    st.integers(0, 40),
+    st.lists(st.tuples(st.integers(1, 30), st.integers(0, 13)), max_size=3),
+)
+def test_whatever_is_asked_everybody_fits_at_the_same_time_also_if_pods_go_meanwhile(
+    sizes: list[int], drawn: list[Any], asked: list[PodAsk], cpu: int, going: list[tuple[int, int]]
+) -> None:
+    town = Town(sizes)
+    for number, (item, movable, node, slices, cpus) in enumerate(drawn):
+        place = f"n{node % len(sizes)}"
+        town.settle(f"p{number}", item, movable=movable, node=place, slices=slices, cpu=cpus)
+    seats = [Seat(uid=f"w{i}", ask=ask, requests=(("cpu", 1000 * cpu), ("pods", 1))) for i, ask in enumerate(asked)]
+    plan = Defrag(town.engine.gangs.starts.fleet, town.engine.tenants, seats)
+    pieces = dict(going)
+    done = 0
+    while not plan.advance(limit=50):
+        done += 1
+        if done in pieces:
+            town.engine.step(PodGone(f"uid-p{pieces[done]}"), town.now)
+    if isinstance(plan.outcome, Relief):
+        carry_out(town, plan.outcome, {seat.uid: seat for seat in seats})
+
+
+def carry_out(town: Town, found: Relief, waiting: dict[str, Seat]) -> None:
+    """All at once: who is moved leaves, and everybody goes where the plan says."""
+    books = {name: node.books.copy() for name, node in town.engine.nodes.items() if node.books is not None}
+    used = {name: Counter(node.used) for name, node in town.engine.nodes.items()}
+    for move in found.moves:
+        assert books[move.pod.node].release(move.pod.seat.uid)
+        used[move.pod.node].subtract(dict(move.pod.seat.requests))
+    coming = [(waiting[uid], spot) for uid, spot in found.spots.items()]
+    for seat, spot in [*coming, *((move.pod.seat, move.to) for move in found.moves)]:
+        assert seat.ask is not None
+        assert sum(c.gpus for c in seat.ask.containers) >= len(spot.charges)
+        assert all(books[spot.node].gpus[uuid].fits(demand) for uuid, demand in spot.charges.items())
+        assert books[spot.node].charges(seat.ask, spot.shares) == spot.charges
+        books[spot.node].hold(seat.uid, seat.ask, spot.charges)
+        used[spot.node].update(dict(seat.requests))
+    assert not any(book.overused() for book in books.values())
+    for name, node in town.engine.nodes.items():
+        assert used[name]["cpu"] <= node.allocatable["cpu"]
+    assert set(found.spots) == set(waiting)
 
 
 def fits_as_told(town: Town, asked: Sequence[Item], found: Relief) -> bool:

@@ -35,13 +35,18 @@ class Town:
     def settle(
         self, name: str, item: tuple[int, bool, int], *, node: str, movable: bool = True, **metadata: Any
     ) -> None:
-        """Put a pod that asks (GPUs, whether whole, units of each) on the node, if it fits there."""
+        """Put a pod that asks (GPUs, whether whole, units of each) on the node, if it fits there.
+
+        `cpu` in cores, `slices` of each GPU; the rest is metadata.
+        """
         gpus, wholly, mem = item
         annotations = {names.GPU_COUNT: str(gpus)} if gpus > 1 and not wholly else {}
         annotations |= {names.RESTARTABLE: "true"} if movable else {}
         annotations |= metadata.pop("annotations", {})
-        limits = {"cpu": str(metadata.pop("cpu", 0))}
-        containers = [a_container("main", mem * gpus * (not wholly), 0, gpus * wholly, limits=limits)]
+        cores = metadata.pop("cpu", 0)
+        limits = {"cpu": str(cores)}
+        slices = gpus * metadata.pop("slices", 0) * (not wholly)
+        containers = [a_container("main", mem * gpus * (not wholly), slices, gpus * wholly, limits=limits)]
         asked: dict[str, Any] = {"containers": containers}
         waiting = a_pod(name, annotations=annotations, **asked, **metadata)
         ask = self.engine._observer.ask(waiting)
@@ -49,7 +54,7 @@ class Town:
         assert ask is not None
         assert books is not None
         choice = choose.choose(ask, books)
-        if choice is None:
+        if choice is None or 1000 * cores > self.engine.nodes[node].room("cpu"):
             return
         annotations[names.ALLOCATION] = allocation.encode(Allocation(1, 1024, 100, choice.shares))
         fields: Mapping[str, Any] = {"ownerReferences": CONTROLLER, **metadata}

@@ -189,6 +189,21 @@ def test_a_gang_starts_with_all_that_is_kept_for_it() -> None:
     assert held == {name: node for name, (node, _) in places.items()}
 
 
+def test_a_gang_of_other_members_is_planned_like_any_other() -> None:
+    world = GangStory(a_node("n1", 10, 10))
+    world.create(a_pod("holder", mem=6, annotations={names.GPU_UUID: "GPU-n1-1"}))
+    assert world.come("holder") == ["flying"]
+    world.land("holder")
+    until = "2100-01-01T00:00:00Z"
+    world.create(*(a_member(f"m{i}", least=2, whole=1, annotations=reserved("n1", i, until=until)) for i in range(2)))
+    world.think()
+    world.delete("m1")
+    world.create(a_member("m2", least=2, whole=1))
+    world.delete("holder")
+    world.later()
+    assert {pod.ref.name for pod in world.engine.pods.values() if pod.state == "held"} == {"m0", "m2"}
+
+
 def test_a_gang_whose_start_comes_to_nothing_has_its_room_again() -> None:
     world = GangStory(a_node("n1", 10, 10))
     until = "2100-01-01T00:00:00Z"
