@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from extender.engine.effects import BindDone, NodeSeen, Place, PodGone, PodRef, PodSeen
+from extender.engine.effects import BindDone, NodeSeen, Place, PodGone, PodRef, PodSeen, Tick
 from extender.engine.engine import Engine
 from extender.engine.settings import Settings
 from extender.sim.openb import trace
@@ -47,6 +47,7 @@ class Gangshare:
         self._engine.step(PodSeen(seen), now)
         spot = self._ask(seen, self._with_room(pod.spec.cpu_milli, pod.spec.memory_mib), now)
         self._engine.step(BindDone(uid, "bound") if spot else PodGone(uid), now)
+        self._engine.step(Tick(), now)
         return spot
 
     def _ask(self, pod: objects.Pod, nodes: Sequence[str], now: float) -> Spot | None:
