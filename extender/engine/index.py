@@ -86,8 +86,8 @@ class ShapeIndex:
         self._look(self.stale, limit)
 
     def renew(self, limit: int) -> None:
-        """Look again at some of the nodes that changed or aged."""
-        self._look(self.stale or self.aged, limit)
+        """Look again at some of the nodes that aged."""
+        self._look(self.aged, limit)
 
     def _look(self, names: set[str], limit: int | None) -> None:
         fitting, short = [], []
@@ -216,7 +216,7 @@ class Indexes:
             self._shapes[shape] = self._make(shape)
 
     def work(self, nodes: int) -> None:
-        """Refresh up to this many nodes of one index that lags behind, those used last first."""
+        """Look at up to this many nodes of one index that lags behind, and as many of one that aged, the last used."""
         if self._version != self.scorer.version:
             self._version = self.scorer.version
             for index in self._shapes.values():
@@ -224,8 +224,8 @@ class Indexes:
         for index in self._shapes.values():
             if index.stale:
                 index.refresh(nodes)
-                return
+                break
         for index in reversed(self._shapes.values()):
             if index.aged:
                 index.renew(nodes)
-                return
+                break

@@ -18,8 +18,8 @@ EVERY = 32
 """Asks between two looks at how far the mix has moved."""
 MOVED = 0.1
 """Total variation distance from which on it is another mix."""
-COVERED = 0.8
-"""Share of the asks that the typical ones make up, most frequent first."""
+COVERED, MOST_TYPICAL = 0.9, 64
+"""Share of the asked GPUs that the typical asks make up, those first that make up the most; and how many at most."""
 MOST_SHAPES = 512
 """Shapes counted at a time; the rarest go."""
 LARGE = 1e12
@@ -86,12 +86,19 @@ class Mix:
             self._next = 1.0
 
     def typical(self) -> list[tuple[Shape, float]]:
-        """The most frequent shapes of the adopted mix, with shares that add up to 1."""
-        found: list[tuple[Shape, float]] = []
-        covered = 0.0
-        for of in sorted(self.adopted, key=self.adopted.__getitem__, reverse=True):
-            if covered >= COVERED:
+        """The shapes of the adopted mix that ask for most of the GPUs; their shares of the asks, to add up to 1."""
+        asked = {of: share * _gpus(of) for of, share in self.adopted.items()}
+        enough, covered = COVERED * sum(asked.values()), 0.0
+        found: list[Shape] = []
+        for of in sorted(asked, key=asked.__getitem__, reverse=True)[:MOST_TYPICAL]:
+            if covered >= enough:
                 break
-            found.append((of, self.adopted[of]))
-            covered += self.adopted[of]
-        return [(of, share / covered) for of, share in found]
+            found.append(of)
+            covered += asked[of]
+        total = sum(self.adopted[of] for of in found)
+        return [(of, self.adopted[of] / total) for of in found]
+
+
+def _gpus(of: Shape) -> float:
+    """About how many GPUs are asked; a part of one counts as half."""
+    return sum(c.gpus if c.whole else c.gpus / 2 for c in of.ask.containers) if of.ask is not None else 0.0

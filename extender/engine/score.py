@@ -113,18 +113,20 @@ def _joined(choice: Choice, books: NodeBooks) -> bool:
 class Usable:
     """How much of the free GPUs of nodes of one kind typical asks can use."""
 
-    def __init__(self, asks: Iterable[tuple[Shape, float]], books: NodeBooks) -> None:
-        """`books`: of any node of the kind."""
-        steps: dict[tuple[int, int], list[tuple[int, float]]] = {}
-        cpu = memory = gpus = 0.0
+    def __init__(self, mix: Mapping[Shape, float], typical: Iterable[tuple[Shape, float]], books: NodeBooks) -> None:
+        """All asks with their shares, and the typical ones with theirs; `books`: of any node of the kind."""
         gpu = next(iter(books.gpus.values())).gpu
-        for of, share in asks:
+        steps: dict[tuple[int, int], list[tuple[int, float]]] = {}
+        for of, share in typical:
             taken = taking(of.ask, gpu, books)
-            if taken is None:
-                continue
-            steps.setdefault(taken, []).append((of.cpu, share))
-            cpu, memory = cpu + share * of.cpu, memory + share * of.memory
-            gpus += share * taken[0] * taken[1] / GPU
+            if taken is not None:
+                steps.setdefault(taken, []).append((of.cpu, share))
+        cpu = memory = gpus = 0.0
+        for of, share in mix.items():
+            taken = taking(of.ask, gpu, books)
+            if taken is not None:
+                cpu, memory = cpu + share * of.cpu, memory + share * of.memory
+                gpus += share * _size(taken) / GPU
         self.cpu_per_gpu = BESIDE * cpu / gpus if gpus else 0.0
         self.memory_per_gpu = BESIDE * memory / gpus if gpus else 0.0
         self.price = 0.0
@@ -227,7 +229,7 @@ class Scorer:
     def _usable(self, kind: Kind, books: NodeBooks) -> Usable:
         found = self._kinds.get(kind)
         if found is None:
-            found = self._kinds[kind] = Usable(self._typical, books)
+            found = self._kinds[kind] = Usable(self._mix.adopted, self._typical, books)
         return found
 
     def _state(self, books: NodeBooks) -> tuple[Rests, bool]:

@@ -20,7 +20,7 @@ from protos.contract.inventory import Gpu, Inventory
 
 UNITS = 1000
 """Memory of a GPU, of which nobody asks here."""
-ARRIVAL_S = 1.0
+ARRIVAL_S, TICKS = 1.0, 5
 """Between two pods."""
 CONTAINER = "main"
 
@@ -47,7 +47,8 @@ class Gangshare:
         self._engine.step(PodSeen(seen), now)
         spot = self._ask(seen, self._with_room(pod.spec.cpu_milli, pod.spec.memory_mib), now)
         self._engine.step(BindDone(uid, "bound") if spot else PodGone(uid), now)
-        self._engine.step(Tick(), now)
+        for _ in range(TICKS):
+            self._engine.step(Tick(), now)
         return spot
 
     def _ask(self, pod: objects.Pod, nodes: Sequence[str], now: float) -> Spot | None:
