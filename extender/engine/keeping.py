@@ -11,6 +11,9 @@ from extender.engine.gangs import Gangs
 from extender.engine.reservations import Kept, Reservations
 from gangfilter.group import GroupKey
 
+GATHERED_S = 30.0
+"""Seconds that what is asked for the members of a gang, one after the other, may take to be enough for its start."""
+
 
 class Keeping:
     """Looks at what is kept, whenever something happened."""
@@ -41,11 +44,10 @@ class Keeping:
         spots = {kept.pod.ref.uid: kept.spot for kept in all_of_it if kept.spot is not None}
         if not self._gangs.may_start(key, now):
             return
-        suffice = self._gangs.suffice(key, spots)
-        for uid in spots:
-            if suffice:
+        if self._gangs.suffice(key, spots):
+            for uid in spots:
                 self._reservations.lend(uid)
-            else:
-                self._reservations.give_up(uid)  # others came or went: it is planned like any other
-        if suffice:
             self._gangs.start(key, spots, now)
+        elif now >= max(kept.complete_at for kept in all_of_it) + GATHERED_S:
+            for uid in spots:
+                self._reservations.give_up(uid)  # others came or went: it is planned like any other

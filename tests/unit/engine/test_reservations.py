@@ -200,7 +200,9 @@ def test_a_gang_of_other_members_is_planned_like_any_other() -> None:
     world.delete("m1")
     world.create(a_member("m2", least=2, whole=1))
     world.delete("holder")
-    world.later()
+    world.later(20)
+    assert not any(pod.state == "held" for pod in world.engine.pods.values())
+    world.later(20)
     assert {pod.ref.name for pod in world.engine.pods.values() if pod.state == "held"} == {"m0", "m2"}
 
 
