@@ -119,6 +119,14 @@ class Lot:
         short = lacking(self.amounts if books is None else self._beside, allocatable, used)
         return f"short of {'pod slots' if short == 'pods' else short}" if short else ""
 
+    def times(self, most: int, books: NodeBooks | None, allocatable: Mapping[str, int], used: Mapping[str, int]) -> int:
+        """For how many members, `most` at most, there is enough of everything but the GPUs in the books."""
+        for key, amount in self.amounts if books is None else self._beside:
+            free = allocatable.get(key, 0) - used.get(key, 0)
+            if free < most * amount:
+                most = max(0, free // amount)
+        return most
+
 
 def _hardness(seat: Seat) -> tuple[int, ...]:
     """Most whole GPUs, most GPUs, most of one GPU, scarce things, few nodes, much CPU and memory."""
