@@ -13,7 +13,11 @@ from extender.engine.plan import Placement, Plan
 from extender.engine.seats import Seat
 from protos.contract import names
 from protos.contract.ask import Demand
+from protos.contract.objects import Node
+from tests.builders import a_node
 from tests.unit.engine.fleets import POD, a_fleet, a_state, an_ask, members, outcome, places, whole
+from tests.unit.engine.gang_story import GangStory
+from tests.unit.engine.gang_story import members as a_gang
 
 RACK, ZONE = "rack", "zone"
 
@@ -140,3 +144,26 @@ def test_the_same_site_gives_the_same_places_in_whatever_order_its_nodes_became_
     turned = msgspec.structs.replace(a_fleet(*reversed(list(fleet.nodes.values()))), localities=fleet.localities)
     for count in range(1, 12):
         assert places(fleet, members(count, whole())) == places(turned, members(count, whole()))
+
+
+# -- through the engine
+
+
+def a_node_in(rack: str, name: str) -> Node:
+    node = a_node(name, 16)
+    return msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, labels={RACK: rack}))
+
+
+def rack_of(world: GangStory, *pods: str) -> set[str]:
+    nodes = (world.engine.pods[world.pods[name].metadata.uid].node for name in pods)
+    return {world.nodes[node].metadata.labels[RACK] for node in nodes}
+
+
+def test_the_labels_of_the_settings_keep_a_gang_together() -> None:
+    nodes = [a_node_in(rack, f"n{i}") for i, rack in enumerate("abcb")]
+    world = GangStory(*nodes, locality_labels=(RACK,))
+    world.start(*a_gang(2, mem=16))
+    assert rack_of(world, "m0", "m1") == {"b"}
+    elsewhere = GangStory(*nodes, locality_labels=())
+    elsewhere.start(*a_gang(2, mem=16))
+    assert rack_of(elsewhere, "m0", "m1") == {"a", "b"}
