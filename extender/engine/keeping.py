@@ -25,9 +25,11 @@ class Keeping:
 
     def look(self, now: float) -> list[Effect]:
         """Keep what is reserved; a single pod is woken once its room is complete, a gang starts with all of it."""
+        if not self._reservations:
+            return []
         wakes: list[Effect] = []
         together: dict[GroupKey, list[Kept]] = {}
-        for kept in self._reservations.keep(now) if self._reservations else ():
+        for kept in self._reservations.keep(now):
             pod = kept.pod.ref
             known = self._gangs.of(pod.uid)
             if known is not None and not self._barrier.single(pod.uid):
