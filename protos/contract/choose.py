@@ -114,6 +114,8 @@ class _Seating:
         self.topology = books.topology
         self.parts: dict[str, list[tuple[int, ContainerAsk, Demand]]] = {}
         self.seats: list[Seat] = [()] * len(ask.containers)
+        self.demands: dict[tuple[int, int], Demand | None] = {}
+        """What a container takes of a GPU of this size, by its position."""
         self.tries_left = 0
         self.gathered = any(c.kind != "init" for c in ask.containers)
         """Whether init containers must sit on GPUs of the pod's other containers."""
@@ -195,7 +197,10 @@ class _Seating:
                 yield chosen
 
     def _fits(self, position: int, ask: ContainerAsk, book: GpuBook) -> Demand | None:
-        demand = self.books.demand(ask, book.gpu)
+        kind = position, book.gpu.mem
+        if kind not in self.demands:
+            self.demands[kind] = self.books.demand(ask, book.gpu)
+        demand = self.demands[kind]
         if demand is None:
             return None
         own = self.parts.get(book.gpu.uuid)
