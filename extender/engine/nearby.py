@@ -3,7 +3,7 @@
 Labels of the nodes say where they are, by keys from near to far. Of the domains (nodes with the same value) that have
 room for all, at the nearest level where there is one, the one with the least room to spare is taken, so that others
 stay whole for larger gangs; within it as few nearer domains as suffice. Room is reckoned by sums, so the gang may not
-fit there after all; it is then placed anywhere.
+fit there after all.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Domain(NamedTuple):
 
 
 def nearby(
-    fleet: Fleet, seats: Sequence[Seat], beside: Sequence[str] = ()
+    fleet: Fleet, labels: Sequence[str], seats: Sequence[Seat], beside: Sequence[str] = ()
 ) -> Generator[int, None, frozenset[str] | None]:
     """Names of the nodes among which the gang is to be placed first, None if any will do.
 
-    `beside`: the nodes of its members that have a place already, one name for each.
+    `labels`: their keys, from near to far; `beside`: the nodes of members that have a place already, a name for each.
     """
     levels: list[str] = []
-    for key in fleet.localities:
+    for key in labels:
         yield PIECE
         if len({node.labels.get(key) for node in fleet.nodes.values()}) > 1:
             levels.append(key)

@@ -72,13 +72,9 @@ class Plan:
         best: Shortage | None = None
         for seats in self._sizes:
             last = seats is self._sizes[-1]
-            within = yield from nearby(self._fleet, seats, self._beside)
-            if within is not None:
-                found, _ = yield from self._try(seats, wide=False, strict=True, within=within)
-                if isinstance(found, Placement):
-                    self.outcome = found
-                    return
-                yield PIECE
+            self.outcome = yield from self._close(seats)
+            if self.outcome is not None:
+                return
             for wide in (False, True):
                 found, again = yield from self._try(seats, wide=wide, strict=not last)
                 if isinstance(found, Placement):
@@ -90,6 +86,20 @@ class Plan:
                 if not again:
                     break
         self.outcome = best
+
+    def _close(self, seats: Sequence[Seat]) -> Generator[int, None, Placement | None]:
+        """Places close together, None if there are none, or if any are as close as others."""
+        levels = self._fleet.localities
+        while levels:
+            within = yield from nearby(self._fleet, levels, seats, self._beside)
+            if within is None:
+                return None
+            found, _ = yield from self._try(seats, wide=False, strict=True, within=within)
+            if isinstance(found, Placement):
+                return found
+            yield PIECE
+            levels = levels[1:]
+        return None
 
     def _try(
         self, seats: Sequence[Seat], *, wide: bool, strict: bool, within: Set[str] | None = None

@@ -124,13 +124,15 @@ def test_members_of_several_shapes_are_kept_together() -> None:
     assert racks(fleet, gang) == {"b": 5}
 
 
-def test_what_sums_promise_and_no_node_keeps_is_placed_anywhere() -> None:
+def test_what_sums_promise_and_no_rack_keeps_is_looked_for_farther_away() -> None:
     """Each member takes both GPUs of a node, and either of its containers alone would fit twice."""
     fleet = a_site(("a", "z", [2, 2]), ("b", "z", [2, 2]))
     pod = an_ask(mem=30)
     other = msgspec.structs.replace(pod.containers[0], name="other")
     two = msgspec.structs.replace(pod, containers=(*pod.containers, other))
     assert racks(fleet, members(4, two)) == {"a": 2, "b": 2}
+    site = a_site(("c", "y", [2] * 5), ("a", "z", [2, 2]), ("b", "z", [2, 2]))
+    assert racks(site, members(4, two), key=ZONE) == {"z": 4}
 
 
 def test_members_that_kube_scheduler_refuses_somewhere_are_kept_together() -> None:
