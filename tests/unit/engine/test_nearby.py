@@ -16,7 +16,7 @@ from protos.contract.ask import Demand
 from protos.contract.objects import Node
 from tests.builders import a_node
 from tests.unit.engine.fleets import POD, a_fleet, a_state, an_ask, members, outcome, places, whole
-from tests.unit.engine.gang_story import GangStory
+from tests.unit.engine.gang_story import GangStory, a_member
 from tests.unit.engine.gang_story import members as a_gang
 
 RACK, ZONE = "rack", "zone"
@@ -169,3 +169,11 @@ def test_the_labels_of_the_settings_keep_a_gang_together() -> None:
     elsewhere = GangStory(*nodes, locality_labels=())
     elsewhere.start(*a_gang(2, mem=16))
     assert rack_of(elsewhere, "m0", "m1") == {"a", "b"}
+
+
+def test_members_that_start_late_go_beside_those_that_run() -> None:
+    nodes = [a_node_in(rack, f"n{i}") for i, rack in enumerate("abcb")]
+    world = GangStory(*nodes, locality_labels=(RACK,))
+    world.create(a_member("m0", least=2, node="n3", phase="Running"))
+    world.start(a_member("m1", least=2, mem=16))
+    assert rack_of(world, "m0", "m1") == {"b"}
