@@ -7,9 +7,12 @@ from typing import Literal
 
 import msgspec
 
+from extender.engine.settings import LOCALITY_LABELS
 from protos.contract import names
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\[\]:\s]*):(?P<port>\d{1,5})")
+_LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+"""A label's key, as Kubernetes takes it."""
 
 
 class SettingsError(ValueError):
@@ -67,6 +70,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     largest_gang: int = 2000
     """Members of a gang that may start together at most; kube-scheduler must bring them into bind, one after the other,
     in half of `bind_timeout_s`."""
+    locality_labels: tuple[str, ...] = LOCALITY_LABELS
+    """Labels that say where a node is, from near to far: members of a gang are kept together by them. () = none."""
     leader_election: Literal["scheduler", "own", "none"] = "scheduler"
     """`scheduler`: write only while our scheduler holds its Lease; `own`: replicas apart from any scheduler elect one
     among them; `none`: there is only one scheduler and one extender, ever."""
@@ -104,6 +109,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("slot_s", "keep_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise SettingsError(f"{name} is {getattr(self, name)}: expected a number of seconds from zero on")
+        for label in self.locality_labels:
+            if not _LABEL.fullmatch(label) or self.locality_labels.count(label) > 1:
+                raise SettingsError(f"locality_labels has {label!r}: expected keys of labels, each once")
         for lease in self.rival_leases:
             if lease.count("/") != 1 or not all(lease.split("/")):
                 raise SettingsError(f"rival_leases has {lease!r}: expected namespace/name")

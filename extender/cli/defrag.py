@@ -151,7 +151,8 @@ async def _wait(kept: Kept, room: Room) -> None:
     except TimeoutError as error:
         who = f"{room.namespace}/{room.name}"
         why = f"the extender does not keep {_place(room)} for {who}, which was asked for {SEEN_S:g} s ago"
-        raise CommandError(f"{why}: nobody was evicted. Does it run with --keep-room 0?") from error
+        ask = "Does it run with --keep-room 0, or do the clocks differ?"
+        raise CommandError(f"{why}: nobody was evicted. {ask}") from error
 
 
 async def _evict(client: ApiClient, move: Move, so_far: str) -> None:

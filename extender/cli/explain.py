@@ -40,8 +40,9 @@ def lines(pod: Pod, node: Node | None) -> Iterator[str]:
 
 
 def _reserved(kept: Reservation) -> str:
-    free = "is free and kept" if kept.complete else "is kept, as far as it is free,"
-    return f"  {relief.place(kept.node, kept.gpus)} {free} for it for {console.duration(kept.seconds)}"
+    lasts = f"is kept for it for {console.duration(kept.seconds)}"
+    free = "all of it is free" if kept.complete else "not all of it is free yet"
+    return f"  {relief.place(kept.node, kept.gpus)} {lasts}: {free}"
 
 
 def group_lines(group: Group) -> Iterator[str]:

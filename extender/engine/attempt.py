@@ -7,7 +7,7 @@ in small steps between which the ledger may change; nodes that did are looked at
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from heapq import heappop, heappush
 from itertools import islice
 from operator import attrgetter
@@ -49,6 +49,8 @@ class Fleet(msgspec.Struct, frozen=True):
     """Resources that kube-scheduler leaves to us: no node's total is held against them where it has books."""
     resources: names.Resources = names.Resources()
     """What these are called."""
+    localities: tuple[str, ...] = ()
+    """Labels that say where a node is, from near to far: members of a gang are kept together by them."""
 
 
 class Attempt:
@@ -58,9 +60,12 @@ class Attempt:
     and several GPUs for one member taken where the most such members fit.
     """
 
-    def __init__(self, fleet: Fleet, seats: Sequence[Seat], *, wide: bool, strict: bool) -> None:
-        """`strict` ends it at the first member that has no place."""
+    def __init__(
+        self, fleet: Fleet, seats: Sequence[Seat], *, wide: bool, strict: bool, within: Set[str] | None = None
+    ) -> None:
+        """`strict` ends it at the first member that has no place; `within`: the nodes to be used, None for all."""
         self._fleet, self._seats, self._wide, self._strict = fleet, seats, wide, strict
+        self._within = within
         self._choices: dict[PodAsk, Choices] = {}
         self._ranked: dict[Shape, Sequence[Entry]] = {}
         self._trials: dict[str, Trial] = {}
@@ -120,7 +125,7 @@ class Attempt:
             key = (seat.ask, seat.requests, seat.constraints, seat.excluded)
             lot = found.get(key)
             if lot is None:
-                lot = found[key] = Lot(seat, self._chooser(seat.ask), self._fleet.ignored, self._fleet.indexes.scorer)
+                lot = found[key] = Lot(seat, self._chooser(seat.ask), self._fleet.ignored)
             lot.add(seat)
             if number % STEP == 0:
                 yield 2 * STEP * LOOK
@@ -161,7 +166,7 @@ class Attempt:
         while indexes.prepare(of, STEP):
             yield len(ask.containers) * STEP * TRY
         yield PIECE
-        found = [(-score, name) for name, score in indexes.of(of).ranked()]
+        found = [(-score, name) for name, score in indexes.of(of).ranked(self._within)]
         yield PIECE
         return found
 
@@ -169,7 +174,8 @@ class Attempt:
         nodes = iter(tuple(self._fleet.nodes.values()))
         found: list[Entry] = []
         while some := list(islice(nodes, STEP)):
-            found += sorted(_by_cpu(node.name, node, node.used) for node in some if node.seen)
+            usable = (node for node in some if node.seen and (self._within is None or node.name in self._within))
+            found += sorted(_by_cpu(node.name, node, node.used) for node in usable)
             yield STEP * LOOK
         yield PIECE
         found.sort()
@@ -211,7 +217,7 @@ class Attempt:
         if obstacle:
             lot.passed[obstacle] += 1
             return LOOK
-        trial = Trial(node)
+        trial = Trial(node, self._fleet.indexes.scorer)
         if self._offer(lot, trial, near):
             self._trials[name] = trial
         return lot.weight * TRY
@@ -247,7 +253,7 @@ class Attempt:
     def _renew(self, old: Trial) -> None:
         del self._trials[old.name]
         node = self._fleet.nodes.get(old.name)
-        trial = Trial(node) if node is not None and node.seen else None
+        trial = Trial(node, self._fleet.indexes.scorer) if node is not None and node.seen else None
         for lot, seat, _ in old.seated:
             if trial is None or lot.barred(trial.node) or trial.score(lot) is None:
                 lot.waiting.append(seat)

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-import msgspec
-
 from extender.engine import advice, dialect, errand, refusals
 from extender.engine.barrier import Barrier
+from extender.engine.booking import Booking
 from extender.engine.classes import Classes
 from extender.engine.defrag import Defrag
 from extender.engine.effects import (
@@ -31,7 +30,6 @@ from extender.engine.effects import (
     Leading,
     NodeGone,
     NodeSeen,
-    Place,
     PodGone,
     PodRef,
     PodSeen,
@@ -45,7 +43,7 @@ from extender.engine.errand import Errand
 from extender.engine.gangs import Gangs
 from extender.engine.gates import Gates
 from extender.engine.holds import Holds
-from extender.engine.index import Indexes, fits
+from extender.engine.index import Indexes
 from extender.engine.keeping import Keeping
 from extender.engine.ledger import Ledger, NodeState, PodState
 from extender.engine.observe import Observer
@@ -58,9 +56,7 @@ from extender.engine.telling import Telling
 from extender.engine.tenants import Tenants
 from extender.engine.waking import Waking
 from gangfilter import dialects
-from gangfilter.gang import Gang
-from protos.contract import allocation, choose, codec, names
-from protos.contract.allocation import Allocation, Group
+from protos.contract import choose, names
 from protos.contract.ask import PodAsk
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
@@ -91,7 +87,8 @@ class Engine:
         self._presence = Presence()
         self._gates = Gates(self.ledger, self._indexes, self._waking, settings.nominate_from)
         starts = Starts(self.ledger, self._indexes, settings)
-        self.gangs = Gangs(self.ledger, settings, self.counters, starts, self._release, self._unpromise, wall)
+        self._booking = Booking(self.ledger, starts, self._waking, settings, self.counters)
+        self.gangs = Gangs(self.ledger, settings, self.counters, starts, self._booking.release, self._unpromise, wall)
         self._barrier = Barrier(self.gangs)
         self.tenants = Tenants(self.ledger.pods, self.ledger.on_node)
         self.reservations = Reservations(self.ledger, settings, wall)
@@ -423,51 +420,16 @@ class Engine:
         if pod.state in ("binding", "bound"):
             if pod.node != node:
                 return self._refuse_bind(refusals.ELSEWHERE)
-            return Already() if pod.state == "bound" else self._place(pod, node, wall_ns)
+            return Already() if pod.state == "bound" else self._booking.place(pod, node, wall_ns)
         if isinstance(pod.asked, Reason) or pod.forged:
             return self._refuse_bind(pod.asked if isinstance(pod.asked, Reason) else refusals.FORGED)
         answer = self._barrier.bind(pod, node, now)
         if answer is not None:
             return self._refuse_bind(answer.reason) if isinstance(answer, Refuse) else answer
         self._holds.drop(pod)
-        return self._book(pod, node, now, wall_ns)
-
-    def _book(self, pod: PodState, node: str, now: float, wall_ns: int) -> BindAnswer:
-        target = self.ledger.nodes.get(node)
-        if pod.ask is not None and target is not None and target.books is not None:
-            choice = None if target.problem else choose.choose(pod.ask, target.books)
-            if choice is None:
-                return self._refuse_bind(refusals.TAKEN)
-            inventory = target.books.inventory
-            pod.allocation = Allocation(codec.VERSION, inventory.unit_mib, inventory.slices_per_gpu, choice.shares)
-        elif pod.ask is not None and (target is None or not fits(pod.ask, target)):
+        if not self._booking.choose(pod, node):
             return self._refuse_bind(refusals.TAKEN)
-        return self._bound(pod, node, self.gangs.posted(pod.ref.uid, node, now), wall_ns)
-
-    def _release(self, pod: PodState, gang: Gang) -> Place:
-        """Book the place held for a member of a gang for good."""
-        spot = self.gangs.starts.spots[pod.ref.uid]
-        books = self.ledger.node(spot.node).books
-        if books is not None and spot.shares:
-            inventory = books.inventory
-            pod.allocation = Allocation(codec.VERSION, inventory.unit_mib, inventory.slices_per_gpu, dict(spot.shares))
-        return self._bound(pod, spot.node, gang, 0)
-
-    def _bound(self, pod: PodState, node: str, gang: Gang | None, wall_ns: int) -> Place:
-        if gang is not None:
-            group = Group(str(gang.key), gang.epoch, max(1, gang.size))
-            nothing = Allocation(codec.VERSION, self.settings.unit_mib, self.settings.slices_per_gpu, {})
-            pod.allocation = msgspec.structs.replace(pod.allocation or nothing, group=group)
-        pod.text = allocation.encode(pod.allocation) if pod.allocation else None
-        self.ledger.bind(pod, node, "binding")
-        self._waking.forget(pod)
-        pod.refusal = None
-        self.counters["decisions", "Bound"] += 1
-        return self._place(pod, node, wall_ns)
-
-    def _place(self, pod: PodState, node: str, wall_ns: int) -> Place:
-        carried = dialect.of_binding(pod, self.ledger.node(node), self.settings, wall_ns) if pod.text else {}
-        return Place(pod.ref, node, carried, pod.allocation)
+        return self._booking.book(pod, node, self.gangs.posted(ref.uid, node, now), wall_ns)
 
     def _refuse_bind(self, reason: Reason) -> Refuse:
         self.counters["decisions", reason.code] += 1

@@ -11,6 +11,9 @@ from extender.engine.gangs import Gangs
 from extender.engine.reservations import Kept, Reservations
 from gangfilter.group import GroupKey
 
+GATHERED_S = 30.0
+"""Seconds that what is asked for the members of a gang, one after the other, may take to be enough for its start."""
+
 
 class Keeping:
     """Looks at what is kept, whenever something happened."""
@@ -22,9 +25,11 @@ class Keeping:
 
     def look(self, now: float) -> list[Effect]:
         """Keep what is reserved; a single pod is woken once its room is complete, a gang starts with all of it."""
+        if not self._reservations:
+            return []
         wakes: list[Effect] = []
         together: dict[GroupKey, list[Kept]] = {}
-        for kept in self._reservations.keep(now) if self._reservations else ():
+        for kept in self._reservations.keep(now):
             pod = kept.pod.ref
             known = self._gangs.of(pod.uid)
             if known is not None and not self._barrier.single(pod.uid):
@@ -41,11 +46,10 @@ class Keeping:
         spots = {kept.pod.ref.uid: kept.spot for kept in all_of_it if kept.spot is not None}
         if not self._gangs.may_start(key, now):
             return
-        suffice = self._gangs.suffice(key, spots)
-        for uid in spots:
-            if suffice:
+        if self._gangs.suffice(key, spots):
+            for uid in spots:
                 self._reservations.lend(uid)
-            else:
-                self._reservations.give_up(uid)  # others came or went: it is planned like any other
-        if suffice:
             self._gangs.start(key, spots, now)
+        elif now >= max(kept.complete_at for kept in all_of_it) + GATHERED_S:
+            for uid in spots:
+                self._reservations.give_up(uid)  # others came or went: it is planned like any other

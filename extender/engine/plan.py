@@ -1,18 +1,20 @@
 """Places a whole gang or nothing of it, on trial copies of the books and in slices.
 
-It plans all members that exist, and where these do not fit together the smallest start. Sizes in between are not tried:
-members beyond the minimum find their places singly afterwards. Identical members that ask single GPUs or whole ones are
-placed whenever they fit; for a mixture of shapes that is bin packing, and two ways of doing it are tried.
+It plans all members that exist, and where these do not fit together the smallest start: close together if they fit
+there, else anywhere. Sizes in between are not tried: members beyond the minimum find their places singly afterwards.
+Identical members that ask single GPUs or whole ones are placed whenever they fit; for a mixture of shapes that is bin
+packing, and two ways of doing it are tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 
 import msgspec
 
 from extender.engine.attempt import PIECE, Attempt, Fleet
 from extender.engine.intree import Amounts
+from extender.engine.nearby import nearby
 from extender.engine.scarcity import Reckoning, Scarcity
 from extender.engine.seats import Seat, Spot
 from extender.engine.shortage import Shortage, shortage
@@ -31,9 +33,19 @@ class Placement(msgspec.Struct, frozen=True):
 class Plan:
     """One plan in the making."""
 
-    def __init__(self, fleet: Fleet, seats: Sequence[Seat], minimum: Sequence[Seat], free: Amounts = ()) -> None:
-        """A place for all `seats`, else for those of `minimum` (`seats.least` finds them), where so much is free."""
-        self._fleet = fleet
+    def __init__(
+        self,
+        fleet: Fleet,
+        seats: Sequence[Seat],
+        minimum: Sequence[Seat],
+        free: Amounts = (),
+        beside: Sequence[str] = (),
+    ) -> None:
+        """A place for all `seats`, else for those of `minimum` (`seats.least` finds them), where so much is free.
+
+        `beside`: the nodes of those members that have a place already.
+        """
+        self._fleet, self._beside = fleet, beside
         self._reckoning = Reckoning(fleet, free, minimum)
         self._sizes = [seats, minimum] if len(minimum) < len(seats) else [seats]
         self.outcome: Placement | Shortage | Scarcity | None = None
@@ -60,6 +72,9 @@ class Plan:
         best: Shortage | None = None
         for seats in self._sizes:
             last = seats is self._sizes[-1]
+            self.outcome = yield from self._close(seats)
+            if self.outcome is not None:
+                return
             for wide in (False, True):
                 found, again = yield from self._try(seats, wide=wide, strict=not last)
                 if isinstance(found, Placement):
@@ -72,11 +87,25 @@ class Plan:
                     break
         self.outcome = best
 
+    def _close(self, seats: Sequence[Seat]) -> Generator[int, None, Placement | None]:
+        """Places close together, None if there are none, or if any are as close as others."""
+        levels = self._fleet.localities
+        while levels:
+            within = yield from nearby(self._fleet, levels, seats, self._beside)
+            if within is None:
+                return None
+            found, _ = yield from self._try(seats, wide=False, strict=True, within=within)
+            if isinstance(found, Placement):
+                return found
+            yield PIECE
+            levels = levels[1:]
+        return None
+
     def _try(
-        self, seats: Sequence[Seat], *, wide: bool, strict: bool
+        self, seats: Sequence[Seat], *, wide: bool, strict: bool, within: Set[str] | None = None
     ) -> Generator[int, None, tuple[Placement | Shortage, bool]]:
         """One attempt: what it found, and whether the wide way is worth another."""
-        attempt = Attempt(self._fleet, seats, wide=wide, strict=strict)
+        attempt = Attempt(self._fleet, seats, wide=wide, strict=strict, within=within)
         yield from attempt.run()
         if attempt.complete:
             return Placement(attempt.spots()), False

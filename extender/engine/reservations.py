@@ -47,6 +47,8 @@ class Kept(msgspec.Struct, eq=False):
     version: int = -1
     """The node's, when it was booked."""
     complete: bool = False
+    complete_at: float = 0.0
+    """When it was seen to be, the last time."""
     again_at: float = 0.0
     again_s: float = AGAIN_S
 
@@ -130,7 +132,10 @@ class Reservations:
             if now >= kept.until:
                 self.give_up(kept.pod.ref.uid)
             elif kept.pod.state == "waiting":
+                before = kept.complete
                 self._look(kept, kept.told)
+                if kept.complete and not before:
+                    kept.complete_at = now
                 yield kept
             else:
                 self._free(kept)

@@ -7,6 +7,9 @@ import msgspec
 from gangfilter.gang import Patience
 from protos.contract import names
 
+LOCALITY_LABELS = ("topology.kubernetes.io/zone",)
+"""Labels that say where a node is, from near to far, if nothing else is said."""
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the decisions, the same for the whole cluster."""
@@ -36,6 +39,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     one after the other, and each holds a connection."""
     keep_s: float = 300.0
     """Seconds for which room is kept at most for a pod whose `gangshare.io/reservation` asks for it; 0: not."""
+    locality_labels: tuple[str, ...] = LOCALITY_LABELS
+    """Labels that say where a node is, from near to far: members of a gang are kept together by them."""
     nominate_from: int = 500
     """Nodes from which on members of a gang that starts are nominated to theirs before kube-scheduler asks."""
     in_tree_preferences: bool = False

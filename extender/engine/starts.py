@@ -27,7 +27,8 @@ class Starts:
 
     def __init__(self, ledger: Ledger, indexes: Indexes, settings: Settings) -> None:
         self._ledger = ledger
-        self.fleet = Fleet(ledger.nodes, indexes, frozenset(settings.resources.all), settings.resources)
+        ignored = frozenset(settings.resources.all)
+        self.fleet = Fleet(ledger.nodes, indexes, ignored, settings.resources, settings.locality_labels)
         self._wanting: dict[GroupKey, Gang] = {}
         self._plan: tuple[Gang, Sequence[Seat], Plan] | None = None
         self.spots: dict[str, Spot] = {}
@@ -66,7 +67,8 @@ class Starts:
                 return None
             gang = min(self._wanting.values(), key=_turn)
             seats, minimum, free = self.asked(gang)
-            self._plan = gang, seats, Plan(self.fleet, seats, minimum, free)
+            beside = [member.node for member in gang.at(Stage.POSTED, Stage.BOUND)]
+            self._plan = gang, seats, Plan(self.fleet, seats, minimum, free, beside)
         gang, seats, plan = self._plan
         if not plan.advance():
             return None

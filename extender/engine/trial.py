@@ -97,8 +97,8 @@ def _evenly(ask: PodAsk, books: NodeBooks) -> Choice | None:
 class Lot:
     """Members that ask the same and may go to the same nodes; `waiting` are those without a place."""
 
-    def __init__(self, like: Seat, choices: Choices | None, ignored: Collection[str], scorer: Scorer) -> None:
-        self.shape, self.scorer = like.shape, scorer
+    def __init__(self, like: Seat, choices: Choices | None, ignored: Collection[str]) -> None:
+        self.shape = like.shape
         self.ask, self.constraints, self.excluded = like.ask, like.constraints, like.excluded
         self.choices = choices
         self.weight = len(like.ask.containers) if like.ask else 1
@@ -127,6 +127,14 @@ class Lot:
         short = lacking(self.amounts if books is None else self._beside, allocatable, used)
         return f"short of {'pod slots' if short == 'pods' else short}" if short else ""
 
+    def times(self, most: int, books: NodeBooks | None, allocatable: Mapping[str, int], used: Mapping[str, int]) -> int:
+        """For how many members, `most` at most, there is enough of everything but the GPUs in the books."""
+        for key, amount in self.amounts if books is None else self._beside:
+            free = allocatable.get(key, 0) - used.get(key, 0)
+            if free < most * amount:
+                most = max(0, free // amount)
+        return most
+
 
 def _hardness(seat: Seat) -> tuple[int, ...]:
     """Most whole GPUs, most GPUs, most of one GPU, scarce things, few nodes, much CPU and memory."""
@@ -148,9 +156,10 @@ def _hardness(seat: Seat) -> tuple[int, ...]:
 class Trial:
     """A copy of one node, and the members that were put there."""
 
-    __slots__ = ("_version", "allocatable", "books", "name", "node", "seated", "used")
+    __slots__ = ("_scorer", "_version", "allocatable", "books", "name", "node", "seated", "used")
 
-    def __init__(self, node: NodeState) -> None:
+    def __init__(self, node: NodeState, scorer: Scorer) -> None:
+        self._scorer = scorer
         self.node, self._version = node, node.version
         self.name = node.name
         self.allocatable = node.allocatable
@@ -183,7 +192,7 @@ class Trial:
         seat = lot.choices.seated(self.books)
         if seat is None:
             return None
-        return lot.scorer.points(lot.shape, self.books, beside(self.allocatable, self.used), seat)
+        return self._scorer.points(lot.shape, self.books, beside(self.allocatable, self.used), seat)
 
     def put(self, lot: Lot, seat: Seat) -> None:
         """Put a member of the lot here, after `score` said that it fits."""

@@ -58,6 +58,7 @@ _SLOT = "Seconds for which a lost member's room is kept for the next; 0: not."
 _KEEP = "Seconds for which a pod's gangshare.io/reservation keeps room at most; 0: not."
 _TIMEOUT = "The scheduler's httpTimeout for bind, in s; a gang's are held half as long at most."
 _LARGEST = "Members that start together at most; they must all come into bind in half of the bind timeout."
+_LOCALITY = "Labels that say where nodes are, from near to far, by comma: gangs are kept together by them. Empty: not."
 _ELECTION = (
     "scheduler: write only while our scheduler holds its Lease; own: by a Lease of our own; none: there is no other."
 )
@@ -90,6 +91,7 @@ def extender(
     keep_room: Annotated[float, _option("KEEP_ROOM", _KEEP)] = DEFAULTS.keep_s,
     bind_timeout: Annotated[float, _option("BIND_TIMEOUT", _TIMEOUT)] = DEFAULTS.bind_timeout_s,
     largest_gang: Annotated[int, _option("LARGEST_GANG", _LARGEST)] = DEFAULTS.largest_gang,
+    locality_labels: Annotated[str, _option("LOCALITY_LABELS", _LOCALITY)] = ",".join(DEFAULTS.locality_labels),
     leader_election: Annotated[Election, _option("LEADER_ELECTION", _ELECTION)] = Election.SCHEDULER,
     lease_name: Annotated[str, _option("LEASE_NAME", "The scheduler's Lease, or our own.")] = DEFAULTS.lease_name,
     lease_namespace: Annotated[str, _option("LEASE_NAMESPACE", "Its namespace.")] = DEFAULTS.lease_namespace,
@@ -121,6 +123,7 @@ def extender(
             keep_s=keep_room,
             bind_timeout_s=bind_timeout,
             largest_gang=largest_gang,
+            locality_labels=_listed(locality_labels),
             leader_election=leader_election.value,
             lease_name=lease_name,
             lease_namespace=lease_namespace,

@@ -68,6 +68,7 @@ def decisions(settings: Settings) -> engine_settings.Settings:
         gpushare=settings.gpushare,
         schedulers=frozenset(settings.scheduler_names),
         keep_s=settings.keep_s,
+        locality_labels=settings.locality_labels,
         largest_gang=min(settings.largest_gang, http.connections()),
         patience=Patience(stuck_s=stuck_s, hold_s=hold_s, whole_s=settings.whole_s, slot_s=settings.slot_s),
     )

@@ -114,6 +114,8 @@ class _Seating:
         self.topology = books.topology
         self.parts: dict[str, list[tuple[int, ContainerAsk, Demand]]] = {}
         self.seats: list[Seat] = [()] * len(ask.containers)
+        self.demands: dict[tuple[int, int], Demand | None] = {}
+        """What a container takes of a GPU of this size, by its position."""
         self.tries_left = 0
         self.gathered = any(c.kind != "init" for c in ask.containers)
         """Whether init containers must sit on GPUs of the pod's other containers."""
@@ -156,28 +158,30 @@ class _Seating:
         """Seats for one container, best first."""
         ask = self.ask.containers[position]
         own = {uuid for uuid, parts in self.parts.items() if parts}
-        idle = tuple([book.gpu.index for uuid, book in self.books.gpus.items() if book.idle and uuid not in own])
-        preferred = self._preferred(ask, own, idle)
-        room = {book.gpu.index: (book, d) for book in preferred if (d := self._fits(position, ask, book))}
+        among = self.eligible
+        if own and ask.kind == "init" and self.gathered:
+            among = [book for book in among if book.gpu.uuid in own]
+        room = {book.gpu.index: (book, d) for book in among if (d := self._fits(position, ask, book))}
         if ask.gpus > len(room):
             return
-        for chosen in self._sets(tuple(room), ask, idle):
+        idle = tuple([book.gpu.index for uuid, book in self.books.gpus.items() if book.idle and uuid not in own])
+        candidates = self._ordered([book for book, _ in room.values()], ask, own, idle)
+        for chosen in self._sets(candidates, ask, idle):
             yield tuple((room[i][0].gpu.uuid, room[i][1]) for i in sorted(chosen))
 
-    def _preferred(self, ask: ContainerAsk, own: Set[str], idle: tuple[int, ...]) -> list[GpuBook]:
+    def _ordered(
+        self, books: list[GpuBook], ask: ContainerAsk, own: Set[str], idle: tuple[int, ...]
+    ) -> tuple[int, ...]:
         """Fullest first, counting this pod's own containers; an init container prefers GPUs of its pod."""
         spread = self.ask.selection.spread
         gather = ask.kind == "init" or not spread
         losses = self.topology.losses(idle) if ask.gpus == 1 else {}
-        among = self.eligible
-        if own and ask.kind == "init" and self.gathered:
-            among = [book for book in among if book.gpu.uuid in own]
 
         def key(book: GpuBook) -> tuple[int, ...]:
             other = bool(own) and (book.gpu.uuid in own) != gather
             return (other, *_preference(book, spread), losses.get(book.gpu.index, 0))
 
-        return sorted(among, key=key)
+        return tuple([book.gpu.index for book in sorted(books, key=key)])
 
     def _sets(self, candidates: tuple[int, ...], ask: ContainerAsk, idle: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Sets of GPUs for one container: the best linked one, then others in the order of the candidates."""
@@ -193,7 +197,10 @@ class _Seating:
                 yield chosen
 
     def _fits(self, position: int, ask: ContainerAsk, book: GpuBook) -> Demand | None:
-        demand = self.books.demand(ask, book.gpu)
+        kind = position, book.gpu.mem
+        if kind not in self.demands:
+            self.demands[kind] = self.books.demand(ask, book.gpu)
+        demand = self.demands[kind]
         if demand is None:
             return None
         own = self.parts.get(book.gpu.uuid)

@@ -15,6 +15,8 @@ Limits = Mapping[str, int]
 
 GPUS, UNITS = 8, 79
 """GPUs of a node, and units of memory of each (an H100 with units of 1 GiB)."""
+RACK = "example.com/rack"
+"""The label that says in which rack a node is."""
 _MADE = "2026-01-01T00:00:00Z"
 _SPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
 
@@ -36,7 +38,7 @@ def gpus_of(node: str) -> Inventory:
     return Inventory(v=1, unit_mib=1024, slices_per_gpu=100, gpus=gpus, links=links)
 
 
-def node(name: str) -> Json:
+def node(name: str, rack: str = "rack-000") -> Json:
     """A ready node, as its kubelet registered it and our plugin annotated it."""
     amounts = {
         "cpu": "192", "memory": "2113442652Ki", "ephemeral-storage": "1843269236Ki", "pods": "250",
@@ -45,6 +47,7 @@ def node(name: str) -> Json:
     labels = {
         "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
         "node.kubernetes.io/instance-type": "p5.48xlarge", "topology.kubernetes.io/zone": "eu-central-1a",
+        RACK: rack,
     }  # fmt: skip
     conditions = [
         {

@@ -21,19 +21,21 @@ SMALL: tuple[Limits, ...] = ({MEM: 1}, {MEM: 2}, {MEM: 4}, {MEM: 6}, {MEM: 2, SL
 LARGE: tuple[Limits, ...] = ({MEM: 10}, {MEM: 20}, {MEM: 40}, {SLICE: 50}, {WHOLE: 1}, {WHOLE: 2})
 MIXED = SMALL + LARGE
 SEED = 42
+NODES_OF_RACK = 16
+DEFAULTS = Settings()
 
 
 class Fleet:
     """`engine` holds all of it; `bound` has the running pods as JSON."""
 
-    def __init__(self, nodes: int, pods: int) -> None:
+    def __init__(self, nodes: int, pods: int, settings: Settings = DEFAULTS) -> None:
         """Where 20 or more pods share each GPU, all of them are small."""
         self.rng = random.Random(SEED)
         self.names = [f"node-{i:05}" for i in range(nodes)]
-        self.engine = Engine(Settings(), time.monotonic())
+        self.engine = Engine(settings, time.monotonic())
         self.bound: list[Json] = []
-        for name in self.names:
-            found = decode_node(msgspec.json.encode(bodies.node(name)))
+        for i, name in enumerate(self.names):
+            found = decode_node(msgspec.json.encode(bodies.node(name, f"rack-{i // NODES_OF_RACK:03}")))
             self.engine.step(NodeSeen(found), time.monotonic())
         asks = SMALL if pods >= 20 * bodies.GPUS * nodes else MIXED
         for i in range(pods):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from extender.engine.effects import PodSeen, PodsListed
+from extender.engine.settings import Settings
 from protos.contract.objects import decode_pod
 from tests.bench import bodies
 from tests.bench.bodies import Limits
@@ -47,13 +48,17 @@ def _slices(fleet: Fleet, name: str, limits: Limits) -> Iterator[float]:
 
 
 def run() -> list[Figure]:
-    """For several kinds of members."""
-    fleet = Fleet(NODES, PODS)
+    """For several kinds of members, without and with racks to keep them in."""
+    return [*_measure("", Settings()), *_measure(", kept in few racks", Settings(locality_labels=(bodies.RACK,)))]
+
+
+def _measure(told: str, settings: Settings) -> list[Figure]:
+    fleet = Fleet(NODES, PODS, settings)
     fleet.engine.step(PodsListed(), time.monotonic())
     figures: list[Figure] = []
-    for number, (told, limits) in enumerate(ASKS):
+    for number, (each, limits) in enumerate(ASKS):
         slices = list(_slices(fleet, f"gang-{number}", limits))
-        label = f"plan of a gang of {MEMBERS}, {NODES:,} nodes, {PODS:,} pods, each {told}"
+        label = f"plan of a gang of {MEMBERS}, {NODES:,} nodes, {PODS:,} pods, each {each}{told}"
         figures.append(Figure(label, 1000 * sum(slices), "ms", mark=100.0))
         figures.append(Figure(f"{label}: longest of {len(slices)} slices", 1000 * max(slices), "ms"))
     return figures

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from itertools import product
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +38,7 @@ def a_cluster(drawn: list[tuple[list[int], list[Pod], int, str]], order: random.
         states.append(state)
     if order:
         order.shuffle(states)
-    return a_fleet(*states)
+    return msgspec.structs.replace(a_fleet(*states), localities=("zone",))
 
 
 def _hold(books: NodeBooks | None, uid: str, gpu: int, demand: Demand) -> None:
@@ -118,10 +119,17 @@ def test_identical_members_are_placed_whenever_they_fit_by_plain_arithmetic(
     if count <= sum(room.values()):
         assert isinstance(found, Placement)
         assert len(found.spots) == count
+        zones = {label: sum(n for name, n in room.items() if _zone(fleet, name) == label) for label in LABELS}
+        if count <= max(zones.values()) and (ask is None or ask.only_whole or ask.containers[0].gpus == 1):
+            assert len({_zone(fleet, spot.node) for spot in found.spots.values()}) == 1
     else:
         assert isinstance(found, Shortage)
         assert {node: placed for placed, node in found.placed} == {name: n for name, n in room.items() if n}
         assert found.short == count - sum(room.values())
+
+
+def _zone(fleet: Fleet, node: str) -> str:
+    return fleet.nodes[node].labels["zone"]
 
 
 def state_of(fleet: Fleet) -> list[object]:

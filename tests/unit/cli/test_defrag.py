@@ -10,6 +10,7 @@ import pytest
 from extender.cli.budgets import Budget, Selector, Spec, Status, forbidden
 from extender.engine.intree import Requirement
 from protos.contract.objects import ObjectMeta, Pod, PodStatus
+from tests.unit.cli.books import a_gpu, a_holder, a_node
 from tests.unit.cli.conftest import StatusPort
 from tests.unit.cli.run import gangshare
 
@@ -72,6 +73,25 @@ def test_nobody_is_an_error(
 ) -> None:
     ran = gangshare(capsys, "defrag", *asked, "--server", status_port.url)
     assert (ran.code, ran.err) == (1, said)
+
+
+def test_explain_and_top_show_what_is_kept(status_port: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
+    waiting = {"namespace": "default", "name": "train", "uid": "u", "sentence": "no node with 2 whole GPUs free"}
+    kept = {"node": "node-a", "gpus": [0, 1], "complete": False, "seconds": 290.0}
+    lines = {}
+    for complete in (False, True):
+        told = {**waiting, "code": "NoRoom", "since": 30, "reservation": {**kept, "complete": complete}}
+        status_port.answers["/explain/default/train"] = json.dumps(told).encode()
+        lines[complete] = gangshare(capsys, "explain", "pod", "train", "--server", status_port.url).out.splitlines()[-1]
+    assert lines == {
+        False: "  node-a GPU 0 and 1 is kept for it for 4m50s: not all of it is free yet",
+        True: "  node-a GPU 0 and 1 is kept for it for 4m50s: all of it is free",
+    }
+    holder = {**a_holder("train", mem=4), "reserved": True}
+    node = a_node("node-a", a_gpu(0, "GPU-a0", memUsed=4, pods=[holder]))
+    status_port.answers["/inspect/node-a"] = json.dumps(node).encode()
+    shown = gangshare(capsys, "top", "node-a", "--pods", "--server", status_port.url).out
+    assert "default/train (waits, kept for it)" in shown
 
 
 # -- disruption budgets

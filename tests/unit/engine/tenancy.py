@@ -22,11 +22,12 @@ CONTROLLER = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid
 class Town:
     """Nodes n0, n1, … with so many GPUs each, and the pods that were settled there."""
 
-    def __init__(self, sizes: Sequence[int], mem: int = 10) -> None:
+    def __init__(self, sizes: Sequence[int], mem: int = 10, *, backwards: bool = False) -> None:
+        """`backwards`: the last node is told first."""
         self.engine = Engine(Settings())
         self.now = 100.0
         self.sizes = {f"n{number}": size for number, size in enumerate(sizes)}
-        for name, size in self.sizes.items():
+        for name, size in sorted(self.sizes.items(), reverse=backwards):
             self.engine.step(NodeSeen(a_node(name, *[mem] * size)), self.now)
         self.items: dict[str, tuple[int, bool, int]] = {}
         self.places: dict[str, tuple[str, tuple[int, ...]]] = {}

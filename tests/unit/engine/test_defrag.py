@@ -137,6 +137,18 @@ def test_no_more_moves_than_allowed() -> None:
     assert town.why(whole(3), most=2) == said
 
 
+def test_it_does_not_matter_who_came_first() -> None:
+    pods = [("a", 4, "n0"), ("b", 4, "n1"), ("c", 4, "n2"), ("d", 4, "n3")]
+
+    def told(*, backwards: bool) -> list[str]:
+        town = Town([2, 2, 2, 2], backwards=backwards)
+        for name, units, node in sorted(pods, reverse=backwards):
+            town.settle(name, part(units), node=node)
+        return town.moves(whole(2), whole(2))
+
+    assert told(backwards=True) == told(backwards=False) == ["a n0:0→n2:0", "b n1:0→n2:1"]
+
+
 def test_a_node_that_it_may_not_go_to_is_not_freed() -> None:
     town = Town([1, 1])
     town.settle("a", part(4), node="n0")

@@ -140,6 +140,14 @@ def test_nothing_is_kept_where_the_setting_says_so() -> None:
     assert kept(story) == [(0, 0), (0, 0)]
 
 
+def test_nothing_is_kept_for_a_pod_that_another_scheduler_places() -> None:
+    story = a_town(schedulers=frozenset({"gangshare"}))
+    waits(story, a_pod("train", mem=9, spec={"schedulerName": "another"}), **reserved("n1", 0))
+    assert kept(story) == [(0, 0), (0, 0)]
+    waits(story, a_pod("ours", mem=9, spec={"schedulerName": "gangshare"}), **reserved("n1", 0))
+    assert kept(story) == [(4, 0), (0, 0)]
+
+
 def test_nonsense_is_told_to_its_owner_once() -> None:
     story = a_town()
     pod = a_pod("train", mem=9, annotations={names.RESERVATION: '{"v":1,"node":"n1"}'})
@@ -200,7 +208,9 @@ def test_a_gang_of_other_members_is_planned_like_any_other() -> None:
     world.delete("m1")
     world.create(a_member("m2", least=2, whole=1))
     world.delete("holder")
-    world.later()
+    world.later(20)
+    assert not any(pod.state == "held" for pod in world.engine.pods.values())
+    world.later(20)
     assert {pod.ref.name for pod in world.engine.pods.values() if pod.state == "held"} == {"m0", "m2"}
 
 

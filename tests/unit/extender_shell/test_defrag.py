@@ -125,6 +125,26 @@ async def test_on_request_the_pods_go_and_the_room_is_kept_for_the_one_who_waits
         assert given(ours.pod("train")) == ["GPU-n1-0", "GPU-n1-1"]
 
 
+async def test_a_gang_starts_in_the_room_that_is_made_for_it() -> None:
+    async with world() as ours:
+        await a_town(ours)
+        ours.api.delete(PODS, ("default", "train"), {"gracePeriodSeconds": 0})
+        said = {names.GROUP: "g", names.MIN_MEMBER: "2"}
+        team = [add_pod(ours.api, f"m{i}", 1, resource=names.WHOLE_GPU, annotations=said) for i in range(2)]
+        for member in team:
+            assert not (await ours.filter(member, NODES))["NodeNames"]
+        found = await plan(ours, "default/g")
+        assert found.verdict == "1 move makes room for gang default/g: n1 GPU 0, n2 GPU 1"
+        await carry_out(ours, found)
+        assert evictions(ours) == ["a"]
+        ours.api.delete(PODS, ("default", "a"), {"gracePeriodSeconds": 0})
+        states = ours.extender.engine.pods
+        await until(lambda: [states[m["metadata"]["uid"]].state for m in team] == ["held"] * 2, "the gang starts")
+        where = [states[member["metadata"]["uid"]].node for member in team]
+        assert await asyncio.gather(*map(ours.bind, team, where)) == ["", ""]
+        assert sorted(given(ours.pod(m["metadata"]["name"]))[0] for m in team) == ["GPU-n1-0", "GPU-n2-1"]
+
+
 async def test_a_pod_tells_what_is_kept_for_it() -> None:
     async with world() as ours:
         await a_town(ours)

@@ -47,6 +47,8 @@ def test_our_scheduler_is_known_by_the_hostname_unless_told_otherwise() -> None:
         ({"bind_timeout_s": 0.0}, "bind_timeout_s is 0.0: expected a number of seconds above zero"),
         ({"rival_leases": ("volcano",)}, "'volcano': expected namespace/name"),
         ({"rival_leases": ("a/",)}, "'a/': expected namespace/name"),
+        ({"locality_labels": ("rack", "a zone")}, "'a zone': expected keys of labels, each once"),
+        ({"locality_labels": ("rack", "rack")}, "locality_labels has 'rack'"),
         ({"whole_s": -1.0}, "whole_s is -1.0"),
         ({"slot_s": -1.0}, "slot_s is -1.0: expected a number of seconds from zero on"),
         ({"slot_s": float("inf")}, "slot_s is inf"),
@@ -65,6 +67,11 @@ def test_binds_are_kept_waiting_for_half_of_the_schedulers_patience_at_most() ->
     assert usual.stuck_s < usual.hold_s
     short = run.decisions(Settings(bind_timeout_s=20.0, whole_s=5.0)).patience
     assert (short.hold_s, short.stuck_s, short.whole_s) == (10.0, 10.0, 5.0)
+
+
+def test_the_labels_that_keep_gangs_together_reach_the_engine() -> None:
+    assert run.decisions(Settings()).locality_labels == ("topology.kubernetes.io/zone",)
+    assert run.decisions(Settings(locality_labels=("rack", "a.example/row"))).locality_labels[1] == "a.example/row"
 
 
 def test_how_long_a_lost_members_room_is_kept_reaches_the_engine() -> None:
