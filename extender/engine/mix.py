@@ -15,7 +15,7 @@ from protos.contract.ask import PodAsk
 WINDOW = 2000
 """Asks after which one counts 1/e as much as a new one."""
 EVERY = 32
-"""Asks between two looks at how far the mix has moved."""
+"""Asks between two looks at how far the mix has moved; fewer at first, when all that is known is little."""
 MOVED = 0.1
 """Total variation distance from which on it is another mix."""
 COVERED, MOST_TYPICAL = 0.9, 64
@@ -53,7 +53,7 @@ class Mix:
         self._weights: dict[Shape, float] = {}
         self._next = 1.0
         """The weight of the next ask: rather than old ones less, new ones count more."""
-        self._unlooked = 0
+        self._noted = self._unlooked = 0
         self.adopted: Mapping[Shape, float] = {}
         """The share of each shape, when it was last taken over."""
 
@@ -61,8 +61,9 @@ class Mix:
         """A pod that asks GPUs came; returns whether the mix is another one now (and was adopted)."""
         self._weights[of] = self._weights.get(of, 0.0) + self._next
         self._next *= WINDOW / (WINDOW - 1)
+        self._noted += 1
         self._unlooked += 1
-        return self._unlooked >= EVERY and self.look()
+        return self._unlooked >= min(EVERY, 1 + self._noted // 2) and self.look()
 
     def look(self) -> bool:
         """See whether the mix has moved; if so, adopt it."""
