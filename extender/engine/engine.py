@@ -344,13 +344,17 @@ class Engine:
             self.counters["decisions", told.code] += 1
             return Verdict((), told)
         if state.ask is None:
-            return self._in_order(state, nodes)
+            return self._spare(state, pod, nodes)
         return self._offer(state, state.ask, pod, nodes, now)
 
-    def _in_order(self, state: PodState, nodes: Sequence[str]) -> Verdict:
-        """All nodes, best first: a pod that asks no GPUs may go to any."""
-        rank = {name: place for place, (name, _) in enumerate(self._indexes.of(state.shape).ranked())}
-        return Verdict(tuple(sorted(nodes, key=lambda name: rank.get(name, len(rank)))))
+    def _spare(self, state: PodState, pod: Pod, nodes: Sequence[str]) -> Verdict:
+        """Those nodes whose GPUs miss a pod's CPU and memory least. One that asks no GPUs is refused by nobody."""
+        if self.settings.in_tree_preferences or dialect.has_preferences(pod):
+            return Verdict(tuple(nodes))
+        known = frozenset(nodes)
+        ranked = [found for found in self._indexes.of(state.shape).ranked(known) if found[0] in known]
+        least = ranked[0][1] - self.settings.band if ranked else 0
+        return Verdict(tuple(name for name, points in ranked if points >= least) or tuple(nodes))
 
     def _offer(self, state: PodState, ask: PodAsk, pod: Pod, nodes: Sequence[str], now: float) -> Verdict:
         among = None if len(nodes) >= len(self.ledger.nodes) else frozenset(nodes)

@@ -313,7 +313,7 @@ def test_the_plugins_correction_moves_the_charge() -> None:
 def test_pods_that_ask_no_gpus_pass_untouched_and_count_in_tree() -> None:
     story = Story(a_node("a", 16), a_node("b"))
     pod = a_pod(containers=[a_container("c", limits={"cpu": "1500m", "memory": "1Gi"})])
-    assert story.filter(pod) == ["b", "a"], "those with GPUs last"
+    assert story.filter(pod) == ["b"], "a's CPU is for pods with GPUs"
     place = story.bind(pod, "b")
     assert place == Place(a_ref(pod), "b", {}, None)
     assert story.engine.nodes["b"].used == {"cpu": 1500, "memory": 2**30, "pods": 1}

@@ -17,8 +17,8 @@ from tests.unit.manifests.conftest import ROOT
 DISTRIBUTIONS = {"google": "protobuf", "grpc": "grpcio", "pynvml": "nvidia-ml-py", "yaml": "pyyaml"}
 """Distributions whose import name is another."""
 BUILD_ONLY = {"grpc_tools"}
-UNUSED = {"extender": {"aiohttp", "grpcio", "protobuf"}, "plugin": set[str]()}
-"""Imported by what a pod never runs: the embedded cluster, the kubelet's protocol."""
+UNUSED = {"extender": {"aiohttp", "grpcio", "matplotlib", "protobuf"}, "plugin": set[str]()}
+"""Imported by what a pod never runs: the embedded cluster, the kubelet's protocol, pictures."""
 
 
 @pytest.mark.parametrize(
