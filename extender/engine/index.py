@@ -23,7 +23,7 @@ FEW = 512
 """So many nodes are looked up one by one rather than found in the ranking."""
 MEMO = 4096
 """Node states remembered per shape."""
-UNTOUCHED = -choose.TOP // 2
+UNTOUCHED = -500
 """The score of a node that serves whole GPUs without us."""
 
 

@@ -79,7 +79,7 @@ class Seated(NamedTuple):
     joined: bool = True
     """Whether every container's GPUs are joined by NVLink or stand alone."""
     spread: int | None = None
-    """For a pod that is to be spread: how well that is (0..1000), which then is its score."""
+    """For a pod that is to be spread: how empty it is there (0..1000), which then is its score."""
 
 
 ALONE = Seated()
@@ -88,7 +88,15 @@ ALONE = Seated()
 
 def seated(choice: Choice, books: NodeBooks, *, spread: bool = False) -> Seated:
     """How a pod with these GPUs sits on the node."""
-    return Seated(rests(books, choice.charges), _joined(choice, books), choice.score if spread else None)
+    left, joined = rests(books, choice.charges), _joined(choice, books)
+    return Seated(left, joined, _emptiness(left, choice, books) - UNLINKED * (not joined) if spread else None)
+
+
+def _emptiness(left: Rests, choice: Choice, books: NodeBooks) -> int:
+    """4 parts what is left of the GPUs taken, 1 part how many others are idle."""
+    own = [rest for uuid, rest in zip(books.gpus, left, strict=True) if uuid in choice.charges]
+    idle = sum(book.idle and uuid not in choice.charges for uuid, book in books.gpus.items())
+    return (4 * sum(own) // len(own) + idle * GPU // len(books.gpus)) // 5
 
 
 def rests(books: NodeBooks, charges: Mapping[str, Demand] | None = None) -> Rests:

@@ -55,7 +55,7 @@ class Choices:
             name: tuple([Share(here[s.uuid], s.index, s.mem, s.slices, s.whole) for s in given])
             for name, given in choice.shares.items()
         }
-        return Choice(shares, {here[uuid]: demand for uuid, demand in choice.charges.items()}, choice.score)
+        return Choice(shares, {here[uuid]: demand for uuid, demand in choice.charges.items()})
 
     def forget(self) -> None:
         """Nothing is remembered."""
@@ -91,7 +91,7 @@ def _evenly(ask: PodAsk, books: NodeBooks) -> Choice | None:
         return None
     chosen = sorted(sorted(room)[: container.gpus], key=itemgetter(1))
     shares = tuple(Share(book.gpu.uuid, index, demand.mem, demand.slices) for _, index, book, demand in chosen)
-    return Choice({container.name: shares}, {book.gpu.uuid: demand for *_, book, demand in chosen}, 0)
+    return Choice({container.name: shares}, {book.gpu.uuid: demand for *_, book, demand in chosen})
 
 
 class Lot:

@@ -17,8 +17,6 @@ from protos.contract.allocation import Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import GpuBook, NodeBooks, peak
 
-TOP = 1000
-"""The best score."""
 SET_TRIES = 64
 """Sets of GPUs tried for one container before giving up on the containers seated before it."""
 SEAT_TRIES = 48
@@ -26,11 +24,10 @@ SEAT_TRIES = 48
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """GPUs for every container, what the pod takes of each GPU, and how good that is (0..TOP)."""
+    """GPUs for every container, and what the pod takes of each GPU."""
 
     shares: dict[str, tuple[Share, ...]]
     charges: dict[str, Demand]
-    score: int
 
 
 Seat = tuple[tuple[str, Demand], ...]
@@ -46,14 +43,7 @@ def choose(ask: PodAsk, books: NodeBooks) -> Choice | None:
         c.name: tuple(Share(u, books.gpus[u].gpu.index, d.mem, d.slices, d.whole) for u, d in seat)
         for c, seat in zip(ask.containers, seats, strict=True)
     }
-    charges = _charges(ask, seats)
-    return Choice(shares, charges, _score(ask, seats, charges, books))
-
-
-def rank(ask: PodAsk, books: NodeBooks) -> int | None:
-    """The score alone that `choose` would give, None if the ask does not fit."""
-    seats = _seats(ask, books)
-    return None if seats is None else _score(ask, seats, _charges(ask, seats), books)
+    return Choice(shares, _charges(ask, seats))
 
 
 def _seats(ask: PodAsk, books: NodeBooks) -> list[Seat] | None:
@@ -211,29 +201,6 @@ class _Seating:
         if len(running) > 1 and any(d.whole for d in running):
             return None
         return demand if book.fits(peak((c, d) for _, c, d in sorted(parts, key=lambda p: p[0]))) else None
-
-
-def _score(ask: PodAsk, seats: Sequence[Seat], charges: dict[str, Demand], books: NodeBooks) -> int:
-    """How well the choice packs: 4 parts the GPUs' fullness afterwards, 1 part the node's, less for missing links."""
-    per_gpu = books.inventory.slices_per_gpu
-    full = 0
-    for uuid, demand in charges.items():
-        book = books.gpus[uuid]
-        mem = (book.mem_used + demand.mem) * TOP // max(1, book.gpu.mem)
-        full += TOP if demand.whole else max(mem, (book.slices_used + demand.slices) * TOP // per_gpu)
-    fresh = sum(not (book.sharers or book.wholes or uuid in charges) for uuid, book in books.gpus.items())
-    node = TOP - fresh * TOP // max(1, len(books.gpus))
-    packed = (4 * full // len(charges) + node) // 5
-    score = TOP - packed if ask.selection.spread else packed
-    return score * _linked(seats, books) // TOP
-
-
-def _linked(seats: Sequence[Seat], books: NodeBooks) -> int:
-    """TOP where every container's GPUs are joined by NVLink or stand alone, half of it otherwise."""
-    sets = [[books.gpus[uuid].gpu.index for uuid, _ in seat] for seat in seats if len(seat) > 1]
-    if not sets:
-        return TOP
-    return TOP if all(books.topology.nvlinked(indexes) for indexes in sets) else TOP // 2
 
 
 def misfit(ask: PodAsk, books: NodeBooks) -> str:
