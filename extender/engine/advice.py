@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from extender.engine.index import UNTOUCHED, Indexes
 from extender.engine.ledger import Ledger, PodState
-from extender.engine.score import ALONE, Scorer, beside, seated
+from extender.engine.score import ALONE, Scorer, seated
 from protos.contract import choose
 from protos.contract.ask import PodAsk
 
@@ -29,16 +29,18 @@ def _before(ledger: Ledger, scorer: Scorer, state: PodState) -> int | None:
     used = dict(node.used)
     for resource, amount in state.requests:
         used[resource] -= amount
-    has, uid = beside(node.allocatable, used), state.ref.uid
-    if state.ask is None or node.books is None:
-        return UNTOUCHED if state.ask is not None else scorer.points(state.shape, node.books, has, ALONE)
+    if state.ask is None:
+        return scorer.points(state.shape, scorer.present(node.books, node.allocatable, used), ALONE)
+    if node.books is None:
+        return UNTOUCHED
     books = node.books.copy()
-    if uid in books.entries:
-        books.release(uid)
+    if state.ref.uid in books.entries:
+        books.release(state.ref.uid)
     choice = choose.choose(state.ask, books)
     if choice is None:
         return None
-    return scorer.points(state.shape, books, has, seated(choice, books, spread=state.ask.selection.spread))
+    sits = seated(choice, books, spread=state.ask.selection.spread)
+    return scorer.points(state.shape, scorer.present(books, node.allocatable, used), sits)
 
 
 def victims(ledger: Ledger, ask: PodAsk | None, offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

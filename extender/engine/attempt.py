@@ -163,7 +163,7 @@ class Attempt:
 
     def _by_score(self, of: Shape, ask: PodAsk) -> Generator[int, None, Sequence[Entry]]:
         indexes = self._fleet.indexes
-        while indexes.prepare(of, STEP):
+        while indexes.prepare(of, STEP, aged=True):
             yield len(ask.containers) * STEP * TRY
         yield PIECE
         found = [(-score, name) for name, score in indexes.of(of).ranked(self._within)]

@@ -249,6 +249,7 @@ class Engine:
         wakes = [*map(self._gates.opening, wakes), *self._gates.due(now)]
         self._effects += wakes
         self.counters["wakes", ""] += len(wakes)
+        self._indexes.scorer.look()
         self._indexes.work(WARM_NODES)
         self.gangs.tick(now)
         self.ledger.stock.recount(self.ledger.takes_pods, COUNTED_NODES)

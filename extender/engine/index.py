@@ -12,7 +12,7 @@ from sortedcontainers import SortedList
 
 from extender.engine.ledger import NodeState
 from extender.engine.mix import Shape
-from extender.engine.score import ALONE, Scorer, Seated, beside, seated
+from extender.engine.score import ALONE, Scorer, Seated, seated
 from protos.contract import choose
 from protos.contract.ask import PodAsk
 from protos.contract.books import NodeBooks, Signature
@@ -120,12 +120,12 @@ class ShapeIndex:
         if not node.seen or (ask is not None and node.problem):
             return None
         if ask is None:
-            return self._scorer.points(self.shape, node.books, beside(node.allocatable, node.used), ALONE)
+            return self._scorer.points(self.shape, self._scorer.node(node), ALONE)
         if node.books is None:
             return UNTOUCHED if _untouched(ask, node) else None
         found = self._seated(ask, node.books)
         if isinstance(found, Seated):
-            return self._scorer.points(self.shape, node.books, beside(node.allocatable, node.used), found)
+            return self._scorer.points(self.shape, self._scorer.node(node), found)
         return found
 
     def _seated(self, ask: PodAsk, books: NodeBooks) -> Seated | Room:
@@ -191,11 +191,24 @@ class Indexes:
         index.refresh()
         return index
 
-    def prepare(self, shape: Shape, nodes: int) -> bool:
-        """Look at so many of the nodes that `of` would have to look at; False when none is left."""
+    def prepare(self, shape: Shape, nodes: int, *, aged: bool = False) -> bool:
+        """Look at so many of the nodes that `of` would have to look at; False when none is left.
+
+        `aged`: also at those scored by a former mix, for who compares their scores with scores of this moment.
+        """
+        self._age()
         index = self._used(shape)
         index.refresh(nodes)
-        return bool(index.stale)
+        if aged and not index.stale:
+            index.renew(nodes)
+        return bool(index.stale or (aged and index.aged))
+
+    def _age(self) -> None:
+        """See whether the mix is another one."""
+        if self._version != self.scorer.version:
+            self._version = self.scorer.version
+            for index in self._shapes.values():
+                index.age()
 
     def _used(self, shape: Shape) -> ShapeIndex:
         """The index of this shape, as the one used last."""
@@ -217,10 +230,7 @@ class Indexes:
 
     def work(self, nodes: int) -> None:
         """Look at up to this many nodes of one index that lags behind, and as many of one that aged, the last used."""
-        if self._version != self.scorer.version:
-            self._version = self.scorer.version
-            for index in self._shapes.values():
-                index.age()
+        self._age()
         for index in self._shapes.values():
             if index.stale:
                 index.refresh(nodes)

@@ -8,7 +8,7 @@ indexes that rank nodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from extender.engine.effects import PodRef
 from extender.engine.mix import Shape, shape
@@ -83,8 +83,8 @@ class NodeState:
     """One node: its GPUs' books where it has any, and its in-tree totals."""
 
     __slots__ = (
-        "allocatable", "books", "cordoned", "inventory_text", "labels", "name", "number", "problem", "seen", "taints",
-        "unschedulable", "used", "version",
+        "allocatable", "books", "cordoned", "inventory_text", "labels", "name", "number", "present", "problem", "seen",
+        "taints", "unschedulable", "used", "version",
     )  # fmt: skip
 
     def __init__(self, name: str, number: int) -> None:
@@ -106,6 +106,8 @@ class NodeState:
         """In-tree requests of all pods on it, whatever their scheduler (cpu in thousandths of a core)."""
         self.version = 0
         """Counts what changed of the node, its books and its totals."""
+        self.present: Any = None
+        """What `score.Scorer` remembers of it."""
 
     def room(self, resource: str) -> int:
         return self.allocatable.get(resource, 0) - self.used.get(resource, 0)

@@ -57,13 +57,17 @@ class Mix:
         self.adopted: Mapping[Shape, float] = {}
         """The share of each shape, when it was last taken over."""
 
-    def note(self, of: Shape) -> bool:
-        """A pod that asks GPUs came; returns whether the mix is another one now (and was adopted)."""
+    def note(self, of: Shape) -> None:
+        """A pod that asks GPUs came."""
         self._weights[of] = self._weights.get(of, 0.0) + self._next
         self._next *= WINDOW / (WINDOW - 1)
         self._noted += 1
         self._unlooked += 1
-        return self._unlooked >= min(EVERY, 1 + self._noted // 2) and self.look()
+
+    @property
+    def due(self) -> bool:
+        """Whether so many came that it is worth a look."""
+        return self._unlooked >= min(EVERY, 1 + self._noted // 2)
 
     def look(self) -> bool:
         """See whether the mix has moved; if so, adopt it."""

@@ -118,7 +118,7 @@ def _room(lot: Lot, node: NodeState, idle: dict[Kind, int]) -> int:
 
 def _by_gpus(ask: PodAsk, books: NodeBooks, idle: dict[Kind, int]) -> int:
     """The same by GPUs alone; `idle` remembers it for nodes on which nobody holds any."""
-    kind = books.signature()[0]
+    kind = books.signature().kind
     found = None if books.entries else idle.get(kind)
     if found is None:
         found = min(_times(container, books) // container.gpus for container in ask.containers)

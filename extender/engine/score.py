@@ -57,20 +57,6 @@ class Terms(NamedTuple):
     links: int = 0
 
 
-class Beside(NamedTuple):
-    """What a node has beside its GPUs: CPU in thousandths of a core, memory in bytes, free and in all."""
-
-    cpu: int
-    memory: int
-    all_cpu: int
-
-
-def beside(allocatable: Mapping[str, int], used: Mapping[str, int]) -> Beside:
-    """What is free of a node with these totals."""
-    cpu, memory = allocatable.get("cpu", 0), allocatable.get("memory", 0)
-    return Beside(cpu - used.get("cpu", 0), memory - used.get("memory", 0), cpu)
-
-
 class Seated(NamedTuple):
     """How a pod sits on its node, as far as it matters here."""
 
@@ -135,8 +121,8 @@ class Usable:
             if taken is not None:
                 cpu, memory = cpu + share * of.cpu, memory + share * of.memory
                 gpus += share * _size(taken) / GPU
-        self.cpu_per_gpu = BESIDE * cpu / gpus if gpus else 0.0
-        self.memory_per_gpu = BESIDE * memory / gpus if gpus else 0.0
+        self._gpu_per_cpu = GPU * gpus / (BESIDE * cpu) if cpu else 0.0
+        self._gpu_per_memory = GPU * gpus / (BESIDE * memory) if memory else 0.0
         self.price = 0.0
         """How much GPU of this kind is wanted by its name."""
         self._steps = [(count, of, *_shares_by_cpu(found)) for (count, of), found in sorted(steps.items())]
@@ -163,12 +149,10 @@ class Usable:
 
     def stranded(self, cpu: int, memory: int, free: int) -> float:
         """S of a node with so much free GPU."""
-        left = float(free)
-        if self.cpu_per_gpu:
-            left = min(left, max(0, cpu) * GPU / self.cpu_per_gpu)
-        if self.memory_per_gpu:
-            left = min(left, max(0, memory) * GPU / self.memory_per_gpu)
-        return free - left
+        by_cpu = cpu * self._gpu_per_cpu if self._gpu_per_cpu else free
+        by_memory = memory * self._gpu_per_memory if self._gpu_per_memory else free
+        left = by_cpu if by_cpu < by_memory else by_memory
+        return 0.0 if left >= free else free - left if left > 0 else free
 
 
 def _shares_by_cpu(asks: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
@@ -198,6 +182,26 @@ def _size(taken: tuple[int, int]) -> int:
     return taken[0] * taken[1]
 
 
+class Present(NamedTuple):
+    """A node before a placement."""
+
+    usable: Usable
+    free: Rests
+    total: int
+    """Their sum."""
+    value: float
+    """V."""
+    stranded: float
+    """S."""
+    cpu: int
+    """Free, in thousandths of a core."""
+    memory: int
+    """Free, in bytes."""
+    all_cpu: int
+    opened: int
+    """What it costs that no GPU of it is in use."""
+
+
 class Scorer:
     """What placements cost, by the mix of asks of late."""
 
@@ -212,12 +216,11 @@ class Scorer:
 
     def note(self, of: Shape) -> None:
         """A pod that asks GPUs came."""
-        if self._mix.note(of):
-            self._adopt()
+        self._mix.note(of)
 
     def look(self) -> None:
-        """Take over what the mix is now, if it moved."""
-        if self._mix.look():
+        """Take over what the mix is now, if enough came and it moved."""
+        if self._mix.due and self._mix.look():
             self._adopt()
 
     def _adopt(self) -> None:
@@ -228,7 +231,7 @@ class Scorer:
         like: dict[Kind, NodeBooks] = {}
         for node in self._nodes.values():
             if node.books is not None and node.books.gpus:
-                kind = node.books.signature()[0]
+                kind = node.books.signature().kind
                 like.setdefault(kind, node.books)
                 free[kind] += sum(self._state(node.books)[0])
         for kind, price in _prices(self._mix.adopted, like, free).items():
@@ -251,29 +254,50 @@ class Scorer:
             found = self._states[signature] = rests(books), in_use
         return found
 
-    def points(self, of: Shape, books: NodeBooks | None, has: Beside, seated: Seated) -> int:
-        """The score of such a node for this shape; more is better."""
-        return -sum(self.terms(of, books, has, seated)) if seated.spread is None else seated.spread
+    def node(self, state: NodeState) -> Present | None:
+        """A node as it is; reckoned once for all shapes."""
+        now = (state.version, self.version)
+        if state.present is None or state.present[0] != now:
+            state.present = now, self.present(state.books, state.allocatable, state.used)
+        found: Present | None = state.present[1]
+        return found
 
-    def terms(self, of: Shape, books: NodeBooks | None, has: Beside, seated: Seated) -> Terms:
-        """Of putting a pod of this shape on a node with these books, seated like this."""
+    def present(
+        self, books: NodeBooks | None, allocatable: Mapping[str, int], used: Mapping[str, int]
+    ) -> Present | None:
+        """What a node has before a placement, None where that is no GPU."""
         if books is None or not books.gpus:
-            return Terms()
+            return None
         free, in_use = self._state(books)
-        left, joined = seated.left or free, seated.joined
-        usable = self._usable(books.signature()[0], books)
-        before, after = sum(free), sum(left)
-        cpu, memory = has.cpu - of.cpu, has.memory - of.memory
-        lost = usable.of(has.cpu, free) - usable.of(cpu, left)
-        stranded = usable.stranded(cpu, memory, after) - usable.stranded(has.cpu, has.memory, before)
-        return Terms(
-            fragments=round(lost - (before - after)),
-            stranded=round(STRANDED * stranded),
-            wanted=round(usable.price * (before - after)),
-            opened=0 if in_use else OPENED - LARGEST + min(LARGEST, len(free)),
-            spare=max(0, cpu) * SPARE // has.all_cpu if has.all_cpu else 0,
-            links=0 if joined else UNLINKED,
-        )
+        usable = self._usable(books.signature().kind, books)
+        all_cpu = allocatable.get("cpu", 0)
+        cpu, memory = all_cpu - used.get("cpu", 0), allocatable.get("memory", 0) - used.get("memory", 0)
+        total = sum(free)
+        opened = 0 if in_use else OPENED - LARGEST + min(LARGEST, len(free))
+        stranded = usable.stranded(cpu, memory, total)
+        return Present(usable, free, total, usable.of(cpu, free), stranded, cpu, memory, all_cpu, opened)
+
+    def points(self, of: Shape, present: Present | None, seated: Seated) -> int:
+        """The score of such a node for this shape; more is better."""
+        if seated.spread is not None:
+            return seated.spread
+        return -sum(terms(of, present, seated)) if present is not None else 0
+
+
+def terms(of: Shape, present: Present, seated: Seated) -> Terms:
+    """Of putting a pod of this shape on the node, seated like this."""
+    left = seated.left or present.free
+    after, usable = sum(left), present.usable
+    cpu, taken = present.cpu - of.cpu, present.total - after
+    stranded = usable.stranded(cpu, present.memory - of.memory, after) - present.stranded
+    return Terms(
+        fragments=round(present.value - usable.of(cpu, left)) - taken,
+        stranded=round(STRANDED * stranded),
+        wanted=round(usable.price * taken),
+        opened=present.opened,
+        spare=cpu * SPARE // present.all_cpu if cpu > 0 else 0,
+        links=0 if seated.joined else UNLINKED,
+    )
 
 
 def _prices(

@@ -9,7 +9,7 @@ from operator import itemgetter
 from extender.engine.index import UNTOUCHED
 from extender.engine.intree import counted, lacking
 from extender.engine.ledger import NodeState
-from extender.engine.score import Scorer, Seated, beside, seated
+from extender.engine.score import Scorer, Seated, seated
 from extender.engine.seats import Seat, Spot
 from protos.contract import choose
 from protos.contract.allocation import Share
@@ -192,7 +192,7 @@ class Trial:
         seat = lot.choices.seated(self.books)
         if seat is None:
             return None
-        return self._scorer.points(lot.shape, self.books, beside(self.allocatable, self.used), seat)
+        return self._scorer.points(lot.shape, self._scorer.present(self.books, self.allocatable, self.used), seat)
 
     def put(self, lot: Lot, seat: Seat) -> None:
         """Put a member of the lot here, after `score` said that it fits."""

@@ -108,7 +108,17 @@ def _same(kind: Kind) -> Kind:
     return kind
 
 
-Signature = tuple[Kind, tuple[tuple[int, int, int, int, bool], ...]]
+class Signature(msgspec.Struct, frozen=True, cache_hash=True):
+    """What is taken of which GPUs, whatever the names of these."""
+
+    kind: Kind
+    taken: tuple[tuple[int, int, int, int, bool], ...]
+
+
+@lru_cache(maxsize=65_536)
+def _alike(signature: Signature) -> Signature:
+    """The one object for all equal signatures, as with kinds."""
+    return signature
 
 
 class NodeBooks:
@@ -166,7 +176,7 @@ class NodeBooks:
         """Equal for nodes on which everything fits alike, unless it is asked for by UUID."""
         if self._signature is None:
             used = ((b.mem_used, b.slices_used, b.wholes, b.sharers, b.cordoned) for b in self.gpus.values())
-            self._signature = (self._kind, tuple(used))
+            self._signature = _alike(Signature(self._kind, tuple(used)))
         return self._signature
 
     def demand(self, ask: ContainerAsk, gpu: inv.Gpu) -> Demand | None:

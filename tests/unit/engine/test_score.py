@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from extender.engine import score
 from extender.engine.index import Indexes, ShapeIndex
 from extender.engine.ledger import NodeState
 from extender.engine.mix import Shape, shape
-from extender.engine.score import ALONE, BESIDE, GPU, STRANDED, Terms, Usable, beside, rests, seated
+from extender.engine.score import BESIDE, GPU, STRANDED, Terms, Usable, rests, seated
 from protos.contract import choose
 from protos.contract.ask import PodAsk
 from protos.contract.selection import Selection
@@ -50,8 +51,9 @@ def terms(indexes: Indexes, state: NodeState, wanted: Shape) -> Terms:
     assert state.books is not None
     choice = choose.choose(wanted.ask, state.books)
     assert choice is not None
-    sits = seated(choice, state.books)
-    return indexes.scorer.terms(wanted, state.books, beside(state.allocatable, state.used), sits)
+    present = indexes.scorer.present(state.books, state.allocatable, state.used)
+    assert present is not None
+    return score.terms(wanted, present, seated(choice, state.books))
 
 
 def test_whole_nodes_are_kept_for_those_who_need_them() -> None:
@@ -159,6 +161,7 @@ def test_an_index_knows_what_a_new_one_would(seed: int) -> None:
             take(state, f"p{step}", wanted.ask, cores=1)
         else:
             state.used["cpu"] = draw.randrange(64 * CORE)
+        state.version += 1
         indexes.stale(state.name)
         asked = draw.choice(wishes)
         assert ranking(indexes.of(asked)) == ranking(ShapeIndex(asked, indexes._nodes, indexes.scorer))
@@ -176,6 +179,7 @@ def test_another_mix_is_taken_over_little_by_little() -> None:
     before = ranking(indexes.of(usual))
     for _ in range(40):
         indexes.scorer.note(shape(whole(8), amounts(8)))
+    indexes.scorer.look()
     assert ranking(indexes.of(usual)) == before
     indexes.work(10)
     assert len({points for _, points in ranking(indexes.of(usual))}) == 2
@@ -196,4 +200,4 @@ def test_what_is_not_offered_is_not_free() -> None:
 
 def test_without_gpus_nothing_is_lost() -> None:
     indexes = a_cluster(a_state("n", 0))
-    assert indexes.scorer.terms(shape(None, amounts(4)), None, beside({"cpu": 8000}, {}), ALONE) == Terms()
+    assert indexes.of(shape(None, amounts(4))).points("n") == 0
