@@ -72,6 +72,8 @@ class ShapeIndex:
         self._ranked: SortedList[tuple[int, str]] = SortedList()
         self._short: SortedList[tuple[Room, str]] = SortedList()
         self._memo: dict[Signature, Seated | Room] = {}
+        self._scores: dict[tuple[Signature, int, int, int], int] = {}
+        """By the state of the GPUs, free CPU and memory, and all CPU: of many nodes nobody is on any."""
         self.stale: set[str] = set(nodes)
         """Nodes that changed: they are looked at before the next answer."""
         self.aged: set[str] = set()
@@ -80,6 +82,7 @@ class ShapeIndex:
     def age(self) -> None:
         """The mix is another one."""
         self.aged = set(self._known)
+        self._scores.clear()
 
     def refresh(self, limit: int | None = None) -> None:
         """Look again at the nodes that changed (at most `limit` of them)."""
@@ -124,9 +127,21 @@ class ShapeIndex:
         if node.books is None:
             return UNTOUCHED if _untouched(ask, node) else None
         found = self._seated(ask, node.books)
-        if isinstance(found, Seated):
+        if not isinstance(found, Seated):
+            return found
+        if ask.selection.uuids:
             return self._scorer.points(self.shape, self._scorer.node(node), found)
-        return found
+        return self._score(node, node.books, found)
+
+    def _score(self, node: NodeState, books: NodeBooks, found: Seated) -> int:
+        """Nodes that are alike in all that counts score alike."""
+        key = books.signature(), node.room("cpu"), node.room("memory"), node.allocatable.get("cpu", 0)
+        points = self._scores.get(key)
+        if points is None:
+            if len(self._scores) >= MEMO:
+                self._scores.clear()
+            points = self._scores[key] = self._scorer.points(self.shape, self._scorer.node(node), found)
+        return points
 
     def _seated(self, ask: PodAsk, books: NodeBooks) -> Seated | Room:
         """On nodes in the same state it sits alike, so most are looked up."""
@@ -187,6 +202,7 @@ class Indexes:
 
     def of(self, shape: Shape) -> ShapeIndex:
         """The index of this shape, up to date."""
+        self._age()
         index = self._used(shape)
         index.refresh()
         return index

@@ -188,6 +188,17 @@ def test_another_mix_is_taken_over_little_by_little() -> None:
     assert ranking(indexes.of(usual)) == ranking(ShapeIndex(usual, indexes._nodes, indexes.scorer)) != before
 
 
+def test_a_gpu_asked_for_by_its_uuid_counts_by_what_it_leaves_there() -> None:
+    """Both nodes are in the same state; the GPU named on one of them is shared, on the other it is not."""
+    states = [a_state(name, i, 16, 16) for i, name in enumerate(("a", "b"))]
+    for state in states:
+        take(state, "x", an_ask(mem=8))
+    uuids = [list(state.books.gpus)[i] for i, state in enumerate(states) if state.books is not None]
+    named = PodAsk(containers=an_ask(mem=8).containers, selection=Selection(uuids=tuple(uuids)))
+    ranked = dict(a_cluster(*states, asks=[shape(whole(), amounts(1))] * 9).of(shape(named, ())).ranked())
+    assert ranked["a"] > ranked["b"]
+
+
 def test_what_is_not_offered_is_not_free() -> None:
     state = a_state("n", 0, 16, 16, 16)
     assert state.books is not None
