@@ -82,10 +82,13 @@ async def seat(world: World, name: str, container: str = "main") -> tuple[str, l
 
 
 async def delete(world: World, name: str, grace: int | None = 0) -> None:
+    """Delete a pod and wait until it is gone; its owner may have made another of that name by then."""
+    before = await world.pod("default", name)
     await world.delete_pod("default", name, grace)
 
     async def gone() -> bool:
-        return await world.pod("default", name) is None
+        now = await world.pod("default", name)
+        return now is None or before is None or now["metadata"]["uid"] != before["metadata"]["uid"]
 
     await until(world, gone, f"{name} is gone")
 
