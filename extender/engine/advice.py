@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from extender.engine.index import UNTOUCHED, Indexes
 from extender.engine.ledger import Ledger, PodState
 from extender.engine.score import ALONE, Scorer, seated
 from protos.contract import choose
 from protos.contract.ask import PodAsk
+from protos.contract.books import NodeBooks
 
 
 def points(ledger: Ledger, indexes: Indexes, state: PodState, nodes: Sequence[str], band: int) -> dict[str, int]:
@@ -33,9 +34,7 @@ def _before(ledger: Ledger, scorer: Scorer, state: PodState) -> int | None:
         return scorer.points(state.shape, scorer.present(node.books, node.allocatable, used), ALONE)
     if node.books is None:
         return UNTOUCHED
-    books = node.books.copy()
-    if state.ref.uid in books.entries:
-        books.release(state.ref.uid)
+    books = _without(node.books, [state.ref.uid])
     choice = choose.choose(state.ask, books)
     if choice is None:
         return None
@@ -56,8 +55,13 @@ def _fits_without(ledger: Ledger, ask: PodAsk, name: str, uids: Sequence[str]) -
     node = ledger.nodes.get(name)
     if node is None or node.books is None or node.problem:
         return False
-    books = node.books.copy()
+    return choose.choose(ask, _without(node.books, uids)) is not None
+
+
+def _without(books: NodeBooks, uids: Iterable[str]) -> NodeBooks:
+    """A copy of the books on which these pods are not."""
+    books = books.copy()
     for uid in uids:
         if uid in books.entries:
             books.release(uid)
-    return choose.choose(ask, books) is not None
+    return books

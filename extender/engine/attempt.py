@@ -18,7 +18,7 @@ from extender.engine.index import Indexes
 from extender.engine.intree import Constraints
 from extender.engine.ledger import NodeState
 from extender.engine.mix import Shape
-from extender.engine.seats import Seat, Spot
+from extender.engine.seats import Likeness, Seat, Spot
 from extender.engine.trial import Choices, Lot, Trial, is_puzzle
 from protos.contract import names
 from protos.contract.ask import PodAsk
@@ -120,12 +120,11 @@ class Attempt:
 
     def _sort(self) -> Iterator[int]:
         """Members into lots, and these into the order in which they are placed."""
-        found: dict[tuple[object, ...], Lot] = {}
+        found: dict[Likeness, Lot] = {}
         for number, seat in enumerate(self._seats):
-            key = (seat.ask, seat.requests, seat.constraints, seat.excluded)
-            lot = found.get(key)
+            lot = found.get(seat.likeness)
             if lot is None:
-                lot = found[key] = Lot(seat, self._chooser(seat.ask), self._fleet.ignored)
+                lot = found[seat.likeness] = Lot(seat, self._chooser(seat.ask), self._fleet.ignored)
             lot.add(seat)
             if number % STEP == 0:
                 yield 2 * STEP * LOOK

@@ -16,7 +16,7 @@ from extender.engine.attempt import Attempt, Fleet
 from extender.engine.clearing import clearings, cost
 from extender.engine.ledger import NodeState, PodState
 from extender.engine.plan import SLICE
-from extender.engine.prospects import Prospects, shape
+from extender.engine.prospects import Prospects
 from extender.engine.relief import CHANGED, Hopeless, Move, Relief, nowhere, stuck, too_many, unfound
 from extender.engine.seats import Seat, Spot
 from extender.engine.sketch import Sketch, draw, hardness
@@ -268,7 +268,7 @@ class Defrag:
 
 
 def _hash(seat: Seat) -> int:
-    return hash(shape(seat))
+    return hash(seat.likeness)
 
 
 def _stays(one: Movable, spot: Spot) -> bool:

@@ -7,24 +7,18 @@ from heapq import nsmallest
 
 import msgspec
 
-from extender.engine import mix
 from extender.engine.attempt import LOOK, PIECE, STEP, TRY, Fleet
 from extender.engine.intree import counted, lacking
 from extender.engine.ledger import NodeState
+from extender.engine.mix import Shape
 from extender.engine.outlook import Outlook, outlook
-from extender.engine.seats import Seat
+from extender.engine.seats import Likeness, Seat
 from extender.engine.sketch import barred
 from extender.engine.tenants import Movable, Tenants
 from protos.contract.ask import PodAsk
 
 NEAR, AROUND = 28, 48
 """Nodes that are known for one shape: such that have room, and such that others would have to leave."""
-Shape = tuple[object, ...]
-
-
-def shape(seat: Seat) -> Shape:
-    """Equal for those for whom the same nodes will do."""
-    return seat.ask, seat.requests, seat.constraints, seat.excluded
 
 
 class View(msgspec.Struct, frozen=True):
@@ -43,8 +37,8 @@ class Prospects:
         """Pods in `kept` (NAMESPACE/NAME) are not moved."""
         self._fleet, self._tenants, self._kept = fleet, tenants, frozenset(kept)
         self._movable: dict[str, list[Movable]] = {}
-        self._rooms: dict[Shape, list[str]] = {}
-        self._views: dict[Shape, View] = {}
+        self._rooms: dict[Likeness, list[str]] = {}
+        self._views: dict[Likeness, View] = {}
 
     def clear(self) -> None:
         """Look at everything anew."""
@@ -63,7 +57,7 @@ class Prospects:
 
     def near(self, seat: Seat) -> Generator[int, None, list[str]]:
         """The best nodes that have room as they are."""
-        known = shape(seat)
+        known = seat.likeness
         if known not in self._rooms:
             ranked = yield from (self._ranked(seat.shape, seat.ask) if seat.ask is not None else self._by_name())
             found: list[str] = []
@@ -77,7 +71,7 @@ class Prospects:
             self._rooms[known] = found
         return self._rooms[known]
 
-    def _ranked(self, of: mix.Shape, ask: PodAsk) -> Generator[int, None, list[str]]:
+    def _ranked(self, of: Shape, ask: PodAsk) -> Generator[int, None, list[str]]:
         indexes = self._fleet.indexes
         while indexes.prepare(of, STEP):
             yield len(ask.containers) * STEP * TRY
@@ -100,7 +94,7 @@ class Prospects:
 
     def view(self, seat: Seat) -> Generator[int, None, View]:
         """What stands in its way on all nodes."""
-        known = shape(seat)
+        known = seat.likeness
         if known not in self._views:
             found: list[Outlook] = []
             for node in tuple(self._fleet.nodes.values()):

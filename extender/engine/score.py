@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 from extender.engine.ledger import NodeState
 from extender.engine.mix import Mix, Shape
-from protos.contract import links
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import Kind, NodeBooks, Signature
 from protos.contract.choose import Choice
@@ -38,8 +37,9 @@ STRANDED = 1.8
 BESIDE = 0.85
 """Of the CPU and memory that go with a GPU on average, so much must be there for it not to count as stranded."""
 OPENED, SPARE, UNLINKED = 100, 100, 500
-LARGEST = 16
 """Most that these terms come to."""
+LARGEST = 16
+"""GPUs from which on a node is none the larger for being opened."""
 MEMO = 65_536
 
 Rests = tuple[int, ...]
@@ -100,8 +100,7 @@ def rests(books: NodeBooks, charges: Mapping[str, Demand] | None = None) -> Rest
 
 def _joined(choice: Choice, books: NodeBooks) -> bool:
     sets = [[share.index for share in shares] for shares in choice.shares.values() if len(shares) > 1]
-    topology = links.topology(books.inventory.links) if sets else None
-    return topology is None or all(topology.nvlinked(indexes) for indexes in sets)
+    return not sets or all(books.topology.nvlinked(indexes) for indexes in sets)
 
 
 class Usable:
@@ -109,15 +108,14 @@ class Usable:
 
     def __init__(self, mix: Mapping[Shape, float], typical: Iterable[tuple[Shape, float]], books: NodeBooks) -> None:
         """All asks with their shares, and the typical ones with theirs; `books`: of any node of the kind."""
-        gpu = next(iter(books.gpus.values())).gpu
         steps: dict[tuple[int, int], list[tuple[int, float]]] = {}
         for of, share in typical:
-            taken = taking(of.ask, gpu, books)
+            taken = taking(of.ask, books)
             if taken is not None:
                 steps.setdefault(taken, []).append((of.cpu, share))
         cpu = memory = gpus = 0.0
         for of, share in mix.items():
-            taken = taking(of.ask, gpu, books)
+            taken = taking(of.ask, books)
             if taken is not None:
                 cpu, memory = cpu + share * of.cpu, memory + share * of.memory
                 gpus += share * _size(taken) / GPU
@@ -161,8 +159,12 @@ def _shares_by_cpu(asks: Sequence[tuple[int, float]]) -> tuple[list[int], list[f
     return [cpu for cpu, _ in ordered], list(accumulate((share for _, share in ordered), initial=0.0))
 
 
-def taking(ask: PodAsk | None, gpu: Gpu, books: NodeBooks) -> tuple[int, int] | None:
-    """How many such GPUs the largest container takes, and how much of each (0..1000); None where it cannot run."""
+def taking(ask: PodAsk | None, books: NodeBooks) -> tuple[int, int] | None:
+    """How many GPUs like its first one the largest container takes of a node, and how much of each (0..1000).
+
+    None where the pod cannot run.
+    """
+    gpu = next(iter(books.gpus.values())).gpu
     if ask is None or not suits(ask.selection, gpu):
         return None
     found = [_taking(container, gpu, books) for container in ask.containers]
@@ -307,7 +309,7 @@ def _prices(
     named: dict[Kind, float] = dict.fromkeys(like, 0.0)
     asked = 0.0
     for of, share in shares.items():
-        takes = {kind: taken for kind, books in like.items() if (taken := _taken_there(of, books)) is not None}
+        takes = {kind: taken for kind, books in like.items() if (taken := taking(of.ask, books)) is not None}
         room = sum(free[kind] for kind in takes)
         if not room:
             continue
@@ -318,7 +320,3 @@ def _prices(
                 named[kind] += demand
     everything = sum(free.values())
     return {kind: (named[kind] / asked) / (free[kind] / everything) if free[kind] and asked else 0.0 for kind in like}
-
-
-def _taken_there(of: Shape, books: NodeBooks) -> tuple[int, int] | None:
-    return taking(of.ask, next(iter(books.gpus.values())).gpu, books)

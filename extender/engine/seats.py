@@ -13,6 +13,8 @@ from extender.engine.mix import Shape, shape
 from protos.contract.allocation import Share
 from protos.contract.ask import Demand, PodAsk
 
+Likeness = tuple[PodAsk | None, Amounts, Constraints, int]
+
 
 class Seat(msgspec.Struct, frozen=True):
     """One member that needs a node, and nothing of which is booked yet."""
@@ -28,6 +30,11 @@ class Seat(msgspec.Struct, frozen=True):
     role: str = ""
     required: bool = False
     """Always part of the minimum."""
+
+    @property
+    def likeness(self) -> Likeness:
+        """Equal for those for whom the same nodes will do."""
+        return self.ask, self.requests, self.constraints, self.excluded
 
     @property
     def shape(self) -> Shape:
