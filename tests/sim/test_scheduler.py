@@ -400,8 +400,8 @@ async def test_each_profile_has_its_name_and_its_own_ignored_resources(api: Api,
         for name in ("gangshare", "volcano", "kube-batch"):
             await until(lambda name=name: node_of(api, name) == "a", f"{name} is bound")  # type: ignore[misc]
         await until(lambda: "Insufficient nvidia.com/gpu" in scheduled_condition(api, "strict")["message"], "refused")
-        events = [i.obj for i in api.store.items(EVENTS)]
-        assert {e["source"]["component"] for e in events} == {"gangshare", "volcano", "kube-batch", "strict"}
+        names = {"gangshare", "volcano", "kube-batch", "strict"}
+        await until(lambda: {i.obj["source"]["component"] for i in api.store.items(EVENTS)} == names, "told by each")
         assert scheduled_condition(api, "nobody") == {}
 
 
