@@ -153,7 +153,7 @@ def explain_pod(
     output: Annotated[Output, typer.Option("--output", "-o")] = "text",
     server: Annotated[str, SERVER] = DEFAULT_SERVER,
 ) -> None:
-    """Tell on which GPUs a pod is, or why it waits."""
+    """Tell on which GPUs a pod is, or why it waits; and how well it is placed there and elsewhere."""
     import msgspec
 
     from extender.cli import explain as view
@@ -168,7 +168,7 @@ def explain_pod(
     there = None
     if found.node:
         there = inspection.decode(inspection.fetch(server, f"inspect/{found.node}"), inspection.Node)
-    typer.echo("\n".join(view.lines(found, there)))
+    typer.echo("\n".join((*view.lines(found, there), *view.ranking(found))))
 
 
 @explain.command("group")

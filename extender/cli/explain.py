@@ -10,6 +10,10 @@ from extender.cli.inspection import Group, Node, Pod, Reservation, Slot
 from extender.engine import relief
 from protos.contract.allocation import Allocation
 
+COSTS = "terms: thousandths of a GPU that it costs others; score: minus their sum, the highest is best"
+EMPTINESS = "terms: thousandths; score: emptiness less links, the highest is best"
+HERE = "; here: as if it were not there yet"
+
 
 def key(what: str, text: str, namespace: str) -> str:
     """NAMESPACE/NAME of a pod or group (`what`) written as NAME or NAMESPACE/NAME; raises CommandError."""
@@ -35,8 +39,27 @@ def lines(pod: Pod, node: Node | None) -> Iterator[str]:
         yield f"  problem: {pod.problem}"
     if pod.allocation:
         yield from _containers(pod.allocation, node)
+    elif not pod.asks_gpus:
+        yield "  it asks no GPU"
     elif pod.node:
         yield "  nobody says on which GPU it is: it is charged on every one that it could be on"
+
+
+def ranking(pod: Pod) -> Iterator[str]:
+    """The nodes that are best for the pod, and its own, with its score on each and the terms of that, line by line."""
+    if not pod.ranking:
+        return
+    names = list(dict.fromkeys(name for rank in pod.ranking for name in rank.terms))
+    table = console.columns("NODE", "SCORE", *map(str.upper, names))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for rank in pod.ranking:
+        told = (str(rank.terms[name]) if rank.terms else "–" for name in names)
+        table.add_row(f"{rank.node} (here)" if rank.here else rank.node, str(rank.score), *told)
+    yield ""
+    yield from (f"  {line}" for line in console.page(table).splitlines())
+    units = EMPTINESS if "emptiness" in names else COSTS
+    yield f"  {units}{HERE if any(rank.here for rank in pod.ranking) else ''}"
 
 
 def _reserved(kept: Reservation) -> str:

@@ -81,6 +81,16 @@ class Reservation(_Shape, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
+class Rank(_Shape, frozen=True, kw_only=True):
+    """A node for one pod: the pod's score there, and the terms that make it, in thousandths of a GPU."""
+
+    node: str
+    score: int
+    terms: dict[str, int] = {}
+    here: bool = False
+    """It is the pod's own, reckoned without the pod."""
+
+
 class Pod(_Shape, frozen=True, kw_only=True):
     """A pod: where it is or, while it waits, why (a sentence and numbers) and for how many seconds."""
 
@@ -98,6 +108,9 @@ class Pod(_Shape, frozen=True, kw_only=True):
     group: str = ""
     """NAMESPACE/NAME of the gang of a pod that waits."""
     reservation: Reservation | None = None
+    asks_gpus: bool = True
+    ranking: tuple[Rank, ...] = ()
+    """The best nodes and its own, best first. Both only where one pod is asked for."""
 
 
 class Member(_Shape, frozen=True, kw_only=True):

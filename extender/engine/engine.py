@@ -55,6 +55,7 @@ from extender.engine.starts import Starts
 from extender.engine.telling import Telling
 from extender.engine.tenants import Tenants
 from extender.engine.waking import Waking
+from extender.engine.worth import Worth
 from gangfilter import dialects
 from protos.contract import choose, names
 from protos.contract.ask import PodAsk
@@ -94,6 +95,7 @@ class Engine:
         self.reservations = Reservations(self.ledger, settings, wall)
         self._keeping = Keeping(self.reservations, self.gangs, self._barrier, self.counters)
         self._telling = Telling(self.ledger, self._indexes, self.classes, self.gangs)
+        self.worth = Worth(starts, self.tenants)
         self._effects: list[Effect] = []
 
     @property

@@ -44,7 +44,7 @@ class Movable(msgspec.Struct, frozen=True):
 
 
 class Tenants:
-    """The pods that wait, and those that may be moved."""
+    """All pods that are not over."""
 
     def __init__(self, pods: Mapping[str, PodState], on_node: Mapping[str, Collection[str]]) -> None:
         """`pods` by UID, and which of them are on each node."""
@@ -57,17 +57,14 @@ class Tenants:
         restartable = meta.annotations.get(names.RESTARTABLE) == "true"
         owned = any(owner.controller for owner in meta.owner_references)
         movable = ours and restartable and owned and not meta.deletion_timestamp and bool(pod.spec.node_name)
-        if movable or not pod.spec.node_name:
-            self._known[meta.uid] = Tenant(constraints(pod), _created(meta.creation_timestamp), movable)
-        else:
-            self.forget(meta.uid)
+        self._known[meta.uid] = Tenant(constraints(pod), _created(meta.creation_timestamp), movable)
 
     def forget(self, uid: str) -> None:
-        """The pod is over, or does not matter."""
+        """The pod is over."""
         self._known.pop(uid, None)
 
     def constraints(self, uid: str) -> Constraints:
-        """Which nodes a pod that waits may go to."""
+        """Which nodes a pod may go to."""
         found = self._known.get(uid)
         return found.constraints if found else ANYWHERE
 

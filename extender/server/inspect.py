@@ -219,12 +219,20 @@ def _disbelieved(engine: Engine) -> dict[str, int]:
     return {"forged": forged, "malformed": kinds.count("malformed") + kinds.count("newer")}
 
 
-def explanation(engine: Engine, namespace: str, name: str, now: float) -> dict[str, Any] | None:
-    """A pod by name: where it is, or why it waits; None if there is none, or it is over."""
+async def explanation(engine: Engine, namespace: str, name: str, now: float) -> dict[str, Any] | None:
+    """A pod by name: where it is, or why it waits, and what it costs there and elsewhere; None if there is none."""
     found = [pod for pod in engine.pods.values() if (pod.ref.namespace, pod.ref.name) == (namespace, name)]
     if not found:
         return None
     pod = max(found, key=lambda pod: pod.since)  # an earlier pod of that name may still be ending
-    if pod.state == "waiting":
-        return {**placed_pod(pod), **waiting_pod(engine, pod, now)}
-    return placed_pod(pod)
+    while engine.worth.prepare(pod):  # noqa: ASYNC110  # nobody tells: the work is done here
+        await asyncio.sleep(0)
+    why = waiting_pod(engine, pod, now) if pod.state == "waiting" else {}
+    return {**placed_pod(pod), **why, "asksGpus": pod.asked is not None, "ranking": _ranking(engine, pod)}
+
+
+def _ranking(engine: Engine, pod: PodState) -> list[dict[str, Any]]:
+    """The best nodes for a pod and its own, with its score on each and the terms of that."""
+    return [
+        {"node": row.node, "score": row.points, "terms": row.terms, "here": row.here} for row in engine.worth.rows(pod)
+    ]

@@ -115,8 +115,8 @@ def app(core: Core, health: Health) -> FastAPI:
 
     @made.get("/explain/{namespace}/{name}")
     async def explain(namespace: str, name: str) -> Response:
-        """One pod: where it is, or why it waits."""
-        found = inspect.explanation(engine, namespace, name, core.clock())
+        """One pod: where it is, or why it waits; and its score there and elsewhere."""
+        found = await inspect.explanation(engine, namespace, name, core.clock())
         if found is None:
             return Response(f"{namespace}/{name}: no such pod, or it is over", 404, media_type="text/plain")
         return _json(found)

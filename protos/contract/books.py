@@ -168,6 +168,13 @@ class NodeBooks:
         twin.entries = {**self.entries, **twin._unknown}
         return twin
 
+    def without(self, uids: Iterable[str]) -> NodeBooks:
+        """Books to try things on, on which these pods are not."""
+        twin = self.copy()
+        for uid in uids:
+            twin.release(uid)
+        return twin
+
     def idle(self) -> tuple[int, ...]:
         """The indexes of the GPUs that nobody holds any of, and that may take something new."""
         return tuple([book.gpu.index for book in self.gpus.values() if book.idle])

@@ -63,6 +63,38 @@ def test_a_gpu_that_is_no_longer_there_has_no_model() -> None:
     )
 
 
+def ranking(*ranks: dict[str, Any]) -> list[str]:
+    return list(explain.ranking(msgspec.convert({**books.BOOKS["pods"][0], "ranking": ranks}, Pod)))
+
+
+def test_nodes_are_told_with_the_scores_there_and_their_terms_and_what_these_are() -> None:
+    assert ranking(
+        {"node": "node-b", "score": 0, "terms": {}},
+        {"node": "node-a", "score": -137, "terms": {"fragments": 112, "spare": 25}, "here": True},
+    ) == [
+        "",
+        "  NODE           SCORE  FRAGMENTS  SPARE",
+        "  node-b             0          –      –",
+        "  node-a (here)   -137        112     25",
+        "  terms: thousandths of a GPU that it costs others; score: minus their sum, the highest is best"
+        "; here: as if it were not there yet",
+    ]
+
+
+def test_of_a_pod_that_is_to_be_spread_its_emptiness_is_told() -> None:
+    *_, row, units = ranking({"node": "node-a", "score": 300, "terms": {"emptiness": 800, "links": 500}})
+    assert row == "  node-a    300        800    500"
+    assert units == "  terms: thousandths; score: emptiness less links, the highest is best"
+
+
+def test_where_no_node_takes_it_none_is_told() -> None:
+    assert ranking() == []
+
+
+def test_a_pod_without_gpus_is_not_said_to_be_on_some() -> None:
+    assert told("lost", problem=None, asksGpus=False) == ["default/lost is bound to node-b", "  it asks no GPU"]
+
+
 def test_the_pod_is_named_with_or_without_its_namespace(ask) -> None:  # type: ignore[no-untyped-def]
     assert ask("ml/hungry").out == ask("hungry", "-n", "ml").out
     assert "default/train" in ask("train").out

@@ -1,5 +1,7 @@
 """The status port: probes, inspect, explain."""
 
+import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,6 +12,7 @@ from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import NODES
 from protos.contract import names
 from protos.kube.client import MERGE_PATCH
+from tests.unit.cli.run import gangshare
 from tests.unit.extender_shell import world
 from tests.unit.extender_shell.world import ADMIN, World, add_node, add_pod, until
 
@@ -97,6 +100,18 @@ async def test_what_is_unknown_is_404_in_words(cluster: World) -> None:
 async def test_explain_tells_where_a_pod_is(cluster: World) -> None:
     _, told = await cluster.get("/explain/default/placed")
     assert (told["node"], told["state"]) in (("node-a", "binding"), ("node-a", "bound"))
+
+
+async def test_explain_tells_what_the_pod_costs_there_and_elsewhere(
+    cluster: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_node(cluster.api, "node-b", gpus=2)
+    await until(lambda: "node-b" in cluster.extender.engine.nodes, "seen")
+    _, told = await cluster.get("/explain/default/placed")
+    assert {rank["node"]: rank["here"] for rank in told["ranking"]} == {"node-a": True, "node-b": False}
+    assert all(rank["score"] == -sum(rank["terms"].values()) for rank in told["ranking"])
+    ran = await asyncio.to_thread(gangshare, capsys, "explain", "pod", "placed", "--server", cluster.status)
+    assert re.search(r"NODE +SCORE +FRAGMENTS .* LINKS\n(?:.*\n)?  node-a \(here\) +-?\d+ .*\n", ran.out)
 
 
 async def test_livez_asks_the_scheduler_too() -> None:
