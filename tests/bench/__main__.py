@@ -27,6 +27,7 @@ BENCHES = (
     "shapes",
     "beside",
     "waiting",
+    "sample",
     "openb",
 )
 ON_REQUEST = ("large",)

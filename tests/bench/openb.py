@@ -82,19 +82,21 @@ def run() -> list[Figure]:
 
 
 @cache
-def _nodes() -> Sequence[Node]:
+def real_nodes() -> Sequence[Node]:
+    """The real list."""
     return trace.read_nodes(FOLDER / "openb_node_list_gpu_node.csv")
 
 
 @cache
-def _pods(which: ListName) -> Sequence[Pod]:
-    return derive.derived(which, trace.read_pods(FOLDER / "openb_pod_list_default.csv"), _nodes())
+def pods_of(which: ListName) -> Sequence[Pod]:
+    """The list of this name."""
+    return derive.derived(which, trace.read_pods(FOLDER / "openb_pod_list_default.csv"), real_nodes())
 
 
 def _run(case: Case, seed: int) -> Ran:
-    nodes = workload.renamed(_nodes(), seed) if case.shuffled else _nodes()
+    nodes = workload.renamed(real_nodes(), seed) if case.shuffled else real_nodes()
     began = time.process_time()
-    rows = replay.replay(replay.Run(nodes, _pods(case.which), case.policy, seed))
+    rows = replay.replay(replay.Run(nodes, pods_of(case.which), case.policy, seed))
     return Ran({column: rows[column].allocated for column in replay.COLUMNS}, time.process_time() - began)
 
 

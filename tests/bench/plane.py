@@ -8,7 +8,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections import ChainMap
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -270,7 +271,12 @@ class PodWatch:
     async def until_refused(self, names: Iterable[str]) -> None:
         await self._until(set(names), self.refused)
 
-    async def _until(self, names: set[str], seen: dict[str, float]) -> None:
+    async def verdict(self, name: str) -> bool:
+        """Wait until the pod is bound or refused; whether it is bound."""
+        await self._until({name}, ChainMap(self.bound, self.refused))
+        return name in self.bound
+
+    async def _until(self, names: set[str], seen: Mapping[str, float]) -> None:
         """Raises TimeoutError that names who is missing."""
         try:
             async with asyncio.timeout(ANSWER_S):

@@ -36,13 +36,13 @@ class Gangshare:
         """(CPU, memory) → the nodes that had so much, and how many of the cluster's changes that takes in."""
         self._arrived = 0
         for node in cluster.nodes:
-            self._engine.step(NodeSeen(_node(node)), 0.0)
+            self._engine.step(NodeSeen(as_node(node)), 0.0)
 
     def choose(self, pod: trace.Pod) -> Spot | None:
         """Where the engine puts the pod, bound there; None if it fits nowhere."""
         self._arrived += 1
         now = self._arrived * ARRIVAL_S
-        seen = _pod(f"{pod.name}.{self._arrived}", pod.spec)
+        seen = as_pod(f"{pod.name}.{self._arrived}", pod.spec)
         uid = seen.metadata.uid
         self._engine.step(PodSeen(seen), now)
         spot = self._ask(seen, self._with_room(pod.spec.cpu_milli, pod.spec.memory_mib), now)
@@ -76,7 +76,7 @@ class Gangshare:
         return list(left)
 
 
-def _node(node: trace.Node) -> objects.Node:
+def as_node(node: trace.Node) -> objects.Node:
     """As the kubelet and our plugin would tell it."""
     allocatable: objects.Quantities = {"cpu": f"{node.cpu_milli}m", "memory": f"{node.memory_mib}Mi", "pods": 10**6}
     annotations = {names.GPUS: inventory.encode(_inventory(node))} if node.gpus else {}
@@ -95,7 +95,7 @@ def _inventory(node: trace.Node) -> Inventory:
     return Inventory(v=codec.VERSION, unit_mib=unit, slices_per_gpu=MILLI, gpus=gpus)
 
 
-def _pod(name: str, spec: Spec) -> objects.Pod:
+def as_pod(name: str, spec: Spec) -> objects.Pod:
     """As its owner would have made it."""
     limits: objects.Quantities = {}
     if spec.milli == MILLI:

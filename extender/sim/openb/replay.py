@@ -47,11 +47,11 @@ class Run(NamedTuple):
     """How much arrives at most, in % of the GPUs."""
 
 
-def replay(run: Run) -> list[Row]:
-    """The curve: a row for each whole % that has arrived, from 0 on."""
+def replay(run: Run, placer: Placer | None = None) -> list[Row]:
+    """The curve: a row for each whole % that has arrived, from 0 on. `placer` decides instead of the run's policy."""
     cluster = Cluster(run.nodes)
     fragmentation = Fragmentation(fragment.typical(run.pods))
-    placer = _placer(run, cluster, fragmentation)
+    placer = placer or _placer(run, cluster, fragmentation)
     curve = _Curve(cluster, fragmentation)
     for pod in workload.arrivals(run.pods, run.nodes, run.seed, run.inflate):
         spot = placer.choose(pod)
