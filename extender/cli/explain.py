@@ -37,10 +37,10 @@ def lines(pod: Pod, node: Node | None) -> Iterator[str]:
         yield f"{who} is {pod.state} {'to' if pod.state == 'bound' else 'on'} {pod.node}"
     if pod.problem:
         yield f"  problem: {pod.problem}"
-    if pod.allocation:
-        yield from _containers(pod.allocation, node)
-    elif not pod.asks_gpus:
+    if not pod.asks_gpus:
         yield "  it asks no GPU"
+    elif pod.allocation:
+        yield from _containers(pod.allocation, node)
     elif pod.node:
         yield "  nobody says on which GPU it is: it is charged on every one that it could be on"
 

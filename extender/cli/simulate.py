@@ -56,7 +56,8 @@ def openb(
         values = replay.at(rows)
         typer.echo(_json(policy, seed, values, rows) if as_json else _text(rows, values))
         if plot:
-            picture.draw(plot, policy, rows, published.curves())
+            label = f"{policy}, seed {seed}" + (f", list {which}" if which != "default" else "")
+            picture.draw(plot, label, rows, published.curves())
     except (trace.TraceError, picture.PlotError) as error:
         raise CommandError(str(error)) from error
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FORMATS = (".png", ".svg")
-FROM = 80
+FROM = 85
 """Arrived %, below which all curves are much the same."""
-INCHES = (8.0, 5.0)
+INCHES = (9.0, 5.0)
 DPI = 150
 
 
@@ -47,19 +47,20 @@ def draw(path: Path, label: str, rows: Sequence[Row], published: Mapping[str, Se
     import matplotlib
     from matplotlib.figure import Figure
 
+    curves = {label: rows, **{f"{name}, published": curve for name, curve in published.items()}}
+    last = rows[-1].arrived
+    first = FROM if last > FROM else 0
+    shown = {name: [row for row in curve if first <= row.arrived <= last] for name, curve in curves.items()}
     with matplotlib.rc_context({"svg.hashsalt": "gangshare"}):
         figure = Figure(figsize=INCHES, layout="constrained")
-        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
-        for i, (name, curve) in enumerate(published.items()):
-            _lines(above, below, f"{name}, published", curve, Style("--", 1.0, f"C{i}"))
-        _lines(above, below, label, rows, Style("-", 2.0, "black"))
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+        for i, (name, curve) in enumerate(sorted(shown.items(), key=lambda shown: -shown[1][-1].allocated)):
+            _lines(above, below, name, curve, Style("-", 2.0, "black") if name == label else Style("--", 1.2, f"C{i}"))
         above.set_ylabel("allocated GPU, % of capacity")
-        below.set_ylabel("fragments, % of idle GPU")
+        below.set_ylabel("fragments,\n% of idle GPU")
         below.set_xlabel("arrived GPU demand, % of capacity")
-        seen = [row for row in rows if row.arrived >= FROM] or rows
-        above.set_xlim(seen[0].arrived, max(seen[-1].arrived, seen[0].arrived + 1))
-        above.set_ylim(min(row.allocated for row in seen), 100)
-        above.legend(loc="lower right", fontsize="small")
+        above.margins(x=0)
+        figure.legend(loc="outside right upper", fontsize="small", frameon=False)
         try:
             figure.savefig(path, dpi=DPI, metadata={"Date": None} if path.suffix.lower() == ".svg" else {})
         except OSError as error:
