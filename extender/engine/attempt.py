@@ -137,7 +137,7 @@ class Attempt:
         if ask is None:
             return None
         if ask not in self._choices:
-            self._choices[ask] = Choices(ask, evenly=self._wide)
+            self._choices[ask] = Choices(ask, self._fleet.indexes.scorer, evenly=self._wide)
         return self._choices[ask]
 
     def _survey(self) -> Generator[int, None, dict[Constraints, int]]:
@@ -165,7 +165,7 @@ class Attempt:
         while indexes.prepare(of, STEP, aged=True):
             yield len(ask.containers) * STEP * TRY
         yield PIECE
-        found = [(-score, name) for name, score in indexes.of(of).ranked(self._within)]
+        found = indexes.of(of).entries(self._within)
         yield PIECE
         return found
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
+from typing import Generic, TypeVar
 
 from sortedcontainers import SortedList
 
 from extender.engine.ledger import NodeState
 from extender.engine.mix import Shape
-from extender.engine.score import ALONE, Scorer, Seated, seated
+from extender.engine.score import ALONE, Present, Scorer, Seated
 from protos.contract import choose
 from protos.contract.ask import PodAsk
 from protos.contract.books import NodeBooks, Signature
@@ -27,6 +28,7 @@ UNTOUCHED = -500
 """The score of a node that serves whole GPUs without us."""
 
 
+Item = TypeVar("Item", bound=tuple[object, ...])
 Room = tuple[int, int, int]
 """How much is free where an ask does not fit, what is asked first, all negative so that the most sorts first."""
 Standing = int | Room | None
@@ -63,17 +65,40 @@ def _untouched(ask: PodAsk, node: NodeState) -> bool:
     return bool(wanted) and all(node.room(resource) >= amount for resource, amount in wanted.items())
 
 
+class Ranking(Generic[Item]):
+    """Items in order. What was added since somebody last looked is put in its place when somebody looks."""
+
+    def __init__(self) -> None:
+        self._kept: SortedList[Item] = SortedList()
+        self._new: list[Item] = []
+
+    def add(self, item: Item) -> None:
+        self._new.append(item)
+
+    def remove(self, item: Item) -> None:
+        self._sorted().remove(item)
+
+    def _sorted(self) -> SortedList[Item]:
+        if self._new:
+            self._kept.update(self._new)
+            self._new.clear()
+        return self._kept
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._sorted())
+
+
 class ShapeIndex:
     """All nodes that can take one shape, best first, and those that cannot, nearest first; equals by name."""
 
     def __init__(self, shape: Shape, nodes: Mapping[str, NodeState], scorer: Scorer) -> None:
         self.shape, self._nodes, self._scorer = shape, nodes, scorer
         self._known: dict[str, Standing] = {}
-        self._ranked: SortedList[tuple[int, str]] = SortedList()
-        self._short: SortedList[tuple[Room, str]] = SortedList()
+        self._ranked: Ranking[tuple[int, str]] = Ranking()
+        self._short: Ranking[tuple[Room, str]] = Ranking()
         self._memo: dict[Signature, Seated | Room] = {}
-        self._scores: dict[tuple[Signature, int, int, int], int] = {}
-        """By the state of the GPUs, free CPU and memory, and all CPU: of many nodes nobody is on any."""
+        self._standings: dict[Present | None, int | Room] = {}
+        """Of nodes with inventory: those that are alike stand alike."""
         self.stale: set[str] = set(nodes)
         """Nodes that changed: they are looked at before the next answer."""
         self.aged: set[str] = set()
@@ -82,7 +107,7 @@ class ShapeIndex:
     def age(self) -> None:
         """The mix is another one."""
         self.aged = set(self._known)
-        self._scores.clear()
+        self._standings.clear()
 
     def refresh(self, limit: int | None = None) -> None:
         """Look again at the nodes that changed (at most `limit` of them)."""
@@ -93,7 +118,6 @@ class ShapeIndex:
         self._look(self.aged, limit)
 
     def _look(self, names: set[str], limit: int | None) -> None:
-        fitting, short = [], []
         for name in list(islice(names, limit)):
             self.stale.discard(name)
             self.aged.discard(name)
@@ -106,11 +130,9 @@ class ShapeIndex:
                 continue
             self._drop(name, old)
             if isinstance(new, int):
-                fitting.append((-new, name))
+                self._ranked.add((-new, name))
             elif new is not None:
-                short.append((new, name))
-        self._ranked.update(fitting)
-        self._short.update(short)
+                self._short.add((new, name))
 
     def _drop(self, name: str, old: Standing) -> None:
         if isinstance(old, int):
@@ -126,45 +148,48 @@ class ShapeIndex:
             return self._scorer.points(self.shape, self._scorer.node(node), ALONE)
         if node.books is None:
             return UNTOUCHED if _untouched(ask, node) else None
-        found = self._seated(ask, node.books)
-        if not isinstance(found, Seated):
-            return found
+        present = self._scorer.node(node)
         if ask.selection.uuids:
-            return self._scorer.points(self.shape, self._scorer.node(node), found)
-        return self._score(node, node.books, found)
+            return self._stands(present, self._sit(ask, node.books))
+        found = self._standings.get(present)
+        if found is None:
+            if len(self._standings) >= MEMO:
+                self._standings.clear()
+            found = self._standings[present] = self._stands(present, self._seated(ask, node.books))
+        return found
 
-    def _score(self, node: NodeState, books: NodeBooks, found: Seated) -> int:
-        """Nodes that are alike in all that counts score alike."""
-        key = books.signature(), node.room("cpu"), node.room("memory"), node.allocatable.get("cpu", 0)
-        points = self._scores.get(key)
-        if points is None:
-            if len(self._scores) >= MEMO:
-                self._scores.clear()
-            points = self._scores[key] = self._scorer.points(self.shape, self._scorer.node(node), found)
-        return points
+    def _stands(self, present: Present | None, found: Seated | Room) -> int | Room:
+        return self._scorer.points(self.shape, present, found) if isinstance(found, Seated) else found
 
     def _seated(self, ask: PodAsk, books: NodeBooks) -> Seated | Room:
-        """On nodes in the same state it sits alike, so most are looked up."""
-        if ask.selection.uuids:
-            return _sit(ask, books)
+        """On nodes with the same GPUs taken it sits alike, so most are looked up."""
         signature = books.signature()
         try:
             return self._memo[signature]
         except KeyError:
             if len(self._memo) >= MEMO:
                 self._memo.clear()
-            found = self._memo[signature] = _sit(ask, books)
+            found = self._memo[signature] = self._sit(ask, books)
             return found
+
+    def _sit(self, ask: PodAsk, books: NodeBooks) -> Seated | Room:
+        choice = choose.choose(ask, books)
+        if choice is None:
+            return _room(ask, books)
+        return self._scorer.seated(choice, books, spread=ask.selection.spread)
+
+    def entries(self, among: Collection[str] | None = None) -> list[tuple[int, str]]:
+        """(negative score, node) of all that can take it, best first, of `among` only."""
+        if among is not None and len(among) <= FEW:
+            points = ((name, self._known.get(name)) for name in among)
+            return sorted((-score, name) for name, score in points if isinstance(score, int))
+        return [entry for entry in self._ranked if among is None or entry[1] in among]
 
     def ranked(self, among: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
         """(node, score) of all that can take it, best first, of `among` only."""
-        if among is not None and len(among) <= FEW:
-            points = ((name, self._known.get(name)) for name in among)
-            found = sorted((-score, name) for name, score in points if isinstance(score, int))
-            yield from ((name, -negative) for negative, name in found)
-            return
-        for negative, name in self._ranked:
-            if among is None or name in among:
+        few = among is not None and len(among) <= FEW
+        for negative, name in self.entries(among) if few else self._ranked:
+            if few or among is None or name in among:
                 yield name, -negative
 
     def points(self, name: str) -> int | None:
@@ -177,11 +202,6 @@ class ShapeIndex:
         return next((name for _, name in self._short if not excluded >> self._nodes[name].number & 1), None)
 
 
-def _sit(ask: PodAsk, books: NodeBooks) -> Seated | Room:
-    choice = choose.choose(ask, books)
-    return _room(ask, books) if choice is None else seated(choice, books, spread=ask.selection.spread)
-
-
 class Indexes:
     """The shapes asked lately. Least recently used ones go."""
 
@@ -190,6 +210,8 @@ class Indexes:
         self.scorer = Scorer(nodes)
         self._version = 0
         self._shapes: dict[Shape, ShapeIndex] = {}
+        self._changed: set[str] = set()
+        """Nodes of which the indexes have not heard yet that they changed."""
 
     def __len__(self) -> int:
         """How many shapes are kept."""
@@ -197,12 +219,11 @@ class Indexes:
 
     def stale(self, node: str) -> None:
         """The node changed."""
-        for index in self._shapes.values():
-            index.stale.add(node)
+        self._changed.add(node)
 
     def of(self, shape: Shape) -> ShapeIndex:
         """The index of this shape, up to date."""
-        self._age()
+        self._catch_up()
         index = self._used(shape)
         index.refresh()
         return index
@@ -212,15 +233,19 @@ class Indexes:
 
         `aged`: also at those scored by a former mix, for who compares their scores with scores of this moment.
         """
-        self._age()
+        self._catch_up()
         index = self._used(shape)
         index.refresh(nodes)
         if aged and not index.stale:
             index.renew(nodes)
         return bool(index.stale or (aged and index.aged))
 
-    def _age(self) -> None:
-        """See whether the mix is another one."""
+    def _catch_up(self) -> None:
+        """See which nodes changed, and whether the mix is another one."""
+        if self._changed:
+            for index in self._shapes.values():
+                index.stale |= self._changed
+            self._changed.clear()
         if self._version != self.scorer.version:
             self._version = self.scorer.version
             for index in self._shapes.values():
@@ -246,7 +271,7 @@ class Indexes:
 
     def work(self, nodes: int) -> None:
         """Look at up to this many nodes of one index that lags behind, and as many of one that aged, the last used."""
-        self._age()
+        self._catch_up()
         for index in self._shapes.values():
             if index.stale:
                 index.refresh(nodes)

@@ -20,7 +20,7 @@ from extender.engine.ledger import NodeState
 from extender.engine.seats import Seat
 from extender.engine.trial import Lot
 from protos.contract.ask import ContainerAsk, PodAsk
-from protos.contract.books import Kind, NodeBooks
+from protos.contract.books import NodeBooks, Signature
 
 KINDS = 16
 """Different kinds of members for which room is reckoned; a gang with more of them is placed anywhere."""
@@ -40,15 +40,13 @@ class Domain(NamedTuple):
 
     places: Sequence[Place]
     room: Room
+    size: int
+    """Sum of the room."""
     members: int
     """How many of the gang are there already."""
 
     def covers(self, needed: Room) -> bool:
         return all(room >= need for room, need in zip(self.room, needed, strict=True))
-
-    @property
-    def size(self) -> int:
-        return sum(self.room)
 
 
 def nearby(
@@ -61,7 +59,9 @@ def nearby(
     levels: list[str] = []
     for key in labels:
         yield PIECE
-        if len({node.labels.get(key) for node in fleet.nodes.values()}) > 1:
+        values = (node.labels.get(key) for node in fleet.nodes.values())
+        first = next(values, None)
+        if any(value != first for value in values):
             levels.append(key)
     lots = _lots(fleet, seats) if levels and len(seats) + len(beside) > 1 else []
     if not 0 < len(lots) <= KINDS:
@@ -96,11 +96,11 @@ def _reckoned(fleet: Fleet, lots: Sequence[Lot], members: Container[str]) -> Gen
             yield PIECE
         ranked = fleet.nodes if lot.ask is None else {name for name, _ in fleet.indexes.of(lot.shape).ranked()}
         fitting.append(ranked)
-    idle: list[dict[Kind, int]] = [{} for _ in lots]
+    memos: list[dict[Signature, int]] = [{} for _ in lots]
     nodes, found = iter(tuple(fleet.nodes.values())), []
     while some := list(islice(nodes, STEP)):
         for node in some:
-            each = zip(lots, fitting, idle, strict=True)
+            each = zip(lots, fitting, memos, strict=True)
             room = tuple([_room(lot, node, known) if node.name in fit else 0 for lot, fit, known in each])
             if any(room) or node.name in members:
                 found.append((node, room))
@@ -108,22 +108,20 @@ def _reckoned(fleet: Fleet, lots: Sequence[Lot], members: Container[str]) -> Gen
     return found
 
 
-def _room(lot: Lot, node: NodeState, idle: dict[Kind, int]) -> int:
+def _room(lot: Lot, node: NodeState, known: dict[Signature, int]) -> int:
     """How many members of the lot go at most onto a node that has GPUs for one."""
     if not node.seen or lot.barred(node):
         return 0
-    most = lot.size if lot.ask is None or node.books is None else min(lot.size, _by_gpus(lot.ask, node.books, idle))
+    most = lot.size if lot.ask is None or node.books is None else min(lot.size, _by_gpus(lot.ask, node.books, known))
     return lot.times(most, node.books, node.allocatable, node.used)
 
 
-def _by_gpus(ask: PodAsk, books: NodeBooks, idle: dict[Kind, int]) -> int:
-    """The same by GPUs alone; `idle` remembers it for nodes on which nobody holds any."""
-    kind = books.signature().kind
-    found = None if books.entries else idle.get(kind)
+def _by_gpus(ask: PodAsk, books: NodeBooks, known: dict[Signature, int]) -> int:
+    """The same by GPUs alone; `known` are the states of nodes for which it was reckoned already."""
+    signature = books.signature()
+    found = known.get(signature)
     if found is None:
-        found = min(_times(container, books) // container.gpus for container in ask.containers)
-        if not books.entries:
-            idle[kind] = found
+        found = known[signature] = min(_times(container, books) // container.gpus for container in ask.containers)
     return found
 
 
@@ -179,7 +177,7 @@ class _Site(NamedTuple):
     def _together(self, places: Sequence[Place]) -> Domain:
         room = tuple(map(sum, zip(*(room for _, room in places), strict=True))) or (0,) * len(self.needed)
         members = sum(self.known.get(node.name, 0) for node, _ in places) if self.known else 0
-        return Domain(places, room, members)
+        return Domain(places, room, sum(room), members)
 
     def _fewest(self, left: list[Domain]) -> Sequence[Place]:
         """The nodes of few domains that have room for all: the largest, then the smallest that has the rest."""
@@ -187,7 +185,8 @@ class _Site(NamedTuple):
         needed = self.needed
         taken: list[Place] = []
         while left:
-            last = [domain for domain in left if domain.covers(needed)]
+            total = sum(needed)
+            last = [domain for domain in left if domain.size >= total and domain.covers(needed)]
             if last:
                 taken += min(last, key=lambda domain: (-domain.members, domain.size)).places
                 break

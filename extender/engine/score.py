@@ -22,10 +22,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+import msgspec
+
 from extender.engine.ledger import NodeState
 from extender.engine.mix import Mix, Shape
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
-from protos.contract.books import Kind, NodeBooks, Signature
+from protos.contract.books import NOTHING, GpuBook, Kind, NodeBooks, Signature
 from protos.contract.choose import Choice
 from protos.contract.inventory import Gpu
 from protos.contract.selection import suits
@@ -72,12 +74,6 @@ ALONE = Seated()
 """A pod without GPUs."""
 
 
-def seated(choice: Choice, books: NodeBooks, *, spread: bool = False) -> Seated:
-    """How a pod with these GPUs sits on the node."""
-    left, joined = rests(books, choice.charges), _joined(choice, books)
-    return Seated(left, joined, _emptiness(left, choice, books) - UNLINKED * (not joined) if spread else None)
-
-
 def _emptiness(left: Rests, choice: Choice, books: NodeBooks) -> int:
     """4 parts what is left of the GPUs taken, 1 part how many others are idle."""
     own = [rest for uuid, rest in zip(books.gpus, left, strict=True) if uuid in choice.charges]
@@ -85,17 +81,24 @@ def _emptiness(left: Rests, choice: Choice, books: NodeBooks) -> int:
     return (4 * sum(own) // len(own) + idle * GPU // len(books.gpus)) // 5
 
 
-def rests(books: NodeBooks, charges: Mapping[str, Demand] | None = None) -> Rests:
-    """What is free of each GPU, after these further charges if given."""
+def rests(books: NodeBooks) -> Rests:
+    """What is free of each GPU."""
     per_gpu = books.inventory.slices_per_gpu
-    found = []
-    for uuid, book in books.gpus.items():
-        mem, slices, whole = book.mem_free, book.slices_free, book.wholes > 0 or not book.offered
-        if charges is not None and uuid in charges:
-            demand = charges[uuid]
-            mem, slices, whole = mem - demand.mem, slices - demand.slices, whole or demand.whole
-        found.append(0 if whole else max(0, min(mem * GPU // max(1, book.gpu.mem), slices * GPU // per_gpu)))
-    return tuple(found)
+    return tuple([_rest(book, per_gpu) for book in books.gpus.values()])
+
+
+def _rest(book: GpuBook, per_gpu: int, taken: Demand = NOTHING) -> int:
+    if book.wholes or taken.whole or not book.offered:
+        return 0
+    mem, slices = book.mem_free - taken.mem, book.slices_free - taken.slices
+    return max(0, min(mem * GPU // max(1, book.gpu.mem), slices * GPU // per_gpu))
+
+
+def _less(free: Rests, books: NodeBooks, charges: Mapping[str, Demand]) -> Rests:
+    """What of it is free after these charges."""
+    per_gpu = books.inventory.slices_per_gpu
+    pairs = zip(books.gpus.items(), free, strict=True)
+    return tuple([_rest(book, per_gpu, charges[uuid]) if uuid in charges else rest for (uuid, book), rest in pairs])
 
 
 def _joined(choice: Choice, books: NodeBooks) -> bool:
@@ -184,8 +187,8 @@ def _size(taken: tuple[int, int]) -> int:
     return taken[0] * taken[1]
 
 
-class Present(NamedTuple):
-    """A node before a placement."""
+class Present(msgspec.Struct, frozen=True, eq=False):
+    """A node before a placement. Nodes that are alike in all that counts have the same one, told apart by identity."""
 
     usable: Usable
     free: Rests
@@ -213,6 +216,8 @@ class Scorer:
         self._typical: list[tuple[Shape, float]] = []
         self._kinds: dict[Kind, Usable] = {}
         self._states: dict[Signature, tuple[Rests, bool]] = {}
+        self._presents: dict[tuple[Signature, int, int, int], Present] = {}
+        """By the state of the GPUs, free CPU and memory, and all CPU: of many nodes nobody is on any."""
         self.version = 0
         """Counts how often another mix was adopted."""
 
@@ -229,6 +234,7 @@ class Scorer:
         self.version += 1
         self._typical = self._mix.typical()
         self._kinds.clear()
+        self._presents.clear()
         free: Counter[Kind] = Counter()
         like: dict[Kind, NodeBooks] = {}
         for node in self._nodes.values():
@@ -245,6 +251,11 @@ class Scorer:
             found = self._kinds[kind] = Usable(self._mix.adopted, self._typical, books)
         return found
 
+    def seated(self, choice: Choice, books: NodeBooks, *, spread: bool = False) -> Seated:
+        """How a pod with these GPUs sits on the node."""
+        left, joined = _less(self._state(books)[0], books, choice.charges), _joined(choice, books)
+        return Seated(left, joined, _emptiness(left, choice, books) - UNLINKED * (not joined) if spread else None)
+
     def _state(self, books: NodeBooks) -> tuple[Rests, bool]:
         """What is free of each GPU, and whether any is in use."""
         signature = books.signature()
@@ -258,10 +269,11 @@ class Scorer:
 
     def node(self, state: NodeState) -> Present | None:
         """A node as it is; reckoned once for all shapes."""
-        now = (state.version, self.version)
-        if state.present is None or state.present[0] != now:
-            state.present = now, self.present(state.books, state.allocatable, state.used)
-        found: Present | None = state.present[1]
+        known = state.present
+        if known is None or known[0] != state.version or known[1] != self.version:
+            known = state.version, self.version, self.present(state.books, state.allocatable, state.used)
+            state.present = known
+        found: Present | None = known[2]
         return found
 
     def present(
@@ -270,10 +282,19 @@ class Scorer:
         """What a node has before a placement, None where that is no GPU."""
         if books is None or not books.gpus:
             return None
-        free, in_use = self._state(books)
-        usable = self._usable(books.signature().kind, books)
         all_cpu = allocatable.get("cpu", 0)
         cpu, memory = all_cpu - used.get("cpu", 0), allocatable.get("memory", 0) - used.get("memory", 0)
+        key = books.signature(), cpu, memory, all_cpu
+        found = self._presents.get(key)
+        if found is None:
+            if len(self._presents) >= MEMO:
+                self._presents.clear()
+            found = self._presents[key] = self._reckon(books, cpu, memory, all_cpu)
+        return found
+
+    def _reckon(self, books: NodeBooks, cpu: int, memory: int, all_cpu: int) -> Present:
+        free, in_use = self._state(books)
+        usable = self._usable(books.signature().kind, books)
         total = sum(free)
         opened = 0 if in_use else OPENED - LARGEST + min(LARGEST, len(free))
         stranded = usable.stranded(cpu, memory, total)

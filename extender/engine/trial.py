@@ -9,7 +9,7 @@ from operator import itemgetter
 from extender.engine.index import UNTOUCHED
 from extender.engine.intree import counted, lacking
 from extender.engine.ledger import NodeState
-from extender.engine.score import Scorer, Seated, seated
+from extender.engine.score import Scorer, Seated
 from extender.engine.seats import Seat, Spot
 from protos.contract import choose
 from protos.contract.allocation import Share
@@ -33,9 +33,9 @@ def is_puzzle(ask: PodAsk) -> bool:
 class Choices:
     """The GPUs that members of one shape get; nodes in the same state give the same, whatever their names."""
 
-    def __init__(self, ask: PodAsk, *, evenly: bool = False) -> None:
+    def __init__(self, ask: PodAsk, scorer: Scorer, *, evenly: bool = False) -> None:
         """`evenly`: where it is a puzzle, those GPUs on which the most of them fit, rather than `choose`'s."""
-        self._ask = ask
+        self._ask, self._scorer = ask, scorer
         free = ask.selection.link != "nvlink" and not ask.selection.numa_local
         self._choose = _evenly if evenly and free and is_puzzle(ask) else choose.choose
         self._known: dict[Signature, Found | None] = {}
@@ -75,7 +75,8 @@ class Choices:
         choice = self._choose(self._ask, books)
         if choice is None:
             return None
-        return choice, tuple(books.gpus), seated(choice, books, spread=self._ask.selection.spread)
+        sits = self._scorer.seated(choice, books, spread=self._ask.selection.spread)
+        return choice, tuple(books.gpus), sits
 
 
 def _evenly(ask: PodAsk, books: NodeBooks) -> Choice | None:

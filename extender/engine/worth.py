@@ -12,7 +12,7 @@ from typing import NamedTuple
 from extender.engine.index import UNTOUCHED
 from extender.engine.intree import counted, lacking
 from extender.engine.ledger import NodeState, PodState
-from extender.engine.score import ALONE, UNLINKED, Scorer, seated, terms
+from extender.engine.score import ALONE, UNLINKED, Scorer, terms
 from extender.engine.starts import Starts
 from extender.engine.tenants import Tenants
 from protos.contract import choose
@@ -75,7 +75,7 @@ def _row(
         choice = held or choose.choose(pod.ask, books)
         if choice is None:
             return None
-        sits = seated(choice, books, spread=pod.ask.selection.spread)
+        sits = scorer.seated(choice, books, spread=pod.ask.selection.spread)
     present = scorer.present(books, node.allocatable, used)
     points = scorer.points(of, present, sits)
     if sits.spread is not None:

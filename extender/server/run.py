@@ -189,7 +189,7 @@ class Extender:
         await self.watches.replayed.wait()
         took = time.monotonic() - self.started
         self.metrics.replay_seconds.set(took)
-        _settle_memory()
+        settle_memory()
         self.health.not_ready = ""
         log.info("ready", nodes=len(self.engine.nodes), pods=len(self.engine.pods), seconds=round(took, 2))
 
@@ -252,7 +252,7 @@ class Extender:
                 log.error("invariant_violated", what=violation)
 
 
-def _settle_memory() -> None:
+def settle_memory() -> None:
     """Spare the garbage collector the books: they live on, and looking through them again and again costs decisions."""
     gc.collect()
     gc.freeze()

@@ -296,6 +296,8 @@ class NodeBooks:
                 book.add(demand, sign)
 
     def _place_unknown(self) -> None:
+        if not self._unknown:
+            return
         unknown = self._unknown.values()
         for entry in unknown:
             self._apply(entry.charges, -1)

@@ -12,7 +12,7 @@ from extender.engine import score
 from extender.engine.index import Indexes, ShapeIndex
 from extender.engine.ledger import NodeState
 from extender.engine.mix import Shape, shape
-from extender.engine.score import BESIDE, GPU, STRANDED, Terms, Usable, rests, seated
+from extender.engine.score import BESIDE, GPU, STRANDED, Terms, Usable, rests
 from protos.contract import choose
 from protos.contract.ask import PodAsk
 from protos.contract.selection import Selection
@@ -53,7 +53,7 @@ def terms(indexes: Indexes, state: NodeState, wanted: Shape) -> Terms:
     assert choice is not None
     present = indexes.scorer.present(state.books, state.allocatable, state.used)
     assert present is not None
-    return score.terms(wanted, present, seated(choice, state.books))
+    return score.terms(wanted, present, indexes.scorer.seated(choice, state.books))
 
 
 def test_whole_nodes_are_kept_for_those_who_need_them() -> None:
