@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help setup demo test test-long bench lint cluster generate test-versions clean
+.PHONY: help setup demo test coverage test-long bench lint cluster generate test-versions clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
@@ -31,7 +31,10 @@ lint: setup ## ruff, mypy, import contracts, generated files fresh
 	$(BIN)/python -m protos.kubelet.generate --check
 
 test: setup ## all tests, the real cluster's among them
-	$(BIN)/pytest --cov --cov-report=term $(ARGS)
+	$(BIN)/pytest --durations=25 $(ARGS)
+
+coverage: setup ## what of the code the tests run without the real cluster reach; takes them three times as long
+	$(BIN)/pytest --cov --cov-report=term tests/unit tests/property tests/contract tests/sim tests/scenarios $(ARGS)
 
 test-long: setup ## what takes too long for every day: the same faults more often, and for longer
 	$(BIN)/pytest -m long $(ARGS)
