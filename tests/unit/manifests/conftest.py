@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,3 +46,26 @@ def kustomize() -> Callable[[str], Objects]:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is missing: https://kubernetes.io/docs/tasks/tools")
     return Objects
+
+
+@pytest.fixture
+def definition(kustomize: Callable[[str], Objects], request: pytest.FixtureRequest) -> Json:
+    """The spec of the CustomResourceDefinition that the test's module names: its `DEFINITION`."""
+    found: Json = kustomize("base").of("CustomResourceDefinition")[request.module.DEFINITION]["spec"]
+    return found
+
+
+@pytest.fixture
+def schema(definition: Json) -> Json:
+    """What objects of the one version look like, by field."""
+    (version,) = definition["versions"]
+    found: Json = version["schema"]["openAPIV3Schema"]["properties"]
+    return found
+
+
+def undescribed(path: str, field: Json) -> Iterator[str]:
+    """The fields at and below this one of which the schema does not say what they are."""
+    if "description" not in field:
+        yield path
+    for name, inner in field.get("properties", {}).items():
+        yield from undescribed(f"{path}.{name}", inner)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -11,23 +10,9 @@ import yaml
 
 from protos.contract import gpu_class, selection
 from protos.contract.quantity import mebibytes
-from tests.unit.manifests.conftest import MANIFESTS, Json, Objects
-from tests.unit.manifests.test_podgroup import undescribed
+from tests.unit.manifests.conftest import MANIFESTS, Json, undescribed
 
-Kustomize = Callable[[str], Objects]
-
-
-@pytest.fixture
-def definition(kustomize: Kustomize) -> Json:
-    found: Json = kustomize("base").of("CustomResourceDefinition")[f"{gpu_class.PLURAL}.gangshare.io"]["spec"]
-    return found
-
-
-@pytest.fixture
-def schema(definition: Json) -> Json:
-    (version,) = definition["versions"]
-    found: Json = version["schema"]["openAPIV3Schema"]["properties"]
-    return found
+DEFINITION = f"{gpu_class.PLURAL}.gangshare.io"
 
 
 def test_it_is_the_kind_that_is_watched_and_its_status_is_apart(definition: Json) -> None:

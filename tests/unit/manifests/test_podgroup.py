@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -11,23 +11,10 @@ from extender.engine.effects import GroupStatus
 from gangfilter import podgroups
 from gangfilter.group import LAXEST_FIRST, GroupKey
 from gangfilter.table import Phase
-from tests.unit.manifests.conftest import Json, Objects
+from tests.unit.manifests.conftest import Json, Objects, undescribed
 
-Kustomize = Callable[[str], Objects]
 OWN = podgroups.KINDS[0]
-
-
-@pytest.fixture
-def definition(kustomize: Kustomize) -> Json:
-    found: Json = kustomize("base").of("CustomResourceDefinition")[f"{OWN.plural}.{OWN.api_group}"]["spec"]
-    return found
-
-
-@pytest.fixture
-def schema(definition: Json) -> Json:
-    (version,) = definition["versions"]
-    found: Json = version["schema"]["openAPIV3Schema"]["properties"]
-    return found
+DEFINITION = f"{OWN.plural}.{OWN.api_group}"
 
 
 def test_it_is_the_kind_that_is_watched_and_its_status_is_apart(definition: Json) -> None:
@@ -70,14 +57,7 @@ def test_every_field_is_described(schema: Json) -> None:
     assert missing == []
 
 
-def undescribed(path: str, field: Json) -> Iterator[str]:
-    if "description" not in field:
-        yield path
-    for name, inner in field.get("properties", {}).items():
-        yield from undescribed(f"{path}.{name}", inner)
-
-
-def test_every_layout_with_an_extender_brings_it(kustomize: Kustomize) -> None:
+def test_every_layout_with_an_extender_brings_it(kustomize: Callable[[str], Objects]) -> None:
     for folder in ("base", "overlays/shared", "overlays/gpushare"):
         assert kustomize(folder).of("CustomResourceDefinition")
     assert not kustomize("overlays/standalone").of("CustomResourceDefinition")
