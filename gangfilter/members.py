@@ -26,6 +26,7 @@ class Stage(IntEnum):
     """It is bound, and its eviction was asked for."""
 
 
+ON_NODE = (Stage.POSTED, Stage.BOUND)
 SETTLED = (Stage.BOUND, Stage.SUCCEEDED)
 ARRIVED = (Stage.IN_BIND, *SETTLED)
 PLACED = (Stage.PLANNED, *ARRIVED)

@@ -47,6 +47,7 @@ from extender.engine.index import Indexes
 from extender.engine.keeping import Keeping
 from extender.engine.ledger import Ledger, NodeState, PodState
 from extender.engine.observe import Observer
+from extender.engine.offers import Offers
 from extender.engine.presence import Presence
 from extender.engine.relief import Hopeless
 from extender.engine.reservations import Reservations
@@ -82,6 +83,7 @@ class Engine:
         self.ledger = Ledger(settings.unit_mib, settings.slices_per_gpu, settings.gpushare, self._changed)
         self._indexes = Indexes(self.ledger.nodes)
         self.classes = Classes(self.ledger.stock)
+        self._offers = Offers(self.ledger.nodes, self._indexes, settings)
         self._observer = Observer(self.ledger, settings, self.counters, self.classes)
         self._waking = Waking(self.ledger)
         self._holds = Holds(self.ledger, settings.soft_charge_s, settings.undecided_s)
@@ -346,41 +348,21 @@ class Engine:
             state.refusal = told
             self.counters["decisions", told.code] += 1
             return Verdict((), told)
+        return self._offer(state, pod, nodes, now)
+
+    def _offer(self, state: PodState, pod: Pod, nodes: Sequence[str], now: float) -> Verdict:
+        offered = self._offers.of(state, pod, nodes, self.gangs.beside(state.ref.uid))
         if state.ask is None:
-            return self._spare(state, pod, nodes)
-        return self._offer(state, state.ask, pod, nodes, now)
-
-    def _spare(self, state: PodState, pod: Pod, nodes: Sequence[str]) -> Verdict:
-        """Those nodes whose GPUs miss a pod's CPU and memory least. One that asks no GPUs is refused by nobody."""
-        if self.settings.in_tree_preferences or dialect.has_preferences(pod):
-            return Verdict(tuple(nodes))
-        known = frozenset(nodes)
-        ranked = [found for found in self._indexes.of(state.shape).ranked(known) if found[0] in known]
-        least = ranked[0][1] - self.settings.band if ranked else 0
-        return Verdict(tuple(name for name, points in ranked if points >= least) or tuple(nodes))
-
-    def _offer(self, state: PodState, ask: PodAsk, pod: Pod, nodes: Sequence[str], now: float) -> Verdict:
-        among = None if len(nodes) >= len(self.ledger.nodes) else frozenset(nodes)
-        everywhere = self.settings.in_tree_preferences or dialect.has_preferences(pod)
-        offered: list[str] = []
-        best: int | None = None
-        known = frozenset(nodes) if among is None else among
-        for name, points in self._indexes.of(state.shape).ranked(among):
-            if name not in known:
-                continue
-            best = points if best is None else best
-            if points < best - self.settings.band or (not everywhere and len(offered) == self.settings.offer_limit):
-                break
-            offered.append(name)
+            return Verdict(offered)
         if not offered:
-            reason = self._telling.no_gpu(state, ask)
-            self._waking.refused(state, ask, reason, self.ledger.all_but(known))
+            reason = self._telling.no_gpu(state, state.ask)
+            self._waking.refused(state, state.ask, reason, self.ledger.all_but(nodes))
             return self._refuse(state, reason, now)
         state.refusal = None
         self._waking.forget(state)
-        self._charge(state, ask, offered, now)
+        self._charge(state, state.ask, offered, now)
         self.counters["decisions", "Offered"] += 1
-        return Verdict(tuple(offered))
+        return Verdict(offered)
 
     def _charge(self, state: PodState, ask: PodAsk, offered: Sequence[str], now: float) -> None:
         books = self.ledger.nodes[offered[0]].books

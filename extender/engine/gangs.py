@@ -22,7 +22,7 @@ from extender.engine.starts import Starts
 from gangfilter import dialects
 from gangfilter.gang import STARTED, Gang
 from gangfilter.group import Declaration, GroupKey
-from gangfilter.members import Member, Stage
+from gangfilter.members import ON_NODE, Member, Stage
 from gangfilter.table import Phase
 from protos.contract import names
 from protos.contract.objects import Pod
@@ -213,6 +213,11 @@ class Gangs:
         if member.uid not in known.gang.unheld:
             known.gang.unheld.add(member.uid)
             self._conductor.call(known.gang)
+
+    def beside(self, uid: str) -> list[str]:
+        """The nodes of the members of a pod's gang that have one, a name for each."""
+        known = self.of(uid)
+        return [m.node for m in known.gang.at(*ON_NODE)] if known is not None else []
 
     def refused(self, uid: str) -> None:
         """Such a member was refused before anybody knew where it may go."""

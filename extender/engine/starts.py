@@ -15,7 +15,7 @@ from extender.engine.settings import Settings
 from extender.engine.shortage import Shortage
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
-from gangfilter.members import SETTLED, Stage
+from gangfilter.members import ON_NODE, SETTLED, Stage
 from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
 
@@ -67,7 +67,7 @@ class Starts:
                 return None
             gang = min(self._wanting.values(), key=_turn)
             seats, minimum, free = self.asked(gang)
-            beside = [member.node for member in gang.at(Stage.POSTED, Stage.BOUND)]
+            beside = [member.node for member in gang.at(*ON_NODE)]
             self._plan = gang, seats, Plan(self.fleet, seats, minimum, free, beside)
         gang, seats, plan = self._plan
         if not plan.advance():

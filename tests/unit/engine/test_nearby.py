@@ -177,3 +177,14 @@ def test_members_that_start_late_go_beside_those_that_run() -> None:
     world.create(a_member("m0", least=2, node="n3", phase="Running"))
     world.start(a_member("m1", least=2, mem=16))
     assert rack_of(world, "m0", "m1") == {"b"}
+
+
+def test_who_joins_a_gang_that_runs_is_offered_nodes_near_it_and_others_only_where_those_are_full() -> None:
+    world = GangStory(*(a_node_in(rack, f"n{i}") for i, rack in enumerate("abcbb")), locality_labels=(RACK,))
+    world.start(*(a_member(f"m{i}", least=2, mem=16) for i in range(2)))
+    assert rack_of(world, "m0", "m1") == {"b"}
+    world.create(a_member("m2", least=2, mem=16), a_member("m3", least=2, mem=16))
+    (beside,) = world.ask("m2").nodes
+    assert world.nodes[beside].metadata.labels[RACK] == "b"
+    world.bind("m2", beside)
+    assert sorted(world.ask("m3").nodes) == ["n0", "n2"]
