@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from extender.cli.errors import CommandError
+from extender.sim.jobtrace import choices as jobs_choices
 from extender.sim.openb.choices import ListName, Policy
 
 if TYPE_CHECKING:
+    from extender.sim.jobtrace.figures import Figures
     from extender.sim.openb.replay import Row
 
 DECIMALS = 2
 LEAST, MOST = 1, 1000
 """What may arrive, in % of all GPUs."""
+MOST_NODES, MOST_GPUS = 100_000, 1024
 
 simulate = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Replay a recorded workload.")
 
@@ -42,6 +45,7 @@ def openb(
     """Replay the openb trace by the protocol of the FGD experiment, and tell how much of the GPUs gets allocated."""
     from extender.sim.openb import derive, published, replay, trace, workload
     from extender.sim.openb import plot as picture
+    from extender.sim.table import TraceError
 
     if not LEAST <= inflate <= MOST:
         raise CommandError(f"--inflate is {inflate:g}: expected {LEAST} to {MOST}")
@@ -58,7 +62,7 @@ def openb(
         if plot:
             label = f"{policy}, seed {seed}" + (f", list {which}" if which != "default" else "")
             picture.draw(plot, label, rows, published.curves())
-    except (trace.TraceError, picture.PlotError) as error:
+    except (TraceError, picture.PlotError) as error:
         raise CommandError(str(error)) from error
 
 
@@ -83,3 +87,64 @@ def _text(rows: Sequence[Row], values: Mapping[int, float | None]) -> str:
         table.add_row(str(row.arrived), f"{row.allocated:.2f}", f"{row.fragments:.2f}")
     told = (f"at {c}: {'never reached' if value is None else f'{value:.2f} %'}" for c, value in values.items())
     return console.page(table, "", "allocated " + ", ".join(told)).rstrip("\n")
+
+
+@simulate.command("jobs")
+def jobs(
+    trace: Annotated[Path, typer.Option(help="The list of jobs, as CSV, plain or gzipped.", metavar="FILE")],
+    nodes: Annotated[int, typer.Option(help="Nodes of the cluster.", metavar="N", min=1, max=MOST_NODES)],
+    gpus_per_node: Annotated[int, typer.Option(help="GPUs of each node.", metavar="N", min=1, max=MOST_GPUS)] = 8,
+    policy: Annotated[
+        jobs_choices.Policy, typer.Option(help="Who decides; gangshare: the extender's own line and backfill.")
+    ] = "gangshare",
+    queues: Annotated[
+        str | None, typer.Option(help="The list's column that names queues of equal weight.", metavar="COLUMN")
+    ] = None,
+    durations: Annotated[
+        jobs_choices.Durations, typer.Option(help="What is known of run times; noisy: 0.5 to 1.5 times the true ones.")
+    ] = "trace",
+    seed: Annotated[int, typer.Option(help="Of the noise.", metavar="N")] = 0,
+    preempt: Annotated[bool, typer.Option("--preempt", help="Jobs may be stopped and go on later.")] = False,
+    restart_cost: Annotated[
+        float, typer.Option(help="What going on costs, as run time.", metavar="SECONDS", min=0, max=1e9)
+    ] = 60,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Replay a list of jobs that come, run and go, and tell how long they wait."""
+    import msgspec
+
+    from extender.sim.jobtrace import figures, replay, restarts
+    from extender.sim.jobtrace import trace as lists
+    from extender.sim.table import TraceError
+
+    if preempt and policy != "gangshare":
+        raise CommandError(f"--preempt with --policy {policy}: expected --policy gangshare, which alone stops jobs")
+    try:
+        listed = lists.told(lists.read_jobs(trace, queues), durations, seed)
+        if preempt:
+            ran = restarts.replay(listed, nodes, gpus_per_node, restart_cost)
+        else:
+            ran = replay.replay(listed, nodes, gpus_per_node, policy)
+    except TraceError as error:
+        raise CommandError(str(error)) from error
+    found = figures.figures(policy, ran, nodes * gpus_per_node)
+    typer.echo(msgspec.json.encode(found).decode() if as_json else _jobs_text(found))
+
+
+def _jobs_text(found: Figures) -> str:
+    """A line for each figure."""
+    from extender.cli import console
+
+    table = console.columns("FIGURE", "VALUE")
+    rows = {
+        "mean JCT": found.mean_jct_s,
+        "p95 JCT": found.p95_jct_s,
+        "p99 JCT": found.p99_jct_s,
+        "mean wait": found.mean_wait_s,
+        **{f"mean wait, {size} GPU{'s' * (size != '1')}": wait for size, wait in found.wait_by_size.items()},
+        "makespan": found.makespan_s,
+    }
+    for name, seconds in rows.items():
+        table.add_row(name, "no such job" if seconds is None else f"{seconds:,.0f} s")
+    table.add_row("utilisation", f"{found.utilisation:.1%}")
+    return console.page(table).rstrip("\n")

@@ -1,0 +1,154 @@
+"""The line of those who wait for room, and whose turn it is.
+
+Everybody has a due date: when it was submitted, plus `PATIENCE` times its expected run time. Whoever is due earlier
+goes first. So the short pass the long ones, and nobody is overtaken for ever: who is submitted after another's due date
+stands behind it. With no patience this is first come, first served; with endless patience the shortest goes first.
+Jobs that can be restarted and of which no run time is known go by the service that they have had: least first, in
+levels, as in Tiresias (Gu et al., NSDI 2019).
+
+Between queues the one goes first that has least of what it is due; how much that is comes in as a number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator
+from heapq import heapify, heappop, heapreplace
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from sortedcontainers import SortedKeyList
+
+PATIENCE = 3.0
+"""For how many of its run times a job lets shorter ones go first that come later."""
+MOST_PATIENCE_S = 30 * 86400.0
+"""Nobody is overtaken by those submitted so much later, whatever run time it claims."""
+UNKNOWN_S = 86400.0
+"""The run time that one is taken to have of which nothing is known."""
+FIRST_LEVEL = 3600.0
+"""GPU-seconds of service at which a job leaves the first level."""
+NEXT_LEVEL = 10.0
+"""How many times that of the level before a level ends at."""
+
+
+def due(since: float, expected: float) -> float:
+    """Whose is earlier goes first; `expected` is the run time in seconds, infinity if nothing is known of it."""
+    return since + min(PATIENCE * (expected if expected < math.inf else UNKNOWN_S), MOST_PATIENCE_S)
+
+
+def level(service: float) -> int:
+    """The level of one that has had, or still wants, so many GPU-seconds; lower goes first."""
+    found, end = 0, FIRST_LEVEL
+    while service >= end:
+        found, end = found + 1, end * NEXT_LEVEL
+    return found
+
+
+def level_end(found: int) -> float:
+    """The GPU-seconds at which this level ends."""
+    return FIRST_LEVEL * NEXT_LEVEL**found
+
+
+class Turn(NamedTuple):
+    """The order inside a queue."""
+
+    precedence: int
+    """Minus the priority."""
+    rank: float
+    """The due date, or the level."""
+    since: float
+    name: Any
+    """Tells equals apart."""
+
+
+class Waiter(NamedTuple):
+    """Somebody in line."""
+
+    name: Hashable
+    queue: str
+    shape: Hashable
+    """Equal for those for whom the same room will do."""
+    turn: Turn
+
+
+class _Lane(NamedTuple):
+    """Those of one queue and one shape, or what is left of them to be seen."""
+
+    queue: str
+    shape: Hashable
+    waiters: Iterator[Waiter]
+
+
+class Line:
+    """Those who wait. To join, to leave and to see the next take next to nothing, however many wait."""
+
+    def __init__(self) -> None:
+        self._waiters: dict[Hashable, Waiter] = {}
+        self._lanes: dict[tuple[str, Hashable], SortedKeyList[Waiter]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def join(self, waiter: Waiter) -> None:
+        """Take a place; who is in line already changes it."""
+        self.leave(waiter.name)
+        self._waiters[waiter.name] = waiter
+        lane = waiter.queue, waiter.shape
+        if lane not in self._lanes:
+            self._lanes[lane] = SortedKeyList(key=attrgetter("turn"))
+        self._lanes[lane].add(waiter)
+
+    def leave(self, name: Hashable) -> None:
+        """Not to wait any more, if it did."""
+        waiter = self._waiters.pop(name, None)
+        if waiter is None:
+            return
+        lane = waiter.queue, waiter.shape
+        self._lanes[lane].remove(waiter)
+        if not self._lanes[lane]:
+            del self._lanes[lane]
+
+    def walk(self, share: Callable[[str], Any]) -> Walk:
+        """All of them in turn. The line must not change meanwhile: who starts leaves it afterwards.
+
+        `share` tells of a queue how much it has of what it is due; it is asked anew before each turn, and must not
+        shrink meanwhile.
+        """
+        return Walk([_Lane(*lane, iter(waiters)) for lane, waiters in self._lanes.items()], share)
+
+
+class Walk(Iterator[Waiter]):
+    """One after the other, and those left out for whose shape there is no room."""
+
+    def __init__(self, lanes: list[_Lane], share: Callable[[str], Any]) -> None:
+        self._lanes, self._share = lanes, share
+        self._next = [next(lane.waiters) for lane in lanes]
+        self._ahead = [(share(first.queue), first.turn, i) for i, first in enumerate(self._next)]
+        heapify(self._ahead)
+        self._left_out: set[Hashable] = set()
+
+    def leave_out(self, shape: Hashable) -> None:
+        """Nobody else of this shape, of whatever queue."""
+        self._left_out.add(shape)
+
+    def __next__(self) -> Waiter:
+        while self._ahead:
+            share, turn, i = self._ahead[0]
+            lane = self._lanes[i]
+            if lane.shape in self._left_out:
+                heappop(self._ahead)
+            elif (now := self._share(lane.queue)) != share:
+                heapreplace(self._ahead, (now, turn, i))
+            else:
+                return self._advance(i, now)
+        raise StopIteration
+
+    def _advance(self, i: int, share: Any) -> Waiter:
+        """Whose turn it is in the first lane; the lane goes on with the one behind."""
+        waiter, behind = self._next[i], next(self._lanes[i].waiters, None)
+        if behind is None:
+            heappop(self._ahead)
+        else:
+            self._next[i] = behind
+            heapreplace(self._ahead, (share, behind.turn, i))
+        return waiter
