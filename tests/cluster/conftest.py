@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.cluster import assets
 from tests.cluster.cluster import Cluster
+from tests.cluster.gangshare import Gangshare
+from tests.cluster.process import wait_for
+from tests.cluster.world import MACHINES, RealWorld, offered
+from tests.scenarios import gang_stories
 
 _HERE = Path(__file__).parent
 _SECONDS = 300  # for one test, its share of the cluster's start included
@@ -55,3 +60,20 @@ def cluster(able_machine: None) -> Iterator[Cluster]:
     """Two ready nodes and the stock scheduler, shared by the session: leave no pod behind."""
     with Cluster.up(nodes=2) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def sharing(cluster: Cluster) -> Iterator[Gangshare]:
+    """Gangshare for the tests of one module, as it is without any option."""
+    running = Gangshare(cluster, MACHINES).start()
+    yield running
+    running.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def world(sharing: Gangshare) -> AsyncIterator[RealWorld]:
+    """That for one test, which leaves no pod, Job, budget nor PodGroup behind."""
+    found = RealWorld(sharing)
+    yield found
+    await gang_stories.tidy(found)
+    wait_for(lambda: offered(sharing), 30, "GPUs on every node")

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
 from tests.cluster.api import ApiError
-from tests.cluster.cluster import Cluster
-from tests.cluster.gangshare import Gangshare
 from tests.cluster.process import wait_for
-from tests.cluster.world import RealWorld, offered
+from tests.cluster.world import RealWorld
 from tests.scenarios.class_stories import *  # noqa: F403  # the stories are the tests of this module
 from tests.scenarios.class_stories import a_class, tidy_classes
-from tests.scenarios.stories import T4, V100, tidy
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.core]
 CLASSES = "/apis/gangshare.io/v1alpha1/gpuclasses"
 
 
-@pytest.fixture(scope="module")
-def sharing(cluster: Cluster) -> Iterator[Gangshare]:
-    running = Gangshare(cluster, {T4: "t4x4", V100: "dgx1-v100"}).start()
-    yield running
-    running.stop()
-
-
 @pytest_asyncio.fixture(loop_scope="module")
-async def world(sharing: Gangshare) -> AsyncIterator[RealWorld]:
-    found = RealWorld(sharing)
-    yield found
-    await tidy(found)
-    await tidy_classes(found)
-    wait_for(lambda: offered(sharing), 30, "GPUs on every node")
+async def world(world: RealWorld) -> AsyncIterator[RealWorld]:
+    """No class is left behind either."""
+    yield world
+    await tidy_classes(world)
 
 
 async def test_nonsense_is_refused_where_it_is_written_or_told_on_the_class(world: RealWorld) -> None:

@@ -14,11 +14,10 @@ import pytest_asyncio
 
 from protos.contract import names
 from tests.cluster.cluster import Cluster
-from tests.cluster.gangshare import ROOT, Gangshare
-from tests.cluster.process import wait_for
-from tests.cluster.world import RealWorld, offered
+from tests.cluster.gangshare import ROOT
+from tests.cluster.world import RealWorld
 from tests.scenarios.pods import a_container, a_pod
-from tests.scenarios.stories import T4, V100, mem, on, phase, refused_with, seat, tidy, until
+from tests.scenarios.stories import T4, V100, mem, on, phase, refused_with, seat, until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.core]
 RIGHTS = [
@@ -28,21 +27,11 @@ RIGHTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def sharing(cluster: Cluster) -> Iterator[Gangshare]:
-    running = Gangshare(cluster, {T4: "t4x4", V100: "dgx1-v100"}).start()
-    yield running
-    running.stop()
-
-
 @pytest_asyncio.fixture(loop_scope="module")
-async def world(sharing: Gangshare) -> AsyncIterator[RealWorld]:
-    found = RealWorld(sharing)
-    yield found
-    await found.delete("apps/v1", "ReplicaSet", "web")
-    await found.delete("policy/v1", "PodDisruptionBudget", "web")
-    await tidy(found)
-    wait_for(lambda: offered(sharing), 30, "GPUs on every node")
+async def world(world: RealWorld) -> AsyncIterator[RealWorld]:
+    """No ReplicaSet is left behind either, which would make pods anew."""
+    yield world
+    await world.delete("apps/v1", "ReplicaSet", "web")
 
 
 @pytest.fixture(scope="module")

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import Gangshare, Pair
-from tests.cluster.process import wait_for
-from tests.cluster.world import RealWorld, offered
-from tests.scenarios import gang_stories, podgroups
+from tests.cluster.world import MACHINES, RealWorld
+from tests.scenarios import podgroups
 from tests.scenarios.gang_stories import *  # noqa: F403  # the stories are the tests of this module
 from tests.scenarios.operator_stories import *  # noqa: F403
-from tests.scenarios.stories import T4, V100
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.core]
 SAMPLES = Path(__file__).parents[2] / "manifests" / "samples" / "gangs"
@@ -34,18 +31,10 @@ class Seeds(Gangshare):
 
 @pytest.fixture(scope="module")
 def sharing(cluster: Cluster) -> Iterator[Gangshare]:
-    running = Seeds(cluster, {T4: "t4x4", V100: "dgx1-v100"}).start()
+    running = Seeds(cluster, MACHINES).start()
     cluster.apply(podgroups.definitions())  # they come after the extender
     yield running
     running.stop()
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def world(sharing: Gangshare) -> AsyncIterator[RealWorld]:
-    found = RealWorld(sharing)
-    yield found
-    await gang_stories.tidy(found)
-    wait_for(lambda: offered(sharing), 30, "GPUs on every node")
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.yaml")), ids=lambda path: path.stem)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
-import pytest_asyncio
 
 from protos.contract import names
 from tests import gating
@@ -14,12 +13,9 @@ from tests.cluster import assets, host
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import Gangshare, beta_policies, gate_policy
 from tests.cluster.process import wait_for
-from tests.cluster.world import RealWorld, offered
-from tests.scenarios import gang_stories
+from tests.cluster.world import MACHINES
 from tests.scenarios.gated_stories import *  # noqa: F403  # the stories are the tests of this module
-from tests.scenarios.stories import T4, V100
 
-MACHINES = {T4: "t4x4", V100: "dgx1-v100"}
 PODS = "/api/v1/namespaces/default/pods"
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.core]
 
@@ -48,11 +44,3 @@ def by_webhook(cluster: Cluster) -> Gangshare:
     patch = json.dumps({"webhooks": [{"name": "plan.gangshare.io", "clientConfig": asked}]})
     cluster.kubectl("patch", "mutatingwebhookconfiguration", names.WEBHOOK, "--patch", patch)
     return made
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def world(sharing: Gangshare) -> AsyncIterator[RealWorld]:
-    found = RealWorld(sharing)
-    yield found
-    await gang_stories.tidy(found)
-    wait_for(lambda: offered(sharing), 30, "GPUs on every node")

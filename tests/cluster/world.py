@@ -12,9 +12,12 @@ import yaml
 from protos.contract import names
 from tests.cluster.api import ApiError
 from tests.cluster.gangshare import Gangshare, get
+from tests.scenarios.stories import T4, V100
 from tests.scenarios.world import Object, filters, path, without_gate
 
 POLL_S = 0.05
+MACHINES = {T4: "t4x4", V100: "dgx1-v100"}
+"""What the two nodes pretend to be."""
 
 
 class RealWorld:
