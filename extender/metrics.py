@@ -63,13 +63,27 @@ GANG_STARTS = Spec(
     "gangshare_gang_starts",
     "counter",
     ("outcome",),
-    "Starts of gangs: planned; stuck or upset: given up before any Binding; undone: taken back after some.",
+    "Starts of gangs: planned; stuck or upset: given up before any Binding; undone: taken back after some; "
+    "preempted: taken away later.",
 )
 GANG_SECONDS = Spec(
     "gangshare_gang_phase_seconds",
     "histogram",
     ("phase",),
     "Time a gang spent in a phase it has left; Binding lasts from the first Binding until the minimum is bound.",
+)
+PREEMPTIONS = Spec(
+    "gangshare_preemptions",
+    "counter",
+    ("outcome",),
+    "Preemptions: planned; done: who waited came; left, lapsed, changed or unheard: it did not; refused: by a budget.",
+)
+PREEMPTED = Spec("gangshare_preemption_victims", "counter", ("kind",), "Evicted pods: pod, gang, or spare in a gang.")
+LOST = Spec(
+    "gangshare_preemption_lost_gpu_seconds",
+    "counter",
+    (),
+    "GPU-seconds that evicted pods had run since their start or last checkpoint.",
 )
 LISTS = Spec("gangshare_lists", "counter", ("path",), "Complete lists read; a second one: the watch was lost.")
 WATCHING = Spec("gangshare_watching", "gauge", ("path",), "1 while a collection is followed without trouble.")
@@ -80,7 +94,7 @@ VIOLATIONS = Spec("gangshare_invariant_violations", "gauge", (), "What the last 
 
 TABLE = (
     BOOKINGS, WAITING, MEM, MEM_FREE, SLICES_FREE, OFFERED, INFO, VERB_SECONDS, DECISIONS, CONFLICTS, WAKES, PROBLEMS,
-    GANGS, GANG_STARTS, GANG_SECONDS, LISTS, WATCHING, LEADER, REPLAY, LAG, VIOLATIONS,
+    GANGS, GANG_STARTS, GANG_SECONDS, PREEMPTIONS, PREEMPTED, LOST, LISTS, WATCHING, LEADER, REPLAY, LAG, VIOLATIONS,
 )  # fmt: skip
 
 
@@ -123,6 +137,10 @@ class _Engine(Collector):
         yield CounterMetricFamily(WAKES.name, WAKES.help, self._counters.get(("wakes", ""), 0))
         yield _family(PROBLEMS, Counts(self._problems) + self._of("problems"))
         yield _family(GANG_STARTS, self._of("gang_starts"))
+        yield _family(PREEMPTIONS, self._of("preemptions"))
+        yield _family(PREEMPTED, self._of("preemption_victims"))
+        lost = self._counters.get(("preemption_lost_gpu_seconds", ""), 0)
+        yield CounterMetricFamily(LOST.name, LOST.help, lost)
 
     def _of(self, what: str) -> Counts[str]:
         """By label."""

@@ -64,6 +64,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for which the room of a lost member is kept for the one that comes in its place; 0: not at all."""
     keep_s: float = 300.0
     """Seconds for which room is kept at most for a pod that waits and whose annotation asks for it; 0: not at all."""
+    preemption: bool = True
+    """Evict pods of lower priority for pods and gangs that wait; takes a `keep_s` above 0."""
+    min_run_s: float = 30.0
+    """Seconds that a pod or gang runs at least before others take its room."""
     bind_timeout_s: float = 120.0
     """httpTimeout of the scheduler's extender entry that binds, in seconds; a gang's binds are kept waiting half as
     long at most."""
@@ -106,7 +110,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("renew_deadline_s", "bind_timeout_s", "whole_s"):
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}: expected a number of seconds above zero")
-        for name in ("slot_s", "keep_s"):
+        for name in ("slot_s", "keep_s", "min_run_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise SettingsError(f"{name} is {getattr(self, name)}: expected a number of seconds from zero on")
         for label in self.locality_labels:

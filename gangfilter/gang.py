@@ -56,6 +56,8 @@ class Gang(Members):
         """Starts in a row that came to nothing."""
         self.upset = False
         """A place of this start turned out to be none."""
+        self.preempted = False
+        """Its room is taken for others: all of it goes, and nobody goes on by itself meanwhile."""
         self.unasked: set[str] = set()
         """After a start in which nobody came: members that kube-scheduler must ask for once more before the next."""
         self._vital = 0
@@ -252,11 +254,13 @@ class Gang(Members):
             case Fact.OVERDUE:
                 self._paused_until = now + self._backoff()
             case Fact.WHOLE:
-                self._shaken = self._bereft = False
+                self._shaken = self._bereft = self.preempted = False
+            case Fact.STRANDED:
+                self.preempted = False
             case Fact.LOST | Fact.DONE:
                 self.tries = 0
             case Fact.RENEWED | Fact.UNDONE:
-                self.born = now
+                self.born, self.preempted = now, False
 
     def _bind_until(self, released_at: float, now: float) -> None:
         self._released_at, self._due_at = released_at, now + self.patience.whole_s
@@ -338,6 +342,8 @@ class Gang(Members):
     def _while_running(self, now: float) -> Fact | None:
         if self._done():
             return Fact.DONE
+        if self.preempted:
+            return Fact.PREEMPTED
         if self.suffices(*SETTLED):
             return Fact.WHOLE if self.phase is P.DEGRADED else None
         if self.phase is P.RUNNING:
@@ -356,7 +362,7 @@ class Gang(Members):
         bound = self.at(Stage.BOUND)
         if not bound:
             return Fact.UNDONE
-        return None if any(m.removable for m in bound) else Fact.STRANDED
+        return None if any(m.removable for m in bound) and not self.preempted else Fact.STRANDED
 
     def _at_the_end(self) -> Fact | None:
         if self.phase is P.FAILED and self._found():

@@ -24,7 +24,7 @@ class Phase(StrEnum):
     DEGRADED = "Degraded"
     """It ran, or cannot be taken back, and fewer than its minimum are left."""
     UNDOING = "Undoing"
-    """It could not be finished: what was bound is being evicted."""
+    """It could not be finished, or others take its room: what was bound is being evicted."""
     COMPLETED = "Completed"
     FAILED = "Failed"
     """It waited longer than its user allows."""
@@ -45,8 +45,9 @@ class Fact(StrEnum):
     LOST = "fewer than the minimum are left"
     LOST_EARLY = "fewer than the minimum are left, right after the start"
     RESTART = "the rest shall start anew"
+    PREEMPTED = "others take its room"
     UNDONE = "nobody of the epoch is left"
-    STRANDED = "only pods are left that nobody would make anew"
+    STRANDED = "what is left of it may not go"
     DONE = "the work is done"
     LIMIT = "it waited longer than it may"
     RENEWED = "new members come"
@@ -73,10 +74,12 @@ TRANSITIONS: dict[tuple[Phase, Fact], Phase] = {
     (P.RUNNING, F.LOST): P.DEGRADED,
     (P.RUNNING, F.LOST_EARLY): P.BINDING,
     (P.RUNNING, F.DONE): P.COMPLETED,
+    (P.RUNNING, F.PREEMPTED): P.UNDOING,
     (P.DEGRADED, F.WHOLE): P.RUNNING,
     (P.DEGRADED, F.RESTART): P.UNDOING,
     (P.DEGRADED, F.UNDONE): P.ASSEMBLING,
     (P.DEGRADED, F.DONE): P.COMPLETED,
+    (P.DEGRADED, F.PREEMPTED): P.UNDOING,
     (P.UNDOING, F.UNDONE): P.ASSEMBLING,
     (P.UNDOING, F.WHOLE): P.RUNNING,
     (P.UNDOING, F.STRANDED): P.DEGRADED,

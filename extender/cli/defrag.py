@@ -14,11 +14,12 @@ from contextlib import asynccontextmanager
 import msgspec
 from rich.console import RenderableType
 
-from extender.cli import budgets, console, inspection
+from extender.cli import console, inspection
 from extender.cli.errors import CommandError
 from extender.cli.inspection import Move, Place, Plan, Room
-from extender.engine import relief
-from protos.contract import codec, names, reservation
+from extender.engine import budgets, relief
+from protos.contract import budget, codec, names, reservation
+from protos.contract.budget import Budget, Budgets
 from protos.contract.objects import Pod, decode_pod
 from protos.contract.reservation import Reservation
 from protos.kube import credentials, errors, paths
@@ -31,7 +32,7 @@ KEPT_S = 300
 SEEN_S, POLL_S = 15.0, 0.1
 """Seconds until the extender must have seen that, and between two looks."""
 
-_budgets = msgspec.json.Decoder(budgets.Budgets)
+_budgets = msgspec.json.Decoder(Budgets)
 Kept = Callable[[Room], Awaitable[bool]]
 """Whether the extender keeps this room."""
 
@@ -108,10 +109,10 @@ async def _pod(client: ApiClient, move: Move) -> Pod:
     return pod
 
 
-async def _guards(client: ApiClient, pods: Sequence[Pod]) -> list[budgets.Budget]:
-    found: list[budgets.Budget] = []
+async def _guards(client: ApiClient, pods: Sequence[Pod]) -> list[Budget]:
+    found: list[Budget] = []
     for namespace in sorted({pod.metadata.namespace for pod in pods}):
-        path = paths.path("policy/v1", "poddisruptionbudgets", namespace=namespace)
+        path = paths.path(budget.API_VERSION, budget.PLURAL, namespace=namespace)
         found += (await client.fetch(path, _budgets)).items
     return found
 

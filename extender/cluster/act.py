@@ -56,6 +56,8 @@ class Actor:
     ) -> None:
         """`failed` counts an effect that was given up, by the kind of effect."""
         self._client, self._permission, self._events, self._failed = client, permission, events, failed
+        self.refused: Callable[[str, str], None] = lambda _uid, _why: None
+        """Told of a pod (UID) whose eviction a disruption budget forbids and was not insisted on, and why."""
         self._statuses = StatusWriter(client)
         self.waiting: dict[Key, Write] = {}
         self._some = asyncio.Semaphore(0)
@@ -111,6 +113,10 @@ class Actor:
                 log.debug("effect_moot", why=str(error), **told)
                 return
             except errors.ApiError as error:
+                if isinstance(effect, Evict) and _held_by_budget(error):
+                    log.info("eviction_refused", error=str(error), **told)
+                    self.refused(effect.pod.uid, error.message)
+                    return
                 if not isinstance(error, _PASSES) or attempt == TRIES:
                     log.warning("effect_failed", error=str(error), tries=attempt, **told)
                     self._failed(told["kind"])

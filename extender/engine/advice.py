@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from extender.engine import worth
 from extender.engine.index import Indexes
@@ -23,12 +23,17 @@ def points(ledger: Ledger, indexes: Indexes, state: PodState, nodes: Sequence[st
     return {name: 10 if name in found and found[name] >= best - band else 0 for name in nodes}
 
 
-def victims(ledger: Ledger, ask: PodAsk | None, offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Of kube-scheduler's candidates (node → victims' UIDs) those where the pod then really gets its GPUs."""
+def victims(
+    ledger: Ledger, ask: PodAsk | None, offered: Mapping[str, Sequence[str]], stays: Callable[[str], bool]
+) -> dict[str, list[str]]:
+    """Of kube-scheduler's candidates (node → victims' UIDs, perhaps none) those where the pod then gets its GPUs.
+
+    Not those with a victim that `stays`: a whole gang would go with it, and kube-scheduler sees only the one.
+    """
     return {
         name: list(uids)
         for name, uids in offered.items()
-        if uids and (ask is None or _fits_without(ledger, ask, name, uids))
+        if not any(map(stays, uids)) and (ask is None or _fits_without(ledger, ask, name, uids))
     }
 
 

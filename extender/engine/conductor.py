@@ -116,6 +116,11 @@ class Conductor:
                 known.reason = refusals.gang_undone(gang.key)
                 self._give_back(gang, known.reason)
                 self._evict(known, now)
+            case Fact.PREEMPTED:
+                self._counters["gang_starts", "preempted"] += 1
+                self._give_back(gang, refusals.gang_undone(gang.key))
+                for member in gang.at(Stage.BOUND):
+                    gang.put(member, Stage.LEAVING)
             case Fact.DONE if gang.terms.on_completion:
                 self._evict(known, now)
             case Fact.UNDONE | Fact.RENEWED:
@@ -282,8 +287,19 @@ class Conductor:
                 self.wake(gang, member)  # kept off its node by kube-scheduler: maybe a passing thing
         goes = gang.phase is Phase.UNDOING or (gang.phase is Phase.COMPLETED and gang.terms.on_completion)
         goes = goes or (gang.phase in BEFORE and gang.count(Stage.LEAVING) > 0)
-        if goes and now >= known.evicted_at + EVICTED_AGAIN_S:
+        if goes and not gang.preempted and now >= known.evicted_at + EVICTED_AGAIN_S:
             self._evict(known, now)
+
+    def preempt(self, known: Known, now: float) -> None:
+        """Others take the gang's room: whoever does evicts its members."""
+        known.gang.preempted = True
+        self.settle(known, now)
+
+    def spare(self, known: Known, now: float) -> None:
+        """Its members are not evicted after all, but for those that are."""
+        for member in known.gang.at(Stage.LEAVING) if known.gang.preempted else ():
+            known.gang.put(member, Stage.BOUND)
+        self.settle(known, now)
 
     def _evict(self, known: Known, now: float) -> None:
         """Have those go that shall go."""

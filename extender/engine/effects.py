@@ -14,6 +14,7 @@ import msgspec
 from gangfilter.group import Declaration, GroupKey
 from gangfilter.table import Phase
 from protos.contract.allocation import Allocation
+from protos.contract.budget import Budget
 from protos.contract.gpu_class import GpuClass
 from protos.contract.objects import Node, Pod
 from protos.contract.reason import Reason
@@ -107,6 +108,26 @@ class BindLeft(msgspec.Struct, frozen=True):
     uid: str
 
 
+class BudgetSeen(msgspec.Struct, frozen=True):
+    """A PodDisruptionBudget was listed, added or modified."""
+
+    budget: Budget
+
+
+class BudgetGone(msgspec.Struct, frozen=True):
+    """A PodDisruptionBudget is no longer there."""
+
+    namespace: str
+    name: str
+
+
+class EvictionRefused(msgspec.Struct, frozen=True):
+    """A disruption budget forbids the eviction of a pod, which was not insisted on."""
+
+    uid: str
+    why: str
+
+
 class BindDone(msgspec.Struct, frozen=True):
     """How the Binding of a pod went: `bound`, or `lost` (it did not happen and will not)."""
 
@@ -130,6 +151,9 @@ Event = (
     | ClassSeen
     | ClassGone
     | Leading
+    | BudgetSeen
+    | BudgetGone
+    | EvictionRefused
     | BindLeft
     | BindDone
     | Tick

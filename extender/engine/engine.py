@@ -20,10 +20,13 @@ from extender.engine.effects import (
     BindAnswer,
     BindDone,
     BindLeft,
+    BudgetGone,
+    BudgetSeen,
     ClassGone,
     ClassSeen,
     Effect,
     Event,
+    EvictionRefused,
     GpusUnhealthy,
     GroupGone,
     GroupSeen,
@@ -47,7 +50,9 @@ from extender.engine.index import Indexes
 from extender.engine.keeping import Keeping
 from extender.engine.ledger import Ledger, NodeState, PodState
 from extender.engine.observe import Observer
+from extender.engine.occupants import Occupants
 from extender.engine.offers import Offers
+from extender.engine.preempt import Preemption
 from extender.engine.presence import Presence
 from extender.engine.relief import Hopeless
 from extender.engine.reservations import Reservations
@@ -96,6 +101,17 @@ class Engine:
         self.tenants = Tenants(self.ledger.pods, self.ledger.on_node)
         self.reservations = Reservations(self.ledger, settings, wall)
         self._keeping = Keeping(self.reservations, self.gangs, self._barrier, self.counters)
+        self._occupants = Occupants(settings, wall)
+        self._preemption = Preemption(
+            self.ledger,
+            self.gangs,
+            self._occupants,
+            self.tenants,
+            self.reservations,
+            settings,
+            self.counters,
+            wall,
+        )
         self._telling = Telling(self.ledger, self._indexes, self.classes, self.gangs)
         self.worth = Worth(starts, self.tenants)
         self._effects: list[Effect] = []
@@ -135,7 +151,14 @@ class Engine:
                 self._look_anew(self.classes.put(gpu_class), now)
             case ClassGone(name):
                 self._look_anew(self.classes.drop(name), now)
+            case BudgetSeen(budget):
+                self._preemption.budgets.put(budget)
+            case BudgetGone(namespace, name):
+                self._preemption.budgets.drop(namespace, name)
+            case EvictionRefused(uid, why):
+                self._effects += self._preemption.refused(uid, why, now)
             case Leading(yes):
+                self._preemption.lead(yes)
                 self.classes.lead(yes)
                 self._gates.lead(yes)
                 self.gangs.lead(yes, now)
@@ -155,6 +178,7 @@ class Engine:
             case Tick():
                 self._tick(now)
         self._effects += self._keeping.look(now)
+        self._effects += self._preemption.look(now)
         return self.effects()
 
     def effects(self) -> list[Effect]:
@@ -175,6 +199,8 @@ class Engine:
         self.gangs.see(pod, seen.state, now)
         if seen.state is not None and not self.gangs.awaits(pod, seen.state):
             self._effects += self._gates.in_vain(seen.state.ref)
+        if seen.state is not None:
+            self._occupants.see(pod, now)
         ours = not self.settings.schedulers or pod.spec.scheduler_name in self.settings.schedulers
         self.tenants.see(pod, ours=ours and self.gangs.of(pod.metadata.uid) is None)
         self._effects += self.reservations.see(pod, seen.state if ours else None, now)
@@ -217,6 +243,7 @@ class Engine:
         self.classes.forget(uid)
         self.tenants.forget(uid)
         self.reservations.forget(uid)
+        self._occupants.forget(uid)
         self._presence.ended(uid, now)
         pod = self.ledger.pods.get(uid)
         if pod is None:
@@ -256,6 +283,7 @@ class Engine:
         self._indexes.scorer.look()
         self._indexes.work(WARM_NODES)
         self.gangs.tick(now)
+        self._preemption.tick(now)
         self.ledger.stock.recount(self.ledger.takes_pods, COUNTED_NODES)
         self._effects += self.classes.news()
         for uid in self._presence.lost(self._is_bound, now):
@@ -276,7 +304,10 @@ class Engine:
 
     def think(self, now: float) -> bool:
         """Do a slice of planning; returns whether there is more to do. Effects may come of it."""
-        return self.gangs.work(now)
+        more = self.gangs.work(now)
+        searching, effects = self._preemption.work(now)
+        self._effects += effects
+        return more or searching
 
     def defrag(self, namespace: str, name: str, most: int, kept: Collection[str] = ()) -> Errand | Hopeless | None:
         """A plan to be made of at most `most` moves for a pod or gang that waits; why none is needed, or None:
@@ -389,8 +420,13 @@ class Engine:
         return advice.points(self.ledger, self._indexes, state, nodes, self.settings.band)
 
     def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-        """Of kube-scheduler's candidates (node → victims' UIDs) those where the pod then really gets its GPUs."""
-        return advice.victims(self.ledger, self._observer.ask(pod), victims)
+        """Of kube-scheduler's candidates (node → victims' UIDs) those where the pod then really gets its GPUs.
+
+        None for a member of a gang that has not started: it needs room for all of them.
+        """
+        if not self._barrier.single(pod.metadata.uid):
+            return {}
+        return advice.victims(self.ledger, self._observer.ask(pod), victims, lambda uid: self.gangs.of(uid) is not None)
 
     def bind(self, ref: PodRef, node: str, now: float, wall_ns: int = 0) -> BindAnswer:
         """Book the pod's GPUs on this node for good; the shell then POSTs the Binding and feeds BindDone.

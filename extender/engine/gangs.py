@@ -131,7 +131,8 @@ class Gangs:
             self._conductor.leave(gang, member, refusals.ELSEWHERE)
         self.starts.settled(member.uid)
         if pod.metadata.deletion_timestamp:
-            member.yields = any(c.status == "True" and c.reason == PREEMPTED for c in pod.status.conditions)
+            preempted = any(c.status == "True" and c.reason == PREEMPTED for c in pod.status.conditions)
+            member.yields = member.yields or preempted
             gang.put(member, Stage.ABSENT)
         elif member.stage not in (Stage.BOUND, Stage.LEAVING):
             group = state.allocation.group if state.allocation else None
@@ -299,9 +300,14 @@ class Gangs:
                 self._conductor.tick(known, now)
                 self._herald.news(known, now)
 
+    @property
+    def leading(self) -> bool:
+        """Whether gangs are led here, with all of the cluster known."""
+        return self._conductor.leading and self._conductor.replayed
+
     def may_start(self, key: GroupKey, now: float) -> bool:
         """Whether a gang waits for nothing but room, and may start here."""
-        return self._conductor.leading and self._conductor.replayed and self.known[key].gang.may_plan(now)
+        return self.leading and self.known[key].gang.may_plan(now)
 
     def suffice(self, key: GroupKey, uids: Collection[str]) -> bool:
         """Whether the smallest start of a gang that waits needs nobody but these members."""
@@ -311,6 +317,19 @@ class Gangs:
         """Have the gang start at places that were kept for it."""
         self.starts.unwant(self.known[key].gang)
         self._conductor.take(self.known[key], Placement(spots), now)
+
+    def preempt(self, uid: str, now: float, *, wholly: bool) -> None:
+        """The room of a member is taken for others: nothing is kept of it; `wholly`: all of its gang goes."""
+        known = self.of(uid)
+        if known is not None:
+            known.gang.members[uid].yields = True
+            if wholly and not known.gang.preempted:
+                self._conductor.preempt(known, now)
+
+    def spare(self, key: GroupKey, now: float) -> None:
+        """The rest of the gang is not taken after all."""
+        if key in self.known:
+            self._conductor.spare(self.known[key], now)
 
     def work(self, now: float) -> bool:
         """Do a slice of planning; returns whether there is more to do."""

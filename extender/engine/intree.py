@@ -8,15 +8,14 @@ NodeUnschedulable and NodeResourcesFit of kube-scheduler; k8s.io/component-helpe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
-from typing import Literal
 
 import msgspec
 
 from extender.engine.ledger import NodeState
 from protos.contract.objects import Pod, Taint
+from protos.contract.selector import Requirement
 
 Amounts = tuple[tuple[str, int], ...]
 """Amounts by resource: cpu in thousandths of a core, everything else in whole units."""
@@ -28,31 +27,6 @@ CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 _NAME = "metadata.name"
 """The one field that matchFields can name."""
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-
-
-class Requirement(msgspec.Struct, frozen=True):
-    """One NodeSelectorRequirement: a label (or the name) of the node held against values."""
-
-    key: str
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-    values: tuple[str, ...] = ()
-
-    def met(self, labels: Mapping[str, str]) -> bool:
-        value = labels.get(self.key)
-        match self.operator:
-            case "In":
-                return value in self.values
-            case "NotIn":
-                return value not in self.values
-            case "Exists":
-                return value is not None
-            case "DoesNotExist":
-                return value is None
-        here, bound = _integer(value), _integer(self.values[0] if len(self.values) == 1 else None)
-        if here is None or bound is None:
-            return False
-        return here > bound if self.operator == "Gt" else here < bound
 
 
 class Term(msgspec.Struct, frozen=True, rename="camel"):
@@ -170,7 +144,3 @@ def _tolerations(text: bytes) -> tuple[Toleration, ...]:
         return (_toleration_lists.decode(text) if text else None) or ()
     except msgspec.DecodeError:
         return (Toleration(operator="Exists"),)
-
-
-def _integer(text: str | None) -> int | None:
-    return int(text) if text is not None and _INTEGER.fullmatch(text) else None

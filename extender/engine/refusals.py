@@ -12,6 +12,7 @@ NO_ROOM = "NoRoom"
 NO_MATCH = "NoMatch"
 FOR_ROOM = (NO_ROOM, NO_MATCH)
 """Codes of those that wait for GPUs; they are woken when there are some for them."""
+GANG_NO_ROOM = "GangNoRoom"
 GANG_AGAIN = "GangAgain"
 FORGED = Reason(
     "AllocationForged", "the pod carries an allocation that gangshare did not write; it waits until that is removed"
@@ -30,7 +31,7 @@ def assembling(gang: GroupKey, lacking: str) -> Reason:
 
 def gang_no_room(gang: GroupKey, shortage: str) -> Reason:
     """It does not fit as a whole."""
-    return Reason("GangNoRoom", f"gang {gang} waits until all of it fits", shortage)
+    return Reason(GANG_NO_ROOM, f"gang {gang} waits until all of it fits", shortage)
 
 
 def gang_too_large(gang: GroupKey, least: int, most: int) -> Reason:
@@ -67,6 +68,26 @@ def gang_done(gang: GroupKey) -> Reason:
 def gang_limit(gang: GroupKey) -> Reason:
     """Its user's limit is over."""
     return Reason("GangTimedOut", f"gang {gang} waited longer than it may")
+
+
+def preempting(who: str, units: str) -> Reason:
+    """Others are evicted for it."""
+    return Reason("Preempting", f"{who} takes the room of pods of lower priority", units)
+
+
+def preempted(by: str, priority: int, unit: str) -> Reason:
+    """It is evicted for others. `unit`: what goes with it."""
+    return Reason("Preempted", f"{by} of priority {priority} takes the room of this pod", f"{unit} goes")
+
+
+def preemption_forbidden(who: str, why: str) -> Reason:
+    """Those whose room it could take may not be evicted."""
+    return Reason("PreemptionForbidden", f"{who} may not take the room of pods of lower priority", why)
+
+
+def preemption_stopped(who: str, why: str) -> Reason:
+    """One of them was not let go."""
+    return Reason("PreemptionStopped", f"{who} does not take the room of pods of lower priority after all", why)
 
 
 def class_missing(name: str) -> Reason:

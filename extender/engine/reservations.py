@@ -61,6 +61,8 @@ class Reservations:
         self._ledger, self._most_s, self._wall = ledger, settings.keep_s, wall
         self._ignored = frozenset(settings.resources.all)
         self._of: dict[str, Kept] = {}
+        self._allowed: dict[str, float] = {}
+        """Until when at most, for pods for which we make room."""
 
     def __bool__(self) -> bool:
         return bool(self._of)
@@ -69,6 +71,18 @@ class Reservations:
         """What is kept for this pod, None if nothing is."""
         kept = self._of.get(uid)
         return kept if kept is not None and kept.told is not None else None
+
+    def allow(self, uid: str, until: float) -> None:
+        """What is asked for this pod may be kept until then."""
+        self._allowed[uid] = until
+
+    def claims(self, but: Collection[str]) -> list[tuple[PodState, Spot]]:
+        """What is kept for pods other than these (UIDs): what holds it in the books, and all of it."""
+        return [
+            (kept.keeper, kept.spot)
+            for uid, kept in self._of.items()
+            if kept.spot is not None and kept.keeper.node and uid not in but
+        ]
 
     def keepers(self, uids: Collection[str]) -> tuple[PodState, ...]:
         """What holds the room of these pods in the books."""
@@ -79,24 +93,29 @@ class Reservations:
         uid, text = pod.metadata.uid, pod.metadata.annotations.get(names.RESERVATION)
         known = self._of.get(uid)
         if state is None or pod.spec.node_name or text is None or not self._most_s:
-            self.forget(uid)
+            self._drop(uid)
             return []
         if known is not None and (known.text, known.ask) == (text, state.ask):
             return []
-        self.forget(uid)
+        self._drop(uid)
         keeper = PodState(PodRef(state.ref.namespace, state.ref.name, PREFIX + uid), now)
         keeper.asked, keeper.requests = state.asked, state.requests
         try:
             told, why = reservation.decode(text), ""
         except codec.ContractError as error:
             told, why = None, str(error)
-        until = min(epoch_seconds(told.until) - self._wall, now + self._most_s) if told is not None else now
+        most = max(now + self._most_s, self._allowed.get(uid, 0.0))
+        until = min(epoch_seconds(told.until) - self._wall, most) if told is not None else now
         self._of[uid] = Kept(state, state.ask, text, told, until, keeper)
         sentence = f"the room that {names.RESERVATION} asks for cannot be kept"
         return [Report(state.ref, Reason("ReservationMalformed", sentence, why))] if why else []
 
     def forget(self, uid: str) -> None:
-        """Nothing is kept for the pod any more."""
+        """The pod is over: nothing is kept for it any more."""
+        self._allowed.pop(uid, None)
+        self._drop(uid)
+
+    def _drop(self, uid: str) -> None:
         kept = self._of.pop(uid, None)
         if kept is not None:
             self._free(kept)

@@ -39,6 +39,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     one after the other, and each holds a connection."""
     keep_s: float = 300.0
     """Seconds for which room is kept at most for a pod whose `gangshare.io/reservation` asks for it; 0: not."""
+    preemption: bool = True
+    """Evict pods of lower priority for those that wait; takes a `keep_s` above 0."""
+    min_run_s: float = 30.0
+    """Seconds that a pod or gang runs at least before others take its room."""
     locality_labels: tuple[str, ...] = LOCALITY_LABELS
     """Labels that say where a node is, from near to far: members of a gang are kept together by them."""
     nominate_from: int = 500

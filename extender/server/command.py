@@ -56,6 +56,8 @@ _RIVALS = "namespace/name, by comma: Leases of schedulers that serve the same na
 _WEBHOOK = "Puts the scheduling gate on new pods of groups, over TLS. Empty: no webhook."
 _SLOT = "Seconds for which a lost member's room is kept for the next; 0: not."
 _KEEP = "Seconds for which a pod's gangshare.io/reservation keeps room at most; 0: not."
+_PREEMPTION = "Evict pods of lower priority for those that wait; takes --keep-room."
+_MIN_RUN = "Seconds that a pod or gang runs at least before others take its room."
 _TIMEOUT = "The scheduler's httpTimeout for bind, in s; a gang's are held half as long at most."
 _LARGEST = "Members that start together at most; they must all come into bind in half of the bind timeout."
 _LOCALITY = "Labels that say where nodes are, from near to far, by comma: gangs are kept together by them. Empty: not."
@@ -89,6 +91,8 @@ def extender(
     gang_whole: Annotated[float, _option("GANG_WHOLE", "Seconds to finish a started gang.")] = DEFAULTS.whole_s,
     gang_slot: Annotated[float, _option("GANG_SLOT", _SLOT)] = DEFAULTS.slot_s,
     keep_room: Annotated[float, _option("KEEP_ROOM", _KEEP)] = DEFAULTS.keep_s,
+    preemption: Annotated[bool, _option("PREEMPTION", _PREEMPTION)] = DEFAULTS.preemption,
+    min_run: Annotated[float, _option("MIN_RUN", _MIN_RUN)] = DEFAULTS.min_run_s,
     bind_timeout: Annotated[float, _option("BIND_TIMEOUT", _TIMEOUT)] = DEFAULTS.bind_timeout_s,
     largest_gang: Annotated[int, _option("LARGEST_GANG", _LARGEST)] = DEFAULTS.largest_gang,
     locality_labels: Annotated[str, _option("LOCALITY_LABELS", _LOCALITY)] = ",".join(DEFAULTS.locality_labels),
@@ -121,6 +125,8 @@ def extender(
             whole_s=gang_whole,
             slot_s=gang_slot,
             keep_s=keep_room,
+            preemption=preemption,
+            min_run_s=min_run,
             bind_timeout_s=bind_timeout,
             largest_gang=largest_gang,
             locality_labels=_listed(locality_labels),

@@ -25,7 +25,7 @@ from extender.cluster.leadership import Alone, Leadership, LeaseWatch
 from extender.cluster.rivals import Rivals
 from extender.cluster.watch import Watches
 from extender.engine import settings as engine_settings
-from extender.engine.effects import Leading, Tick
+from extender.engine.effects import EvictionRefused, Leading, Tick
 from extender.engine.engine import Engine
 from extender.metrics import Metrics
 from extender.server import gpushare, http, status
@@ -68,6 +68,8 @@ def decisions(settings: Settings) -> engine_settings.Settings:
         gpushare=settings.gpushare,
         schedulers=frozenset(settings.scheduler_names),
         keep_s=settings.keep_s,
+        preemption=settings.preemption,
+        min_run_s=settings.min_run_s,
         locality_labels=settings.locality_labels,
         largest_gang=min(settings.largest_gang, http.connections()),
         patience=Patience(stuck_s=stuck_s, hold_s=hold_s, whole_s=settings.whole_s, slot_s=settings.slot_s),
@@ -89,6 +91,7 @@ class Extender:
         recorder = Recorder(self._writer, component=names.EXTENDER, instance=socket.gethostname(), clock=time.monotonic)
         self._actor = Actor(self._writer, self._lease, recorder, self._problem)
         self.core = Core(self.engine, self.metrics, self._actor.submit)
+        self._actor.refused = lambda uid, why: self.core.tell(EvictionRefused(uid, why))
         self.watches = Watches(self._reader, self.core.tell, self.metrics, self._complain, gpushare=settings.gpushare)
         self.gate = Gate(lambda is_open: self.core.tell(Leading(is_open)))
         self.health = status.Health(time.monotonic, settings.scheduler_healthz)

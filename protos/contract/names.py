@@ -24,6 +24,7 @@ LINK = f"{DOMAIN}/link"
 PLACEMENT = f"{DOMAIN}/placement"
 RESTARTABLE = f"{DOMAIN}/restartable"
 RESERVATION = f"{DOMAIN}/reservation"
+CHECKPOINT = f"{DOMAIN}/checkpoint"
 
 # Pod annotations we write.
 ALLOCATION = f"{DOMAIN}/allocation"

@@ -6,6 +6,8 @@ text (empty if absent), for those few who look inside. The records are values: n
 collector need not look at them.
 """
 
+import math
+
 import msgspec
 
 Quantities = dict[str, str | int]
@@ -254,3 +256,20 @@ def _days_since_1970(year: int, month: int, day: int) -> int:
     if month <= 2:
         year, month = year - 1, month + 12
     return 365 * year + year // 4 - year // 100 + year // 400 + (153 * (month - 3) + 2) // 5 + day - 719469
+
+
+def timestamp(seconds: float) -> str:
+    """The same the other way round, in whole seconds: the next if it is between two."""
+    whole = math.ceil(seconds)
+    year, month, day = _date(whole // 86400)
+    hour, minute, second = whole % 86400 // 3600, whole % 3600 // 60, whole % 60
+    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
+
+
+def _date(days: int) -> tuple[int, int, int]:
+    """Year, month and day of so many days since 1970."""
+    year = 1970 + days // 366
+    while _days_since_1970(year + 1, 1, 1) <= days:
+        year += 1
+    month = next(month for month in range(12, 0, -1) if _days_since_1970(year, month, 1) <= days)
+    return year, month, days - _days_since_1970(year, month, 1) + 1

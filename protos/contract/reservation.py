@@ -19,6 +19,8 @@ class Reservation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     containers: dict[str, tuple[str, ...]]
     until: str
     """RFC 3339, in UTC: `2025-01-31T12:00:00Z`."""
+    preempting: bool | None = None
+    """The extender makes the room itself, by evicting pods of lower priority."""
 
     def __post_init__(self) -> None:
         epoch_seconds(self.until)

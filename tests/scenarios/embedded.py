@@ -31,6 +31,7 @@ def a_cluster(
     job_backoff_seconds: float = 10.0,
     gated: bool = False,
     layout: Layout = "own",
+    extender_args: Sequence[str] = (),
 ) -> EmbeddedCluster:
     """An embedded cluster of these nodes with the real extender and plugin, and the scheduler configuration that the
     product prints for this layout; in layout own the scheduler answers to the names ``also`` too. ``gated``: pods of
@@ -44,7 +45,7 @@ def a_cluster(
         beside = (
             ["--lease-name=kube-scheduler", "--bind-timeout=30", "--largest-gang=500"] if layout == "shared" else []
         )
-        return [*gangshare_extender(place), *beside]
+        return [*gangshare_extender(place), *beside, *extender_args]
 
     settings = kubelet or Settings(status_seconds=1.0)
     spec = ClusterSpec(

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from extender.cli.budgets import Budget, Selector, Spec, Status, forbidden
-from extender.engine.intree import Requirement
+from extender.engine.budgets import forbidden
+from protos.contract.budget import Budget, Spec, Status
 from protos.contract.objects import ObjectMeta, Pod, PodStatus
+from protos.contract.selector import Requirement, Selector
 from tests.unit.cli.books import a_gpu, a_holder, a_node
 from tests.unit.cli.conftest import StatusPort
 from tests.unit.cli.run import gangshare

@@ -390,6 +390,14 @@ def test_preempt_keeps_only_candidates_where_the_gpus_really_become_free() -> No
     assert story.engine.check() == []
 
 
+def test_preempt_confirms_a_node_without_victims_only_if_the_pod_fits_there_already() -> None:
+    story = Story(a_node("a", 16), a_node("b", 16))
+    story.run(a_pod("v1", mem=16))
+    empty: dict[str, list[str]] = {"a": [], "b": []}
+    assert story.engine.preempt(a_pod(mem=8), empty) == {"b": []}
+    assert story.engine.preempt(a_pod("plain"), empty) == empty
+
+
 def test_gpushare_pods_and_nodes_are_read_and_its_annotations_written() -> None:
     mode = {"gpushare": True, "resources": names.GPUSHARE_RESOURCES}
     node = a_node("g", allocatable={names.ALIYUN_MEM: "30", names.ALIYUN_COUNT: "2"})

@@ -137,13 +137,17 @@ async def test_a_pod_that_was_replaced_is_not_deleted_past_its_budget(bench: Ben
     assert bench.failed == []
 
 
-async def test_who_does_not_insist_leaves_a_pod_to_its_budget(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(act, "PAUSE_S", 0.01)
+async def test_who_does_not_insist_is_told_that_a_budget_forbids_it(bench: Bench) -> None:
     bench.budget("all-must-stay", "a")
-    bench.actor.submit([Evict(bench.pod("p1", app="a"), UNDONE, insist=False)])
-    await until(lambda: bench.failed == ["Evict"], "given up")
+    told: list[tuple[str, str]] = []
+    bench.actor.refused = lambda uid, why: told.append((uid, why))
+    pod = bench.pod("p1", app="a")
+    bench.actor.submit([Evict(pod, UNDONE, insist=False)])
+    await until(lambda: told, "it is told")
+    assert told == [(pod.uid, "Cannot evict pod as it would violate the pod's disruption budget.")]
     assert not bench.ending("p1")
     assert bench.paths("DELETE") == []
+    assert bench.failed == []
 
 
 # The status of groups.

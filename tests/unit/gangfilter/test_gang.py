@@ -475,6 +475,41 @@ def test_those_that_succeeded_in_a_start_whose_others_still_run_count_whoever_ma
     assert tale.runs() == [Fact.FOUND, Fact.WHOLE]
 
 
+# -- room for others
+
+
+def running(least: int, **terms: object) -> Tale:
+    tale = Tale(least, **terms)
+    tale.come("abc")
+    for uid in "abc":
+        tale.gang.bound(uid, "n", 7, 0.0)
+    assert tale.runs()[-1] is Fact.WHOLE
+    return tale
+
+
+def test_a_gang_whose_room_is_taken_goes_as_a_whole_and_begins_anew() -> None:
+    tale = running(3)
+    tale.gang.preempted = True
+    for member in tale.gang.at(Stage.BOUND):
+        tale.gang.put(member, Stage.LEAVING)
+    assert tale.runs() == [Fact.PREEMPTED]
+    assert tale.runs(1000) == []
+    for uid in "abc":
+        tale.gang.lose(uid)
+    assert tale.runs() == [Fact.UNDONE]
+    assert not tale.gang.preempted
+
+
+def test_what_may_not_go_of_a_gang_whose_room_is_taken_stays_and_is_not_taken_back() -> None:
+    tale = running(3)
+    tale.gang.preempted = True
+    tale.gang.put(tale.gang.members["a"], Stage.LEAVING)
+    assert tale.runs() == [Fact.PREEMPTED]
+    tale.gang.lose("a")
+    assert tale.runs() == [Fact.STRANDED]
+    assert tale.runs(1000) == []
+
+
 # -- every transition, and arbitrary histories
 
 
@@ -555,7 +590,7 @@ def _act(tale: Tale, draw: random.Random) -> None:
 
 def _other(tale: Tale, member: Member, draw: random.Random) -> None:
     gang = tale.gang
-    match draw.choice(["found", "found", "ends", "ends", "ends", "absent", "leave", "idle"]):
+    match draw.choice(["found", "found", "ends", "ends", "ends", "absent", "leave", "idle", "taken"]):
         case "found" if member.stage in (Stage.IDLE, Stage.PLANNED, Stage.IN_BIND):
             gang.bound(
                 member.uid, "n", draw.choice([0, gang.epoch, gang.epoch + 1]), tale.now - draw.choice([0, 5, 100])
@@ -568,6 +603,8 @@ def _other(tale: Tale, member: Member, draw: random.Random) -> None:
             gang.leave(member.uid)
         case "idle" if member.stage in (Stage.POSTED, Stage.ABSENT):
             gang.put(member, Stage.IDLE)
+        case "taken" if gang.phase in (Phase.RUNNING, Phase.DEGRADED):
+            gang.preempted = draw.random() < 0.3
 
 
 @pytest.mark.parametrize("phase", Phase)

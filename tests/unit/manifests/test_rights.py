@@ -30,6 +30,7 @@ EXTENDER = {
     ("", "pods/eviction", "create"),
     ("", "pods", "delete"),
     ("", "events", "create patch"),
+    ("", "poddisruptionbudgets.policy", "get list watch"),
     ("", "gpuclasses.gangshare.io", "get list watch"),
     ("", "gpuclasses/status.gangshare.io", "patch"),
     *(("", f"{kind.plural}.{kind.api_group}", "get list watch") for kind in podgroups.KINDS),

@@ -1,0 +1,136 @@
+"""Pods that are on nodes, as whoever takes their room must know them: whose they are, since when they run, who guards
+
+them. Which pods wait that others could make room for is known here as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+from extender.engine.settings import Settings
+from protos.contract import names
+from protos.contract.objects import Pod, epoch_seconds
+
+GRACE_S = 30.0
+"""Seconds that a pod has to end, if it does not say. Source: core/v1 PodSpec.terminationGracePeriodSeconds."""
+NEVER = "Never"
+"""preemptionPolicy of a pod for which nobody is evicted. Source: core/v1 PreemptNever."""
+
+
+class Occupant(msgspec.Struct, frozen=True):
+    """A pod on a node. Times are of the monotonic clock."""
+
+    labels: Mapping[str, str]
+    priority: int
+    ours: bool
+    """Another in its place would come to us."""
+    leaving: bool
+    """It was told to end."""
+    running: bool
+    """Its phase is Running: a disruption budget may guard it."""
+    since: float
+    """When it got its node."""
+    saved: float
+    """Until when its work is not lost: its start, or the last checkpoint that it tells of."""
+    grace_s: float
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """A pod that waits."""
+
+    priority: int
+    never: bool
+    """Nobody shall be evicted for it."""
+    unschedulable: bool
+    """kube-scheduler has found no node for it."""
+
+
+class Occupants:
+    """All of them, by UID."""
+
+    def __init__(self, settings: Settings, wall: float) -> None:
+        """`wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero."""
+        self._schedulers, self._wall = settings.schedulers, wall
+        self._known: dict[str, Occupant] = {}
+        self._wishes: dict[str, Wish] = {}
+        self._priorities: Counter[int] = Counter()
+        """Of those that are ours and not leaving."""
+        self.turn = 0
+        """Counts who came onto a node or was told to end."""
+        self.leaving: dict[str, None] = {}
+        """Those that were told to end, whoever's they are."""
+
+    def see(self, pod: Pod, now: float) -> None:
+        """Take in a pod that is not over."""
+        uid = pod.metadata.uid
+        before = self._known.get(uid)
+        self.forget(uid)
+        ours = not self._schedulers or pod.spec.scheduler_name in self._schedulers
+        if pod.spec.node_name:
+            found = self._occupant(pod, before.since if before is not None else now, ours=ours)
+            self.turn += before is None or before.leaving != found.leaving
+            self._occupies(uid, found)
+        elif ours and not pod.metadata.deletion_timestamp:
+            self._wishes[uid] = _wish(pod)
+
+    def _occupies(self, uid: str, found: Occupant) -> None:
+        self._known[uid] = found
+        if found.leaving:
+            self.leaving[uid] = None
+        elif found.ours:
+            self._priorities[found.priority] += 1
+
+    def _occupant(self, pod: Pod, now: float, *, ours: bool) -> Occupant:
+        times = [c.last_transition_time for c in pod.status.conditions if c.type == "PodScheduled"]
+        since = self._clock(times[0] if times else pod.status.start_time, now)
+        grace = pod.spec.termination_grace_period_seconds
+        return Occupant(
+            labels=pod.metadata.labels,
+            priority=pod.spec.priority or 0,
+            ours=ours,
+            leaving=bool(pod.metadata.deletion_timestamp),
+            running=pod.status.phase == "Running",
+            since=since,
+            saved=max(since, self._clock(pod.metadata.annotations.get(names.CHECKPOINT), since)),
+            grace_s=GRACE_S if grace is None else float(grace),
+        )
+
+    def _clock(self, timestamp: str | None, otherwise: float) -> float:
+        try:
+            return epoch_seconds(timestamp) - self._wall if timestamp else otherwise
+        except ValueError:
+            return otherwise
+
+    def forget(self, uid: str) -> None:
+        """The pod is over."""
+        self._wishes.pop(uid, None)
+        self.leaving.pop(uid, None)
+        known = self._known.pop(uid, None)
+        if known is not None and known.ours and not known.leaving:
+            self._priorities[known.priority] -= 1
+            if not self._priorities[known.priority]:
+                del self._priorities[known.priority]
+
+    def of(self, uid: str) -> Occupant | None:
+        """The pod with this UID, None if it is on no node."""
+        return self._known.get(uid)
+
+    @property
+    def wishes(self) -> Mapping[str, Wish]:
+        """The pods that wait."""
+        return self._wishes
+
+    @property
+    def lowest(self) -> int | None:
+        """The lowest priority there is of those that are ours and stay, None if there is nobody."""
+        return min(self._priorities, default=None)
+
+
+def _wish(pod: Pod) -> Wish:
+    refused = any(
+        c.type == "PodScheduled" and c.status == "False" and c.reason == "Unschedulable" for c in pod.status.conditions
+    )
+    return Wish(pod.spec.priority or 0, pod.spec.preemption_policy == NEVER, refused and not pod.spec.scheduling_gates)

@@ -1,0 +1,50 @@
+"""Selectors of labels: requirements, and the LabelSelector that many kinds carry. Source: meta/v1 LabelSelector."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """One NodeSelectorRequirement: a label of an object (a node's name too) held against values."""
+
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    values: tuple[str, ...] = ()
+
+    def met(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+        here, bound = _integer(value), _integer(self.values[0] if len(self.values) == 1 else None)
+        if here is None or bound is None:
+            return False
+        return here > bound if self.operator == "Gt" else here < bound
+
+
+class Selector(msgspec.Struct, frozen=True, rename="camel"):
+    """A LabelSelector; an empty one selects everything."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[Requirement, ...] = ()
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        exact = all(labels.get(key) == value for key, value in self.match_labels.items())
+        return exact and all(requirement.met(labels) for requirement in self.match_expressions)
+
+
+def _integer(text: str | None) -> int | None:
+    return int(text) if text is not None and _INTEGER.fullmatch(text) else None

@@ -1,0 +1,93 @@
+"""Who waits takes the room of others of lower priority: stories for the embedded cluster and the real one.
+
+The extender lets pods run for a second (`ARGS`) before others may take their room.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protos.contract import names
+from tests.scenarios.gangs import all_run, books_agree, holds_nothing, pods, said, started_as_one
+from tests.scenarios.jobs.submitted import Submitted, gang, submit
+from tests.scenarios.pods import a_container, a_pod
+from tests.scenarios.stories import T4, event, mem, on, phase, run, seat, until
+from tests.scenarios.world import Object, World
+
+ARGS = ["--min-run=1"]
+WHOLE = {names.WHOLE_GPU: 1}
+CLASSES: list[Object] = [
+    {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }
+    for name, value in (("spot", 5), ("batch", 10), ("urgent", 1000))
+]
+BUDGET = {
+    "apiVersion": "policy/v1",
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "stays", "namespace": "default"},
+    "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "stays"}}},
+}
+
+
+def of(priority: str, name: str, count: int, **more: Any) -> Submitted:
+    """A gang of this priority on the T4s, a whole GPU each."""
+    return gang(name, pods(name, count, WHOLE, priorityClassName=priority, **on(T4), **more))
+
+
+def a_single(name: str, priority: str, amount: int, **more: Any) -> Object:
+    return a_pod(name, a_container(limits=mem(amount)), priorityClassName=priority, **on(T4), **more)
+
+
+async def gone(world: World, *names: str) -> None:
+    async def none() -> bool:
+        return not any([await world.pod("default", name) for name in names])
+
+    await until(world, none, f"{', '.join(names)} are gone")
+
+
+async def test_a_gang_takes_the_cheapest_whole_gang_and_nothing_more(world: World) -> None:
+    dear, cheap = of("batch", "dear", 2), of("spot", "cheap", 2)
+    for job in (dear, cheap):
+        await submit(world, job)
+        await all_run(world, job.names)
+    urgent = of("urgent", "urgent", 2)
+    await submit(world, urgent)
+    assert "gang default/urgent takes the room" in await said(world, "takes the room of pods of lower priority: gang")
+    await all_run(world, urgent.names)
+    await started_as_one(world, urgent.names)
+    await gone(world, *cheap.names)
+    assert "gang default/urgent of priority 1000" in await event(world, cheap.names[0], "Preempted")
+    await all_run(world, dear.names)
+    await books_agree(world)
+
+
+async def test_a_pod_takes_a_part_of_a_gpu_and_all_others_stay(world: World) -> None:
+    await run(world, *(a_single(f"low-{i}", "batch", 12) for i in range(4)))
+    await world.create_pod(a_single("high", "urgent", 8))
+    await until(world, lambda: _runs(world, "high"), "high runs")
+    left = [f"low-{i}" for i in range(4) if await phase(world, f"low-{i}") == "Running"]
+    assert len(left) == 3
+    assert await seat(world, "high") not in [await seat(world, name) for name in left]
+    await books_agree(world)
+
+
+async def test_a_budget_keeps_those_that_it_guards(world: World) -> None:
+    await world.create(BUDGET)
+    try:
+        await run(world, *(a_single(f"kept-{i}", "batch", 12, labels={"app": "stays"}) for i in range(4)))
+        await world.create_pod(a_single("denied", "urgent", 8))
+        message = await event(world, "denied", "PreemptionForbidden")
+        assert "PodDisruptionBudget default/stays allows 0 more evictions" in message
+        await holds_nothing(world, ["denied"])
+    finally:
+        await world.delete("policy/v1", "PodDisruptionBudget", "stays")
+    await until(world, lambda: _runs(world, "denied"), "it takes the room once nothing forbids that")
+    assert len([i for i in range(4) if await phase(world, f"kept-{i}") == "Running"]) == 3
+
+
+async def _runs(world: World, name: str) -> bool:
+    return await phase(world, name) == "Running"

@@ -1,0 +1,78 @@
+"""A world in which pods and gangs of some priority wait, and others are evicted as the engine says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from extender.engine.effects import Effect, Evict, PutBack, Report
+from protos.contract import names
+from protos.contract.objects import Condition, Node, Pod
+from tests.builders import a_pod
+from tests.unit.engine.gang_story import GangStory
+
+REFUSED = Condition("PodScheduled", "False", "Unschedulable")
+
+
+def urgent(pod: Pod, priority: int = 1000, **spec: Any) -> Pod:
+    """The pod with a priority, and more of its spec."""
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=priority, **spec))
+
+
+class PreemptionStory(GangStory):
+    """What the API server and the kubelets do of what is wanted: annotations are written, and evicted pods end."""
+
+    def __init__(self, *nodes: Node, **settings: Any) -> None:
+        super().__init__(*nodes, **{"min_run_s": 10.0, **settings})
+
+    def runs(self, pod: Pod) -> str:
+        """A single pod from its creation until it runs; returns its node."""
+        name = pod.metadata.name
+        self.create(pod)
+        assert self.come(name) == ["flying"]
+        node = self.flying[name].node
+        self.land(name)
+        self.change(name, phase="Running")
+        return node
+
+    def waits(self, pod: Pod) -> None:
+        """A single pod for which there is no room."""
+        name = pod.metadata.name
+        self.create(pod)
+        self.come(name)
+        self.change(name, conditions=(REFUSED,))
+
+    def annotate(self) -> list[str]:
+        """The annotations asked for are written and seen; returns of which pods."""
+        wanted = [e for e in self._new() if isinstance(e, PutBack) and e.key == names.RESERVATION]
+        written = []
+        for effect in wanted:
+            pod = self.pods.get(effect.pod.name)
+            if pod is None:
+                continue
+            annotations = {k: v for k, v in pod.metadata.annotations.items() if k != effect.key}
+            annotations |= {effect.key: effect.value} if effect.value is not None else {}
+            if annotations != pod.metadata.annotations:
+                self.change(effect.pod.name, annotations=annotations)
+                written.append(effect.pod.name)
+        return written
+
+    def _new(self) -> Iterator[Effect]:
+        return iter(list(self.done))
+
+    def preempt(self, seconds: float = 12.0) -> list[str]:
+        """Time passes, the room is asked for, and evictions are ordered; returns whose."""
+        before = len(self.done)
+        self.later(seconds)
+        self.annotate()
+        return sorted({e.pod.name for e in self.done[before:] if isinstance(e, Evict)})
+
+    def reasons(self, name: str) -> list[str]:
+        """What was told of a pod in Events."""
+        return [str(e.reason) for e in self.done if isinstance(e, Report) and e.pod.name == name]
+
+
+def a_single(name: str, mem: int, priority: int = 0, **fields: Any) -> Pod:
+    return urgent(a_pod(name, mem=mem, **fields), priority)
