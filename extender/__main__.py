@@ -54,6 +54,7 @@ def version() -> None:
 app.command("scheduler-config")(commands.scheduler_config)
 app.command()(commands.top)
 app.command()(commands.classes)
+app.command()(commands.queues)
 app.command()(commands.defrag)
 app.command()(commands.demo)
 app.add_typer(commands.explain, name="explain")

@@ -85,6 +85,11 @@ LOST = Spec(
     (),
     "GPU-seconds that evicted pods had run since their start or last checkpoint.",
 )
+QUEUE_DESERVED = Spec("gangshare_queue_deserved_gpus", "gauge", ("queue",), "GPUs that are due to a queue.")
+QUEUE_ALLOCATED = Spec("gangshare_queue_allocated_gpus", "gauge", ("queue",), "GPUs that its pods have.")
+QUEUE_REQUESTED = Spec("gangshare_queue_requested_gpus", "gauge", ("queue",), "Those, and what its pods wait for.")
+QUEUE_SHARE = Spec("gangshare_queue_share", "gauge", ("queue",), "How much of its due a queue has; 1 is all of it.")
+QUEUE_PODS = Spec("gangshare_queue_pods", "gauge", ("queue", "state"), "Pods of a queue and below: waiting, running.")
 LISTS = Spec("gangshare_lists", "counter", ("path",), "Complete lists read; a second one: the watch was lost.")
 WATCHING = Spec("gangshare_watching", "gauge", ("path",), "1 while a collection is followed without trouble.")
 LEADER = Spec("gangshare_leader", "gauge", (), "1 while this process may write.")
@@ -94,7 +99,8 @@ VIOLATIONS = Spec("gangshare_invariant_violations", "gauge", (), "What the last 
 
 TABLE = (
     BOOKINGS, WAITING, MEM, MEM_FREE, SLICES_FREE, OFFERED, INFO, VERB_SECONDS, DECISIONS, CONFLICTS, WAKES, PROBLEMS,
-    GANGS, GANG_STARTS, GANG_SECONDS, PREEMPTIONS, PREEMPTED, LOST, LISTS, WATCHING, LEADER, REPLAY, LAG, VIOLATIONS,
+    GANGS, GANG_STARTS, GANG_SECONDS, PREEMPTIONS, PREEMPTED, LOST, QUEUE_DESERVED, QUEUE_ALLOCATED,
+    QUEUE_REQUESTED, QUEUE_SHARE, QUEUE_PODS, LISTS, WATCHING, LEADER, REPLAY, LAG, VIOLATIONS,
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from gangfilter import naming
 from gangfilter.group import GroupKey, Membership, combined
 from gangfilter.values import Reader, both, label, role
+from gangfilter.values import name as queue_name
 from protos.contract import names
 from protos.contract.objects import Pod, PodSpec
 
@@ -79,11 +80,20 @@ def membership(pod: Pod) -> Membership | None:
             reader.problems.append(f"{first} names group {chosen}, {where} names {group}: {chosen} is taken")
     speaking = dict.fromkeys((naming.OWN, *(dialect for _, group, dialect in named if group == chosen)))
     said = [declaration for dialect in speaking if (declaration := dialect.declaration(reader))]
+    if not any(declaration.queue for declaration in said) and (declaration := naming.QUEUES.declaration(reader)):
+        said.append(declaration)
     declaration, differ = combined(said) if said else (None, ())
     who, required = _role(reader)
-    problems = (*reader.problems, *differ)
+    problems = tuple(dict.fromkeys((*reader.problems, *differ)))
     leader = "launcher" if who == "worker" and _of_mpi_job(meta.labels) else ""
     return Membership(GroupKey(meta.namespace, chosen), who, required, declaration, problems, leader)
+
+
+def queue(pod: Pod) -> str:
+    """The queue that a pod names by itself, "" if none that can be read."""
+    meta = pod.metadata
+    reader = Reader(meta.annotations, meta.labels)
+    return reader.read(queue_name, *naming.QUEUE_KEYS) or ""
 
 
 def _in_spec(spec: PodSpec) -> Iterator[naming.Named]:

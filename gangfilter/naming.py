@@ -107,6 +107,15 @@ def _et(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
         yield from by_keys(keys, reader)
 
 
+QUEUE_KEYS = (
+    *both(names.QUEUE),
+    annotation("scheduling.volcano.sh/queue-name"),
+    *both("volcano.sh/queue-name"),
+    label("kai.scheduler/queue"),
+    label("quota.scheduling.koordinator.sh/name"),
+    *both("yunikorn.apache.org/queue"),
+)
+"""Where a pod, in a group or not, names its queue; the first that is set counts. Kueue's queues are Kueue's."""
 KUBE_GROUP = annotation("scheduling.k8s.io/group-name")
 VOLCANO_GROUP = annotation("scheduling.volcano.sh/group-name")
 VOLCANO_QUEUE = annotation("scheduling.volcano.sh/queue-name")
@@ -144,6 +153,9 @@ OWN = Dialect(
     },
 )
 """Our own keys, read of PodGroups too."""
+
+QUEUES = Dialect(source="pods' queues", keys=(), says={"queue": (name, QUEUE_KEYS)})
+"""What says the queue of a group in whose own dialect nobody does."""
 
 DIALECTS = (
     OWN,
@@ -183,10 +195,7 @@ DIALECTS = (
         source="pods' kueue.x-k8s.io/*",
         keys=(label("kueue.x-k8s.io/pod-group-name"), annotation("kueue.x-k8s.io/pod-group-name")),
         named=_kueue,
-        says={
-            "min_member": (count, (annotation("kueue.x-k8s.io/pod-group-total-count"),)),
-            "queue": (name, (label("kueue.x-k8s.io/queue-name"),)),
-        },
+        says={"min_member": (count, (annotation("kueue.x-k8s.io/pod-group-total-count"),))},
     ),
     Dialect(
         source="pods' yunikorn.apache.org/*",

@@ -93,6 +93,29 @@ def classes(
         console.show(*view.render(inspection.decode(body, inspection.Classes)))
 
 
+def queues(
+    quotas: Annotated[bool, typer.Option("--quotas", help="Beside them, Kubernetes' ResourceQuotas.")] = False,
+    kubeconfig: Annotated[str, typer.Option(help="Your credentials, for --quotas.", metavar="PATH")] = "",
+    context: Annotated[str, typer.Option(help="Of the kubeconfig.", metavar="NAME")] = "",
+    output: Annotated[Output, typer.Option("--output", "-o", help="json: as the status port says it.")] = "text",
+    server: Annotated[str, SERVER] = DEFAULT_SERVER,
+) -> None:
+    """Show the tree of queues: what is due to each, what it has and asks, and who waits."""
+    import asyncio
+
+    import msgspec
+
+    from extender.cli import console, inspection
+    from extender.cli import queues as view
+
+    body = inspection.fetch(server, "queues")
+    if output == "json":
+        typer.echo(msgspec.json.format(body))
+    else:
+        beside = asyncio.run(view.quotas(kubeconfig, context)) if quotas else ()
+        console.show(*view.render(inspection.decode(body, inspection.Queues), beside))
+
+
 def demo(
     pods: Annotated[int, typer.Option(metavar="N", help="How many pods of the trace arrive.")] = 300,
     speed: Annotated[float, typer.Option(help="Arrivals so many times as fast.")] = 1.0,

@@ -31,6 +31,8 @@ def lines(pod: Pod, node: Node | None) -> Iterator[str]:
         yield f"  {pod.sentence}"
         if pod.numbers:
             yield f"  {pod.numbers}"
+        if pod.queue:
+            yield f"  queue {pod.queue}"
         if pod.reservation is not None:
             yield _reserved(pod.reservation)
     else:
@@ -75,6 +77,8 @@ def group_lines(group: Group) -> Iterator[str]:
         yield f"  {group.sentence} ({group.code})"
     if group.numbers:
         yield f"  {group.numbers}"
+    if group.queue:
+        yield f"  queue {group.queue}{_turn(group)}"
     least = "unknown" if group.min_member is None else group.min_member
     yield f"  minimum {least}: {group.present} exist, {group.bound} bound, {group.succeeded} succeeded"
     yield from (f"  conflict: {conflict}" for conflict in group.conflicts)
@@ -82,6 +86,10 @@ def group_lines(group: Group) -> Iterator[str]:
         who = f"{member.name} ({member.role})" if member.role else member.name
         yield f"  {who}: {member.stage.lower().replace('_', ' ')}{f' on {member.node}' if member.node else ''}"
     yield from map(_slot, group.slots)
+
+
+def _turn(group: Group) -> str:
+    return f": number {group.place} of {group.in_line} gangs that wait" if group.place else ""
 
 
 def _slot(slot: Slot) -> str:

@@ -1,8 +1,8 @@
 """What the extender's status port tells: the books as people read them.
 
 `/inspect` tells the whole cluster, `/inspect/NODE` one node, `/explain/NAMESPACE/NAME` one pod,
-`/explain/groups/NAMESPACE/NAME` one gang, `/classes` the GpuClasses and models of GPUs, `/defrag/NAMESPACE/NAME`
-which moves make room for a pod or gang.
+`/explain/groups/NAMESPACE/NAME` one gang, `/classes` the GpuClasses and models of GPUs, `/queues` the queues,
+`/defrag/NAMESPACE/NAME` which moves make room for a pod or gang.
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ class Pod(_Shape, frozen=True, kw_only=True):
     sentence: str = ""
     numbers: str = ""
     since: float = 0.0
+    queue: str = ""
     group: str = ""
     """NAMESPACE/NAME of the gang of a pod that waits."""
     reservation: Reservation | None = None
@@ -148,6 +149,10 @@ class Group(_Shape, frozen=True, kw_only=True):
     code: str = ""
     sentence: str = ""
     numbers: str = ""
+    queue: str = ""
+    place: int = 0
+    """Which of the gangs that wait (`in_line`) it is, 0 if it does not wait."""
+    in_line: int = 0
     conflicts: tuple[str, ...] = ()
     members: tuple[Member, ...] = ()
     slots: tuple[Slot, ...] = ()
@@ -243,6 +248,37 @@ class Model(_Shape, frozen=True, kw_only=True):
     nodes: int = 0
 
 
+class Queue(_Shape, frozen=True, kw_only=True):
+    """A queue, so many below the root: what is due to it and what it has and asks, as quantities by resource."""
+
+    name: str
+    depth: int = 0
+    source: str = ""
+    """API group and version of its object, "" if it has none."""
+    parent: str = ""
+    weight: int = 1
+    priority: int = 0
+    guarantee: dict[str, str] = {}
+    deserved: dict[str, str] = {}
+    capability: dict[str, str] = {}
+    allocated: dict[str, str] = {}
+    requested: dict[str, str] = {}
+    share: str = ""
+    waiting: int = 0
+    running: int = 0
+    reclaimable: bool = True
+    closed: bool = False
+    namespaces: tuple[str, ...] = ()
+    problem: str = ""
+    misplaced: str = ""
+
+
+class Queues(_Shape, frozen=True, kw_only=True):
+    """All of `/queues`: each queue after the one above it."""
+
+    queues: tuple[Queue, ...] = ()
+
+
 class Classes(_Shape, frozen=True, kw_only=True):
     """All of `/classes`."""
 
@@ -251,7 +287,7 @@ class Classes(_Shape, frozen=True, kw_only=True):
     models: tuple[Model, ...] = ()
 
 
-Read = TypeVar("Read", Inspection, Node, Pod, Group, Classes, Plan)
+Read = TypeVar("Read", Inspection, Node, Pod, Group, Classes, Queues, Plan)
 
 
 def fetch(

@@ -1,4 +1,4 @@
-"""Carries out the engine's effects: wakes, evictions, Events, status of PodGroups and GpuClasses, annotations put back.
+"""Carries out the engine's effects: wakes, evictions, Events, statuses of our kinds, annotations put back.
 
 All of them may be repeated without harm, so a failure that may pass is tried again a few times and then let go: the
 engine says it again where it still matters. Of equal effects that still wait only the latest is carried out.
@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import structlog
 
-from extender.cluster.classes import write_status
+from extender.cluster import classes, queues
 from extender.cluster.group_status import StatusWriter
 from extender.cluster.leadership import NotLeading, Permission
-from extender.engine.effects import ClassStatus, Evict, GroupStatus, PodRef, PutBack, Report, Wake
+from extender.engine.effects import ClassStatus, Evict, GroupStatus, PodRef, PutBack, QueueStatus, Report, Wake
 from protos.contract import names
 from protos.contract.reason import Reason
 from protos.kube import errors, paths
@@ -44,7 +44,7 @@ class Complaint(msgspec.Struct, frozen=True):
     reason: Reason
 
 
-Write = Wake | Report | PutBack | Evict | GroupStatus | ClassStatus | Complaint
+Write = Wake | Report | PutBack | Evict | GroupStatus | ClassStatus | QueueStatus | Complaint
 """What an Actor carries out."""
 
 
@@ -86,7 +86,7 @@ class Actor:
             await self._some.acquire()
             key = next(iter(self.waiting))
             effect = self.waiting.pop(key)
-            rests = isinstance(effect, GroupStatus | ClassStatus)
+            rests = isinstance(effect, GroupStatus | ClassStatus | QueueStatus)
             if rests:
                 self._resting[key] = None
             await self._permission.settled()
@@ -140,7 +140,9 @@ class Actor:
             case GroupStatus():
                 await self._statuses.write(effect)
             case ClassStatus():
-                await write_status(self._client, effect)
+                await classes.write_status(self._client, effect)
+            case QueueStatus():
+                await queues.write_status(self._client, effect)
 
     async def _tell(self, about: Reference, reason: Reason, *, warning: bool = True) -> None:
         self._permission.require()  # else the recorder takes it for told
@@ -209,13 +211,15 @@ def _key(effect: Write) -> Key:
             return "group status", effect.key.namespace, effect.key.name
         case ClassStatus():
             return "class status", effect.name
+        case QueueStatus():
+            return "queue status", effect.name
 
 
 def _about(effect: Write) -> str:
     match effect:
         case GroupStatus():
             return str(effect.key)
-        case ClassStatus():
+        case ClassStatus() | QueueStatus():
             return effect.name
         case Complaint(about, _):
             return f"{about.namespace}/{about.name}"

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from extender.cluster import budgets, classes, groups
+from extender.cluster import budgets, classes, groups, queues
 from extender.cluster.feed import Feed, Kind, together
 from extender.cluster.optional import Complain, OptionalKinds
 from extender.engine.effects import Event, GpusUnhealthy, NodeGone, NodeSeen, PodGone, PodSeen, PodsListed
@@ -81,13 +81,13 @@ class Watches:
         *,
         gpushare: bool,
     ) -> None:
-        """`complain` tells the owner of a PodGroup or GpuClass that it cannot be read."""
+        """`complain` tells the owner of a PodGroup, GpuClass or queue that it cannot be read."""
 
         def feed(path: str, decode: Callable[[bytes], Any], kind: Kind) -> Feed:
             return Feed(client, path, decode, kind, tell, metrics)
 
         self._nodes = feed(paths.nodes(), objects.decode_node, Nodes())
-        sources = [*groups.sources(complain), classes.source(complain), budgets.source()]
+        sources = [*groups.sources(complain), classes.source(complain), *queues.sources(complain), budgets.source()]
         self._optional = OptionalKinds(client, sources, tell, metrics)
         self._others = [feed(paths.pods(), objects.decode_pod, Pods())]
         if gpushare:
@@ -99,8 +99,8 @@ class Watches:
     async def run(self) -> None:
         """Watch for ever.
 
-        Nodes are listed before pods, so that each pod is booked once, onto known GPUs; PodGroups and GpuClasses too, so
-        that no gang is known without its minimum, and no pod waits for a class that is there.
+        Nodes are listed before pods, so that each pod is booked once, onto known GPUs; PodGroups, GpuClasses and queues
+        too, so that no gang is known without its minimum, and no pod waits for what is there.
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._nodes.run())

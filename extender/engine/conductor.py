@@ -16,12 +16,10 @@ from extender.engine.lacking import Lacking
 from extender.engine.ledger import Ledger, PodState
 from extender.engine.plan import Placement
 from extender.engine.roster import Known, Roster
-from extender.engine.scarcity import Scarcity
 from extender.engine.seats import Spot
 from extender.engine.settings import Settings
-from extender.engine.shortage import Shortage
 from extender.engine.slots import Slots
-from extender.engine.starts import Starts
+from extender.engine.starts import Outcome, Starts
 from extender.engine.unheld import joining, mark, stranded
 from gangfilter.gang import BEFORE, STARTED, Gang
 from gangfilter.members import Member, Stage
@@ -81,7 +79,7 @@ class Conductor:
             known.reason = refusals.assembling(gang.key, gang.lacking())
         self._herald.tell(known)
         if self._roster.clean(known):
-            self.starts.unwant(gang)
+            self.starts.close(gang)
 
     def _follow(self, known: Known, left: Phase, fact: Fact, now: float) -> None:
         gang = known.gang
@@ -137,10 +135,22 @@ class Conductor:
         if self._too_large(known):
             self.starts.unwant(gang)
             return
+        withheld = self.starts.withheld(gang)
+        if withheld is not None:
+            self._withhold(known, withheld)
+            return
         news = self._ledger.freed, gang.turnover
         if self.leading and known.planned != news and not self.starts.wanted(gang) and gang.may_plan(now):
             known.planned = news
             self.starts.want(gang)
+
+    def _withhold(self, known: Known, why: Reason) -> None:
+        """Its queue has no room for the gang: it is not planned until there is."""
+        self.starts.unwant(known.gang)
+        known.planned = None
+        if known.reason != why:
+            known.reason = why
+            self._herald.tell(known)
 
     def _too_large(self, known: Known) -> bool:
         """Whether more members would have to start together than can be held in bind; then that is why it waits."""
@@ -149,10 +159,14 @@ class Conductor:
             known.reason, known.planned = refusals.gang_too_large(known.gang.key, least, most), None
         return least > most
 
-    def take(self, known: Known, outcome: Placement | Shortage | Scarcity, now: float) -> None:
-        """The gang's plan has come out."""
+    def take(self, known: Known, outcome: Outcome, now: float) -> None:
+        """The gang's plan has come out; what its queue has no room for any more is not started."""
         gang = known.gang
         if isinstance(outcome, Placement):
+            outcome = self.starts.refused(gang, outcome) or outcome
+        if isinstance(outcome, Reason):
+            self._withhold(known, outcome)
+        elif isinstance(outcome, Placement):
             self._start(known, outcome, now)
         else:
             known.reason = refusals.gang_no_room(gang.key, "; ".join([*self._lacking(gang), str(outcome)]))

@@ -17,6 +17,7 @@ from protos.contract.allocation import Allocation
 from protos.contract.budget import Budget
 from protos.contract.gpu_class import GpuClass
 from protos.contract.objects import Node, Pod
+from protos.contract.queue import Queue
 from protos.contract.reason import Reason
 
 
@@ -96,6 +97,19 @@ class ClassGone(msgspec.Struct, frozen=True):
     name: str
 
 
+class QueueSeen(msgspec.Struct, frozen=True):
+    """A queue, of whatever kind, was listed, added or modified."""
+
+    queue: Queue
+
+
+class QueueGone(msgspec.Struct, frozen=True):
+    """A queue is no longer there; `source` is its API group and version."""
+
+    source: str
+    name: str
+
+
 class Leading(msgspec.Struct, frozen=True):
     """Whether this process may write from now on: only then gangs are planned, and no bind is held otherwise."""
 
@@ -150,6 +164,8 @@ Event = (
     | GroupGone
     | ClassSeen
     | ClassGone
+    | QueueSeen
+    | QueueGone
     | Leading
     | BudgetSeen
     | BudgetGone
@@ -289,6 +305,27 @@ class ClassStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Why it cannot be read, "" if it can."""
 
 
+class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Write on the Queue how it stands, at most once a second per object; amounts as quantities, by resource."""
+
+    name: str
+    allocated: dict[str, str]
+    requested: dict[str, str]
+    """That, and what those ask that wait."""
+    deserved: dict[str, str]
+    """What is due to it."""
+    share: str
+    """How much of its due it has: 1.00 is all of it."""
+    waiting: int
+    running: int
+    """Pods in it and below."""
+    closed: bool = False
+    problem: str = ""
+    """Why it cannot be read, "" if it can."""
+    misplaced: str = ""
+    """Why it hangs below the root and not where it says, "" if it does not."""
+
+
 class PhaseLeft(msgspec.Struct, frozen=True):
     """A gang left a phase after so many seconds: for the metrics."""
 
@@ -296,4 +333,4 @@ class PhaseLeft(msgspec.Struct, frozen=True):
     seconds: float
 
 
-Effect = Wake | Report | PutBack | Open | Deny | Evict | GroupStatus | ClassStatus | PhaseLeft
+Effect = Wake | Report | PutBack | Open | Deny | Evict | GroupStatus | ClassStatus | QueueStatus | PhaseLeft

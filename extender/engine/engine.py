@@ -37,6 +37,8 @@ from extender.engine.effects import (
     PodRef,
     PodSeen,
     PodsListed,
+    QueueGone,
+    QueueSeen,
     Refuse,
     Tick,
     Verdict,
@@ -59,6 +61,7 @@ from extender.engine.reservations import Reservations
 from extender.engine.settings import Settings
 from extender.engine.starts import Starts
 from extender.engine.telling import Telling
+from extender.engine.tenancy import Tenancy
 from extender.engine.tenants import Tenants
 from extender.engine.waking import Waking
 from extender.engine.worth import Worth
@@ -94,7 +97,9 @@ class Engine:
         self._holds = Holds(self.ledger, settings.soft_charge_s, settings.undecided_s)
         self._presence = Presence()
         self._gates = Gates(self.ledger, self._indexes, self._waking, settings.nominate_from)
-        starts = Starts(self.ledger, self._indexes, settings)
+        self.tenancy = Tenancy(self.ledger, settings, self.classes.known)
+        self.ledger.moved, self._waking.admits = self.tenancy.moved, self.tenancy.admits
+        starts = Starts(self.ledger, self._indexes, settings, self.tenancy.admission)
         self._booking = Booking(self.ledger, starts, self._waking, settings, self.counters)
         self.gangs = Gangs(self.ledger, settings, self.counters, starts, self._booking.release, self._unpromise, wall)
         self._barrier = Barrier(self.gangs)
@@ -145,12 +150,18 @@ class Engine:
                 self.gangs.replayed(now)
             case GroupSeen(kind, key, declaration):
                 self.gangs.declare(kind, key, declaration, now)
+                self.tenancy.renamed(self.gangs.known.get(key))
             case GroupGone(kind, key):
                 self.gangs.declare(kind, key, None, now)
+                self.tenancy.renamed(self.gangs.known.get(key))
             case ClassSeen(gpu_class):
                 self._look_anew(self.classes.put(gpu_class), now)
             case ClassGone(name):
                 self._look_anew(self.classes.drop(name), now)
+            case QueueSeen(queue):
+                self.tenancy.queues.put(queue)
+            case QueueGone(source, name):
+                self.tenancy.queues.drop(source, name)
             case BudgetSeen(budget):
                 self._preemption.budgets.put(budget)
             case BudgetGone(namespace, name):
@@ -160,15 +171,18 @@ class Engine:
             case Leading(yes):
                 self._preemption.lead(yes)
                 self.classes.lead(yes)
+                self.tenancy.lead(yes)
                 self._gates.lead(yes)
                 self.gangs.lead(yes, now)
             case BindLeft(uid):
                 self.gangs.left(uid)
             case NodeSeen(node):
                 if self._observer.node(node):
+                    self.tenancy.node(node.metadata.name)
                     self.gangs.look_at(node.metadata.name, now)
             case NodeGone(name):
                 self.ledger.drop_node(name)
+                self.tenancy.node(name)
                 self.gangs.look_at(name, now)
             case GpusUnhealthy(name, minors):
                 self.ledger.set_unhealthy(name, minors)
@@ -196,12 +210,15 @@ class Engine:
             self._reread(pod, known, wake=names.GPU_CLASS in pod.metadata.annotations)
         seen = self._observer.pod(pod, now)
         self._effects += seen.effects
+        ours = not self.settings.schedulers or pod.spec.scheduler_name in self.settings.schedulers
+        if seen.state is not None:
+            self.tenancy.see(pod, seen.state, self.gangs.of(pod.metadata.uid), ours=ours)
         self.gangs.see(pod, seen.state, now)
+        self.tenancy.join(pod.metadata.uid, self.gangs.of(pod.metadata.uid))
         if seen.state is not None and not self.gangs.awaits(pod, seen.state):
             self._effects += self._gates.in_vain(seen.state.ref)
         if seen.state is not None:
             self._occupants.see(pod, now)
-        ours = not self.settings.schedulers or pod.spec.scheduler_name in self.settings.schedulers
         self.tenants.see(pod, ours=ours and self.gangs.of(pod.metadata.uid) is None)
         self._effects += self.reservations.see(pod, seen.state if ours else None, now)
         if seen.state is None:
@@ -242,6 +259,7 @@ class Engine:
         self._gates.forget(uid)
         self.classes.forget(uid)
         self.tenants.forget(uid)
+        self.tenancy.forget(uid)
         self.reservations.forget(uid)
         self._occupants.forget(uid)
         self._presence.ended(uid, now)
@@ -277,7 +295,8 @@ class Engine:
         self._holds.expire(now)
         self._gates.seek(WARM_NODES)
         wakes = self._waking.due(lambda pod, node, charges: self._holds.put(pod, node, charges, now), now)
-        wakes = [*map(self._gates.opening, wakes), *self._gates.due(now)]
+        self.tenancy.tick()
+        wakes = [*map(self._gates.opening, wakes), *self._gates.due(now), *self.tenancy.due(now)]
         self._effects += wakes
         self.counters["wakes", ""] += len(wakes)
         self._indexes.scorer.look()
@@ -285,7 +304,7 @@ class Engine:
         self.gangs.tick(now)
         self._preemption.tick(now)
         self.ledger.stock.recount(self.ledger.takes_pods, COUNTED_NODES)
-        self._effects += self.classes.news()
+        self._effects += [*self.classes.news(), *self.tenancy.news()]
         for uid in self._presence.lost(self._is_bound, now):
             self._forget(uid, now)
 
@@ -360,7 +379,9 @@ class Engine:
         if unseen:
             self._presence.unseen(pod.metadata.uid, now)
             self._note(state)
+            self.tenancy.see(pod, state, None, ours=True)
             self.gangs.see(pod, state, now)
+            self.tenancy.join(pod.metadata.uid, self.gangs.of(pod.metadata.uid))
         state.filtered = True
         self._holds.drop(state)
         self._reread(pod, state)
@@ -379,6 +400,9 @@ class Engine:
             state.refusal = told
             self.counters["decisions", told.code] += 1
             return Verdict((), told)
+        full = self.tenancy.refused(state)
+        if full is not None:
+            return self._refuse(state, full, now)
         return self._offer(state, pod, nodes, now)
 
     def _offer(self, state: PodState, pod: Pod, nodes: Sequence[str], now: float) -> Verdict:
@@ -452,6 +476,9 @@ class Engine:
         if answer is not None:
             return self._refuse_bind(answer.reason) if isinstance(answer, Refuse) else answer
         self._holds.drop(pod)
+        full = self.tenancy.refused(pod)
+        if full is not None:
+            return self._refuse_bind(full)
         if not self._booking.choose(pod, node):
             return self._refuse_bind(refusals.TAKEN)
         return self._booking.book(pod, node, self.gangs.posted(ref.uid, node, now), wall_ns)

@@ -121,6 +121,8 @@ class Ledger:
     ) -> None:
         self.unit_mib, self.slices_per_gpu, self.gpushare = unit_mib, slices_per_gpu, gpushare
         self._changed = changed
+        self.moved: Callable[[PodState], None] = lambda _: None
+        """Called when a pod is on another node, or on other GPUs, than before."""
         self.nodes: dict[str, NodeState] = {}
         self.pods: dict[str, PodState] = {}
         self.slots: dict[str, PodState] = {}
@@ -200,6 +202,7 @@ class Ledger:
             pod = self.pods.get(uid)
             if pod is not None and pod.state != "held":
                 self._place(pod)
+                self.moved(pod)
 
     def _mark(self, state: NodeState, found: Inventory) -> None:
         marks = {mark.strip() for mark in state.cordoned.split(",") if mark.strip()}
@@ -270,6 +273,7 @@ class Ledger:
         before = self._leave(pod)
         if before is not None:
             self._left(pod, before[0])
+            self.moved(pod)
 
     def _enter(self, pod: PodState, node: str, state: State) -> None:
         pod.node, pod.state = node, state
@@ -285,6 +289,7 @@ class Ledger:
             self._left(pod, before[0])
         less = pod.ask is not None and before is not None and before != (pod.node, self._charges(pod))
         self.freed += less
+        self.moved(pod)
         self._changed(pod.node, less)
 
     def _left(self, pod: PodState, node: str) -> None:

@@ -105,6 +105,31 @@ def class_empty(name: str, models: str) -> Reason:
     return Reason(NO_MATCH, f"no GPU in the cluster is of class {name}", f"it has {models}")
 
 
+def queue_missing(name: str) -> Reason:
+    """The queue that it names does not exist."""
+    return Reason("QueueMissing", f"queue {name} does not exist; what names it waits for it")
+
+
+def queue_closed(name: str) -> Reason:
+    """Nothing new starts in its queue, or in one above that."""
+    return Reason("QueueClosed", f"queue {name} is closed; what is in it waits until it is opened")
+
+
+def queue_unreadable(name: str, problem: str) -> Reason:
+    """Its queue, or one above that, cannot be read and never could."""
+    return Reason("QueueUnreadable", f"queue {name} cannot be read; what is in it waits until it is mended", problem)
+
+
+def queue_full(name: str, numbers: str) -> Reason:
+    """It would take its queue, or one above that, past what that may have."""
+    return Reason("QueueFull", f"queue {name} has no room for what this asks", numbers)
+
+
+def queue_reserved(numbers: str) -> Reason:
+    """What is left of the cluster, or of a queue, is guaranteed to others."""
+    return Reason("QueueReserved", "what is free is guaranteed to other queues", numbers)
+
+
 def no_match(conditions: str, instead: str) -> Reason:
     """No GPU is as it is asked for."""
     return Reason(NO_MATCH, f"no GPU in the cluster matches {conditions}", instead)

@@ -46,6 +46,8 @@ class Known(msgspec.Struct):
     """Oldest first."""
     offering: bool = False
     """Some of them may suit members that wait already."""
+    counted_in: str = ""
+    """The queue that its members count in."""
     evicted_at: float = 0.0
     failed: int = 0
     told: GroupStatus | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from extender.engine.admission import Admission
 from extender.engine.attempt import Fleet
 from extender.engine.index import Indexes
 from extender.engine.intree import Amounts, Constraints
@@ -13,23 +14,25 @@ from extender.engine.scarcity import Scarcity
 from extender.engine.seats import Seat, Spot, least, stands
 from extender.engine.settings import Settings
 from extender.engine.shortage import Shortage
+from extender.engine.turns import Turns
 from gangfilter.gang import Gang
-from gangfilter.group import GroupKey
 from gangfilter.members import ON_NODE, SETTLED, Stage
 from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
 
+Outcome = Placement | Shortage | Scarcity | Reason
+"""What comes of a gang that wants a plan; a Reason if its queue has no room."""
 Wish = tuple[PodAsk | Reason | None, Constraints]
 
 
 class Starts:
     """The gangs that want a plan, the plan in the making, and the places held."""
 
-    def __init__(self, ledger: Ledger, indexes: Indexes, settings: Settings) -> None:
-        self._ledger = ledger
+    def __init__(self, ledger: Ledger, indexes: Indexes, settings: Settings, admission: Admission) -> None:
+        self._ledger, self._admission = ledger, admission
         ignored = frozenset(settings.resources.all)
         self.fleet = Fleet(ledger.nodes, indexes, ignored, settings.resources, settings.locality_labels)
-        self._wanting: dict[GroupKey, Gang] = {}
+        self._wanting = Turns(admission.account, admission.standing)
         self._plan: tuple[Gang, Sequence[Seat], Plan] | None = None
         self.spots: dict[str, Spot] = {}
         """Where a member goes whose place is held, or whose Binding is being written."""
@@ -40,13 +43,18 @@ class Starts:
 
     def want(self, gang: Gang) -> None:
         """The gang shall be planned; what is planned already begins anew."""
-        self._wanting[gang.key] = gang
+        self._wanting.put(gang)
         self._stop(gang)
 
     def unwant(self, gang: Gang) -> None:
         """The gang shall not be planned."""
-        self._wanting.pop(gang.key, None)
+        self._wanting.remove(gang)
         self._stop(gang)
+
+    def close(self, gang: Gang) -> None:
+        """The gang is none any more."""
+        self.unwant(gang)
+        self._admission.drop(gang.key)
 
     def _stop(self, gang: Gang) -> None:
         if self._plan is not None and self._plan[0] is gang:
@@ -54,19 +62,36 @@ class Starts:
 
     def wanted(self, gang: Gang) -> bool:
         """Whether the gang's plan is still to come."""
-        return gang.key in self._wanting
+        return gang in self._wanting
+
+    def withheld(self, gang: Gang) -> Reason | None:
+        """Why its queue does not let the gang start, None if it does."""
+        return self._admission.withheld(gang, lambda: (seat.uid for seat in self.asked(gang)[1]))
+
+    def refused(self, gang: Gang, placement: Placement) -> Reason | None:
+        """Why its queue has no room for all these members any more, None if it has."""
+        return self._admission.admits(gang, placement.spots)
 
     @property
     def idle(self) -> bool:
         return not self._wanting
 
-    def advance(self) -> tuple[Gang, Placement | Shortage | Scarcity] | None:
-        """Do a slice of planning; returns a plan that came out, to be taken at once."""
+    def advance(self) -> tuple[Gang, Outcome] | None:
+        """Do a slice of planning; returns a plan that came out, to be taken at once.
+
+        Whose queue has no room gets that as its outcome; whose queue has room for its minimum alone starts with that.
+        """
         if self._plan is None:
-            if not self._wanting:
+            gang = self._wanting.first()
+            if gang is None:
                 return None
-            gang = min(self._wanting.values(), key=_turn)
+            withheld = self.withheld(gang)
+            if withheld is not None:
+                self._wanting.remove(gang)
+                return gang, withheld
             seats, minimum, free = self.asked(gang)
+            if self._admission.admits(gang, (seat.uid for seat in seats)) is not None:
+                seats = minimum
             beside = [member.node for member in gang.at(*ON_NODE)]
             self._plan = gang, seats, Plan(self.fleet, seats, minimum, free, beside)
         gang, seats, plan = self._plan
@@ -75,7 +100,7 @@ class Starts:
         self._plan = None
         if any(not self._holds(gang, seat) for seat in seats):
             return None  # somebody went, or wants something else by now: it is planned anew
-        del self._wanting[gang.key]
+        self._wanting.remove(gang)
         assert plan.outcome is not None
         return gang, plan.outcome
 
@@ -174,9 +199,3 @@ def _order(gang: Gang) -> list[str]:
     """The members that need a place: by priority, age and name."""
     waiting = gang.at(Stage.IDLE)
     return [m.uid for m in sorted(waiting, key=lambda m: (-m.priority, m.since, m.name))]
-
-
-def _turn(gang: Gang) -> tuple[int, float, GroupKey]:
-    """Which gang is planned first: by its highest priority, then by age."""
-    priority = max((m.priority for m in gang.members.values()), default=0)
-    return -priority, gang.born, gang.key

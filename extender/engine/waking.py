@@ -37,6 +37,8 @@ class Waking:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        self.admits: Callable[[PodState], bool] = lambda _: True
+        """Whether the pod may have room at all; one that may not is woken by whoever says so."""
         self._refused: dict[PodAsk, SortedKeyList[PodState]] = {}
         self._news: dict[str, None] = {}
         """Nodes that got room since the refused pods were looked at, in that order."""
@@ -94,7 +96,10 @@ class Waking:
             if not places.nodes:
                 return
             if pod.state == "waiting" and places.bits & ~pod.excluded:
-                yield pod, places
+                if self.admits(pod):
+                    yield pod, places
+                else:
+                    self.forget(pod)
 
     def _woken(self, pod: PodState, ask: PodAsk, now: float) -> None:
         self._refused[ask].remove(pod)

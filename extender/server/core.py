@@ -14,13 +14,14 @@ from extender.engine.effects import (
     Open,
     PhaseLeft,
     PutBack,
+    QueueStatus,
     Report,
     Wake,
 )
 from extender.engine.engine import Engine
 from extender.metrics import Metrics
 
-Write = Wake | Report | PutBack | Evict | GroupStatus | ClassStatus
+Write = Wake | Report | PutBack | Evict | GroupStatus | ClassStatus | QueueStatus
 """Effects that are writes to the API server."""
 Release = Open | Deny
 """Effects that end the waiting of a held bind."""

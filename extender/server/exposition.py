@@ -6,17 +6,22 @@ Source: Prometheus text exposition format 0.0.4.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from math import isfinite
 
 from prometheus_client import CollectorRegistry, generate_latest
 
 from extender import metrics
 from extender.engine.engine import Engine
 from extender.engine.ledger import NodeState, PodState
+from extender.engine.standing import Standing
 from extender.metrics import Spec
 from gangfilter.table import Phase
 from protos.contract.books import GpuBook
+from protos.contract.queue import GPU, GPUS
 
+Samples = Callable[[Standing], list[str]]
+"""The lines of one queue."""
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SLICE = 32
 """Nodes, or some ten times as many pods, per piece."""
@@ -30,6 +35,24 @@ _GPUS: tuple[tuple[Spec, Callable[[GpuBook], int]], ...] = (
 )
 
 
+def _gpus_of(spec: Spec, had: Callable[[Standing], Mapping[str, float]]) -> tuple[Spec, Samples]:
+    return spec, lambda standing: [_line(spec, (standing.name,), had(standing).get(GPUS, 0) / GPU)]
+
+
+def _pods_of(standing: Standing) -> list[str]:
+    counts = (("waiting", standing.waiting), ("running", standing.running))
+    return [_line(metrics.QUEUE_PODS, (standing.name, state), count) for state, count in counts]
+
+
+_QUEUES: tuple[tuple[Spec, Samples], ...] = (
+    _gpus_of(metrics.QUEUE_DESERVED, lambda standing: standing.due),
+    _gpus_of(metrics.QUEUE_ALLOCATED, lambda standing: standing.allocated),
+    _gpus_of(metrics.QUEUE_REQUESTED, lambda standing: standing.requested),
+    (metrics.QUEUE_SHARE, lambda standing: [_line(metrics.QUEUE_SHARE, (standing.name,), standing.part)]),
+    (metrics.QUEUE_PODS, _pods_of),
+)
+
+
 async def pieces(engine: Engine, registry: CollectorRegistry) -> AsyncIterator[bytes]:
     """The whole answer to a scrape."""
     yield generate_latest(registry)
@@ -40,6 +63,9 @@ async def pieces(engine: Engine, registry: CollectorRegistry) -> AsyncIterator[b
 
 def _pieces(engine: Engine) -> Iterator[str]:
     yield _states(engine)
+    for queue_spec, samples in _QUEUES:
+        yield _head(queue_spec)
+        yield "".join(line for standing in engine.tenancy.queues.standings.values() for line in samples(standing))
     for spec, value in _GPUS:
         yield _head(spec)
         for names in _slices(engine.nodes, SLICE):
@@ -84,6 +110,7 @@ def _head(spec: Spec) -> str:
     return f"# HELP {spec.name} {spec.help}\n# TYPE {spec.name} {spec.kind}\n"
 
 
-def _line(spec: Spec, values: tuple[str, ...], value: int) -> str:
+def _line(spec: Spec, values: tuple[str, ...], value: float) -> str:
+    told = value if isfinite(value) else "+Inf"
     labels = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in zip(spec.labels, values, strict=True))
-    return f"{spec.name}{{{labels}}} {value}\n" if labels else f"{spec.name} {value}\n"
+    return f"{spec.name}{{{labels}}} {told}\n" if labels else f"{spec.name} {told}\n"

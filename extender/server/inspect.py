@@ -13,6 +13,7 @@ from extender.engine import relief, reservations
 from extender.engine.engine import Engine
 from extender.engine.ledger import NodeState, PodState
 from extender.engine.roster import Known
+from extender.server import queues
 from gangfilter.group import GroupKey
 from gangfilter.members import PRESENT, Stage
 from protos.contract.books import GpuBook, NodeBooks
@@ -147,6 +148,7 @@ def waiting_pod(engine: Engine, pod: PodState, now: float) -> dict[str, Any]:
         "sentence": reason.sentence if reason else "kube-scheduler did not ask for it yet, or holds it back itself",
         "numbers": reason.numbers if reason else "",
         "since": round(now - pod.since, 1),
+        "queue": queues.of_pod(engine, pod.ref.uid),
         "group": str(known.gang.key) if (known := engine.gangs.of(pod.ref.uid)) else "",
         "reservation": _reservation(engine, pod, now),
     }
@@ -209,7 +211,8 @@ def group_explanation(engine: Engine, key: GroupKey, now: float) -> dict[str, An
         for m in known.gang.at(*Stage)
     ]
     conflicts = list(known.gang.terms.conflicts)
-    return {**group(known, now), "conflicts": conflicts, "members": members, "slots": slots}
+    queue = queues.of_group(engine, known)
+    return {**group(known, now), **queue, "conflicts": conflicts, "members": members, "slots": slots}
 
 
 def _disbelieved(engine: Engine) -> dict[str, int]:

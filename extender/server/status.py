@@ -8,7 +8,7 @@ import msgspec
 from fastapi import FastAPI, Response
 from fastapi.responses import StreamingResponse
 
-from extender.server import classes, defrag, exposition, inspect
+from extender.server import classes, defrag, exposition, inspect, queues
 from extender.server.core import Core
 from gangfilter.group import GroupKey
 from protos.kube.http1 import Answer, Http
@@ -112,6 +112,11 @@ def app(core: Core, health: Health) -> FastAPI:
     async def list_classes() -> Response:
         """GpuClasses and models of GPUs."""
         return _json(classes.listing(engine))
+
+    @made.get("/queues")
+    async def list_queues() -> Response:
+        """The tree of queues."""
+        return _json(queues.listing(engine))
 
     @made.get("/explain/{namespace}/{name}")
     async def explain(namespace: str, name: str) -> Response:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 Object = dict[str, Any]  # a Kubernetes object as JSON
 
 PLURALS = {"GpuClass": "gpuclasses", "PriorityClass": "priorityclasses"}
-CLUSTER_WIDE = ("Namespace", "Node", "GpuClass", "PriorityClass", "CustomResourceDefinition")
+CLUSTER_WIDE = ("Namespace", "Node", "GpuClass", "Queue", "PriorityClass", "CustomResourceDefinition")
 
 
 def path(api_version: str, kind: str, namespace: str = "default", name: str = "") -> str:

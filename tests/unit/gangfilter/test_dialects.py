@@ -189,7 +189,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], tuple[str, str, bool], De
     "Kueue, plain pods": (
         {"kueue.x-k8s.io/pod-group-name": "sample", "kueue.x-k8s.io/queue-name": "user-queue"},
         {"kueue.x-k8s.io/pod-group-total-count": "2", "kueue.x-k8s.io/retriable-in-group": "false"},
-        ("sample", "", False), said("kueue.x-k8s.io/*", min_member=2, queue="user-queue"),
+        ("sample", "", False), said("kueue.x-k8s.io/*", min_member=2),
     ),
     "YuniKorn": (
         {"applicationId": "app-1", "queue": "root.sandbox"},

@@ -9,7 +9,7 @@ import pytest
 
 from extender.cluster import group_status, groups
 from gangfilter import podgroups
-from protos.contract import names
+from protos.contract import names, queue
 from tests.unit.manifests.conftest import Json, Objects
 
 Kustomize = Callable[[str], Objects]
@@ -33,6 +33,8 @@ EXTENDER = {
     ("", "poddisruptionbudgets.policy", "get list watch"),
     ("", "gpuclasses.gangshare.io", "get list watch"),
     ("", "gpuclasses/status.gangshare.io", "patch"),
+    *(("", f"{kind.plural}.{kind.api_version.partition('/')[0]}", "get list watch") for kind in queue.SOURCES),
+    ("", "queues/status.gangshare.io", "patch"),
     *(("", f"{kind.plural}.{kind.api_group}", "get list watch") for kind in podgroups.KINDS),
     *(("", f"{kind.plural}/status.{kind.api_group}", "patch") for kind in SHOWN),
     *(("", f"{kind.plural}.{kind.api_group}", "patch") for kind in SHOWN if kind.api_group != names.DOMAIN),

@@ -23,6 +23,7 @@ ASKS = {
     "07-nvlink-pair": {"main": (2, 0, 0, True)},
     "08-quota": {},
     "09-gpu-class": {"main": (1, 40, 0, False)},
+    "10-queues": {"main": (1, 8, 0, False)},
 }
 
 

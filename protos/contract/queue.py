@@ -1,0 +1,261 @@
+"""A queue: what the pods of a tenant may use together, and what is their due. Ours, Volcano's and ElasticQuotas.
+
+Amounts are by resource: `gpus` and `class/NAME` in millionths of a GPU, `cpu` in thousandths of a core, everything else
+in whole units, as pods ask for them. `gpus` is the one unit of account over memory, slices and whole GPUs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from protos.contract import names
+from protos.contract.objects import ObjectMeta, Quantities
+from protos.contract.quantity import QuantityError, milli, units
+
+API_VERSION = f"{names.DOMAIN}/v1alpha1"
+KIND, PLURAL = "Queue", "queues"
+GPUS = "gpus"
+"""GPUs, parts of them counted as parts."""
+CLASS = "class/"
+"""Before the name of a GpuClass: the GPUs of pods that name it."""
+GPU = 1_000_000
+"""One GPU of account."""
+DEFAULT = "default"
+"""The queue of all that is in no other; it needs no object."""
+ROOT = "root"
+"""What Volcano calls the queue that has no parent."""
+MOST_WEIGHT = 10_000
+MOST_PRIORITY = 1_000_000_000
+
+Amounts = Mapping[str, int]
+_NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
+_CLASS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_KOORDINATOR = "quota.scheduling.koordinator.sh/"
+
+
+class QueueError(ValueError):
+    """A field that cannot be read; the message names it, its value and what was expected."""
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue as it was read."""
+
+    name: str
+    """Of an ElasticQuota: NAMESPACE/NAME."""
+    source: str = API_VERSION
+    """API group and version of its object, "" if it has none."""
+    parent: str = ""
+    """"" for one that hangs below the root."""
+    weight: int = 1
+    priority: int = 0
+    guarantee: Amounts = {}
+    """Kept for it even while it is idle."""
+    deserved: Amounts = {}
+    """Its part as soon as it asks; what it does not ask others may use."""
+    capability: Amounts = {}
+    """Never more than this."""
+    reclaimable: bool = True
+    closed: bool = False
+    """Nothing new starts."""
+    namespaces: tuple[str, ...] = ()
+    """Pods of these that name no queue are in it."""
+    description: str = ""
+    problem: str = ""
+    """Why it cannot be read, "" if it can."""
+
+
+class Source(msgspec.Struct, frozen=True, eq=False):
+    """A kind of objects that are queues."""
+
+    api_version: str
+    plural: str
+    kind: str
+    read: Callable[[ObjectMeta, msgspec.Raw, msgspec.Raw], dict[str, Any]]
+    """Fields of a Queue, of metadata, spec and status; raises QueueError and msgspec's errors."""
+
+    def name(self, namespace: str, name: str) -> str:
+        """How a queue is called that an object of this name declares."""
+        return f"{namespace}/{name}" if namespace else name
+
+
+class _Object(msgspec.Struct):
+    metadata: ObjectMeta
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    parent: str | None = None
+    weight: int | None = None
+    priority: int | None = None
+    guarantee: Quantities | None = None
+    deserved: Quantities | None = None
+    capability: Quantities | None = None
+    reclaimable: bool | None = None
+    closed: bool | None = None
+    namespaces: tuple[str, ...] | None = None
+    description: str | None = None
+
+
+class _Guarantee(msgspec.Struct):
+    resource: Quantities | None = None
+
+
+class _VolcanoSpec(msgspec.Struct):
+    parent: str | None = None
+    weight: int | None = None
+    priority: int | None = None
+    guarantee: _Guarantee | None = None
+    deserved: Quantities | None = None
+    capability: Quantities | None = None
+    reclaimable: bool | None = None
+
+
+class _VolcanoStatus(msgspec.Struct):
+    state: str | None = None
+
+
+class _Elastic(msgspec.Struct):
+    min: Quantities | None = None
+    max: Quantities | None = None
+
+
+_OBJECT = msgspec.json.Decoder(_Object)
+_SPEC = msgspec.json.Decoder(_Spec)
+_VOLCANO_SPEC = msgspec.json.Decoder(_VolcanoSpec)
+_VOLCANO_STATUS = msgspec.json.Decoder(_VolcanoStatus | None)
+_ELASTIC = msgspec.json.Decoder(_Elastic)
+
+
+def decode(source: Source, data: bytes) -> Queue:
+    """A queue from its JSON (bytes or msgspec.Raw); raises msgspec.DecodeError if not even its name can be read."""
+    decoded = _OBJECT.decode(data)
+    meta = decoded.metadata
+    name = source.name(meta.namespace, meta.name)
+    try:
+        return Queue(name=name, source=source.api_version, **source.read(meta, decoded.spec, decoded.status))
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return Queue(name=name, source=source.api_version, problem=f"spec cannot be read: {error}")
+
+
+def _own(_: ObjectMeta, spec: msgspec.Raw, __: msgspec.Raw) -> dict[str, Any]:
+    said = _SPEC.decode(spec)
+    limits = {field: _amounts(field, getattr(said, field)) for field in ("guarantee", "deserved", "capability")}
+    _rising("guarantee", "deserved", limits, said)
+    _rising("deserved", "capability", limits, said)
+    _rising("guarantee", "capability", limits, said)
+    return {
+        **limits,
+        "parent": said.parent or "",
+        "weight": _within("weight", said.weight, 1, 1, MOST_WEIGHT),
+        "priority": _within("priority", said.priority, 0, -MOST_PRIORITY, MOST_PRIORITY),
+        "reclaimable": said.reclaimable is not False,
+        "closed": bool(said.closed),
+        "namespaces": tuple(sorted(set(said.namespaces or ()))),
+        "description": said.description or "",
+    }
+
+
+def _rising(less: str, more: str, limits: Mapping[str, Amounts], said: _Spec) -> None:
+    """Refuse an amount that is more than another that bounds it."""
+    for resource, amount in limits[less].items():
+        bound = limits[more].get(resource)
+        if bound is not None and amount > bound:
+            few, many = (str(getattr(said, field)[resource]) for field in (less, more))
+            raise QueueError(f"{less}.{resource} is {few!r}: expected no more than {more}, which is {many!r}")
+
+
+def _within(field: str, value: int | None, default: int, least: int, most: int) -> int:
+    if value is None:
+        return default
+    if not least <= value <= most:
+        raise QueueError(f"{field} is {value}: expected a whole number from {least} to {most}")
+    return value
+
+
+def _amounts(field: str, quantities: Quantities | None, *, strict: bool = True) -> dict[str, int]:
+    """Amounts by resource; `strict`: of such resources only as pods are counted by."""
+    found: dict[str, int] = {}
+    for resource, quantity in (quantities or {}).items():
+        if strict and not _counted(resource):
+            expected = f"{GPUS}, {CLASS}NAME, cpu, memory, pods or a resource like {names.GPU_MEM}"
+            raise QueueError(f"{field} names {resource[:60]!r}: expected {expected}")
+        try:
+            found[resource] = amount(resource, quantity)
+        except QuantityError as error:
+            raise QueueError(f"{field}.{resource}: {error}") from error
+        if found[resource] < 0:
+            raise QueueError(f"{field}.{resource} is {quantity!r}: expected zero or more")
+    return found
+
+
+def _counted(resource: str) -> bool:
+    if resource.startswith(CLASS):
+        return bool(_CLASS_NAME.fullmatch(resource.removeprefix(CLASS)))
+    return resource == GPUS or resource in _NATIVE or resource.startswith("hugepages-") or "/" in resource
+
+
+def amount(resource: str, quantity: str | int) -> int:
+    """A quantity of a resource as it is counted; raises QuantityError."""
+    if _of_account(resource):
+        return milli(quantity) * (GPU // 1000)
+    return milli(quantity) if resource == "cpu" else units(quantity)
+
+
+def shown(resource: str, counted: float) -> str:
+    """An amount as people and Kubernetes write it; decimals of GPUs and cores as far as they matter."""
+    if _of_account(resource):
+        return f"{counted / GPU:.3f}".rstrip("0").rstrip(".")
+    if resource == "cpu":
+        return f"{counted / 1000:.3f}".rstrip("0").rstrip(".")
+    return str(round(counted))
+
+
+def _of_account(resource: str) -> bool:
+    return resource == GPUS or resource.startswith(CLASS)
+
+
+def _volcano(_: ObjectMeta, spec: msgspec.Raw, status: msgspec.Raw) -> dict[str, Any]:
+    """As Volcano does it: weight 0 is 1, and a queue is closed by its status."""
+    said = _VOLCANO_SPEC.decode(spec)
+    state = _VOLCANO_STATUS.decode(status)
+    guarantee = said.guarantee.resource if said.guarantee else None
+    return {
+        "parent": "" if said.parent == ROOT else said.parent or "",
+        "weight": max(1, said.weight or 1),
+        "priority": said.priority or 0,
+        "guarantee": _amounts("guarantee.resource", guarantee, strict=False),
+        "deserved": _amounts("deserved", said.deserved, strict=False),
+        "capability": _amounts("capability", said.capability, strict=False),
+        "reclaimable": said.reclaimable is not False,
+        "closed": state is not None and state.state in ("Closed", "Closing"),
+    }
+
+
+def _elastic(meta: ObjectMeta, spec: msgspec.Raw, _: msgspec.Raw) -> dict[str, Any]:
+    """Others may use what its namespace does not ask of `min`, unless Koordinator's label forbids lending it."""
+    said = _ELASTIC.decode(spec)
+    least, most = _amounts("min", said.min, strict=False), _amounts("max", said.max, strict=False)
+    lent = meta.labels.get(f"{_KOORDINATOR}allow-lent-resource") != "false"
+    parent = meta.labels.get(f"{_KOORDINATOR}parent", "")
+    return {
+        "parent": "" if parent in ("root", "koordinator-root-quota") else parent,
+        "guarantee": {} if lent else least,
+        "deserved": least,
+        "capability": most,
+        "namespaces": (meta.namespace,),
+    }
+
+
+OWN = Source(API_VERSION, PLURAL, KIND, _own)
+SOURCES = (
+    OWN,
+    Source("scheduling.volcano.sh/v1beta1", "queues", "Queue", _volcano),
+    Source("scheduling.x-k8s.io/v1alpha1", "elasticquotas", "ElasticQuota", _elastic),
+    Source("scheduling.sigs.k8s.io/v1alpha1", "elasticquotas", "ElasticQuota", _elastic),
+)
+"""Of queues of one name the first of these holds."""

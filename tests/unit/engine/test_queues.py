@@ -1,0 +1,267 @@
+"""Queues limit what their pods may have together, and say whose turn it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from extender.engine.effects import ClassSeen, QueueGone, QueueSeen, QueueStatus, Report
+from extender.engine.takes import Takes
+from protos.contract import names
+from protos.contract.gpu_class import GpuClass
+from protos.contract.queue import GPU, GPUS, Queue
+from tests.builders import a_node, a_pod
+from tests.unit.engine.gang_story import GangStory, members
+
+OWN, VOLCANO = "gangshare.io/v1alpha1", "scheduling.volcano.sh/v1beta1"
+
+
+def a_queue(name: str, **fields: Any) -> QueueSeen:
+    """A queue; `gpus` is its capability in GPUs."""
+    if "gpus" in fields:
+        fields["capability"] = {GPUS: int(fields.pop("gpus") * GPU)}
+    return QueueSeen(Queue(name=name, **fields))
+
+
+def in_queue(name: str) -> dict[str, str]:
+    return {names.QUEUE: name}
+
+
+def gang(name: str, count: int, queue: str, **fields: Any) -> list[Any]:
+    """A gang of pods with a whole GPU each."""
+    return members(count, gang=name, prefix=f"{name}-", mem=0, whole=1, annotations=in_queue(queue), **fields)
+
+
+@pytest.fixture
+def story() -> GangStory:
+    """Two nodes of four GPUs with 16 units each."""
+    return GangStory(a_node("n1", *[16] * 4), a_node("n2", *[16] * 4))
+
+
+def run(story: GangStory, name: str, count: int) -> list[str]:
+    found = story.come(*(f"{name}-{i}" for i in range(count)))
+    story.land()
+    return found
+
+
+def gpus(story: GangStory, queue: str) -> float:
+    return story.engine.tenancy.queues.standings[queue].allocated.get(GPUS, 0) / GPU
+
+
+def numbers(story: GangStory, name: str) -> str:
+    reason = story.known(name).reason
+    return reason.numbers if reason else ""
+
+
+def test_without_queues_everything_is_in_default_and_starts(story: GangStory) -> None:
+    story.start(*gang("a", 3, "team-a"))
+    assert gpus(story, "default") == 3
+    assert story.phase("a") == "Running"
+
+
+def test_a_gang_waits_while_its_queue_has_no_room_for_it_and_starts_when_it_has(story: GangStory) -> None:
+    story.tell(a_queue("team-a", gpus=4))
+    story.start(*gang("a", 3, "team-a"))
+    story.create(*gang("b", 2, "team-a"))
+    assert story.why("b") == "QueueFull"
+    assert numbers(story, "b") == "queue team-a may have 4 GPUs: 3 are in use, this asks 2"
+    verdict = story.ask("b-0")
+    assert verdict.reason is not None
+    assert verdict.reason.sentence == "queue team-a has no room for what this asks"
+    story.delete("a-0")
+    story.later()
+    assert run(story, "b", 2) == ["held", "flying"]
+    assert gpus(story, "team-a") == 4
+
+
+def test_only_the_minimum_starts_where_there_is_no_more_room_and_others_follow_one_by_one(story: GangStory) -> None:
+    story.tell(a_queue("team-a", gpus=3))
+    story.create(*gang("a", 4, "team-a", least=2))
+    assert story.come("a-0", "a-1") == ["held", "flying"]
+    story.land()
+    assert story.come("a-2") == ["flying"]
+    story.land()
+    assert story.come("a-3") == ["QueueFull"]
+    story.delete("a-0")
+    story.later()
+    assert "a-3" in [name for name, _ in story.woken()]
+    assert story.come("a-3") == ["flying"]
+
+
+def test_a_single_pod_waits_and_is_woken_when_its_queue_has_room(story: GangStory) -> None:
+    story.tell(a_queue("team-a", gpus=1))
+    for name in ("p", "q", "r"):
+        story.create(a_pod(name, mem=8, annotations=in_queue("team-a")))
+    assert story.come("p", "q") == ["flying", "flying"], "two halves are one GPU"
+    story.land()
+    assert story.come("r") == ["QueueFull"]
+    (told,) = [e.reason for e in story.done if isinstance(e, Report)]
+    assert told.numbers == "queue team-a may have 1 GPUs: 1 are in use, this asks 0.5"
+    assert story.woken() == []
+    story.delete("q")
+    story.later()
+    assert story.woken() == [("r", "")]
+    assert story.come("r") == ["flying"]
+
+
+def test_no_more_are_woken_than_there_is_room_for(story: GangStory) -> None:
+    story.tell(a_queue("team-a", gpus=2))
+    story.create(*(a_pod(f"p{i}", whole=1, annotations=in_queue("team-a")) for i in range(6)))
+    story.come(*(f"p{i}" for i in range(6)))
+    story.land()
+    story.delete("p0")
+    story.later()
+    story.later()
+    assert story.woken() == [("p2", "")]
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (a_queue("team-a", closed=True), "QueueClosed"),
+        (a_queue("team-b"), "QueueMissing"),
+        (a_queue("team-a", problem="spec cannot be read: weight is 0"), "QueueUnreadable"),
+    ],
+)
+def test_nothing_starts_in_a_queue_that_is_closed_missing_or_unreadable(
+    story: GangStory, change: QueueSeen, code: str
+) -> None:
+    story.tell(change)
+    story.create(*gang("a", 2, "team-a"), a_pod("p", mem=1, annotations=in_queue("team-a")))
+    assert story.why("a") == code
+    assert story.come("p") == [code]
+    story.tell(a_queue("team-a"))
+    story.later()
+    assert run(story, "a", 2) == ["held", "flying"]
+    assert ("p", "") in story.woken()
+
+
+def test_a_queue_that_cannot_be_read_any_more_stays_what_it_was(story: GangStory) -> None:
+    story.tell(a_queue("team-a", gpus=1), a_queue("team-a", problem="spec cannot be read"))
+    standing = story.engine.tenancy.queues.standings["team-a"]
+    assert standing.queue.capability == {GPUS: GPU}
+    assert standing.queue.problem == "spec cannot be read"
+    assert not standing.queue.closed
+
+
+def test_what_is_above_a_queue_bounds_it_too(story: GangStory) -> None:
+    story.tell(a_queue("org", gpus=4), a_queue("team-a", parent="org"), a_queue("team-b", parent="org"))
+    story.start(*gang("a", 3, "team-a"))
+    story.create(*gang("b", 2, "team-b"))
+    assert numbers(story, "b") == "queue org may have 4 GPUs: 3 are in use, this asks 2"
+    story.tell(a_queue("team-b"))
+    story.later()
+    assert run(story, "b", 2) == ["held", "flying"]
+
+
+def test_what_is_guaranteed_to_one_is_taken_by_nobody_else_even_while_it_is_idle(story: GangStory) -> None:
+    story.tell(a_queue("team-a", guarantee={GPUS: 3 * GPU}), a_queue("team-b"))
+    story.create(*gang("b", 6, "team-b"))
+    assert story.why("b") == "QueueReserved"
+    assert numbers(story, "b") == "the cluster has 8 GPUs: 0 are in use, 3 are guaranteed to others, this asks 6"
+    story.start(*gang("a", 3, "team-a"))
+    assert story.phase("a") == "Running"
+    story.create(*gang("c", 5, "team-b"))
+    assert run(story, "c", 5)[-1] == "flying"
+
+
+def test_whose_turn_it_is_goes_by_what_a_queue_has_of_its_due(story: GangStory) -> None:
+    story.tell(a_queue("team-a", weight=3), a_queue("team-b", weight=1), a_queue("other"))
+    story.start(*gang("a", 2, "team-a"))
+    story.start(*gang("b", 1, "team-b"), *gang("other", 5, "other"))
+    story.create(*gang("old", 4, "team-b"))
+    story.later()
+    story.create(*gang("young", 4, "team-a"))
+    story.delete(*(f"other-{i}" for i in range(5)))
+    story.later()
+    assert run(story, "young", 4)[-1] == "flying", "team-a has 2 of 6, team-b 1 of 2"
+    assert story.why("old") == "GangNoRoom"
+
+
+def test_the_queue_with_the_higher_priority_goes_first_though_its_gang_is_younger(story: GangStory) -> None:
+    story.tell(a_queue("low"), a_queue("high", priority=10))
+    story.start(*gang("all", 4, "low"))
+    story.start(*gang("rest", 4, "high"))
+    story.create(*gang("old", 4, "low"))
+    story.later()
+    story.create(*gang("young", 4, "high"))
+    story.delete(*(f"all-{i}" for i in range(4)))
+    story.later()
+    assert run(story, "young", 4)[-1] == "flying"
+    assert story.why("old") == "GangNoRoom"
+
+
+def test_namespaces_belong_to_the_queue_that_lists_them(story: GangStory) -> None:
+    story.tell(a_queue("team-a", namespaces=("default",)))
+    story.create(a_pod("p", mem=16), a_pod("q", mem=16, annotations=in_queue("default")))
+    story.come("p", "q")
+    assert gpus(story, "team-a") == 2
+    story.tell(QueueGone(OWN, "team-a"))
+    assert gpus(story, "default") == 2
+
+
+def test_of_two_queues_of_one_name_ours_holds(story: GangStory) -> None:
+    story.tell(a_queue("team-a", source=VOLCANO, gpus=1), a_queue("team-a", gpus=2))
+    queues = story.engine.tenancy.queues
+    assert queues.standings["team-a"].queue.capability == {GPUS: 2 * GPU}
+    story.tell(QueueGone(OWN, "team-a"))
+    assert queues.standings["team-a"].queue.capability == {GPUS: GPU}
+
+
+def test_parents_that_are_missing_or_go_in_circles_are_told_and_hang_below_the_root(story: GangStory) -> None:
+    story.tell(
+        a_queue("a", parent="b"), a_queue("b", parent="a"), a_queue("c", parent="a"), a_queue("d", parent="nobody")
+    )
+    found = {name: (s.above.name if s.above else None) for name, s in story.engine.tenancy.queues.standings.items()}
+    assert found == {"a": "", "b": "", "c": "a", "d": "", "default": ""}
+    told = {e.name: e.misplaced for e in story.later() if isinstance(e, QueueStatus)}
+    assert told["a"] == "its parent b hangs below it: it hangs below the root"
+    assert told["d"] == "its parent nobody does not exist: it hangs below the root"
+    assert told["c"] == ""
+
+
+def test_the_status_tells_what_is_due_and_what_is_had(story: GangStory) -> None:
+    story.tell(a_queue("team-a", weight=3), a_queue("team-b"))
+    story.start(*gang("a", 4, "team-a"))
+    story.create(*gang("b", 8, "team-b"))
+    told = {e.name: e for e in story.later() if isinstance(e, QueueStatus)}
+    assert told["team-a"].deserved[GPUS] == "4"
+    assert told["team-b"].deserved[GPUS] == "4"
+    assert (told["team-a"].allocated[GPUS], told["team-b"].requested[GPUS]) == ("4", "8")
+    assert (told["team-a"].share, told["team-b"].share) == ("1.00", "0.00")
+    assert (told["team-a"].running, told["team-b"].waiting) == (4, 8)
+    assert not [e for e in story.later() if isinstance(e, QueueStatus)], "equal news is told once"
+
+
+def takes(story: GangStory, name: str) -> Takes:
+    return story.engine.tenancy.queues.takes(f"uid-{name}")
+
+
+@pytest.mark.parametrize(
+    ("asks", "account"),
+    [({"mem": 4}, 0.25), ({"slices": 50}, 0.5), ({"mem": 4, "slices": 50}, 0.5), ({"whole": 2}, 2.0), ({"mem": 16}, 1)],
+)
+def test_parts_of_gpus_count_as_parts_before_and_after_they_are_placed(asks: dict[str, Any], account: float) -> None:
+    story = GangStory(a_node("n1", 16, 16))
+    story.create(a_pod("p", **asks))
+    assert dict(takes(story, "p"))[GPUS] == account * GPU
+    story.come("p")
+    assert story.booked() == ["p"]
+    assert dict(takes(story, "p"))[GPUS] == account * GPU
+
+
+def test_the_smallest_gpu_that_would_do_stands_for_those_to_come() -> None:
+    story = GangStory(a_node("n1", 16), a_node("n2", 48))
+    story.create(a_pod("small", mem=12), a_pod("large", mem=24))
+    assert dict(takes(story, "small"))[GPUS] == 0.75 * GPU
+    assert dict(takes(story, "large"))[GPUS] == 0.5 * GPU
+    story.come("small")
+    assert dict(takes(story, "small"))[GPUS] in (0.75 * GPU, 0.25 * GPU)
+
+
+def test_a_pod_of_a_class_counts_for_the_class_too(story: GangStory) -> None:
+    story.tell(ClassSeen(GpuClass(name="t4")), a_queue("team-a", capability={"class/t4": GPU}))
+    said = {names.QUEUE: "team-a", names.GPU_CLASS: "t4"}
+    story.create(*(a_pod(name, mem=16, annotations=said) for name in ("p", "q")))
+    assert story.come("p", "q") == ["flying", "QueueFull"]
