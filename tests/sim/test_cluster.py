@@ -18,7 +18,8 @@ async def test_a_pod_is_placed_by_the_extender_and_gets_its_devices_from_the_plu
         assert podspec.node_of(placed) == "node-a"
         assert placed["metadata"]["annotations"] == {"placed-by": "stand-in"}
         assert len(cluster.env(placed, "main")["DEVICES"].split(",")) == 2
-        assert "Scheduled" in [e["reason"] for e in cluster.events("default", "train")]
+        told = lambda: "Scheduled" in [e["reason"] for e in cluster.events("default", "train")]  # noqa: E731
+        await cluster.wait(told, 10, "kube-scheduler says so")
 
 
 async def test_a_node_can_have_what_no_plugin_serves() -> None:

@@ -153,6 +153,7 @@ async def test_any_error_of_the_plugin_fails_the_pod_for_ever(world: World, mood
     assert status["reason"] == "UnexpectedAdmissionError"
     assert status["message"].startswith("Pod was rejected: Allocate failed due to ")
     assert status["message"].endswith(f"{told}, which is unexpected")
+    await until(lambda: list(world.api.store.items(EVENTS)), "an Event")
     assert [i.obj["reason"] for i in world.api.store.items(EVENTS)] == ["UnexpectedAdmissionError"]
     (world.sockets / mood).unlink()
     uid = world.create("q", a_container(gpu=8))

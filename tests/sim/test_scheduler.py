@@ -146,6 +146,7 @@ async def test_a_refusal_is_told_as_kube_scheduler_tells_it(api: Api, extender: 
         create(api, "p")
         await until(lambda: scheduled_condition(api, "p"), "condition")
         await settled(extender)
+        await until(lambda: list(api.store.items(EVENTS)), "an Event")
     condition = scheduled_condition(api, "p")
     sentence = "0/3 nodes are available: 1 no GPU with 24 units free, 1 node(s) were unschedulable."
     assert (condition["reason"], condition["message"]) == ("Unschedulable", sentence)
