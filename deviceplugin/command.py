@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
+import grpc.aio
 import msgspec
 import pynvml
 import structlog
@@ -122,6 +123,7 @@ def run(known: Settings) -> None:
     log.info("settings", **msgspec.to_builtins(known, enc_hook=str))
     source: Source = FakeSource(known.fake, known.node_name) if known.fake else NvmlSource(pynvml)
     try:
+        grpc.aio.init_grpc_aio()  # else its poller ends with the last server's memory, and may wait for itself
         asyncio.run(plugin.run(known, source))
     finally:
         source.close()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import grpc.aio
 import msgspec
 
 from extender.cli import console, inspection, scheduler_config, top
@@ -68,6 +69,7 @@ def run(options: Options) -> bool:
     Raises CommandError when the cluster breaks, KeyboardInterrupt when a signal ends it before the check.
     """
     try:
+        grpc.aio.init_grpc_aio()  # else its poller ends with the last server's memory, and may wait for itself
         return asyncio.run(_until_signal(Demo(options)))
     except (WaitError, ProcessError) as error:
         raise CommandError(str(error)) from error
