@@ -12,7 +12,7 @@ Between queues the one goes first that has least of what it is due; how much tha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heapreplace
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -71,20 +71,12 @@ class Waiter(NamedTuple):
     turn: Turn
 
 
-class _Lane(NamedTuple):
-    """Those of one queue and one shape, or what is left of them to be seen."""
-
-    queue: str
-    shape: Hashable
-    waiters: Iterator[Waiter]
-
-
 class Line:
     """Those who wait. To join, to leave and to see the next take next to nothing, however many wait."""
 
     def __init__(self) -> None:
         self._waiters: dict[Hashable, Waiter] = {}
-        self._lanes: dict[tuple[str, Hashable], SortedKeyList[Waiter]] = {}
+        self._queues: dict[str, SortedKeyList[Waiter]] = {}
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -93,20 +85,18 @@ class Line:
         """Take a place; who is in line already changes it."""
         self.leave(waiter.name)
         self._waiters[waiter.name] = waiter
-        lane = waiter.queue, waiter.shape
-        if lane not in self._lanes:
-            self._lanes[lane] = SortedKeyList(key=attrgetter("turn"))
-        self._lanes[lane].add(waiter)
+        if waiter.queue not in self._queues:
+            self._queues[waiter.queue] = SortedKeyList(key=attrgetter("turn"))
+        self._queues[waiter.queue].add(waiter)
 
     def leave(self, name: Hashable) -> None:
         """Not to wait any more, if it did."""
         waiter = self._waiters.pop(name, None)
         if waiter is None:
             return
-        lane = waiter.queue, waiter.shape
-        self._lanes[lane].remove(waiter)
-        if not self._lanes[lane]:
-            del self._lanes[lane]
+        self._queues[waiter.queue].remove(waiter)
+        if not self._queues[waiter.queue]:
+            del self._queues[waiter.queue]
 
     def walk(self, share: Callable[[str], Any]) -> Walk:
         """All of them in turn. The line must not change meanwhile: who starts leaves it afterwards.
@@ -114,18 +104,21 @@ class Line:
         `share` tells of a queue how much it has of what it is due; it is asked anew before each turn, and must not
         shrink meanwhile.
         """
-        return Walk([_Lane(*lane, iter(waiters)) for lane, waiters in self._lanes.items()], share)
+        return Walk(self._queues.values(), share)
 
 
 class Walk(Iterator[Waiter]):
-    """One after the other, and those left out for whose shape there is no room."""
+    """One after the other, without those left out for whose shape there is no room."""
 
-    def __init__(self, lanes: list[_Lane], share: Callable[[str], Any]) -> None:
-        self._lanes, self._share = lanes, share
-        self._next = [next(lane.waiters) for lane in lanes]
-        self._ahead = [(share(first.queue), first.turn, i) for i, first in enumerate(self._next)]
-        heapify(self._ahead)
+    def __init__(self, queues: Iterable[Iterable[Waiter]], share: Callable[[str], Any]) -> None:
+        self._share, self._behind = share, [iter(waiters) for waiters in queues]
+        self._ahead: list[tuple[Any, Turn, int, Waiter]] = []
+        """Of each queue its share when last asked and who is next; turns differ, so nothing behind them is compared."""
         self._left_out: set[Hashable] = set()
+        for number, behind in enumerate(self._behind):
+            first = next(behind)
+            self._ahead.append((share(first.queue), first.turn, number, first))
+        heapify(self._ahead)
 
     def leave_out(self, shape: Hashable) -> None:
         """Nobody else of this shape, of whatever queue."""
@@ -133,22 +126,20 @@ class Walk(Iterator[Waiter]):
 
     def __next__(self) -> Waiter:
         while self._ahead:
-            share, turn, i = self._ahead[0]
-            lane = self._lanes[i]
-            if lane.shape in self._left_out:
-                heappop(self._ahead)
-            elif (now := self._share(lane.queue)) != share:
-                heapreplace(self._ahead, (now, turn, i))
+            share, turn, number, waiter = self._ahead[0]
+            if waiter.shape in self._left_out:
+                self._advance(number, share)
+            elif (now := self._share(waiter.queue)) != share:
+                heapreplace(self._ahead, (now, turn, number, waiter))
             else:
-                return self._advance(i, now)
+                self._advance(number, share)
+                return waiter
         raise StopIteration
 
-    def _advance(self, i: int, share: Any) -> Waiter:
-        """Whose turn it is in the first lane; the lane goes on with the one behind."""
-        waiter, behind = self._next[i], next(self._lanes[i].waiters, None)
-        if behind is None:
-            heappop(self._ahead)
-        else:
-            self._next[i] = behind
-            heapreplace(self._ahead, (share, behind.turn, i))
-        return waiter
+    def _advance(self, number: int, share: Any) -> None:
+        """The first queue goes on with the next who is not left out."""
+        for waiter in self._behind[number]:
+            if waiter.shape not in self._left_out:
+                heapreplace(self._ahead, (share, waiter.turn, number, waiter))
+                return
+        heappop(self._ahead)

@@ -29,6 +29,7 @@ BENCHES = (
     "waiting",
     "sample",
     "openb",
+    "jobs",
 )
 ON_REQUEST = ("large",)
 
