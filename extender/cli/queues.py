@@ -22,7 +22,9 @@ INDENT = "  "
 _COUNTS = ("WAITING", "RUNNING", "STATE")
 
 
-class _Used(msgspec.Struct, frozen=True):
+class Used(msgspec.Struct, frozen=True):
+    """Of a ResourceQuota: what there may be, and what there is."""
+
     hard: Quantities = {}
     used: Quantities = {}
 
@@ -31,7 +33,7 @@ class Quota(msgspec.Struct, frozen=True):
     """A core/v1 ResourceQuota: what its namespace may have, and has."""
 
     metadata: ObjectMeta
-    status: _Used = _Used()
+    status: Used = Used()
 
 
 class _Quotas(msgspec.Struct, frozen=True):

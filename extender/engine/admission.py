@@ -41,6 +41,9 @@ class Admission:
         self._asked: dict[GroupKey, tuple[Stamp, Takes]] = {}
         """What the smallest start of a gang takes, and of what that was made."""
         self._told: dict[GroupKey, tuple[Stamp, Reason | None]] = {}
+        self._parked: dict[Account, set[GroupKey]] = {}
+        self._seen = (-1, -1, -1)
+        """The tree, the prices and the gains when the parked ones were looked at."""
         self._blocked: dict[Account, SortedKeyList[PodState]] = {}
         self._of: dict[str, tuple[Account, PodState]] = {}
         self._woken: dict[str, float] = {}
@@ -86,6 +89,33 @@ class Admission:
         """The gang does not wait any more."""
         self._told.pop(key, None)
         self._asked.pop(key, None)
+
+    def park(self, gang: Gang) -> None:
+        """The gang waits for nothing but room in its queue."""
+        self._parked.setdefault(self.account(gang), set()).add(gang.key)
+
+    def unparked(self) -> list[GroupKey]:
+        """The parked gangs that may have room by now, told once: each alone, whatever the others take."""
+        seen, self._seen = self._seen, (self._queues.epoch, self._queues.prices, self._queues.gains)
+        if not self._parked or seen == self._seen:
+            return []
+        anew = seen[:2] != self._seen[:2]
+        found = [(a, key) for a, keys in self._parked.items() for key in (keys if anew else self._fitting(a, keys))]
+        for account, key in found:
+            self._parked[account].discard(key)
+            if not self._parked[account]:
+                del self._parked[account]
+        return sorted(key for _, key in found)
+
+    def _fitting(self, account: Account, keys: Iterable[GroupKey]) -> Iterator[GroupKey]:
+        """Those of these gangs that have room; many ask the same."""
+        known: dict[Takes, bool] = {}
+        for key in keys:
+            takes = self._asked[key][1] if key in self._asked else ()
+            if takes not in known:
+                known[takes] = self.shortage(account, takes) is None
+            if known[takes]:
+                yield key
 
     def standing(self, account: Account) -> tuple[tuple[int, float], ...]:
         """Whose turn it is among queues, least first: from the top of the tree by priority, then by part of the due."""

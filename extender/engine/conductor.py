@@ -62,6 +62,7 @@ class Conductor:
     def settle(self, known: Known, now: float) -> None:
         """Let the gang go on as far as it does, and do what follows."""
         gang = known.gang
+        known.parked = False
         if not self.replayed:
             return
         since = gang.since
@@ -151,6 +152,22 @@ class Conductor:
         if known.reason != why:
             known.reason = why
             self._herald.tell(known)
+
+    def park(self, known: Known) -> None:
+        """Leave a gang alone that waits for nothing but room in its queue and has told so, until there is some."""
+        gang, why = known.gang, known.reason
+        if gang.phase is not Phase.WAITING or why is None or why != known.reported[0]:
+            return
+        if not (gang.timed or known.slots or gang.count(Stage.LEAVING)) and self.starts.withheld(gang) == why:
+            known.parked = True
+            self.starts.park(gang)
+
+    def unpark(self) -> None:
+        """Look again after those whose queue may have room for them by now."""
+        for key in self.starts.unparked():
+            known = self._roster.known.get(key)
+            if known is not None:
+                known.parked = False
 
     def _too_large(self, known: Known) -> bool:
         """Whether more members would have to start together than can be held in bind; then that is why it waits."""

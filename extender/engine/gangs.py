@@ -7,7 +7,7 @@ Where a gang stands is `gangfilter.gang`'s, what follows from that `conductor`'s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from extender.engine import intree, refusals
 from extender.engine.conductor import Conductor, Release
@@ -295,10 +295,12 @@ class Gangs:
 
     def tick(self, now: float) -> None:
         """Let time pass."""
+        self._conductor.unpark()
         for known in list(self.known.values()):
-            if known.gang.phase is not Phase.RUNNING:
+            if not known.parked and known.gang.phase is not Phase.RUNNING:
                 self._conductor.tick(known, now)
                 self._herald.news(known, now)
+                self._conductor.park(known)
 
     @property
     def leading(self) -> bool:
@@ -317,6 +319,12 @@ class Gangs:
         """Have the gang start at places that were kept for it."""
         self.starts.unwant(self.known[key].gang)
         self._conductor.take(self.known[key], Placement(spots), now)
+
+    def leaving(self) -> Iterator[str]:
+        """UIDs of bound members whose eviction was asked for."""
+        for known in self.known.values():
+            if known.gang.count(Stage.LEAVING):
+                yield from (member.uid for member in known.gang.at(Stage.LEAVING))
 
     def preempt(self, uid: str, now: float, *, wholly: bool) -> None:
         """The room of a member is taken for others: nothing is kept of it; `wholly`: all of its gang goes."""

@@ -48,6 +48,8 @@ class Known(msgspec.Struct):
     """Some of them may suit members that wait already."""
     counted_in: str = ""
     """The queue that its members count in."""
+    parked: bool = False
+    """It waits for room in its queue, all that is to be said was said: until there is some, time does not matter."""
     evicted_at: float = 0.0
     failed: int = 0
     told: GroupStatus | None = None

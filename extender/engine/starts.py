@@ -16,6 +16,7 @@ from extender.engine.settings import Settings
 from extender.engine.shortage import Shortage
 from extender.engine.turns import Turns
 from gangfilter.gang import Gang
+from gangfilter.group import GroupKey
 from gangfilter.members import ON_NODE, SETTLED, Stage
 from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
@@ -67,6 +68,14 @@ class Starts:
     def withheld(self, gang: Gang) -> Reason | None:
         """Why its queue does not let the gang start, None if it does."""
         return self._admission.withheld(gang, lambda: (seat.uid for seat in self.asked(gang)[1]))
+
+    def park(self, gang: Gang) -> None:
+        """The gang waits for room in its queue alone."""
+        self._admission.park(gang)
+
+    def unparked(self) -> list[GroupKey]:
+        """Those of them that may have room by now, told once."""
+        return self._admission.unparked()
 
     def refused(self, gang: Gang, placement: Placement) -> Reason | None:
         """Why its queue has no room for all these members any more, None if it has."""

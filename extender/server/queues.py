@@ -9,6 +9,7 @@ from extender.engine.engine import Engine
 from extender.engine.roster import Known
 from extender.engine.standing import Standing
 from extender.engine.turns import place
+from gangfilter.gang import Gang
 from gangfilter.table import Phase
 from protos.contract.queue import shown
 
@@ -40,13 +41,17 @@ def of_group(engine: Engine, known: Known) -> dict[str, Any]:
     admission = engine.tenancy.admission
     account = admission.account(known.gang)
     told: dict[str, Any] = {"queue": engine.tenancy.queues.at(account).name}
-    if known.gang.phase is Phase.WAITING:
+    if known.gang.phase is not Phase.WAITING:
+        return told
 
-        def turn(gang: Any) -> tuple[Any, ...]:
-            return admission.standing(admission.account(gang)), place(gang)
+    def turn(gang: Gang) -> tuple[object, ...]:
+        return admission.standing(admission.account(gang)), place(gang)
 
-        waiting = [turn(other.gang) for other in engine.gangs.known.values() if other.gang.phase is Phase.WAITING]
-        told |= {"place": 1 + sum(other < turn(known.gang) for other in waiting), "inLine": len(waiting)}
+    waiting = [turn(other.gang) for other in engine.gangs.known.values() if other.gang.phase is Phase.WAITING]
+    told |= {"place": 1 + sum(other < turn(known.gang) for other in waiting), "inLine": len(waiting)}
+    withheld = engine.gangs.starts.withheld(known.gang)
+    if withheld is not None:  # with the numbers of this moment
+        told |= {"code": withheld.code, "sentence": withheld.sentence, "numbers": withheld.numbers}
     return told
 
 

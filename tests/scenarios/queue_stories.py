@@ -64,8 +64,8 @@ async def test_a_gang_waits_while_its_queue_is_full_and_starts_when_it_has_room(
     await submit(world, first)
     await all_run(world, first.names)
     await submit(world, second)
-    told_why = await said(world, "queue team-a has no room for what this asks")
-    assert "queue team-a may have 4 GPUs: 3 are in use, this asks 2" in told_why
+    told_why = await said(world, "queue team-a may have 4 GPUs: 3 are in use, this asks 2")
+    assert "queue team-a has no room for what this asks" in told_why
     await holds_nothing(world, second.names)
 
     async def told() -> bool:
