@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 
-from extender.engine.attempt import LOOK, TRY, Fleet
+from extender.engine.attempt import STEP, TRY, Fleet
 from extender.engine.cleared import Cleared
 from extender.engine.ledger import NodeState
 from extender.engine.seats import Likeness, Seat
@@ -17,6 +17,8 @@ from protos.contract import choose
 from protos.contract.ask import PodAsk
 from protos.contract.books import NodeBooks, Signature
 
+COUNTED = 2
+"""What it costs to look up a node's room, in `attempt.LOOK`s."""
 Room = tuple[int, ...]
 """Members that a node takes, of each kind if it took no other."""
 
@@ -31,6 +33,8 @@ class Census:
         self._times: dict[tuple[PodAsk, Signature], int] = {}
         """How often an ask goes onto GPUs of which that is taken."""
         self._needed = tuple(lot.size for lot in self._lots)
+        self._before: list[int] | None = None
+        """Room for each kind while nobody is gone."""
 
     @property
     def exact(self) -> bool:
@@ -66,33 +70,47 @@ class Census:
 
     def suffices(self, gone: Mapping[str, frozenset[str]]) -> Generator[int, None, bool]:
         """Whether there is room for so many of each kind once these pods are gone, by node."""
-        total = [0] * len(self._lots)
-        for name in list(self._fleet.nodes):
-            room = yield from self.room(name, gone.get(name, NOBODY))
-            total = [have + more for have, more in zip(total, room, strict=True)]
-        yield len(self._fleet.nodes) * LOOK
+        if self._before is None:
+            self._before = [0] * len(self._lots)
+            for name in list(self._fleet.nodes):
+                _add(self._before, (yield from self.room(name, NOBODY)))
+        total = list(self._before)
+        for number, (name, uids) in enumerate(gone.items()):
+            _add(total, (yield from self.room(name, uids)))
+            _add(total, (yield from self.room(name, NOBODY)), -1)
+            if number % STEP == 0:
+                yield STEP * COUNTED
         return all(have >= need for have, need in zip(total, self._needed, strict=True))
 
     def useful(self, gone: Mapping[str, frozenset[str]]) -> Generator[int, None, set[str]]:
         """The nodes that take more members once these pods are gone."""
         found = set()
-        for name, uids in gone.items():
+        for number, (name, uids) in enumerate(gone.items()):
             before = yield from self.room(name, NOBODY)
             after = yield from self.room(name, uids)
             if any(now > then for now, then in zip(after, before, strict=True)):
                 found.add(name)
+            if number % STEP == 0:
+                yield STEP * COUNTED
         return found
 
     def taking(self, gone: Mapping[str, frozenset[str]]) -> Generator[int, None, dict[str, NodeState]]:
         """The nodes that take anybody then, as they would be."""
         found: dict[str, NodeState] = {}
-        for name, node in list(self._fleet.nodes.items()):
+        for number, (name, node) in enumerate(list(self._fleet.nodes.items())):
             if any((yield from self.room(name, gone.get(name, NOBODY)))):
                 found[name] = self._cleared.without(node, gone.get(name, NOBODY))
+            if number % STEP == 0:
+                yield STEP * COUNTED
         return found
 
 
 NOBODY: frozenset[str] = frozenset()
+
+
+def _add(total: list[int], room: Room, sign: int = 1) -> None:
+    for number, count in enumerate(room):
+        total[number] += sign * count
 
 
 def _lots(fleet: Fleet, seats: Iterable[Seat]) -> list[Lot]:

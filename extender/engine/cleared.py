@@ -5,13 +5,17 @@ Pods that were told to end count as gone already. What is kept for others is kep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
+from extender.engine.attempt import STEP
 from extender.engine.ledger import Ledger, NodeState, PodState
 from extender.engine.seats import Spot
 
 ELSEWHERE = "its GPUs are served by another plugin"
 """Why nobody is planned onto GPUs of such a node: no room can be kept there."""
+FREED = 5
+"""What it costs to free a copy, in `attempt.LOOK`s."""
 Claim = tuple[PodState, Spot]
 """What holds a place for somebody in the books, and that place."""
 
@@ -38,11 +42,6 @@ class Cleared:
         self._versions: dict[str, int] = {}
         self._known: dict[tuple[str, frozenset[str]], NodeState] = {}
 
-    @property
-    def comes_free(self) -> bool:
-        """Whether anything comes free by itself."""
-        return any(pod.ref.uid not in self._void for pods in self._leaving.values() for pod in pods)
-
     def without(self, node: NodeState, gone: frozenset[str]) -> NodeState:
         """The node without these pods (UIDs)."""
         key = node.name, gone
@@ -57,6 +56,13 @@ class Cleared:
         nodes = self._ledger.nodes
         return all(name in nodes and nodes[name].version == self._versions.get(name, -1) for name in names)
 
+    def dissolve(self) -> Iterator[int]:
+        """Free the copies little by little; it can still be told whether they stand."""
+        while self._known:
+            for key in list(islice(self._known, STEP)):
+                del self._known[key]
+            yield STEP * FREED
+
     def _draw(self, node: NodeState, gone: Iterable[PodState]) -> NodeState:
         twin = NodeState(node.name, node.number)
         twin.seen, twin.problem, twin.labels, twin.taints = node.seen, node.problem, node.labels, node.taints
@@ -68,6 +74,8 @@ class Cleared:
         twin.books = node.books.without(uids) if node.books is not None else None
         twin.problem = twin.problem or ("" if twin.books is not None else ELSEWHERE)
         for keeper, spot in self._claims.get(node.name, ()):
+            if keeper.node != node.name:
+                _count(twin.used, keeper.requests, 1)
             if twin.books is not None and keeper.ask is not None:
                 twin.books.hold(keeper.ref.uid, keeper.ask, spot.charges)
         return twin
@@ -76,11 +84,3 @@ class Cleared:
 def _count(used: dict[str, int], requests: Iterable[tuple[str, int]], sign: int) -> None:
     for resource, amount in requests:
         used[resource] = used.get(resource, 0) + sign * amount
-
-
-def by_node(pods: Mapping[str, str]) -> dict[str, frozenset[str]]:
-    """UIDs by node, of pods whose node is given by UID."""
-    found: dict[str, set[str]] = {}
-    for uid, node in pods.items():
-        found.setdefault(node, set()).add(uid)
-    return {node: frozenset(uids) for node, uids in found.items()}

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
 from extender.engine import refusals
+from extender.engine.attempt import STEP
 from extender.engine.budgets import Register
 from extender.engine.cleared import Cleared
 from extender.engine.effects import Effect, Report
@@ -77,15 +79,19 @@ class Preemption:
         self._under_way: dict[str, tuple[Key, Taking]] = {}
         """By who takes."""
         self._search: tuple[Key, Preemptor, Search] | None = None
+        self._said: Iterator[Effect] = iter(())
+        """What is still to be done to begin with the last one."""
         self._rests: dict[Key, Rest] = {}
         self._looked_at = 0.0
+        self._led_at: float | None = None
+        """Since when this process may write."""
         self._on = settings.preemption and settings.keep_s > 0
 
     def lead(self, yes: bool) -> None:
         """Whether this process may write; who begins anew plans what another has left undone."""
         if not yes:
             self._under_way.clear()
-            self._search = None
+            self._search, self._said = None, iter(())
 
     # -- what is under way
 
@@ -115,7 +121,11 @@ class Preemption:
 
     def tick(self, now: float) -> None:
         """Begin to search for whoever comes first, if anybody waits."""
-        if not self._on or self._search is not None or now < self._looked_at + LOOK_S or not self._gangs.leading:
+        if not self._on or not self._gangs.leading:
+            self._led_at = None
+            return
+        self._led_at = now if self._led_at is None else self._led_at
+        if self._search is not None or now < self._looked_at + LOOK_S:
             return
         self._looked_at = now
         lowest = self._occupants.lowest
@@ -125,7 +135,7 @@ class Preemption:
     def _begin(self, lowest: int, now: float) -> None:
         waiting = [*self._waiting_gangs(lowest, now), *self._waiting_pods(lowest, now)]
         for _, _, key, found in sorted(waiting, key=lambda each: each[:2]):
-            asked = self._gang(found) if isinstance(found, Known) else self._pod(found)
+            asked = self._gang(found, now) if isinstance(found, Known) else self._pod(found)
             if asked is not None:
                 by, wanted = asked
                 self._search = key, by, self._searching(by, wanted, now)
@@ -149,7 +159,7 @@ class Preemption:
             pod = self._ledger.pods.get(uid)
             if pod is None or pod.state != "waiting" or isinstance(pod.asked, Reason) or pod.forged:
                 continue
-            if self._gangs.of(uid) is not None or str(pod.ref) in self._under_way or not self._open_to((uid,)):
+            if self._gangs.of(uid) is not None or str(pod.ref) in self._under_way or not self._open_to((uid,), now):
                 continue
             key = self._seat(pod).likeness, wish.priority
             if key not in seen and self._due(key, now):
@@ -165,13 +175,13 @@ class Preemption:
     def _turn(self) -> tuple[int, int, int]:
         return self._ledger.freed, self._occupants.turn, self.budgets.turn
 
-    def _gang(self, known: Known) -> tuple[Preemptor, Wanted] | None:
+    def _gang(self, known: Known, now: float) -> tuple[Preemptor, Wanted] | None:
         gang = known.gang
         _, minimum, free = self._gangs.starts.asked(gang)
         wishes = [self._occupants.wishes.get(seat.uid) for seat in minimum]
         if not minimum or any(wish is None or wish.never for wish in wishes):
             return None
-        if f"gang {gang.key}" in self._under_way or not self._open_to(seat.uid for seat in minimum):
+        if f"gang {gang.key}" in self._under_way or not self._open_to((seat.uid for seat in minimum), now):
             return None
         priority = min(wish.priority for wish in wishes if wish is not None)
         by = Preemptor(f"gang {gang.key}", priority, {seat.uid: self._ledger.pods[seat.uid] for seat in minimum})
@@ -207,20 +217,26 @@ class Preemption:
                 excluded &= ~(1 << node.number)
         return excluded
 
-    def _open_to(self, uids: Iterable[str]) -> bool:
-        """Whether no room is kept for these that others make, or that is there."""
+    def _open_to(self, uids: Iterable[str], now: float) -> bool:
+        """Whether no room is kept for these, or such as another process did not finish making.
+
+        What that has left of gangs is sorted out first.
+        """
         kept = [found for uid in uids if (found := self._reservations.of(uid)) is not None]
         ours = all(found.told is not None and found.told.preempting for found in kept)
-        return not kept or (ours and not all(found.complete for found in kept))
+        settled = self._led_at is not None and now >= self._led_at + self._settings.patience.whole_s
+        return not kept or (ours and settled and not all(found.complete for found in kept))
 
     # -- searches
 
     def _searching(self, by: Preemptor, wanted: Wanted, now: float) -> Search:
         void = self._reservations.keepers(by.pods)
         going = frozenset(uid for _, taking in self._under_way.values() for uid in taking.victims)
+        going |= frozenset(self._gangs.leaving())
 
         def draw() -> Cleared:
             claims = self._reservations.claims(by.pods)
+            claims += [claim for _, taking in self._under_way.values() for claim in taking.claims()]
             return Cleared(self._ledger, [*self._occupants.leaving, *going], void, claims)
 
         def may_take(unit: Unit) -> bool:
@@ -236,16 +252,18 @@ class Preemption:
 
     def work(self, now: float) -> tuple[bool, Sequence[Effect]]:
         """Do a slice of searching; returns whether there is more to do, and what is to be done."""
-        if self._search is None:
-            return False, ()
+        effects = list(islice(self._said, STEP))
+        if effects or self._search is None:
+            return bool(effects or self._search), effects
         key, by, search = self._search
         if not search.advance():
             return True, ()
         self._search, self._looked_at = None, now - LOOK_S
         assert search.outcome is not None
-        effects = list(self._take(key, by, search.outcome, now))
+        self._said = self._take(key, by, search.outcome, now)
+        effects = list(islice(self._said, STEP))
         self.tick(now)
-        return self._search is not None, effects
+        return True, effects
 
     def _take(self, key: Key, by: Preemptor, outcome: Prey | Vain, now: float) -> Iterator[Effect]:
         if any(uid not in self._occupants.wishes or pod.state != "waiting" for uid, pod in by.pods.items()):

@@ -67,7 +67,9 @@ class Taking:
         victims = {victim.uid: victim for unit in units for victim in unit.victims}
         self._unit_of = {victim.uid: unit for unit in units for victim in unit.victims}
         self._until = now + max((victim.grace_s for victim in victims.values()), default=0.0) + COME_S
-        self._texts = {uid: self._text(spot) for uid, spot in spots.items()}
+        self._spots = spots
+        self._texts: dict[str, str] = {}
+        """What is written on the pods that wait, by UID."""
         self._begun = now
         self._evicting = False
         self._todo = victims
@@ -87,17 +89,23 @@ class Taking:
         """UIDs of those that are still to go."""
         return frozenset([*self._todo, *self._asked])
 
+    def claims(self) -> Iterator[tuple[PodState, Spot]]:
+        """Places that are not kept yet, and for whom they are."""
+        kept = self._of.reservations
+        return ((self.by.pods[uid], spot) for uid, spot in self._spots.items() if kept.of(uid) is None)
+
     def asked(self, uid: str) -> bool:
         """Whether this pod was asked to go, and is not seen to."""
         return uid in self._asked
 
     def begin(self) -> Iterator[Effect]:
         """Ask for the room."""
-        refs = [pod.ref for pod in self.by.pods.values()]
-        for uid, text in self._texts.items():
+        for uid, spot in self._spots.items():
+            text = self._texts[uid] = self._text(spot)
             self._of.reservations.allow(uid, self._until)
             yield PutBack(self.by.pods[uid].ref, names.RESERVATION, text, "")
-        yield Report(refs[0], refusals.preempting(self.by.who, _named(self._units)), warning=False)
+        first = next(iter(self.by.pods.values()))
+        yield Report(first.ref, refusals.preempting(self.by.who, _named(self._units)), warning=False)
 
     def look(self, now: float) -> Iterator[Effect]:
         """Go on as far as it does."""
@@ -126,10 +134,9 @@ class Taking:
 
     def _kept(self) -> bool:
         """Whether all of the room is kept, as far as it is free."""
-        kept = [self._of.reservations.of(uid) for uid in self._texts]
-        return all(
-            found is not None and found.text == text and found.spot is not None
-            for found, text in zip(kept, self._texts.values(), strict=True)
+        return len(self._texts) == len(self._spots) and all(
+            (found := self._of.reservations.of(uid)) is not None and found.text == text and found.spot is not None
+            for uid, text in self._texts.items()
         )
 
     def _whole(self, unit: Unit) -> bool:

@@ -22,7 +22,7 @@ from gangfilter.table import Phase
 
 WHOLE = (Phase.RUNNING, Phase.DEGRADED)
 """Phases in which a gang may be taken away: in the others it is being made or undone."""
-PART, BUILT = 64, 8
+PART, BUILT = 32, 8
 """Units looked at in one piece, and what one costs, in `attempt.LOOK`s."""
 MayTake = Callable[["Unit"], bool]
 """Whether the room of a unit may be taken for somebody."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 import msgspec
 
-from extender.engine.attempt import LOOK, PIECE, Fleet
-from extender.engine.census import Census
-from extender.engine.cleared import Cleared, by_node
+from extender.engine.attempt import LOOK, PIECE, STEP, Fleet
+from extender.engine.census import COUNTED, Census
+from extender.engine.cleared import Cleared
 from extender.engine.index import Indexes
 from extender.engine.intree import Amounts
 from extender.engine.plan import SLICE, Placement, Plan
@@ -89,6 +89,7 @@ class Search:
             self._cleared = self._draw()
             self._census = Census(self._fleet, self._cleared, self._wanted.seats)
             outcome = yield from self._look()
+            yield from self._cleared.dissolve()
             if isinstance(outcome, Vain) or self._cleared.stands({spot.node for spot in outcome.spots.values()}):
                 self.outcome = outcome
                 return
@@ -116,7 +117,7 @@ class Search:
         """Those that are anywhere where their going makes room."""
         if self._wanted.free:
             return list(units)
-        useful = yield from self._census.useful(_gone(units))
+        useful = yield from self._census.useful((yield from _gone(units)))
         return [unit for unit in units if any(victim.node in useful for victim in unit.victims)]
 
     def _least(self, units: Sequence[Unit]) -> Generator[int, None, tuple[Unit, ...]]:
@@ -143,7 +144,7 @@ class Search:
 
     def _fits(self, units: Sequence[Unit]) -> Generator[int, None, bool]:
         """Whether all have a place once these units are gone."""
-        gone = _gone(units)
+        gone = yield from _gone(units)
         if not (yield from self._census.suffices(gone)):
             return False
         if self._census.exact and not self._wanted.free:
@@ -164,10 +165,16 @@ class Search:
         return plan.outcome if isinstance(plan.outcome, Placement) else None
 
     def _prey(self, chosen: tuple[Unit, ...]) -> Generator[int, None, Prey | Vain]:
-        placement = yield from self._place(_gone(chosen))
+        placement = yield from self._place((yield from _gone(chosen)))
         return Prey(chosen, placement.spots) if placement is not None else CHANGED
 
 
-def _gone(units: Sequence[Unit]) -> dict[str, frozenset[str]]:
+def _gone(units: Sequence[Unit]) -> Generator[int, None, dict[str, frozenset[str]]]:
     """The pods of these units by node."""
-    return by_node({victim.uid: victim.node for unit in units for victim in unit.victims})
+    found: dict[str, set[str]] = {}
+    for number, unit in enumerate(units):
+        for victim in unit.victims:
+            found.setdefault(victim.node, set()).add(victim.uid)
+        if number % STEP == 0:
+            yield STEP * COUNTED
+    return {node: frozenset(uids) for node, uids in found.items()}

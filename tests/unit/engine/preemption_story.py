@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from extender.engine.effects import Effect, Evict, PutBack, Report
+from extender.engine.effects import Evict, PutBack, Report
 from protos.contract import names
 from protos.contract.objects import Condition, Node, Pod
 from tests.builders import a_pod
@@ -25,6 +24,8 @@ class PreemptionStory(GangStory):
     """What the API server and the kubelets do of what is wanted: annotations are written, and evicted pods end."""
 
     def __init__(self, *nodes: Node, **settings: Any) -> None:
+        self.written = 0
+        """Of how many effects the annotations are written."""
         super().__init__(*nodes, **{"min_run_s": 10.0, **settings})
 
     def runs(self, pod: Pod) -> str:
@@ -46,7 +47,8 @@ class PreemptionStory(GangStory):
 
     def annotate(self) -> list[str]:
         """The annotations asked for are written and seen; returns of which pods."""
-        wanted = [e for e in self._new() if isinstance(e, PutBack) and e.key == names.RESERVATION]
+        new, self.written = self.done[self.written :], len(self.done)
+        wanted = [e for e in new if isinstance(e, PutBack) and e.key == names.RESERVATION]
         written = []
         for effect in wanted:
             pod = self.pods.get(effect.pod.name)
@@ -59,14 +61,12 @@ class PreemptionStory(GangStory):
                 written.append(effect.pod.name)
         return written
 
-    def _new(self) -> Iterator[Effect]:
-        return iter(list(self.done))
-
     def preempt(self, seconds: float = 12.0) -> list[str]:
         """Time passes, the room is asked for, and evictions are ordered; returns whose."""
         before = len(self.done)
-        self.later(seconds)
-        self.annotate()
+        for _ in range(int(seconds)):
+            self.later(1.0)
+            self.annotate()
         return sorted({e.pod.name for e in self.done[before:] if isinstance(e, Evict)})
 
     def reasons(self, name: str) -> list[str]:

@@ -1,0 +1,113 @@
+"""Who has to go, in random small clusters: held against all sets of units that there are."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Sequence
+from itertools import chain, combinations
+
+import pytest
+
+from extender.engine.attempt import Fleet
+from extender.engine.cleared import Cleared
+from extender.engine.effects import PodsListed
+from extender.engine.index import Indexes
+from extender.engine.plan import Placement, Plan
+from extender.engine.seats import Seat
+from extender.engine.units import Unit
+from extender.engine.victims import COMING, Prey, Search, Vain, Wanted
+from protos.contract import names
+from protos.contract.ask import ContainerAsk, PodAsk
+from tests.unit.engine.tenancy import Town
+
+UNITS = 9
+"""More of them than this make too many sets."""
+
+
+def a_town(draw: random.Random) -> Town:
+    """Pods and gangs of some priorities on a few nodes, as it comes."""
+    town = Town([draw.choice([1, 2, 4]) for _ in range(draw.randint(1, 3))])
+    for number in range(draw.randint(2, 9)):
+        whole = draw.random() < 0.4
+        item = (draw.choice([1, 1, 2]) if whole else 1, whole, 0 if whole else draw.randint(3, 10))
+        gang = draw.choice(["", "", "a", "b"])
+        said = {names.GROUP: gang, names.MIN_MEMBER: "2"} if gang else {}
+        spec = {"priority": draw.randint(0, 2)}
+        town.now += draw.randint(0, 30)
+        node = draw.choice(sorted(town.sizes))
+        town.settle(f"p{number}", item, node=node, movable=False, annotations=said, spec=spec)
+    town.engine.step(PodsListed(), town.now)
+    return town
+
+
+def seats_of(draw: random.Random) -> tuple[Seat, ...]:
+    kinds = draw.choice([["whole"], ["part"], ["part", "whole"]])
+    found = []
+    for number in range(draw.randint(1, 3)):
+        if draw.choice(kinds) == "whole":
+            ask = PodAsk(containers=(ContainerAsk(name="c", gpus=len(kinds), whole=names.WHOLE_GPU),))
+        else:
+            ask = PodAsk(containers=(ContainerAsk(name="c", gpus=1, mem=draw.choice([4, 8]) if len(kinds) > 1 else 6),))
+        found.append(Seat(uid=f"w{number}", ask=ask, requests=(("pods", 1),)))
+    return tuple(found)
+
+
+def units_of(town: Town) -> list[Unit]:
+    work = town.engine._preemption._units.found(town.now, lambda _: True)
+    while True:
+        try:
+            next(work)
+        except StopIteration as ended:
+            found: list[Unit] = ended.value
+            return found
+
+
+def searched(town: Town, seats: tuple[Seat, ...], units: list[Unit]) -> Prey | Vain:
+    def candidates() -> Generator[int, None, list[Unit]]:
+        yield 1
+        return units
+
+    search = Search(town.engine.gangs.starts.fleet, lambda: Cleared(town.engine.ledger, ()), Wanted(seats), candidates)
+    while not search.advance():
+        pass
+    assert search.outcome is not None
+    return search.outcome
+
+
+def fits(town: Town, seats: Sequence[Seat], units: Sequence[Unit]) -> bool:
+    """Whether all have a place once these are gone, by the placement alone."""
+    gone = {victim.uid for unit in units for victim in unit.victims}
+    here = {name: frozenset(gone & town.engine.ledger.on_node.get(name, set())) for name in town.engine.nodes}
+    cleared = Cleared(town.engine.ledger, ())
+    nodes = {name: cleared.without(node, here[name]) for name, node in town.engine.nodes.items()}
+    known = town.engine.gangs.starts.fleet
+    plan = Plan(Fleet(nodes, Indexes(nodes), known.ignored, known.resources, known.localities), seats, seats)
+    while not plan.advance():
+        pass
+    return isinstance(plan.outcome, Placement)
+
+
+def dearness(units: Sequence[Unit], chosen: Sequence[Unit]) -> int:
+    """Sets compared by their dearest unit, then by the next."""
+    return sum(1 << number for number, unit in enumerate(units) if unit in chosen)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_no_part_of_what_goes_would_do_and_no_cheaper_set(seed: int) -> None:
+    draw = random.Random(seed)
+    town, seats = a_town(draw), seats_of(draw)
+    units = units_of(town)[:UNITS]
+    found = searched(town, seats, units)
+    every = chain.from_iterable(combinations(units, size) for size in range(len(units) + 1))
+    will_do = [some for some in every if fits(town, seats, some)]
+    if isinstance(found, Vain):
+        assert will_do == [] if found is not COMING else () in will_do
+        return
+    assert found.units in will_do
+    assert not [some for some in will_do if set(_who(some)) < set(_who(found.units))]
+    assert dearness(units, found.units) == min(dearness(units, some) for some in will_do)
+    assert set(found.spots) == {seat.uid for seat in seats}
+
+
+def _who(units: Sequence[Unit]) -> list[str]:
+    return [unit.who for unit in units]
