@@ -161,7 +161,7 @@ class Engine:
             case QueueSeen(queue):
                 self.tenancy.queues.put(queue)
             case QueueGone(source, name):
-                self.tenancy.queues.drop(source, name)
+                self.tenancy.drop(source, name)
             case BudgetSeen(budget):
                 self._preemption.budgets.put(budget)
             case BudgetGone(namespace, name):

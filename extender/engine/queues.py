@@ -184,6 +184,7 @@ class Queues:
         self._hang()
         for name, standing in self._standings.items():
             standing.due = dues.get(name, {})
+            self.touched[name] = None
         self._fair = frozenset((GPUS,)).union(*((*queue.guarantee, *queue.deserved) for queue in best))
         self._accounts = {key: a for key, a in self._accounts.items() if a.waiting or a.running}
         for account in self._accounts.values():

@@ -6,6 +6,7 @@ Pods of our schedulers count, and whoever else asks for GPUs. A member of a gang
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 import msgspec
 
@@ -24,8 +25,8 @@ from protos.contract.objects import Pod
 from protos.contract.queue import API_VERSION, CLASS, GPU, GPUS, shown
 from protos.contract.reason import Reason
 
-MOST_TOLD = 20
-"""Queues told of at once; the others come with the next look."""
+MOST_TOLD, MOST_LOOKED_AT = 20, 200
+"""Queues told of, and looked at for that, at once; the others come with the next look."""
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -59,6 +60,11 @@ class Tenancy:
         if books is not None:
             has[GPUS] = len(books.inventory.gpus) * GPU
         self.queues.node(name, has)
+
+    def drop(self, source: str, name: str) -> None:
+        """A queue is gone; of another of its name all is to be told."""
+        self.queues.drop(source, name)
+        self._told.pop(name, None)
 
     def see(self, pod: Pod, state: PodState, known: Known | None, *, ours: bool) -> None:
         """Take in a pod that is not over."""
@@ -159,19 +165,19 @@ class Tenancy:
         """How those queues stand of which something else was told before: a few at a time."""
         if not self._leading:
             return
-        touched, told = self.queues.touched, 0
-        while touched and told < MOST_TOLD:
-            name = next(iter(touched))
-            del touched[name]
+        told = 0
+        for name in list(islice(self.queues.touched, MOST_LOOKED_AT)):
+            del self.queues.touched[name]
             standing = self.queues.standings.get(name)
-            if standing is None or standing.queue.source != API_VERSION:
+            status = self.status(standing) if standing and standing.queue.source == API_VERSION else None
+            if status is None:
                 self._told.pop(name, None)
-                continue
-            status = self.status(standing)
-            if self._told.get(name) != status:
+            elif self._told.get(name) != status:
                 self._told[name] = status
                 told += 1
                 yield status
+            if told == MOST_TOLD:
+                return
 
     def status(self, standing: Standing) -> QueueStatus:
         """How a queue stands now."""

@@ -1,0 +1,146 @@
+"""Queues in a cluster: watched where their definitions are, told how they stand, waited for by pods."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from extender.cluster import optional
+from extender.sim.apiserver.api import Api
+from extender.sim.apiserver.resources import CRDS, Resource
+from protos.contract import names, queue
+from tests.scenarios.queue_stories import definitions
+from tests.unit.extender_shell.world import ADMIN, Json, World, add_node, add_pod, events, until, world
+
+ELASTIC = queue.SOURCES[2]
+IN_TEAM_A = {names.QUEUE: "team-a"}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optional, "DISCOVER_S", 0.1)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[World]:
+    """One node with two T4 of 16 GiB, and an extender; our Queue is defined, Volcano's too."""
+    api = Api()
+    add_node(api, "node-a", gpus=2)
+    for definition in definitions():
+        api.create(CRDS, "", definition, ADMIN)
+    async with world(api) as made:
+        await made.ready()
+        yield made
+
+
+def kind(api: Api, source: queue.Source = queue.OWN) -> Resource:
+    group, _, version = source.api_version.partition("/")
+    found = api.catalogue.find(group, version, source.plural)
+    assert found is not None
+    return found
+
+
+def put(cluster: World, name: str, **spec: Any) -> Json:
+    return dict(cluster.api.create(kind(cluster.api), "", {"metadata": {"name": name}, "spec": spec}, ADMIN).obj)
+
+
+def edit(cluster: World, name: str, **spec: Any) -> None:
+    cluster.api.patch(kind(cluster.api), ("", name), {"spec": spec}, "application/merge-patch+json", ADMIN)
+
+
+def status(cluster: World, name: str) -> Json:
+    return dict(cluster.api.get(kind(cluster.api), ("", name)).obj.get("status", {}))
+
+
+def conditions(cluster: World, name: str) -> dict[str, tuple[str, str]]:
+    found = status(cluster, name).get("conditions", [])
+    return {c["type"]: (c["status"], c["message"]) for c in found}
+
+
+def capability(cluster: World, name: str) -> dict[str, int]:
+    standing = cluster.extender.engine.tenancy.queues.standings.get(name)
+    return dict(standing.queue.capability) if standing is not None else {}
+
+
+async def refused(cluster: World, name: str) -> str:
+    """The sentence with which the pod is refused, "" if it is not."""
+    answer = await cluster.filter(cluster.pod(name), ["node-a"])
+    return "; ".join((answer.get("FailedAndUnresolvableNodes") or {}).values())
+
+
+async def test_a_queue_limits_its_pods_and_tells_how_it_stands(cluster: World) -> None:
+    put(cluster, "team-a", capability={"gpus": "500m"})
+    await until(lambda: capability(cluster, "team-a"), "the queue is known")
+    for name in ("p1", "p2"):
+        add_pod(cluster.api, name, annotations=IN_TEAM_A, mem=8)
+    await until(lambda: status(cluster, "team-a").get("waiting") == 2, "its pods are counted")
+    assert await refused(cluster, "p1") == ""
+    assert await refused(cluster, "p2") == "queue team-a has no room for what this asks"
+    await until(lambda: [e for e in events(cluster.api) if e["reason"] == "QueueFull"], "an Event says so")
+    (told,) = [e["message"] for e in events(cluster.api) if e["reason"] == "QueueFull"]
+    assert told.endswith("queue team-a may have 0.5 GPUs: 0.5 are in use, this asks 0.5")
+    code, page = await cluster.get("/queues")
+    assert code == 200
+    assert [(one["name"], one["depth"], one["capability"]) for one in page["queues"]] == [
+        ("default", 0, {}),
+        ("team-a", 0, {"gpus": "0.5"}),
+    ]
+
+
+async def test_one_that_cannot_be_read_any_more_stays_what_it_was_and_says_so(cluster: World) -> None:
+    made = put(cluster, "team-a", capability={"gpus": 1})
+    await until(lambda: capability(cluster, "team-a"), "the queue is known")
+    edit(cluster, "team-a", deserved={"gpus": 2})
+    await until(lambda: conditions(cluster, "team-a").get("Accepted", ("",))[0] == "False", "a condition says so")
+    (event,) = [e for e in events(cluster.api) if e["reason"] == "QueueUnreadable"]
+    assert event["involvedObject"]["uid"] == made["metadata"]["uid"]
+    assert "deserved.gpus is '2': expected no more than capability, which is '1'" in event["message"]
+    assert capability(cluster, "team-a") == {queue.GPUS: queue.GPU}
+    edit(cluster, "team-a", deserved={"gpus": 1})
+    await until(lambda: conditions(cluster, "team-a")["Accepted"][0] == "True", "it is accepted")
+
+
+async def test_a_parent_that_is_missing_is_told_until_it_is_there(cluster: World) -> None:
+    put(cluster, "team-a", parent="org")
+    await until(lambda: conditions(cluster, "team-a").get("Placed", ("",))[0] == "False", "a condition says so")
+    assert conditions(cluster, "team-a")["Placed"][1] == "its parent org does not exist: it hangs below the root"
+    put(cluster, "org")
+    await until(lambda: conditions(cluster, "team-a")["Placed"][0] == "True", "it hangs where it wants to")
+
+
+async def test_an_elastic_quota_is_the_queue_of_its_namespace(cluster: World) -> None:
+    group, _, version = ELASTIC.api_version.partition("/")
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": free}}
+    called = {"plural": ELASTIC.plural, "kind": ELASTIC.kind}
+    spec = {"group": group, "scope": "Namespaced", "names": called, "versions": [served]}
+    cluster.api.create(CRDS, "", {"metadata": {"name": f"{ELASTIC.plural}.{group}"}, "spec": spec}, ADMIN)
+    quota = {"metadata": {"name": "q", "namespace": "default"}, "spec": {"max": {names.GPU_MEM: 4}}}
+    cluster.api.create(kind(cluster.api, ELASTIC), "default", quota, ADMIN)
+    await until(lambda: capability(cluster, "default/q") == {names.GPU_MEM: 4}, "the quota is known")
+    add_pod(cluster.api, "p1", mem=8)
+    await until(lambda: cluster.extender.engine.pods, "the pod is known")
+    assert await refused(cluster, "p1") == "queue default/q has no room for what this asks"
+
+
+async def test_queues_that_go_with_their_definition_limit_nobody_any_more(cluster: World) -> None:
+    put(cluster, "team-a", closed=True)
+    await until(lambda: cluster.extender.engine.tenancy.queues.standings.get("team-a"), "the queue is known")
+    add_pod(cluster.api, "p1", annotations=IN_TEAM_A)
+    await until(lambda: cluster.extender.engine.pods, "the pod is known")
+    assert await refused(cluster, "p1") == "queue team-a is closed; what is in it waits until it is opened"
+    cluster.api.delete(CRDS, ("", "queues.gangshare.io"), {})
+    woken = names.WAKE
+    await until(lambda: woken in cluster.pod("p1")["metadata"].get("annotations", {}), "it is woken")
+    assert await refused(cluster, "p1") == ""
+
+
+async def test_every_queue_is_in_the_metrics(cluster: World) -> None:
+    put(cluster, "team-a")
+    await until(lambda: "team-a" in cluster.extender.engine.tenancy.queues.standings, "the queue is known")
+    add_pod(cluster.api, "p1", annotations=IN_TEAM_A, node="node-a", mem=8)
+    engine = cluster.extender.engine
+    await until(lambda: engine.tenancy.queues.standings["team-a"].running, "the pod is counted")
+    _, text = await cluster.get("/metrics")
+    assert 'gangshare_queue_pods{queue="team-a",state="running"} 1' in text
+    assert 'gangshare_queue_requested_gpus{queue="team-a"} ' in text
