@@ -42,8 +42,10 @@ class Admission:
         """What the smallest start of a gang takes, and of what that was made."""
         self._told: dict[GroupKey, tuple[Stamp, Reason | None]] = {}
         self._parked: dict[Account, set[GroupKey]] = {}
+        self._looked: dict[Account, int] = {}
+        """The room when they were looked at."""
         self._seen = (-1, -1, -1)
-        """The tree, the prices and the gains when the parked ones were looked at."""
+        """The tree, the prices and the gains when any were looked at."""
         self._blocked: dict[Account, SortedKeyList[PodState]] = {}
         self._of: dict[str, tuple[Account, PodState]] = {}
         self._woken: dict[str, float] = {}
@@ -92,20 +94,31 @@ class Admission:
 
     def park(self, gang: Gang) -> None:
         """The gang waits for nothing but room in its queue."""
-        self._parked.setdefault(self.account(gang), set()).add(gang.key)
+        account = self.account(gang)
+        self._parked.setdefault(account, set()).add(gang.key)
+        self._looked.setdefault(account, self._room(account))
 
     def unparked(self) -> list[GroupKey]:
         """The parked gangs that may have room by now, told once: each alone, whatever the others take."""
         seen, self._seen = self._seen, (self._queues.epoch, self._queues.prices, self._queues.gains)
         if not self._parked or seen == self._seen:
             return []
-        anew = seen[:2] != self._seen[:2]
-        found = [(a, key) for a, keys in self._parked.items() for key in (keys if anew else self._fitting(a, keys))]
-        for account, key in found:
-            self._parked[account].discard(key)
-            if not self._parked[account]:
-                del self._parked[account]
-        return sorted(key for _, key in found)
+        anew, found = seen[:2] != self._seen[:2], list[GroupKey]()
+        for account, keys in list(self._parked.items()):
+            room = self._room(account)
+            if not anew and room == self._looked[account]:
+                continue
+            self._looked[account] = room
+            ready = list(keys if anew else self._fitting(account, keys))
+            keys.difference_update(ready)
+            found += ready
+            if not keys:
+                del self._parked[account], self._looked[account]
+        return sorted(found)
+
+    def _room(self, account: Account) -> int:
+        """Changes when there may have come room for pods of this account."""
+        return sum(standing.gains for standing in self._limiting(account))
 
     def _fitting(self, account: Account, keys: Iterable[GroupKey]) -> Iterator[GroupKey]:
         """Those of these gangs that have room; many ask the same."""

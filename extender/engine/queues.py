@@ -46,7 +46,7 @@ class Queues:
         self._also: Mapping[str, int] = {}
         self._epoch = self._gains = 0
         self.prices = 0
-        """Counts how often what a pod takes turned out to be something else."""
+        """Counts how often what a pod that waits would take turned out to be something else."""
         self.touched: dict[str, None] = {}
         """Queues of which something changed since that was told."""
 
@@ -87,6 +87,7 @@ class Queues:
                     self.total[resource] = self.total.get(resource, 0) + sign * amount
             self._stale = True
             self._gains += 1
+            self._root.gains += 1
 
     def see(self, uid: str, named: str, namespace: str, takes: Takes, *, placed: bool) -> None:
         """The pod names this queue ("" for none), takes so much, and is `placed` or waits."""
@@ -94,7 +95,7 @@ class Queues:
         before, now = self._pods.get(uid), (account, takes, placed)
         if now != before:
             if before is not None:
-                self.prices += before[1] != takes
+                self.prices += before[1] != takes and not (before[2] or placed)
                 self._add(*before, -1)
             self._pods[uid] = now
             self._add(*now, 1)

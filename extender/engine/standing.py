@@ -22,7 +22,7 @@ class Standing:
     """A queue in the tree, and how it stands."""
 
     __slots__ = (
-        "above", "allocated", "below", "due", "idle", "known_part", "misplaced", "own", "queue", "requested",
+        "above", "allocated", "below", "due", "gains", "idle", "known_part", "misplaced", "own", "queue", "requested",
         "running", "version", "waiting",
     )  # fmt: skip
 
@@ -43,6 +43,8 @@ class Standing:
         """Pods in it and below without a node, and with one."""
         self.version = 0
         """Counts what changed of all that."""
+        self.gains = 0
+        """Counts how often there may have come room in it."""
         self.known_part: float | None = 0.0
         self.misplaced = ""
         """Why it hangs below the root and not where it says, "" if it does not."""
@@ -80,6 +82,7 @@ class Standing:
             if above is not None:
                 add(above.idle, ((resource, self.unmet(resource) - before[resource]) for resource in guarantee))
             self.known_part = None
+            self.gains += sign < 0
         self.version += 1
 
     def count(self, running: int, waiting: int) -> None:

@@ -22,6 +22,7 @@ BENCHES = (
     "allocate",
     "wake",
     "planning",
+    "queues",
     "gang",
     "hundred",
     "shapes",

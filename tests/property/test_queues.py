@@ -124,7 +124,7 @@ def _agrees(queues: Queues, pods: dict[str, tuple[str, int, bool]]) -> None:
 
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32))
-def test_no_queue_is_ever_past_its_capability(seed: int) -> None:
+def test_no_queue_is_ever_past_its_capability_and_nobody_is_left_alone_who_has_room(seed: int) -> None:
     draw = random.Random(seed)
     story = GangStory(a_node("n1", *[16] * 4), a_node("n2", *[16] * 4))
     most = {name: draw.randrange(1, 7) for name in ("a", "b", "c")}
@@ -137,13 +137,16 @@ def test_no_queue_is_ever_past_its_capability(seed: int) -> None:
             pods = _drawn(draw, f"g{turn}", draw.choice("abc"))
             story.create(*pods)
             alive.append([pod.metadata.name for pod in pods])
-        story.later()
+        story.later(draw.choice((0.3, 2)))
         waiting = [name for each in alive for name in each if not story.pods[name].spec.node_name]
         story.come(*waiting)
         story.land()
         standings = story.engine.tenancy.queues.standings
         for name, count in most.items():
             assert standings[name].allocated.get(GPUS, 0) <= count * GPU
+        story.later()
+        for known in story.engine.gangs.known.values():
+            assert not known.parked or story.engine.gangs.starts.withheld(known.gang) is not None
 
 
 def _drawn(draw: random.Random, name: str, queue: str) -> list[Pod]:

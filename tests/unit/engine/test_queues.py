@@ -75,6 +75,35 @@ def test_a_gang_waits_while_its_queue_has_no_room_for_it_and_starts_when_it_has(
     assert gpus(story, "team-a") == 4
 
 
+def test_a_gang_that_waits_for_its_queue_is_left_alone_until_there_is_room(story: GangStory) -> None:
+    story.tell(a_queue("team-a", gpus=4), a_queue("team-b", gpus=4))
+    story.start(*gang("a", 3, "team-a"), *gang("x", 1, "team-b"))
+    story.create(*gang("b", 2, "team-a"))
+    story.later(3)
+    assert story.known("b").parked
+    story.delete("x-0")
+    story.later()
+    assert story.known("b").parked, "room in another queue does not matter"
+    story.delete("a-0")
+    story.later()
+    assert not story.known("b").parked
+    assert run(story, "b", 2) == ["held", "flying"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [a_queue("team-a", gpus=8), QueueGone("gangshare.io/v1alpha1", "team-a"), a_queue("team-a", parent="team-b")],
+)
+def test_a_gang_left_alone_comes_back_when_its_queue_changes(story: GangStory, change: Any) -> None:
+    story.tell(a_queue("team-a", gpus=1), a_queue("team-b"))
+    story.create(*gang("a", 2, "team-a"))
+    story.later(3)
+    assert story.known("a").parked
+    story.tell(change)
+    story.later()
+    assert story.why("a") == ("QueueMissing" if isinstance(change, QueueGone) else "")
+
+
 def test_only_the_minimum_starts_where_there_is_no_more_room_and_others_follow_one_by_one(story: GangStory) -> None:
     story.tell(a_queue("team-a", gpus=3))
     story.create(*gang("a", 4, "team-a", least=2))
