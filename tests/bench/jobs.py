@@ -1,11 +1,14 @@
 """Recorded lists of jobs under all policies: the known ones against the figures of an independent implementation, ours
 against them, with true run times, with noisy ones (three seeds) and with none; with restarts against what is published.
+And how long it takes to go through a long line.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -14,6 +17,7 @@ from typing import NamedTuple, get_args
 from rich.console import Console
 from rich.table import Table
 
+from extender.engine.line import Line, Turn, Waiter, due
 from extender.sim.jobtrace import figures, replay, restarts, trace
 from extender.sim.jobtrace.choices import Durations, Policy
 from extender.sim.jobtrace.figures import Figures
@@ -45,6 +49,8 @@ WITH_RUN_TIMES: tuple[Policy, ...] = ("easy", "gangshare")
 RESTART_S = 60.0
 OFF = 3.0
 SEEDS = range(3)
+WAITING, QUEUES, SHAPES = 10_000, 1_000, 15
+"""Of the long line."""
 
 
 class Case(NamedTuple):
@@ -67,7 +73,7 @@ def run() -> list[Figure]:
         cases = sorted(_cases(), key=lambda case: case.which)
         found = dict(zip(cases, pool.map(_run, cases), strict=True))
     _show(found)
-    return [*_baselines(found), *_ours(found), *_restarts(found)]
+    return [*_baselines(found), *_ours(found), *_restarts(found), *_long_line()]
 
 
 def _cases() -> Iterable[Case]:
@@ -134,3 +140,22 @@ def _restarts(found: Mapping[Case, tuple[Figures, float]]) -> Iterable[Figure]:
     for which, published in TIRESIAS.items():
         told, _ = found[Case(which, "gangshare", "none", preempt=True)]
         yield Figure(f"jobs {which} with restarts, run times none: mean JCT", told.mean_jct_s, "s", mark=published)
+
+
+def _long_line() -> Iterable[Figure]:
+    """Going through a line, in CPU time: while everybody starts, and while no shape fits."""
+    draw, line, has = random.Random(1), Line(), Counter[str]()
+    for name in range(WAITING):
+        turn = Turn(0, due(name, draw.expovariate(1 / 3600)), name, name)
+        line.join(Waiter(name, f"queue {draw.randrange(QUEUES)}", draw.randrange(SHAPES), turn))
+    began = time.process_time()
+    for waiter in line.walk(has.__getitem__):
+        has[waiter.queue] += 1
+    all_start = time.process_time()
+    walk = line.walk(has.__getitem__)
+    for waiter in walk:
+        walk.leave_out(waiter.shape)
+    none_fits = time.process_time()
+    passed = f"jobs: a pass through {WAITING:,} waiting in {QUEUES:,} queues"
+    yield Figure(f"{passed}, all start", 1000 * (all_start - began), "ms")
+    yield Figure(f"{passed}, no shape fits", 1000 * (none_fits - all_start), "ms", mark=50.0)
