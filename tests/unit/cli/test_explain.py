@@ -149,3 +149,10 @@ def test_a_gang_is_asked_for_by_name(status_port: StatusPort, capsys: pytest.Cap
     missing = gangshare(capsys, "explain", "group", "ml/nobody", "--server", status_port.url)
     assert missing.code == 1
     assert "ml/nobody" in missing.err
+
+
+def test_a_gang_that_waits_is_told_its_queue_and_its_place_in_line() -> None:
+    said = {"namespace": "default", "name": "g", "phase": "Waiting", "queue": "team-a", "place": 2, "inLine": 5}
+    assert "  queue team-a: number 2 of 5 gangs that wait" in explain.group_lines(msgspec.convert(said, Group))
+    runs = {**said, "phase": "Running", "place": 0}
+    assert "  queue team-a" in explain.group_lines(msgspec.convert(runs, Group))

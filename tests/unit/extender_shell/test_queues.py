@@ -144,3 +144,15 @@ async def test_every_queue_is_in_the_metrics(cluster: World) -> None:
     _, text = await cluster.get("/metrics")
     assert 'gangshare_queue_pods{queue="team-a",state="running"} 1' in text
     assert 'gangshare_queue_requested_gpus{queue="team-a"} ' in text
+
+
+async def test_a_gang_that_waits_is_told_its_queue_and_its_place_in_line(cluster: World) -> None:
+    put(cluster, "team-a", capability={"gpus": 1})
+    await until(lambda: capability(cluster, "team-a"), "the queue is known")
+    gangs = cluster.extender.engine.gangs.known
+    for name in ("old", "young"):
+        add_pod(cluster.api, name, annotations={**IN_TEAM_A, names.GROUP: name, names.MIN_MEMBER: "1"}, mem=17)
+    await until(lambda: [known.gang.phase for known in gangs.values()] == ["Waiting"] * 2, "both wait")
+    code, told = await cluster.get("/explain/groups/default/young")
+    assert code == 200
+    assert (told["queue"], told["place"], told["inLine"]) == ("team-a", 2, 2)
