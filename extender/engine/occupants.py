@@ -70,7 +70,7 @@ class Occupants:
         self.forget(uid)
         ours = not self._schedulers or pod.spec.scheduler_name in self._schedulers
         if pod.spec.node_name:
-            found = self._occupant(pod, before.since if before is not None else now, ours=ours)
+            found = self._occupant(pod, before.since if before is not None else now, now, ours=ours)
             self.turn += before is None or before.leaving != found.leaving
             self._occupies(uid, found)
         elif ours and not pod.metadata.deletion_timestamp:
@@ -83,9 +83,9 @@ class Occupants:
         elif found.ours:
             self._priorities[found.priority] += 1
 
-    def _occupant(self, pod: Pod, now: float, *, ours: bool) -> Occupant:
+    def _occupant(self, pod: Pod, since: float, now: float, *, ours: bool) -> Occupant:
         times = [c.last_transition_time for c in pod.status.conditions if c.type == "PodScheduled"]
-        since = self._clock(times[0] if times else pod.status.start_time, now)
+        since = self._clock(times[0] if times else pod.status.start_time, since, now)
         grace = pod.spec.termination_grace_period_seconds
         return Occupant(
             labels=pod.metadata.labels,
@@ -94,13 +94,14 @@ class Occupants:
             leaving=bool(pod.metadata.deletion_timestamp),
             running=pod.status.phase == "Running",
             since=since,
-            saved=max(since, self._clock(pod.metadata.annotations.get(names.CHECKPOINT), since)),
+            saved=max(since, self._clock(pod.metadata.annotations.get(names.CHECKPOINT), since, now)),
             grace_s=GRACE_S if grace is None else float(grace),
         )
 
-    def _clock(self, timestamp: str | None, otherwise: float) -> float:
+    def _clock(self, timestamp: str | None, otherwise: float, now: float) -> float:
+        """A time of the API on the monotonic clock; now, if it is yet to come."""
         try:
-            return epoch_seconds(timestamp) - self._wall if timestamp else otherwise
+            return min(now, epoch_seconds(timestamp) - self._wall) if timestamp else otherwise
         except ValueError:
             return otherwise
 

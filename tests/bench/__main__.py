@@ -23,6 +23,7 @@ BENCHES = (
     "wake",
     "planning",
     "queues",
+    "preemption",
     "gang",
     "hundred",
     "shapes",

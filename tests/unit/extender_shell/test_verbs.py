@@ -169,7 +169,8 @@ async def test_preempt_keeps_candidates_where_the_pod_then_fits(cluster: World) 
     body = {"Pod": urgent, "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
     _, answer = await cluster.ask("/scheduler/preempt", body)
     assert answer == {"NodeNameToMetaVictims": {"node-a": {"Pods": [{"UID": uid}], "NumPDBViolations": 1}}}
-    for none in ({"Pods": []}, {"Pods": None}, {}):
+    nobody: list[dict[str, Any]] = [{"Pods": []}, {"Pods": None}, {}]
+    for none in nobody:
         _, answer = await cluster.ask("/scheduler/preempt", body | {"NodeNameToMetaVictims": {"node-b": none}})
         assert answer == {"NodeNameToMetaVictims": {"node-b": {}}}
 

@@ -1,0 +1,103 @@
+"""Who goes for a gang of 500 on a full cluster of 4,000 GPUs: decided, and the first evictions ordered, in CPU time.
+
+Another 4,000 pods are on the GPUs, one each, or in gangs of 32; of those as few go as the gang needs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from extender.engine.effects import Evict, PodSeen, PodsListed, PutBack, Tick
+from extender.engine.engine import Engine
+from extender.engine.settings import Settings
+from extender.server.run import settle_memory
+from protos.contract import allocation, codec, names
+from protos.contract.allocation import Allocation, Share
+from protos.contract.objects import decode_pod
+from tests.bench import bodies
+from tests.bench.bodies import Json
+from tests.bench.fleet import WHOLE, Fleet
+from tests.bench.gang import gang
+from tests.bench.report import Figure
+
+NODES, MEMBERS, OTHERS = 500, 500, 32
+SECONDS = 30.0
+"""That the decision may take at most, by the engine's clock."""
+
+
+def run() -> list[Figure]:
+    """Single pods in the way, then gangs."""
+    return [*_measure("single pods", 1), *_measure(f"gangs of {OTHERS}", OTHERS)]
+
+
+def _measure(told: str, size: int) -> list[Figure]:
+    engine = _filled(size)
+    waiting = [_prior(bodies.stored(pod)) for pod in gang("urgent", MEMBERS, {WHOLE: 1})]
+    for pod in waiting:
+        _see(engine, pod)
+    engine.step(PodsListed(), time.monotonic())
+    settle_memory()
+    slices = list(_decided(engine, {pod["metadata"]["name"]: pod for pod in waiting}))
+    label = f"who goes for a gang of {MEMBERS} on {NODES * bodies.GPUS:,} GPUs full of {told}"
+    return [
+        Figure(label, sum(slices), "s", mark=5.0),
+        Figure(f"{label}: longest of {len(slices)} slices", 1000 * max(slices), "ms"),
+    ]
+
+
+def _filled(size: int) -> Engine:
+    engine = Fleet(NODES, 0, Settings(min_run_s=0.0)).engine
+    for number in range(NODES * bodies.GPUS):
+        made = bodies.pod(f"low-{number:05}", {WHOLE: 1})
+        if size > 1:
+            said = {names.GROUP: f"low-{number // size:03}", names.MIN_MEMBER: str(size)}
+            made["metadata"]["annotations"] |= said
+        node = f"node-{number // bodies.GPUS:05}"
+        gpu = bodies.gpus_of(node).gpus[number % bodies.GPUS]
+        share = Share(gpu.uuid, gpu.index, gpu.mem, 100, whole=True)
+        given = allocation.encode(Allocation(codec.VERSION, 1024, 100, {"main": (share,)}))
+        _see(engine, bodies.running(bodies.stored(made), node, {names.ALLOCATION: given}))
+    return engine
+
+
+def _prior(pod: Json) -> Json:
+    return {**pod, "spec": {**pod["spec"], "priority": 1000}}
+
+
+def _see(engine: Engine, pod: Json) -> None:
+    engine.step(PodSeen(decode_pod(msgspec.json.encode(pod))), time.monotonic())
+
+
+def _decided(engine: Engine, waiting: dict[str, Json]) -> Iterator[float]:
+    """CPU seconds of each slice, until as many evictions are ordered as are ordered at once."""
+    now, ordered = time.monotonic(), 0
+    last = now + SECONDS
+    effects: Sequence[Any] = ()
+    while not ordered:
+        if now > last:
+            raise RuntimeError(f"expected evictions within {SECONDS:g} s")
+        now += 0.2
+        effects = yield from _step(engine, now)
+        for effect in effects:
+            if isinstance(effect, PutBack) and effect.key == names.RESERVATION:
+                waiting[effect.pod.name]["metadata"].setdefault("annotations", {})[effect.key] = effect.value
+                began = time.thread_time()
+                engine.step(PodSeen(decode_pod(msgspec.json.encode(waiting[effect.pod.name]))), now)
+                yield time.thread_time() - began
+        ordered += sum(isinstance(effect, Evict) for effect in effects)
+
+
+def _step(engine: Engine, now: float) -> Any:
+    began, effects = time.thread_time(), [*engine.step(Tick(), now)]
+    yield time.thread_time() - began
+    more = True
+    while more:
+        began = time.thread_time()
+        more = engine.think(now)
+        effects += engine.effects()
+        yield time.thread_time() - began
+    return effects
