@@ -13,7 +13,8 @@ from functools import partial
 import msgspec
 
 from extender.sim.openb.choices import ListName
-from extender.sim.openb.trace import MILLI, Node, Pod, Spec, TraceError
+from extender.sim.openb.trace import MILLI, Node, Pod, Spec
+from extender.sim.table import TraceError
 
 Draw = Callable[[Sequence[Pod], Sequence[Node], random.Random], list[Pod]]
 Naming = Callable[[Mapping[str, int], random.Random], tuple[str, ...]]

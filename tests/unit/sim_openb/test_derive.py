@@ -5,7 +5,8 @@ import pytest
 
 from extender.sim.openb import derive
 from extender.sim.openb.choices import ListName
-from extender.sim.openb.trace import Pod, Spec, TraceError
+from extender.sim.openb.trace import Pod, Spec
+from extender.sim.table import TraceError
 from tests.unit.sim_openb.made import a_node, a_spec, pods, real_nodes, real_pods
 
 

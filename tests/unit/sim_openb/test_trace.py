@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from extender.sim.openb import trace
-from extender.sim.openb.trace import Node, Spec, TraceError
+from extender.sim.openb.trace import Node, Spec
+from extender.sim.table import TraceError
 from tests.unit.sim_openb.made import real_nodes, real_pods
 
 NODE = "sn,cpu_milli,memory_mib,gpu,model"
