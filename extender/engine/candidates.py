@@ -109,7 +109,7 @@ class Candidates:
                 yield -wish.priority, pod.since, (self._seat(pod).likeness, wish.priority), pod
 
     def _is_single(self, pod: PodState, replayed: bool) -> bool:
-        if pod.state != "waiting" or isinstance(pod.asked, Reason) or pod.forged:
+        if pod.state != "waiting" or isinstance(pod.asked, Reason) or pod.forged or refusals.for_queue(pod.refusal):
             return False
         return self._gangs.of(pod.ref.uid) is None and self._open_to((pod.ref.uid,), replayed=replayed)
 

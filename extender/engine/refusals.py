@@ -12,6 +12,8 @@ NO_ROOM = "NoRoom"
 NO_MATCH = "NoMatch"
 FOR_ROOM = (NO_ROOM, NO_MATCH)
 """Codes of those that wait for GPUs; they are woken when there are some for them."""
+QUEUE = "Queue"
+"""How the codes of those begin that wait for their queue: room on nodes does not help them."""
 GANG_NO_ROOM = "GangNoRoom"
 GANG_AGAIN = "GangAgain"
 FORGED = Reason(
@@ -103,6 +105,11 @@ def class_unreadable(name: str, problem: str) -> Reason:
 def class_empty(name: str, models: str) -> Reason:
     """No GPU is of the class that it names."""
     return Reason(NO_MATCH, f"no GPU in the cluster is of class {name}", f"it has {models}")
+
+
+def for_queue(reason: Reason | None) -> bool:
+    """Whether somebody waits for its queue."""
+    return reason is not None and reason.code.startswith(QUEUE)
 
 
 def queue_missing(name: str) -> Reason:

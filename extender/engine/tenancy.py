@@ -10,6 +10,7 @@ from itertools import islice
 
 import msgspec
 
+from extender.engine import refusals
 from extender.engine.admission import Admission
 from extender.engine.effects import QueueStatus, Wake
 from extender.engine.ledger import Ledger, PodState
@@ -117,11 +118,13 @@ class Tenancy:
     def refused(self, pod: PodState) -> Reason | None:
         """Why the pod's queue has no room for it, None if it has; one without room is woken when there is."""
         why = self.admission.single(pod)
-        if why is None:
-            self.admission.forget(pod.ref.uid)
-        else:
+        if why is not None:
             self.admission.block(pod)
-        return why
+            return why
+        self.admission.forget(pod.ref.uid)
+        if refusals.for_queue(pod.refusal):
+            pod.refusal = None
+        return None
 
     def admits(self, pod: PodState) -> bool:
         """Whether the pod's queue has room for a pod that waits for GPUs; if not, that is why it waits from now on."""

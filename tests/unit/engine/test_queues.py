@@ -13,6 +13,7 @@ from protos.contract.gpu_class import GpuClass
 from protos.contract.queue import GPU, GPUS, Queue
 from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, members
+from tests.unit.engine.preemption_story import PreemptionStory, a_single
 
 OWN, VOLCANO = "gangshare.io/v1alpha1", "scheduling.volcano.sh/v1beta1"
 
@@ -294,3 +295,16 @@ def test_a_pod_of_a_class_counts_for_the_class_too(story: GangStory) -> None:
     said = {names.QUEUE: "team-a", names.GPU_CLASS: "t4"}
     story.create(*(a_pod(name, mem=16, annotations=said) for name in ("p", "q")))
     assert story.come("p", "q") == ["flying", "QueueFull"]
+
+
+def test_nobody_is_evicted_for_a_pod_whose_queue_is_full() -> None:
+    story = PreemptionStory(a_node("n1", 16))
+    story.tell(a_queue("team-a", gpus=0.5))
+    story.runs(a_single("low", 12))
+    story.later(11)
+    story.waits(a_single("urgent", 10, 1000, annotations=in_queue("team-a")))
+    assert story.preempt() == []
+    story.tell(a_queue("team-a", gpus=1))
+    story.later()
+    assert story.come("urgent") == ["NoRoom"]
+    assert story.preempt() == ["low"]
