@@ -62,7 +62,7 @@ class Tariff:
         if gpus is None:
             gpus = self._guess(pod.ask)
         of_class = ((CLASS + gpu_class, gpus),) if gpu_class else ()
-        return (*pod.requests, (GPUS, gpus), *of_class)
+        return self._ledger.intern((*pod.requests, (GPUS, gpus), *of_class))
 
     def _held(self, pod: PodState) -> int | None:
         """The account of the GPUs that it is on, None if nobody says which those are."""
