@@ -93,12 +93,16 @@ class Queues:
         """The pod names this queue ("" for none), takes so much, and is `placed` or waits."""
         account = self.account(named, namespace)
         before, now = self._pods.get(uid), (account, takes, placed)
-        if now != before:
-            if before is not None:
-                self.prices += before[1] != takes and not (before[2] or placed)
-                self._add(*before, -1)
-            self._pods[uid] = now
-            self._add(*now, 1)
+        if now == before:
+            return
+        self._pods[uid] = now
+        if before is not None and before[:2] == (account, takes):
+            self._place(account, takes, 1 if placed else -1)
+            return
+        if before is not None:
+            self.prices += before[1] != takes and not (before[2] or placed)
+            self._add(*before, -1)
+        self._add(*now, 1)
 
     def forget(self, uid: str) -> None:
         """The pod is over."""
@@ -117,6 +121,16 @@ class Queues:
             self.touched[standing.name] = None
         self._stale = True
         self._gains += placed and sign < 0
+
+    def _place(self, account: Account, takes: Takes, sign: int) -> None:
+        """A pod that is counted has come to a place (or, -1, has none any more): what is asked stays the same."""
+        account.place(takes, sign)
+        if self._grown:
+            for standing in (*account.at.path, self._root):
+                standing.place(takes, sign)
+                standing.count(sign, -sign)
+                self.touched[standing.name] = None
+            self._gains += sign < 0
 
     # -- who is where
 

@@ -73,16 +73,21 @@ class Standing:
         return max(0, self.queue.guarantee.get(resource, 0) - self.allocated.get(resource, 0))
 
     def add(self, takes: Takes, sign: int, *, placed: bool) -> None:
-        """Pods in it, or below, have so much more (or less)."""
+        """Pods in it, or below, have (if `placed`) or ask so much more (or less)."""
         add(self.requested, takes, sign)
+        self.version += 1
         if placed:
-            guarantee, above = self.queue.guarantee, self.above
-            before = {resource: self.unmet(resource) for resource in guarantee}
-            add(self.allocated, takes, sign)
-            if above is not None:
-                add(above.idle, ((resource, self.unmet(resource) - before[resource]) for resource in guarantee))
-            self.known_part = None
-            self.gains += sign < 0
+            self.place(takes, sign)
+
+    def place(self, takes: Takes, sign: int) -> None:
+        """They have so much more (or less) of what they ask."""
+        guarantee, above = self.queue.guarantee, self.above
+        before = {resource: self.unmet(resource) for resource in guarantee}
+        add(self.allocated, takes, sign)
+        if above is not None and guarantee:
+            add(above.idle, ((resource, self.unmet(resource) - before[resource]) for resource in guarantee))
+        self.known_part = None
+        self.gains += sign < 0
         self.version += 1
 
     def count(self, running: int, waiting: int) -> None:
@@ -112,6 +117,12 @@ class Account:
             add(self.allocated, takes, sign)
         self.running += sign if placed else 0
         self.waiting += 0 if placed else sign
+
+    def place(self, takes: Takes, sign: int) -> None:
+        """One of its pods has a place (or none any more)."""
+        add(self.allocated, takes, sign)
+        self.running += sign
+        self.waiting -= sign
 
 
 _NOWHERE = Standing(ALWAYS)
