@@ -192,7 +192,7 @@ class Engine:
             case Tick():
                 self._tick(now)
         self._effects += self._keeping.look(now)
-        self._effects += self._preemption.look(now)
+        self._effects += self._preemption.look(event, now)
         return self.effects()
 
     def effects(self) -> list[Effect]:

@@ -16,7 +16,7 @@ from extender.engine.attempt import STEP
 from extender.engine.budgets import Register
 from extender.engine.candidates import Candidates, Chosen, Key, Rest, Turn
 from extender.engine.cleared import Cleared
-from extender.engine.effects import Effect, Report
+from extender.engine.effects import Effect, Event, PodGone, PodSeen, Report, Tick
 from extender.engine.gangs import Gangs
 from extender.engine.ledger import Ledger
 from extender.engine.occupants import Occupants
@@ -72,12 +72,21 @@ class Preemption:
 
     # -- what is under way
 
-    def look(self, now: float) -> list[Effect]:
-        """Go on with what is under way."""
+    def look(self, event: Event, now: float) -> list[Effect]:
+        """Go on with what is under way, as far as this event matters to it."""
+        uid = None
+        match event:
+            case PodSeen(pod):
+                uid = pod.metadata.uid
+            case PodGone(gone):
+                uid = gone
+            case Tick():
+                uid = ""
         effects: list[Effect] = []
-        for key, taking in list(self._under_way.values()):
-            effects += taking.look(now)
-            self._settle(key, taking, now)
+        for key, taking in list(self._under_way.values()) if uid is not None else ():
+            if not uid or taking.concerns(uid):
+                effects += taking.look(now)
+                self._settle(key, taking, now)
         return effects
 
     def refused(self, uid: str, why: str, now: float) -> list[Effect]:

@@ -94,6 +94,10 @@ class Taking:
         kept = self._of.reservations
         return ((self.by.pods[uid], spot) for uid, spot in self._spots.items() if kept.of(uid) is None)
 
+    def concerns(self, uid: str) -> bool:
+        """Whether this pod waits for the room, or is still to go."""
+        return uid in self.by.pods or uid in self._asked or uid in self._todo
+
     def asked(self, uid: str) -> bool:
         """Whether this pod was asked to go, and is not seen to."""
         return uid in self._asked
