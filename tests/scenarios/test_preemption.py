@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
+from extender.sim.apiserver.errors import ApiError
 from extender.sim.kubelet.status import NodeSpec
 from tests.scenarios import embedded, gangs
 from tests.scenarios.embedded import EmbeddedWorld
+from tests.scenarios.gangs import all_run, books_agree
+from tests.scenarios.jobs.submitted import submit
 from tests.scenarios.preemption_stories import *  # noqa: F403  # the stories are the tests of this module
-from tests.scenarios.preemption_stories import ARGS, CLASSES
+from tests.scenarios.preemption_stories import ARGS, CLASSES, gone, of
 from tests.scenarios.stories import T4
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -19,7 +23,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running() -> AsyncIterator[EmbeddedWorld]:
-    async with embedded.a_cluster(NodeSpec(name=T4, profile="t4x4"), extender_args=ARGS) as cluster:
+    async with embedded.a_cluster(
+        NodeSpec(name=T4, profile="t4x4"), extender_args=[*ARGS, "--gang-whole=4"]
+    ) as cluster:
         world = EmbeddedWorld(cluster)
         for each in CLASSES:
             await world.create(each)
@@ -30,3 +36,34 @@ async def running() -> AsyncIterator[EmbeddedWorld]:
 async def world(running: EmbeddedWorld) -> AsyncIterator[EmbeddedWorld]:
     yield running
     await gangs.tidy(running)
+
+
+async def test_an_extender_killed_between_two_evictions_is_followed_by_one_that_finishes(world: EmbeddedWorld) -> None:
+    dear, cheap, urgent = of("batch", "dear", 2), of("spot", "cheap", 2), of("urgent", "urgent", 2)
+    for job in (dear, cheap):
+        await submit(world, job)
+        await all_run(world, job.names)
+    seen: list[str] = []
+
+    def refuse(method: str, path: str) -> ApiError | None:
+        if method == "POST" and path.endswith("/eviction"):
+            seen.append(path)
+            if len(seen) == 2:
+                world.cluster.extender.signal(signal.SIGKILL)
+            return None if len(seen) < 2 else ApiError(503, "ServiceUnavailable", "gone")
+        return None
+
+    server = world.cluster.server
+    server.refuse = refuse
+    await submit(world, urgent)
+    await world.wait(lambda: _killed(world), 60, "the extender is killed")
+    server.refuse = lambda _method, _path: None
+    await world.restart_extender()
+    await all_run(world, urgent.names)
+    await gone(world, *cheap.names)
+    await all_run(world, dear.names)
+    await books_agree(world)
+
+
+async def _killed(world: EmbeddedWorld) -> bool:
+    return not world.cluster.extender.running
