@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from itertools import chain
+from typing import Literal
 
 import msgspec
 
@@ -25,6 +26,8 @@ from protos.contract.reason import Reason
 
 PAUSE_S, PAUSE_MOST_S = 1.0, 60.0
 """Seconds after a search, or a preemption that came to nothing, until the next for the same; doubled each time."""
+LAPSED_S, LAPSED_MOST_S = 300.0, 3600.0
+"""The same after others were evicted and nobody came for their room: kube-scheduler knows why, and we do not."""
 RESTS = 4096
 """Of so many it is known at most when it is worth looking again."""
 SEEN = 6
@@ -34,6 +37,8 @@ Key = GroupKey | tuple[Likeness, int]
 Turn = tuple[int, int, int]
 """What the cluster is like: it changes with anything that may let somebody fit."""
 Chosen = tuple[Key, Preemptor, Wanted]
+How = Literal["done", "coming", "vain", "lapsed"]
+"""What came of it: a start; room comes free by itself; nobody was found, or not let go; others went for nothing."""
 Waiting = tuple[int, float, Key, Known | PodState]
 """Who comes first sorts first."""
 
@@ -42,6 +47,8 @@ class Rest(msgspec.Struct):
     """When it is worth looking again for somebody."""
 
     pause: float = PAUSE_S
+    lapses: int = 0
+    """How often in a row others were evicted in vain."""
     again_at: float = 0.0
     sure_at: float = 0.0
     """From then on, whatever has changed: those who had only just started have run long enough."""
@@ -84,7 +91,7 @@ class Candidates:
         yield LOOK
         asked = self._gang(found) if isinstance(found, Known) else self._pod(found)
         if asked is None or not self._open_to(asked[0].pods, replayed=replayed):
-            self.rest(key, now, turn, 0.0, longer=True)
+            self.rest(key, now, turn, 0.0, "vain")
             return None
         return key, *asked
 
@@ -170,12 +177,14 @@ class Candidates:
         rest = self._rests.get(key)
         return rest is None or (now >= rest.again_at and (rest.turn != turn or now >= rest.sure_at))
 
-    def rest(self, key: Key, now: float, turn: Turn, min_run_s: float, *, longer: bool) -> Rest:
-        """A search or a preemption is over: let some time pass, longer if it came to nothing."""
+    def rest(self, key: Key, now: float, turn: Turn, min_run_s: float, how: How) -> Rest:
+        """A search or a preemption is over: let some time pass, the longer the less came of it."""
         if len(self._rests) >= RESTS:
             self._rests.clear()
         rest = self._rests.setdefault(key, Rest())
-        rest.turn, rest.again_at = turn, now + rest.pause
-        rest.sure_at = now + max(rest.pause, min_run_s)
-        rest.pause = min(PAUSE_MOST_S, 2 * rest.pause) if longer else PAUSE_S
+        rest.lapses = 0 if how == "done" else rest.lapses + (how == "lapsed")
+        pause = min(LAPSED_MOST_S, LAPSED_S * 2.0 ** (rest.lapses - 1)) if how == "lapsed" else rest.pause
+        rest.turn, rest.again_at = turn, now + pause
+        rest.sure_at = now + max(pause, min_run_s)
+        rest.pause = min(PAUSE_MOST_S, 2 * rest.pause) if how == "vain" else PAUSE_S
         return rest

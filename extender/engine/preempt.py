@@ -14,7 +14,7 @@ from itertools import islice
 from extender.engine import refusals
 from extender.engine.attempt import STEP
 from extender.engine.budgets import Register
-from extender.engine.candidates import Candidates, Chosen, Key, Rest, Turn
+from extender.engine.candidates import Candidates, Chosen, How, Key, Rest, Turn
 from extender.engine.cleared import Cleared
 from extender.engine.effects import Effect, Event, PodGone, PodSeen, Report, Tick
 from extender.engine.gangs import Gangs
@@ -30,6 +30,8 @@ from extender.engine.victims import COMING, Prey, Search, Vain, Wanted
 
 LOOK_S, PER_LOOK = 0.5, 2000
 """Seconds between looks for somebody who waits, and one more for each so many who do."""
+ENDS: dict[str, How] = {"done": "done", "lapsed": "lapsed"}
+"""What the ends of one are for the next; all others are in vain."""
 
 
 class Preemption:
@@ -101,7 +103,7 @@ class Preemption:
     def _settle(self, key: Key, taking: Taking, now: float) -> None:
         if taking.ended:
             del self._under_way[taking.by.who]
-            self._rest(key, now, longer=taking.ended != "done")
+            self._rest(key, now, ENDS.get(taking.ended, "vain"))
 
     # -- who waits
 
@@ -173,7 +175,7 @@ class Preemption:
         if any(uid not in self._occupants.wishes or pod.state != "waiting" for uid, pod in by.pods.items()):
             return
         if isinstance(outcome, Vain):
-            rest = self._rest(key, now, longer=outcome is not COMING)
+            rest = self._rest(key, now, "coming" if outcome is COMING else "vain")
             if outcome.why and outcome.why != rest.told:
                 rest.told = outcome.why
                 who = next(iter(by.pods.values())).ref
@@ -184,5 +186,5 @@ class Preemption:
         self._context.counters["preemptions", "planned"] += 1
         yield from taking.begin()
 
-    def _rest(self, key: Key, now: float, *, longer: bool) -> Rest:
-        return self._candidates.rest(key, now, self._turn, self._settings.min_run_s, longer=longer)
+    def _rest(self, key: Key, now: float, how: How) -> Rest:
+        return self._candidates.rest(key, now, self._turn, self._settings.min_run_s, how)

@@ -319,6 +319,21 @@ def test_room_for_which_nobody_comes_is_free_again_in_the_end() -> None:
     assert world.engine.counters["preemptions", "lapsed"] == 1
 
 
+def test_who_does_not_come_for_the_room_evicts_nobody_for_a_while() -> None:
+    world = PreemptionStory(a_node("n1", 16, 16))
+    for name in ("a", "b"):
+        world.runs(a_single(name, 12))
+    world.later(11)
+    world.waits(a_single("urgent", 10, 1000))
+    (gone,) = world.preempt()
+    world.delete(gone)
+    world.preempt(100)
+    assert world.engine.counters["preemptions", "lapsed"] == 1
+    world.runs(a_single("next", 12))
+    assert world.preempt(250) == [], "kube-scheduler did not place it, for whatever reason"
+    assert world.preempt(120) != []
+
+
 def test_it_can_be_turned_off() -> None:
     for off in ({"preemption": False}, {"keep_s": 0.0}):
         world = PreemptionStory(a_node("n1", 16), **off)
