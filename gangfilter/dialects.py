@@ -20,6 +20,7 @@ REQUIRED_ROLES = frozenset({"launcher", "mpimaster", "master", "chief", "ps"})
 
 _SPOKEN_BY = {key.name: place for place, dialect in enumerate(naming.DIALECTS) for key in dialect.keys}
 """The place of the dialect whose key this is."""
+_NAME_QUEUES = frozenset(key.name for key in naming.QUEUE_KEYS)
 _ANNOTATIONS = frozenset(key.name for key in naming.KEYS if key.place == "annotation")
 _LABELS = frozenset(key.name for key in naming.KEYS if key.place == "label")
 _JOB_ROLE = label("training.kubeflow.org/job-role")
@@ -92,6 +93,8 @@ def membership(pod: Pod) -> Membership | None:
 def queue(pod: Pod) -> str:
     """The queue that a pod names by itself, "" if none that can be read."""
     meta = pod.metadata
+    if _NAME_QUEUES.isdisjoint(meta.annotations) and _NAME_QUEUES.isdisjoint(meta.labels):
+        return ""
     reader = Reader(meta.annotations, meta.labels)
     return reader.read(queue_name, *naming.QUEUE_KEYS) or ""
 

@@ -96,40 +96,51 @@ class Queues:
         if now == before:
             return
         self._pods[uid] = now
-        if before is not None and before[:2] == (account, takes):
-            self._place(account, takes, 1 if placed else -1)
-            return
-        if before is not None:
+        if before is None:
+            self._ask(account, takes, 1)
+            self._place(account, takes, placed, 1)
+        elif before[:2] == now[:2]:
+            self._place(account, takes, placed=True, sign=1 if placed else -1)
+        else:
             self.prices += before[1] != takes and not (before[2] or placed)
-            self._add(*before, -1)
-        self._add(*now, 1)
+            self._leave(*before)
+            self._ask(account, takes, 1)
+            self._place(account, takes, placed, 1)
 
     def forget(self, uid: str) -> None:
         """The pod is over."""
         before = self._pods.pop(uid, None)
         if before is not None:
-            self._add(*before, -1)
+            self._leave(*before)
 
-    def _add(self, account: Account, takes: Takes, placed: bool, sign: int) -> None:
-        account.add(takes, sign, placed=placed)
-        if not self._grown:
+    def _leave(self, account: Account, takes: Takes, placed: bool) -> None:
+        self._place(account, takes, placed, -1)
+        self._ask(account, takes, -1)
+
+    def _ask(self, account: Account, takes: Takes, sign: int) -> None:
+        """One more pod that waits (or less) is in it."""
+        add(account.requested, takes, sign)
+        account.waiting += sign
+        if self._grown:
+            add(account.at.own, takes, sign)
+            for standing in (*account.at.path, self._root):
+                standing.ask(takes, sign)
+                standing.count(0, sign)
+                self.touched[standing.name] = None
+            self._stale = True
+
+    def _place(self, account: Account, takes: Takes, placed: bool, sign: int) -> None:
+        """If it is placed: one that waits in it has (or has no more) what it asks."""
+        if not placed:
             return
-        add(account.at.own, takes, sign)
-        for standing in (*account.at.path, self._root):
-            standing.add(takes, sign, placed=placed)
-            standing.count(sign if placed else 0, 0 if placed else sign)
-            self.touched[standing.name] = None
-        self._stale = True
-        self._gains += placed and sign < 0
-
-    def _place(self, account: Account, takes: Takes, sign: int) -> None:
-        """A pod that is counted has come to a place (or, -1, has none any more): what is asked stays the same."""
-        account.place(takes, sign)
+        add(account.allocated, takes, sign)
+        account.running, account.waiting = account.running + sign, account.waiting - sign
         if self._grown:
             for standing in (*account.at.path, self._root):
                 standing.place(takes, sign)
                 standing.count(sign, -sign)
                 self.touched[standing.name] = None
+            self._stale = True
             self._gains += sign < 0
 
     # -- who is where
@@ -252,12 +263,11 @@ class Queues:
 
     def _refill(self, account: Account) -> None:
         """Add all its pods to the queues that it is in."""
-        allocated = tuple(account.allocated.items())
-        waits = tuple((r, amount - account.allocated.get(r, 0)) for r, amount in account.requested.items())
-        add(account.at.own, account.requested.items())
+        allocated, requested = tuple(account.allocated.items()), tuple(account.requested.items())
+        add(account.at.own, requested)
         for standing in (*account.at.path, self._root):
-            standing.add(allocated, 1, placed=True)
-            standing.add(waits, 1, placed=False)
+            standing.ask(requested, 1)
+            standing.place(allocated, 1)
             standing.count(account.running, account.waiting)
 
     # -- what is due

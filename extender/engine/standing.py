@@ -72,17 +72,15 @@ class Standing:
         """What is guaranteed to it and it does not have."""
         return max(0, self.queue.guarantee.get(resource, 0) - self.allocated.get(resource, 0))
 
-    def add(self, takes: Takes, sign: int, *, placed: bool) -> None:
-        """Pods in it, or below, have (if `placed`) or ask so much more (or less)."""
+    def ask(self, takes: Takes, sign: int) -> None:
+        """Pods in it, or below, have and ask so much more (or less)."""
         add(self.requested, takes, sign)
         self.version += 1
-        if placed:
-            self.place(takes, sign)
 
     def place(self, takes: Takes, sign: int) -> None:
-        """They have so much more (or less) of what they ask."""
+        """Of that they have so much more (or less)."""
         guarantee, above = self.queue.guarantee, self.above
-        before = {resource: self.unmet(resource) for resource in guarantee}
+        before = {resource: self.unmet(resource) for resource in guarantee} if guarantee else {}
         add(self.allocated, takes, sign)
         if above is not None and guarantee:
             add(above.idle, ((resource, self.unmet(resource) - before[resource]) for resource in guarantee))
@@ -109,20 +107,6 @@ class Account:
         self.allocated: dict[str, int] = {}
         self.requested: dict[str, int] = {}
         self.waiting = self.running = 0
-
-    def add(self, takes: Takes, sign: int, *, placed: bool) -> None:
-        """One more pod (or less) is in it."""
-        add(self.requested, takes, sign)
-        if placed:
-            add(self.allocated, takes, sign)
-        self.running += sign if placed else 0
-        self.waiting += 0 if placed else sign
-
-    def place(self, takes: Takes, sign: int) -> None:
-        """One of its pods has a place (or none any more)."""
-        add(self.allocated, takes, sign)
-        self.running += sign
-        self.waiting -= sign
 
 
 _NOWHERE = Standing(ALWAYS)
