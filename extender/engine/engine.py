@@ -323,10 +323,11 @@ class Engine:
 
     def think(self, now: float) -> bool:
         """Do a slice of planning; returns whether there is more to do. Effects may come of it."""
+        learning = self._indexes.learn(WARM_NODES)
         more = self.gangs.work(now)
         searching, effects = self._preemption.work(now)
         self._effects += effects
-        return more or searching
+        return more or searching or learning
 
     def defrag(self, namespace: str, name: str, most: int, kept: Collection[str] = ()) -> Errand | Hopeless | None:
         """A plan to be made of at most `most` moves for a pod or gang that waits; why none is needed, or None:

@@ -273,6 +273,21 @@ class Indexes:
         if shape not in self._shapes:
             self._shapes[shape] = self._make(shape)
 
+    def learn(self, nodes: int) -> bool:
+        """While few asks came: take over what each says of the mix, and look at up to `nodes` nodes that aged by that.
+
+        Returns whether there is more to look at. Later on that is done when there is time.
+        """
+        if not self.scorer.young:
+            return False
+        self.scorer.look()
+        self._catch_up()
+        for index in reversed(self._shapes.values()):
+            if index.aged:
+                index.renew(nodes)
+                break
+        return any(index.aged for index in self._shapes.values())
+
     def work(self, nodes: int) -> None:
         """Look at up to this many nodes of one index that lags behind, and as many of one that aged, the last used."""
         self._catch_up()

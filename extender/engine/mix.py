@@ -67,7 +67,16 @@ class Mix:
     @property
     def due(self) -> bool:
         """Whether so many came that it is worth a look."""
-        return self._unlooked >= min(EVERY, 1 + self._noted // 2)
+        return self._unlooked >= self._pace
+
+    @property
+    def young(self) -> bool:
+        """Whether so little is known that a few asks make another mix."""
+        return self._pace < EVERY
+
+    @property
+    def _pace(self) -> int:
+        return min(EVERY, 1 + self._noted // 2)
 
     def look(self) -> bool:
         """See whether the mix has moved; if so, adopt it."""

@@ -225,6 +225,11 @@ class Scorer:
         """A pod that asks GPUs came."""
         self._mix.note(of)
 
+    @property
+    def young(self) -> bool:
+        """Whether so few asks came that the next ones may change all scores."""
+        return self._mix.young
+
     def look(self) -> None:
         """Take over what the mix is now, if enough came and it moved."""
         if self._mix.due and self._mix.look():

@@ -212,3 +212,18 @@ def test_what_is_not_offered_is_not_free() -> None:
 def test_without_gpus_nothing_is_lost() -> None:
     indexes = a_cluster(a_state("n", 0))
     assert indexes.of(shape(None, amounts(4))).points("n") == 0
+
+
+def test_what_the_first_asks_say_is_learnt_at_once_and_what_later_ones_say_when_there_is_time() -> None:
+    indexes = a_cluster(*(a_state(f"n{i}", i, *[16] * 8) for i in range(30)))
+    usual, large = shape(whole(), amounts(1)), shape(whole(8), amounts(8))
+    ranking(indexes.of(usual))
+    indexes.scorer.note(large)
+    while indexes.learn(10):
+        pass
+    assert indexes.scorer.version == 1
+    assert ranking(indexes.of(usual)) == ranking(ShapeIndex(usual, indexes._nodes, indexes.scorer))
+    for _ in range(100):
+        indexes.scorer.note(usual)
+    assert not indexes.learn(10)
+    assert indexes.scorer.version == 1
