@@ -6,7 +6,6 @@ A decision costs what changed since the last one of its shape, not the size of t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from itertools import islice
 from typing import Generic, TypeVar
 
 from sortedcontainers import SortedList
@@ -45,13 +44,18 @@ def fits(ask: PodAsk, node: NodeState) -> bool:
 
 
 def _room(ask: PodAsk, books: NodeBooks) -> Room:
-    """How near the node comes."""
+    """How near the node comes; of nodes without the whole GPUs that are asked, only how many those are counts."""
+    if ask.only_whole:
+        return -sum([not (book.wholes or book.sharers) for book in books.eligible(ask.selection)]), 0, 0
     wholly, mem, slices = 0, -1, -1
     for book in books.eligible(ask.selection):
         if not book.wholes:
             wholly += not book.sharers
-            mem, slices = max(mem, book.mem_free), max(slices, book.slices_free)
-    return (-wholly, -mem, -slices) if ask.only_whole else (-mem, -slices, -wholly)
+            if (free := book.mem_free) > mem:
+                mem = free
+            if (free := book.slices_free) > slices:
+                slices = free
+    return -mem, -slices, -wholly
 
 
 def _untouched(ask: PodAsk, node: NodeState) -> bool:
@@ -72,20 +76,21 @@ class Ranking(Generic[Item]):
 
     def __init__(self) -> None:
         self._kept: SortedList[Item] = SortedList()
-        self._new: list[Item] = []
+        self.new: list[Item] = []
+        """What was added."""
 
-    def add(self, item: Item) -> None:
-        self._new.append(item)
-        if len(self._new) > max(UNSORTED, len(self._kept) // 4):
+    def settle(self) -> None:
+        """Put it in its place if it is much."""
+        if len(self.new) > max(UNSORTED, len(self._kept) // 4):
             self._sorted()
 
     def remove(self, item: Item) -> None:
         self._sorted().remove(item)
 
     def _sorted(self) -> SortedList[Item]:
-        if self._new:
-            self._kept.update(self._new)
-            self._new.clear()
+        if self.new:
+            self._kept.update(self.new)
+            self.new.clear()
         return self._kept
 
     def __iter__(self) -> Iterator[Item]:
@@ -122,9 +127,10 @@ class ShapeIndex:
         self._look(self.aged, limit)
 
     def _look(self, names: set[str], limit: int | None) -> None:
-        for name in list(islice(names, limit)):
-            self.stale.discard(name)
-            self.aged.discard(name)
+        other = self.aged if names is self.stale else self.stale
+        for _ in range(len(names) if limit is None else min(limit, len(names))):
+            name = names.pop()
+            other.discard(name)
             old = self._known.pop(name, None)
             node = self._nodes.get(name)
             new = self._standing(node) if node is not None else None
@@ -132,16 +138,19 @@ class ShapeIndex:
                 self._known[name] = new
             if old == new:
                 continue
-            self._drop(name, old)
+            if old is not None:
+                self._drop(name, old)
             if isinstance(new, int):
-                self._ranked.add((-new, name))
+                self._ranked.new.append((-new, name))
             elif new is not None:
-                self._short.add((new, name))
+                self._short.new.append((new, name))
+        self._ranked.settle()
+        self._short.settle()
 
-    def _drop(self, name: str, old: Standing) -> None:
+    def _drop(self, name: str, old: int | Room) -> None:
         if isinstance(old, int):
             self._ranked.remove((-old, name))
-        elif old is not None:
+        else:
             self._short.remove((old, name))
 
     def _standing(self, node: NodeState) -> Standing:

@@ -70,7 +70,8 @@ class Tariff:
         entry = node.books.entries.get(pod.ref.uid) if node is not None and node.books is not None else None
         if node is None or entry is None or not entry.placed:
             return None
-        return sum(_account(demand, _gpu(node, uuid), node) for uuid, demand in entry.charges.items())
+        held = entry.charges.items()
+        return sum([GPU if demand.whole else _account(demand, _gpu(node, uuid), node) for uuid, demand in held])
 
     def _guess(self, ask: PodAsk) -> int:
         known = self._known.get(ask)

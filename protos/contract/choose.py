@@ -52,7 +52,25 @@ def _seats(ask: PodAsk, books: NodeBooks) -> list[Seat] | None:
     eligible = books.eligible(ask.selection)
     if len(ask.containers) == 1 and ask.containers[0].gpus == 1:
         return _single(ask, eligible, books)
+    if any(not _enough(container, eligible, books) for container in ask.containers):
+        return None
     return _Seating(ask, eligible, books).run()
+
+
+def _enough(ask: ContainerAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> bool:
+    """Whether so many of the GPUs have room for the container, if it were alone: most nodes are ruled out by that."""
+    demands: dict[int, Demand | None] = {}
+    missing = ask.gpus
+    for book in eligible:
+        size = book.gpu.mem
+        if size not in demands:
+            demands[size] = books.demand(ask, book.gpu)
+        demand = demands[size]
+        if demand is not None and book.fits(demand):
+            missing -= 1
+            if not missing:
+                return True
+    return not missing
 
 
 def _charges(ask: PodAsk, seats: Sequence[Seat]) -> dict[str, Demand]:

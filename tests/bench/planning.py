@@ -1,6 +1,7 @@
 """The plan of one gang of 512 at 5,000 nodes and 20,000 pods, in the process: in all, and its longest slice.
 
-Nobody asked for its members' kind before, and no gang is like another.
+Nobody asked for its members' kind before, and no gang is like another: three of each kind that ask different amounts of
+CPU, of which the median counts.
 
 A plan waits for nothing, so its mark is held against CPU time.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from statistics import median
 
 import msgspec
 
@@ -23,6 +25,7 @@ from tests.bench.gang import gang
 from tests.bench.report import Figure
 
 NODES, PODS, MEMBERS = 5_000, 20_000, 512
+CPUS = (200, 300, 400)
 WARM_TICKS = 400
 """It has run for some 80 s."""
 ASKS: tuple[tuple[str, Limits], ...] = (
@@ -32,10 +35,15 @@ ASKS: tuple[tuple[str, Limits], ...] = (
 )
 
 
-def _slices(fleet: Fleet, name: str, limits: Limits) -> Iterator[float]:
-    """CPU seconds of each slice, from the last member's coming until the whole gang has a place."""
+def _slices(fleet: Fleet, name: str, limits: Limits, cpu: int) -> Iterator[float]:
+    """CPU seconds of each slice, from the last member's coming until the whole gang has a place.
+
+    Each member asks `cpu` thousandths of a core.
+    """
     engine = fleet.engine
     members = [bodies.stored(pod) for pod in gang(name, MEMBERS, limits)]
+    for pod in members:
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = f"{cpu}m"
     uids = [pod["metadata"]["uid"] for pod in members]
     seen = [PodSeen(decode_pod(msgspec.json.encode(pod))) for pod in members]
     for event in seen[:-1]:
@@ -65,8 +73,8 @@ def _measure(told: str, settings: Settings) -> list[Figure]:
     settle_memory()
     figures: list[Figure] = []
     for number, (each, limits) in enumerate(ASKS):
-        slices = list(_slices(fleet, f"gang-{number}", limits))
+        plans = [list(_slices(fleet, f"gang-{number}-{i}", limits, cpu)) for i, cpu in enumerate(CPUS)]
         label = f"plan of a gang of {MEMBERS}, {NODES:,} nodes, {PODS:,} pods, each {each}{told}"
-        figures.append(Figure(label, 1000 * sum(slices), "ms", mark=100.0))
-        figures.append(Figure(f"{label}: longest of {len(slices)} slices", 1000 * max(slices), "ms"))
+        figures.append(Figure(label, 1000 * median(map(sum, plans)), "ms", mark=100.0))
+        figures.append(Figure(f"{label}: longest slice", 1000 * median(map(max, plans)), "ms"))
     return figures
