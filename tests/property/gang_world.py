@@ -124,7 +124,8 @@ class GangWorld(GangStory):
         assert self.standby is not None
         for effect in self.standby.step(event, self.now):
             assert not isinstance(effect, Open | Deny | Evict), f"{effect} by a process that does not lead"
-        assert not self.standby.think(self.now)
+        self.standby.think(self.now)
+        assert self.standby.gangs.starts.idle, "a plan by a process that does not lead"
         assert self.standby.check() == []
         held = [pod for pod in self.standby.pods.values() if pod.state == "held"]
         assert not [pod for pod in held if pod.ref.uid in self.standby.gangs.starts.spots]
