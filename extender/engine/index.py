@@ -291,10 +291,7 @@ class Indexes:
             return False
         self.scorer.look()
         self._catch_up()
-        for index in reversed(self._shapes.values()):
-            if index.aged:
-                index.renew(nodes)
-                break
+        self._renew(nodes)
         return any(index.aged for index in self._shapes.values())
 
     def work(self, nodes: int) -> None:
@@ -304,6 +301,10 @@ class Indexes:
             if index.stale:
                 index.refresh(nodes)
                 break
+        self._renew(nodes)
+
+    def _renew(self, nodes: int) -> None:
+        """Look at up to this many aged nodes of one index, the last used that has any."""
         for index in reversed(self._shapes.values()):
             if index.aged:
                 index.renew(nodes)
