@@ -17,7 +17,8 @@ from rich.console import RenderableType
 from extender.cli import console, inspection
 from extender.cli.errors import CommandError
 from extender.cli.inspection import Move, Place, Plan, Room
-from extender.engine import budgets, relief
+from extender.engine.moves import relief
+from extender.engine.preemption import budgets
 from protos.contract import budget, codec, names, reservation
 from protos.contract.budget import Budget, Budgets
 from protos.contract.objects import Pod, decode_pod

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from extender.cli import console, top
 from extender.cli.errors import CommandError
 from extender.cli.inspection import Group, Node, Pod, Reservation, Slot
-from extender.engine import relief
+from extender.engine.moves import relief
 from protos.contract.allocation import Allocation
 
 COSTS = "terms: thousandths of a GPU that it costs others; score: minus their sum, the highest is best"

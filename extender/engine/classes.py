@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from extender.engine import refusals
+from extender.engine.books.stock import Stock
 from extender.engine.effects import ClassStatus
-from extender.engine.stock import Stock
 from protos.contract import names
 from protos.contract.gpu_class import GpuClass
 from protos.contract.objects import Pod

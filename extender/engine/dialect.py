@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.engine.ledger import NodeState, PodState
+from extender.engine.books.ledger import NodeState, PodState
 from extender.engine.settings import Settings
 from protos.contract import names
 from protos.contract.objects import Pod

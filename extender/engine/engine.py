@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from extender.engine import advice, dialect, errand, refusals
-from extender.engine.barrier import Barrier
-from extender.engine.booking import Booking
+from extender.engine import dialect, refusals
+from extender.engine.books.booking import Booking
+from extender.engine.books.holds import Holds
+from extender.engine.books.ledger import Ledger, NodeState, PodState
+from extender.engine.books.reservations import Reservations
 from extender.engine.classes import Classes
-from extender.engine.defrag import Defrag
 from extender.engine.effects import (
     Already,
     BindAnswer,
@@ -44,27 +45,28 @@ from extender.engine.effects import (
     Verdict,
     Wake,
 )
-from extender.engine.errand import Errand
-from extender.engine.gangs import Gangs
-from extender.engine.gates import Gates
-from extender.engine.holds import Holds
-from extender.engine.index import Indexes
-from extender.engine.keeping import Keeping
-from extender.engine.ledger import Ledger, NodeState, PodState
+from extender.engine.gangs.barrier import Barrier
+from extender.engine.gangs.gangs import Gangs
+from extender.engine.gangs.gates import Gates
+from extender.engine.gangs.keeping import Keeping
+from extender.engine.gangs.starts import Starts
+from extender.engine.moves import errand
+from extender.engine.moves.defrag import Defrag
+from extender.engine.moves.errand import Errand
+from extender.engine.moves.relief import Hopeless
+from extender.engine.moves.tenants import Tenants
 from extender.engine.observe import Observer
-from extender.engine.occupants import Occupants
-from extender.engine.offers import Offers
-from extender.engine.preempt import Preemption
+from extender.engine.placement import advice
+from extender.engine.placement.index import Indexes
+from extender.engine.placement.offers import Offers
+from extender.engine.placement.waking import Waking
+from extender.engine.placement.worth import Worth
+from extender.engine.preemption.occupants import Occupants
+from extender.engine.preemption.preempt import Preemption
 from extender.engine.presence import Presence
-from extender.engine.relief import Hopeless
-from extender.engine.reservations import Reservations
+from extender.engine.queues.tenancy import Tenancy
 from extender.engine.settings import Settings
-from extender.engine.starts import Starts
 from extender.engine.telling import Telling
-from extender.engine.tenancy import Tenancy
-from extender.engine.tenants import Tenants
-from extender.engine.waking import Waking
-from extender.engine.worth import Worth
 from gangfilter import dialects
 from protos.contract import choose, names
 from protos.contract.ask import PodAsk

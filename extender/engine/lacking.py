@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from extender.engine import refusals
-from extender.engine.stock import Stock
+from extender.engine.books.stock import Stock
 from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
 from protos.contract.selection import Selection, capability

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import msgspec
 
 from extender.engine import trust
+from extender.engine.books.ledger import Ledger, PodState
 from extender.engine.classes import Classes
 from extender.engine.effects import Effect, PodRef, PutBack, Report
-from extender.engine.ledger import Ledger, PodState
-from extender.engine.mix import Shape, shape
+from extender.engine.placement.mix import Shape, shape
 from extender.engine.settings import Settings
 from protos.contract import ask as asks
 from protos.contract import names

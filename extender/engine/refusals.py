@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.engine.ledger import NodeState
+from extender.engine.books.ledger import NodeState
 from gangfilter.group import GroupKey
 from protos.contract import choose
 from protos.contract.ask import PodAsk

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from extender.engine import refusals
+from extender.engine.books.ledger import Ledger, PodState
 from extender.engine.classes import Classes
 from extender.engine.effects import Report
-from extender.engine.gangs import Gangs
-from extender.engine.index import Indexes
+from extender.engine.gangs.gangs import Gangs
 from extender.engine.lacking import Lacking
-from extender.engine.ledger import Ledger, PodState
+from extender.engine.placement.index import Indexes
 from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
 

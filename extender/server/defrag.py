@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import FastAPI, Query, Response
 
-from extender.engine.defrag import MOST_MOVES
-from extender.engine.relief import Hopeless
+from extender.engine.moves.defrag import MOST_MOVES
+from extender.engine.moves.relief import Hopeless
 from extender.server.core import Core
 
 MOST_ALLOWED = 64

@@ -12,9 +12,9 @@ from math import isfinite
 from prometheus_client import CollectorRegistry, generate_latest
 
 from extender import metrics
+from extender.engine.books.ledger import NodeState, PodState
 from extender.engine.engine import Engine
-from extender.engine.ledger import NodeState, PodState
-from extender.engine.standing import Standing
+from extender.engine.queues.standing import Standing
 from extender.metrics import Spec
 from gangfilter.table import Phase
 from protos.contract.books import GpuBook

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI, Response
 
+from extender.engine.books.ledger import NodeState
 from extender.engine.engine import Engine
-from extender.engine.ledger import NodeState
 from extender.server.binds import Gone
 from extender.server.gate import Gate
 from extender.server.verbs import Answer, Patient, Verbs, answer, at_once

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
-from extender.engine import relief, reservations
+from extender.engine.books import reservations
+from extender.engine.books.ledger import NodeState, PodState
 from extender.engine.engine import Engine
-from extender.engine.ledger import NodeState, PodState
-from extender.engine.roster import Known
+from extender.engine.gangs.roster import Known
+from extender.engine.moves import relief
 from extender.server import queues
 from gangfilter.group import GroupKey
 from gangfilter.members import PRESENT, Stage

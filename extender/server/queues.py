@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from extender.engine.engine import Engine
-from extender.engine.roster import Known
-from extender.engine.standing import Standing
-from extender.engine.turns import place
+from extender.engine.gangs.roster import Known
+from extender.engine.queues.standing import Standing
+from extender.engine.queues.turns import place
 from gangfilter.gang import Gang
 from gangfilter.table import Phase
 from protos.contract.queue import shown

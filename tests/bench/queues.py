@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from extender.engine.effects import NodeSeen, PodGone, PodSeen, PodsListed, QueueSeen, Tick
 from extender.engine.engine import Engine
-from extender.engine.queues import Queues
+from extender.engine.queues.queues import Queues
 from extender.engine.settings import Settings
 from protos.contract import names
 from protos.contract.queue import GPU, GPUS, Queue

@@ -30,7 +30,7 @@ from extender.engine.effects import (
     Wake,
 )
 from extender.engine.engine import Engine
-from extender.engine.plan import Placement, Plan
+from extender.engine.planning.plan import Placement, Plan
 from gangfilter.gang import BEFORE, STARTED, Patience
 from gangfilter.group import GroupKey
 from gangfilter.members import Stage

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from extender.engine.books.ledger import PodState
 from extender.engine.engine import Engine
-from extender.engine.ledger import PodState
 from gangfilter.group import GroupKey
 from gangfilter.members import PLACED, Stage
 from gangfilter.table import Phase

@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.engine.defrag import Defrag
 from extender.engine.effects import PodGone
-from extender.engine.relief import Hopeless, Relief
-from extender.engine.seats import Seat
+from extender.engine.moves.defrag import Defrag
+from extender.engine.moves.relief import Hopeless, Relief
+from extender.engine.planning.seats import Seat
 from protos.contract.ask import ContainerAsk, PodAsk
 from tests.unit.engine.fleets import an_ask, whole
 from tests.unit.engine.tenancy import Town

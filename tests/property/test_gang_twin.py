@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from extender.engine.plan import Plan
+from extender.engine.planning.plan import Plan
 from tests.property.gang_world import NODES, GangWorld
 from tests.property.gated_world import GatedWorld
 

@@ -10,12 +10,12 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.engine.attempt import Fleet
-from extender.engine.intree import Constraints
-from extender.engine.ledger import NodeState
-from extender.engine.plan import Placement, Plan
-from extender.engine.seats import Seat
-from extender.engine.shortage import Shortage
+from extender.engine.books.ledger import NodeState
+from extender.engine.planning.attempt import Fleet
+from extender.engine.planning.intree import Constraints
+from extender.engine.planning.plan import Placement, Plan
+from extender.engine.planning.seats import Seat
+from extender.engine.planning.shortage import Shortage
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from tests.unit.engine.fleets import a_fleet, a_state, an_ask, members, outcome, whole

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.engine.queues import Queues
-from extender.engine.shares import Claim, divide
+from extender.engine.queues.queues import Queues
+from extender.engine.queues.shares import Claim, divide
 from protos.contract.objects import Pod
 from protos.contract.queue import GPU, GPUS, Queue
 from tests.builders import a_node, a_pod

@@ -8,14 +8,14 @@ from itertools import chain, combinations
 
 import pytest
 
-from extender.engine.attempt import Fleet
-from extender.engine.cleared import Cleared
 from extender.engine.effects import PodsListed
-from extender.engine.index import Indexes
-from extender.engine.plan import Placement, Plan
-from extender.engine.seats import Seat
-from extender.engine.units import Unit
-from extender.engine.victims import COMING, Prey, Search, Vain, Wanted
+from extender.engine.placement.index import Indexes
+from extender.engine.planning.attempt import Fleet
+from extender.engine.planning.plan import Placement, Plan
+from extender.engine.planning.seats import Seat
+from extender.engine.preemption.cleared import Cleared
+from extender.engine.preemption.units import Unit
+from extender.engine.preemption.victims import COMING, Prey, Search, Vain, Wanted
 from protos.contract import names
 from protos.contract.ask import ContainerAsk, PodAsk
 from tests.unit.engine.tenancy import Town

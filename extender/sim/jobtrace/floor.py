@@ -10,8 +10,8 @@ from heapq import heappop, heappush
 import msgspec
 from sortedcontainers import SortedKeyList
 
-from extender.engine import backfill
-from extender.engine.backfill import Reservation
+from extender.engine.queues import backfill
+from extender.engine.queues.backfill import Reservation
 from extender.sim.jobtrace.cluster import Cluster
 from extender.sim.jobtrace.trace import Job
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from extender.engine.line import Line, Turn, Waiter, level, level_end
+from extender.engine.queues.line import Line, Turn, Waiter, level, level_end
 from extender.sim.jobtrace import trace
 from extender.sim.jobtrace.cluster import Cluster
 from extender.sim.jobtrace.replay import Ran

@@ -8,7 +8,7 @@ import re
 import pytest
 import yaml
 
-from extender.engine.shares import Claim, divide
+from extender.engine.queues.shares import Claim, divide
 from protos.contract import queue
 from protos.contract.queue import GPU, GPUS, OWN
 from tests.unit.docs.pages import ROOT, blocks, page, table

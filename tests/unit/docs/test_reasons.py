@@ -29,7 +29,7 @@ TOLD = sorted(
 @cache
 def modules() -> dict[Path, ast.Module]:
     packages = ("protos/contract", "extender/engine", "extender/server", "deviceplugin")
-    return {file: ast.parse(file.read_text()) for package in packages for file in (ROOT / package).glob("*.py")}
+    return {file: ast.parse(file.read_text()) for package in packages for file in (ROOT / package).rglob("*.py")}
 
 
 @cache

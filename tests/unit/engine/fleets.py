@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from extender.engine.attempt import Fleet
-from extender.engine.index import Indexes
-from extender.engine.ledger import NodeState
-from extender.engine.plan import Placement, Plan
-from extender.engine.seats import Seat
-from extender.engine.shortage import Shortage
+from extender.engine.books.ledger import NodeState
+from extender.engine.placement.index import Indexes
+from extender.engine.planning.attempt import Fleet
+from extender.engine.planning.plan import Placement, Plan
+from extender.engine.planning.seats import Seat
+from extender.engine.planning.shortage import Shortage
 from protos.contract import names
 from protos.contract.ask import ContainerAsk, PodAsk
 from protos.contract.books import NodeBooks

@@ -32,7 +32,7 @@ from extender.engine.effects import (
     Wake,
 )
 from extender.engine.engine import Engine
-from extender.engine.roster import Known
+from extender.engine.gangs.roster import Known
 from extender.engine.settings import Settings
 from gangfilter.gang import Gang
 from gangfilter.group import Declaration, GroupKey

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from extender.engine.defrag import MOST_MOVES, Defrag
 from extender.engine.effects import NodeSeen, PodSeen
 from extender.engine.engine import Engine
-from extender.engine.relief import Hopeless, Move, Relief
-from extender.engine.seats import Seat
+from extender.engine.moves.defrag import MOST_MOVES, Defrag
+from extender.engine.moves.relief import Hopeless, Move, Relief
+from extender.engine.planning.seats import Seat
 from extender.engine.settings import Settings
 from protos.contract import allocation, choose, names
 from protos.contract.allocation import Allocation

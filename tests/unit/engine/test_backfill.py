@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from extender.engine.backfill import OPEN, Reservation, end_of_running, reserve
+from extender.engine.queues.backfill import OPEN, Reservation, end_of_running, reserve
 
 
 class Nodes:

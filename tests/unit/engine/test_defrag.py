@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from extender.engine.defrag import Defrag
 from extender.engine.effects import PodGone, PodRef, PodSeen
-from extender.engine.errand import Errand
-from extender.engine.relief import Hopeless, Relief
+from extender.engine.moves.defrag import Defrag
+from extender.engine.moves.errand import Errand
+from extender.engine.moves.relief import Hopeless, Relief
 from protos.contract import names
 from protos.contract.objects import Taint
 from tests.builders import a_node, a_pod

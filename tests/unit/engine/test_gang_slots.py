@@ -11,7 +11,7 @@ import pytest
 
 from extender.engine.effects import GpusUnhealthy, Leading, NodeGone, NodeSeen, PodGone, PodSeen, PodsListed
 from extender.engine.engine import Engine
-from extender.engine.slots import Slots
+from extender.engine.gangs.slots import Slots
 from gangfilter.gang import Patience
 from gangfilter.members import Stage
 from gangfilter.table import Phase

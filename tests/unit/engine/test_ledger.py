@@ -17,7 +17,7 @@ from extender.engine.effects import (
     Report,
     Tick,
 )
-from extender.engine.index import SHAPES
+from extender.engine.placement.index import SHAPES
 from protos.contract import allocation, inventory, names
 from protos.contract.allocation import Share
 from protos.contract.inventory import Inventory

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from extender.engine.line import MOST_PATIENCE_S, PATIENCE, Line, Turn, Waiter, due, level, level_end
+from extender.engine.queues.line import MOST_PATIENCE_S, PATIENCE, Line, Turn, Waiter, due, level, level_end
 
 
 def waiter(name: int, rank: float = 0, *, priority: int = 0, queue: str = "q", shape: str = "s") -> Waiter:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from extender.engine.attempt import Fleet
-from extender.engine.ledger import NodeState
-from extender.engine.plan import Placement, Plan
-from extender.engine.seats import Seat
+from extender.engine.books.ledger import NodeState
+from extender.engine.planning.attempt import Fleet
+from extender.engine.planning.plan import Placement, Plan
+from extender.engine.planning.seats import Seat
 from protos.contract import names
 from protos.contract.ask import Demand
 from protos.contract.objects import Node

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from extender.engine.attempt import Fleet
-from extender.engine.index import Indexes
-from extender.engine.intree import Constraints
-from extender.engine.plan import Placement, Plan
-from extender.engine.seats import Seat, least
+from extender.engine.placement.index import Indexes
+from extender.engine.planning.attempt import Fleet
+from extender.engine.planning.intree import Constraints
+from extender.engine.planning.plan import Placement, Plan
+from extender.engine.planning.seats import Seat, least
 from protos.contract import names
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.objects import Taint

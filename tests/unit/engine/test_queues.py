@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.engine.effects import ClassSeen, QueueGone, QueueSeen, QueueStatus, Report
-from extender.engine.takes import Takes
+from extender.engine.queues.takes import Takes
 from protos.contract import names
 from protos.contract.gpu_class import GpuClass
 from protos.contract.queue import GPU, GPUS, Queue

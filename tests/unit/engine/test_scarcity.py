@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from extender.engine.effects import GroupSeen, NodeSeen
-from extender.engine.intree import Amounts
-from extender.engine.plan import Placement, Plan
-from extender.engine.scarcity import Scarcity
+from extender.engine.planning.intree import Amounts
+from extender.engine.planning.plan import Placement, Plan
+from extender.engine.planning.scarcity import Scarcity
 from gangfilter.group import Declaration, GroupKey
 from gangfilter.table import Phase
 from protos.contract import names

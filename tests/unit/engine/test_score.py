@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from extender.engine import score
-from extender.engine.index import Indexes, ShapeIndex
-from extender.engine.ledger import NodeState
-from extender.engine.mix import Shape, shape
-from extender.engine.score import BESIDE, GPU, STRANDED, Terms, Usable, rests
+from extender.engine.books.ledger import NodeState
+from extender.engine.placement import score
+from extender.engine.placement.index import Indexes, ShapeIndex
+from extender.engine.placement.mix import Shape, shape
+from extender.engine.placement.score import BESIDE, GPU, STRANDED, Terms, Usable, rests
 from protos.contract import choose
 from protos.contract.ask import PodAsk
 from protos.contract.selection import Selection

@@ -1,0 +1,241 @@
+"""Reservations: room that is kept for a pod that waits, while the pods that stand in its way are being moved.
+
+Its annotation names the GPUs. What is free of them is booked at once, and the rest as it becomes free, in the very step
+in which that is seen, so that nobody else gets in between. The booking is HELD, has an end, and is the pod's own: while
+kube-scheduler asks about that pod it is lent to it. They are rebuilt from the annotations by whoever starts anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+import msgspec
+
+from extender.engine.books.ledger import Ledger, NodeState, PodState
+from extender.engine.effects import PodRef, Report
+from extender.engine.planning.intree import counted, lacking
+from extender.engine.planning.seats import Spot
+from extender.engine.settings import Settings
+from protos.contract import codec, names, reservation
+from protos.contract.allocation import Share
+from protos.contract.ask import Demand, PodAsk
+from protos.contract.books import GpuBook, NodeBooks
+from protos.contract.objects import Pod, epoch_seconds
+from protos.contract.reason import Reason
+from protos.contract.reservation import Reservation
+
+AGAIN_S, AGAIN_MOST_S = 5.0, 60.0
+"""Seconds after which a pod whose room is complete and that does not come is woken again; doubled each time."""
+NOTHING = Demand(0, 0, False)
+PREFIX = "room-"
+"""How the names begin under which it is booked; a UID follows."""
+
+
+class Kept(msgspec.Struct, eq=False):
+    """One reservation."""
+
+    pod: PodState
+    ask: PodAsk | None
+    text: str
+    told: Reservation | None
+    """None: it cannot be read, or is over."""
+    until: float
+    keeper: PodState
+    """What holds it in the books."""
+    spot: Spot | None = None
+    """What is to be kept; None while the node does not have it."""
+    version: int = -1
+    """The node's, when it was booked."""
+    complete: bool = False
+    complete_at: float = 0.0
+    """When it was seen to be, the last time."""
+    again_at: float = 0.0
+    again_s: float = AGAIN_S
+
+
+class Reservations:
+    """All of them, by the UIDs of the pods that wait."""
+
+    def __init__(self, ledger: Ledger, settings: Settings, wall: float) -> None:
+        """`wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero."""
+        self._ledger, self._most_s, self._wall = ledger, settings.keep_s, wall
+        self._ignored = frozenset(settings.resources.all)
+        self._of: dict[str, Kept] = {}
+        self._allowed: dict[str, float] = {}
+        """Until when at most, for pods for which we make room."""
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def of(self, uid: str) -> Kept | None:
+        """What is kept for this pod, None if nothing is."""
+        kept = self._of.get(uid)
+        return kept if kept is not None and kept.told is not None else None
+
+    def allow(self, uid: str, until: float) -> None:
+        """What is asked for this pod may be kept until then."""
+        self._allowed[uid] = until
+
+    def claims(self, but: Collection[str]) -> list[tuple[PodState, Spot]]:
+        """What is kept for pods other than these (UIDs): what holds it in the books, and all of it."""
+        return [
+            (kept.keeper, kept.spot)
+            for uid, kept in self._of.items()
+            if kept.spot is not None and kept.keeper.node and uid not in but
+        ]
+
+    def keepers(self, uids: Collection[str]) -> tuple[PodState, ...]:
+        """What holds the room of these pods in the books."""
+        return tuple(kept.keeper for uid in uids if (kept := self.of(uid)) is not None and kept.keeper.node)
+
+    def see(self, pod: Pod, state: PodState | None, now: float) -> list[Report]:
+        """Take in what a pod's annotation says; tells its owner where that cannot be done."""
+        uid, text = pod.metadata.uid, pod.metadata.annotations.get(names.RESERVATION)
+        known = self._of.get(uid)
+        if state is None or pod.spec.node_name or text is None or not self._most_s:
+            self._drop(uid)
+            return []
+        if known is not None and (known.text, known.ask) == (text, state.ask):
+            return []
+        self._drop(uid)
+        keeper = PodState(PodRef(state.ref.namespace, state.ref.name, PREFIX + uid), now)
+        keeper.asked, keeper.requests = state.asked, state.requests
+        try:
+            told, why = reservation.decode(text), ""
+        except codec.ContractError as error:
+            told, why = None, str(error)
+        most = max(now + self._most_s, self._allowed.get(uid, 0.0))
+        until = min(epoch_seconds(told.until) - self._wall, most) if told is not None else now
+        self._of[uid] = Kept(state, state.ask, text, told, until, keeper)
+        sentence = f"the room that {names.RESERVATION} asks for cannot be kept"
+        return [Report(state.ref, Reason("ReservationMalformed", sentence, why))] if why else []
+
+    def forget(self, uid: str) -> None:
+        """The pod is over: nothing is kept for it any more."""
+        self._allowed.pop(uid, None)
+        self._drop(uid)
+
+    def _drop(self, uid: str) -> None:
+        kept = self._of.pop(uid, None)
+        if kept is not None:
+            self._free(kept)
+
+    def lend(self, uid: str) -> None:
+        """What is kept for the pod is there for it, until the next look."""
+        kept = self._of.get(uid)
+        if kept is not None:
+            self._free(kept)
+
+    def give_up(self, uid: str) -> None:
+        """Nothing is kept for the pod any more, until it asks for something else."""
+        kept = self._of[uid]
+        kept.told = kept.spot = None
+        self._free(kept)
+
+    def _free(self, kept: Kept) -> None:
+        kept.version, kept.complete = -1, False
+        if kept.keeper.node:
+            self._ledger.unbind(kept.keeper)
+            del self._ledger.slots[kept.keeper.ref.uid]
+
+    # -- booking
+
+    def keep(self, now: float) -> list[Kept]:
+        """Book what is free of all that is to be kept; returns those whose pods wait."""
+        return list(self._waiting(now))
+
+    def _waiting(self, now: float) -> Iterator[Kept]:
+        for kept in self._of.values():
+            if kept.told is None:
+                continue
+            if now >= kept.until:
+                self.give_up(kept.pod.ref.uid)
+            elif kept.pod.state == "waiting":
+                before = kept.complete
+                self._look(kept, kept.told)
+                if kept.complete and not before:
+                    kept.complete_at = now
+                yield kept
+            else:
+                self._free(kept)
+
+    def _look(self, kept: Kept, told: Reservation) -> None:
+        node = self._ledger.nodes.get(told.node)
+        if node is not None and node.version == kept.version:
+            return
+        kept.spot = _spot(kept, told, node) if node is not None and node.seen and not node.problem else None
+        if node is None or kept.spot is None:
+            self._free(kept)
+            return
+        charges = _free_of(kept.spot.charges, node.books, kept.keeper.ref.uid)
+        if not kept.keeper.node or charges != _held(node, kept.keeper):
+            self._ledger.slots[kept.keeper.ref.uid] = kept.keeper
+            self._ledger.hold(kept.keeper, node.name, charges)
+        short = lacking(counted(kept.keeper.requests, self._ignored), node.allocatable, _but(node, kept.keeper))
+        kept.complete = charges == kept.spot.charges and not short
+        kept.version = node.version
+
+    def due(self, uid: str, now: float) -> bool:
+        """Whether a pod whose room is complete is to be woken now."""
+        kept = self._of[uid]
+        if now < kept.again_at:
+            return False
+        kept.again_at, kept.again_s = now + kept.again_s, min(AGAIN_MOST_S, 2 * kept.again_s)
+        return True
+
+
+def _spot(kept: Kept, told: Reservation, node: NodeState) -> Spot | None:
+    """What is to be kept on the node; None if it does not have that, or the pod asks for something else."""
+    if kept.ask is None or node.books is None:
+        return Spot(node.name, until=kept.until) if kept.ask is None else None
+    shares = _shares(kept.ask, node.books, told.containers)
+    charges = node.books.charges(kept.ask, shares) if shares is not None else None
+    return Spot(node.name, charges, shares, kept.until) if shares is not None and charges is not None else None
+
+
+def _shares(
+    ask: PodAsk, books: NodeBooks, containers: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[Share, ...]] | None:
+    eligible = {book.gpu.uuid: book for book in books.eligible(ask.selection)}
+    found: dict[str, tuple[Share, ...]] = {}
+    for container in ask.containers:
+        given = containers.get(container.name, ())
+        demands = [(eligible[uuid], books.demand(container, eligible[uuid].gpu)) for uuid in given if uuid in eligible]
+        shares = [Share(b.gpu.uuid, b.gpu.index, d.mem, d.slices, d.whole) for b, d in demands if d is not None]
+        if len(shares) != container.gpus or len(given) != container.gpus:
+            return None
+        found[container.name] = tuple(shares)
+    return found
+
+
+def _free_of(charges: Mapping[str, Demand], books: NodeBooks | None, own: str) -> dict[str, Demand]:
+    """As much of this as there is, beside all but what is booked for it already."""
+    if books is None:
+        return {}
+    entry = books.entries.get(own)
+    if entry is not None:
+        books.release(own)
+    free = {uuid: _part(demand, books.gpus.get(uuid)) for uuid, demand in charges.items()}
+    if entry is not None:
+        books.restore(own, entry)
+    return {uuid: part for uuid, part in free.items() if part != NOTHING}
+
+
+def _part(demand: Demand, book: GpuBook | None) -> Demand:
+    if book is None or book.wholes or not book.offered:
+        return NOTHING
+    if book.fits(demand):
+        return demand
+    return Demand(min(demand.mem, book.mem_free), min(demand.slices, book.slices_free), False)
+
+
+def _held(node: NodeState, keeper: PodState) -> Mapping[str, Demand]:
+    entry = node.books.entries.get(keeper.ref.uid) if node.books is not None else None
+    return entry.charges if entry is not None else {}
+
+
+def _but(node: NodeState, keeper: PodState) -> dict[str, int]:
+    used = dict(node.used)
+    for resource, amount in keeper.requests:
+        used[resource] -= amount
+    return used

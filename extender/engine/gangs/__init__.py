@@ -1,0 +1,1 @@
+"""Gangs in the books, from their first member to their last."""

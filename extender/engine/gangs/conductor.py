@@ -1,0 +1,346 @@
+"""Leads gangs through their phases: plans wanted, places held and given back, binds opened, members evicted and woken.
+
+What the phases are and when they change is `gangfilter.gang`'s.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from extender.engine import refusals
+from extender.engine.books.ledger import Ledger, PodState
+from extender.engine.effects import Deny, Evict, Open, PhaseLeft, Place, Wake
+from extender.engine.gangs.herald import Herald, ref
+from extender.engine.gangs.roster import Known, Roster
+from extender.engine.gangs.slots import Slots
+from extender.engine.gangs.starts import Outcome, Starts
+from extender.engine.gangs.unheld import joining, mark, stranded
+from extender.engine.lacking import Lacking
+from extender.engine.planning.plan import Placement
+from extender.engine.planning.seats import Spot
+from extender.engine.settings import Settings
+from gangfilter.gang import BEFORE, STARTED, Gang
+from gangfilter.members import Member, Stage
+from gangfilter.table import Fact, Phase
+from protos.contract.reason import Reason
+
+REFUSED_AGAIN_S = 1.0
+"""Seconds after which a second refusal of a planned node by kube-scheduler itself counts."""
+EVICTED_AGAIN_S = 5.0
+"""Seconds after which what is to go is evicted once more."""
+Release = Callable[[PodState, Gang], Place]
+"""Books the place held for a member for good and makes its Binding."""
+
+
+class Conductor:
+    """Does what follows from the phases of gangs."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: Settings,
+        counters: Counter[tuple[str, str]],
+        roster: Roster,
+        herald: Herald,
+        release: Release,
+        unpromise: Callable[[PodState], None],
+        starts: Starts,
+    ) -> None:
+        """`unpromise` takes back what a pod was promised, or waits for, as a single one."""
+        self._ledger, self._settings, self._counters = ledger, settings, counters
+        self._roster, self._herald = roster, herald
+        self._release, self._unpromise = release, unpromise
+        self.starts, self.slots = starts, Slots(ledger, starts, settings.patience)
+        self._lack = Lacking(ledger.stock)
+        self.replayed = False
+        """All pods and groups were told; before, no gang goes anywhere."""
+        self.leading = True
+        """Whether this process may write; if not, nothing is planned, held or evicted."""
+
+    def settle(self, known: Known, now: float) -> None:
+        """Let the gang go on as far as it does, and do what follows."""
+        gang = known.gang
+        known.parked = False
+        if not self.replayed:
+            return
+        since = gang.since
+        while (step := gang.step(now)) is not None:
+            self._herald.effects.append(PhaseLeft(step[0], now - since))
+            self._follow(known, *step, now)
+            since = gang.since
+        self.refill(known, now)
+        self.call(gang)
+        for member in joining(gang):
+            self._herald.effects.append(mark(gang, self._ledger.pods[member.uid], self._settings))
+        if gang.phase is Phase.WAITING:
+            self._want(known, now)
+        if gang.phase is Phase.ASSEMBLING and not self._too_large(known):
+            known.reason = refusals.assembling(gang.key, gang.lacking())
+        self._herald.tell(known)
+        if self._roster.clean(known):
+            self.starts.close(gang)
+
+    def _follow(self, known: Known, left: Phase, fact: Fact, now: float) -> None:
+        gang = known.gang
+        known.reason, known.planned = None, None
+        if left is Phase.WAITING and fact is not Fact.PLANNED:
+            self.starts.unwant(gang)
+        self._act(known, fact, now)
+        if gang.phase in STARTED and left not in STARTED:
+            for member in gang.at(Stage.IDLE):
+                self.wake(gang, member)
+        elif left in STARTED and gang.phase not in STARTED:
+            self._give_back(gang, refusals.gang_starting(gang.key))
+            for member in gang.at(Stage.IDLE):
+                self._no_single(member)
+
+    def _act(self, known: Known, fact: Fact, now: float) -> None:
+        gang = known.gang
+        match fact:
+            case Fact.ALL_IN_BIND | Fact.FOUND:
+                for member in gang.at(Stage.IN_BIND):
+                    self._herald.effects.append(Open(self.post(gang, member)))
+            case Fact.WHOLE:
+                for member in gang.at(Stage.PLANNED):
+                    self._go_single(gang, member)
+            case Fact.STUCK | Fact.UPSET:
+                self._counters["gang_starts", fact.name.lower()] += 1
+                known.reason = refusals.gang_again(gang.key, str(fact))
+                self._give_back(gang, known.reason)
+                self._take_back(known, now)
+            case Fact.OVERDUE | Fact.RESTART:
+                self._counters["gang_starts", "undone"] += 1
+                known.reason = refusals.gang_undone(gang.key)
+                self._give_back(gang, known.reason)
+                self._evict(known, now)
+            case Fact.PREEMPTED:
+                self._counters["gang_starts", "preempted"] += 1
+                self._give_back(gang, refusals.gang_undone(gang.key))
+                for member in gang.at(Stage.BOUND):
+                    gang.put(member, Stage.LEAVING)
+            case Fact.DONE if gang.terms.on_completion:
+                self._evict(known, now)
+            case Fact.UNDONE | Fact.RENEWED:
+                self._roster.agree(known)
+            case Fact.LIMIT:
+                known.reason = refusals.gang_limit(gang.key)
+                self._herald.report(known, known.reason, now)
+
+    # -- plans
+
+    def _want(self, known: Known, now: float) -> None:
+        """Have the gang planned, if there is anything new since it was planned last."""
+        gang = known.gang
+        if self._too_large(known):
+            self.starts.unwant(gang)
+            return
+        withheld = self.starts.withheld(gang)
+        if withheld is not None:
+            self._withhold(known, withheld)
+            return
+        news = self._ledger.freed, gang.turnover
+        if self.leading and known.planned != news and not self.starts.wanted(gang) and gang.may_plan(now):
+            known.planned = news
+            self.starts.want(gang)
+
+    def _withhold(self, known: Known, why: Reason) -> None:
+        """Its queue has no room for the gang: it is not planned until there is."""
+        self.starts.unwant(known.gang)
+        known.planned = None
+        if known.reason != why:
+            known.reason = why
+            self._herald.tell(known)
+
+    def park(self, known: Known) -> None:
+        """Leave a gang alone that waits for nothing but room in its queue and has told so, until there is some."""
+        gang, why = known.gang, known.reason
+        if gang.phase is not Phase.WAITING or why is None or why != known.reported[0]:
+            return
+        if not (gang.timed or known.slots or gang.count(Stage.LEAVING)) and self.starts.withheld(gang) == why:
+            known.parked = True
+            self.starts.park(gang)
+
+    def unpark(self) -> None:
+        """Look again after those whose queue may have room for them by now."""
+        for key in self.starts.unparked():
+            known = self._roster.known.get(key)
+            if known is not None:
+                known.parked = False
+
+    def _too_large(self, known: Known) -> bool:
+        """Whether more members would have to start together than can be held in bind; then that is why it waits."""
+        least, most = known.gang.least, self._settings.largest_gang
+        if least > most:
+            known.reason, known.planned = refusals.gang_too_large(known.gang.key, least, most), None
+        return least > most
+
+    def take(self, known: Known, outcome: Outcome, now: float) -> None:
+        """The gang's plan has come out; what its queue has no room for any more is not started."""
+        gang = known.gang
+        if isinstance(outcome, Placement):
+            outcome = self.starts.refused(gang, outcome) or outcome
+        if isinstance(outcome, Reason):
+            self._withhold(known, outcome)
+        elif isinstance(outcome, Placement):
+            self._start(known, outcome, now)
+        else:
+            known.reason = refusals.gang_no_room(gang.key, "; ".join([*self._lacking(gang), str(outcome)]))
+            self._herald.report(known, known.reason, now)
+        self.settle(known, now)
+
+    def _lacking(self, gang: Gang) -> Iterator[str]:
+        """Why the first member that could not be served even if every GPU were free could not be, if there is one."""
+        asks = (self._ledger.pods[member.uid].ask for member in gang.at(Stage.IDLE))
+        missing = (self._lack.of(ask) for ask in asks if ask is not None)
+        yield from (str(reason) for reason in islice(filter(None, missing), 1))
+
+    def _start(self, known: Known, placement: Placement, now: float) -> None:
+        gang = known.gang
+        known.reason = None
+        for uid in placement.spots:
+            self._no_single(gang.members[uid])
+        self.starts.hold(placement.spots)
+        gang.start({uid: spot.node for uid, spot in placement.spots.items()}, now)
+        self._counters["gang_starts", "planned"] += 1
+        nominate = len(self._ledger.nodes) >= self._settings.nominate_from
+        for member in gang.at(Stage.PLANNED):
+            member.refused = member.refused or nominate
+            if member.uid not in gang.unheld:
+                self.wake(gang, member)
+
+    # -- places
+
+    def post(self, gang: Gang, member: Member) -> Place:
+        """The Binding of a member to its place."""
+        gang.post(member.uid, member.node)
+        return self._release(self._ledger.pods[member.uid], gang)
+
+    def leave(self, gang: Gang, member: Member, why: Reason) -> None:
+        """The member holds nothing any more, nor is it in bind."""
+        if member.stage is Stage.IN_BIND:
+            self._herald.effects.append(Deny(ref(gang, member), why))
+        self.starts.drop(member.uid)
+        member.node, member.denied_at = "", 0.0
+
+    def _give_back(self, gang: Gang, why: Reason) -> None:
+        """Everything that is held, and an answer to everybody in bind; who did not come is woken the next time."""
+        for member in gang.holding():
+            member.refused = member.refused or member.stage is Stage.PLANNED
+            self.leave(gang, member, why)
+            gang.put(member, Stage.IDLE)
+
+    def refill(self, known: Known, now: float, *coming: Member) -> None:
+        """Members that come for lost ones get what was kept of those; nothing is kept that the gang does not need."""
+        if not known.slots:
+            return
+        self.slots.trim(known, now)
+        if not known.slots or not self.leading:
+            return
+        if known.offering:
+            known.offering, coming = False, tuple(known.gang.at(Stage.IDLE))
+        waiting = [m for m in coming if m.stage is Stage.IDLE and self._ledger.pods[m.uid].state == "waiting"]
+        for member, spot in list(self.slots.take(known, waiting, now)):
+            self._seat(known.gang, member, spot)
+
+    def _seat(self, gang: Gang, member: Member, spot: Spot) -> None:
+        self._no_single(member)
+        self.starts.hold({member.uid: spot})
+        member.node = spot.node
+        gang.put(member, Stage.PLANNED)
+        self.wake(gang, member)
+
+    def _take_back(self, known: Known, now: float) -> None:
+        """Members that kube-scheduler bound by itself for a start that came to nothing."""
+        if self.leading and stranded(known.gang):
+            self._evict(known, now)
+
+    def misplaced(self, gang: Gang, member: Member) -> None:
+        """The place held for a member is none: a start is planned anew, later on the member goes on by itself."""
+        if gang.phase is Phase.STARTING:
+            gang.upset = True
+        elif member.stage is Stage.PLANNED:
+            self._go_single(gang, member)
+
+    def _go_single(self, gang: Gang, member: Member) -> None:
+        self.leave(gang, member, refusals.gang_starting(gang.key))
+        gang.put(member, Stage.IDLE)
+        self.wake(gang, member)
+
+    def _no_single(self, member: Member) -> None:
+        """The member is not placed singly any more."""
+        pod = self._ledger.pods[member.uid]
+        member.refused = member.refused or pod.refusal is not None
+        self._unpromise(pod)
+
+    def stand_by(self, known: Known, now: float) -> None:
+        """Another process leads: nothing is planned or held here, and whoever leads decides who has to go."""
+        gang = known.gang
+        self.starts.unwant(gang)
+        gang.give_up(now)
+        if gang.phase is not Phase.STARTING:
+            self._give_back(gang, refusals.gang_starting(gang.key))
+        for member in gang.at(Stage.LEAVING):
+            gang.put(member, Stage.BOUND)
+
+    # -- who shall come, and who shall go
+
+    def call(self, gang: Gang) -> None:
+        """Bring back those that go last, if it is their turn."""
+        for member in gang.last():
+            self.wake(gang, member)
+
+    def wake(self, gang: Gang, member: Member) -> None:
+        """Bring a member back that does not come by itself, to its place if it has one."""
+        if member.refused:
+            member.refused = False
+            self._herald.effects.append(Wake(ref(gang, member), member.node))
+            self._counters["wakes", ""] += 1
+
+    def tick(self, known: Known, now: float) -> None:
+        """Time has passed: those that wait cost next to nothing, however many they are."""
+        gang = known.gang
+        self._remind(known, now)
+        if gang.timed or known.slots:
+            self.slots.check_all(known)
+            self.settle(known, now)
+        elif gang.phase is Phase.WAITING:
+            self._want(known, now)
+
+    def _remind(self, known: Known, now: float) -> None:
+        """Say once more what was perhaps not heard, after a while."""
+        gang = known.gang
+        for member in gang.at(Stage.PLANNED) if gang.count(Stage.PLANNED) else ():
+            if now >= self.starts.spots[member.uid].until:
+                self._go_single(gang, member)
+            elif member.denied_at and now >= member.denied_at + REFUSED_AGAIN_S:
+                self.wake(gang, member)  # kept off its node by kube-scheduler: maybe a passing thing
+        goes = gang.phase is Phase.UNDOING or (gang.phase is Phase.COMPLETED and gang.terms.on_completion)
+        goes = goes or (gang.phase in BEFORE and gang.count(Stage.LEAVING) > 0)
+        if goes and not gang.preempted and now >= known.evicted_at + EVICTED_AGAIN_S:
+            self._evict(known, now)
+
+    def preempt(self, known: Known, now: float) -> None:
+        """Others take the gang's room: whoever does evicts its members."""
+        known.gang.preempted = True
+        self.settle(known, now)
+
+    def spare(self, known: Known, now: float) -> None:
+        """Its members are not evicted after all, but for those that are."""
+        for member in known.gang.at(Stage.LEAVING) if known.gang.preempted else ():
+            known.gang.put(member, Stage.BOUND)
+        self.settle(known, now)
+
+    def _evict(self, known: Known, now: float) -> None:
+        """Have those go that shall go."""
+        gang = known.gang
+        if not self.leading:
+            return
+        known.evicted_at = now
+        done = gang.phase is Phase.COMPLETED
+        why = refusals.gang_done(gang.key) if done else refusals.gang_undone(gang.key)
+        for member in gang.at(Stage.BOUND, Stage.LEAVING):
+            if done or member.removable:
+                gang.put(member, Stage.LEAVING)
+                self._herald.effects.append(Evict(ref(gang, member), why))

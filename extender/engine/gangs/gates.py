@@ -1,0 +1,119 @@
+"""Pods that wait behind our scheduling gate: who is let through, and the removal of the gate, said until it is seen.
+
+kube-scheduler does not know of these pods: unlike one that it has refused, a pod whose wake got lost would never come
+back by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from extender.engine import refusals
+from extender.engine.books.ledger import Ledger
+from extender.engine.effects import Effect, PodRef, Wake
+from extender.engine.placement.index import Indexes
+from extender.engine.placement.mix import Shape
+from extender.engine.placement.waking import Waking
+from protos.contract import names
+from protos.contract.objects import Pod
+
+AGAIN_S, AGAIN_MOST_S = 10.0, 300.0
+"""Seconds after which a gate that is still there is removed once more; doubled each time."""
+
+
+class Opening(msgspec.Struct):
+    """A gate that is to go."""
+
+    wake: Wake
+    asked_at: float | None = None
+    """None: since the clock ticked last."""
+    again_s: float = AGAIN_S
+
+
+class Gates:
+    """The pods that are gated by us, and those of them that need not be any more."""
+
+    def __init__(self, ledger: Ledger, indexes: Indexes, waking: Waking, nominate_from: int) -> None:
+        """On clusters of `nominate_from` nodes a nomination is worth a write more."""
+        self._ledger, self._indexes, self._waking = ledger, indexes, waking
+        self._nominate_from = nominate_from
+        self._shut: set[str] = set()
+        self._openings: dict[str, Opening] = {}
+        self._sought: dict[Shape, None] = {}
+        """Shapes of pods that go singly, and for which no node was looked at yet."""
+        self._leading = True
+
+    def see(self, pod: Pod) -> None:
+        """Take in whether our gate is on a pod."""
+        if any(gate.name == names.PLAN_GATE for gate in pod.spec.scheduling_gates):
+            self._shut.add(pod.metadata.uid)
+        else:
+            self.forget(pod.metadata.uid)
+
+    def forget(self, uid: str) -> None:
+        """The pod has no gate of ours, or is over."""
+        self._shut.discard(uid)
+        self._openings.pop(uid, None)
+
+    def lead(self, yes: bool) -> None:
+        """Whether this process may write: what was not said while it might not is said then."""
+        self._leading = yes
+        for opening in self._openings.values():
+            opening.asked_at, opening.again_s = float("-inf"), AGAIN_S
+
+    # -- who is let through
+
+    def in_vain(self, pod: PodRef) -> list[Wake]:
+        """Let a pod through that waits for no gang: behind the gate nobody would ever come for it."""
+        waits = pod.uid in self._shut and pod.uid not in self._openings
+        return [self.opening(Wake(pod))] if waits else []
+
+    def opening(self, wake: Wake) -> Wake:
+        """This wake of a pod for which there is room; behind the gate it removes that, again and again until seen."""
+        if wake.pod.uid not in self._shut or wake.gated:
+            return wake
+        large = len(self._ledger.nodes) >= self._nominate_from
+        said = Wake(wake.pod, wake.node if large else "", gated=True)
+        self._openings[wake.pod.uid] = Opening(said)
+        return said
+
+    def passed(self, effects: Iterable[Effect]) -> list[Effect]:
+        """These effects, without the wakes of pods behind the gate that have no place yet: for those one is sought."""
+        told: list[Effect] = []
+        for effect in effects:
+            if not isinstance(effect, Wake):
+                told.append(effect)
+            elif not self._seeks(effect):
+                told.append(self.opening(effect))
+        return told
+
+    def _seeks(self, wake: Wake) -> bool:
+        if wake.gated or wake.node or wake.pod.uid not in self._shut:
+            return False
+        pod = self._ledger.pods[wake.pod.uid]
+        if pod.ask is None:
+            return False
+        self._waking.refused(pod, pod.ask, refusals.no_room(pod.ask), 0)
+        self._sought[pod.shape] = None
+        return True
+
+    def seek(self, nodes: int) -> None:
+        """Have those that go singly woken where there is room; looks at so many nodes of each of their shapes."""
+        for sought in list(self._sought):
+            if not self._indexes.prepare(sought, nodes):
+                del self._sought[sought]
+                for name, _ in self._indexes.of(sought).ranked():
+                    self._waking.room(name)
+
+    def due(self, now: float) -> list[Wake]:
+        """Removals to be said again."""
+        wakes = []
+        for opening in self._openings.values() if self._leading else ():
+            if opening.asked_at is None:
+                opening.asked_at = now
+            elif now >= opening.asked_at + opening.again_s:
+                opening.asked_at, opening.again_s = now, min(AGAIN_MOST_S, 2 * opening.again_s)
+                wakes.append(opening.wake)
+        return wakes

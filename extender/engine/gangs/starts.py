@@ -1,0 +1,210 @@
+"""Plans gangs, one after the other, and keeps what a start holds until it is bound or given up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from extender.engine.books.ledger import Ledger
+from extender.engine.placement.index import Indexes
+from extender.engine.planning.attempt import Fleet
+from extender.engine.planning.intree import Amounts, Constraints
+from extender.engine.planning.plan import Placement, Plan
+from extender.engine.planning.scarcity import Scarcity
+from extender.engine.planning.seats import Seat, Spot, least, stands
+from extender.engine.planning.shortage import Shortage
+from extender.engine.queues.admission import Admission
+from extender.engine.queues.turns import Turns
+from extender.engine.settings import Settings
+from gangfilter.gang import Gang
+from gangfilter.group import GroupKey
+from gangfilter.members import ON_NODE, SETTLED, Stage
+from protos.contract.ask import PodAsk
+from protos.contract.reason import Reason
+
+Outcome = Placement | Shortage | Scarcity | Reason
+"""What comes of a gang that wants a plan; a Reason if its queue has no room."""
+Wish = tuple[PodAsk | Reason | None, Constraints]
+
+
+class Starts:
+    """The gangs that want a plan, the plan in the making, and the places held."""
+
+    def __init__(self, ledger: Ledger, indexes: Indexes, settings: Settings, admission: Admission) -> None:
+        self._ledger, self._admission = ledger, admission
+        ignored = frozenset(settings.resources.all)
+        self.fleet = Fleet(ledger.nodes, indexes, ignored, settings.resources, settings.locality_labels)
+        self._wanting = Turns(admission.account, admission.standing)
+        self._plan: tuple[Gang, Sequence[Seat], Plan] | None = None
+        self.spots: dict[str, Spot] = {}
+        """Where a member goes whose place is held, or whose Binding is being written."""
+        self.wishes: dict[str, Wish] = {}
+        """What a member wants of GPUs, and which nodes it may go to."""
+        self.excluded: dict[str, int] = {}
+        """Nodes that kube-scheduler refuses a member: bits by node number."""
+
+    def want(self, gang: Gang) -> None:
+        """The gang shall be planned; what is planned already begins anew."""
+        self._wanting.put(gang)
+        self._stop(gang)
+
+    def unwant(self, gang: Gang) -> None:
+        """The gang shall not be planned."""
+        self._wanting.remove(gang)
+        self._stop(gang)
+
+    def close(self, gang: Gang) -> None:
+        """The gang is none any more."""
+        self.unwant(gang)
+        self._admission.drop(gang.key)
+
+    def _stop(self, gang: Gang) -> None:
+        if self._plan is not None and self._plan[0] is gang:
+            self._plan = None
+
+    def wanted(self, gang: Gang) -> bool:
+        """Whether the gang's plan is still to come."""
+        return gang in self._wanting
+
+    def withheld(self, gang: Gang) -> Reason | None:
+        """Why its queue does not let the gang start, None if it does."""
+        return self._admission.withheld(gang, lambda: (seat.uid for seat in self.asked(gang)[1]))
+
+    def park(self, gang: Gang) -> None:
+        """The gang waits for room in its queue alone."""
+        self._admission.park(gang)
+
+    def unparked(self) -> list[GroupKey]:
+        """Those of them that may have room by now, told once."""
+        return self._admission.unparked()
+
+    def refused(self, gang: Gang, placement: Placement) -> Reason | None:
+        """Why its queue has no room for all these members any more, None if it has."""
+        return self._admission.admits(gang, placement.spots)
+
+    @property
+    def idle(self) -> bool:
+        return not self._wanting
+
+    def advance(self) -> tuple[Gang, Outcome] | None:
+        """Do a slice of planning; returns a plan that came out, to be taken at once.
+
+        Whose queue has no room gets that as its outcome; whose queue has room for its minimum alone starts with that.
+        """
+        if self._plan is None:
+            gang = self._wanting.first()
+            if gang is None:
+                return None
+            withheld = self.withheld(gang)
+            if withheld is not None:
+                self._wanting.remove(gang)
+                return gang, withheld
+            seats, minimum, free = self.asked(gang)
+            if self._admission.admits(gang, (seat.uid for seat in seats)) is not None:
+                seats = minimum
+            beside = [member.node for member in gang.at(*ON_NODE)]
+            self._plan = gang, seats, Plan(self.fleet, seats, minimum, free, beside)
+        gang, seats, plan = self._plan
+        if not plan.advance():
+            return None
+        self._plan = None
+        if any(not self._holds(gang, seat) for seat in seats):
+            return None  # somebody went, or wants something else by now: it is planned anew
+        self._wanting.remove(gang)
+        assert plan.outcome is not None
+        return gang, plan.outcome
+
+    def asked(self, gang: Gang) -> tuple[Sequence[Seat], Sequence[Seat], Amounts]:
+        """The members that need a place, those of the smallest start, and how much has to be free for it."""
+        seats = [self._seat(gang, uid) for uid in _order(gang)]
+        there = gang.roles(*SETTLED)
+        missing = [(role, least - there[role]) for role, least in gang.terms.min_by_role]
+        minimum = (gang.terms.min_member or 0) - there.total()
+        free = gang.terms.min_resources if not there else ()  # part of it has run: it was admitted once
+        return seats, least(seats, minimum, missing), free
+
+    def _seat(self, gang: Gang, uid: str) -> Seat:
+        member, pod = gang.members[uid], self._ledger.pods[uid]
+        _, constraints = self.wishes[uid]
+        return Seat(
+            uid=uid,
+            ask=pod.ask,
+            requests=pod.requests,
+            constraints=constraints,
+            excluded=self.excluded.get(uid, 0),
+            role=member.role,
+            required=member.required,
+        )
+
+    def _holds(self, gang: Gang, seat: Seat) -> bool:
+        """Whether a member is still what it was when its plan began."""
+        member = gang.members.get(seat.uid)
+        if member is None or member.stage is not Stage.IDLE:
+            return False
+        return (seat.ask, seat.constraints) == (self._ledger.pods[seat.uid].ask, self.wishes[seat.uid][1])
+
+    def learn(self, uid: str, constraints: Constraints) -> bool:
+        """What a member that waits wants now; returns whether it wanted something else before."""
+        before = self.wishes.get(uid)
+        self.wishes[uid] = now = (self._ledger.pods[uid].asked, constraints)
+        return before is not None and before != now
+
+    # -- where members may not go
+
+    def exclude(self, uid: str, node: str) -> None:
+        """kube-scheduler keeps the member off this node."""
+        state = self._ledger.nodes.get(node)
+        if state is not None:
+            self.excluded[uid] = self.excluded.get(uid, 0) | 1 << state.number
+
+    def restrict(self, uid: str, nodes: Sequence[str]) -> bool:
+        """kube-scheduler lets the member go to these nodes only; returns whether one of them is new."""
+        before, left_out = self.excluded.get(uid, 0), self._ledger.all_but(nodes)
+        self.excluded[uid] = left_out
+        return bool(before & ~left_out)
+
+    # -- places
+
+    def hold(self, spots: Mapping[str, Spot]) -> None:
+        """Book all these places."""
+        for uid, spot in spots.items():
+            self.spots[uid] = spot
+            self._ledger.hold(self._ledger.pods[uid], spot.node, spot.charges)
+
+    def hold_again(self, uid: str) -> bool:
+        """Book a member's place once more, after its Binding did not happen; returns whether there still is one."""
+        spot = self.spots.get(uid)
+        if spot is None:
+            return False
+        self._ledger.hold(self._ledger.pods[uid], spot.node, spot.charges)
+        return self.sound(uid)
+
+    def sound(self, uid: str) -> bool:
+        """Whether the place held for a member, if there is one, is still good."""
+        spot, pod = self.spots.get(uid), self._ledger.pods.get(uid)
+        if spot is None or pod is None:
+            return True
+        node = self._ledger.nodes.get(spot.node)
+        return stands(spot, uid, pod.ask, node) and node is not None and self.wishes[uid][1].admits(node)
+
+    def drop(self, uid: str) -> None:
+        """Give back the place held for a member, if there is one."""
+        if self.spots.pop(uid, None) is not None:
+            pod = self._ledger.pods.get(uid)
+            if pod is not None and pod.state == "held":
+                self._ledger.unbind(pod)
+
+    def forget(self, uid: str) -> None:
+        """The member is gone."""
+        self.drop(uid)
+        self.wishes.pop(uid, None)
+        self.excluded.pop(uid, None)
+
+    def settled(self, uid: str) -> None:
+        """The member is bound."""
+        self.spots.pop(uid, None)
+
+
+def _order(gang: Gang) -> list[str]:
+    """The members that need a place: by priority, age and name."""
+    waiting = gang.at(Stage.IDLE)
+    return [m.uid for m in sorted(waiting, key=lambda m: (-m.priority, m.since, m.name))]

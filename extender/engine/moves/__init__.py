@@ -1,0 +1,1 @@
+"""Which pods to move so that somebody who waits fits (defragmentation)."""

@@ -1,0 +1,285 @@
+"""Plans which pods to move so that somebody who waits fits: on sketches of nodes, in slices, nothing is booked.
+
+It looks for no moves, then for one, then for two, and so on: who needs a place takes it on some node, pods that have to
+leave for that need places in their turn, and so on until everybody has one, all at the same time. Of plans with as few
+moves the one that moves the least GPU memory wins, then the one that spares the oldest pods. On small clusters that is
+exact; on large ones the most promising nodes are looked at and the work is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar, cast
+
+from extender.engine.books.ledger import NodeState, PodState
+from extender.engine.moves.clearing import clearings, cost
+from extender.engine.moves.prospects import Prospects
+from extender.engine.moves.relief import CHANGED, Hopeless, Move, Relief, nowhere, stuck, too_many, unfound
+from extender.engine.moves.sketch import Sketch, draw, hardness
+from extender.engine.moves.tenants import Movable, Tenants
+from extender.engine.planning.attempt import Attempt, Fleet
+from extender.engine.planning.plan import SLICE
+from extender.engine.planning.seats import Seat, Spot
+
+MOST_MOVES = 8
+DRAWN = 75
+"""What it costs to draw a sketch, in `attempt.LOOK`s: some 0.15 ms."""
+MOST_WORK = 30_000 * DRAWN
+"""After so much work the search ends with what it has."""
+POLISHING = 5_000 * DRAWN
+"""So much is spent on cheaper plans with as few moves as the first one found."""
+NEAR = 12
+"""Nodes with room that are looked at for one pod."""
+SEARCHED = 8
+"""A gang with more members than this is planned first, and only those without a place are searched for."""
+TRIES = 3
+"""Times that it is planned if the cluster changes meanwhile."""
+HOMELESS = 64
+"""More of them than this are not searched for."""
+Found = TypeVar("Found")
+
+
+class Defrag:
+    """One plan in the making."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        tenants: Tenants,
+        seats: Sequence[Seat],
+        most: int = MOST_MOVES,
+        void: Sequence[PodState] = (),
+        kept: Collection[str] = (),
+    ) -> None:
+        """Room for all `seats` by at most `most` moves.
+
+        What those in `void` hold is kept for the seats, and so free. Pods in `kept` (NAMESPACE/NAME) are not moved.
+        """
+        self._fleet, self._tenants, self._most, self._void = fleet, tenants, most, void
+        self._prospects = Prospects(fleet, tenants, kept)
+        self._seats = sorted(seats, key=hardness)
+        self._board: dict[str, Sketch] = {}
+        self._seen: set[object] = set()
+        self._best: tuple[tuple[int, int, float], list[Sketch]] | None = None
+        self._blocked: tuple[Seat, str, int, Movable] | None = None
+        self._done, self._limit, self._looked = 0, MOST_WORK, 0
+        self.outcome: Relief | Hopeless | None = None
+        """None while it is being worked on."""
+        self._work = self._plan()
+
+    def advance(self, limit: int = SLICE) -> bool:
+        """Do a part of the work; returns whether the outcome is there. It is true of about that moment."""
+        for done in self._work:
+            limit -= done
+            if limit <= 0:
+                break
+        return self.outcome is not None
+
+    def _plan(self) -> Iterator[int]:
+        for _ in range(TRIES):
+            self._begin()
+            todo = yield from self._unplaced()
+            if len(todo) > HOMELESS:
+                self.outcome = unfound(todo[0], self._most, len(self._fleet.nodes))
+                return
+            yield from self._deepen(tuple(todo))
+            if self._best is None:
+                self.outcome = yield from self._why(todo[0])
+                return
+            if (yield from self._stands(self._best[1])):
+                self.outcome = self._relief(self._best[1])
+                return
+        self.outcome = CHANGED
+
+    def _deepen(self, todo: tuple[Seat, ...]) -> Iterator[int]:
+        """Search with no moves, then with one, and so on."""
+        self._best, self._done, self._limit = None, 0, MOST_WORK
+        for most in range(self._most + 1):
+            self._seen.clear()
+            for done in self._search(todo, most):
+                self._done += done
+                yield done
+            if self._best is not None or self._done >= self._limit:
+                return
+
+    def _stands(self, sketches: Sequence[Sketch]) -> Generator[int, None, bool]:
+        """Whether what was found is true of the cluster as it is by now."""
+        for sketch in sketches:
+            now = self._fleet.nodes.get(sketch.node.name)
+            if now is not sketch.node or now.version != sketch.version:
+                again = self._draw(sketch.node, sketch.left, sketch.seats) if now is sketch.node else None
+                if again is None or again.spots != sketch.spots:
+                    return False
+                yield DRAWN
+        return True
+
+    def _begin(self) -> None:
+        """Forget what was known of a cluster that has changed; what is kept for the seats is free."""
+        self._prospects.clear()
+        self._board.clear()
+        for name in sorted({pod.node for pod in self._void}):
+            node = self._fleet.nodes.get(name)
+            sketch = self._draw(node, (), ()) if node is not None else None
+            if sketch is not None:
+                self._board[name] = sketch
+
+    def _unplaced(self) -> Generator[int, None, list[Seat]]:
+        """Whom to search places for. Of a large gang those have one already for whom there is room."""
+        if len(self._seats) <= SEARCHED:
+            return list(self._seats)
+        attempt = Attempt(self._fleet, self._seats, wide=False, strict=False)
+        yield from attempt.run()
+        placed: dict[str, list[Seat]] = {}
+        spots = attempt.spots()
+        for seat in self._seats:
+            if seat.uid in spots:
+                placed.setdefault(spots[seat.uid].node, []).append(seat)
+        yield from attempt.dissolve()
+        todo = [seat for seat in self._seats if seat.uid not in spots]
+        for name, seats in sorted(placed.items()):
+            sketch = self._draw(self._fleet.nodes[name], (), seats) if name in self._fleet.nodes else None
+            if sketch is None:
+                todo += seats
+            else:
+                self._board[name] = sketch
+            yield len(seats) * DRAWN
+        return sorted(todo, key=hardness)
+
+    def _draw(self, node: NodeState, left: Sequence[Movable], seats: Sequence[Seat]) -> Sketch | None:
+        self._looked += 1
+        if not all(map(self._tenants.stays, left)):
+            return None
+        return draw(node, left, seats, self._fleet.ignored, self._void)
+
+    # -- the search
+
+    def _search(self, todo: tuple[Seat, ...], left: int) -> Iterator[int]:
+        """Find places for all of these by at most so many moves; what is found is in `_best`."""
+        if not todo:
+            self._record()
+            return
+        key = self._key(todo, left)
+        if key in self._seen or self._done >= self._limit:
+            return
+        self._seen.add(key)
+        seat, rest = todo[0], todo[1:]
+        nobody = True
+        for done, option in self._options(seat, left):
+            yield done
+            if option is None:
+                continue
+            nobody = False
+            leaving, sketch = option
+            if self._worse(leaving):
+                continue
+            before = self._board.get(sketch.node.name)
+            self._board[sketch.node.name] = sketch
+            moved = sorted((one.seat for one in leaving), key=hardness)
+            yield from self._search((*rest, *moved), left - len(leaving))
+            if before is None:
+                del self._board[sketch.node.name]
+            else:
+                self._board[sketch.node.name] = before
+            if self._done >= self._limit:
+                return
+        if nobody:
+            self._remember(seat)
+
+    def _options(self, seat: Seat, left: int) -> Iterator[tuple[int, tuple[tuple[Movable, ...], Sketch] | None]]:
+        """Where it could go: first where nobody has to leave, then with few that have to; beside that what it cost."""
+        near = yield from _free(self._prospects.near(seat))
+        for name in sorted(self._board) + [name for name in near if name not in self._board][:NEAR]:
+            sketch = self._with(seat, name, ())
+            yield DRAWN, ((), sketch) if sketch is not None else None
+        if left:
+            yield from self._by_leaving(seat, left)
+
+    def _by_leaving(self, seat: Seat, left: int) -> Iterator[tuple[int, tuple[tuple[Movable, ...], Sketch] | None]]:
+        view = yield from _free(self._prospects.view(seat))
+        others = [seen.node for seen in view.useful if seen.moves <= left and seen.node not in self._board]
+        for name in sorted(self._board) + others:
+            old = self._board.get(name)
+            gone = old.left if old else ()
+            staying = [one for one in self._prospects.movable(name) if one not in gone]
+            for found in clearings(staying, left, partial(self._with, seat, name)):
+                yield DRAWN, found
+
+    def _with(self, seat: Seat, name: str, leaving: Iterable[Movable]) -> Sketch | None:
+        """The node as it is by now, without those and with this one."""
+        node, old = self._fleet.nodes.get(name), self._board.get(name)
+        if node is None:
+            return None
+        if old is None:
+            return self._draw(node, tuple(leaving), (seat,))
+        return self._draw(node, (*old.left, *leaving), (*old.seats, seat))
+
+    def _key(self, todo: Sequence[Seat], left: int) -> object:
+        """Equal for states of the search from which the same can be reached."""
+        board = frozenset(
+            (name, frozenset(one.seat.uid for one in sketch.left), tuple(sorted(map(_hash, sketch.seats))))
+            for name, sketch in self._board.items()
+            if sketch.left or sketch.seats
+        )
+        return left, board, tuple(sorted(map(_hash, todo)))
+
+    def _left(self) -> list[Movable]:
+        return [one for sketch in self._board.values() for one in sketch.left]
+
+    def _worse(self, leaving: Sequence[Movable]) -> bool:
+        """Whether nothing cheaper than the best can come of it."""
+        return self._best is not None and cost([*self._left(), *leaving])[1] > self._best[0][1]
+
+    def _record(self) -> None:
+        price = cost(self._left())
+        if self._best is None:
+            self._limit = min(self._limit, self._done + POLISHING)
+        if self._best is None or price < self._best[0]:
+            self._best = price, list(self._board.values())
+
+    def _remember(self, seat: Seat) -> None:
+        """Who that has to leave has no place, where the fewest have to."""
+        homeless = next((one for one in self._left() if one.seat.uid == seat.uid), None)
+        waiting = {seat.uid: seat for seat in self._seats}
+        freed = [s for s in self._board.values() if s.left and any(one.uid in waiting for one in s.seats)]
+        if homeless is None or not freed:
+            return
+        if self._blocked is None or len(freed[0].left) < self._blocked[2]:
+            first = next(one for one in freed[0].seats if one.uid in waiting)
+            self._blocked = first, freed[0].node.name, len(freed[0].left), homeless
+
+    # -- the outcome
+
+    def _relief(self, sketches: Sequence[Sketch]) -> Relief:
+        spots: dict[str, Spot] = {uid: spot for sketch in sketches for uid, spot in sketch.spots.items()}
+        left = sorted((one for sketch in sketches for one in sketch.left), key=lambda one: (one.node, one.name))
+        moves = tuple(Move(one, spots[one.seat.uid]) for one in left if not _stays(one, spots[one.seat.uid]))
+        return Relief(moves, {seat.uid: spots[seat.uid] for seat in self._seats})
+
+    def _why(self, seat: Seat) -> Generator[int, None, Hopeless]:
+        view = yield from self._prospects.view(seat)
+        if view.nearest is None or view.nearest.stuck:
+            return stuck(seat, view.nearest)
+        if self._blocked is not None:
+            return nowhere(*self._blocked)
+        if view.useful and view.useful[0].moves > self._most:
+            return too_many(seat, view.useful[0], self._most)
+        return unfound(seat, self._most, self._looked)
+
+
+def _hash(seat: Seat) -> int:
+    return hash(seat.likeness)
+
+
+def _stays(one: Movable, spot: Spot) -> bool:
+    return spot.node == one.node and spot.charges == one.charges
+
+
+def _free(work: Generator[int, None, Found]) -> Generator[tuple[int, None], None, Found]:
+    """The same work, as a part of the search that finds no option."""
+    while True:
+        try:
+            done = next(work)
+        except StopIteration as ended:
+            return cast(Found, ended.value)
+        yield done, None

@@ -1,0 +1,117 @@
+"""Where a search for moves looks first: nodes that have room for somebody, and those where the fewest have to go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator
+from heapq import nsmallest
+
+import msgspec
+
+from extender.engine.books.ledger import NodeState
+from extender.engine.moves.outlook import Outlook, outlook
+from extender.engine.moves.sketch import barred
+from extender.engine.moves.tenants import Movable, Tenants
+from extender.engine.placement.mix import Shape
+from extender.engine.planning.attempt import LOOK, PIECE, STEP, TRY, Fleet
+from extender.engine.planning.intree import counted, lacking
+from extender.engine.planning.seats import Likeness, Seat
+from protos.contract.ask import PodAsk
+
+NEAR, AROUND = 28, 48
+"""Nodes that are known for one shape: such that have room, and such that others would have to leave."""
+
+
+class View(msgspec.Struct, frozen=True):
+    """What stands in the way of one shape."""
+
+    nearest: Outlook | None
+    """Where the least does; None if no node would do if it were empty."""
+    useful: list[Outlook]
+    """Nodes on which moves may help, the fewest first."""
+
+
+class Prospects:
+    """What was seen of the cluster. Work is told as it is done, in `attempt.LOOK`s."""
+
+    def __init__(self, fleet: Fleet, tenants: Tenants, kept: Collection[str]) -> None:
+        """Pods in `kept` (NAMESPACE/NAME) are not moved."""
+        self._fleet, self._tenants, self._kept = fleet, tenants, frozenset(kept)
+        self._movable: dict[str, list[Movable]] = {}
+        self._rooms: dict[Likeness, list[str]] = {}
+        self._views: dict[Likeness, View] = {}
+
+    def clear(self) -> None:
+        """Look at everything anew."""
+        for known in (self._movable, self._rooms, self._views):
+            known.clear()
+
+    def movable(self, name: str) -> list[Movable]:
+        """Who may be moved from a node."""
+        node = self._fleet.nodes.get(name)
+        if name not in self._movable:
+            self._movable[name] = self._may_move(node) if node is not None else []
+        return self._movable[name]
+
+    def _may_move(self, node: NodeState) -> list[Movable]:
+        return [one for one in self._tenants.movable(node) if one.name not in self._kept]
+
+    def near(self, seat: Seat) -> Generator[int, None, list[str]]:
+        """The best nodes that have room as they are."""
+        known = seat.likeness
+        if known not in self._rooms:
+            ranked = yield from (self._ranked(seat.shape, seat.ask) if seat.ask is not None else self._by_name())
+            found: list[str] = []
+            for number, name in enumerate(ranked):
+                if self._has_room(seat, name):
+                    found.append(name)
+                if len(found) == NEAR:
+                    break
+                if number % STEP == 0:
+                    yield STEP * LOOK
+            self._rooms[known] = found
+        return self._rooms[known]
+
+    def _ranked(self, of: Shape, ask: PodAsk) -> Generator[int, None, list[str]]:
+        indexes = self._fleet.indexes
+        while indexes.prepare(of, STEP):
+            yield len(ask.containers) * STEP * TRY
+        yield PIECE
+        found = [name for name, _ in indexes.of(of).ranked()]
+        yield PIECE
+        return found
+
+    def _by_name(self) -> Generator[int, None, list[str]]:
+        yield PIECE
+        return sorted(node.name for node in self._fleet.nodes.values() if node.seen)
+
+    def _has_room(self, seat: Seat, name: str) -> bool:
+        """Whether it may go there, as far as anybody but us would hold it against the node."""
+        node = self._fleet.nodes.get(name)
+        if node is None or barred(seat, node, self._fleet.ignored) or not seat.constraints.admits(node):
+            return False
+        requests = counted(seat.requests, self._fleet.ignored if node.books is not None else ())
+        return not lacking(requests, node.allocatable, node.used)
+
+    def view(self, seat: Seat) -> Generator[int, None, View]:
+        """What stands in its way on all nodes."""
+        known = seat.likeness
+        if known not in self._views:
+            found: list[Outlook] = []
+            for node in tuple(self._fleet.nodes.values()):
+                seen = outlook(seat, node, self._may_move(node), self._fleet.ignored)
+                if seen is not None:
+                    found.append(seen)
+                yield TRY
+            yield PIECE
+            useful = nsmallest(AROUND, (seen for seen in found if not seen.stuck), key=_by_moves)
+            yield PIECE
+            self._views[known] = View(min(found, key=_by_obstacles, default=None), useful)
+        return self._views[known]
+
+
+def _by_moves(seen: Outlook) -> tuple[int, str]:
+    return seen.moves, seen.node
+
+
+def _by_obstacles(seen: Outlook) -> tuple[int, int, str]:
+    return seen.stuck, seen.moves, seen.node

@@ -1,0 +1,1 @@
+"""Which node is best for a pod, and who is brought back when there is room."""

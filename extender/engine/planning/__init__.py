@@ -1,0 +1,1 @@
+"""Whether a gang fits as a whole, and where: on trial copies of the books."""

@@ -1,0 +1,268 @@
+"""One attempt to place members of a gang, all of them or (to tell what is missing) as many as go.
+
+Members that are alike form a lot. Lot after lot, each member goes to the node that is best for it then: of the nodes
+that the attempt has touched the one that scores best, unless one that it has not touched yet would be better. It works
+in small steps between which the ledger may change; nodes that did are looked at anew before the attempt ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
+from heapq import heappop, heappush
+from itertools import islice
+from operator import attrgetter
+
+import msgspec
+
+from extender.engine.books.ledger import NodeState
+from extender.engine.placement.index import Indexes
+from extender.engine.placement.mix import Shape
+from extender.engine.planning.intree import Constraints
+from extender.engine.planning.seats import Likeness, Seat, Spot
+from extender.engine.planning.trial import Choices, Lot, Trial, is_puzzle
+from protos.contract import names
+from protos.contract.ask import PodAsk
+
+LOOK, TRY = 1, 20
+"""What work costs: to pass over a node or to sort a member, some 2 µs; to see how something goes onto a node."""
+STEP = 32
+"""So much is done at least before the work is interrupted."""
+PIECE = 1000
+"""What work in one piece costs, told before it is done too, so that nothing else is done in its slice."""
+RENEWED = 4
+"""Nodes that changed which are looked at anew at once."""
+SURVEYED = 16
+"""Different selections of nodes that are counted; with more of them, none is."""
+
+Entry = tuple[int, str]
+"""A node as a candidate: less is better, equals by name."""
+LATER = 2**40
+"""More than any node's CPUs, in thousandths, and than any score."""
+
+
+class Fleet(msgspec.Struct, frozen=True):
+    """Where plans look."""
+
+    nodes: Mapping[str, NodeState]
+    indexes: Indexes
+    ignored: frozenset[str] = frozenset()
+    """Resources that kube-scheduler leaves to us: no node's total is held against them where it has books."""
+    resources: names.Resources = names.Resources()
+    """What these are called."""
+    localities: tuple[str, ...] = ()
+    """Labels that say where a node is, from near to far: members of a gang are kept together by them."""
+
+
+class Attempt:
+    """Members on trial copies of nodes. `wide` tries what the ordinary way may miss, at the price of fragments:
+
+    members with the fewest nodes first, and those without GPUs before the others; nodes filled one after the other,
+    and several GPUs for one member taken where the most such members fit.
+    """
+
+    def __init__(
+        self, fleet: Fleet, seats: Sequence[Seat], *, wide: bool, strict: bool, within: Set[str] | None = None
+    ) -> None:
+        """`strict` ends it at the first member that has no place; `within`: the nodes to be used, None for all."""
+        self._fleet, self._seats, self._wide, self._strict = fleet, seats, wide, strict
+        self._within = within
+        self._choices: dict[PodAsk, Choices] = {}
+        self._ranked: dict[Shape, Sequence[Entry]] = {}
+        self._trials: dict[str, Trial] = {}
+        self.lots: list[Lot] = []
+
+    @property
+    def complete(self) -> bool:
+        """Whether everybody has a place."""
+        return not any(lot.waiting for lot in self.lots)
+
+    @property
+    def worth_another(self) -> bool:
+        """Whether the wide way may place somebody who has no place."""
+        if self._wide or not all(self._ranked.get(lot.shape) for lot in self.lots if lot.waiting):
+            return False
+        return len(self.lots) > 1 or any(lot.ask is not None and is_puzzle(lot.ask) for lot in self.lots)
+
+    def spots(self) -> dict[str, Spot]:
+        """Where each member goes, by UID."""
+        return {seat.uid: spot for trial in self._trials.values() for _, seat, spot in trial.seated}
+
+    def placed(self) -> dict[str, int]:
+        """How many members each node takes."""
+        return {name: len(trial.seated) for name, trial in self._trials.items() if trial.seated}
+
+    def run(self) -> Iterator[int]:
+        """The work, step by step. When it ends with all placed, what it found is true of that very moment."""
+        yield from self._sort()
+        while True:
+            for lot in self.lots:
+                if self._strict and lot.waiting and not (yield from self._candidates(lot.shape)):
+                    return
+            for lot in self.lots:
+                yield from self._fill(lot)
+                if lot.waiting and self._strict:
+                    return
+            if not self.complete:
+                return
+            yield from self._tidy()
+            yield from self._look_anew()
+            if self.complete:
+                return
+
+    def dissolve(self) -> Iterator[int]:
+        """Free the copies little by little."""
+        while self._trials:
+            for name in list(islice(self._trials, STEP)):
+                del self._trials[name]
+            yield STEP * TRY
+
+    # -- lots
+
+    def _sort(self) -> Iterator[int]:
+        """Members into lots, and these into the order in which they are placed."""
+        found: dict[Likeness, Lot] = {}
+        for number, seat in enumerate(self._seats):
+            lot = found.get(seat.likeness)
+            if lot is None:
+                lot = found[seat.likeness] = Lot(seat, self._chooser(seat.ask), self._fleet.ignored)
+            lot.add(seat)
+            if number % STEP == 0:
+                yield 2 * STEP * LOOK
+        self.lots = sorted(found.values(), key=attrgetter("hardness"))
+        if self._wide:
+            breadths = yield from self._survey()
+            self.lots.sort(key=lambda lot: (breadths.get(lot.constraints, 0), lot.ask is not None))
+
+    def _chooser(self, ask: PodAsk | None) -> Choices | None:
+        if ask is None:
+            return None
+        if ask not in self._choices:
+            self._choices[ask] = Choices(ask, self._fleet.indexes.scorer, evenly=self._wide)
+        return self._choices[ask]
+
+    def _survey(self) -> Generator[int, None, dict[Constraints, int]]:
+        """How many nodes each selection of nodes admits."""
+        found: dict[Constraints, int] = dict.fromkeys((lot.constraints for lot in self.lots), 0)
+        if not 1 < len(found) <= SURVEYED:
+            return found
+        for number, node in enumerate(tuple(self._fleet.nodes.values())):
+            for constraints in found:
+                found[constraints] += constraints.admits(node)
+            if number % STEP == 0:
+                yield len(found) * STEP * LOOK
+        return found
+
+    # -- candidates
+
+    def _candidates(self, of: Shape) -> Generator[int, None, Sequence[Entry]]:
+        """All nodes that had room for this when they were looked at, best first."""
+        if of not in self._ranked:
+            self._ranked[of] = yield from (self._by_room() if of.ask is None else self._by_score(of, of.ask))
+        return self._ranked[of]
+
+    def _by_score(self, of: Shape, ask: PodAsk) -> Generator[int, None, Sequence[Entry]]:
+        indexes = self._fleet.indexes
+        while indexes.prepare(of, STEP, aged=True):
+            yield len(ask.containers) * STEP * TRY
+        yield PIECE
+        found = indexes.of(of).entries(self._within)
+        yield PIECE
+        return found
+
+    def _by_room(self) -> Generator[int, None, Sequence[Entry]]:
+        nodes = iter(tuple(self._fleet.nodes.values()))
+        found: list[Entry] = []
+        while some := list(islice(nodes, STEP)):
+            usable = (node for node in some if node.seen and (self._within is None or node.name in self._within))
+            found += sorted(_by_cpu(node.name, node, node.used) for node in usable)
+            yield STEP * LOOK
+        yield PIECE
+        found.sort()
+        yield PIECE
+        return found
+
+    # -- placing
+
+    def _fill(self, lot: Lot) -> Iterator[int]:
+        """Place the members of one lot until nobody has room for another."""
+        if not lot.waiting:
+            return
+        lot.passed.clear()
+        untouched = iter((yield from self._candidates(lot.shape)))
+        near: list[Entry] = []
+        for trial in self._trials.values():
+            offered = not lot.barred(trial.node) and self._offer(lot, trial, near)
+            yield lot.weight * TRY if offered else LOOK
+        ahead, done = next(untouched, None), 0
+        while lot.waiting and (near or ahead):
+            if ahead is not None and (not near or ahead < near[0]):
+                done += self._approach(lot, ahead[1], near)
+                ahead = next(untouched, None)
+            else:
+                trial = self._trials[heappop(near)[1]]
+                trial.put(lot, lot.waiting.popleft())
+                self._offer(lot, trial, near)
+                done += 2 * lot.weight * TRY
+            if done >= STEP:
+                yield done
+                done = 0
+
+    def _approach(self, lot: Lot, name: str, near: list[Entry]) -> int:
+        """Look at a node for the first time; returns what that costs."""
+        node = self._fleet.nodes.get(name)
+        if node is None or not node.seen or name in self._trials:
+            return LOOK
+        obstacle = lot.barred(node) or lot.lack(node.books, node.allocatable, node.used)
+        if obstacle:
+            lot.passed[obstacle] += 1
+            return LOOK
+        trial = Trial(node, self._fleet.indexes.scorer)
+        if self._offer(lot, trial, near):
+            self._trials[name] = trial
+        return lot.weight * TRY
+
+    def _offer(self, lot: Lot, trial: Trial, near: list[Entry]) -> bool:
+        """Make the node a candidate if one more member goes there."""
+        score = trial.score(lot)
+        if score is None:
+            return False
+        if lot.ask is None:
+            heappush(near, _by_cpu(trial.name, trial.node, trial.used))
+        else:
+            heappush(near, (-score - self._wide * LATER, trial.name))
+        return True
+
+    def _tidy(self) -> Iterator[int]:
+        """Let go of what is hardly needed any more, lest all of it is freed in the last slice."""
+        self._ranked.clear()
+        yield PIECE
+        for choices in self._choices.values():
+            choices.forget()
+        yield PIECE
+
+    def _look_anew(self) -> Iterator[int]:
+        """Put the members on nodes that changed meanwhile there again; who does not fit any more waits again."""
+        nodes = self._fleet.nodes
+        while changed := [trial for trial in self._trials.values() if not trial.current(nodes)]:
+            for trial in changed[:RENEWED]:
+                self._renew(trial)
+            if len(changed) > RENEWED:
+                yield RENEWED * STEP * TRY
+
+    def _renew(self, old: Trial) -> None:
+        del self._trials[old.name]
+        node = self._fleet.nodes.get(old.name)
+        trial = Trial(node, self._fleet.indexes.scorer) if node is not None and node.seen else None
+        for lot, seat, _ in old.seated:
+            if trial is None or lot.barred(trial.node) or trial.score(lot) is None:
+                lot.waiting.append(seat)
+            else:
+                trial.put(lot, seat)
+        if trial is not None and trial.seated:
+            self._trials[trial.name] = trial
+
+
+def _by_cpu(name: str, node: NodeState, used: Mapping[str, int]) -> Entry:
+    """Nodes without GPUs of ours go first, so that those keep their CPUs for pods with GPUs; then the emptiest."""
+    free = node.allocatable.get("cpu", 0) - used.get("cpu", 0)
+    return (LATER if node.books is not None else 0) - free, name

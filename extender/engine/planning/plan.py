@@ -1,0 +1,115 @@
+"""Places a whole gang or nothing of it, on trial copies of the books and in slices.
+
+It plans all members that exist, and where these do not fit together the smallest start: close together if they fit
+there, else anywhere. Sizes in between are not tried: members beyond the minimum find their places singly afterwards.
+Identical members that ask single GPUs or whole ones are placed whenever they fit; for a mixture of shapes that is bin
+packing, and two ways of doing it are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
+
+import msgspec
+
+from extender.engine.planning.attempt import PIECE, Attempt, Fleet
+from extender.engine.planning.intree import Amounts
+from extender.engine.planning.nearby import nearby
+from extender.engine.planning.scarcity import Reckoning, Scarcity
+from extender.engine.planning.seats import Seat, Spot
+from extender.engine.planning.shortage import Shortage, shortage
+
+SLICE = 300
+"""Work of one slice, in `attempt.LOOK`s: together some 0.5 ms."""
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """A place for every member of the gang, or of its smallest start."""
+
+    spots: Mapping[str, Spot]
+    """Where each of them goes, by UID."""
+
+
+class Plan:
+    """One plan in the making."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        seats: Sequence[Seat],
+        minimum: Sequence[Seat],
+        free: Amounts = (),
+        beside: Sequence[str] = (),
+    ) -> None:
+        """A place for all `seats`, else for those of `minimum` (`seats.least` finds them), where so much is free.
+
+        `beside`: the nodes of those members that have a place already.
+        """
+        self._fleet, self._beside = fleet, beside
+        self._reckoning = Reckoning(fleet, free, minimum)
+        self._sizes = [seats, minimum] if len(minimum) < len(seats) else [seats]
+        self.outcome: Placement | Shortage | Scarcity | None = None
+        """None while it is being worked on."""
+        self._work = self._plan()
+
+    def advance(self, limit: int = SLICE) -> bool:
+        """Do a part of the work; returns whether the outcome is there.
+
+        A placement is true of the moment in which this returns: whoever takes it books it before anything else happens.
+        A shortage or scarcity may be of a moment ago: if nodes got room since the plan began, it is worth another.
+        """
+        for cost in self._work:
+            limit -= cost
+            if limit <= 0:
+                break
+        return self.outcome is not None
+
+    def _plan(self) -> Iterator[int]:
+        yield from self._reckoning.run()
+        if self._reckoning.outcome is not None:
+            self.outcome = self._reckoning.outcome
+            return
+        best: Shortage | None = None
+        for seats in self._sizes:
+            last = seats is self._sizes[-1]
+            self.outcome = yield from self._close(seats)
+            if self.outcome is not None:
+                return
+            for wide in (False, True):
+                found, again = yield from self._try(seats, wide=wide, strict=not last)
+                if isinstance(found, Placement):
+                    self.outcome = found
+                    return
+                yield PIECE
+                if last and (best is None or found.short < best.short):
+                    best = found
+                if not again:
+                    break
+        self.outcome = best
+
+    def _close(self, seats: Sequence[Seat]) -> Generator[int, None, Placement | None]:
+        """Places close together, None if there are none, or if any are as close as others."""
+        levels = self._fleet.localities
+        while levels:
+            within = yield from nearby(self._fleet, levels, seats, self._beside)
+            if within is None:
+                return None
+            found, _ = yield from self._try(seats, wide=False, strict=True, within=within)
+            if isinstance(found, Placement):
+                return found
+            yield PIECE
+            levels = levels[1:]
+        return None
+
+    def _try(
+        self, seats: Sequence[Seat], *, wide: bool, strict: bool, within: Set[str] | None = None
+    ) -> Generator[int, None, tuple[Placement | Shortage, bool]]:
+        """One attempt: what it found, and whether the wide way is worth another."""
+        attempt = Attempt(self._fleet, seats, wide=wide, strict=strict, within=within)
+        yield from attempt.run()
+        if attempt.complete:
+            return Placement(attempt.spots()), False
+        yield PIECE
+        found = shortage(attempt.lots, attempt.placed())
+        yield from attempt.dissolve()
+        return found, attempt.worth_another

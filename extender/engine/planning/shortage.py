@@ -1,0 +1,93 @@
+"""Why a gang does not fit, in numbers for people: what it needs, how much of that could be placed and where."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+
+import msgspec
+
+from extender.engine.planning.trial import Lot
+from protos.contract import choose
+
+NAMED = 5
+"""Nodes, shapes or obstacles named; the rest is counted."""
+Count = tuple[int, str]
+"""How many, of what."""
+
+
+class Shortage(msgspec.Struct, frozen=True):
+    """The smallest start of a gang, as far as it could be placed. As text: the sentence with numbers."""
+
+    needed: tuple[Count, ...]
+    """Members by shape, hardest first."""
+    placed: tuple[Count, ...]
+    """Members that could be placed, by node, most first."""
+    missing: tuple[Count, ...]
+    """Members without a place, by shape."""
+    passed: tuple[Count, ...] = ()
+    """Nodes by what else stands in the way there, of those with GPUs for the hardest members that have no place."""
+
+    @property
+    def short(self) -> int:
+        """How many members have no place."""
+        return sum(count for count, _ in self.missing)
+
+    def __str__(self) -> str:
+        count = sum(count for count, _ in self.placed)
+        nodes = f": {_some(f'{node} {n}' for n, node in self.placed)}" if count else ""
+        short = _shapes(self.missing) if len(self.needed) > 1 else str(self.short)
+        passed = f"; passed over: {_some(f'{n} {why}' for n, why in self.passed)}" if self.passed else ""
+        return f"needs {_shapes(self.needed)}; {count or 'none'} can be placed{nodes}; short by {short}{passed}"
+
+
+def shortage(lots: Sequence[Lot], placed: Mapping[str, int]) -> Shortage:
+    """What it came to where some of the lots' members have no place; `placed` counts the others by node."""
+    needed: Counter[str] = Counter()
+    missing: Counter[str] = Counter()
+    ordered = sorted(lots, key=attrgetter("hardness"))
+    for lot in ordered:
+        words = _words(lot)
+        needed[words] += lot.size
+        missing[words] += len(lot.waiting)
+    passed = next((lot.passed for lot in ordered if lot.waiting), Counter[str]())
+    return Shortage(
+        needed=tuple((count, words) for words, count in needed.items()),
+        placed=_most_first(placed),
+        missing=tuple((count, words) for words, count in missing.items() if count),
+        passed=_most_first(passed),
+    )
+
+
+def _most_first(counts: Mapping[str, int]) -> tuple[Count, ...]:
+    return tuple((count, name) for name, count in sorted(counts.items(), key=lambda found: (-found[1], found[0])))
+
+
+def _words(lot: Lot) -> str:
+    """One member in words: `40`, `2 whole GPUs on NVLink nodes`, `4 cpu and 8Gi memory`."""
+    if lot.ask is None:
+        return " and ".join(amount_of(*amount) for amount in lot.amounts if amount[0] != "pods") or "pod slot"
+    single = len(lot.ask.containers) == 1
+    words = choose.wanted(lot.ask).removesuffix(" on one GPU") if single else f"({choose.wanted(lot.ask)})"
+    return words + " on NVLink nodes" * (lot.ask.selection.link == "nvlink")
+
+
+def amount_of(resource: str, amount: int) -> str:
+    """An amount in words: `1.5 cpu`, `8Gi memory`, `2 rdma/hca`."""
+    if resource == "cpu":
+        return f"{amount / 1000:g} cpu"
+    if "/" in resource:
+        return f"{amount} {resource}"
+    power, suffix = (30, "Gi") if amount >= 2**30 else (20, "Mi")
+    return f"{round(amount / 2**power, 1):g}{suffix} {resource}"
+
+
+def _shapes(counts: Iterable[Count]) -> str:
+    return _some(f"{count}×{words}" for count, words in counts)
+
+
+def _some(words: Iterable[str]) -> str:
+    named = list(words)
+    more = [f"and {len(named) - NAMED} more"] if len(named) > NAMED else []
+    return ", ".join(named[:NAMED] + more)

@@ -1,0 +1,1 @@
+"""Who has to go so that somebody of higher priority fits."""

@@ -1,0 +1,93 @@
+"""PodDisruptionBudgets: whether pods may be evicted together, told before the first of them is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from extender.engine.preemption.units import Unit, Victim
+from protos.contract.budget import Budget
+from protos.contract.objects import ObjectMeta, Pod
+
+
+def forbidden(pods: Sequence[Pod], budgets: Iterable[Budget]) -> list[str]:
+    """Why these pods may not all be evicted; nothing if they may."""
+    said = []
+    guards: dict[str, list[str]] = {name(pod.metadata): [] for pod in pods}
+    for budget in budgets:
+        meant = [name(pod.metadata) for pod in pods if budget.holds(pod)]
+        for each in meant:
+            guards[each].append(name(budget.metadata))
+        allowed = budget.status.disruptions_allowed
+        if len(meant) > allowed:
+            who = f"PodDisruptionBudget {name(budget.metadata)} allows {allowed} eviction{'s' * (allowed != 1)}"
+            said.append(f"{who}, and the moves are {len(meant)} of its pods: {', '.join(meant)}")
+    several = {pod: by for pod, by in guards.items() if len(by) > 1}
+    return said + [f"{pod} is guarded by {' and '.join(by)}: then no eviction passes" for pod, by in several.items()]
+
+
+def name(metadata: ObjectMeta) -> str:
+    """NAMESPACE/NAME."""
+    return f"{metadata.namespace}/{metadata.name}"
+
+
+class Register:
+    """The budgets that there are."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, Budget]] = {}
+        """By namespace and name."""
+        self.turn = 0
+        """Counts what changed."""
+
+    def put(self, budget: Budget) -> None:
+        self._known.setdefault(budget.metadata.namespace, {})[budget.metadata.name] = budget
+        self.turn += 1
+
+    def drop(self, namespace: str, name: str) -> None:
+        self._known.get(namespace, {}).pop(name, None)
+        self.turn += 1
+
+    def forbidden(self, chosen: Sequence[Unit], units: Sequence[Unit]) -> dict[str, str]:
+        """What of `units` may not go if `chosen` may not go together, by `who`, and why; nothing if they may.
+
+        Of the chosen the cheapest go first, as many as the budgets allow; what else they guard stays.
+        """
+        left = Counter(
+            {name(b.metadata): b.status.disruptions_allowed for of in self._known.values() for b in of.values()}
+        )
+        found: dict[str, str] = {}
+        going: set[str] = set()
+        for unit in chosen:
+            why = self._why(unit, left)
+            if why:
+                found[unit.who] = why
+            else:
+                going.add(unit.who)
+                left.subtract(name(b.metadata) for victim in unit.victims for b in self._guards(victim))
+        for unit in units if found else ():
+            why = self._why(unit, left) if unit.who not in going and unit.who not in found else ""
+            if why:
+                found[unit.who] = why
+        return found
+
+    def _why(self, unit: Unit, left: Mapping[str, int]) -> str:
+        """Why a unit may not go where so many evictions are left; "" if it may."""
+        meant: Counter[str] = Counter()
+        for victim in unit.victims:
+            guards = [name(budget.metadata) for budget in self._guards(victim)]
+            if len(guards) > 1:
+                return f"{victim.ref} is guarded by {' and '.join(guards)}: then no eviction passes"
+            meant.update(guards)
+        for guard, count in meant.items():
+            if count > left[guard]:
+                allowed = max(0, left[guard])
+                who = f"PodDisruptionBudget {guard} allows {allowed} more eviction{'s' * (allowed != 1)}"
+                return f"{who}, and {unit.who} has {count} of its pods"
+        return ""
+
+    def _guards(self, victim: Victim) -> list[Budget]:
+        if not victim.guarded:
+            return []
+        budgets = self._known.get(victim.ref.namespace, {})
+        return [b for _, b in sorted(budgets.items()) if b.guards(victim.ref.namespace, victim.labels)]

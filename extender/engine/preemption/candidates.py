@@ -1,0 +1,190 @@
+"""Who waits and may take the room of others: gangs that do not fit, and single pods that have found no node."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain
+from typing import Literal
+
+import msgspec
+
+from extender.engine import refusals
+from extender.engine.books.ledger import Ledger, PodState
+from extender.engine.books.reservations import Reservations
+from extender.engine.gangs.gangs import Gangs
+from extender.engine.gangs.roster import Known
+from extender.engine.moves.tenants import Tenants
+from extender.engine.planning.attempt import LOOK, STEP
+from extender.engine.planning.intree import Amounts, counted, lacking
+from extender.engine.planning.seats import Likeness, Seat
+from extender.engine.preemption.occupants import Occupants
+from extender.engine.preemption.taking import Preemptor
+from extender.engine.preemption.victims import Wanted
+from gangfilter.group import GroupKey
+from gangfilter.table import Phase
+from protos.contract.reason import Reason
+
+PAUSE_S, PAUSE_MOST_S = 1.0, 60.0
+"""Seconds after a search, or a preemption that came to nothing, until the next for the same; doubled each time."""
+LAPSED_S, LAPSED_MOST_S = 300.0, 3600.0
+"""The same after others were evicted and nobody came for their room: kube-scheduler knows why, and we do not."""
+RESTS = 4096
+"""Of so many it is known at most when it is worth looking again."""
+SEEN = 6
+"""What it costs to look at one that waits, in `attempt.LOOK`s."""
+Key = GroupKey | tuple[Likeness, int]
+"""A gang, or all single pods that are alike and of one priority."""
+Turn = tuple[int, int, int]
+"""What the cluster is like: it changes with anything that may let somebody fit."""
+Chosen = tuple[Key, Preemptor, Wanted]
+How = Literal["done", "coming", "vain", "lapsed"]
+"""What came of it: a start; room comes free by itself; nobody was found, or not let go; others went for nothing."""
+Waiting = tuple[int, float, Key, Known | PodState]
+"""Who comes first sorts first."""
+
+
+class Rest(msgspec.Struct):
+    """When it is worth looking again for somebody."""
+
+    pause: float = PAUSE_S
+    lapses: int = 0
+    """How often in a row others were evicted in vain."""
+    again_at: float = 0.0
+    sure_at: float = 0.0
+    """From then on, whatever has changed: those who had only just started have run long enough."""
+    turn: Turn = (-1, -1, -1)
+    told: str = ""
+    """What forbids it, as it was told last."""
+
+
+class Candidates:
+    """Chooses whom to search for."""
+
+    def __init__(
+        self, ledger: Ledger, gangs: Gangs, occupants: Occupants, tenants: Tenants, reservations: Reservations
+    ) -> None:
+        self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
+        self._tenants, self._reservations = tenants, reservations
+        self._rests: dict[Key, Rest] = {}
+        self.seen = 0
+        """How many were looked at the last time."""
+
+    def first(
+        self, now: float, turn: Turn, busy: Iterable[str], *, replayed: bool
+    ) -> Generator[int, None, Chosen | None]:
+        """Who comes first, by priority and age; nobody in `busy`. Work is told in `attempt.LOOK`s.
+
+        `replayed`: also such for whom another process has begun to make room.
+        """
+        lowest, best, self.seen = self._occupants.lowest, None, 0
+        busy = frozenset(busy)
+        every = chain(self._waiting_gangs(lowest, busy, now), self._waiting_pods(lowest, busy, replayed=replayed))
+        for each in every if lowest is not None else ():
+            self.seen += 1
+            if self.seen % STEP == 0:
+                yield STEP * SEEN
+            if each is not None and (best is None or each[:2] < best[:2]) and self._due(each[2], now, turn):
+                best = each
+        if best is None:
+            return None
+        key, found = best[2:]
+        yield LOOK
+        asked = self._gang(found) if isinstance(found, Known) else self._pod(found)
+        if asked is None or not self._open_to(asked[0].pods, replayed=replayed):
+            self.rest(key, now, turn, 0.0, "vain")
+            return None
+        return key, *asked
+
+    def _waiting_gangs(self, lowest: int | None, busy: frozenset[str], now: float) -> Iterator[Waiting | None]:
+        for key, known in list(self._gangs.known.items()):
+            gang = known.gang
+            short = known.reason is not None and known.reason.code == refusals.GANG_NO_ROOM
+            if not short or not gang.may_plan(now) or f"gang {key}" in busy:
+                yield None
+                continue
+            priority = max((member.priority for member in gang.members.values()), default=0)
+            above = lowest is not None and priority > lowest
+            yield (-priority, gang.born, key, known) if above and not self._gangs.starts.wanted(gang) else None
+
+    def _waiting_pods(self, lowest: int | None, busy: frozenset[str], *, replayed: bool) -> Iterator[Waiting | None]:
+        for uid, wish in list(self._occupants.wishes.items()):
+            pod = self._ledger.pods.get(uid)
+            wants = wish.unschedulable and not wish.never and lowest is not None and wish.priority > lowest
+            if not wants or pod is None or not self._is_single(pod, replayed) or str(pod.ref) in busy:
+                yield None
+            else:
+                yield -wish.priority, pod.since, (self._seat(pod).likeness, wish.priority), pod
+
+    def _is_single(self, pod: PodState, replayed: bool) -> bool:
+        if pod.state != "waiting" or isinstance(pod.asked, Reason) or pod.forged or refusals.for_queue(pod.refusal):
+            return False
+        return self._gangs.of(pod.ref.uid) is None and self._open_to((pod.ref.uid,), replayed=replayed)
+
+    def _gang(self, known: Known) -> tuple[Preemptor, Wanted] | None:
+        gang = known.gang
+        if gang.phase is not Phase.WAITING:
+            return None
+        _, minimum, free = self._gangs.starts.asked(gang)
+        wishes = [self._occupants.wishes.get(seat.uid) for seat in minimum]
+        if not minimum or any(wish is None or wish.never for wish in wishes):
+            return None
+        priority = min(wish.priority for wish in wishes if wish is not None)
+        by = Preemptor(f"gang {gang.key}", priority, {seat.uid: self._ledger.pods[seat.uid] for seat in minimum})
+        return by, Wanted(self._opened(minimum), free)
+
+    def _pod(self, pod: PodState) -> tuple[Preemptor, Wanted] | None:
+        if pod.ref.uid not in self._occupants.wishes:
+            return None
+        return Preemptor(str(pod.ref), pod.priority, {pod.ref.uid: pod}), Wanted(self._opened([self._seat(pod)]))
+
+    def _seat(self, pod: PodState) -> Seat:
+        return Seat(
+            uid=pod.ref.uid,
+            ask=pod.ask,
+            requests=pod.requests,
+            constraints=self._tenants.constraints(pod.ref.uid),
+            excluded=pod.excluded,
+        )
+
+    def _opened(self, seats: Iterable[Seat]) -> tuple[Seat, ...]:
+        """The same, kept only off nodes that they are refused for something else than want of what may come free."""
+        known: dict[tuple[int, Amounts], int] = {}
+        found = []
+        for seat in seats:
+            key = seat.excluded, seat.requests
+            if key not in known:
+                known[key] = self._ruled_out(*key) if seat.excluded else 0
+            found.append(msgspec.structs.replace(seat, excluded=known[key]))
+        return tuple(found)
+
+    def _ruled_out(self, excluded: int, requests: Amounts) -> int:
+        for node in self._ledger.nodes.values():
+            ignored = self._gangs.starts.fleet.ignored if node.books is not None else ()
+            if excluded >> node.number & 1 and lacking(counted(requests, ignored), node.allocatable, node.used):
+                excluded &= ~(1 << node.number)
+        return excluded
+
+    def _open_to(self, uids: Iterable[str], *, replayed: bool) -> bool:
+        """Whether no room is kept for these, or such as another process did not finish making."""
+        kept = [found for uid in uids if (found := self._reservations.of(uid)) is not None]
+        ours = all(found.told is not None and found.told.preempting for found in kept)
+        return not kept or (ours and replayed and not all(found.complete for found in kept))
+
+    # -- when to look again
+
+    def _due(self, key: Key, now: float, turn: Turn) -> bool:
+        """Whether a search is worth it by now."""
+        rest = self._rests.get(key)
+        return rest is None or (now >= rest.again_at and (rest.turn != turn or now >= rest.sure_at))
+
+    def rest(self, key: Key, now: float, turn: Turn, min_run_s: float, how: How) -> Rest:
+        """A search or a preemption is over: let some time pass, the longer the less came of it."""
+        if len(self._rests) >= RESTS:
+            self._rests.clear()
+        rest = self._rests.setdefault(key, Rest())
+        rest.lapses = 0 if how == "done" else rest.lapses + (how == "lapsed")
+        pause = min(LAPSED_MOST_S, LAPSED_S * 2.0 ** (rest.lapses - 1)) if how == "lapsed" else rest.pause
+        rest.turn, rest.again_at = turn, now + pause
+        rest.sure_at = now + max(pause, min_run_s)
+        rest.pause = min(PAUSE_MOST_S, 2 * rest.pause) if how == "vain" else PAUSE_S
+        return rest

@@ -1,0 +1,190 @@
+"""Preemption: pods and gangs that wait take the room of others of lower priority.
+
+Those are looked for whose refusal was told: gangs that do not fit, and single pods for which kube-scheduler has found
+no node. For one of them at a time it is searched who has to go; a search that found nobody is not repeated before
+something has changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from itertools import islice
+
+from extender.engine import refusals
+from extender.engine.books.ledger import Ledger
+from extender.engine.books.reservations import Reservations
+from extender.engine.effects import Effect, Event, PodGone, PodSeen, Report, Tick
+from extender.engine.gangs.gangs import Gangs
+from extender.engine.moves.tenants import Tenants
+from extender.engine.planning.attempt import STEP
+from extender.engine.planning.plan import SLICE
+from extender.engine.preemption.budgets import Register
+from extender.engine.preemption.candidates import Candidates, Chosen, How, Key, Rest, Turn
+from extender.engine.preemption.cleared import Cleared
+from extender.engine.preemption.occupants import Occupants
+from extender.engine.preemption.taking import Context, Preemptor, Taking
+from extender.engine.preemption.units import Unit, Units
+from extender.engine.preemption.victims import COMING, Prey, Search, Vain, Wanted
+from extender.engine.settings import Settings
+
+LOOK_S, PER_LOOK = 0.5, 2000
+"""Seconds between looks for somebody who waits, and one more for each so many who do."""
+ENDS: dict[str, How] = {"done": "done", "lapsed": "lapsed"}
+"""What the ends of one are for the next; all others are in vain."""
+
+
+class Preemption:
+    """All that is looked for and under way."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        gangs: Gangs,
+        occupants: Occupants,
+        tenants: Tenants,
+        reservations: Reservations,
+        settings: Settings,
+        counters: Counter[tuple[str, str]],
+        wall: float,
+    ) -> None:
+        self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
+        self._reservations, self._settings = reservations, settings
+        self._candidates = Candidates(ledger, gangs, occupants, tenants, reservations)
+        self._context = Context(gangs, occupants, reservations, counters, wall)
+        self._units = Units(ledger, gangs, occupants)
+        self.budgets = Register()
+        self._under_way: dict[str, tuple[Key, Taking]] = {}
+        """By who takes."""
+        self._choice: Generator[int, None, Chosen | None] | None = None
+        """Who comes first, while that is being found out."""
+        self._search: tuple[Key, Preemptor, Search] | None = None
+        self._said: Iterator[Effect] = iter(())
+        """What is still to be done to begin with the last one."""
+        self._look_at = 0.0
+        self._led_at: float | None = None
+        """Since when this process may write."""
+        self._on = settings.preemption and settings.keep_s > 0
+
+    def lead(self, yes: bool) -> None:
+        """Whether this process may write; who begins anew plans what another has left undone."""
+        if not yes:
+            self._under_way.clear()
+            self._choice, self._search, self._said = None, None, iter(())
+
+    # -- what is under way
+
+    def look(self, event: Event, now: float) -> list[Effect]:
+        """Go on with what is under way, as far as this event matters to it."""
+        uid = None
+        match event:
+            case PodSeen(pod):
+                uid = pod.metadata.uid
+            case PodGone(gone):
+                uid = gone
+            case Tick():
+                uid = ""
+        effects: list[Effect] = []
+        for key, taking in list(self._under_way.values()) if uid is not None else ():
+            if not uid or taking.concerns(uid):
+                effects += taking.look(now)
+                self._settle(key, taking, now)
+        return effects
+
+    def refused(self, uid: str, why: str, now: float) -> list[Effect]:
+        """A pod was not let go."""
+        effects: list[Effect] = []
+        for key, taking in list(self._under_way.values()):
+            if taking.asked(uid):
+                effects += taking.refused(uid, why, now)
+                self._settle(key, taking, now)
+        return effects
+
+    def _settle(self, key: Key, taking: Taking, now: float) -> None:
+        if taking.ended:
+            del self._under_way[taking.by.who]
+            self._rest(key, now, ENDS.get(taking.ended, "vain"))
+
+    # -- who waits
+
+    def tick(self, now: float) -> None:
+        """Begin to search for whoever comes first, if anybody waits."""
+        if not self._on or not self._gangs.leading:
+            self._led_at = None
+            return
+        self._led_at = now if self._led_at is None else self._led_at
+        if self._search is None and self._choice is None and now >= self._look_at:
+            settled = now >= self._led_at + self._settings.patience.whole_s
+            self._choice = self._candidates.first(now, self._turn, self._under_way, replayed=settled)
+
+    @property
+    def _turn(self) -> Turn:
+        return self._ledger.freed, self._occupants.turn, self.budgets.turn
+
+    def _choose(self, choice: Generator[int, None, Chosen | None], now: float) -> None:
+        """Go on finding out who comes first; then the search begins."""
+        left = SLICE
+        while left > 0:
+            try:
+                left -= next(choice)
+            except StopIteration as ended:
+                chosen: Chosen | None = ended.value
+                self._choice, self._look_at = None, now + LOOK_S + self._candidates.seen / PER_LOOK
+                if chosen is not None:
+                    key, by, wanted = chosen
+                    self._search = key, by, self._searching(by, wanted, now)
+                return
+
+    # -- searches
+
+    def _searching(self, by: Preemptor, wanted: Wanted, now: float) -> Search:
+        void = self._reservations.keepers(by.pods)
+        going = frozenset(uid for _, taking in self._under_way.values() for uid in taking.victims)
+        going |= frozenset(self._gangs.leaving())
+
+        def draw() -> Cleared:
+            claims = self._reservations.claims(by.pods)
+            claims += [claim for _, taking in self._under_way.values() for claim in taking.claims()]
+            return Cleared(self._ledger, [*self._occupants.leaving, *going], void, claims)
+
+        def may_take(unit: Unit) -> bool:
+            return unit.priority < by.priority and not any(victim.uid in going for victim in unit.victims)
+
+        return Search(
+            self._gangs.starts.fleet,
+            draw,
+            wanted,
+            lambda: self._units.found(now, may_take, self._settings.min_run_s),
+            self.budgets.forbidden,
+        )
+
+    def work(self, now: float) -> tuple[bool, Sequence[Effect]]:
+        """Do a slice of searching; returns whether there is more to do, and what is to be done."""
+        effects = list(islice(self._said, STEP))
+        if not effects and self._choice is not None:
+            self._choose(self._choice, now)
+        elif not effects and self._search is not None:
+            key, by, search = self._search
+            if search.advance() and search.outcome is not None:
+                self._search, self._look_at = None, now
+                self._said = self._take(key, by, search.outcome, now)
+                self.tick(now)
+        return bool(effects or self._choice or self._search), effects
+
+    def _take(self, key: Key, by: Preemptor, outcome: Prey | Vain, now: float) -> Iterator[Effect]:
+        if any(uid not in self._occupants.wishes or pod.state != "waiting" for uid, pod in by.pods.items()):
+            return
+        if isinstance(outcome, Vain):
+            rest = self._rest(key, now, "coming" if outcome is COMING else "vain")
+            if outcome.why and outcome.why != rest.told:
+                rest.told = outcome.why
+                who = next(iter(by.pods.values())).ref
+                yield Report(who, refusals.preemption_forbidden(by.who, outcome.why))
+            return
+        taking = Taking(self._context, by, outcome.units, outcome.spots, now)
+        self._under_way[by.who] = key, taking
+        self._context.counters["preemptions", "planned"] += 1
+        yield from taking.begin()
+
+    def _rest(self, key: Key, now: float, how: How) -> Rest:
+        return self._candidates.rest(key, now, self._turn, self._settings.min_run_s, how)

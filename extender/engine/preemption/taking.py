@@ -1,0 +1,198 @@
+"""One preemption under way: the room is asked for on the pods that wait, and only then the others are evicted.
+
+All of it can be told from the cluster: the annotations say for whom which room is kept until when, and who is evicted
+is being deleted. So whoever starts anew plans what is left to do, with what is kept already.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from extender.engine import refusals
+from extender.engine.books.ledger import PodState
+from extender.engine.books.reservations import Reservations
+from extender.engine.effects import Effect, Evict, PutBack, Report
+from extender.engine.gangs.gangs import Gangs
+from extender.engine.planning.seats import Spot
+from extender.engine.preemption.occupants import Occupants
+from extender.engine.preemption.units import Unit, Victim
+from gangfilter.members import Stage
+from protos.contract import codec, names, reservation
+from protos.contract.objects import timestamp
+from protos.contract.reservation import Reservation
+
+COME_S = 60.0
+"""Seconds that somebody has to come for the room, once the last victim has used up its grace."""
+SEEN_S = 15.0
+"""Seconds until what was written on the pods that wait must have come back to us."""
+AT_ONCE = 32
+"""Evictions that are asked for and not seen yet: so many more may go than a budget allows, should it change."""
+AGAIN_S = 5.0
+"""Seconds after which an eviction that is not seen is asked for once more."""
+NAMED = 8
+"""Units named in an Event; the rest is counted."""
+
+
+class Preemptor(msgspec.Struct, frozen=True):
+    """For whom it is."""
+
+    who: str
+    """`default/urgent`, `gang default/train`."""
+    priority: int
+    pods: Mapping[str, PodState]
+    """Those that need a place, by UID."""
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What all of them work on."""
+
+    gangs: Gangs
+    occupants: Occupants
+    reservations: Reservations
+    counters: Counter[tuple[str, str]]
+    wall: float
+    """What the wall clock showed (s since 1970) when the monotonic clock showed zero."""
+
+
+class Taking:
+    """One of them. `ended` says how it ended, "" while it goes on."""
+
+    def __init__(
+        self, of: Context, by: Preemptor, units: tuple[Unit, ...], spots: Mapping[str, Spot], now: float
+    ) -> None:
+        self._of, self.by, self._units = of, by, units
+        victims = {victim.uid: victim for unit in units for victim in unit.victims}
+        self._unit_of = {victim.uid: unit for unit in units for victim in unit.victims}
+        self._until = now + max((victim.grace_s for victim in victims.values()), default=0.0) + COME_S
+        self._spots = spots
+        self._texts: dict[str, str] = {}
+        """What is written on the pods that wait, by UID."""
+        self._begun = now
+        self._evicting = False
+        self._todo = victims
+        """Not asked to go yet."""
+        self._asked: dict[str, tuple[Victim, float]] = {}
+        """Asked to go, when, and not seen to."""
+        self._lost = 0.0
+        self.ended = ""
+
+    def _text(self, spot: Spot) -> str:
+        until = timestamp(self._of.wall + self._until)
+        gpus = {name: tuple(share.uuid for share in given) for name, given in spot.shares.items()}
+        return reservation.encode(Reservation(codec.VERSION, spot.node, gpus, until, preempting=True))
+
+    @property
+    def victims(self) -> frozenset[str]:
+        """UIDs of those that are still to go."""
+        return frozenset([*self._todo, *self._asked])
+
+    def claims(self) -> Iterator[tuple[PodState, Spot]]:
+        """Places that are not kept yet, and for whom they are."""
+        kept = self._of.reservations
+        return ((self.by.pods[uid], spot) for uid, spot in self._spots.items() if kept.of(uid) is None)
+
+    def concerns(self, uid: str) -> bool:
+        """Whether this pod waits for the room, or is still to go."""
+        return uid in self.by.pods or uid in self._asked or uid in self._todo
+
+    def asked(self, uid: str) -> bool:
+        """Whether this pod was asked to go, and is not seen to."""
+        return uid in self._asked
+
+    def begin(self) -> Iterator[Effect]:
+        """Ask for the room."""
+        for uid, spot in self._spots.items():
+            text = self._texts[uid] = self._text(spot)
+            self._of.reservations.allow(uid, self._until)
+            yield PutBack(self.by.pods[uid].ref, names.RESERVATION, text, "")
+        first = next(iter(self.by.pods.values()))
+        yield Report(first.ref, refusals.preempting(self.by.who, _named(self._units)), warning=False)
+
+    def look(self, now: float) -> Iterator[Effect]:
+        """Go on as far as it does."""
+        if any(pod.state in ("binding", "bound") for pod in self.by.pods.values()):
+            yield from self._end("done", now)
+        elif any(not self._waits(uid) for uid in self.by.pods):
+            yield from self._end("left", now)
+        elif now >= self._until:
+            yield from self._end("lapsed", now)
+        elif self._evicting:
+            yield from self._evict(now)
+        elif self._kept():
+            self._evicting = True
+            yield from self._evict(now) if all(map(self._whole, self._units)) else self._end("changed", now)
+        elif now >= self._begun + SEEN_S:
+            yield from self._end("unheard", now)
+
+    def refused(self, uid: str, why: str, now: float) -> Iterator[Effect]:
+        """This pod was not let go: nobody else is asked to."""
+        self._todo[uid], _ = self._asked.pop(uid)
+        yield Report(next(iter(self.by.pods.values())).ref, refusals.preemption_stopped(self.by.who, why))
+        yield from self._end("refused", now)
+
+    def _waits(self, uid: str) -> bool:
+        return uid in self._of.occupants.wishes
+
+    def _kept(self) -> bool:
+        """Whether all of the room is kept, as far as it is free."""
+        return len(self._texts) == len(self._spots) and all(
+            (found := self._of.reservations.of(uid)) is not None and found.text == text and found.spot is not None
+            for uid, text in self._texts.items()
+        )
+
+    def _whole(self, unit: Unit) -> bool:
+        """Whether nobody of a gang that has to go would stay."""
+        known = self._of.gangs.known.get(unit.gang) if unit.gang is not None and not unit.spare else None
+        uids = {victim.uid for victim in unit.victims}
+        return known is None or all(member.uid in uids for member in known.gang.at(Stage.POSTED, Stage.BOUND))
+
+    def _evict(self, now: float) -> Iterator[Effect]:
+        for uid, (victim, since) in list(self._asked.items()):
+            if self._goes(uid):
+                del self._asked[uid]
+                self._gone(victim)
+            elif now >= since + AGAIN_S:
+                yield self._order(victim, now)
+        while self._todo and len(self._asked) < AT_ONCE:
+            uid, victim = next(iter(self._todo.items()))
+            del self._todo[uid]
+            if not self._goes(uid):
+                self._of.gangs.preempt(uid, now, wholly=not self._unit_of[uid].spare)
+                yield self._order(victim, now)
+
+    def _order(self, victim: Victim, now: float) -> Evict:
+        self._asked[victim.uid] = victim, now
+        unit = self._unit_of[victim.uid]
+        return Evict(victim.ref, refusals.preempted(self.by.who, self.by.priority, unit.who), insist=False)
+
+    def _goes(self, uid: str) -> bool:
+        seen = self._of.occupants.of(uid)
+        return seen is None or seen.leaving
+
+    def _gone(self, victim: Victim) -> None:
+        self._lost += victim.lost
+        self._of.counters["preemption_victims", self._unit_of[victim.uid].kind] += 1
+
+    def _end(self, how: str, now: float) -> Iterator[Effect]:
+        """It is over; who was not asked to go stays, and what is kept in vain is given up."""
+        self.ended = how
+        for victim, _ in self._asked.values():
+            self._gone(victim)
+        for unit in self._units:
+            if unit.gang is not None and any(victim.uid in self._todo for victim in unit.victims):
+                self._of.gangs.spare(unit.gang, now)
+        self._of.counters["preemptions", how] += 1
+        self._of.counters["preemption_lost_gpu_seconds", ""] += round(self._lost)
+        if how in ("refused", "unheard", "changed"):
+            for uid, pod in self.by.pods.items():
+                if uid in self._of.occupants.wishes:
+                    yield PutBack(pod.ref, names.RESERVATION, None, "")
+
+
+def _named(units: tuple[Unit, ...]) -> str:
+    shown = [unit.who for unit in units[:NAMED]]
+    more = [f"and {len(units) - NAMED} more"] if len(units) > NAMED else []
+    return ", ".join(shown + more)

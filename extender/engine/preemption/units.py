@@ -1,0 +1,169 @@
+"""What may be evicted as one: a member that a gang can spare, else a whole gang, never half of it; or a single pod."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import chain, islice
+from operator import attrgetter
+
+import msgspec
+
+from extender.engine.books.ledger import Ledger, PodState
+from extender.engine.effects import PodRef
+from extender.engine.gangs.gangs import Gangs
+from extender.engine.planning.attempt import LOOK
+from extender.engine.preemption.occupants import Occupant, Occupants
+from gangfilter.gang import Gang
+from gangfilter.group import GroupKey
+from gangfilter.members import SETTLED, Member, Stage
+from gangfilter.table import Phase
+
+WHOLE = (Phase.RUNNING, Phase.DEGRADED)
+"""Phases in which a gang may be taken away: in the others it is being made or undone."""
+PART, BUILT = 32, 8
+"""Units looked at in one piece, and what one costs, in `attempt.LOOK`s."""
+MayTake = Callable[["Unit"], bool]
+"""Whether the room of a unit may be taken for somebody."""
+
+
+class Victim(msgspec.Struct, frozen=True):
+    """A pod that would have to go."""
+
+    ref: PodRef
+    node: str
+    grace_s: float
+    lost: float
+    """GPU-seconds of work that would be lost."""
+    labels: Mapping[str, str]
+    guarded: bool
+    """A disruption budget may guard it: it runs."""
+
+    @property
+    def uid(self) -> str:
+        return self.ref.uid
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """What goes together."""
+
+    who: str
+    """`default/web-1`, `gang default/train`, `default/train-7, which gang default/train can spare`."""
+    victims: tuple[Victim, ...]
+    gang: GroupKey | None
+    spare: bool
+    """Its gang goes on without it."""
+    priority: int
+    """The highest of its pods."""
+    since: float
+    """When the last of its pods got its node."""
+    lost: float
+    """GPU-seconds of work that would be lost."""
+    gpus: float
+
+    @property
+    def kind(self) -> str:
+        """`spare`, `gang` or `pod`."""
+        return "spare" if self.spare else "gang" if self.gang is not None else "pod"
+
+    @property
+    def cost(self) -> tuple[bool, int, float, float, float, str]:
+        """Cheapest first: what can be spared, lower priority, less work lost, fewer GPUs, younger; then by name."""
+        return not self.spare, self.priority, self.lost, self.gpus, -self.since, self.who
+
+
+class Units:
+    """All that there is."""
+
+    def __init__(self, ledger: Ledger, gangs: Gangs, occupants: Occupants) -> None:
+        self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
+
+    def found(self, now: float, may_take: MayTake, min_run_s: float = 0.0) -> Generator[int, None, list[Unit]]:
+        """The units that may be taken and have run for so long, cheapest first. Work is told in `attempt.LOOK`s."""
+        parts: list[list[Unit]] = []
+        every = chain(self._singles(now), self._of_gangs(now))
+        while some := list(islice(every, PART)):
+            may = (unit for unit in some if unit is not None and unit.since <= now - min_run_s and may_take(unit))
+            parts.append(sorted(may, key=attrgetter("cost")))
+            yield PART * BUILT
+        ordered, found = merge(*parts, key=attrgetter("cost")), []
+        while some := list(islice(ordered, PART)):
+            found += some
+            yield PART * LOOK
+        return found
+
+    def _singles(self, now: float) -> Iterator[Unit | None]:
+        for uid, pod in list(self._ledger.pods.items()):
+            seen = self._occupants.of(uid) if pod.state == "bound" else None
+            if seen is not None and self._gangs.of(uid) is None and self._may_go(pod, seen):
+                yield self._unit(str(pod.ref), [pod], now)
+            else:
+                yield None
+
+    def _of_gangs(self, now: float) -> Iterator[Unit]:
+        for known in list(self._gangs.known.values()):
+            gang = known.gang
+            if gang.phase not in WHOLE or gang.preempted or gang.count(Stage.LEAVING, Stage.POSTED):
+                continue
+            pods = [self._ledger.pods[member.uid] for member in gang.at(Stage.BOUND)]
+            if not pods or not all((seen := self._occupants.of(p.ref.uid)) and self._may_go(p, seen) for p in pods):
+                continue
+            for member in self._spare(gang):
+                pod = self._ledger.pods[member.uid]
+                who = f"{pod.ref}, which gang {gang.key} can spare"
+                yield self._unit(who, [pod], now, gang=gang.key, spare=True)
+            yield self._unit(f"gang {gang.key}", pods, now, gang=gang.key)
+
+    def _may_go(self, pod: PodState, seen: Occupant) -> bool:
+        """Whether it is ours, stays otherwise, and is known to be where it is."""
+        books = self._ledger.nodes[pod.node].books
+        entry = books.entries.get(pod.ref.uid) if books is not None else None
+        return seen.ours and not seen.leaving and not pod.problem and (entry is None or entry.placed)
+
+    def _spare(self, gang: Gang) -> list[Member]:
+        """Members without which its minimum still is bound: the last ones that came, and of those the last by name."""
+        roles = gang.roles(*SETTLED)
+        left = roles.total() - (gang.terms.min_member or roles.total())
+        least = Counter(dict(gang.terms.min_by_role))
+        found: list[Member] = []
+        for member in sorted(gang.at(Stage.BOUND), key=lambda m: (m.bound_at, len(m.name), m.name), reverse=True):
+            if len(found) < left and not member.required and roles[member.role] > least[member.role]:
+                roles[member.role] -= 1
+                found.append(member)
+        return found
+
+    def _unit(
+        self, who: str, pods: Sequence[PodState], now: float, *, gang: GroupKey | None = None, spare: bool = False
+    ) -> Unit:
+        seen = [(pod, found) for pod in pods if (found := self._occupants.of(pod.ref.uid)) is not None]
+        gpus = [self._gpus(pod) for pod, _ in seen]
+        victims = tuple(
+            Victim(pod.ref, pod.node, it.grace_s, held * max(0.0, now - it.saved), it.labels, it.running)
+            for (pod, it), held in zip(seen, gpus, strict=True)
+        )
+        return Unit(
+            who=who,
+            victims=victims,
+            gang=gang,
+            spare=spare,
+            priority=max(found.priority for _, found in seen),
+            since=max(found.since for _, found in seen),
+            lost=sum(victim.lost for victim in victims),
+            gpus=sum(gpus),
+        )
+
+    def _gpus(self, pod: PodState) -> float:
+        """How many GPUs it holds; a part of one counts as the larger of its parts of memory and of time."""
+        books = self._ledger.nodes[pod.node].books
+        entry = books.entries.get(pod.ref.uid) if books is not None else None
+        if books is None or entry is None:
+            return float(sum(c.gpus for c in pod.ask.containers)) if pod.ask is not None else 0.0
+        total = 0.0
+        for uuid, demand in entry.charges.items():
+            book = books.gpus.get(uuid)
+            if demand.whole or book is None:
+                total += 1.0
+            else:
+                total += max(demand.mem / max(1, book.gpu.mem), demand.slices / max(1, book.slices_per_gpu))
+        return total

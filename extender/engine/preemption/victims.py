@@ -1,0 +1,180 @@
+"""Which units have to go so that somebody who waits fits: none of them in vain, and none where cheaper ones would do.
+
+Units are taken cheapest first until all members have a place, each by the real placement on copies of the nodes. Then
+the dearest are put back one after the other, as far as all still fit. What is left is the cheapest set there is if sets
+are compared by their dearest unit, then by the next, and so on; and no part of it would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+
+import msgspec
+
+from extender.engine.placement.index import Indexes
+from extender.engine.planning.attempt import LOOK, PIECE, STEP, Fleet
+from extender.engine.planning.intree import Amounts
+from extender.engine.planning.plan import SLICE, Placement, Plan
+from extender.engine.planning.seats import Seat, Spot
+from extender.engine.preemption.census import COUNTED, Census
+from extender.engine.preemption.cleared import Cleared
+from extender.engine.preemption.units import Unit
+
+TRIES = 3
+"""Times that it is planned if the cluster changes meanwhile."""
+Candidates = Callable[[], Generator[int, None, list[Unit]]]
+"""Finds the units that may be taken, cheapest first."""
+Forbidden = Callable[[Sequence[Unit], Sequence[Unit]], Mapping[str, str]]
+"""Whether the first of these units may go together: of the others those (by `who`) that then may not, and why."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What is looked for."""
+
+    seats: tuple[Seat, ...]
+    """Who needs a place."""
+    free: Amounts = ()
+    """How much has to be free for them beside that."""
+    beside: tuple[str, ...] = ()
+    """The nodes of those of their gang that have a place already."""
+
+
+class Prey(msgspec.Struct, frozen=True):
+    """What has to go, and who then goes where."""
+
+    units: tuple[Unit, ...]
+    spots: Mapping[str, Spot]
+
+
+class Vain(msgspec.Struct, frozen=True):
+    """No eviction helps. `why` names what forbids those that would, "" if none would."""
+
+    why: str = ""
+
+
+COMING = Vain("room comes free by itself")
+CHANGED = Vain("the cluster changes faster than evictions can be planned")
+
+
+class Search:
+    """One search in the making."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        draw: Callable[[], Cleared],
+        wanted: Wanted,
+        candidates: Candidates,
+        forbidden: Forbidden = lambda _chosen, _units: {},
+    ) -> None:
+        """`draw` begins new copies of the nodes, with nobody gone but those who leave anyway."""
+        self._fleet, self._draw, self._wanted = fleet, draw, wanted
+        self._candidates, self._forbidden = candidates, forbidden
+        self._cleared: Cleared
+        self._census: Census
+        self.outcome: Prey | Vain | None = None
+        """None while it is being worked on."""
+        self._work = self._plan()
+
+    def advance(self, limit: int = SLICE) -> bool:
+        """Do a part of the work; returns whether the outcome is there. It is true of that moment."""
+        for cost in self._work:
+            limit -= cost
+            if limit <= 0:
+                break
+        return self.outcome is not None
+
+    def _plan(self) -> Iterator[int]:
+        for _ in range(TRIES):
+            self._cleared = self._draw()
+            self._census = Census(self._fleet, self._cleared, self._wanted.seats)
+            outcome = yield from self._look()
+            yield from self._cleared.dissolve()
+            if isinstance(outcome, Vain) or self._cleared.stands({spot.node for spot in outcome.spots.values()}):
+                self.outcome = outcome
+                return
+        self.outcome = CHANGED
+
+    def _look(self) -> Generator[int, None, Prey | Vain]:
+        if (yield from self._fits(())):
+            return COMING
+        units = yield from self._candidates()
+        if not (yield from self._fits(units)):
+            return Vain()
+        units = yield from self._relevant(units)
+        why = ""
+        while (yield from self._fits(units)):
+            chosen = yield from self._least(units)
+            forbidden = self._forbidden(chosen, units)
+            if not forbidden:
+                return (yield from self._prey(chosen))
+            why = next(iter(forbidden.values()))
+            units = [unit for unit in units if unit.who not in forbidden]
+            yield len(units) * LOOK
+        return Vain(why)
+
+    def _relevant(self, units: Sequence[Unit]) -> Generator[int, None, list[Unit]]:
+        """Those that are anywhere where their going makes room."""
+        if self._wanted.free:
+            return list(units)
+        useful = yield from self._census.useful((yield from _gone(units)))
+        return [unit for unit in units if any(victim.node in useful for victim in unit.victims)]
+
+    def _least(self, units: Sequence[Unit]) -> Generator[int, None, tuple[Unit, ...]]:
+        """The cheapest of these that do, given that all of them do."""
+        few, many = 0, len(units)
+        while few + 1 < many:
+            middle = (few + many) // 2
+            if (yield from self._fits(units[:middle])):
+                many = middle
+            else:
+                few = middle
+        kept, rest = [units[many - 1]], list(units[: many - 1])
+        step = 1
+        while rest:
+            step = min(step, len(rest))
+            if (yield from self._fits([*rest[:-step], *kept])):
+                del rest[-step:]
+                step *= 2
+            elif step > 1:
+                step //= 2
+            else:
+                kept.append(rest.pop())
+        return tuple(reversed(kept))
+
+    def _fits(self, units: Sequence[Unit]) -> Generator[int, None, bool]:
+        """Whether all have a place once these units are gone."""
+        gone = yield from _gone(units)
+        if not (yield from self._census.suffices(gone)):
+            return False
+        if self._census.exact and not self._wanted.free:
+            return True
+        return (yield from self._place(gone)) is not None
+
+    def _place(self, gone: Mapping[str, frozenset[str]]) -> Generator[int, None, Placement | None]:
+        """Places for all, as a plan would choose them."""
+        nodes = yield from self._census.taking(gone)
+        yield PIECE
+        indexes = Indexes(nodes)
+        indexes.scorer = self._fleet.indexes.scorer
+        fleet = msgspec.structs.replace(self._fleet, nodes=nodes, indexes=indexes)
+        plan = Plan(fleet, self._wanted.seats, self._wanted.seats, self._wanted.free, self._wanted.beside)
+        yield PIECE
+        while not plan.advance():
+            yield SLICE
+        return plan.outcome if isinstance(plan.outcome, Placement) else None
+
+    def _prey(self, chosen: tuple[Unit, ...]) -> Generator[int, None, Prey | Vain]:
+        placement = yield from self._place((yield from _gone(chosen)))
+        return Prey(chosen, placement.spots) if placement is not None else CHANGED
+
+
+def _gone(units: Sequence[Unit]) -> Generator[int, None, dict[str, frozenset[str]]]:
+    """The pods of these units by node."""
+    found: dict[str, set[str]] = {}
+    for number, unit in enumerate(units):
+        for victim in unit.victims:
+            found.setdefault(victim.node, set()).add(victim.uid)
+        if number % STEP == 0:
+            yield STEP * COUNTED
+    return {node: frozenset(uids) for node, uids in found.items()}

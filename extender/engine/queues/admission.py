@@ -1,0 +1,256 @@
+"""Whether queues have room for who wants to start, and who of those that wait for that comes when there is some.
+
+A queue has room while it and all above it stay within their capability with what is guaranteed to others beside, and
+none of them is closed. Gangs ask for their smallest start; pods that go singly are woken once their queue has room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from sortedcontainers import SortedKeyList
+
+from extender.engine import refusals
+from extender.engine.books.ledger import PodState
+from extender.engine.effects import PodRef, Wake
+from extender.engine.queues.queues import Queues
+from extender.engine.queues.standing import Account, Standing, add
+from extender.engine.queues.takes import Takes
+from gangfilter.gang import Gang
+from gangfilter.group import GroupKey, Terms
+from protos.contract.queue import CLASS, GPUS, shown
+from protos.contract.reason import Reason
+
+MOST_WAKES = 25
+"""Pods woken at once; the rest comes with the next look."""
+AGAIN_S = 10.0
+"""Seconds after which a pod that was woken and did not come may be woken again."""
+Stamp = tuple[object, ...]
+
+
+def _turn(pod: PodState) -> tuple[int, float, PodRef]:
+    """Who comes first: by priority, then by age."""
+    return -pod.priority, pod.since, pod.ref
+
+
+class Admission:
+    """Who may start by what its queue may have."""
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        self._asked: dict[GroupKey, tuple[Stamp, Takes]] = {}
+        """What the smallest start of a gang takes, and of what that was made."""
+        self._told: dict[GroupKey, tuple[Stamp, Reason | None]] = {}
+        self._parked: dict[Account, set[GroupKey]] = {}
+        self._looked: dict[Account, int] = {}
+        """The room when they were looked at."""
+        self._seen = (-1, -1, -1)
+        """The tree, the prices and the gains when any were looked at."""
+        self._blocked: dict[Account, SortedKeyList[PodState]] = {}
+        self._of: dict[str, tuple[Account, PodState]] = {}
+        self._woken: dict[str, float] = {}
+        """Until when those that were woken are not woken again."""
+        self._gains = -1
+
+    # -- gangs
+
+    def account(self, gang: Gang) -> Account:
+        """The account that the gang's members are in."""
+        return self._queues.account(gang.terms.queue, gang.key.namespace)
+
+    def withheld(self, gang: Gang, least: Callable[[], Iterable[str]]) -> Reason | None:
+        """Why a gang may not start; `least`: the members that its smallest start needs besides those that run."""
+        account = self.account(gang)
+        limits = tuple(s.version for s in self._limiting(account))
+        made_of = self._queues.epoch, self._queues.prices, gang.turnover, gang.terms
+        stamp = (made_of, limits)
+        told = self._told.get(gang.key)
+        if told is None or told[0] != stamp:
+            why = self.shortage(account, self._takes(gang, made_of, least)) if limits else self._barred(account)
+            told = self._told[gang.key] = stamp, why
+        return told[1]
+
+    def _takes(self, gang: Gang, made_of: tuple[int, int, int, Terms], least: Callable[[], Iterable[str]]) -> Takes:
+        asked = self._asked.get(gang.key)
+        if asked is None or asked[0] != made_of:
+            asked = self._asked[gang.key] = made_of, self.together(least())
+        return asked[1]
+
+    def together(self, uids: Iterable[str]) -> Takes:
+        """What these pods take."""
+        total: dict[str, int] = {}
+        for uid in uids:
+            add(total, self._queues.takes(uid))
+        return tuple(sorted(total.items()))
+
+    def admits(self, gang: Gang, uids: Iterable[str]) -> Reason | None:
+        """Why the queue of a gang has no room for all these members, None if it has."""
+        return self.shortage(self.account(gang), self.together(uids))
+
+    def drop(self, key: GroupKey) -> None:
+        """The gang does not wait any more."""
+        self._told.pop(key, None)
+        self._asked.pop(key, None)
+
+    def park(self, gang: Gang) -> None:
+        """The gang waits for nothing but room in its queue."""
+        account = self.account(gang)
+        self._parked.setdefault(account, set()).add(gang.key)
+        self._looked.setdefault(account, self._room(account))
+
+    def unparked(self) -> list[GroupKey]:
+        """The parked gangs that may have room by now, told once: each alone, whatever the others take."""
+        seen, self._seen = self._seen, (self._queues.epoch, self._queues.prices, self._queues.gains)
+        if not self._parked or seen == self._seen:
+            return []
+        anew, found = seen[:2] != self._seen[:2], list[GroupKey]()
+        for account, keys in list(self._parked.items()):
+            room = self._room(account)
+            if not anew and room == self._looked[account]:
+                continue
+            self._looked[account] = room
+            ready = list(keys if anew else self._fitting(account, keys))
+            keys.difference_update(ready)
+            found += ready
+            if not keys:
+                del self._parked[account], self._looked[account]
+        return sorted(found)
+
+    def _room(self, account: Account) -> int:
+        """Changes when there may have come room for pods of this account."""
+        return sum(standing.gains for standing in self._limiting(account))
+
+    def _fitting(self, account: Account, keys: Iterable[GroupKey]) -> Iterator[GroupKey]:
+        """Those of these gangs that have room; many ask the same."""
+        known: dict[Takes, bool] = {}
+        for key in keys:
+            takes = self._asked[key][1] if key in self._asked else ()
+            if takes not in known:
+                known[takes] = self.shortage(account, takes) is None
+            if known[takes]:
+                yield key
+
+    def standing(self, account: Account) -> tuple[tuple[int, float], ...]:
+        """Whose turn it is among queues, least first: from the top of the tree by priority, then by part of the due."""
+        return tuple((-s.queue.priority, s.part) for s in reversed(list(self._queues.at(account).path)))
+
+    # -- room
+
+    def shortage(self, account: Account, takes: Takes) -> Reason | None:
+        """Why pods of this account may not take so much more, None if they may."""
+        barred = self._barred(account)
+        if barred is not None:
+            return barred
+        below: Standing | None = None
+        for standing in (*self._queues.at(account).path, self._queues.root):
+            why = self._beyond(standing, below, takes) if standing.queue.capability or standing.idle else None
+            if why is not None:
+                return why
+            below = standing
+        return None
+
+    def _barred(self, account: Account) -> Reason | None:
+        at = self._queues.at(account)
+        if account.missing:
+            return refusals.queue_missing(account.named)
+        for standing in at.path:
+            if standing.queue.closed and standing.queue.problem:
+                return refusals.queue_unreadable(standing.name, standing.queue.problem)
+            if standing.queue.closed:
+                return refusals.queue_closed(standing.name)
+        return None
+
+    def _limiting(self, account: Account) -> Iterator[Standing]:
+        for standing in (*self._queues.at(account).path, self._queues.root):
+            if standing.queue.capability or standing.idle:
+                yield standing
+
+    def _beyond(self, standing: Standing, below: Standing | None, takes: Takes) -> Reason | None:
+        """Why so much more is too much for one queue; `below` is the one under it that it is for, if there is one."""
+        for resource, asked in takes:
+            if asked <= 0:
+                continue
+            had = standing.allocated.get(resource, 0)
+            kept = standing.idle.get(resource, 0) - (below.unmet(resource) if below is not None else 0)
+            most = standing.queue.capability.get(resource)
+            if most is None and standing.above is None and kept > 0:
+                most = self._queues.total.get(resource, 0)
+            if most is not None and had + max(0, kept) + asked > most:
+                return _too_much(standing, resource, most, had, kept, asked)
+        return None
+
+    # -- pods that go singly
+
+    def single(self, pod: PodState) -> Reason | None:
+        """Why the pod's queue has no room for it, None if it has."""
+        uid = pod.ref.uid
+        account = self._queues.of(uid)
+        return None if account is None else self.shortage(account, self._queues.takes(uid))
+
+    def block(self, pod: PodState) -> None:
+        """The pod waits for room in its queue."""
+        self.forget(pod.ref.uid)
+        account = self._queues.of(pod.ref.uid)
+        if account is not None:
+            self._of[pod.ref.uid] = account, pod
+            self._blocked.setdefault(account, SortedKeyList(key=_turn)).add(pod)
+
+    def forget(self, uid: str) -> None:
+        """The pod does not wait for that any more."""
+        self._woken.pop(uid, None)
+        found = self._of.pop(uid, None)
+        if found is not None:
+            account, pod = found
+            self._blocked[account].remove(pod)
+            if not self._blocked[account]:
+                del self._blocked[account]
+
+    def due(self, now: float) -> list[Wake]:
+        """The pods to wake now: of each account in turn, no more than there is room for."""
+        if not self._blocked or self._gains == self._queues.gains:
+            return []
+        wakes: list[Wake] = []
+        for account in sorted(self._blocked, key=self.standing):
+            wakes += self._due(account, MOST_WAKES - len(wakes), now)
+        if len(wakes) < MOST_WAKES:
+            self._gains = self._queues.gains
+        return wakes
+
+    def _due(self, account: Account, most: int, now: float) -> list[Wake]:
+        given: dict[str, int] = {}
+        too_much: set[Takes] = set()
+        wakes: list[Wake] = []
+        for pod in self._blocked[account]:
+            takes = self._queues.takes(pod.ref.uid)
+            if len(wakes) == most:
+                break
+            if takes in too_much:
+                continue
+            both = dict(given)
+            add(both, takes)
+            if self.shortage(account, tuple(both.items())) is not None:
+                too_much.add(takes)
+                continue
+            given = both
+            if now >= self._woken.get(pod.ref.uid, now):
+                self._woken[pod.ref.uid] = now + AGAIN_S
+                wakes.append(Wake(pod.ref))
+        return wakes
+
+
+def _too_much(standing: Standing, resource: str, most: int, had: int, kept: int, asked: int) -> Reason:
+    in_use = f"{shown(resource, had)} are in use"
+    beside = f", {shown(resource, kept)} are guaranteed to others" if kept > 0 else ""
+    numbers = f"{_words(resource, most)}: {in_use}{beside}, this asks {shown(resource, asked)}"
+    if standing.above is None:
+        return refusals.queue_reserved(f"the cluster has {numbers}")
+    return refusals.queue_full(standing.name, f"queue {standing.name} may have {numbers}")
+
+
+def _words(resource: str, amount: int) -> str:
+    """An amount and what it is of, for people: `8 GPUs`."""
+    if resource == GPUS:
+        return f"{shown(resource, amount)} GPUs"
+    if resource.startswith(CLASS):
+        return f"{shown(resource, amount)} GPUs of class {resource.removeprefix(CLASS)}"
+    return f"{shown(resource, amount)} of {resource}"

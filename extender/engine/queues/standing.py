@@ -1,0 +1,112 @@
+"""A queue in the tree and how it stands, and the accounts of pods that are in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from extender.engine.queues import shares
+from extender.engine.queues.takes import Takes
+from protos.contract.queue import DEFAULT, Queue
+
+ALWAYS = Queue(name=DEFAULT, source="")
+"""The queue `default` where nobody made one."""
+
+
+def add(held: dict[str, int], takes: Iterable[tuple[str, int]], sign: int = 1) -> None:
+    """Add amounts by resource to others, or (-1) take them away."""
+    for resource, amount in takes:
+        held[resource] = held.get(resource, 0) + sign * amount
+
+
+class Standing:
+    """A queue in the tree, and how it stands."""
+
+    __slots__ = (
+        "above", "allocated", "below", "due", "gains", "idle", "known_part", "misplaced", "own", "queue", "requested",
+        "running", "version", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.above: Standing | None = None
+        """None of the root alone."""
+        self.below: list[Standing] = []
+        self.own: dict[str, int] = {}
+        """What pods directly in it have and ask."""
+        self.allocated: dict[str, int] = {}
+        self.requested: dict[str, int] = {}
+        """What the pods in it and below have, and that with what those ask that wait."""
+        self.idle: dict[str, int] = {}
+        """What is guaranteed to those directly below and they do not have."""
+        self.due: dict[str, float] = {}
+        self.waiting = self.running = 0
+        """Pods in it and below without a node, and with one."""
+        self.version = 0
+        """Counts what changed of all that."""
+        self.gains = 0
+        """Counts how often there may have come room in it."""
+        self.known_part: float | None = 0.0
+        self.misplaced = ""
+        """Why it hangs below the root and not where it says, "" if it does not."""
+
+    @property
+    def name(self) -> str:
+        return self.queue.name
+
+    @property
+    def part(self) -> float:
+        """How much of its due it has: 1 is all of it."""
+        if self.known_part is None:
+            self.known_part = shares.part(self.allocated, self.due)
+        return self.known_part
+
+    @property
+    def path(self) -> Iterator[Standing]:
+        """It, and those above it without the root."""
+        at = self
+        while at.above is not None:
+            yield at
+            at = at.above
+
+    def unmet(self, resource: str) -> int:
+        """What is guaranteed to it and it does not have."""
+        return max(0, self.queue.guarantee.get(resource, 0) - self.allocated.get(resource, 0))
+
+    def ask(self, takes: Takes, sign: int) -> None:
+        """Pods in it, or below, have and ask so much more (or less)."""
+        add(self.requested, takes, sign)
+        self.version += 1
+
+    def place(self, takes: Takes, sign: int) -> None:
+        """Of that they have so much more (or less)."""
+        guarantee, above = self.queue.guarantee, self.above
+        before = {resource: self.unmet(resource) for resource in guarantee} if guarantee else {}
+        add(self.allocated, takes, sign)
+        if above is not None and guarantee:
+            add(above.idle, ((resource, self.unmet(resource) - before[resource]) for resource in guarantee))
+        self.known_part = None
+        self.gains += sign < 0
+        self.version += 1
+
+    def count(self, running: int, waiting: int) -> None:
+        """So many more pods (or less) are in it or below."""
+        self.running += running
+        self.waiting += waiting
+
+
+class Account:
+    """The pods that name one queue (or none) in one namespace."""
+
+    __slots__ = ("allocated", "at", "missing", "named", "namespace", "requested", "running", "waiting")
+
+    def __init__(self, named: str, namespace: str) -> None:
+        self.named, self.namespace = named, namespace
+        self.at: Standing = _NOWHERE
+        self.missing = False
+        """There are queues, and none of this name."""
+        self.allocated: dict[str, int] = {}
+        self.requested: dict[str, int] = {}
+        self.waiting = self.running = 0
+
+
+_NOWHERE = Standing(ALWAYS)

@@ -1,0 +1,202 @@
+"""Tenants and their queues: which pod counts in which queue and for how much, and what is told of each queue.
+
+Pods of our schedulers count, and whoever else asks for GPUs. A member of a gang is in the gang's queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+import msgspec
+
+from extender.engine import refusals
+from extender.engine.books.ledger import Ledger, PodState
+from extender.engine.effects import QueueStatus, Wake
+from extender.engine.gangs.roster import Known
+from extender.engine.queues.admission import Admission
+from extender.engine.queues.queues import Queues
+from extender.engine.queues.standing import Standing
+from extender.engine.queues.takes import Tariff
+from extender.engine.settings import Settings
+from gangfilter import dialects
+from protos.contract import names
+from protos.contract.gpu_class import GpuClass
+from protos.contract.objects import Pod
+from protos.contract.queue import API_VERSION, CLASS, GPU, GPUS, shown
+from protos.contract.reason import Reason
+
+MOST_TOLD, MOST_LOOKED_AT = 20, 200
+"""Queues told of, and looked at for that, at once; the others come with the next look."""
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """What a pod says of itself."""
+
+    queue: str
+    namespace: str
+    gpu_class: str
+
+
+class Tenancy:
+    """All queues, kept in step with the ledger."""
+
+    def __init__(self, ledger: Ledger, settings: Settings, classes: Mapping[str, GpuClass]) -> None:
+        self._ledger, self._settings, self._classes = ledger, settings, classes
+        self.queues = Queues()
+        self.admission = Admission(self.queues)
+        self._tariff = Tariff(ledger)
+        self._said: dict[str, _Said] = {}
+        self._told: dict[str, QueueStatus] = {}
+        self._leading = True
+
+    # -- the world
+
+    def node(self, name: str) -> None:
+        """The node is there, changed or is gone."""
+        node = self._ledger.nodes.get(name)
+        books = node.books if node is not None and node.seen else None
+        self._tariff.node(name, books.inventory if books is not None else None, self._settings.resources.whole)
+        has = dict(node.allocatable) if node is not None and node.seen else {}
+        if books is not None:
+            has[GPUS] = len(books.inventory.gpus) * GPU
+        self.queues.node(name, has)
+
+    def drop(self, source: str, name: str) -> None:
+        """A queue is gone; of another of its name all is to be told."""
+        self.queues.drop(source, name)
+        self._told.pop(name, None)
+
+    def see(self, pod: Pod, state: PodState, known: Known | None, *, ours: bool) -> None:
+        """Take in a pod that is not over."""
+        uid = pod.metadata.uid
+        if not ours and state.ask is None:
+            self.forget(uid)
+            return
+        queue = known.gang.terms.queue if known is not None else dialects.queue(pod)
+        gpu_class = pod.metadata.annotations.get(names.GPU_CLASS, "")
+        self._said[uid] = _Said(queue, pod.metadata.namespace, gpu_class)
+        self.moved(state)
+
+    def moved(self, pod: PodState) -> None:
+        """The pod is on another node now, or on none, or on other GPUs."""
+        said = self._said.get(pod.ref.uid)
+        if said is not None:
+            takes = self._tariff.of(pod, said.gpu_class)
+            self.queues.see(pod.ref.uid, said.queue, said.namespace, takes, placed=pod.state != "waiting")
+            if pod.state in ("binding", "bound"):
+                self.admission.forget(pod.ref.uid)
+
+    def forget(self, uid: str) -> None:
+        """The pod is over, or does not count."""
+        self._said.pop(uid, None)
+        self.queues.forget(uid)
+        self.admission.forget(uid)
+
+    def join(self, uid: str, known: Known | None) -> None:
+        """The pod is in this gang, and so in its queue."""
+        if known is not None:
+            self._count(uid, known.gang.terms.queue)
+            self.renamed(known)
+
+    def renamed(self, known: Known | None) -> None:
+        """The gang may be in another queue now."""
+        if known is not None and known.counted_in != known.gang.terms.queue:
+            known.counted_in = known.gang.terms.queue
+            for uid in known.gang.members:
+                self._count(uid, known.counted_in)
+
+    def _count(self, uid: str, queue: str) -> None:
+        """The pod counts in the queue of this name."""
+        said, state = self._said.get(uid), self._ledger.pods.get(uid)
+        if said is not None and state is not None and said.queue != queue:
+            self._said[uid] = msgspec.structs.replace(said, queue=queue)
+            self.moved(state)
+
+    # -- pods that go singly
+
+    def refused(self, pod: PodState) -> Reason | None:
+        """Why the pod's queue has no room for it, None if it has; one without room is woken when there is."""
+        why = self.admission.single(pod)
+        if why is not None:
+            self.admission.block(pod)
+            return why
+        self.admission.forget(pod.ref.uid)
+        if refusals.for_queue(pod.refusal):
+            pod.refusal = None
+        return None
+
+    def admits(self, pod: PodState) -> bool:
+        """Whether the pod's queue has room for a pod that waits for GPUs; if not, that is why it waits from now on."""
+        why = self.refused(pod)
+        pod.refusal = why or pod.refusal
+        return why is None
+
+    def due(self, now: float) -> list[Wake]:
+        """The pods whose queue has room again."""
+        return self.admission.due(now)
+
+    # -- time
+
+    def tick(self) -> None:
+        """What pods would take, and what is due to each queue, is reckoned anew where something changed."""
+        if self._tariff.changed():
+            for uid in list(self._said):
+                state = self._ledger.pods.get(uid)
+                if state is not None and state.ask is not None and state.state == "waiting":
+                    self.moved(state)
+        self.queues.reckon(self._of_classes())
+
+    def _of_classes(self) -> dict[str, int]:
+        """How many GPUs there are of the classes that are divided among queues."""
+        wanted = (resource for resource in self.queues.fair if resource.startswith(CLASS))
+        known = ((resource, self._classes.get(resource.removeprefix(CLASS))) for resource in wanted)
+        return {
+            resource: self._ledger.stock.matching(found.selection)[0] * GPU if found and not found.problem else 0
+            for resource, found in known
+        }
+
+    # -- what is told
+
+    def lead(self, yes: bool) -> None:
+        """Whether this process may write. Another may have written something else: all is told once more then."""
+        self._leading = yes
+        self._told.clear()
+        self.queues.touched.update(dict.fromkeys(self.queues.standings))
+
+    def news(self) -> Iterator[QueueStatus]:
+        """How those queues stand of which something else was told before: a few at a time."""
+        if not self._leading:
+            return
+        told = 0
+        for name in list(islice(self.queues.touched, MOST_LOOKED_AT)):
+            del self.queues.touched[name]
+            standing = self.queues.standings.get(name)
+            status = self.status(standing) if standing and standing.queue.source == API_VERSION else None
+            if status is None:
+                self._told.pop(name, None)
+            elif self._told.get(name) != status:
+                self._told[name] = status
+                told += 1
+                yield status
+            if told == MOST_TOLD:
+                return
+
+    def status(self, standing: Standing) -> QueueStatus:
+        """How a queue stands now."""
+        queue = standing.queue
+        limits = {*queue.guarantee, *queue.deserved, *queue.capability, GPUS}
+        has = {resource for resource, amount in standing.requested.items() if amount and resource != "pods"}
+        resources = sorted(limits | has)
+        return QueueStatus(
+            name=standing.name,
+            allocated={r: shown(r, standing.allocated.get(r, 0)) for r in resources},
+            requested={r: shown(r, standing.requested.get(r, 0)) for r in resources},
+            deserved={r: shown(r, due) for r, due in sorted(standing.due.items())},
+            share=f"{standing.part:.2f}",
+            waiting=standing.waiting,
+            running=standing.running,
+            closed=queue.closed,
+            problem=queue.problem,
+            misplaced=standing.misplaced,
+        )
