@@ -24,6 +24,7 @@ BENCHES = (
     "planning",
     "queues",
     "preemption",
+    "evictions",
     "gang",
     "hundred",
     "shapes",

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import ChainMap
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -102,9 +102,9 @@ class Plane:
         """How many writes of this client the API server has answered so far."""
         return sum(event.get("userAgent", "").startswith(user_agent) for event in self._plane.audit())
 
-    def extender(self) -> Extender:
-        """An extender without any rival, not started yet."""
-        return Extender(self._run, self._account)
+    def extender(self, *options: str) -> Extender:
+        """An extender without any rival and with these options, not started yet."""
+        return Extender(self._run, self._account, options)
 
     def scheduler(self, extender: Extender | None) -> Scheduler:
         """A kube-scheduler with the configuration that we print, asking `extender` or, without one, nobody.
@@ -121,10 +121,11 @@ class Plane:
 class Extender:
     """The extender's process, as shipped."""
 
-    def __init__(self, run: Run, kubeconfig: Path) -> None:
+    def __init__(self, run: Run, kubeconfig: Path, options: Sequence[str]) -> None:
         self._verbs, self.status = host.free_port(), host.free_port()
         argv = [sys.executable, "-m", "extender", "extender", f"--kubeconfig={kubeconfig}", "--leader-election=none"]
         argv += [f"--listen=127.0.0.1:{self._verbs}", f"--status-listen=127.0.0.1:{self.status}", "--log-format=json"]
+        argv += options
         self.process: Process = run.process("extender", argv, guest=True, cwd=ROOT)
 
     @property
@@ -222,12 +223,13 @@ _lists, _lines = msgspec.json.Decoder(_List), msgspec.json.Decoder(_Line)
 
 
 class PodWatch:
-    """What happens to the pods from now on, in the background: when each was first seen bound, and first refused."""
+    """What happens to the pods from now on, in the background: when each was first seen bound, refused, gone."""
 
     def __init__(self, api: ApiClient, version: str) -> None:
         self._api, self._version = api, version
         self.bound: dict[str, float] = {}
         self.refused: dict[str, float] = {}
+        self.gone: dict[str, float] = {}
         """By name; seconds of the monotonic clock."""
         self._news = asyncio.Event()
 
@@ -254,9 +256,11 @@ class PodWatch:
             now = time.monotonic()
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                pod = _lines.decode(line).object
-                self._version = pod.metadata.resource_version
-                self._take(pod, now)
+                told = _lines.decode(line)
+                self._version = told.object.metadata.resource_version
+                if told.type == "DELETED":
+                    self.gone.setdefault(told.object.metadata.name, now)
+                self._take(told.object, now)
             self._news.set()
 
     def _take(self, pod: Seen, now: float) -> None:
@@ -268,6 +272,10 @@ class PodWatch:
     async def until_bound(self, names: Iterable[str]) -> None:
         await self._until(set(names), self.bound)
 
+    async def until_gone(self, count: int) -> None:
+        """Wait until so many are."""
+        await self._when(lambda: len(self.gone) >= count, lambda: f"{len(self.gone)} pods gone, expected {count}")
+
     async def until_refused(self, names: Iterable[str]) -> None:
         await self._until(set(names), self.refused)
 
@@ -278,11 +286,18 @@ class PodWatch:
 
     async def _until(self, names: set[str], seen: Mapping[str, float]) -> None:
         """Raises TimeoutError that names who is missing."""
+
+        def missing() -> str:
+            left = sorted(names - seen.keys())
+            return f"{len(left)} pods not seen so: {left[:3]} …"
+
+        await self._when(lambda: names <= seen.keys(), missing)
+
+    async def _when(self, holds: Callable[[], bool], otherwise: Callable[[], str]) -> None:
         try:
             async with asyncio.timeout(ANSWER_S):
-                while not names <= seen.keys():
+                while not holds():
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError as error:
-            missing = sorted(names - seen.keys())
-            raise TimeoutError(f"{len(missing)} pods not seen so after {ANSWER_S:g} s: {missing[:3]} …") from error
+            raise TimeoutError(f"{otherwise()}, after {ANSWER_S:g} s") from error

@@ -49,8 +49,8 @@ def _measure(told: str, size: int) -> list[Figure]:
     ]
 
 
-def _filled(size: int) -> Engine:
-    engine = Fleet(NODES, 0, Settings(min_run_s=0.0)).engine
+def in_the_way(size: int) -> Iterator[tuple[Json, str, str]]:
+    """A pod for each GPU, in gangs of `size`: as it is made, on which node, and with which allocation."""
     for number in range(NODES * bodies.GPUS):
         made = bodies.pod(f"low-{number:05}", {WHOLE: 1})
         if size > 1:
@@ -59,7 +59,12 @@ def _filled(size: int) -> Engine:
         node = f"node-{number // bodies.GPUS:05}"
         gpu = bodies.gpus_of(node).gpus[number % bodies.GPUS]
         share = Share(gpu.uuid, gpu.index, gpu.mem, 100, whole=True)
-        given = allocation.encode(Allocation(codec.VERSION, 1024, 100, {"main": (share,)}))
+        yield made, node, allocation.encode(Allocation(codec.VERSION, 1024, 100, {"main": (share,)}))
+
+
+def _filled(size: int) -> Engine:
+    engine = Fleet(NODES, 0, Settings(min_run_s=0.0)).engine
+    for made, node, given in in_the_way(size):
         _see(engine, bodies.running(bodies.stored(made), node, {names.ALLOCATION: given}))
     return engine
 
