@@ -134,6 +134,7 @@ class Engine:
     def _changed(self, node: str, room: bool) -> None:
         self._indexes.stale(node)
         self.ledger.stock.changed(node)
+        self.reservations.changed(node)
         if room:
             self._waking.room(node)
 
@@ -193,7 +194,7 @@ class Engine:
                 self._bind_done(uid, outcome == "bound", now)
             case Tick():
                 self._tick(now)
-        self._effects += self._keeping.look(now)
+        self._effects += self._keeping.look(now, everything=isinstance(event, Tick))
         self._effects += self._preemption.look(event, now)
         return self.effects()
 

@@ -7,7 +7,8 @@ kube-scheduler asks about that pod it is lent to it. They are rebuilt from the a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import math
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -61,6 +62,12 @@ class Reservations:
         self._ledger, self._most_s, self._wall = ledger, settings.keep_s, wall
         self._ignored = frozenset(settings.resources.all)
         self._of: dict[str, Kept] = {}
+        self._on: dict[str, dict[str, None]] = {}
+        """Whose room is on a node, by its name."""
+        self._stale: dict[str, None] = {}
+        """Whose room is to be looked at: something happened to it."""
+        self._soonest = math.inf
+        """No room is given up for its time's sake before."""
         self._allowed: dict[str, float] = {}
         """Until when at most, for pods for which we make room."""
 
@@ -107,6 +114,10 @@ class Reservations:
         most = max(now + self._most_s, self._allowed.get(uid, 0.0))
         until = min(epoch_seconds(told.until) - self._wall, most) if told is not None else now
         self._of[uid] = Kept(state, state.ask, text, told, until, keeper)
+        self._stale[uid] = None
+        self._soonest = min(self._soonest, until)
+        if told is not None:
+            self._on.setdefault(told.node, {})[uid] = None
         sentence = f"the room that {names.RESERVATION} asks for cannot be kept"
         return [Report(state.ref, Reason("ReservationMalformed", sentence, why))] if why else []
 
@@ -118,19 +129,32 @@ class Reservations:
     def _drop(self, uid: str) -> None:
         kept = self._of.pop(uid, None)
         if kept is not None:
-            self._free(kept)
+            self._off(kept)
+
+    def _off(self, kept: Kept) -> None:
+        """Nothing is kept for the pod any more."""
+        uid, told = kept.pod.ref.uid, kept.told
+        if told is not None:
+            del self._on[told.node][uid]
+            if not self._on[told.node]:
+                del self._on[told.node]
+        kept.told = kept.spot = None
+        self._free(kept)
+
+    def changed(self, node: str) -> None:
+        """Something happened to this node."""
+        self._stale |= self._on.get(node, {})
 
     def lend(self, uid: str) -> None:
         """What is kept for the pod is there for it, until the next look."""
         kept = self._of.get(uid)
         if kept is not None:
+            self._stale[uid] = None
             self._free(kept)
 
     def give_up(self, uid: str) -> None:
         """Nothing is kept for the pod any more, until it asks for something else."""
-        kept = self._of[uid]
-        kept.told = kept.spot = None
-        self._free(kept)
+        self._off(self._of[uid])
 
     def _free(self, kept: Kept) -> None:
         kept.version, kept.complete = -1, False
@@ -140,24 +164,32 @@ class Reservations:
 
     # -- booking
 
-    def keep(self, now: float) -> list[Kept]:
-        """Book what is free of all that is to be kept; returns those whose pods wait."""
-        return list(self._waiting(now))
+    def keep(self, now: float, *, everything: bool = False) -> list[Kept]:
+        """Book what is free of all that is to be kept; returns those whose pods wait, as far as they were looked at.
 
-    def _waiting(self, now: float) -> Iterator[Kept]:
-        for kept in self._of.values():
-            if kept.told is None:
-                continue
-            if now >= kept.until:
-                self.give_up(kept.pod.ref.uid)
-            elif kept.pod.state == "waiting":
-                before = kept.complete
-                self._look(kept, kept.told)
-                if kept.complete and not before:
-                    kept.complete_at = now
-                yield kept
-            else:
-                self._free(kept)
+        Looked at is where something happened, and `everything` from time to time: what pods do is not told here.
+        """
+        everything = everything or now >= self._soonest
+        looked_at, self._stale = list(self._of if everything else self._stale), {}
+        if everything:
+            self._soonest = min((kept.until for kept in self._of.values() if kept.told is not None), default=math.inf)
+        return [self._of[uid] for uid in looked_at if uid in self._of and self._waits(self._of[uid], now)]
+
+    def _waits(self, kept: Kept, now: float) -> bool:
+        """Keep what is there for it; whether its pod waits and has not used up its time."""
+        if kept.told is None:
+            return False
+        if now >= kept.until:
+            self.give_up(kept.pod.ref.uid)
+        elif kept.pod.state == "waiting":
+            before = kept.complete
+            self._look(kept, kept.told)
+            if kept.complete and not before:
+                kept.complete_at = now
+            return True
+        else:
+            self._free(kept)
+        return False
 
     def _look(self, kept: Kept, told: Reservation) -> None:
         node = self._ledger.nodes.get(told.node)

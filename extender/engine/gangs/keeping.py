@@ -9,6 +9,7 @@ from extender.engine.books.reservations import Kept, Reservations
 from extender.engine.effects import Effect, Wake
 from extender.engine.gangs.barrier import Barrier
 from extender.engine.gangs.gangs import Gangs
+from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 
 GATHERED_S = 30.0
@@ -22,25 +23,49 @@ class Keeping:
         self, reservations: Reservations, gangs: Gangs, barrier: Barrier, counters: Counter[tuple[str, str]]
     ) -> None:
         self._reservations, self._gangs, self._barrier, self._counters = reservations, gangs, barrier, counters
+        self._missing: dict[GroupKey, str] = {}
+        """A member of each gang whose room was not complete."""
 
-    def look(self, now: float) -> list[Effect]:
+    def look(self, now: float, *, everything: bool = False) -> list[Effect]:
         """Keep what is reserved; a single pod is woken once its room is complete, a gang starts with all of it."""
         if not self._reservations:
+            self._missing.clear()
             return []
         wakes: list[Effect] = []
-        together: dict[GroupKey, list[Kept]] = {}
-        for kept in self._reservations.keep(now):
+        gangs: dict[GroupKey, Gang] = {}
+        for kept in self._reservations.keep(now, everything=everything):
             pod = kept.pod.ref
-            known = self._gangs.of(pod.uid)
+            known = self._gangs.of(pod.uid) if kept.complete else None
             if known is not None and not self._barrier.single(pod.uid):
-                together.setdefault(known.gang.key, []).append(kept)
+                gangs[known.gang.key] = known.gang
             elif kept.spot is not None and kept.complete and self._reservations.due(pod.uid, now):
                 wakes.append(Wake(pod, kept.spot.node))
-        for key, all_of_it in together.items():
-            if all(kept.complete for kept in all_of_it):
-                self._start(key, all_of_it, now)
+        for gang in gangs.values():
+            self._look_at(gang, now)
         self._counters["wakes", ""] += len(wakes)
         return wakes
+
+    def _look_at(self, gang: Gang, now: float) -> None:
+        """It starts if nothing of what is kept for it is still missing."""
+        if self._lacks(self._missing.get(gang.key, "")):
+            return
+        found = [kept for uid in gang.members if (kept := self._kept(uid)) is not None]
+        missing = next((kept.pod.ref.uid for kept in found if not kept.complete), "")
+        if missing:
+            self._missing[gang.key] = missing
+        else:
+            self._missing.pop(gang.key, None)
+            self._start(gang.key, found, now)
+
+    def _kept(self, uid: str) -> Kept | None:
+        """What is kept for a member that waits for its gang."""
+        kept = self._reservations.of(uid)
+        waits = kept is not None and kept.pod.state == "waiting" and not self._barrier.single(uid)
+        return kept if waits else None
+
+    def _lacks(self, uid: str) -> bool:
+        kept = self._kept(uid)
+        return kept is not None and not kept.complete
 
     def _start(self, key: GroupKey, all_of_it: Sequence[Kept], now: float) -> None:
         spots = {kept.pod.ref.uid: kept.spot for kept in all_of_it if kept.spot is not None}

@@ -85,9 +85,11 @@ class Preemption:
             case Tick():
                 uid = ""
         effects: list[Effect] = []
-        for key, taking in list(self._under_way.values()) if uid is not None else ():
+        if uid is None:
+            return effects
+        for key, taking in list(self._under_way.values()):
             if not uid or taking.concerns(uid):
-                effects += taking.look(now)
+                effects += taking.look(now, uid)
                 self._settle(key, taking, now)
         return effects
 

@@ -7,7 +7,7 @@ is being deleted. So whoever starts anew plans what is left to do, with what is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -70,6 +70,8 @@ class Taking:
         self._spots = spots
         self._texts: dict[str, str] = {}
         """What is written on the pods that wait, by UID."""
+        self._unkept = set(spots)
+        """UIDs of those for whom the room was not kept yet when last looked at."""
         self._begun = now
         self._evicting = False
         self._todo = victims
@@ -111,17 +113,18 @@ class Taking:
         first = next(iter(self.by.pods.values()))
         yield Report(first.ref, refusals.preempting(self.by.who, _named(self._units)), warning=False)
 
-    def look(self, now: float) -> Iterator[Effect]:
-        """Go on as far as it does."""
-        if any(pod.state in ("binding", "bound") for pod in self.by.pods.values()):
+    def look(self, now: float, uid: str = "") -> Iterator[Effect]:
+        """Go on as far as it does; `uid`: the pod to which something happened, any of them if that is not known."""
+        waiting = [uid for uid in ((uid,) if uid else self.by.pods) if uid in self.by.pods]
+        if any(self.by.pods[uid].state in ("binding", "bound") for uid in waiting):
             yield from self._end("done", now)
-        elif any(not self._waits(uid) for uid in self.by.pods):
+        elif any(not self._waits(uid) for uid in waiting):
             yield from self._end("left", now)
         elif now >= self._until:
             yield from self._end("lapsed", now)
         elif self._evicting:
             yield from self._evict(now)
-        elif self._kept():
+        elif self._kept(waiting):
             self._evicting = True
             yield from self._evict(now) if all(map(self._whole, self._units)) else self._end("changed", now)
         elif now >= self._begun + SEEN_S:
@@ -136,12 +139,16 @@ class Taking:
     def _waits(self, uid: str) -> bool:
         return uid in self._of.occupants.wishes
 
-    def _kept(self) -> bool:
-        """Whether all of the room is kept, as far as it is free."""
-        return len(self._texts) == len(self._spots) and all(
-            (found := self._of.reservations.of(uid)) is not None and found.text == text and found.spot is not None
-            for uid, text in self._texts.items()
-        )
+    def _kept(self, uids: Iterable[str]) -> bool:
+        """Whether all of the room is kept, as far as it is free; it may be since something happened to these pods."""
+        self._unkept.difference_update([uid for uid in uids if self._is_kept(uid)])
+        if not self._unkept:
+            self._unkept.update(uid for uid in self._spots if not self._is_kept(uid))
+        return not self._unkept
+
+    def _is_kept(self, uid: str) -> bool:
+        found = self._of.reservations.of(uid)
+        return found is not None and found.text == self._texts.get(uid) and found.spot is not None
 
     def _whole(self, unit: Unit) -> bool:
         """Whether nobody of a gang that has to go would stay."""
