@@ -14,8 +14,9 @@ from extender.engine.planning.attempt import Fleet
 from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.seats import Seat
 from extender.engine.preemption.cleared import Cleared
+from extender.engine.preemption.fitting import Wanted
 from extender.engine.preemption.units import Unit
-from extender.engine.preemption.victims import COMING, Prey, Search, Vain, Wanted
+from extender.engine.preemption.victims import COMING, Prey, Search, Vain
 from protos.contract import names
 from protos.contract.ask import ContainerAsk, PodAsk
 from tests.unit.engine.tenancy import Town

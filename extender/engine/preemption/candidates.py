@@ -15,11 +15,10 @@ from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.roster import Known
 from extender.engine.moves.tenants import Tenants
 from extender.engine.planning.attempt import LOOK, STEP
-from extender.engine.planning.intree import Amounts, counted, lacking
 from extender.engine.planning.seats import Likeness, Seat
+from extender.engine.preemption.fitting import Wanted, opened
 from extender.engine.preemption.occupants import Occupants
 from extender.engine.preemption.taking import Preemptor
-from extender.engine.preemption.victims import Wanted
 from gangfilter.group import GroupKey
 from gangfilter.table import Phase
 from protos.contract.reason import Reason
@@ -130,12 +129,14 @@ class Candidates:
             return None
         priority = min(wish.priority for wish in wishes if wish is not None)
         by = Preemptor(f"gang {gang.key}", priority, {seat.uid: self._ledger.pods[seat.uid] for seat in minimum})
-        return by, Wanted(self._opened(minimum), free)
+        return by, Wanted(opened(self._gangs.starts.fleet, minimum), free)
 
     def _pod(self, pod: PodState) -> tuple[Preemptor, Wanted] | None:
         if pod.ref.uid not in self._occupants.wishes:
             return None
-        return Preemptor(str(pod.ref), pod.priority, {pod.ref.uid: pod}), Wanted(self._opened([self._seat(pod)]))
+        return Preemptor(str(pod.ref), pod.priority, {pod.ref.uid: pod}), Wanted(
+            opened(self._gangs.starts.fleet, [self._seat(pod)])
+        )
 
     def _seat(self, pod: PodState) -> Seat:
         return Seat(
@@ -145,24 +146,6 @@ class Candidates:
             constraints=self._tenants.constraints(pod.ref.uid),
             excluded=pod.excluded,
         )
-
-    def _opened(self, seats: Iterable[Seat]) -> tuple[Seat, ...]:
-        """The same, kept only off nodes that they are refused for something else than want of what may come free."""
-        known: dict[tuple[int, Amounts], int] = {}
-        found = []
-        for seat in seats:
-            key = seat.excluded, seat.requests
-            if key not in known:
-                known[key] = self._ruled_out(*key) if seat.excluded else 0
-            found.append(msgspec.structs.replace(seat, excluded=known[key]))
-        return tuple(found)
-
-    def _ruled_out(self, excluded: int, requests: Amounts) -> int:
-        for node in self._ledger.nodes.values():
-            ignored = self._gangs.starts.fleet.ignored if node.books is not None else ()
-            if excluded >> node.number & 1 and lacking(counted(requests, ignored), node.allocatable, node.used):
-                excluded &= ~(1 << node.number)
-        return excluded
 
     def _open_to(self, uids: Iterable[str], *, replayed: bool) -> bool:
         """Whether no room is kept for these, or such as another process did not finish making."""

@@ -22,10 +22,11 @@ from extender.engine.planning.plan import SLICE
 from extender.engine.preemption.budgets import Register
 from extender.engine.preemption.candidates import Candidates, Chosen, How, Key, Rest, Turn
 from extender.engine.preemption.cleared import Cleared
+from extender.engine.preemption.fitting import Wanted
 from extender.engine.preemption.occupants import Occupants
 from extender.engine.preemption.taking import Context, Preemptor, Taking
 from extender.engine.preemption.units import Unit, Units
-from extender.engine.preemption.victims import COMING, Prey, Search, Vain, Wanted
+from extender.engine.preemption.victims import COMING, Prey, Search, Vain
 from extender.engine.settings import Settings
 
 LOOK_S, PER_LOOK = 0.5, 2000

@@ -11,13 +11,12 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 import msgspec
 
-from extender.engine.placement.index import Indexes
-from extender.engine.planning.attempt import LOOK, PIECE, STEP, Fleet
-from extender.engine.planning.intree import Amounts
-from extender.engine.planning.plan import SLICE, Placement, Plan
-from extender.engine.planning.seats import Seat, Spot
-from extender.engine.preemption.census import COUNTED, Census
+from extender.engine.planning.attempt import LOOK, STEP, Fleet
+from extender.engine.planning.plan import SLICE
+from extender.engine.planning.seats import Spot
+from extender.engine.preemption.census import COUNTED
 from extender.engine.preemption.cleared import Cleared
+from extender.engine.preemption.fitting import Fitting, Wanted
 from extender.engine.preemption.units import Unit
 
 TRIES = 3
@@ -26,17 +25,6 @@ Candidates = Callable[[], Generator[int, None, list[Unit]]]
 """Finds the units that may be taken, cheapest first."""
 Forbidden = Callable[[Sequence[Unit], Sequence[Unit]], Mapping[str, str]]
 """Whether the first of these units may go together: of the others those (by `who`) that then may not, and why."""
-
-
-class Wanted(msgspec.Struct, frozen=True):
-    """What is looked for."""
-
-    seats: tuple[Seat, ...]
-    """Who needs a place."""
-    free: Amounts = ()
-    """How much has to be free for them beside that."""
-    beside: tuple[str, ...] = ()
-    """The nodes of those of their gang that have a place already."""
 
 
 class Prey(msgspec.Struct, frozen=True):
@@ -71,7 +59,7 @@ class Search:
         self._fleet, self._draw, self._wanted = fleet, draw, wanted
         self._candidates, self._forbidden = candidates, forbidden
         self._cleared: Cleared
-        self._census: Census
+        self._fitting: Fitting
         self.outcome: Prey | Vain | None = None
         """None while it is being worked on."""
         self._work = self._plan()
@@ -87,7 +75,7 @@ class Search:
     def _plan(self) -> Iterator[int]:
         for _ in range(TRIES):
             self._cleared = self._draw()
-            self._census = Census(self._fleet, self._cleared, self._wanted.seats)
+            self._fitting = Fitting(self._fleet, self._cleared, self._wanted)
             outcome = yield from self._look()
             yield from self._cleared.dissolve()
             if isinstance(outcome, Vain) or self._cleared.stands({spot.node for spot in outcome.spots.values()}):
@@ -117,7 +105,7 @@ class Search:
         """Those that are anywhere where their going makes room."""
         if self._wanted.free:
             return list(units)
-        useful = yield from self._census.useful((yield from _gone(units)))
+        useful = yield from self._fitting.census.useful((yield from _gone(units)))
         return [unit for unit in units if any(victim.node in useful for victim in unit.victims)]
 
     def _least(self, units: Sequence[Unit]) -> Generator[int, None, tuple[Unit, ...]]:
@@ -144,28 +132,10 @@ class Search:
 
     def _fits(self, units: Sequence[Unit]) -> Generator[int, None, bool]:
         """Whether all have a place once these units are gone."""
-        gone = yield from _gone(units)
-        if not (yield from self._census.suffices(gone)):
-            return False
-        if self._census.exact and not self._wanted.free:
-            return True
-        return (yield from self._place(gone)) is not None
-
-    def _place(self, gone: Mapping[str, frozenset[str]]) -> Generator[int, None, Placement | None]:
-        """Places for all, as a plan would choose them."""
-        nodes = yield from self._census.taking(gone)
-        yield PIECE
-        indexes = Indexes(nodes)
-        indexes.scorer = self._fleet.indexes.scorer
-        fleet = msgspec.structs.replace(self._fleet, nodes=nodes, indexes=indexes)
-        plan = Plan(fleet, self._wanted.seats, self._wanted.seats, self._wanted.free, self._wanted.beside)
-        yield PIECE
-        while not plan.advance():
-            yield SLICE
-        return plan.outcome if isinstance(plan.outcome, Placement) else None
+        return (yield from self._fitting.fits((yield from _gone(units))))
 
     def _prey(self, chosen: tuple[Unit, ...]) -> Generator[int, None, Prey | Vain]:
-        placement = yield from self._place((yield from _gone(chosen)))
+        placement = yield from self._fitting.place((yield from _gone(chosen)))
         return Prey(chosen, placement.spots) if placement is not None else CHANGED
 
 
