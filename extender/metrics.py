@@ -85,6 +85,18 @@ LOST = Spec(
     (),
     "GPU-seconds that evicted pods had run since their start or last checkpoint.",
 )
+SCALE_INS = Spec(
+    "gangshare_scale_ins",
+    "counter",
+    ("outcome",),
+    "ScaleIns of elastic jobs: created; done, failed: as their operator says; overdue: workers were evicted after all.",
+)
+SCALE_OUTS = Spec(
+    "gangshare_scale_outs",
+    "counter",
+    ("outcome",),
+    "ScaleOuts of elastic jobs: created; done, failed: as their operator says.",
+)
 QUEUE_DESERVED = Spec("gangshare_queue_deserved_gpus", "gauge", ("queue",), "GPUs that are due to a queue.")
 QUEUE_ALLOCATED = Spec("gangshare_queue_allocated_gpus", "gauge", ("queue",), "GPUs that its pods have.")
 QUEUE_REQUESTED = Spec("gangshare_queue_requested_gpus", "gauge", ("queue",), "Those, and what its pods wait for.")
@@ -99,8 +111,9 @@ VIOLATIONS = Spec("gangshare_invariant_violations", "gauge", (), "What the last 
 
 TABLE = (
     BOOKINGS, WAITING, MEM, MEM_FREE, SLICES_FREE, OFFERED, INFO, VERB_SECONDS, DECISIONS, CONFLICTS, WAKES, PROBLEMS,
-    GANGS, GANG_STARTS, GANG_SECONDS, PREEMPTIONS, PREEMPTED, LOST, QUEUE_DESERVED, QUEUE_ALLOCATED,
-    QUEUE_REQUESTED, QUEUE_SHARE, QUEUE_PODS, LISTS, WATCHING, LEADER, REPLAY, LAG, VIOLATIONS,
+    GANGS, GANG_STARTS, GANG_SECONDS, PREEMPTIONS, PREEMPTED, LOST, SCALE_INS, SCALE_OUTS,
+    QUEUE_DESERVED, QUEUE_ALLOCATED, QUEUE_REQUESTED, QUEUE_SHARE, QUEUE_PODS,
+    LISTS, WATCHING, LEADER, REPLAY, LAG, VIOLATIONS,
 )  # fmt: skip
 
 
@@ -145,6 +158,8 @@ class _Engine(Collector):
         yield _family(GANG_STARTS, self._of("gang_starts"))
         yield _family(PREEMPTIONS, self._of("preemptions"))
         yield _family(PREEMPTED, self._of("preemption_victims"))
+        yield _family(SCALE_INS, self._of("scale_ins"))
+        yield _family(SCALE_OUTS, self._of("scale_outs"))
         lost = self._counters.get(("preemption_lost_gpu_seconds", ""), 0)
         yield CounterMetricFamily(LOST.name, LOST.help, lost)
 

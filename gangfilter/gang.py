@@ -81,6 +81,18 @@ class Gang(Members):
 
     # -- the minimum
 
+    @property
+    def minimum(self) -> tuple[int | None, Mapping[str, int]]:
+        """How many members there have to be, in all and by role; None if nobody says so.
+
+        One that has started may need fewer than to start.
+        """
+        total, roles, lasting = self.terms.min_member, dict(self.terms.min_by_role), dict(self.terms.lasting_by_role)
+        has_run = self.phase in (P.RUNNING, P.DEGRADED) or (self.phase is P.BINDING and self._ran)
+        if total is None or not lasting or not has_run:
+            return total, roles
+        return total - sum(roles.get(role, 0) - least for role, least in lasting.items()), roles | lasting
+
     def suffices(self, *stages: Stage, also: Sequence[Member] = ()) -> bool:
         """Whether the members at these stages are the minimum: in number, by role, and with all that are required.
 
@@ -88,12 +100,12 @@ class Gang(Members):
 
         Required are those that exist; once started, as many as the start had.
         """
-        least = self.terms.min_member
+        least, by_role = self.minimum
         roles = self.roles(*stages)
         roles.update(member.role for member in also)
         if least is None or roles.total() < least:
             return False
-        if any(roles[role] < of_role for role, of_role in self.terms.min_by_role):
+        if any(roles[role] < of_role for role, of_role in by_role.items()):
             return False
         vital = self.required(*PRESENT) if self.phase in (*BEFORE, P.STARTING) else self._vital
         return self.required(*stages) + sum(member.required for member in also) >= vital
@@ -140,8 +152,8 @@ class Gang(Members):
             there[other] += n
         if required and self.required(*placed) + sum(n for (_, vital), n in beside.items() if vital) < self._vital:
             return True
-        of_role = dict(self.terms.min_by_role).get(role, 0)
-        return there.total() < (self.terms.min_member or 0) or there[role] < of_role
+        least, by_role = self.minimum
+        return there.total() < (least or 0) or there[role] < by_role.get(role, 0)
 
     def may_plan(self, now: float) -> bool:
         """Whether it waits for nothing but room."""
@@ -279,7 +291,8 @@ class Gang(Members):
         self.size = max((m.among for m in last), default=0) or self.count(*PRESENT)
         self._vital = self.required(*PRESENT)
         self._bind_until(released, released)
-        if now < self._due_at:
+        may_have_shrunk = self.terms.lasting_by_role and not self.count(Stage.IDLE)
+        if now < self._due_at and not may_have_shrunk:
             return
         if any(m.created <= released for m in self.at(Stage.IDLE)):  # it was there when the others were bound
             self._due_at = now + self.patience.whole_s

@@ -39,6 +39,8 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     """Members that must start together."""
     min_by_role: tuple[tuple[str, int], ...] = ()
     """The same per role, sorted by role; roles are in lower case everywhere."""
+    lasting_by_role: tuple[tuple[str, int], ...] = ()
+    """Of roles that start with more than they need: how many are enough once the group has started, sorted by role."""
     min_resources: tuple[tuple[str, int], ...] = ()
     """Amounts that nodes together must have free for a start, sorted by resource; cpu in thousandths of a core."""
     queue: str = ""
@@ -73,6 +75,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     min_member: int | None = None
     """Never less than the roles' minimums together."""
     min_by_role: tuple[tuple[str, int], ...] = ()
+    lasting_by_role: tuple[tuple[str, int], ...] = ()
+    """What takes the place of these roles' minimums once the group has started."""
     min_resources: tuple[tuple[str, int], ...] = ()
     queue: str = ""
     priority_class: str = ""
@@ -90,6 +94,7 @@ def agree(declarations: Iterable[Declaration]) -> Terms:
     return Terms(
         min_member=max(one.min_member or 0, by_roles) or None,
         min_by_role=one.min_by_role,
+        lasting_by_role=one.lasting_by_role,
         min_resources=one.min_resources,
         queue=one.queue,
         priority_class=one.priority_class,
@@ -155,5 +160,9 @@ _VALUES: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("on_completion", "the role that ends the group", min),
 )
 """Single values: field, name for people, which of several holds (of texts without an order the first by alphabet)."""
-_AMOUNTS = (("min_by_role", "the minimum of role"), ("min_resources", "the amount that must be free of"))
+_AMOUNTS = (
+    ("min_by_role", "the minimum of role"),
+    ("lasting_by_role", "the minimum, once started, of role"),
+    ("min_resources", "the amount that must be free of"),
+)
 """Values by name: of each name the greatest holds."""

@@ -86,8 +86,9 @@ class _Upstream(msgspec.Struct, rename="camel"):
     priority_class_name: str | None = None
 
 
-class _Replicas(msgspec.Struct):
+class _Replicas(msgspec.Struct, rename="camel"):
     replicas: int | None = None
+    min_replicas: int | None = None
 
 
 class _ReplicaSpecs(msgspec.Struct):
@@ -165,11 +166,18 @@ def _upstream(spec: msgspec.Raw) -> Fields:
 def _training_job(spec: msgspec.Raw) -> Fields:
     """ET-operator makes the launcher when `replicas` workers run, so fewer would hold their GPUs in vain.
 
-    Later its workers come and go: none of them is missed, and the slot of one that went is free at once.
+    Later its workers come and go, as long as there are `minReplicas`: the slot of one that went is free at once.
     """
-    workers = _TRAINING_JOB.decode(spec).et_replica_specs.worker.replicas or 0
-    least = _read("etReplicaSpecs.worker.replicas", {"worker": workers}, by_role)
-    return {"min_by_role": least or (), "on_member_lost": "ignore"}
+    worker = _TRAINING_JOB.decode(spec).et_replica_specs.worker
+    replicas = worker.replicas or 0
+    lasting = replicas if worker.min_replicas is None else min(worker.min_replicas, replicas)
+    said: Fields = {"on_member_lost": "ignore"}
+    for field, name, workers in (
+        ("min_by_role", "replicas", replicas),
+        ("lasting_by_role", "minReplicas", lasting),
+    ):
+        said[field] = _read(f"etReplicaSpecs.worker.{name}", {"worker": workers}, by_role) or ()
+    return said
 
 
 def _read(field: str, value: Any, parse: Callable[[Any], T]) -> T | None:

@@ -1,4 +1,4 @@
-"""Carries out the engine's effects: wakes, evictions, Events, statuses of our kinds, annotations put back.
+"""Carries out the engine's effects: wakes, evictions, Events, statuses of our kinds, scalers, annotations put back.
 
 All of them may be repeated without harm, so a failure that may pass is tried again a few times and then let go: the
 engine says it again where it still matters. Of equal effects that still wait only the latest is carried out.
@@ -12,10 +12,21 @@ from typing import Any
 import msgspec
 import structlog
 
-from extender.cluster import classes, queues
+from extender.cluster import classes, queues, scalers
 from extender.cluster.group_status import StatusWriter
 from extender.cluster.leadership import NotLeading, Permission
-from extender.engine.effects import ClassStatus, Evict, GroupStatus, PodRef, PutBack, QueueStatus, Report, Wake
+from extender.engine.effects import (
+    ClassStatus,
+    Evict,
+    GroupStatus,
+    PodRef,
+    PutBack,
+    QueueStatus,
+    Report,
+    Scale,
+    Unscale,
+    Wake,
+)
 from protos.contract import names
 from protos.contract.reason import Reason
 from protos.kube import errors, paths
@@ -44,7 +55,7 @@ class Complaint(msgspec.Struct, frozen=True):
     reason: Reason
 
 
-Write = Wake | Report | PutBack | Evict | GroupStatus | ClassStatus | QueueStatus | Complaint
+Write = Wake | Report | PutBack | Evict | Scale | Unscale | GroupStatus | ClassStatus | QueueStatus | Complaint
 """What an Actor carries out."""
 
 
@@ -137,6 +148,8 @@ class Actor:
             case Evict(pod, reason, insist):
                 await self._evict(pod, insist=insist)
                 await self._tell(_reference(pod), reason)
+            case Scale() | Unscale():
+                await scalers.write(self._client, effect)
             case GroupStatus():
                 await self._statuses.write(effect)
             case ClassStatus():
@@ -205,6 +218,8 @@ def _key(effect: Write) -> Key:
             return "report", pod.uid, reason.code
         case Evict(pod, _, _):
             return "evict", pod.uid
+        case Scale(scaler) | Unscale(scaler):
+            return type(effect).__name__, scaler.kind, scaler.namespace, scaler.name
         case Complaint(about, reason):
             return "complaint", about.uid, reason.code
         case GroupStatus():
@@ -223,5 +238,7 @@ def _about(effect: Write) -> str:
             return effect.name
         case Complaint(about, _):
             return f"{about.namespace}/{about.name}"
+        case Scale(scaler) | Unscale(scaler):
+            return f"{scaler.namespace}/{scaler.name}"
         case _:
             return str(effect.pod)

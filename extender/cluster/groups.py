@@ -7,11 +7,14 @@ from extender.cluster.optional import Complain, Source
 from extender.engine.effects import Event, GroupGone, GroupSeen
 from gangfilter import podgroups
 from gangfilter.group import Declaration, GroupKey
+from protos.contract import training
 from protos.contract.reason import Reason
+from protos.contract.training import TrainingJob
 from protos.kube.changes import Ref
 from protos.kube.events import Reference
 
 UNREADABLE = "GroupUnreadable"
+Found = tuple[GroupKey, Declaration, TrainingJob | None]
 
 
 def api_version(kind: podgroups.Kind) -> str:
@@ -25,8 +28,9 @@ def sources(complain: Complain) -> list[Source]:
 
 
 def _source(kind: podgroups.Kind, complain: Complain) -> Source:
-    def decode(raw: bytes) -> tuple[GroupKey, Declaration]:
-        return podgroups.declaration(kind, raw)
+    def decode(raw: bytes) -> Found:
+        key, declaration = podgroups.declaration(kind, raw)
+        return key, declaration, training.decode_job(raw) if kind.kind == training.JOB_KIND else None
 
     return Source(api_version(kind), kind.plural, kind.kind, decode, _Declared(kind, complain))
 
@@ -38,10 +42,10 @@ class _Declared(Kind):
         self._kind, self._name, self._complain = kind, api_version(kind), complain
         self._known: set[GroupKey] = set()
 
-    def seen(self, _: Ref, found: tuple[GroupKey, Declaration]) -> Event:
-        key, declaration = found
+    def seen(self, _: Ref, found: Found) -> Event:
+        key, declaration, job = found
         self._known.add(key)
-        return GroupSeen(self._name, key, declaration)
+        return GroupSeen(self._name, key, declaration, job)
 
     def gone(self, ref: Ref) -> Event:
         key = GroupKey(ref.namespace, ref.name)

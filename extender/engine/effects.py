@@ -19,6 +19,7 @@ from protos.contract.gpu_class import GpuClass
 from protos.contract.objects import Node, Pod
 from protos.contract.queue import Queue
 from protos.contract.reason import Reason
+from protos.contract.training import Scaler, ScalerKind, TrainingJob
 
 
 class PodRef(msgspec.Struct, frozen=True, order=True):
@@ -76,6 +77,8 @@ class GroupSeen(msgspec.Struct, frozen=True):
     kind: str
     key: GroupKey
     declaration: Declaration
+    job: TrainingJob | None = None
+    """What else ET-operator says of it, if it is one of its jobs."""
 
 
 class GroupGone(msgspec.Struct, frozen=True):
@@ -108,6 +111,27 @@ class QueueGone(msgspec.Struct, frozen=True):
 
     source: str
     name: str
+
+
+class ScalerSeen(msgspec.Struct, frozen=True):
+    """A ScaleIn or ScaleOut was listed, added or modified."""
+
+    scaler: Scaler
+
+
+class ScalerGone(msgspec.Struct, frozen=True):
+    """A ScaleIn or ScaleOut is no longer there."""
+
+    kind: ScalerKind
+    namespace: str
+    name: str
+
+
+class ScalersServed(msgspec.Struct, frozen=True):
+    """Whether such objects can be made: their definition is there and they are shown to us."""
+
+    kind: ScalerKind
+    yes: bool
 
 
 class Leading(msgspec.Struct, frozen=True):
@@ -166,6 +190,9 @@ Event = (
     | ClassGone
     | QueueSeen
     | QueueGone
+    | ScalerSeen
+    | ScalerGone
+    | ScalersServed
     | Leading
     | BudgetSeen
     | BudgetGone
@@ -275,6 +302,18 @@ class Evict(msgspec.Struct, frozen=True):
     insist: bool = True
 
 
+class Scale(msgspec.Struct, frozen=True):
+    """Make this ScaleIn or ScaleOut, unless there is one of that name."""
+
+    scaler: Scaler
+
+
+class Unscale(msgspec.Struct, frozen=True):
+    """Delete this ScaleIn or ScaleOut of ours."""
+
+    scaler: Scaler
+
+
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Write on the PodGroup how the gang stands, at most once a second per object; `kinds` are those that exist."""
 
@@ -333,4 +372,17 @@ class PhaseLeft(msgspec.Struct, frozen=True):
     seconds: float
 
 
-Effect = Wake | Report | PutBack | Open | Deny | Evict | GroupStatus | ClassStatus | QueueStatus | PhaseLeft
+Effect = (
+    Wake
+    | Report
+    | PutBack
+    | Open
+    | Deny
+    | Evict
+    | Scale
+    | Unscale
+    | GroupStatus
+    | ClassStatus
+    | QueueStatus
+    | PhaseLeft
+)

@@ -41,10 +41,14 @@ from extender.engine.effects import (
     QueueGone,
     QueueSeen,
     Refuse,
+    ScalerGone,
+    ScalerSeen,
+    ScalersServed,
     Tick,
     Verdict,
     Wake,
 )
+from extender.engine.elastic.elastic import Elastic
 from extender.engine.gangs.barrier import Barrier
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.gates import Gates
@@ -109,12 +113,14 @@ class Engine:
         self.reservations = Reservations(self.ledger, settings, wall)
         self._keeping = Keeping(self.reservations, self.gangs, self._barrier, self.counters)
         self._occupants = Occupants(settings, wall)
+        self.elastic = Elastic(self.ledger, self.gangs, settings, self.counters, wall)
         self._preemption = Preemption(
             self.ledger,
             self.gangs,
             self._occupants,
             self.tenants,
             self.reservations,
+            self.elastic,
             settings,
             self.counters,
             wall,
@@ -151,10 +157,12 @@ class Engine:
                 self._presence.listed(now)
                 self._indexes.scorer.look()
                 self.gangs.replayed(now)
-            case GroupSeen(kind, key, declaration):
+            case GroupSeen(kind, key, declaration, job):
+                self.elastic.job(kind, key, job)
                 self.gangs.declare(kind, key, declaration, now)
                 self.tenancy.renamed(self.gangs.known.get(key))
             case GroupGone(kind, key):
+                self.elastic.job(kind, key, None)
                 self.gangs.declare(kind, key, None, now)
                 self.tenancy.renamed(self.gangs.known.get(key))
             case ClassSeen(gpu_class):
@@ -171,7 +179,10 @@ class Engine:
                 self._preemption.budgets.drop(namespace, name)
             case EvictionRefused(uid, why):
                 self._effects += self._preemption.refused(uid, why, now)
+            case ScalerSeen() | ScalerGone() | ScalersServed():
+                self.elastic.see(event, now)
             case Leading(yes):
+                self.elastic.lead(yes)
                 self._preemption.lead(yes)
                 self.classes.lead(yes)
                 self.tenancy.lead(yes)
@@ -307,7 +318,7 @@ class Engine:
         self.gangs.tick(now)
         self._preemption.tick(now)
         self.ledger.stock.recount(self.ledger.takes_pods, COUNTED_NODES)
-        self._effects += [*self.classes.news(), *self.tenancy.news()]
+        self._effects += [*self.classes.news(), *self.tenancy.news(), *self.elastic.tick(now)]
         for uid in self._presence.lost(self._is_bound, now):
             self._forget(uid, now)
 

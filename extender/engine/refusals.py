@@ -82,6 +82,11 @@ def preempted(by: str, priority: int, unit: str) -> Reason:
     return Reason("Preempted", f"{by} of priority {priority} takes the room of this pod", f"{unit} goes")
 
 
+def scaling_in(by: str, priority: int) -> Reason:
+    """Its job's operator is asked to let it go."""
+    return Reason("ScalingIn", f"{by} of priority {priority} needs the room of this worker: its job shrinks")
+
+
 def preemption_forbidden(who: str, why: str) -> Reason:
     """Those whose room it could take may not be evicted."""
     return Reason("PreemptionForbidden", f"{who} may not take the room of pods of lower priority", why)

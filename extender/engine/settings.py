@@ -43,6 +43,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Evict pods of lower priority for those that wait; takes a `keep_s` above 0."""
     min_run_s: float = 30.0
     """Seconds that a pod or gang runs at least before others take its room."""
+    scale_in_s: float = 120.0
+    """Seconds that an elastic job's operator has to let workers go whose room others take, and no less than they have
+    to end; then they are evicted. 0: they are at once."""
     locality_labels: tuple[str, ...] = LOCALITY_LABELS
     """Labels that say where a node is, from near to far: members of a gang are kept together by them."""
     nominate_from: int = 500

@@ -58,6 +58,7 @@ _SLOT = "Seconds for which a lost member's room is kept for the next; 0: not."
 _KEEP = "Seconds for which a pod's gangshare.io/reservation keeps room at most; 0: not."
 _PREEMPTION = "Evict pods of lower priority for those that wait; takes --keep-room."
 _MIN_RUN = "Seconds that a pod or gang runs at least before others take its room."
+_SCALE_IN = "Seconds that an elastic job's operator has to let workers go before they are evicted; 0: it is not asked."
 _TIMEOUT = "The scheduler's httpTimeout for bind, in s; a gang's are held half as long at most."
 _LARGEST = "Members that start together at most; they must all come into bind in half of the bind timeout."
 _LOCALITY = "Labels that say where nodes are, from near to far, by comma: gangs are kept together by them. Empty: not."
@@ -93,6 +94,7 @@ def extender(
     keep_room: Annotated[float, _option("KEEP_ROOM", _KEEP)] = DEFAULTS.keep_s,
     preemption: Annotated[bool, _option("PREEMPTION", _PREEMPTION)] = DEFAULTS.preemption,
     min_run: Annotated[float, _option("MIN_RUN", _MIN_RUN)] = DEFAULTS.min_run_s,
+    scale_in: Annotated[float, _option("SCALE_IN", _SCALE_IN)] = DEFAULTS.scale_in_s,
     bind_timeout: Annotated[float, _option("BIND_TIMEOUT", _TIMEOUT)] = DEFAULTS.bind_timeout_s,
     largest_gang: Annotated[int, _option("LARGEST_GANG", _LARGEST)] = DEFAULTS.largest_gang,
     locality_labels: Annotated[str, _option("LOCALITY_LABELS", _LOCALITY)] = ",".join(DEFAULTS.locality_labels),
@@ -127,6 +129,7 @@ def extender(
             keep_s=keep_room,
             preemption=preemption,
             min_run_s=min_run,
+            scale_in_s=scale_in,
             bind_timeout_s=bind_timeout,
             largest_gang=largest_gang,
             locality_labels=_listed(locality_labels),

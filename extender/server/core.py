@@ -16,12 +16,14 @@ from extender.engine.effects import (
     PutBack,
     QueueStatus,
     Report,
+    Scale,
+    Unscale,
     Wake,
 )
 from extender.engine.engine import Engine
 from extender.metrics import Metrics
 
-Write = Wake | Report | PutBack | Evict | GroupStatus | ClassStatus | QueueStatus
+Write = Wake | Report | PutBack | Evict | Scale | Unscale | GroupStatus | ClassStatus | QueueStatus
 """Effects that are writes to the API server."""
 Release = Open | Deny
 """Effects that end the waiting of a held bind."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from extender.sim.apiserver import errors
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.managed import Writer
+from extender.sim.apiserver.patch import MERGE
 from extender.sim.apiserver.resources import EVENTS, NODES, PODS, Object, Resource
 
 _WRITER = Writer("kubectl-create")
@@ -57,6 +58,13 @@ class Kubectl:
     def _namespace(resource: Resource, manifest: Object) -> str:
         namespace: str = manifest.get("metadata", {}).get("namespace", "default")
         return namespace if resource.namespaced else ""
+
+    def patch(
+        self, api_version: str, kind: str, namespace: str, name: str, body: Object, subresource: str = ""
+    ) -> None:
+        """A JSON merge patch of an object of any kind, or of its status."""
+        key = (namespace, name)
+        self.api.patch(self._resource(api_version, kind), key, body, MERGE, Writer(_WRITER.manager, subresource))
 
     def create_pod(self, manifest: Object) -> Object:
         """Create a pod (namespace ``default`` when it names none) and give it back as stored."""

@@ -83,6 +83,12 @@ class RealWorld:
             if error.status != 404:
                 raise
 
+    async def patch(
+        self, api_version: str, kind: str, name: str, body: Object, *, namespace: str = "default", subresource: str = ""
+    ) -> None:
+        where = path(api_version, kind, namespace, name) + (f"/{subresource}" if subresource else "")
+        await asyncio.to_thread(self.cluster.api.patch, where, body)
+
     async def told(self, namespace: str) -> list[Object]:
         return await asyncio.to_thread(self.cluster.api.items, f"/api/v1/namespaces/{namespace}/events")
 

@@ -113,6 +113,11 @@ class EmbeddedWorld:
         if await self.get(api_version, kind, name, namespace):
             self.cluster.delete(api_version, kind, namespace, name)
 
+    async def patch(
+        self, api_version: str, kind: str, name: str, body: Object, *, namespace: str = "default", subresource: str = ""
+    ) -> None:
+        self.cluster.patch(api_version, kind, namespace, name, body, subresource)
+
     async def told(self, namespace: str) -> list[Object]:
         return [item.obj for item in self.cluster.api.store.items(EVENTS, namespace)]
 

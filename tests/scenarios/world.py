@@ -78,6 +78,12 @@ class World(Protocol):
         """Ask for the deletion of an object of any kind, and of what it owns; nothing when there is none."""
         ...
 
+    async def patch(
+        self, api_version: str, kind: str, name: str, body: Object, *, namespace: str = "default", subresource: str = ""
+    ) -> None:
+        """A JSON merge patch of an object of any kind, or of its status."""
+        ...
+
     async def told(self, namespace: str) -> list[Object]:
         """All core v1 Events of a namespace."""
         ...

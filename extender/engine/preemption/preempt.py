@@ -15,6 +15,7 @@ from extender.engine import refusals
 from extender.engine.books.ledger import Ledger
 from extender.engine.books.reservations import Reservations
 from extender.engine.effects import Effect, Event, PodGone, PodSeen, Report, Tick
+from extender.engine.elastic.elastic import Elastic
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.moves.tenants import Tenants
 from extender.engine.planning.attempt import STEP
@@ -45,6 +46,7 @@ class Preemption:
         occupants: Occupants,
         tenants: Tenants,
         reservations: Reservations,
+        elastic: Elastic,
         settings: Settings,
         counters: Counter[tuple[str, str]],
         wall: float,
@@ -52,8 +54,8 @@ class Preemption:
         self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
         self._reservations, self._settings = reservations, settings
         self._candidates = Candidates(ledger, gangs, occupants, tenants, reservations)
-        self._context = Context(gangs, occupants, reservations, counters, wall)
-        self._units = Units(ledger, gangs, occupants)
+        self._context = Context(gangs, occupants, reservations, elastic.scalers, counters, settings.scale_in_s, wall)
+        self._units = Units(ledger, gangs, occupants, elastic.spared)
         self.budgets = Register()
         self._under_way: dict[str, tuple[Key, Taking]] = {}
         """By who takes."""

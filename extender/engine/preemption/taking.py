@@ -1,4 +1,7 @@
-"""One preemption under way: the room is asked for on the pods that wait, and only then the others are evicted.
+"""One preemption under way: the room is asked for on the pods that wait, and only then the others have to go.
+
+Spare workers of elastic jobs go first: their operator is asked to let them go. When that is done, or its time is over,
+all others are evicted.
 
 All of it can be told from the cluster: the annotations say for whom which room is kept until when, and who is evicted
 is being deleted. So whoever starts anew plans what is left to do, with what is kept already.
@@ -14,11 +17,14 @@ import msgspec
 from extender.engine import refusals
 from extender.engine.books.ledger import PodState
 from extender.engine.books.reservations import Reservations
-from extender.engine.effects import Effect, Evict, PutBack, Report
+from extender.engine.effects import Effect, Evict, PodRef, PutBack, Report
+from extender.engine.elastic.asking import Asking
+from extender.engine.elastic.scalers import Scalers
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.planning.seats import Spot
 from extender.engine.preemption.occupants import Occupants
 from extender.engine.preemption.units import Unit, Victim
+from gangfilter.group import GroupKey
 from gangfilter.members import Stage
 from protos.contract import codec, names, reservation
 from protos.contract.objects import timestamp
@@ -52,7 +58,10 @@ class Context(msgspec.Struct, frozen=True):
     gangs: Gangs
     occupants: Occupants
     reservations: Reservations
+    scalers: Scalers
     counters: Counter[tuple[str, str]]
+    scale_in_s: float
+    """Seconds that an elastic job has to let its workers go, 0 if it is not asked to."""
     wall: float
     """What the wall clock showed (s since 1970) when the monotonic clock showed zero."""
 
@@ -66,7 +75,11 @@ class Taking:
         self._of, self.by, self._units = of, by, units
         victims = {victim.uid: victim for unit in units for victim in unit.victims}
         self._unit_of = {victim.uid: unit for unit in units for victim in unit.victims}
-        self._until = now + max((victim.grace_s for victim in victims.values()), default=0.0) + COME_S
+        grace_s = max((victim.grace_s for victim in victims.values()), default=0.0)
+        lent = self._lent(units)
+        patience_s = max(grace_s, of.scale_in_s)
+        self._asking = Asking(of.scalers, lent, patience_s)
+        self._until = now + grace_s + COME_S + (patience_s if lent else 0.0)
         self._spots = spots
         self._texts: dict[str, str] = {}
         """What is written on the pods that wait, by UID."""
@@ -80,6 +93,14 @@ class Taking:
         """Asked to go, when, and not seen to."""
         self._lost = 0.0
         self.ended = ""
+
+    def _lent(self, units: Iterable[Unit]) -> dict[GroupKey, list[PodRef]]:
+        """Workers that their operator can let go, by job."""
+        found: dict[GroupKey, list[PodRef]] = {}
+        for unit in units if self._of.scale_in_s else ():
+            if unit.spare and unit.gang is not None and self._of.scalers.serves(unit.gang, "ScaleIn"):
+                found.setdefault(unit.gang, []).extend(victim.ref for victim in unit.victims)
+        return found
 
     def _text(self, spot: Spot) -> str:
         until = timestamp(self._of.wall + self._until)
@@ -126,7 +147,7 @@ class Taking:
             yield from self._evict(now)
         elif self._kept(waiting):
             self._evicting = True
-            yield from self._evict(now) if all(map(self._whole, self._units)) else self._end("changed", now)
+            yield from self._ask(now) if all(map(self._whole, self._units)) else self._end("changed", now)
         elif now >= self._begun + SEEN_S:
             yield from self._end("unheard", now)
 
@@ -156,7 +177,19 @@ class Taking:
         uids = {victim.uid for victim in unit.victims}
         return known is None or all(member.uid in uids for member in known.gang.at(Stage.POSTED, Stage.BOUND))
 
+    def _ask(self, now: float) -> Iterator[Effect]:
+        """Begin with those that their operator can let go."""
+        for pods in self._asking.workers.values():
+            for pod in pods:
+                self._of.gangs.preempt(pod.uid, now, wholly=False)
+                reason = refusals.scaling_in(self.by.who, self.by.priority)
+                yield Report(pod, reason, warning=False)
+        yield from self._evict(now)
+
     def _evict(self, now: float) -> Iterator[Effect]:
+        yield from self._asking.look(self._goes, now)
+        if not self._asking.over:
+            return
         for uid, (victim, since) in list(self._asked.items()):
             if self._goes(uid):
                 del self._asked[uid]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import chain, islice
@@ -17,7 +16,7 @@ from extender.engine.planning.attempt import LOOK
 from extender.engine.preemption.occupants import Occupant, Occupants
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
-from gangfilter.members import SETTLED, Member, Stage
+from gangfilter.members import Member, Stage
 from gangfilter.table import Phase
 
 WHOLE = (Phase.RUNNING, Phase.DEGRADED)
@@ -61,6 +60,8 @@ class Unit(msgspec.Struct, frozen=True):
     lost: float
     """GPU-seconds of work that would be lost."""
     gpus: float
+    rank: int = 0
+    """Of what its gang can spare, how many go before it; it counts as no cheaper than they."""
 
     @property
     def kind(self) -> str:
@@ -68,16 +69,19 @@ class Unit(msgspec.Struct, frozen=True):
         return "spare" if self.spare else "gang" if self.gang is not None else "pod"
 
     @property
-    def cost(self) -> tuple[bool, int, float, float, float, str]:
+    def cost(self) -> tuple[bool, int, float, int, float, float, str]:
         """Cheapest first: what can be spared, lower priority, less work lost, fewer GPUs, younger; then by name."""
-        return not self.spare, self.priority, self.lost, self.gpus, -self.since, self.who
+        return not self.spare, self.priority, self.lost, self.rank, self.gpus, -self.since, self.who
 
 
 class Units:
     """All that there is."""
 
-    def __init__(self, ledger: Ledger, gangs: Gangs, occupants: Occupants) -> None:
-        self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
+    def __init__(
+        self, ledger: Ledger, gangs: Gangs, occupants: Occupants, spared: Callable[[Gang], list[Member]]
+    ) -> None:
+        """`spared`: the members that a gang can spare, in the order in which they go."""
+        self._ledger, self._gangs, self._occupants, self._spared = ledger, gangs, occupants, spared
 
     def found(self, now: float, may_take: MayTake, min_run_s: float = 0.0) -> Generator[int, None, list[Unit]]:
         """The units that may be taken and have run for so long, cheapest first. Work is told in `attempt.LOOK`s."""
@@ -109,10 +113,13 @@ class Units:
             pods = [self._ledger.pods[member.uid] for member in gang.at(Stage.BOUND)]
             if not pods or not all((seen := self._occupants.of(p.ref.uid)) and self._may_go(p, seen) for p in pods):
                 continue
-            for member in self._spare(gang):
+            lost = 0.0
+            for rank, member in enumerate(self._spared(gang)):
                 pod = self._ledger.pods[member.uid]
                 who = f"{pod.ref}, which gang {gang.key} can spare"
-                yield self._unit(who, [pod], now, gang=gang.key, spare=True)
+                spare = self._unit(who, [pod], now, gang=gang.key, spare=True)
+                lost = max(lost, spare.lost)
+                yield msgspec.structs.replace(spare, rank=rank, lost=lost)
             yield self._unit(f"gang {gang.key}", pods, now, gang=gang.key)
 
     def _may_go(self, pod: PodState, seen: Occupant) -> bool:
@@ -120,18 +127,6 @@ class Units:
         books = self._ledger.nodes[pod.node].books
         entry = books.entries.get(pod.ref.uid) if books is not None else None
         return seen.ours and not seen.leaving and not pod.problem and (entry is None or entry.placed)
-
-    def _spare(self, gang: Gang) -> list[Member]:
-        """Members without which its minimum still is bound: the last ones that came, and of those the last by name."""
-        roles = gang.roles(*SETTLED)
-        left = roles.total() - (gang.terms.min_member or roles.total())
-        least = Counter(dict(gang.terms.min_by_role))
-        found: list[Member] = []
-        for member in sorted(gang.at(Stage.BOUND), key=lambda m: (m.bound_at, len(m.name), m.name), reverse=True):
-            if len(found) < left and not member.required and roles[member.role] > least[member.role]:
-                roles[member.role] -= 1
-                found.append(member)
-        return found
 
     def _unit(
         self, who: str, pods: Sequence[PodState], now: float, *, gang: GroupKey | None = None, spare: bool = False

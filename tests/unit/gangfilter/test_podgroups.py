@@ -112,11 +112,12 @@ def test_kubernetes_own_pod_groups(version: str) -> None:
     assert declared(kind, {"schedulingPolicy": {"basic": {}}}) == said(kind, min_member=1)
 
 
-def test_an_elastic_job_starts_with_the_workers_that_its_launcher_waits_for() -> None:
+def test_an_elastic_job_starts_with_the_workers_that_its_launcher_waits_for_and_needs_fewer_then() -> None:
     kind = KIND["kai.alibabacloud.com/v1alpha1"]
     worker = {"replicas": 2, "minReplicas": 1, "maxReplicas": 9, "template": {}}
     found = declared(kind, {"cleanPodPolicy": "Running", "etReplicaSpecs": {"launcher": {}, "worker": worker}})
-    assert found == said(kind, min_by_role=(("worker", 2),), on_member_lost="ignore")
+    least, lasting = (("worker", 2),), (("worker", 1),)
+    assert found == said(kind, min_by_role=least, lasting_by_role=lasting, on_member_lost="ignore")
 
 
 def test_a_minimum_that_is_not_said_is_unknown_and_one_of_zero_is_each_alone() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from extender.cluster import group_status, groups
 from gangfilter import podgroups
-from protos.contract import names, queue
+from protos.contract import names, queue, training
 from tests.unit.manifests.conftest import Json, Objects
 
 Kustomize = Callable[[str], Objects]
@@ -36,6 +36,7 @@ EXTENDER = {
     *(("", f"{kind.plural}.{kind.api_version.partition('/')[0]}", "get list watch") for kind in queue.SOURCES),
     ("", "queues/status.gangshare.io", "patch"),
     *(("", f"{kind.plural}.{kind.api_group}", "get list watch") for kind in podgroups.KINDS),
+    *(("", f"{plural}.{training.GROUP}", "get list watch create delete") for plural in training.PLURALS.values()),
     *(("", f"{kind.plural}/status.{kind.api_group}", "patch") for kind in SHOWN),
     *(("", f"{kind.plural}.{kind.api_group}", "patch") for kind in SHOWN if kind.api_group != names.DOMAIN),
 }

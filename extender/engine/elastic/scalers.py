@@ -1,0 +1,151 @@
+"""ET-operator's jobs, and the ScaleIns and ScaleOuts that there are for them, whoever made them.
+
+A job has one scaler at a time: while one is unfinished none is made. All of them are read from the cluster, so whoever
+starts anew goes on where another stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from extender.engine.effects import Scale, Unscale
+from gangfilter.group import GroupKey
+from protos.contract.objects import epoch_seconds
+from protos.contract.training import WORKER, Scaler, ScalerKind, TrainingJob
+
+AGAIN_S = 5.0
+"""Seconds after which one that was asked for and is not seen is asked for once more."""
+KEPT_S = 600.0
+"""Seconds for which one of ours stays to be looked at, once it is finished."""
+COUNTED: dict[ScalerKind, str] = {"ScaleIn": "scale_ins", "ScaleOut": "scale_outs"}
+
+
+class Scalers:
+    """All jobs and scalers."""
+
+    def __init__(self, counters: Counter[tuple[str, str]], wall: float) -> None:
+        """`wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero."""
+        self._counters, self._wall = counters, wall
+        self.jobs: dict[GroupKey, TrainingJob] = {}
+        self._served: set[ScalerKind] = set()
+        self._of: dict[GroupKey, dict[tuple[ScalerKind, str], Scaler]] = {}
+        self._asked: dict[GroupKey, tuple[Scaler, float]] = {}
+        """Asked for and not seen, and when."""
+        self.ended: dict[GroupKey, float] = {}
+        """When a scaler of the job was last seen to end."""
+
+    # -- the world
+
+    def serve(self, kind: ScalerKind, yes: bool) -> None:
+        """Whether such objects can be made."""
+        (self._served.add if yes else self._served.discard)(kind)
+
+    def serves(self, key: GroupKey, kind: ScalerKind) -> bool:
+        """Whether the gang is a job for which such an object can be made."""
+        return key in self.jobs and kind in self._served
+
+    def put(self, key: GroupKey, job: TrainingJob | None) -> None:
+        """The job of this name, None if it is gone."""
+        if job is not None:
+            self.jobs[key] = job
+        else:
+            self.jobs.pop(key, None)
+            self.ended.pop(key, None)
+
+    def see(self, scaler: Scaler, now: float) -> None:
+        """Take in a scaler."""
+        key = GroupKey(scaler.namespace, scaler.job)
+        asked = self._asked.get(key)
+        if asked is not None and asked[0].name == scaler.name:
+            del self._asked[key]
+        known = self._of.setdefault(key, {})
+        before = known.get((scaler.kind, scaler.name))
+        known[scaler.kind, scaler.name] = scaler
+        if before is not None and not before.outcome and scaler.outcome:
+            self.ended[key] = now
+            if scaler.ours:
+                self._counters[COUNTED[scaler.kind], scaler.outcome] += 1
+
+    def gone(self, kind: ScalerKind, namespace: str, name: str, now: float) -> None:
+        """A scaler is no longer there."""
+        for key, known in list(self._of.items()):
+            found = known.pop((kind, name), None) if key.namespace == namespace else None
+            if found is not None and not found.outcome:
+                self.ended[key] = now
+            if not known:
+                del self._of[key]
+
+    # -- what is under way
+
+    def unfinished(self, key: GroupKey) -> list[Scaler]:
+        """The scalers of a job that have not ended, one that was only asked for among them."""
+        found = [scaler for scaler in self._of.get(key, {}).values() if not scaler.outcome]
+        return found + ([self._asked[key][0]] if key in self._asked else [])
+
+    def leaving(self, key: GroupKey) -> tuple[frozenset[str], Mapping[str, int]]:
+        """The workers that ScaleIns take from a job, and how many more whose names are not known yet, by role."""
+        under_way = [scaler for scaler in self.unfinished(key) if scaler.kind == "ScaleIn"]
+        named = frozenset(name for scaler in under_way for name in scaler.pods)
+        return named, {WORKER: sum(scaler.count for scaler in under_way if not scaler.pods)}
+
+    def asked_at(self, key: GroupKey, pods: Sequence[str], now: float) -> float:
+        """Since when an unfinished ScaleIn of ours asks for one of these workers; now, if none does."""
+        known = [s for s in self.unfinished(key) if s.kind == "ScaleIn" and s.ours and not set(s.pods).isdisjoint(pods)]
+        return min((self._clock(scaler, now) for scaler in known), default=now)
+
+    def _clock(self, scaler: Scaler, now: float) -> float:
+        """When it was made, on the monotonic clock."""
+        return min(now, epoch_seconds(scaler.created) - self._wall) if scaler.created else now
+
+    # -- what is asked for
+
+    def shrink(self, key: GroupKey, pods: Sequence[str], now: float) -> Iterator[Scale]:
+        """Ask that these workers go, unless something is under way for their job."""
+        yield from self._ask(key, "ScaleIn", now, pods=tuple(sorted(pods)), count=len(pods))
+
+    def overdue(self) -> None:
+        """A job has not let its workers go in time."""
+        self._counters["scale_ins", "overdue"] += 1
+
+    def grow(self, key: GroupKey, count: int, timeout_s: float, now: float) -> Iterator[Scale]:
+        """Ask that so many workers come, unless something is under way for their job."""
+        yield from self._ask(key, "ScaleOut", now, count=count, timeout_s=timeout_s)
+
+    def _ask(self, key: GroupKey, kind: ScalerKind, now: float, **fields: object) -> Iterator[Scale]:
+        asked = self._asked.get(key)
+        if asked is not None and asked[0].kind == kind and now >= asked[1] + AGAIN_S:
+            self._asked[key] = asked[0], now
+            yield Scale(asked[0])
+        if self.unfinished(key) or not self.serves(key, kind):
+            return
+        scaler = Scaler(kind=kind, namespace=key.namespace, name="", job=key.name, ours=True, **fields)  # type: ignore[arg-type]  # of a Scaler
+        scaler = msgspec.structs.replace(scaler, name=self._name(key, scaler))
+        self._asked[key] = scaler, now
+        self._counters[COUNTED[kind], "created"] += 1
+        yield Scale(scaler)
+
+    def _name(self, key: GroupKey, scaler: Scaler) -> str:
+        """The same for the same need, so that two who ask for it make one object."""
+        made_of = [
+            self.jobs[key].uid,
+            str(scaler.count),
+            *scaler.pods,
+            *sorted(name for _, name in self._of.get(key, {})),
+        ]
+        way = "in" if scaler.kind == "ScaleIn" else "out"
+        return f"{key.name}-{way}-{hashlib.sha256(' '.join(made_of).encode()).hexdigest()[:8]}"
+
+    def give_up(self) -> None:
+        """What was asked for and never seen is not waited for any more: another process decides now."""
+        self._asked.clear()
+
+    def tidy(self, now: float) -> Iterator[Unscale]:
+        """Those of ours that have long been finished may go."""
+        for known in self._of.values():
+            for scaler in known.values():
+                if scaler.ours and scaler.outcome and now >= self._clock(scaler, now) + KEPT_S:
+                    yield Unscale(scaler)
