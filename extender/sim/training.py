@@ -181,7 +181,8 @@ def name(obj: Object) -> str:
 
 
 def _belongs(pod: Object, job: Object) -> bool:
-    return pod["metadata"].get("labels", {}).get("training-job-name") == name(job)
+    labels: dict[str, str] = pod["metadata"].get("labels") or {}
+    return labels.get("training-job-name") == name(job)
 
 
 def _worker(job: Object, index: int) -> str:
