@@ -78,7 +78,12 @@ PREEMPTIONS = Spec(
     ("outcome",),
     "Preemptions: planned; done: who waited came; left, lapsed, changed or unheard: it did not; refused: by a budget.",
 )
-PREEMPTED = Spec("gangshare_preemption_victims", "counter", ("kind",), "Evicted pods: pod, gang, or spare in a gang.")
+PREEMPTED = Spec(
+    "gangshare_preemption_victims",
+    "counter",
+    ("kind", "by"),
+    "Evicted pods: pod, gang, or spare in a gang; by priority in their queue, or by share for another.",
+)
 LOST = Spec(
     "gangshare_preemption_lost_gpu_seconds",
     "counter",
@@ -171,7 +176,7 @@ class _Engine(Collector):
 def _family(spec: Spec, counts: Mapping[str, int]) -> Metric:
     family = CounterMetricFamily(spec.name, spec.help, labels=spec.labels)
     for label, count in sorted(counts.items()):
-        family.add_metric([label], count)
+        family.add_metric(label.split("/") if len(spec.labels) > 1 else [label], count)
     return family
 
 

@@ -119,6 +119,7 @@ class Engine:
             self.gangs,
             self._occupants,
             self.tenants,
+            self.tenancy,
             self.reservations,
             self.elastic,
             settings,
@@ -461,11 +462,16 @@ class Engine:
     def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """Of kube-scheduler's candidates (node → victims' UIDs) those where the pod then really gets its GPUs.
 
-        None for a member of a gang that has not started: it needs room for all of them.
+        None for a member of a gang that has not started: it needs room for all of them. Nor such with a victim of
+        another queue.
         """
         if not self._barrier.single(pod.metadata.uid):
             return {}
-        return advice.victims(self.ledger, self._observer.ask(pod), victims, lambda uid: self.gangs.of(uid) is not None)
+
+        def stays(uid: str) -> bool:
+            return self.gangs.of(uid) is not None or not self.tenancy.queues.shared(uid, pod.metadata.uid)
+
+        return advice.victims(self.ledger, self._observer.ask(pod), victims, stays)
 
     def bind(self, ref: PodRef, node: str, now: float, wall_ns: int = 0) -> BindAnswer:
         """Book the pod's GPUs on this node for good; the shell then POSTs the Binding and feeds BindDone.

@@ -72,8 +72,10 @@ def gang_limit(gang: GroupKey) -> Reason:
     return Reason("GangTimedOut", f"gang {gang} waited longer than it may")
 
 
-def preempting(who: str, units: str) -> Reason:
-    """Others are evicted for it."""
+def preempting(who: str, units: str, owed: str) -> Reason:
+    """Others are evicted for it. `owed`: what other queues have beyond their due, "" if none of theirs are."""
+    if owed:
+        return Reason("Reclaiming", f"{who} takes back what is due to its queue", f"{units}; {owed}")
     return Reason("Preempting", f"{who} takes the room of pods of lower priority", units)
 
 
@@ -87,14 +89,19 @@ def scaling_in(by: str, priority: int) -> Reason:
     return Reason("ScalingIn", f"{by} of priority {priority} needs the room of this worker: its job shrinks")
 
 
+def reclaimed(by: str, unit: str, owed: str) -> Reason:
+    """It is evicted for what is due to another queue. `unit`: what goes with it; `owed`: what its queue has."""
+    return Reason("Reclaimed", f"{by} takes back what is due to its queue", f"{unit} goes; {owed}")
+
+
 def preemption_forbidden(who: str, why: str) -> Reason:
     """Those whose room it could take may not be evicted."""
-    return Reason("PreemptionForbidden", f"{who} may not take the room of pods of lower priority", why)
+    return Reason("PreemptionForbidden", f"{who} may not take the room of others", why)
 
 
 def preemption_stopped(who: str, why: str) -> Reason:
     """One of them was not let go."""
-    return Reason("PreemptionStopped", f"{who} does not take the room of pods of lower priority after all", why)
+    return Reason("PreemptionStopped", f"{who} does not take the room of others after all", why)
 
 
 def class_missing(name: str) -> Reason:

@@ -215,6 +215,15 @@ def shown(resource: str, counted: float) -> str:
     return str(round(counted))
 
 
+def worded(resource: str, counted: float) -> str:
+    """An amount and what it is of, for people: `8 GPUs`."""
+    if resource == GPUS:
+        return f"{shown(resource, counted)} GPUs"
+    if resource.startswith(CLASS):
+        return f"{shown(resource, counted)} GPUs of class {resource.removeprefix(CLASS)}"
+    return f"{shown(resource, counted)} of {resource}"
+
+
 def _of_account(resource: str) -> bool:
     return resource == GPUS or resource.startswith(CLASS)
 

@@ -15,8 +15,10 @@ from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.seats import Seat
 from extender.engine.preemption.cleared import Cleared
 from extender.engine.preemption.fitting import Wanted
-from extender.engine.preemption.units import Unit
+from extender.engine.preemption.rights import Rights
+from extender.engine.preemption.units import MayTake, Unit
 from extender.engine.preemption.victims import COMING, Prey, Search, Vain
+from extender.engine.queues.queues import Queues
 from protos.contract import names
 from protos.contract.ask import ContainerAsk, PodAsk
 from tests.unit.engine.tenancy import Town
@@ -64,11 +66,17 @@ def units_of(town: Town) -> list[Unit]:
 
 
 def searched(town: Town, seats: tuple[Seat, ...], units: list[Unit]) -> Prey | Vain:
-    def candidates() -> Generator[int, None, list[Unit]]:
+    def candidates(_: MayTake) -> Generator[int, None, list[Unit]]:
         yield 1
         return units
 
-    search = Search(town.engine.gangs.starts.fleet, lambda: Cleared(town.engine.ledger, ()), Wanted(seats), candidates)
+    def draw() -> Cleared:
+        return Cleared(town.engine.ledger, ())
+
+    def anybody() -> Rights:
+        return Rights(Queues(), ["w"], 1000)
+
+    search = Search(town.engine.gangs.starts.fleet, draw, Wanted(seats), candidates, anybody)
     while not search.advance():
         pass
     assert search.outcome is not None

@@ -8,7 +8,7 @@ kube-scheduler asks about that pod it is lent to it. They are rebuilt from the a
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
@@ -78,6 +78,10 @@ class Reservations:
         """What is kept for this pod, None if nothing is."""
         kept = self._of.get(uid)
         return kept if kept is not None and kept.told is not None else None
+
+    def preempting(self) -> Iterator[str]:
+        """The pods (UIDs) that wait for room for which others are evicted."""
+        return (uid for uid, kept in self._of.items() if kept.told and kept.told.preempting and not kept.pod.node)
 
     def allow(self, uid: str, until: float) -> None:
         """What is asked for this pod may be kept until then."""

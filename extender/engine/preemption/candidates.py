@@ -19,6 +19,9 @@ from extender.engine.planning.seats import Likeness, Seat
 from extender.engine.preemption.fitting import Wanted, opened
 from extender.engine.preemption.occupants import Occupants
 from extender.engine.preemption.taking import Preemptor
+from extender.engine.queues.standing import Account
+from extender.engine.queues.tenancy import Tenancy
+from extender.engine.queues.turns import Standing
 from gangfilter.group import GroupKey
 from gangfilter.table import Phase
 from protos.contract.reason import Reason
@@ -31,15 +34,15 @@ RESTS = 4096
 """Of so many it is known at most when it is worth looking again."""
 SEEN = 6
 """What it costs to look at one that waits, in `attempt.LOOK`s."""
-Key = GroupKey | tuple[Likeness, int]
-"""A gang, or all single pods that are alike and of one priority."""
-Turn = tuple[int, int, int]
+Key = GroupKey | tuple[Likeness, int, Account | None]
+"""A gang, or all single pods that are alike, of one priority and in one queue."""
+Turn = tuple[int, int, int, int, int]
 """What the cluster is like: it changes with anything that may let somebody fit."""
 Chosen = tuple[Key, Preemptor, Wanted]
 How = Literal["done", "coming", "vain", "lapsed"]
 """What came of it: a start; room comes free by itself; nobody was found, or not let go; others went for nothing."""
-Waiting = tuple[int, float, Key, Known | PodState]
-"""Who comes first sorts first."""
+Waiting = tuple[Standing, int, float, Key, Known | PodState]
+"""Who comes first sorts first: by queue, then by priority, then by age."""
 
 
 class Rest(msgspec.Struct):
@@ -51,19 +54,48 @@ class Rest(msgspec.Struct):
     again_at: float = 0.0
     sure_at: float = 0.0
     """From then on, whatever has changed: those who had only just started have run long enough."""
-    turn: Turn = (-1, -1, -1)
+    turn: Turn = (-1, -1, -1, -1, -1)
     told: str = ""
     """What forbids it, as it was told last."""
+
+
+class Chances:
+    """Who may find anybody to take the room of, as things stand when this is made; told fast."""
+
+    def __init__(self, tenancy: Tenancy, lowest: int | None) -> None:
+        self._tenancy, self._lowest = tenancy, lowest
+        self._some_over: bool | None = None
+        self._known: dict[Account, tuple[Standing, bool]] = {}
+
+    def line(self, account: Account, priority: int) -> Standing | None:
+        """The turn of the queue of these pods; None if nobody is below them, nor any queue owes theirs anything."""
+        if account not in self._known:
+            self._known[account] = self._tenancy.admission.standing(account), self._reclaims(account)
+        turn, reclaims = self._known[account]
+        return turn if reclaims or (self._lowest is not None and priority > self._lowest) else None
+
+    def _reclaims(self, account: Account) -> bool:
+        queues = self._tenancy.queues
+        if self._some_over is None:
+            self._some_over = any(standing.part > 1 for standing in queues.standings.values())
+        at = queues.at(account)
+        return self._some_over and (at.part <= 1 or bool(at.below))
 
 
 class Candidates:
     """Chooses whom to search for."""
 
     def __init__(
-        self, ledger: Ledger, gangs: Gangs, occupants: Occupants, tenants: Tenants, reservations: Reservations
+        self,
+        ledger: Ledger,
+        gangs: Gangs,
+        occupants: Occupants,
+        tenants: Tenants,
+        tenancy: Tenancy,
+        reservations: Reservations,
     ) -> None:
         self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
-        self._tenants, self._reservations = tenants, reservations
+        self._tenants, self._tenancy, self._reservations = tenants, tenancy, reservations
         self._rests: dict[Key, Rest] = {}
         self.seen = 0
         """How many were looked at the last time."""
@@ -71,22 +103,22 @@ class Candidates:
     def first(
         self, now: float, turn: Turn, busy: Iterable[str], *, replayed: bool
     ) -> Generator[int, None, Chosen | None]:
-        """Who comes first, by priority and age; nobody in `busy`. Work is told in `attempt.LOOK`s.
+        """Who comes first, as in line; nobody in `busy`. Work is told in `attempt.LOOK`s.
 
         `replayed`: also such for whom another process has begun to make room.
         """
-        lowest, best, self.seen = self._occupants.lowest, None, 0
-        busy = frozenset(busy)
-        every = chain(self._waiting_gangs(lowest, busy, now), self._waiting_pods(lowest, busy, replayed=replayed))
-        for each in every if lowest is not None else ():
+        best, self.seen = None, 0
+        busy, chances = frozenset(busy), Chances(self._tenancy, self._occupants.lowest)
+        every = chain(self._waiting_gangs(chances, busy, now), self._waiting_pods(chances, busy, replayed=replayed))
+        for each in every if self._occupants.lowest is not None else ():
             self.seen += 1
             if self.seen % STEP == 0:
                 yield STEP * SEEN
-            if each is not None and (best is None or each[:2] < best[:2]) and self._due(each[2], now, turn):
+            if each is not None and (best is None or each[:3] < best[:3]) and self._due(each[3], now, turn):
                 best = each
         if best is None:
             return None
-        key, found = best[2:]
+        key, found = best[3:]
         yield LOOK
         asked = self._gang(found) if isinstance(found, Known) else self._pod(found)
         if asked is None or not self._open_to(asked[0].pods, replayed=replayed):
@@ -94,25 +126,25 @@ class Candidates:
             return None
         return key, *asked
 
-    def _waiting_gangs(self, lowest: int | None, busy: frozenset[str], now: float) -> Iterator[Waiting | None]:
+    def _waiting_gangs(self, chances: Chances, busy: frozenset[str], now: float) -> Iterator[Waiting | None]:
         for key, known in list(self._gangs.known.items()):
             gang = known.gang
             short = known.reason is not None and known.reason.code == refusals.GANG_NO_ROOM
-            if not short or not gang.may_plan(now) or f"gang {key}" in busy:
+            if not short or not gang.may_plan(now) or f"gang {key}" in busy or self._gangs.starts.wanted(gang):
                 yield None
                 continue
             priority = max((member.priority for member in gang.members.values()), default=0)
-            above = lowest is not None and priority > lowest
-            yield (-priority, gang.born, key, known) if above and not self._gangs.starts.wanted(gang) else None
+            line = chances.line(self._tenancy.admission.account(gang), priority)
+            yield (line, -priority, gang.born, key, known) if line is not None else None
 
-    def _waiting_pods(self, lowest: int | None, busy: frozenset[str], *, replayed: bool) -> Iterator[Waiting | None]:
+    def _waiting_pods(self, chances: Chances, busy: frozenset[str], *, replayed: bool) -> Iterator[Waiting | None]:
         for uid, wish in list(self._occupants.wishes.items()):
-            pod = self._ledger.pods.get(uid)
-            wants = wish.unschedulable and not wish.never and lowest is not None and wish.priority > lowest
-            if not wants or pod is None or not self._is_single(pod, replayed) or str(pod.ref) in busy:
+            pod, account = self._ledger.pods.get(uid), self._tenancy.queues.of(uid)
+            line = chances.line(account, wish.priority) if wish.unschedulable and not wish.never and account else None
+            if line is None or pod is None or not self._is_single(pod, replayed) or str(pod.ref) in busy:
                 yield None
             else:
-                yield -wish.priority, pod.since, (self._seat(pod).likeness, wish.priority), pod
+                yield line, -wish.priority, pod.since, (self._seat(pod).likeness, wish.priority, account), pod
 
     def _is_single(self, pod: PodState, replayed: bool) -> bool:
         if pod.state != "waiting" or isinstance(pod.asked, Reason) or pod.forged or refusals.for_queue(pod.refusal):

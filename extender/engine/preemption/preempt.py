@@ -25,9 +25,11 @@ from extender.engine.preemption.candidates import Candidates, Chosen, How, Key, 
 from extender.engine.preemption.cleared import Cleared
 from extender.engine.preemption.fitting import Wanted
 from extender.engine.preemption.occupants import Occupants
+from extender.engine.preemption.rights import Rights
 from extender.engine.preemption.taking import Context, Preemptor, Taking
-from extender.engine.preemption.units import Unit, Units
+from extender.engine.preemption.units import MayTake, Unit, Units
 from extender.engine.preemption.victims import COMING, Prey, Search, Vain
+from extender.engine.queues.tenancy import Tenancy
 from extender.engine.settings import Settings
 
 LOOK_S, PER_LOOK = 0.5, 2000
@@ -45,6 +47,7 @@ class Preemption:
         gangs: Gangs,
         occupants: Occupants,
         tenants: Tenants,
+        tenancy: Tenancy,
         reservations: Reservations,
         elastic: Elastic,
         settings: Settings,
@@ -52,8 +55,8 @@ class Preemption:
         wall: float,
     ) -> None:
         self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
-        self._reservations, self._settings = reservations, settings
-        self._candidates = Candidates(ledger, gangs, occupants, tenants, reservations)
+        self._reservations, self._settings, self._queues = reservations, settings, tenancy.queues
+        self._candidates = Candidates(ledger, gangs, occupants, tenants, tenancy, reservations)
         self._context = Context(gangs, occupants, reservations, elastic.scalers, counters, settings.scale_in_s, wall)
         self._units = Units(ledger, gangs, occupants, elastic.spared)
         self.budgets = Register()
@@ -124,7 +127,7 @@ class Preemption:
 
     @property
     def _turn(self) -> Turn:
-        return self._ledger.freed, self._occupants.turn, self.budgets.turn
+        return self._ledger.freed, self._occupants.turn, self.budgets.turn, self._queues.epoch, self._queues.dues
 
     def _choose(self, choice: Generator[int, None, Chosen | None], now: float) -> None:
         """Go on finding out who comes first; then the search begins."""
@@ -152,16 +155,20 @@ class Preemption:
             claims += [claim for _, taking in self._under_way.values() for claim in taking.claims()]
             return Cleared(self._ledger, [*self._occupants.leaving, *going], void, claims)
 
-        def may_take(unit: Unit) -> bool:
-            return unit.priority < by.priority and not any(victim.uid in going for victim in unit.victims)
+        def entitle() -> Rights:
+            gone = [*self._occupants.leaving, *going]
+            coming = dict.fromkeys(self._reservations.preempting())
+            coming |= {u: None for _, it in self._under_way.values() for u, pod in it.by.pods.items() if not pod.node}
+            others = [uid for uid in coming if uid not in by.pods]
+            return Rights(self._queues, list(by.pods), by.priority, going=dict.fromkeys(gone), coming=others)
 
-        return Search(
-            self._gangs.starts.fleet,
-            draw,
-            wanted,
-            lambda: self._units.found(now, may_take, self._settings.min_run_s),
-            self.budgets.forbidden,
-        )
+        def candidates(may_take: MayTake) -> Generator[int, None, list[Unit]]:
+            def free(unit: Unit) -> bool:
+                return may_take(unit) and not any(victim.uid in going for victim in unit.victims)
+
+            return self._units.found(now, free, self._settings.min_run_s)
+
+        return Search(self._gangs.starts.fleet, draw, wanted, candidates, entitle, self.budgets.forbidden)
 
     def work(self, now: float) -> tuple[bool, Sequence[Effect]]:
         """Do a slice of searching; returns whether there is more to do, and what is to be done."""

@@ -132,7 +132,8 @@ class Taking:
             self._of.reservations.allow(uid, self._until)
             yield PutBack(self.by.pods[uid].ref, names.RESERVATION, text, "")
         first = next(iter(self.by.pods.values()))
-        yield Report(first.ref, refusals.preempting(self.by.who, _named(self._units)), warning=False)
+        owed = "; ".join(sorted({unit.owed for unit in self._units if unit.owed}))
+        yield Report(first.ref, refusals.preempting(self.by.who, _named(self._units), owed), warning=False)
 
     def look(self, now: float, uid: str = "") -> Iterator[Effect]:
         """Go on as far as it does; `uid`: the pod to which something happened, any of them if that is not known."""
@@ -206,6 +207,8 @@ class Taking:
     def _order(self, victim: Victim, now: float) -> Evict:
         self._asked[victim.uid] = victim, now
         unit = self._unit_of[victim.uid]
+        if unit.owed:
+            return Evict(victim.ref, refusals.reclaimed(self.by.who, unit.who, unit.owed), insist=False)
         return Evict(victim.ref, refusals.preempted(self.by.who, self.by.priority, unit.who), insist=False)
 
     def _goes(self, uid: str) -> bool:
@@ -214,7 +217,8 @@ class Taking:
 
     def _gone(self, victim: Victim) -> None:
         self._lost += victim.lost
-        self._of.counters["preemption_victims", self._unit_of[victim.uid].kind] += 1
+        unit = self._unit_of[victim.uid]
+        self._of.counters["preemption_victims", f"{unit.kind}/{unit.by}"] += 1
 
     def _end(self, how: str, now: float) -> Iterator[Effect]:
         """It is over; who was not asked to go stays, and what is kept in vain is given up."""

@@ -62,6 +62,13 @@ class Unit(msgspec.Struct, frozen=True):
     gpus: float
     rank: int = 0
     """Of what its gang can spare, how many go before it; it counts as no cheaper than they."""
+    owed: str = ""
+    """What its queue has and is due, if it is taken back for another queue."""
+
+    @property
+    def by(self) -> str:
+        """Why it may be taken: `priority` in its queue, or the `share` of another."""
+        return "share" if self.owed else "priority"
 
     @property
     def kind(self) -> str:

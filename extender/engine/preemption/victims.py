@@ -8,6 +8,7 @@ are compared by their dearest unit, then by the next, and so on; and no part of 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -17,11 +18,12 @@ from extender.engine.planning.seats import Spot
 from extender.engine.preemption.census import COUNTED
 from extender.engine.preemption.cleared import Cleared
 from extender.engine.preemption.fitting import Fitting, Wanted
-from extender.engine.preemption.units import Unit
+from extender.engine.preemption.rights import Rights
+from extender.engine.preemption.units import MayTake, Unit
 
 TRIES = 3
 """Times that it is planned if the cluster changes meanwhile."""
-Candidates = Callable[[], Generator[int, None, list[Unit]]]
+Candidates = Callable[[MayTake], Generator[int, None, list[Unit]]]
 """Finds the units that may be taken, cheapest first."""
 Forbidden = Callable[[Sequence[Unit], Sequence[Unit]], Mapping[str, str]]
 """Whether the first of these units may go together: of the others those (by `who`) that then may not, and why."""
@@ -53,13 +55,15 @@ class Search:
         draw: Callable[[], Cleared],
         wanted: Wanted,
         candidates: Candidates,
+        entitle: Callable[[], Rights],
         forbidden: Forbidden = lambda _chosen, _units: {},
     ) -> None:
         """`draw` begins new copies of the nodes, with nobody gone but those who leave anyway."""
         self._fleet, self._draw, self._wanted = fleet, draw, wanted
-        self._candidates, self._forbidden = candidates, forbidden
+        self._candidates, self._entitle, self._forbidden = candidates, entitle, forbidden
         self._cleared: Cleared
         self._fitting: Fitting
+        self.rights: Rights
         self.outcome: Prey | Vain | None = None
         """None while it is being worked on."""
         self._work = self._plan()
@@ -76,23 +80,29 @@ class Search:
         for _ in range(TRIES):
             self._cleared = self._draw()
             self._fitting = Fitting(self._fleet, self._cleared, self._wanted)
+            self.rights = self._entitle()
             outcome = yield from self._look()
             yield from self._cleared.dissolve()
-            if isinstance(outcome, Vain) or self._cleared.stands({spot.node for spot in outcome.spots.values()}):
+            if isinstance(outcome, Vain) or self._stands(outcome):
                 self.outcome = outcome
                 return
         self.outcome = CHANGED
 
+    def _stands(self, prey: Prey) -> bool:
+        """Whether nodes and queues still are as they were."""
+        same = self._cleared.stands({spot.node for spot in prey.spots.values()})
+        return same and self._entitle().allow(prey.units)
+
     def _look(self) -> Generator[int, None, Prey | Vain]:
         if (yield from self._fits(())):
             return COMING
-        units = yield from self._candidates()
+        units = yield from self._candidates(self.rights.may_take)
         if not (yield from self._fits(units)):
             return Vain()
         units = yield from self._relevant(units)
         why = ""
-        while (yield from self._fits(units)):
-            chosen = yield from self._least(units)
+        while (found := (yield from self._together(units))) is not None:
+            chosen = yield from self._least(found)
             forbidden = self._forbidden(chosen, units)
             if not forbidden:
                 return (yield from self._prey(chosen))
@@ -100,6 +110,17 @@ class Search:
             units = [unit for unit in units if unit.who not in forbidden]
             yield len(units) * LOOK
         return Vain(why)
+
+    def _together(self, units: list[Unit]) -> Generator[int, None, list[Unit] | None]:
+        """Of these, cheapest first, some that do and may go together."""
+        for ordered in (units, sorted(units, key=attrgetter("gpus"))):
+            found = self.rights.together(ordered)
+            yield len(units) * COUNTED
+            if (yield from self._fits(found)):
+                return sorted(found, key=attrgetter("cost"))
+            if len(found) == len(units):
+                return None
+        return None
 
     def _relevant(self, units: Sequence[Unit]) -> Generator[int, None, list[Unit]]:
         """Those that are anywhere where their going makes room."""
@@ -136,7 +157,9 @@ class Search:
 
     def _prey(self, chosen: tuple[Unit, ...]) -> Generator[int, None, Prey | Vain]:
         placement = yield from self._fitting.place((yield from _gone(chosen)))
-        return Prey(chosen, placement.spots) if placement is not None else CHANGED
+        if placement is None:
+            return CHANGED
+        return Prey(tuple(map(self.rights.marked, chosen)), placement.spots)
 
 
 def _gone(units: Sequence[Unit]) -> Generator[int, None, dict[str, frozenset[str]]]:

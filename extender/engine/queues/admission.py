@@ -18,7 +18,7 @@ from extender.engine.queues.standing import Account, Standing, add
 from extender.engine.queues.takes import Takes
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey, Terms
-from protos.contract.queue import CLASS, GPUS, shown
+from protos.contract.queue import shown, worded
 from protos.contract.reason import Reason
 
 MOST_WAKES = 25
@@ -241,16 +241,7 @@ class Admission:
 def _too_much(standing: Standing, resource: str, most: int, had: int, kept: int, asked: int) -> Reason:
     in_use = f"{shown(resource, had)} are in use"
     beside = f", {shown(resource, kept)} are guaranteed to others" if kept > 0 else ""
-    numbers = f"{_words(resource, most)}: {in_use}{beside}, this asks {shown(resource, asked)}"
+    numbers = f"{worded(resource, most)}: {in_use}{beside}, this asks {shown(resource, asked)}"
     if standing.above is None:
         return refusals.queue_reserved(f"the cluster has {numbers}")
     return refusals.queue_full(standing.name, f"queue {standing.name} may have {numbers}")
-
-
-def _words(resource: str, amount: int) -> str:
-    """An amount and what it is of, for people: `8 GPUs`."""
-    if resource == GPUS:
-        return f"{shown(resource, amount)} GPUs"
-    if resource.startswith(CLASS):
-        return f"{shown(resource, amount)} GPUs of class {resource.removeprefix(CLASS)}"
-    return f"{shown(resource, amount)} of {resource}"

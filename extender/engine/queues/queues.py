@@ -19,6 +19,8 @@ from protos.contract.queue import DEFAULT, GPUS, SOURCES, Queue
 
 MOST_DEPTH = 32
 """Queues above one another; whose parents go on for longer hangs below the root."""
+SAME = 0.5
+"""Amounts that differ by less are the same: the smallest there are is 1."""
 
 _RANK = {source.api_version: place for place, source in enumerate(SOURCES)}
 
@@ -47,6 +49,8 @@ class Queues:
         self._epoch = self._gains = 0
         self.prices = 0
         """Counts how often what a pod that waits would take turned out to be something else."""
+        self.dues = 0
+        """Counts how often something else was due to somebody."""
         self.touched: dict[str, None] = {}
         """Queues of which something changed since that was told."""
 
@@ -159,6 +163,11 @@ class Queues:
         """The account of a pod, None if it is in none."""
         found = self._pods.get(uid)
         return found[0] if found is not None else None
+
+    def shared(self, uid: str, other: str) -> bool:
+        """Whether two pods are in the same queue, as far as both count in any."""
+        account, another = self.of(uid), self.of(other)
+        return account is None or another is None or self.at(account) is self.at(another)
 
     def takes(self, uid: str) -> Takes:
         """What a pod takes, or would take."""
@@ -282,12 +291,15 @@ class Queues:
             return False
         self._stale, self._also = False, dict(also)
         due: dict[str, dict[str, float]] = {name: {} for name in self._standings}
+        for standing in self._downwards:
+            standing.contested, standing.own_due = frozenset(), {}
         for resource in sorted(self._fair):
             self._divide(resource, also.get(resource, self.total.get(resource, 0)), due)
         for name, standing in self._standings.items():
             if standing.due != due[name]:
                 standing.due, standing.known_part = due[name], None
                 self.touched[name] = None
+                self.dues += 1
         return True
 
     @property
@@ -306,9 +318,13 @@ class Queues:
             if above.below:
                 claims = [_claim(standing.queue, resource, asked[standing.name]) for standing in above.below]
                 there = amount if above is self._root else due[above.name][resource]
-                parts = shares.divide(there, [*claims, Claim(above.own.get(resource, 0))])
+                claims.append(Claim(above.own.get(resource, 0)))
+                parts = shares.divide(there, claims)
                 for standing, part in zip(above.below, parts, strict=False):
                     due[standing.name][resource] = part
+                above.own_due[resource] = parts[-1]
+                if sum(parts) < sum(claim.asked for claim in claims) - SAME:
+                    above.contested |= {resource}
 
     # -- for those who reclaim
 

@@ -22,8 +22,8 @@ class Standing:
     """A queue in the tree, and how it stands."""
 
     __slots__ = (
-        "above", "allocated", "below", "due", "gains", "idle", "known_part", "misplaced", "own", "queue", "requested",
-        "running", "version", "waiting",
+        "above", "allocated", "below", "contested", "due", "gains", "idle", "known_part", "misplaced", "own", "own_due",
+        "queue", "requested", "running", "version", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: Queue) -> None:
@@ -39,6 +39,10 @@ class Standing:
         self.idle: dict[str, int] = {}
         """What is guaranteed to those directly below and they do not have."""
         self.due: dict[str, float] = {}
+        self.own_due: dict[str, float] = {}
+        """What of that is due to the pods directly in it, if there are queues below."""
+        self.contested: frozenset[str] = frozenset()
+        """Resources of which those directly below ask more, all together, than is due to them."""
         self.waiting = self.running = 0
         """Pods in it and below without a node, and with one."""
         self.version = 0

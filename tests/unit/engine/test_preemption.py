@@ -57,7 +57,7 @@ def test_a_pod_takes_the_room_of_the_one_of_lower_priority_that_lost_least() -> 
     world.land()
     world.later(1)
     assert world.engine.counters["preemptions", "done"] == 1
-    assert world.engine.counters["preemption_victims", "pod"] == 1
+    assert world.engine.counters["preemption_victims", "pod/priority"] == 1
     assert world.engine.counters["preemption_lost_gpu_seconds", ""] == pytest.approx(12 / 16 * 11, abs=1)
     assert set(world.evicted()) == {"young"}
 
@@ -188,7 +188,7 @@ def test_what_a_gang_can_spare_goes_before_a_whole_one() -> None:
     world.later(1)
     assert world.phase("elastic") is Phase.RUNNING
     assert world.come("urgent") == ["flying"]
-    assert world.engine.counters["preemption_victims", "spare"] == 1
+    assert world.engine.counters["preemption_victims", "spare/priority"] == 1
 
 
 def test_half_a_gang_never_goes() -> None:

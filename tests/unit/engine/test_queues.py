@@ -299,12 +299,12 @@ def test_a_pod_of_a_class_counts_for_the_class_too(story: GangStory) -> None:
 
 def test_nobody_is_evicted_for_a_pod_whose_queue_is_full() -> None:
     story = PreemptionStory(a_node("n1", 16))
-    story.tell(a_queue("team-a", gpus=0.5))
+    story.tell(a_queue("team-a", gpus=0.5, priority=1))
     story.runs(a_single("low", 12))
     story.later(11)
     story.waits(a_single("urgent", 10, 1000, annotations=in_queue("team-a")))
     assert story.preempt() == []
-    story.tell(a_queue("team-a", gpus=1))
+    story.tell(a_queue("team-a", gpus=1, priority=1))
     story.later()
     assert story.come("urgent") == ["NoRoom"]
     assert story.preempt() == ["low"]

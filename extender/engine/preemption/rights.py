@@ -1,0 +1,205 @@
+"""Whose room one that waits may take: inside its queue by priority, from other queues what they have beyond their due.
+
+Two queues are compared where their ways up the tree part. There the one that wants, and every queue on its way down to
+the pods, must stay within its due with what it gets; the other, and every queue on that way, must have more than its
+due and keeps its due. So who has given has no more right to take it back. For a queue of a higher priority the other
+keeps what it deserves. What is guaranteed to a queue it gets back from queues that are not reclaimable too, and down to
+what is guaranteed to those.
+
+Amounts are those of the moment: what goes anyway is gone, and those have theirs for whom others go already. Sources:
+Volcano's plugins proportion and capacity (who gives, checked at every ancestor), KAI-Scheduler (who may ask).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from extender.engine.preemption.units import Unit
+from extender.engine.queues.queues import SAME, Queues
+from extender.engine.queues.standing import Account, Standing, add
+from extender.engine.queues.takes import Takes
+from protos.contract.queue import Queue, worded
+
+
+class Level(msgspec.Struct, eq=False):
+    """A queue on the way from the root to some pods; the last is those pods alone if there are queues beside them."""
+
+    queue: Queue
+    """The queue, of these pods alone that which they are in."""
+    priority: int
+    had: dict[str, int]
+    due: Mapping[str, float]
+    deserved: Mapping[str, int]
+    guarantee: Mapping[str, int]
+    contested: frozenset[str]
+    """What it and those beside it do not all get of what they ask."""
+
+    def over(self, resource: str) -> float:
+        """What it has beyond its due."""
+        return self.had.get(resource, 0) - self.due.get(resource, 0.0)
+
+    def within(self, limit: Mapping[str, float], takes: Takes) -> bool:
+        """Whether it stays within that with so much more."""
+        return all(self.had.get(name, 0) + more <= limit.get(name, 0) + SAME for name, more in takes if more > 0)
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What may be taken of a queue."""
+
+    levels: Sequence[Level]
+    """Those that must keep something."""
+    resources: frozenset[str]
+    """Of what they must keep it."""
+    over: frozenset[str]
+    """Of what they have more than their due."""
+    floors: Sequence[Mapping[str, float]]
+    """What they must keep."""
+
+    def keeps(self, freed: Mapping[Level, Mapping[str, int]]) -> bool:
+        """Whether all keep what they must without so much."""
+        for level, floor in zip(self.levels, self.floors, strict=True):
+            for resource in self.resources:
+                less = freed.get(level, {}).get(resource, 0)
+                if less and level.had.get(resource, 0) - less < floor.get(resource, 0) - SAME:
+                    return False
+        return True
+
+
+class Rights:
+    """What one that waits may take, as things stand when this is made."""
+
+    def __init__(
+        self,
+        queues: Queues,
+        uids: Sequence[str],
+        priority: int,
+        *,
+        going: Iterable[str] = (),
+        coming: Iterable[str] = (),
+    ) -> None:
+        """For these pods (UIDs) that wait; `going` leave anyway, for `coming` others leave already."""
+        self._queues, self._priority = queues, priority
+        self._levels: dict[tuple[Standing, bool], Level] = {}
+        self._ways: dict[Account, Sequence[Level]] = {}
+        self._claims: dict[Account, Claim | None] = {}
+        for uid, sign in [*((uid, -1) for uid in going), *((uid, 1) for uid in coming)]:
+            account = queues.of(uid)
+            for level in self._way(account) if account is not None else ():
+                add(level.had, queues.takes(uid), sign)
+        self._account = queues.of(uids[0])
+        takes: dict[str, int] = {}
+        for uid in uids:
+            add(takes, queues.takes(uid))
+        self._takes = tuple((name, amount) for name, amount in takes.items() if name in queues.fair)
+
+    # -- who
+
+    def may_take(self, unit: Unit) -> bool:
+        """Whether the unit may go, if nobody else does."""
+        account = self._queues.of(unit.victims[0].uid)
+        if account is None or self._account is None or self._queues.at(account) is self._queues.at(self._account):
+            return unit.priority < self._priority
+        claim = self._claim(account)
+        return claim is not None and any(
+            amount > 0 and name in claim.over
+            for victim in unit.victims
+            for name, amount in self._queues.takes(victim.uid)
+        )
+
+    def together(self, units: Iterable[Unit]) -> list[Unit]:
+        """Of these, in their order, as many as may go together."""
+        tally = Tally(self._queues, self._claim)
+        return [unit for unit in units if tally.add(unit)]
+
+    def allow(self, units: Sequence[Unit]) -> bool:
+        """Whether all of these may go together."""
+        return all(map(self.may_take, units)) and len(self.together(units)) == len(units)
+
+    def marked(self, unit: Unit) -> Unit:
+        """The unit with what its queue has and is due, if it is of another."""
+        account = self._queues.of(unit.victims[0].uid)
+        claim = self._claim(account) if account is not None else None
+        if claim is None:
+            return unit
+        name, level = max(claim.over), claim.levels[0]
+        had, due = (worded(name, amount) for amount in (level.had.get(name, 0), level.due.get(name, 0.0)))
+        return msgspec.structs.replace(unit, owed=f"queue {level.queue.name} has {had}, {due} are its due")
+
+    # -- what may be claimed
+
+    def _claim(self, account: Account) -> Claim | None:
+        if account not in self._claims:
+            same = self._account is None or self._queues.at(account) is self._queues.at(self._account)
+            self._claims[account] = None if same else self._claimed(account)
+        return self._claims[account]
+
+    def _claimed(self, account: Account) -> Claim | None:
+        assert self._account is not None
+        mine, theirs = self._way(self._account), self._way(account)
+        while mine[0] is theirs[0]:
+            mine, theirs = mine[1:], theirs[1:]
+        resources = frozenset(name for name, more in self._takes if more > 0) & mine[0].contested
+        over = frozenset(name for name in resources if all(level.over(name) > SAME for level in theirs))
+        if not over:
+            return None
+        needed = tuple((name, more) for name, more in self._takes if name in resources)
+        if all(level.within(level.guarantee, needed) for level in mine):
+            return Claim(theirs, resources, over, [level.guarantee for level in theirs])
+        entitled = all(level.within(level.due, self._takes) for level in mine)
+        if not entitled or not all(level.queue.reclaimable for level in theirs):
+            return None
+        prior = mine[0].priority > theirs[0].priority
+        return Claim(theirs, resources, over, [level.deserved if prior else level.due for level in theirs])
+
+    def _way(self, account: Account) -> Sequence[Level]:
+        """From the top of the tree down to the pods of an account."""
+        if account not in self._ways:
+            at = self._queues.at(account)
+            path = [self._level(standing, own=False) for standing in reversed(list(at.path))]
+            self._ways[account] = [*path, self._level(at, own=True)] if at.below else path
+        return self._ways[account]
+
+    def _level(self, at: Standing, *, own: bool) -> Level:
+        """A queue, or only the pods directly in it."""
+        level = self._levels.get((at, own))
+        if level is None:
+            above = at if own else at.above
+            contested = above.contested if above is not None else frozenset[str]()
+            had = dict(at.allocated)
+            for below in at.below if own else ():
+                add(had, below.allocated.items(), -1)
+            queue, due = (Queue(name=at.name), at.own_due) if own else (at.queue, at.due)
+            deserved = {r: max(queue.guarantee.get(r, 0), queue.deserved.get(r, 0)) for r in due}
+            level = Level(at.queue, queue.priority, had, due, deserved, queue.guarantee, contested)
+            self._levels[at, own] = level
+        return level
+
+
+class Tally:
+    """What queues give, added up; a pod that is of two units counts once."""
+
+    def __init__(self, queues: Queues, claim: Callable[[Account], Claim | None]) -> None:
+        self._queues, self._claim = queues, claim
+        self._seen: set[str] = set()
+        self._freed: dict[Level, dict[str, int]] = {}
+
+    def add(self, unit: Unit) -> bool:
+        """Have the unit go too, if all keep what they must without it; returns whether they do."""
+        account = self._queues.of(unit.victims[0].uid)
+        claim = self._claim(account) if account is not None else None
+        if claim is None:
+            return True
+        new = [victim.uid for victim in unit.victims if victim.uid not in self._seen]
+        takes: dict[str, int] = {}
+        for uid in new:
+            add(takes, self._queues.takes(uid))
+        for level in claim.levels:
+            add(self._freed.setdefault(level, {}), takes.items())
+        if claim.keeps(self._freed):
+            self._seen.update(new)
+            return True
+        for level in claim.levels:
+            add(self._freed[level], takes.items(), -1)
+        return False

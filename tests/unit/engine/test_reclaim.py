@@ -1,0 +1,76 @@
+"""Reclaim: a queue takes back what is due to it from queues that have more than their due, and nothing more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from extender.engine.effects import Evict
+from protos.contract.objects import Pod
+from protos.contract.queue import GPU, GPUS
+from tests.builders import a_node
+from tests.unit.engine.gang_story import members
+from tests.unit.engine.preemption_story import PreemptionStory, urgent
+from tests.unit.engine.test_queues import a_queue, in_queue
+
+
+def gpus(count: float) -> dict[str, int]:
+    return {GPUS: int(count * GPU)}
+
+
+def a_gang(name: str, count: int, queue: str, priority: int = 0, **fields: Any) -> list[Pod]:
+    """So many whole GPUs."""
+    made = members(count, gang=name, prefix=f"{name}-", mem=0, whole=1, annotations=in_queue(queue), **fields)
+    return [urgent(pod, priority) for pod in made]
+
+
+def borrowed(*queues: Any, jobs: int = 4) -> PreemptionStory:
+    """Eight GPUs, all of them with gangs of two of queue `a`: the first has run the longest."""
+    world = PreemptionStory(a_node("n1", *[16] * 4), a_node("n2", *[16] * 4))
+    world.tell(*queues)
+    for i in range(jobs):
+        world.start(*a_gang(f"old{i}", 2, "a"))
+        world.later(5)
+    world.later(12)
+    return world
+
+
+def wants(world: PreemptionStory, pods: list[Pod], seconds: float = 6.0) -> list[str]:
+    """These are made, and wait; returns who is evicted, by gang or pod."""
+    world.create(*pods)
+    return sorted({name.rpartition("-")[0] for name in world.preempt(seconds)})
+
+
+def why(world: PreemptionStory, name: str) -> str:
+    return next(str(e.reason) for e in world.done if isinstance(e, Evict) and e.pod.name == name)
+
+
+HALVES = a_queue("a"), a_queue("b")
+
+
+def test_a_queue_takes_back_what_is_due_to_it_from_whom_has_lost_least_and_no_more() -> None:
+    world = borrowed(*HALVES)
+    assert wants(world, a_gang("mine", 4, "b")) == ["old2", "old3"]
+    assert why(world, "old3-0") == (
+        "gang default/mine takes back what is due to its queue:"
+        " gang default/old3 goes; queue a has 8 GPUs, 4 GPUs are its due"
+    )
+    for name in ("old2", "old3"):
+        world.terminate(f"{name}-0", f"{name}-1")
+        world.delete(f"{name}-0", f"{name}-1")
+    world.come(*(f"mine-{i}" for i in range(4)))
+    world.land()
+    world.later(1)
+    assert world.engine.counters["preemption_victims", "gang/share"] == 4
+
+
+def test_for_a_queue_of_higher_priority_another_keeps_what_it_deserves_and_no_more_than_needed_goes() -> None:
+    world = borrowed(a_queue("a", deserved=gpus(4)), a_queue("b", priority=1))
+    assert wants(world, a_gang("mine", 3, "b")) == ["old2", "old3"]
+    world = borrowed(a_queue("a", deserved=gpus(6)), a_queue("b", priority=1))
+    assert wants(world, a_gang("mine", 3, "b")) == []
+
+
+def test_priority_counts_for_nothing_between_queues() -> None:
+    world = borrowed(a_queue("a", deserved=gpus(8)), a_queue("b"))
+    assert wants(world, a_gang("urgent", 2, "b", 1000)) == []
+    assert wants(world, a_gang("mine", 2, "a", 1)) == ["old3"]
