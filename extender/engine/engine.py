@@ -111,6 +111,7 @@ class Engine:
         self._barrier = Barrier(self.gangs)
         self.tenants = Tenants(self.ledger.pods, self.ledger.on_node)
         self.reservations = Reservations(self.ledger, settings, wall)
+        self.reservations.promise = self.tenancy.queues.promise
         self._keeping = Keeping(self.reservations, self.gangs, self._barrier, self.counters)
         self._occupants = Occupants(settings, wall)
         self.elastic = Elastic(self.ledger, self.gangs, settings, self.counters, wall)

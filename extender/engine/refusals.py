@@ -14,6 +14,8 @@ FOR_ROOM = (NO_ROOM, NO_MATCH)
 """Codes of those that wait for GPUs; they are woken when there are some for them."""
 QUEUE = "Queue"
 """How the codes of those begin that wait for their queue: room on nodes does not help them."""
+QUEUE_SHORT = ("QueueFull", "QueueReserved")
+"""Codes of those of them who are helped if somebody leaves the queue."""
 GANG_NO_ROOM = "GangNoRoom"
 GANG_AGAIN = "GangAgain"
 FORGED = Reason(

@@ -18,6 +18,7 @@ from extender.engine.preemption.fitting import Wanted
 from extender.engine.preemption.rights import Rights
 from extender.engine.preemption.units import MayTake, Unit
 from extender.engine.preemption.victims import COMING, Prey, Search, Vain
+from extender.engine.queues.admission import Admission
 from extender.engine.queues.queues import Queues
 from protos.contract import names
 from protos.contract.ask import ContainerAsk, PodAsk
@@ -74,7 +75,8 @@ def searched(town: Town, seats: tuple[Seat, ...], units: list[Unit]) -> Prey | V
         return Cleared(town.engine.ledger, ())
 
     def anybody() -> Rights:
-        return Rights(Queues(), ["w"], 1000)
+        queues = Queues()
+        return Rights(queues, Admission(queues), ["w"], 1000)
 
     search = Search(town.engine.gangs.starts.fleet, draw, Wanted(seats), candidates, anybody)
     while not search.advance():

@@ -8,7 +8,7 @@ kube-scheduler asks about that pod it is lent to it. They are rebuilt from the a
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 
@@ -68,6 +68,8 @@ class Reservations:
         """Whose room is to be looked at: something happened to it."""
         self._soonest = math.inf
         """No room is given up for its time's sake before."""
+        self.promise: Callable[[str, bool], object] = lambda _uid, _yes: None
+        """Told whether others are evicted for a pod."""
         self._allowed: dict[str, float] = {}
         """Until when at most, for pods for which we make room."""
 
@@ -120,6 +122,7 @@ class Reservations:
         self._of[uid] = Kept(state, state.ask, text, told, until, keeper)
         self._stale[uid] = None
         self._soonest = min(self._soonest, until)
+        self.promise(uid, told is not None and bool(told.preempting))
         if told is not None:
             self._on.setdefault(told.node, {})[uid] = None
         sentence = f"the room that {names.RESERVATION} asks for cannot be kept"
@@ -138,6 +141,7 @@ class Reservations:
     def _off(self, kept: Kept) -> None:
         """Nothing is kept for the pod any more."""
         uid, told = kept.pod.ref.uid, kept.told
+        self.promise(uid, False)
         if told is not None:
             del self._on[told.node][uid]
             if not self._on[told.node]:

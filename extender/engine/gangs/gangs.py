@@ -309,8 +309,9 @@ class Gangs:
         return self._conductor.leading and self._conductor.replayed
 
     def may_start(self, key: GroupKey, now: float) -> bool:
-        """Whether a gang waits for nothing but room, and may start here."""
-        return self.leading and self.known[key].gang.may_plan(now)
+        """Whether a gang waits for nothing but room on nodes, and may start here."""
+        gang = self.known[key].gang
+        return self.leading and gang.may_plan(now) and self.starts.withheld(gang) is None
 
     def suffice(self, key: GroupKey, uids: Collection[str]) -> bool:
         """Whether the smallest start of a gang that waits needs nobody but these members."""

@@ -129,7 +129,7 @@ class Candidates:
     def _waiting_gangs(self, chances: Chances, busy: frozenset[str], now: float) -> Iterator[Waiting | None]:
         for key, known in list(self._gangs.known.items()):
             gang = known.gang
-            short = known.reason is not None and known.reason.code == refusals.GANG_NO_ROOM
+            short = known.reason is not None and known.reason.code in (refusals.GANG_NO_ROOM, *refusals.QUEUE_SHORT)
             if not short or not gang.may_plan(now) or f"gang {key}" in busy or self._gangs.starts.wanted(gang):
                 yield None
                 continue
@@ -147,7 +147,9 @@ class Candidates:
                 yield line, -wish.priority, pod.since, (self._seat(pod).likeness, wish.priority, account), pod
 
     def _is_single(self, pod: PodState, replayed: bool) -> bool:
-        if pod.state != "waiting" or isinstance(pod.asked, Reason) or pod.forged or refusals.for_queue(pod.refusal):
+        if pod.state != "waiting" or isinstance(pod.asked, Reason) or pod.forged:
+            return False
+        if pod.refusal is not None and refusals.for_queue(pod.refusal) and pod.refusal.code not in refusals.QUEUE_SHORT:
             return False
         return self._gangs.of(pod.ref.uid) is None and self._open_to((pod.ref.uid,), replayed=replayed)
 

@@ -55,7 +55,8 @@ class Preemption:
         wall: float,
     ) -> None:
         self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
-        self._reservations, self._settings, self._queues = reservations, settings, tenancy.queues
+        self._reservations, self._settings = reservations, settings
+        self._queues, self._admission = tenancy.queues, tenancy.admission
         self._candidates = Candidates(ledger, gangs, occupants, tenants, tenancy, reservations)
         self._context = Context(gangs, occupants, reservations, elastic.scalers, counters, settings.scale_in_s, wall)
         self._units = Units(ledger, gangs, occupants, elastic.spared)
@@ -160,7 +161,8 @@ class Preemption:
             coming = dict.fromkeys(self._reservations.preempting())
             coming |= {u: None for _, it in self._under_way.values() for u, pod in it.by.pods.items() if not pod.node}
             others = [uid for uid in coming if uid not in by.pods]
-            return Rights(self._queues, list(by.pods), by.priority, going=dict.fromkeys(gone), coming=others)
+            uids = list(by.pods)
+            return Rights(self._queues, self._admission, uids, by.priority, going=dict.fromkeys(gone), coming=others)
 
         def candidates(may_take: MayTake) -> Generator[int, None, list[Unit]]:
             def free(unit: Unit) -> bool:

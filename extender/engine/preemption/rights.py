@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from extender.engine.preemption.units import Unit
+from extender.engine.preemption.units import Unit, Victim
+from extender.engine.queues.admission import Admission
 from extender.engine.queues.queues import SAME, Queues
 from extender.engine.queues.standing import Account, Standing, add
 from extender.engine.queues.takes import Takes
 from protos.contract.queue import Queue, worded
+from protos.contract.reason import Reason
 
 
 class Level(msgspec.Struct, eq=False):
@@ -73,6 +75,7 @@ class Rights:
     def __init__(
         self,
         queues: Queues,
+        admission: Admission,
         uids: Sequence[str],
         priority: int,
         *,
@@ -80,7 +83,7 @@ class Rights:
         coming: Iterable[str] = (),
     ) -> None:
         """For these pods (UIDs) that wait; `going` leave anyway, for `coming` others leave already."""
-        self._queues, self._priority = queues, priority
+        self._queues, self._admission, self._priority = queues, admission, priority
         self._levels: dict[tuple[Standing, bool], Level] = {}
         self._ways: dict[Account, Sequence[Level]] = {}
         self._claims: dict[Account, Claim | None] = {}
@@ -89,10 +92,10 @@ class Rights:
             for level in self._way(account) if account is not None else ():
                 add(level.had, queues.takes(uid), sign)
         self._account = queues.of(uids[0])
-        takes: dict[str, int] = {}
-        for uid in uids:
-            add(takes, queues.takes(uid))
-        self._takes = tuple((name, amount) for name, amount in takes.items() if name in queues.fair)
+        self._asked = admission.together(uids)
+        self._takes = tuple((name, amount) for name, amount in self._asked if name in queues.fair)
+        self._gone = [*going, *(uid for uid in uids if uid in queues.promised)]
+        self._unlimited = self._shortage(()) is None
 
     # -- who
 
@@ -116,6 +119,24 @@ class Rights:
     def allow(self, units: Sequence[Unit]) -> bool:
         """Whether all of these may go together."""
         return all(map(self.may_take, units)) and len(self.together(units)) == len(units)
+
+    def roomy(self, units: Iterable[Unit]) -> bool:
+        """Whether all queues that limit what those have who want may have that too once these are gone."""
+        return self._unlimited or self._shortage(unit.victims for unit in units) is None
+
+    def _shortage(self, victims: Iterable[Iterable[Victim]]) -> Reason | None:
+        if self._account is None:
+            return None
+        uids = dict.fromkeys([*self._gone, *(victim.uid for some in victims for victim in some)])
+        mine = {standing.name for standing in self._queues.at(self._account).path}
+        less: dict[str, dict[str, int]] = {}
+        for uid in uids:
+            account = self._queues.of(uid)
+            for standing in self._queues.at(account).path if account is not None else ():
+                if standing.name in mine:
+                    add(less.setdefault(standing.name, {}), self._queues.takes(uid))
+            add(less.setdefault(self._queues.root.name, {}), self._queues.takes(uid))
+        return self._admission.shortage(self._account, self._asked, less)
 
     def marked(self, unit: Unit) -> Unit:
         """The unit with what its queue has and is due, if it is of another."""

@@ -124,7 +124,7 @@ class Search:
 
     def _relevant(self, units: Sequence[Unit]) -> Generator[int, None, list[Unit]]:
         """Those that are anywhere where their going makes room."""
-        if self._wanted.free:
+        if self._wanted.free or not self.rights.roomy(()):
             return list(units)
         useful = yield from self._fitting.census.useful((yield from _gone(units)))
         return [unit for unit in units if any(victim.node in useful for victim in unit.victims)]
@@ -152,7 +152,9 @@ class Search:
         return tuple(reversed(kept))
 
     def _fits(self, units: Sequence[Unit]) -> Generator[int, None, bool]:
-        """Whether all have a place once these units are gone."""
+        """Whether all have a place, and room in their queue, once these units are gone."""
+        if not self.rights.roomy(units):
+            return False
         return (yield from self._fitting.fits((yield from _gone(units))))
 
     def _prey(self, chosen: tuple[Unit, ...]) -> Generator[int, None, Prey | Vain]:

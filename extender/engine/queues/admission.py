@@ -6,7 +6,8 @@ none of them is closed. Gangs ask for their smallest start; pods that go singly 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from sortedcontainers import SortedKeyList
 
@@ -26,6 +27,10 @@ MOST_WAKES = 25
 AGAIN_S = 10.0
 """Seconds after which a pod that was woken and did not come may be woken again."""
 Stamp = tuple[object, ...]
+Less = Mapping[str, Mapping[str, int]]
+"""By the names of queues: what of them does not count, since it is to be gone, or the pods' own."""
+
+NOTHING: Less = MappingProxyType({})
 
 
 def _turn(pod: PodState) -> tuple[int, float, PodRef]:
@@ -66,7 +71,8 @@ class Admission:
         stamp = (made_of, limits)
         told = self._told.get(gang.key)
         if told is None or told[0] != stamp:
-            why = self.shortage(account, self._takes(gang, made_of, least)) if limits else self._barred(account)
+            own = self._own(account, [uid for uid in self._queues.promised if uid in gang.members])
+            why = self.shortage(account, self._takes(gang, made_of, least), own) if limits else self._barred(account)
             told = self._told[gang.key] = stamp, why
         return told[1]
 
@@ -85,7 +91,16 @@ class Admission:
 
     def admits(self, gang: Gang, uids: Iterable[str]) -> Reason | None:
         """Why the queue of a gang has no room for all these members, None if it has."""
-        return self.shortage(self.account(gang), self.together(uids))
+        account, asking = self.account(gang), list(uids)
+        return self.shortage(account, self.together(asking), self._own(account, asking))
+
+    def _own(self, account: Account, uids: Iterable[str]) -> Less:
+        """What is promised to pods of this account."""
+        promised = [self._queues.promised[uid][1] for uid in uids if uid in self._queues.promised]
+        total: dict[str, int] = {}
+        for takes in promised:
+            add(total, takes)
+        return dict.fromkeys([s.name for s in self._above(account)], total) if promised else {}
 
     def drop(self, key: GroupKey) -> None:
         """The gang does not wait any more."""
@@ -126,7 +141,8 @@ class Admission:
         for key in keys:
             takes = self._asked[key][1] if key in self._asked else ()
             if takes not in known:
-                known[takes] = self.shortage(account, takes) is None
+                promised = {standing.name: standing.promised for standing in self._above(account)}
+                known[takes] = self.shortage(account, takes, promised) is None
             if known[takes]:
                 yield key
 
@@ -136,14 +152,15 @@ class Admission:
 
     # -- room
 
-    def shortage(self, account: Account, takes: Takes) -> Reason | None:
+    def shortage(self, account: Account, takes: Takes, less: Less = NOTHING) -> Reason | None:
         """Why pods of this account may not take so much more, None if they may."""
         barred = self._barred(account)
         if barred is not None:
             return barred
         below: Standing | None = None
-        for standing in (*self._queues.at(account).path, self._queues.root):
-            why = self._beyond(standing, below, takes) if standing.queue.capability or standing.idle else None
+        for standing in self._above(account):
+            limits = standing.queue.capability or standing.idle
+            why = self._beyond(standing, below, takes, less.get(standing.name, {})) if limits else None
             if why is not None:
                 return why
             below = standing
@@ -161,16 +178,23 @@ class Admission:
         return None
 
     def _limiting(self, account: Account) -> Iterator[Standing]:
-        for standing in (*self._queues.at(account).path, self._queues.root):
+        for standing in self._above(account):
             if standing.queue.capability or standing.idle:
                 yield standing
 
-    def _beyond(self, standing: Standing, below: Standing | None, takes: Takes) -> Reason | None:
+    def _above(self, account: Account) -> Iterator[Standing]:
+        """The queue of these pods, all above it, and the root."""
+        yield from self._queues.at(account).path
+        yield self._queues.root
+
+    def _beyond(
+        self, standing: Standing, below: Standing | None, takes: Takes, less: Mapping[str, int]
+    ) -> Reason | None:
         """Why so much more is too much for one queue; `below` is the one under it that it is for, if there is one."""
         for resource, asked in takes:
             if asked <= 0:
                 continue
-            had = standing.allocated.get(resource, 0)
+            had = standing.allocated.get(resource, 0) + standing.promised.get(resource, 0) - less.get(resource, 0)
             kept = standing.idle.get(resource, 0) - (below.unmet(resource) if below is not None else 0)
             most = standing.queue.capability.get(resource)
             if most is None and standing.above is None and kept > 0:
@@ -185,7 +209,9 @@ class Admission:
         """Why the pod's queue has no room for it, None if it has."""
         uid = pod.ref.uid
         account = self._queues.of(uid)
-        return None if account is None else self.shortage(account, self._queues.takes(uid))
+        if account is None:
+            return None
+        return self.shortage(account, self._queues.takes(uid), self._own(account, (uid,)))
 
     def block(self, pod: PodState) -> None:
         """The pod waits for room in its queue."""
@@ -221,14 +247,14 @@ class Admission:
         too_much: set[Takes] = set()
         wakes: list[Wake] = []
         for pod in self._blocked[account]:
-            takes = self._queues.takes(pod.ref.uid)
+            takes, own = self._queues.takes(pod.ref.uid), self._own(account, (pod.ref.uid,))
             if len(wakes) == most:
                 break
-            if takes in too_much:
+            if takes in too_much and not own:
                 continue
             both = dict(given)
             add(both, takes)
-            if self.shortage(account, tuple(both.items())) is not None:
+            if self.shortage(account, tuple(both.items()), own) is not None:
                 too_much.add(takes)
                 continue
             given = both

@@ -33,6 +33,8 @@ class Queues:
         """By name and source."""
         self._accounts: dict[tuple[str, str], Account] = {}
         self._pods: dict[str, tuple[Account, Takes, bool]] = {}
+        self.promised: dict[str, tuple[Account, Takes]] = {}
+        """The pods (UIDs) that wait, and for whom others are evicted: nobody else gets room in their queues before."""
         self._nodes: dict[str, dict[str, int]] = {}
         self.total: dict[str, int] = {}
         """What all nodes have."""
@@ -100,6 +102,8 @@ class Queues:
         if now == before:
             return
         self._pods[uid] = now
+        if uid in self.promised:
+            self.promise(uid, not placed)
         if before is None:
             self._ask(account, takes, 1)
             self._place(account, takes, placed, 1)
@@ -116,6 +120,21 @@ class Queues:
         before = self._pods.pop(uid, None)
         if before is not None:
             self._leave(*before)
+        self.promise(uid, False)
+
+    def promise(self, uid: str, yes: bool) -> None:
+        """Whether others are evicted for this pod."""
+        before, known = self.promised.pop(uid, None), self._pods.get(uid)
+        if before is not None:
+            self._promise(*before, -1)
+        if yes and known is not None and not known[2]:
+            self.promised[uid] = known[:2]
+            self._promise(*known[:2], 1)
+
+    def _promise(self, account: Account, takes: Takes, sign: int) -> None:
+        for standing in (*account.at.path, self._root) if self._grown else ():
+            standing.promise(takes, sign)
+            self._gains += sign < 0
 
     def _leave(self, account: Account, takes: Takes, placed: bool) -> None:
         self._place(account, takes, placed, -1)
@@ -225,6 +244,8 @@ class Queues:
         for account in self._accounts.values():
             self._settle(account)
             self._refill(account)
+        for account, takes in self.promised.values():
+            self._promise(account, takes, 1)
 
     def _hang(self) -> None:
         """Every queue below another, or the root."""

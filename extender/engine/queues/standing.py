@@ -23,7 +23,7 @@ class Standing:
 
     __slots__ = (
         "above", "allocated", "below", "contested", "due", "gains", "idle", "known_part", "misplaced", "own", "own_due",
-        "queue", "requested", "running", "version", "waiting",
+        "promised", "queue", "requested", "running", "version", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: Queue) -> None:
@@ -36,6 +36,8 @@ class Standing:
         self.allocated: dict[str, int] = {}
         self.requested: dict[str, int] = {}
         """What the pods in it and below have, and that with what those ask that wait."""
+        self.promised: dict[str, int] = {}
+        """What those of them ask that wait, and for whom others are evicted."""
         self.idle: dict[str, int] = {}
         """What is guaranteed to those directly below and they do not have."""
         self.due: dict[str, float] = {}
@@ -89,6 +91,12 @@ class Standing:
         if above is not None and guarantee:
             add(above.idle, ((resource, self.unmet(resource) - before[resource]) for resource in guarantee))
         self.known_part = None
+        self.gains += sign < 0
+        self.version += 1
+
+    def promise(self, takes: Takes, sign: int) -> None:
+        """Others are evicted for pods in it, or below, that ask so much (or not any more)."""
+        add(self.promised, takes, sign)
         self.gains += sign < 0
         self.version += 1
 

@@ -74,3 +74,39 @@ def test_priority_counts_for_nothing_between_queues() -> None:
     world = borrowed(a_queue("a", deserved=gpus(8)), a_queue("b"))
     assert wants(world, a_gang("urgent", 2, "b", 1000)) == []
     assert wants(world, a_gang("mine", 2, "a", 1)) == ["old3"]
+
+
+# -- inside a queue that is full
+
+
+def runs(world: PreemptionStory, gang: str) -> bool:
+    return any(name.startswith(gang) and pod.spec.node_name for name, pod in world.pods.items())
+
+
+def test_in_a_full_queue_one_of_higher_priority_takes_the_room_of_others_of_that_queue() -> None:
+    world = borrowed(a_queue("a", capability=gpus(4)), a_queue("b"), jobs=2)
+    world.start(*a_gang("theirs", 2, "b"))
+    world.later(12)
+    assert wants(world, a_gang("urgent", 2, "a", 1000)) == ["old1"]
+    world.terminate("old1-0", "old1-1")
+    world.come("urgent-0", "urgent-1")
+    world.land()
+    assert not runs(world, "urgent"), "its queue is full until the others are gone"
+    world.delete("old1-0", "old1-1")
+    world.come("urgent-0", "urgent-1")
+    world.land()
+    assert runs(world, "urgent")
+
+
+def test_nobody_else_gets_the_room_in_a_queue_that_others_left_for_one() -> None:
+    world = borrowed(a_queue("a", capability=gpus(4)), jobs=2)
+    assert wants(world, a_gang("urgent", 4, "a", 1000)) == ["old0", "old1"]
+    world.terminate("old0-0", "old0-1", "old1-0", "old1-1")
+    world.delete("old0-0", "old0-1")
+    world.create(*a_gang("other", 2, "a", 2000))
+    world.later(2)
+    assert world.come("other-0", "other-1") == ["QueueFull", "QueueFull"]
+    world.delete("old1-0", "old1-1")
+    world.come(*(f"urgent-{i}" for i in range(4)))
+    world.land()
+    assert runs(world, "urgent")
