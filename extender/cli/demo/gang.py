@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from extender.cli import console, inspection
-from extender.cli.demo import check, pods
+from extender.cli.demo import check, jobs, pods
 from extender.cli.errors import CommandError
 from extender.cli.inspection import Group
 from extender.sim import podspec
@@ -36,7 +36,7 @@ INTRODUCTION = (
 
 
 def manifests() -> list[Object]:
-    """The Jobs that make the members: the workers', then the launcher's. A Job makes a lost pod anew."""
+    """The Jobs that make the members: the workers', then the launcher's."""
     return [
         _job("worker", WORKERS, {"limits": {names.WHOLE_GPU: str(GPUS_EACH)}}),
         _job("launcher", 1, {"requests": {"cpu": "100m"}}),
@@ -45,24 +45,7 @@ def manifests() -> list[Object]:
 
 def _job(role: str, count: int, resources: Object) -> Object:
     said = {names.GROUP: NAME, names.MIN_MEMBER: str(MEMBERS), names.ROLE: role, names.ON_MEMBER_LOST: "wait"}
-    spec = {
-        "schedulerName": names.PROFILE,
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "main", "image": "demo", "resources": resources}],
-    }
-    template = {"metadata": {"labels": {"app": NAME}, "annotations": said}, "spec": spec}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": f"{NAME}-{role}", "namespace": pods.NAMESPACE},
-        "spec": {"parallelism": count, "completions": count, "completionMode": "Indexed", "template": template},
-    }
-
-
-def is_member(pod: Object) -> bool:
-    """Whether it is a pod of this gang."""
-    return bool((pod["metadata"].get("labels") or {}).get("app") == NAME)
+    return jobs.job(f"{NAME}-{role}", NAME, count, said, resources)
 
 
 class Bound:
@@ -75,7 +58,7 @@ class Bound:
         while True:
             for change in await changes.next():
                 pod = change.item.obj
-                if is_member(pod) and podspec.node_of(pod):
+                if jobs.is_of(pod, NAME) and podspec.node_of(pod):
                     self.at.setdefault(podspec.uid(pod), time.monotonic())
 
 
@@ -132,7 +115,7 @@ class Story:
 
     def members(self) -> list[Object]:
         """The pods of the gang that are not on their way out."""
-        return [pod for pod in self._cluster.pods() if is_member(pod) and not podspec.terminating(pod)]
+        return [pod for pod in self._cluster.pods() if jobs.is_of(pod, NAME) and not podspec.terminating(pod)]
 
     async def look(self) -> Group | None:
         """The gang as the extender sees it, None while it knows of none."""

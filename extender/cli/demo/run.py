@@ -14,12 +14,12 @@ import grpc.aio
 import msgspec
 
 from extender.cli import console, inspection, scheduler_config, top
-from extender.cli.demo import check, gang, pods, trace
+from extender.cli.demo import check, gang, pods, tenants, trace
 from extender.cli.demo.progress import Count, Progress
 from extender.cli.errors import CommandError
 from extender.cli.inspection import Inspection
 from extender.sim import podspec
-from extender.sim.cluster import ClusterSpec, EmbeddedCluster, WaitError
+from extender.sim.cluster import ClusterSpec, EmbeddedCluster, ExtenderPlace, WaitError, gangshare_extender
 from extender.sim.kubelet.status import NodeSpec
 from extender.sim.podspec import Object
 from extender.sim.process import ProcessError
@@ -43,6 +43,8 @@ STRETCH = 6
 ARRIVALS_PER_S = 15.0
 JOB_BACKOFF_S = 2.0
 """Until a Job makes another pod for one that was lost."""
+MIN_RUN_S = 1.0
+"""Seconds that a pod runs before others may take its room."""
 QUIET_S = 1.0
 SETTLE_S = 60.0
 """Seconds that everything has to come to rest after the last arrival."""
@@ -109,25 +111,52 @@ class Demo:
 
     async def run(self) -> bool:
         nodes = tuple(NodeSpec(name=name, profile=profile, memory="1Ti") for name, profile in PROFILES.items())
-        spec = ClusterSpec(nodes=nodes, scheduler_config=_scheduler_config, job_backoff_seconds=JOB_BACKOFF_S)
+        spec = ClusterSpec(
+            nodes=nodes,
+            scheduler_config=_scheduler_config,
+            extender_command=_extender,
+            job_backoff_seconds=JOB_BACKOFF_S,
+            establish_seconds=0.0,
+        )
         console.show(f"Starting a cluster of {len(nodes)} nodes in this process, extender and plugins beside it.")
         async with EmbeddedCluster(spec) as cluster:
-            with Progress() as progress:
-                await self._replay(cluster, progress)
-                await self._settle(cluster, progress)
-                progress.show(self._count(cluster, self._options.pods), last=True)
-            console.show("", *top.waiters(await _books(cluster)))
-            story = gang.Story(cluster, self._options.speed, lambda: self._leave(cluster))
-            await story.tell()
-            with Progress() as progress:
-                await self._settle(cluster, progress)
+            for definition in tenants.definitions():
+                cluster.create(definition)
+            of_tenants = await self._tenants(cluster)
+            await self._trace(cluster)
+            of_gang = await self._gang(cluster)
             books = await _books(cluster)
-            self.outcome = _checked(cluster, books, await story.check())
+            self.outcome = _checked(cluster, books, [*of_tenants, *of_gang])
             console.show("", *top.render(books, pods=True), "", _verdict(self.outcome))
             if self._options.serve:
                 console.show("", *_hints(cluster))
                 await asyncio.Event().wait()
         return not self.outcome.faults
+
+    async def _tenants(self, cluster: EmbeddedCluster) -> Sequence[str]:
+        """Two tenants come and go; what was wrong."""
+        story = tenants.Story(cluster, self._options.speed)
+        await story.tell()
+        faults = _checked(cluster, await _books(cluster), story.faults).faults
+        await story.leave()
+        return faults
+
+    async def _trace(self, cluster: EmbeddedCluster) -> None:
+        """The pods of the trace come, and some of them go."""
+        console.show("", f"{self._options.pods} recorded pods come and go as they did in a real cluster.")
+        with Progress() as progress:
+            await self._replay(cluster, progress)
+            await self._settle(cluster, progress)
+            progress.show(self._count(cluster, self._options.pods), last=True)
+        console.show("", *top.waiters(await _books(cluster)))
+
+    async def _gang(self, cluster: EmbeddedCluster) -> Sequence[str]:
+        """A gang starts beside them and loses a member; what was wrong."""
+        story = gang.Story(cluster, self._options.speed, lambda: self._leave(cluster))
+        await story.tell()
+        with Progress() as progress:
+            await self._settle(cluster, progress)
+        return await story.check()
 
     async def _replay(self, cluster: EmbeddedCluster, progress: Progress) -> None:
         """Let the pods come and go as they did, in even steps."""
@@ -181,6 +210,10 @@ class Demo:
 def _scheduler_config(url_prefix: str) -> str:
     options = scheduler_config.Options(extender_url=url_prefix.removesuffix("/scheduler"))
     return scheduler_config.render("own", options)
+
+
+def _extender(place: ExtenderPlace) -> list[str]:
+    return [*gangshare_extender(place), f"--min-run={MIN_RUN_S:g}"]
 
 
 def _status(cluster: EmbeddedCluster) -> str:

@@ -1,0 +1,170 @@
+"""The demo's tenants: one uses what the other leaves idle, gives it back when that is asked for, and grows again.
+
+Two queues deserve four H200 each. The job of the first is elastic: it starts with two workers and goes up to eight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from extender.cli import console, inspection, queues
+from extender.cli.demo import jobs, pods
+from extender.cli.inspection import Queues
+from extender.sim import podspec
+from extender.sim.apiserver.resources import PODS, Object
+from extender.sim.apiserver.store import Cursor
+from extender.sim.cluster import EmbeddedCluster, WaitError
+from protos.contract import gpu_class, names, queue
+
+CLASS = "h200"
+DESERVED, GPUS = 4, 8
+RESEARCH, PRODUCTION = "research", "production"
+ELASTIC, LEAST = "elastic", 2
+RELEASE, RELEASED, RELEASED_EACH = "release", 2, 2
+PATIENCE_S = 60.0
+LOOK_S = 0.05
+READ_S = 1.5
+"""Seconds for which things are left as they stand, so that one can read them."""
+INTRODUCTION = (
+    f"Two tenants deserve {DESERVED} of the {GPUS} H200 each; the job of {RESEARCH} is elastic:"
+    f" {LEAST} to {GPUS} workers, one GPU each."
+)
+
+
+def definitions() -> list[Object]:
+    """What the API server has to know before the extender looks for queues and classes."""
+    return [
+        _definition(gpu_class.API_VERSION, gpu_class.KIND, "gpuclasses"),
+        _definition(queue.API_VERSION, queue.KIND, "queues"),
+    ]
+
+
+def _definition(api_version: str, kind: str, plural: str) -> Object:
+    group, _, version = api_version.partition("/")
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    served = {"name": version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
+    called = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "scope": "Cluster", "names": called, "versions": [served]},
+    }
+
+
+def _tenants() -> list[Object]:
+    """The class of GPUs, and the queues of both."""
+    selection = {"models": ["*H200*"]}
+    deserved = {"deserved": {f"{queue.CLASS}{CLASS}": DESERVED}}
+    return [
+        _named(gpu_class.API_VERSION, gpu_class.KIND, CLASS, selection),
+        *(_named(queue.API_VERSION, queue.KIND, name, deserved) for name in (RESEARCH, PRODUCTION)),
+    ]
+
+
+def _named(api_version: str, kind: str, name: str, spec: Object) -> Object:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _gang(tenant: str, gang: str, least: int) -> dict[str, str]:
+    return {names.GROUP: gang, names.MIN_MEMBER: str(least), names.QUEUE: tenant, names.GPU_CLASS: CLASS}
+
+
+def _workers() -> list[Object]:
+    """A Job for each worker: one that is lost is made anew, whatever becomes of the others."""
+    said, asked = _gang(RESEARCH, ELASTIC, LEAST), {"limits": {names.WHOLE_GPU: "1"}}
+    return [jobs.job(f"{ELASTIC}-{number}", ELASTIC, 1, said, asked) for number in range(GPUS)]
+
+
+def _release() -> Object:
+    asked = {"limits": {names.WHOLE_GPU: str(RELEASED_EACH)}}
+    return jobs.job(RELEASE, RELEASE, RELEASED, _gang(PRODUCTION, RELEASE, RELEASED), asked)
+
+
+class Story:
+    """Shows what becomes of the tenants. `faults` is what should not have happened."""
+
+    def __init__(self, cluster: EmbeddedCluster, speed: float) -> None:
+        self._cluster, self._speed = cluster, speed
+        self._started = False
+        self.faults: list[str] = []
+
+    async def tell(self) -> None:
+        """From an empty cluster until the elastic job has all it wants again; WaitError where it does not go on."""
+        store = self._cluster.api.store
+        following = asyncio.create_task(self._follow(store.watch(PODS, store.rv)))
+        try:
+            await self._borrow()
+            await self._give()
+            await self._grow()
+        finally:
+            following.cancel()
+
+    async def _borrow(self) -> None:
+        console.show("", INTRODUCTION)
+        for made in _tenants():
+            self._cluster.create(made)
+        await self._queued({RESEARCH, PRODUCTION})
+        for made in _workers():
+            self._cluster.create(made)
+        await self._until(lambda: self._running(ELASTIC) == GPUS, f"{ELASTIC} has {GPUS} workers")
+        self._started = True
+        console.show(f"Nobody else asks: it runs with {GPUS} workers, {GPUS - DESERVED} GPUs more than are due to it.")
+        await self._pause()
+
+    async def _give(self) -> None:
+        asked = RELEASED * RELEASED_EACH
+        console.show("", f"{PRODUCTION} starts a gang of {RELEASED} with {RELEASED_EACH} GPUs each: its {asked}.")
+        self._cluster.create(_release())
+        began = time.monotonic()
+        await self._until(lambda: self._running(RELEASE) == RELEASED, f"gang {RELEASE} runs")
+        took, left = time.monotonic() - began, self._running(ELASTIC)
+        if left != GPUS - asked:
+            self.faults.append(f"{left} workers of {ELASTIC} are left: expected {GPUS - asked}, no more and no less")
+        gone = f"{GPUS - left} workers of {ELASTIC} were evicted, and no more"
+        console.show(f"It runs after {took:.1f} s: {gone}; the other {left} never stopped.")
+        console.show("", *queues.render(await self._queued({RESEARCH, PRODUCTION})))
+        await self._pause()
+
+    async def _grow(self) -> None:
+        console.show("", f"Gang {RELEASE} ends.")
+        self._cluster.delete("batch/v1", "Job", pods.NAMESPACE, RELEASE)
+        await self._until(lambda: self._running(ELASTIC) == GPUS, f"{ELASTIC} has {GPUS} workers again")
+        console.show(f"{ELASTIC} has grown back to {GPUS} workers. Both tenants leave.")
+
+    async def leave(self) -> None:
+        """Everybody of it goes."""
+        for number in range(GPUS):
+            self._cluster.delete("batch/v1", "Job", pods.NAMESPACE, f"{ELASTIC}-{number}")
+        await self._until(lambda: not self._cluster.pods(), "the tenants have left")
+
+    def _running(self, app: str) -> int:
+        mine = [pod for pod in self._cluster.pods() if jobs.is_of(pod, app) and not podspec.terminating(pod)]
+        return sum(pod["status"].get("phase") == "Running" for pod in mine)
+
+    async def _follow(self, changes: Cursor) -> None:
+        """A gang that has started is never under its minimum."""
+        while True:
+            await changes.next()
+            if self._started and self._running(ELASTIC) < LEAST:
+                self.faults.append(f"{ELASTIC} ran with less than {LEAST} workers")
+                self._started = False
+
+    async def _queued(self, wanted: set[str]) -> Queues:
+        """These queues as the extender sees them, once it knows all of them."""
+        server, end = f"http://{self._cluster.place.status_listen}", time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            found = inspection.decode(await asyncio.to_thread(inspection.fetch, server, "queues"), Queues)
+            mine = tuple(each for each in found.queues if each.name in wanted)
+            if {each.name for each in mine} == wanted:
+                return Queues(queues=mine)
+            await asyncio.sleep(LOOK_S)
+        raise WaitError(f"the extender does not know the queues {sorted(wanted)} after {PATIENCE_S:g} s")
+
+    async def _until(self, holds: Callable[[], bool], what: str) -> None:
+        await self._cluster.wait(holds, PATIENCE_S, what)
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(READ_S / self._speed)
