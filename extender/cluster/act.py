@@ -55,6 +55,8 @@ class Complaint(msgspec.Struct, frozen=True):
     reason: Reason
 
 
+Told = Report | Complaint
+"""What people read, and nothing waits for."""
 Write = Wake | Report | PutBack | Evict | Scale | Unscale | GroupStatus | ClassStatus | QueueStatus | Complaint
 """What an Actor carries out."""
 
@@ -70,7 +72,9 @@ class Actor:
         self.refused: Callable[[str, str], None] = lambda _uid, _why: None
         """Told of a pod (UID) whose eviction a disruption budget forbids and was not insisted on, and why."""
         self._statuses = StatusWriter(client)
-        self.waiting: dict[Key, Write] = {}
+        self._acts: dict[Key, Write] = {}
+        self._told: dict[Key, Write] = {}
+        """What waits: what changes something, and what is only told, which does not keep the former waiting."""
         self._some = asyncio.Semaphore(0)
         self._resting: dict[Key, Write | None] = {}
         """Statuses being written, or written a moment ago, and what is to be said next."""
@@ -82,21 +86,29 @@ class Actor:
             if key in self._resting:
                 self._resting[key] = effect
                 continue
-            if key not in self.waiting:
+            waiting = self._told if isinstance(effect, Told) else self._acts
+            if key not in waiting:
                 self._some.release()
-            self.waiting[key] = effect
+            waiting[key] = effect
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits to be carried out."""
+        return not self._acts and not self._told
 
     async def run(self) -> None:
         """Carry out what is submitted, for ever."""
         async with asyncio.TaskGroup() as workers:
-            for _ in range(IN_FLIGHT):
-                workers.create_task(self._work())
+            workers.create_task(self._work(self._told, self._acts))
+            for _ in range(IN_FLIGHT - 1):
+                workers.create_task(self._work(self._acts, self._told))
 
-    async def _work(self) -> None:
+    async def _work(self, first: dict[Key, Write], then: dict[Key, Write]) -> None:
         while True:
             await self._some.acquire()
-            key = next(iter(self.waiting))
-            effect = self.waiting.pop(key)
+            waiting = first or then
+            key = next(iter(waiting))
+            effect = waiting.pop(key)
             rests = isinstance(effect, GroupStatus | ClassStatus | QueueStatus)
             if rests:
                 self._resting[key] = None
@@ -147,7 +159,7 @@ class Actor:
                 await self._tell(about, reason)
             case Evict(pod, reason, insist):
                 await self._evict(pod, insist=insist)
-                await self._tell(_reference(pod), reason)
+                self.submit([Report(pod, reason)])
             case Scale() | Unscale():
                 await scalers.write(self._client, effect)
             case GroupStatus():

@@ -162,6 +162,16 @@ async def test_a_burst_stays_within_its_share_of_writes_and_equal_effects_are_on
     assert len(bench.server.writes) == 100
 
 
+async def test_what_is_only_told_does_not_keep_waiting_what_changes_something(bench: Bench) -> None:
+    pods = [add_pod(bench.api, f"p{i}") for i in range(50)]
+    bench.actor.submit([Report(ref(pod), Reason("A", "b")) for pod in pods])
+    bench.actor.submit([Wake(ref(pod)) for pod in pods])
+    await until(lambda: len(bench.server.writes) == 100, "everything is written")
+    paths = [path for _, path in bench.server.writes]
+    last_wake = max(i for i, path in enumerate(paths) if path.endswith("/status"))
+    assert sum(path.endswith("/events") for path in paths[:last_wake]) < 25
+
+
 async def test_who_does_not_lead_carries_out_nothing() -> None:
     class Nobody:
         def require(self) -> None:
@@ -177,7 +187,7 @@ async def test_who_does_not_lead_carries_out_nothing() -> None:
         actor = Actor(client, Nobody(), Recorder(client, component="x", instance="y", clock=lambda: 0.0), failed.append)
         running = asyncio.create_task(actor.run())
         actor.submit([Wake(ref(pod)), Report(ref(pod), Reason("A", "b"))])
-        await until(lambda: not actor.waiting, "the queue is empty")
+        await until(lambda: actor.idle, "the queue is empty")
         running.cancel()
         await asyncio.wait([running])
     await server.stop()
