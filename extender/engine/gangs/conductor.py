@@ -30,6 +30,8 @@ REFUSED_AGAIN_S = 1.0
 """Seconds after which a second refusal of a planned node by kube-scheduler itself counts."""
 EVICTED_AGAIN_S = 5.0
 """Seconds after which what is to go is evicted once more."""
+LARGE, REST_S = 64, 0.005
+"""A gang of more members that did not fit is not planned again for so many seconds a member: others come and go."""
 Release = Callable[[PodState, Gang], Place]
 """Books the place held for a member for good and makes its Binding."""
 
@@ -141,7 +143,8 @@ class Conductor:
             self._withhold(known, withheld)
             return
         news = self._ledger.freed, gang.turnover
-        if self.leading and known.planned != news and not self.starts.wanted(gang) and gang.may_plan(now):
+        due = known.planned is None or (known.planned != news and now >= known.rests_until)
+        if self.leading and due and not self.starts.wanted(gang) and gang.may_plan(now):
             known.planned = news
             self.starts.want(gang)
 
@@ -186,6 +189,7 @@ class Conductor:
         elif isinstance(outcome, Placement):
             self._start(known, outcome, now)
         else:
+            known.rests_until = now + REST_S * len(gang.members) if len(gang.members) > LARGE else 0.0
             known.reason = refusals.gang_no_room(gang.key, "; ".join([*self._lacking(gang), str(outcome)]))
             self._herald.report(known, known.reason, now)
         self.settle(known, now)

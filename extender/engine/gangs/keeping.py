@@ -49,13 +49,12 @@ class Keeping:
         """It starts if nothing of what is kept for it is still missing."""
         if self._lacks(self._missing.get(gang.key, "")):
             return
-        found = [kept for uid in gang.members if (kept := self._kept(uid)) is not None]
-        missing = next((kept.pod.ref.uid for kept in found if not kept.complete), "")
+        missing = next((uid for uid in reversed(gang.members) if self._lacks(uid)), "")
         if missing:
             self._missing[gang.key] = missing
         else:
             self._missing.pop(gang.key, None)
-            self._start(gang.key, found, now)
+            self._start(gang.key, [kept for uid in gang.members if (kept := self._kept(uid)) is not None], now)
 
     def _kept(self, uid: str) -> Kept | None:
         """What is kept for a member that waits for its gang."""

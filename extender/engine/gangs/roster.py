@@ -40,6 +40,8 @@ class Known(msgspec.Struct):
     """By PodGroups, by kind."""
     reason: Reason | None = None
     """Why it waits, None where it does not."""
+    rests_until: float = 0.0
+    """When it may be planned again, having found no room."""
     planned: tuple[int, int] | None = None
     """What it was last planned with: how often there had been room and members had come or gone. None: it is to be."""
     slots: list[Slot] = msgspec.field(default_factory=list)

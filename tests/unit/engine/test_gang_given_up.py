@@ -23,6 +23,19 @@ def test_a_gang_that_does_not_fit_is_planned_anew_when_its_members_are_others() 
     assert world.phase() is Phase.STARTING
 
 
+def test_a_large_gang_that_does_not_fit_is_not_planned_anew_with_every_pod_that_goes() -> None:
+    world = GangStory(a_node("n1", 80))
+    world.create(a_pod("s0", node="n1", mem=16), *members(65, mem=1))
+    assert world.phase() is Phase.WAITING
+    first = world.engine.counters["gang_starts", "planned"]
+    told = world.why()
+    world.delete("s0")
+    assert (world.phase(), world.why()) == (Phase.WAITING, told)
+    world.later(0.6)
+    assert world.phase() is Phase.STARTING
+    assert world.engine.counters["gang_starts", "planned"] == first + 1
+
+
 def test_a_gang_that_does_not_fit_is_planned_anew_when_a_member_asks_something_else() -> None:
     world = two_nodes()
     world.create(*members(2, mem=8, annotations={names.GPU_MODEL: "H100"}))
