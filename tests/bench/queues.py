@@ -6,8 +6,10 @@ Nothing here waits for anything, so marks are held against CPU time.
 from __future__ import annotations
 
 import random
+import resource
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from extender.engine.effects import NodeSeen, PodGone, PodSeen, PodsListed, QueueSeen, Tick
 from extender.engine.engine import Engine
@@ -60,7 +62,13 @@ def _dues() -> list[Figure]:
     ]
 
 
+def _resident_mib() -> float:
+    """Memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+
 def _waiting() -> list[Figure]:
+    before = _resident_mib()
     engine, now = Engine(Settings()), 100.0
     for number in range(NODES):
         engine.step(NodeSeen(a_node(f"n{number}", *[16] * 8)), now)
@@ -85,6 +93,7 @@ def _waiting() -> list[Figure]:
         Figure(f"{GANGS:,} gangs wait for {QUEUES:,} full queues: a tick", quiet, "ms", mark=50.0),
         Figure("a tick after a pod of one of them has ended", freed, "ms", mark=50.0),
         Figure("a decision beside them", decision, "ms", mark=50.0),
+        Figure("what they add to the memory of a process", _resident_mib() - before, "MiB", mark=400.0),
     ]
 
 
