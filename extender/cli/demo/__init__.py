@@ -1,6 +1,6 @@
-"""`gangshare demo`: a piece of a real trace and a gang on the embedded cluster, checked in the end.
+"""`gangshare demo`: two tenants, a piece of a real trace and a gang on the embedded cluster, checked in the end.
 
-`trace` reads the recorded pods, `pods` makes Kubernetes pods of them, `gang` shows what becomes of a gang, `check`
-compares what each container was given with its annotation and the books, `progress` shows how far it is, `run` puts it
-together.
+`tenants` shows who borrows and gives back, `trace` reads the recorded pods, `pods` makes Kubernetes pods of them,
+`gang` shows what becomes of a gang, `jobs` makes the Jobs of all these, `check` compares what each container was given
+with its annotation and the books, `progress` shows how far it is, `run` puts it together.
 """

@@ -1,4 +1,4 @@
-"""The demo itself: an embedded cluster, the trace's pods coming and going, and the check in the end."""
+"""The demo itself: an embedded cluster, tenants, the trace's pods and a gang one after the other, and the check."""
 
 from __future__ import annotations
 
