@@ -22,7 +22,7 @@ TOLD = (
 )
 """What becomes of the gang, in this order."""
 TENANTS = (
-    r"it runs with 8 workers, 4 GPUs more than are due to it\n"
+    r"it runs with 8 workers, 4 GPUs more than are due to it\.\n"
     r".*It runs after \d+\.\d s: 4 workers of elastic were evicted, and no more; the other 4 never stopped\.\n"
     r".*elastic has grown back to 8 workers"
 )
