@@ -182,6 +182,8 @@ class Cluster:
         if self.plane.assets.minor >= 31:
             return self.api.get(f"/api/v1/nodes/{node}") | {"kind": "Node"}
         name = f"{account}-on-{node}"
+        if any(pod["metadata"]["name"] == name for pod in self.pods(namespace)):
+            return self.pod(name, namespace)
         pod = a_pod(name, "sleep infinity", node=node)
         pod["metadata"]["namespace"] = namespace
         pod["spec"] |= {"serviceAccountName": account, "automountServiceAccountToken": False}
