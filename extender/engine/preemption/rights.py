@@ -6,7 +6,7 @@ due and keeps its due. So who has given has no more right to take it back. For a
 keeps what it deserves. What is guaranteed to a queue it gets back from queues that are not reclaimable too, and down to
 what is guaranteed to those.
 
-Amounts are those of the moment: what goes anyway is gone, and those have theirs for whom others go already. Sources:
+Amounts are those of the moment: what goes anyway is gone, and who wants has what others go for already. Sources:
 Volcano's plugins proportion and capacity (who gives, checked at every ancestor), KAI-Scheduler (who may ask).
 """
 
@@ -35,6 +35,8 @@ class Level(msgspec.Struct, eq=False):
     due: Mapping[str, float]
     deserved: Mapping[str, int]
     guarantee: Mapping[str, int]
+    coming: dict[str, int]
+    """What those of them ask for whom others go already."""
     contested: frozenset[str]
     """What it and those beside it do not all get of what they ask."""
 
@@ -43,8 +45,10 @@ class Level(msgspec.Struct, eq=False):
         return self.had.get(resource, 0) - self.due.get(resource, 0.0)
 
     def within(self, limit: Mapping[str, float], takes: Takes) -> bool:
-        """Whether it stays within that with so much more."""
-        return all(self.had.get(name, 0) + more <= limit.get(name, 0) + SAME for name, more in takes if more > 0)
+        """Whether it stays within that with so much more, and with what is coming."""
+        had, coming = self.had, self.coming
+        more = ((name, had.get(name, 0) + coming.get(name, 0) + amount) for name, amount in takes if amount > 0)
+        return all(amount <= limit.get(name, 0) + SAME for name, amount in more)
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -87,10 +91,12 @@ class Rights:
         self._levels: dict[tuple[Standing, bool], Level] = {}
         self._ways: dict[Account, Sequence[Level]] = {}
         self._claims: dict[Account, Claim | None] = {}
-        for uid, sign in [*((uid, -1) for uid in going), *((uid, 1) for uid in coming)]:
-            account = queues.of(uid)
-            for level in self._way(account) if account is not None else ():
-                add(level.had, queues.takes(uid), sign)
+        for uid in going:
+            for level in self._over(uid):
+                add(level.had, queues.takes(uid), -1)
+        for uid in coming:
+            for level in self._over(uid):
+                add(level.coming, queues.takes(uid))
         self._account = queues.of(uids[0])
         self._asked = admission.together(uids)
         self._takes = tuple((name, amount) for name, amount in self._asked if name in queues.fair)
@@ -174,6 +180,10 @@ class Rights:
         prior = mine[0].priority > theirs[0].priority
         return Claim(theirs, resources, over, [level.deserved if prior else level.due for level in theirs])
 
+    def _over(self, uid: str) -> Sequence[Level]:
+        account = self._queues.of(uid)
+        return self._way(account) if account is not None else ()
+
     def _way(self, account: Account) -> Sequence[Level]:
         """From the top of the tree down to the pods of an account."""
         if account not in self._ways:
@@ -193,7 +203,7 @@ class Rights:
                 add(had, below.allocated.items(), -1)
             queue, due = (Queue(name=at.name), at.own_due) if own else (at.queue, at.due)
             deserved = {r: max(queue.guarantee.get(r, 0), queue.deserved.get(r, 0)) for r in due}
-            level = Level(at.queue, queue.priority, had, due, deserved, queue.guarantee, contested)
+            level = Level(at.queue, queue.priority, had, due, deserved, queue.guarantee, {}, contested)
             self._levels[at, own] = level
         return level
 

@@ -1,0 +1,282 @@
+"""A small cluster that a few tenants share: jobs of all sizes come, run, die, are evicted, and come again.
+
+It keeps books of its own on who was evicted for whom, and holds every plan to evict against all smaller ones.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+import msgspec
+
+from extender.engine.effects import Effect, Evict
+from extender.engine.placement.index import Indexes
+from extender.engine.planning.attempt import Fleet
+from extender.engine.planning.plan import Placement, Plan
+from extender.engine.preemption.fitting import Wanted
+from extender.engine.preemption.taking import Preemptor
+from extender.engine.preemption.units import Unit
+from extender.engine.preemption.victims import Prey, Search, Vain
+from extender.engine.queues.standing import Standing
+from gangfilter.members import Stage
+from gangfilter.table import Phase
+from protos.contract import names
+from protos.contract.objects import Pod
+from protos.contract.queue import GPU, GPUS
+from tests.builders import a_node
+from tests.unit.engine.gang_story import members
+from tests.unit.engine.preemption_story import REFUSED, PreemptionStory, urgent
+from tests.unit.engine.test_queues import a_queue, in_queue
+
+NODES, EACH = 3, 4
+TOTAL = NODES * EACH
+MIN_RUN_S = 3.0
+MOST = 12
+"""Units of which all sets are tried."""
+PLACED = (Stage.POSTED, Stage.BOUND, Stage.SUCCEEDED)
+
+
+class Job(msgspec.Struct):
+    """A gang that runs for so many seconds, from when all of its minimum runs."""
+
+    queue: str
+    size: int
+    least: int
+    priority: int
+    seconds: float
+    name: str = ""
+    started: float | None = None
+
+
+class Reclaim(msgspec.Struct, frozen=True):
+    """Somebody of one queue was evicted for another."""
+
+    by: str
+    of: str
+    at: float
+
+
+class TenantWorld:
+    """What happens, second by second."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        nodes = [a_node(f"n{i}", *[10] * EACH) for i in range(NODES)]
+        self.world = PreemptionStory(*nodes, min_run_s=MIN_RUN_S)
+        self.queues = list(self._queues())
+        self.jobs: dict[str, Job] = {}
+        """Those that there are, by name."""
+        self.made = self.seen = 0
+        self.dying: dict[str, int] = {}
+        """Seconds until an evicted pod is gone."""
+        self.reclaims: list[Reclaim] = []
+        self.plans = 0
+        """Held against all smaller ones."""
+        self._watch()
+
+    def _queues(self) -> Iterator[str]:
+        """Two to four tenants; sometimes one is a part of another, or is of a higher tier."""
+        for name in "abcd"[: self.draw.randint(2, 4)]:
+            deserved = self.draw.choice([0, 0, 2, 4])
+            said: dict[str, Any] = {"weight": self.draw.randint(1, 3), "priority": self.draw.choice([0, 0, 0, 1])}
+            said |= {"deserved": {GPUS: deserved * GPU}} if deserved else {}
+            said |= {"guarantee": {GPUS: GPU}} if deserved and self.draw.random() < 0.3 else {}
+            said |= {"capability": {GPUS: self.draw.randint(6, TOTAL) * GPU}} if self.draw.random() < 0.2 else {}
+            told = a_queue(name, **said)
+            self.world.groups.append(told)
+            self.world.tell(told)
+            yield name
+
+    # -- what is decided
+
+    def _watch(self) -> None:
+        """Every plan to evict passes by here before anything is done about it."""
+        preemption = self.world.engine._preemption
+        searching, take = preemption._searching, preemption._take
+        searches: list[Search] = []
+
+        def begun(by: Preemptor, wanted: Wanted, now: float) -> Search:
+            searches[:] = [searching(by, wanted, now)]
+            return searches[0]
+
+        def passes(key: Any, by: Preemptor, outcome: Prey | Vain, now: float) -> Iterator[Effect]:
+            if isinstance(outcome, Prey):
+                self._examine(searches[0], by, outcome.units)
+            return take(key, by, outcome, now)
+
+        preemption._searching, preemption._take = begun, passes  # type: ignore[method-assign]
+
+    def _examine(self, search: Search, by: Preemptor, units: Sequence[Unit]) -> None:
+        """Gangs go as a whole, who gives keeps its due, and no smaller set would have done."""
+        for unit in units:
+            known = self.world.engine.gangs.known[unit.gang] if unit.gang else None
+            if known is not None and not unit.spare:
+                bound = {member.uid for member in known.gang.at(*PLACED)}
+                assert {victim.uid for victim in unit.victims} == bound, f"half of {unit.who} goes"
+        mine = self.queue_of(next(iter(by.pods)))
+        given: dict[str, int] = {}
+        for unit in units:
+            queue = self.queue_of(unit.victims[0].uid)
+            assert bool(unit.owed) == (queue != mine), f"{unit.who} of {queue} goes for {by.who} of {mine}"
+            given[queue] = given.get(queue, 0) + len(unit.victims)
+        for queue, count in given.items():
+            left, floor = self.has(queue, starting=True) - count, self._floor(queue, mine)
+            assert queue == mine or left >= floor - 0.01, f"{queue} keeps {left} of {floor:g}"
+        if len(units) <= MOST:
+            self.plans += 1
+            assert does(search, units)
+            smaller = range(len(units)) if len(units) <= 6 else [len(units) - 1]
+            assert not [some for n in smaller for some in combinations(units, n) if does(search, some)]
+
+    def _floor(self, queue: str, mine: str) -> float:
+        """What a queue keeps for certain, whoever asks."""
+        gives, asks = self.standing(queue), self.standing(mine)
+        if asks.queue.guarantee:
+            return gives.queue.guarantee.get(GPUS, 0) / GPU
+        if asks.queue.priority > gives.queue.priority:
+            return gives.queue.deserved.get(GPUS, 0) / GPU
+        return self.due(queue)
+
+    # -- how things stand
+
+    def standing(self, queue: str) -> Standing:
+        return self.world.engine.tenancy.queues.standings[queue]
+
+    def due(self, queue: str) -> float:
+        return self.standing(queue).due.get(GPUS, 0.0) / GPU
+
+    def has(self, queue: str, *, starting: bool = False) -> int:
+        """GPUs of its pods that run and stay; also of those that are `starting`."""
+        pods, known = self.world.pods.values(), self.world.engine.pods
+        here = [p for p in pods if p.spec.node_name or (starting and known[p.metadata.uid].state != "waiting")]
+        stays = [gang_of(p) for p in here if not p.metadata.deletion_timestamp]
+        return sum(gang in self.jobs and self.jobs[gang].queue == queue for gang in stays)
+
+    def queue_of(self, uid: str) -> str:
+        account = self.world.engine.tenancy.queues.of(uid)
+        return account.at.name if account is not None else ""
+
+    def pods_of(self, job: Job) -> list[str]:
+        return [name for name, pod in self.world.pods.items() if gang_of(pod) == job.name]
+
+    def runs(self, job: Job) -> bool:
+        return sum(bool(self.world.pods[name].spec.node_name) for name in self.pods_of(job)) >= job.least
+
+    def halves(self) -> list[str]:
+        """Gangs of which some members run, fewer than its minimum, and nobody is doing anything about it."""
+        return [
+            str(each.gang.key)
+            for each in self.world.engine.gangs.known.values()
+            if 0 < each.gang.count(*PLACED) < (each.gang.terms.min_member or 0)
+            and each.gang.phase not in (Phase.DEGRADED, Phase.UNDOING, Phase.BINDING)
+        ]
+
+    # -- what happens
+
+    def submit(self, job: Job) -> None:
+        self.made += 1
+        job.name, job.started = f"j{self.made}", None
+        self.jobs[job.name] = job
+        said = {"annotations": in_queue(job.queue), "least": job.least, "owner": job.name}
+        made = members(job.size, gang=job.name, prefix=f"{job.name}-", mem=0, whole=1, **said)
+        self.world.create(*(urgent(pod, job.priority) for pod in made))
+
+    def end(self, job: Job) -> bool:
+        """It is done, or its user deletes it; returns whether, since not while its members are in bind."""
+        pods = self.pods_of(job)
+        if not self.world.held.isdisjoint(pods):
+            return False
+        for name in pods:
+            self.dying.pop(name, None)
+        self.world.delete(*pods)
+        del self.jobs[job.name]
+        return True
+
+    def a_job(self) -> Job:
+        size = self.draw.choice([1, 1, 2, 2, 3, 4])
+        least = self.draw.choice([size, size, max(1, size - 1)])
+        return Job(self.draw.choice(self.queues), size, least, self.draw.choice([0, 0, 5]), self.draw.randint(8, 20))
+
+    def restart(self) -> None:
+        """The extender dies, and another one begins anew; what it had asked for and nobody did yet is lost."""
+        self.world.land()
+        self.world.restart()
+        self._watch()
+
+    def pass_time(self, *, killed: bool = False) -> list[Job]:
+        """A second of everybody's work; returns the jobs that ended. `killed`: the extender, between two evictions."""
+        world = self.world
+        self._schedule()
+        world.later(1.0)
+        world.annotate()
+        evictions = [e for e in world.done[self.seen :] if isinstance(e, Evict)]
+        self.seen = len(world.done)
+        if killed:
+            del evictions[self.draw.randint(0, len(evictions)) :]
+        for effect in evictions:
+            self._evicted(effect)
+        if killed:
+            self.restart()
+        self._die()
+        over = []
+        for job in list(self.jobs.values()):
+            job.started = (job.started if job.started is not None else world.now) if self.runs(job) else None
+            if job.started is not None and world.now >= job.started + job.seconds:
+                over += [job] if self.end(job) else []
+        assert self.halves() == []
+        assert world.engine.check() == []
+        return over
+
+    def _evicted(self, effect: Evict) -> None:
+        pod = self.world.pods.get(effect.pod.name)
+        if pod is None or pod.metadata.uid != effect.pod.uid or pod.metadata.deletion_timestamp:
+            return
+        if effect.reason.code == "Reclaimed":
+            by = self.jobs.get(str(effect.reason).removeprefix("gang default/").partition(" ")[0])
+            if by is not None:
+                self.reclaims.append(Reclaim(by.queue, self.jobs[gang_of(pod)].queue, self.world.now))
+        self.world.terminate(effect.pod.name)
+        self.dying[effect.pod.name] = self.draw.randint(0, 2)
+
+    def _die(self) -> None:
+        for name in [name for name, left in self.dying.items() if left <= 0]:
+            del self.dying[name]
+            if name in self.world.pods:
+                self.made += 1
+                self.world.again(name, self.made)
+        self.dying = {name: left - 1 for name, left in self.dying.items()}
+
+    def _schedule(self) -> None:
+        """kube-scheduler looks at all that wait."""
+        world = self.world
+        for name in sorted(world.pods, key=lambda name: (-(world.pods[name].spec.priority or 0), name)):
+            pod = world.pods[name]
+            if pod.spec.node_name or name in world.held or name in world.flying or pod.metadata.deletion_timestamp:
+                continue
+            if world.come(name)[0] not in ("flying", "held", "bound"):
+                world.change(name, conditions=(REFUSED,))
+        world.land()
+
+
+def gang_of(pod: Pod) -> str:
+    return pod.metadata.annotations.get(names.GROUP, "")
+
+
+def does(search: Search, units: Iterable[Unit]) -> bool:
+    """Whether all have a place and room in their queue once these are gone, by the placement alone."""
+    chosen = tuple(units)
+    if not search.rights.roomy(chosen):
+        return False
+    cleared, fleet, wanted = search._draw(), search._fleet, search._wanted
+    nodes = {
+        name: cleared.without(node, frozenset(v.uid for u in chosen for v in u.victims if v.node == name))
+        for name, node in fleet.nodes.items()
+    }
+    open_fleet = Fleet(nodes, Indexes(nodes), fleet.ignored, fleet.resources, fleet.localities)
+    plan = Plan(open_fleet, wanted.seats, wanted.seats, wanted.free, wanted.beside)
+    while not plan.advance():
+        pass
+    return isinstance(plan.outcome, Placement)

@@ -1,0 +1,62 @@
+"""Lives of small clusters that tenants share: whatever happens, each gets its due, and nobody is evicted in vain."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.property.tenant_world import MIN_RUN_S, TOTAL, Reclaim, TenantWorld
+
+STEPS, MOST_JOBS = 40, 9
+SETTLED_S = 12
+"""For evictions, and for what comes free to be taken."""
+MORE = [pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 100)]
+
+
+def turned(reclaims: list[Reclaim], within: float) -> list[tuple[Reclaim, Reclaim]]:
+    """Where one queue took from another, and that from it so soon after."""
+    pairs = [(one, two) for i, one in enumerate(reclaims) for two in reclaims[i + 1 :]]
+    return [(one, two) for one, two in pairs if (one.by, one.of) == (two.of, two.by) and two.at - one.at < within]
+
+
+@pytest.mark.parametrize("seed", [*range(3), *MORE])
+def test_each_tenant_gets_its_due_and_nobody_goes_in_vain(seed: int) -> None:
+    life = TenantWorld(seed)
+    draw = life.draw
+    for _ in range(STEPS):
+        if len(life.jobs) < MOST_JOBS and draw.random() < 0.6:
+            life.submit(life.a_job())
+        if life.jobs and draw.random() < 0.1:
+            life.end(draw.choice(list(life.jobs.values())))
+        life.pass_time(killed=draw.random() < 0.08)
+    assert not turned(life.reclaims, MIN_RUN_S)
+    demand_stays(life)
+    all_runs_in_the_end(life)
+
+
+def demand_stays(life: TenantWorld) -> None:
+    """Whoever ends is submitted once more: then every queue comes near its due, and no two take from each other."""
+    while len(life.jobs) < MOST_JOBS:
+        life.submit(life.a_job())
+    largest = max(job.size for job in life.jobs.values())
+    length = max(job.seconds for job in life.jobs.values())
+    life.reclaims.clear()
+    off: dict[str, int] = {}
+    for second in range(int(length) + 2 * SETTLED_S):
+        for job in life.pass_time():
+            life.submit(job)
+        for queue in life.queues if second >= length else ():
+            has, due = life.has(queue), life.due(queue)
+            off[queue] = off.get(queue, 0) + 1 if abs(has - due) > largest + 0.01 else 0
+            assert off[queue] < SETTLED_S, f"{queue} has {has} and is due {due:g}"
+    assert not turned(life.reclaims, 2.0 * length)
+
+
+def all_runs_in_the_end(life: TenantWorld) -> None:
+    """Nobody comes any more: everybody runs once."""
+    longest = sum(job.seconds for job in life.jobs.values())
+    for _ in range(int(longest) + TOTAL * SETTLED_S):
+        life.pass_time()
+        if not life.jobs:
+            return
+    waiting = {job.name: (job.queue, job.size) for job in life.jobs.values()}
+    raise AssertionError(f"{waiting} wait for ever")
