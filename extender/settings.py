@@ -71,6 +71,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     scale_in_s: float = 120.0
     """Seconds that an elastic job's operator has to let workers go whose room others take, and no less than they have
     to end; then they are evicted. 0: they are at once."""
+    grow_after_s: float = 60.0
+    """Seconds for which there must be room for more workers of an elastic job that nobody else waits for, until it gets
+    them; 0: it does not."""
     bind_timeout_s: float = 120.0
     """httpTimeout of the scheduler's extender entry that binds, in seconds; a gang's binds are kept waiting half as
     long at most."""
@@ -113,7 +116,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("renew_deadline_s", "bind_timeout_s", "whole_s"):
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}: expected a number of seconds above zero")
-        for name in ("slot_s", "keep_s", "min_run_s", "scale_in_s"):
+        for name in ("slot_s", "keep_s", "min_run_s", "scale_in_s", "grow_after_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise SettingsError(f"{name} is {getattr(self, name)}: expected a number of seconds from zero on")
         for label in self.locality_labels:

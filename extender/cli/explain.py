@@ -94,7 +94,8 @@ def _turn(group: Group) -> str:
 
 def _slot(slot: Slot) -> str:
     gpus = f"GPU {', '.join(map(str, slot.gpus))} of {slot.node}" if slot.gpus else f"room on {slot.node}"
-    return f"  {gpus} is kept for {console.duration(slot.seconds)} for whoever comes in place of {slot.name}"
+    whom = f"whoever comes in place of {slot.name}" if slot.name else "one member more"
+    return f"  {gpus} is kept for {console.duration(slot.seconds)} for {whom}"
 
 
 def _containers(allocation: Allocation, node: Node | None) -> Iterator[str]:

@@ -114,7 +114,8 @@ class Engine:
         self.reservations.promise = self.tenancy.queues.promise
         self._keeping = Keeping(self.reservations, self.gangs, self._barrier, self.counters)
         self._occupants = Occupants(settings, wall)
-        self.elastic = Elastic(self.ledger, self.gangs, settings, self.counters, wall)
+        admission = self.tenancy.admission
+        self.elastic = Elastic(self.ledger, self.gangs, self.tenants, admission, settings, self.counters, wall)
         self._preemption = Preemption(
             self.ledger,
             self.gangs,
@@ -342,8 +343,9 @@ class Engine:
         learning = self._indexes.learn(WARM_NODES)
         more = self.gangs.work(now)
         searching, effects = self._preemption.work(now)
-        self._effects += effects
-        return more or searching or learning
+        growing, more_effects = self.elastic.work(now)
+        self._effects += [*effects, *more_effects]
+        return more or searching or growing or learning
 
     def defrag(self, namespace: str, name: str, most: int, kept: Collection[str] = ()) -> Errand | Hopeless | None:
         """A plan to be made of at most `most` moves for a pod or gang that waits; why none is needed, or None:

@@ -46,6 +46,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     scale_in_s: float = 120.0
     """Seconds that an elastic job's operator has to let workers go whose room others take, and no less than they have
     to end; then they are evicted. 0: they are at once."""
+    grow_after_s: float = 60.0
+    """Seconds for which there must be room for more workers of an elastic job that nobody else waits for, until it gets
+    them; 0: it does not."""
     locality_labels: tuple[str, ...] = LOCALITY_LABELS
     """Labels that say where a node is, from near to far: members of a gang are kept together by them."""
     nominate_from: int = 500

@@ -59,6 +59,9 @@ _KEEP = "Seconds for which a pod's gangshare.io/reservation keeps room at most; 
 _PREEMPTION = "Evict pods of lower priority for those that wait; takes --keep-room."
 _MIN_RUN = "Seconds that a pod or gang runs at least before others take its room."
 _SCALE_IN = "Seconds that an elastic job's operator has to let workers go before they are evicted; 0: it is not asked."
+_GROW_AFTER = (
+    "Seconds for which GPUs must be idle, and nobody wait for them, until an elastic job grows; 0: it does not."
+)
 _TIMEOUT = "The scheduler's httpTimeout for bind, in s; a gang's are held half as long at most."
 _LARGEST = "Members that start together at most; they must all come into bind in half of the bind timeout."
 _LOCALITY = "Labels that say where nodes are, from near to far, by comma: gangs are kept together by them. Empty: not."
@@ -95,6 +98,7 @@ def extender(
     preemption: Annotated[bool, _option("PREEMPTION", _PREEMPTION)] = DEFAULTS.preemption,
     min_run: Annotated[float, _option("MIN_RUN", _MIN_RUN)] = DEFAULTS.min_run_s,
     scale_in: Annotated[float, _option("SCALE_IN", _SCALE_IN)] = DEFAULTS.scale_in_s,
+    grow_after: Annotated[float, _option("GROW_AFTER", _GROW_AFTER)] = DEFAULTS.grow_after_s,
     bind_timeout: Annotated[float, _option("BIND_TIMEOUT", _TIMEOUT)] = DEFAULTS.bind_timeout_s,
     largest_gang: Annotated[int, _option("LARGEST_GANG", _LARGEST)] = DEFAULTS.largest_gang,
     locality_labels: Annotated[str, _option("LOCALITY_LABELS", _LOCALITY)] = ",".join(DEFAULTS.locality_labels),
@@ -130,6 +134,7 @@ def extender(
             preemption=preemption,
             min_run_s=min_run,
             scale_in_s=scale_in,
+            grow_after_s=grow_after,
             bind_timeout_s=bind_timeout,
             largest_gang=largest_gang,
             locality_labels=_listed(locality_labels),

@@ -199,7 +199,7 @@ def group_explanation(engine: Engine, key: GroupKey, now: float) -> dict[str, An
         return None
     slots = [
         {
-            "name": slot.keeper.ref.name,
+            "name": "" if slot.grown else slot.keeper.ref.name,
             "role": slot.role,
             "node": slot.spot.node,
             "gpus": sorted({share.index for given in slot.spot.shares.values() for share in given}),

@@ -71,6 +71,7 @@ def decisions(settings: Settings) -> engine_settings.Settings:
         preemption=settings.preemption,
         min_run_s=settings.min_run_s,
         scale_in_s=settings.scale_in_s,
+        grow_after_s=settings.grow_after_s,
         locality_labels=settings.locality_labels,
         largest_gang=min(settings.largest_gang, http.connections()),
         patience=Patience(stuck_s=stuck_s, hold_s=hold_s, whole_s=settings.whole_s, slot_s=settings.slot_s),

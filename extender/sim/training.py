@@ -8,6 +8,7 @@ ones, have new indexes. Source: AliyunContainerService/et-operator, pkg/controll
 from __future__ import annotations
 
 import asyncio
+import copy
 import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
@@ -75,7 +76,7 @@ class Operator:
         return [{**found, "kind": kind} for found in await self._cluster.items(API_VERSION, kind, self._namespace)]
 
     async def _reconcile(self, job: Object) -> None:
-        status, worker = dict(job.get("status") or {}), job["spec"]["etReplicaSpecs"]["worker"]
+        status, worker = copy.deepcopy(job.get("status") or {}), job["spec"]["etReplicaSpecs"]["worker"]
         pods = {name(pod): pod for pod in await self._cluster.pods() if _belongs(pod, job)}
         match status.get("phase"):
             case None:
@@ -130,7 +131,7 @@ class Operator:
         if not scaler["metadata"].get("ownerReferences"):
             owner = {"apiVersion": API_VERSION, "kind": JOB_KIND, "name": name(job), "uid": job["metadata"]["uid"]}
             await self._patch(scaler, {"metadata": {"ownerReferences": [{**owner, "controller": True}]}})
-        said = scaler.get("status") or {"conditions": [_condition("Scaling")], "phase": "Scaling"}
+        said = copy.deepcopy(scaler.get("status")) or {"conditions": [_condition("Scaling")], "phase": "Scaling"}
         go_on = self._scale_in if scaler["kind"] == "ScaleIn" else self._scale_out
         workers = await go_on(job, scaler, said, pods)
         if said != scaler.get("status"):

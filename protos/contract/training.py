@@ -35,8 +35,8 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     least: int
     """Workers that it needs, once it runs."""
-    most: int | None
-    """Workers that it may have, None if it does not say: then it has no more than it asks."""
+    most: int
+    """Workers that it may have; as many as it began with, if it does not say."""
     running: bool
     """Its operator says that it runs, and that nobody scales it now."""
 
@@ -126,7 +126,7 @@ def decode_job(raw: bytes) -> TrainingJob:
         name=meta.name,
         uid=meta.uid,
         least=replicas if worker.min_replicas is None else worker.min_replicas,
-        most=worker.max_replicas,
+        most=replicas if worker.max_replicas is None else worker.max_replicas,
         running=job.status is not None and job.status.phase == "Running" and not meta.deletion_timestamp,
     )
 

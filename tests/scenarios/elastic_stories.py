@@ -21,7 +21,7 @@ from tests.scenarios.preemption_stories import gone
 from tests.scenarios.stories import T4, event, on, run
 from tests.scenarios.world import Object, World
 
-ARGS = ["--min-run=1", "--scale-in=10"]
+ARGS = ["--min-run=1", "--scale-in=10", "--grow-after=2"]
 DEFINITIONS = training.definitions()
 
 
@@ -65,6 +65,11 @@ async def workers(world: World, job: str) -> list[str]:
     return sorted(name(pod) for pod in pods if name(pod).startswith(f"{job}-worker-"))
 
 
+async def whole_again(world: World, job: str, count: int) -> bool:
+    """Whether so many workers run, and nothing is under way for the job."""
+    return len(await workers(world, job)) == count and await phase_is(world, job, "Running")
+
+
 async def scalers(world: World, kind: str) -> list[Object]:
     return await world.items(API_VERSION, kind)
 
@@ -73,7 +78,7 @@ def urgent(label: str, gpus: int) -> Object:
     return a_pod(label, a_container(limits={names.WHOLE_GPU: gpus}), priorityClassName="urgent", **on(T4))
 
 
-async def test_a_job_shrinks_by_a_scalein_before_anybody_is_evicted(world: World) -> None:
+async def test_a_job_shrinks_by_a_scalein_before_anybody_is_evicted_and_grows_back(world: World) -> None:
     async with operated(world, a_job("breathes", 4, 2, 4)):
         await run(world, urgent("urgent", 2))
         (scaler,) = await scalers(world, "ScaleIn")
@@ -82,6 +87,14 @@ async def test_a_job_shrinks_by_a_scalein_before_anybody_is_evicted(world: World
         assert len(await workers(world, "breathes")) == 2
         assert not [e for e in await world.told("default") if e["reason"] == "Preempted"]
         assert "takes the room" in await event(world, "urgent", "Preempting")
+        await books_agree(world)
+        await world.delete_pod("default", "urgent", 1)
+        await until(world, lambda: whole_again(world, "breathes", 4), "it has grown back")
+        (grown,) = await scalers(world, "ScaleOut")
+        assert grown["spec"]["toAdd"]["count"] == 2
+        came = [f"breathes-worker-{i}" for i in (4, 5)]
+        assert grown["status"]["addPods"] == came
+        await all_run(world, came)
         await books_agree(world)
 
 

@@ -19,9 +19,19 @@ from protos.contract.training import WORKER, Scaler, ScalerKind, TrainingJob
 
 AGAIN_S = 5.0
 """Seconds after which one that was asked for and is not seen is asked for once more."""
+LOST_S = 60.0
+"""Seconds after which it is not waited for any more: we may not make it, as it seems."""
 KEPT_S = 600.0
 """Seconds for which one of ours stays to be looked at, once it is finished."""
 COUNTED: dict[ScalerKind, str] = {"ScaleIn": "scale_ins", "ScaleOut": "scale_outs"}
+
+
+class Asked(msgspec.Struct):
+    """One that was asked for and is not seen."""
+
+    scaler: Scaler
+    since: float
+    again_at: float
 
 
 class Scalers:
@@ -33,10 +43,11 @@ class Scalers:
         self.jobs: dict[GroupKey, TrainingJob] = {}
         self._served: set[ScalerKind] = set()
         self._of: dict[GroupKey, dict[tuple[ScalerKind, str], Scaler]] = {}
-        self._asked: dict[GroupKey, tuple[Scaler, float]] = {}
-        """Asked for and not seen, and when."""
+        self._asked: dict[GroupKey, Asked] = {}
         self.ended: dict[GroupKey, float] = {}
         """When a scaler of the job was last seen to end."""
+        self.failures: dict[GroupKey, int] = {}
+        """ScaleOuts in a row of which nothing came."""
 
     # -- the world
 
@@ -53,20 +64,20 @@ class Scalers:
         if job is not None:
             self.jobs[key] = job
         else:
-            self.jobs.pop(key, None)
-            self.ended.pop(key, None)
+            for known in (self.jobs, self.ended, self.failures, self._asked):
+                known.pop(key, None)
 
     def see(self, scaler: Scaler, now: float) -> None:
         """Take in a scaler."""
         key = GroupKey(scaler.namespace, scaler.job)
         asked = self._asked.get(key)
-        if asked is not None and asked[0].name == scaler.name:
+        if asked is not None and asked.scaler.name == scaler.name:
             del self._asked[key]
         known = self._of.setdefault(key, {})
         before = known.get((scaler.kind, scaler.name))
         known[scaler.kind, scaler.name] = scaler
         if before is not None and not before.outcome and scaler.outcome:
-            self.ended[key] = now
+            self._end(key, scaler.kind, now, failed=scaler.outcome == "failed")
             if scaler.ours:
                 self._counters[COUNTED[scaler.kind], scaler.outcome] += 1
 
@@ -75,16 +86,21 @@ class Scalers:
         for key, known in list(self._of.items()):
             found = known.pop((kind, name), None) if key.namespace == namespace else None
             if found is not None and not found.outcome:
-                self.ended[key] = now
+                self._end(key, kind, now, failed=True)
             if not known:
                 del self._of[key]
+
+    def _end(self, key: GroupKey, kind: ScalerKind, now: float, *, failed: bool) -> None:
+        self.ended[key] = now
+        if kind == "ScaleOut":
+            self.failures[key] = self.failures.get(key, 0) + 1 if failed else 0
 
     # -- what is under way
 
     def unfinished(self, key: GroupKey) -> list[Scaler]:
         """The scalers of a job that have not ended, one that was only asked for among them."""
         found = [scaler for scaler in self._of.get(key, {}).values() if not scaler.outcome]
-        return found + ([self._asked[key][0]] if key in self._asked else [])
+        return found + ([self._asked[key].scaler] if key in self._asked else [])
 
     def leaving(self, key: GroupKey) -> tuple[frozenset[str], Mapping[str, int]]:
         """The workers that ScaleIns take from a job, and how many more whose names are not known yet, by role."""
@@ -95,9 +111,9 @@ class Scalers:
     def asked_at(self, key: GroupKey, pods: Sequence[str], now: float) -> float:
         """Since when an unfinished ScaleIn of ours asks for one of these workers; now, if none does."""
         known = [s for s in self.unfinished(key) if s.kind == "ScaleIn" and s.ours and not set(s.pods).isdisjoint(pods)]
-        return min((self._clock(scaler, now) for scaler in known), default=now)
+        return min((self.made_at(scaler, now) for scaler in known), default=now)
 
-    def _clock(self, scaler: Scaler, now: float) -> float:
+    def made_at(self, scaler: Scaler, now: float) -> float:
         """When it was made, on the monotonic clock."""
         return min(now, epoch_seconds(scaler.created) - self._wall) if scaler.created else now
 
@@ -116,15 +132,11 @@ class Scalers:
         yield from self._ask(key, "ScaleOut", now, count=count, timeout_s=timeout_s)
 
     def _ask(self, key: GroupKey, kind: ScalerKind, now: float, **fields: object) -> Iterator[Scale]:
-        asked = self._asked.get(key)
-        if asked is not None and asked[0].kind == kind and now >= asked[1] + AGAIN_S:
-            self._asked[key] = asked[0], now
-            yield Scale(asked[0])
         if self.unfinished(key) or not self.serves(key, kind):
             return
         scaler = Scaler(kind=kind, namespace=key.namespace, name="", job=key.name, ours=True, **fields)  # type: ignore[arg-type]  # of a Scaler
         scaler = msgspec.structs.replace(scaler, name=self._name(key, scaler))
-        self._asked[key] = scaler, now
+        self._asked[key] = Asked(scaler, now, now + AGAIN_S)
         self._counters[COUNTED[kind], "created"] += 1
         yield Scale(scaler)
 
@@ -143,9 +155,16 @@ class Scalers:
         """What was asked for and never seen is not waited for any more: another process decides now."""
         self._asked.clear()
 
-    def tidy(self, now: float) -> Iterator[Unscale]:
-        """Those of ours that have long been finished may go."""
+    def tick(self, now: float) -> Iterator[Scale | Unscale]:
+        """Ask again for what is not seen, for a while; those of ours that have long been finished may go."""
+        for key, asked in list(self._asked.items()):
+            if now >= asked.since + LOST_S:
+                del self._asked[key]
+                self._end(key, asked.scaler.kind, now, failed=True)
+            elif now >= asked.again_at:
+                asked.again_at = now + AGAIN_S
+                yield Scale(asked.scaler)
         for known in self._of.values():
             for scaler in known.values():
-                if scaler.ours and scaler.outcome and now >= self._clock(scaler, now) + KEPT_S:
+                if scaler.ours and scaler.outcome and now >= self.made_at(scaler, now) + KEPT_S:
                     yield Unscale(scaler)

@@ -298,7 +298,7 @@ class Gangs:
         """Let time pass."""
         self._conductor.unpark()
         for known in list(self.known.values()):
-            if not known.parked and known.gang.phase is not Phase.RUNNING:
+            if not known.parked and (known.gang.phase is not Phase.RUNNING or known.slots):
                 self._conductor.tick(known, now)
                 self._herald.news(known, now)
                 self._conductor.park(known)
@@ -335,6 +335,19 @@ class Gangs:
             known.gang.members[uid].yields = True
             if wholly and not known.gang.preempted:
                 self._conductor.preempt(known, now)
+
+    def grow(self, key: GroupKey, model: PodState, role: str, spots: Collection[Spot], now: float) -> None:
+        """Keep these places for members to come of a gang that runs; `model` asks what they will."""
+        known = self.known[key]
+        self._conductor.slots.grow(known, model, role, spots, now)
+        self._conductor.refill(known, now)
+
+    def shed(self, key: GroupKey, now: float) -> None:
+        """Nobody comes for such places any more."""
+        known = self.known[key]
+        for slot in [slot for slot in known.slots if slot.grown]:
+            self._conductor.slots.drop(known, slot)
+        self._conductor.settle(known, now)
 
     def spare(self, key: GroupKey, now: float) -> None:
         """The rest of the gang is not taken after all."""

@@ -21,13 +21,15 @@ PAST_BARRIER = (*STARTED, Phase.UNDOING, Phase.COMPLETED)
 
 
 class Slot(msgspec.Struct, frozen=True, eq=False):
-    """The room of a lost member, kept for the one that comes in its place."""
+    """Room that is kept for a member to come: a lost one's, for the one in its place, or one more's."""
 
     keeper: PodState
     """What holds it in the books, by the lost pod's name."""
     role: str
     required: bool
     spot: Spot
+    grown: bool = False
+    """For one more; whether its gang needs it does not matter."""
 
 
 class Known(msgspec.Struct):

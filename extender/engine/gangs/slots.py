@@ -1,4 +1,6 @@
-"""Slots: the rooms of lost members, which a gang that waits for others in their place keeps from everybody else.
+"""Slots: the rooms of lost members, which a gang that waits for others in their place keeps from everybody else, and
+
+rooms found for members that were asked for beyond those that there are.
 
 A slot is what the member held on its node, to the very GPU. It is a soft charge with an end, booked under a name of its
 own, since the member is no pod any more. A gang keeps no more of them than it is short of members.
@@ -34,6 +36,8 @@ class Slots:
     def __init__(self, ledger: Ledger, starts: Starts, patience: Patience) -> None:
         self._ledger, self._starts, self._patience = ledger, starts, patience
         self._of: dict[str, Known] = {}
+        self._grown = 0
+        """Counts the places kept for one more."""
 
     def of(self, uid: str) -> Known | None:
         """The gang for which something is kept under this name in the books, None if nothing is."""
@@ -52,19 +56,33 @@ class Slots:
         given = pod.allocation.containers if entry is not None and pod.allocation is not None else {}
         spot = Spot(node.name, entry.charges if entry else {}, given, now + self._patience.slot_s)
         self._ledger.unbind(pod)
-        keeper = PodState(PodRef(pod.ref.namespace, pod.ref.name, f"slot-{pod.ref.uid}"), now)
-        keeper.asked, keeper.requests = pod.asked, pod.requests
+        keeper = self._keeper(known, pod, pod.ref.name, pod.ref.uid, spot, now)
+        known.slots.append(Slot(keeper, member.role, member.required, spot))
+        self.check(keeper.ref.uid)
+
+    def grow(self, known: Known, model: PodState, role: str, spots: Iterable[Spot], now: float) -> None:
+        """These places are kept for members to come that ask what `model` does."""
+        name = known.gang.key.name
+        for spot in spots:
+            self._grown += 1
+            keeper = self._keeper(known, model, name, f"{known.gang.key}-{self._grown}", spot, now)
+            known.slots.append(Slot(keeper, role, required=False, spot=spot, grown=True))
+
+    def _keeper(self, known: Known, like: PodState, name: str, uid: str, spot: Spot, now: float) -> PodState:
+        """What holds the place in the books."""
+        keeper = PodState(PodRef(like.ref.namespace, name, f"slot-{uid}"), now)
+        keeper.asked, keeper.requests = like.asked, like.requests
         self._ledger.slots[keeper.ref.uid] = keeper
         self._ledger.hold(keeper, spot.node, spot.charges)
         self._of[keeper.ref.uid] = known
-        known.slots.append(Slot(keeper, member.role, member.required, spot))
         known.offering = True
-        self.check(keeper.ref.uid)
+        return keeper
 
     def trim(self, known: Known, now: float) -> None:
         """Give up what is over, and what the gang does not wait for or is not short of."""
-        while known.slots and (now >= known.slots[0].spot.until or not _waits(known.gang)):
-            self.drop(known, known.slots[0])
+        waits, lasts = _waits(known.gang), known.gang.phase in KEEPING
+        for slot in [s for s in known.slots if now >= s.spot.until or not (lasts if s.grown else waits)]:
+            self.drop(known, slot)
         kept = _beside(known)
         for kind in list(kept):
             while kept[kind] and not known.gang.needs(*kind, kept - Counter([kind])):
@@ -125,7 +143,7 @@ def _waits(gang: Gang) -> bool:
 
 def _beside(known: Known) -> Counter[tuple[str, bool]]:
     """What is kept: how often for which role, and whether for a required member."""
-    return Counter((slot.role, slot.required) for slot in known.slots)
+    return Counter((slot.role, slot.required) for slot in known.slots if not slot.grown)
 
 
 def _spare(known: Known, kind: tuple[str, bool]) -> Slot:
@@ -137,6 +155,6 @@ def _spare(known: Known, kind: tuple[str, bool]) -> Slot:
     for member in known.gang.members.values():
         if member.stage is Stage.BOUND and member.role == kind[0]:
             came[member.node] = max(member.bound_at, came.get(member.node, -math.inf))
-    alike = [slot for slot in known.slots if (slot.role, slot.required) == kind]
+    alike = [slot for slot in known.slots if (slot.role, slot.required) == kind and not slot.grown]
     refilled = (s for s in alike if came.get(s.spot.node, -math.inf) >= s.keeper.since - CLOCKS_S)
     return next(refilled, alike[0])
