@@ -50,6 +50,8 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     on_member_lost: OnLost | None = None
     on_completion: str = ""
     """The role whose success ends the group."""
+    expected_runtime_s: float | None = None
+    """For how long it is expected to run."""
     problems: tuple[str, ...] = ()
     """Sentences about values of this source that cannot be read."""
 
@@ -83,6 +85,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     schedule_timeout_s: float | None = None
     on_member_lost: OnLost = "wait"
     on_completion: str = ""
+    expected_runtime_s: float | None = None
     conflicts: tuple[str, ...] = ()
     """Sentences about declarations that differ or cannot be read."""
 
@@ -101,6 +104,7 @@ def agree(declarations: Iterable[Declaration]) -> Terms:
         schedule_timeout_s=one.schedule_timeout_s,
         on_member_lost=one.on_member_lost or "wait",
         on_completion=one.on_completion,
+        expected_runtime_s=one.expected_runtime_s,
         conflicts=one.problems + conflicts,
     )
 
@@ -158,6 +162,7 @@ _VALUES: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("schedule_timeout_s", "the time limit in seconds", min),
     ("on_member_lost", "the answer to a lost member", _strictest_answer),
     ("on_completion", "the role that ends the group", min),
+    ("expected_runtime_s", "the expected run time in seconds", max),
 )
 """Single values: field, name for people, which of several holds (of texts without an order the first by alphabet)."""
 _AMOUNTS = (

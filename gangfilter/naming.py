@@ -36,6 +36,7 @@ from gangfilter.values import (
     resources,
     role,
     roles,
+    run_time,
     seconds,
 )
 from protos.contract import names
@@ -150,6 +151,7 @@ OWN = Dialect(
         "schedule_timeout_s": (seconds, both(names.SCHEDULE_TIMEOUT_SECONDS)),
         "on_member_lost": (lost, both(names.ON_MEMBER_LOST)),
         "on_completion": (role, both(names.ON_COMPLETION)),
+        "expected_runtime_s": (run_time, (annotation(names.EXPECTED_RUNTIME),)),
     },
 )
 """Our own keys, read of PodGroups too."""

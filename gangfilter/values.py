@@ -119,6 +119,17 @@ def duration(text: str) -> float | None:
     return sum(float(number) * _SECONDS[unit] for number, unit in parts) or None
 
 
+def run_time(text: str) -> float:
+    """For how long something runs: in seconds, or as Go writes it."""
+    try:
+        read = seconds(text) if _whole(text) else duration(text)
+    except BadValue:
+        read = None
+    if read is None:
+        raise BadValue("seconds above 0, like 5400, or a duration like 90m or 2h30m")
+    return read
+
+
 def lost(text: str) -> OnLost:
     """What to do when a member is lost after the start."""
     for answer in LAXEST_FIRST:

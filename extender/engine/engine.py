@@ -68,7 +68,9 @@ from extender.engine.placement.worth import Worth
 from extender.engine.preemption.occupants import Occupants
 from extender.engine.preemption.preempt import Preemption
 from extender.engine.presence import Presence
+from extender.engine.queues.runtimes import Runtimes
 from extender.engine.queues.tenancy import Tenancy
+from extender.engine.queues.turns import Turns
 from extender.engine.settings import Settings
 from extender.engine.telling import Telling
 from gangfilter import dialects
@@ -105,7 +107,10 @@ class Engine:
         self._gates = Gates(self.ledger, self._indexes, self._waking, settings.nominate_from)
         self.tenancy = Tenancy(self.ledger, settings, self.classes.known)
         self.ledger.moved, self._waking.admits = self.tenancy.moved, self.tenancy.admits
-        starts = Starts(self.ledger, self._indexes, settings, self.tenancy.admission)
+        self.runtimes = Runtimes(lambda uid: self.gangs.of(uid))
+        admission = self.tenancy.admission
+        turns = Turns(admission.account, admission.standing, self.runtimes.of_gang)
+        starts = Starts(self.ledger, self._indexes, settings, admission, turns)
         self._booking = Booking(self.ledger, starts, self._waking, settings, self.counters)
         self.gangs = Gangs(self.ledger, settings, self.counters, starts, self._booking.release, self._unpromise, wall)
         self._barrier = Barrier(self.gangs)
@@ -232,6 +237,7 @@ class Engine:
             self.tenancy.see(pod, seen.state, self.gangs.of(pod.metadata.uid), ours=ours)
         self.gangs.see(pod, seen.state, now)
         self.tenancy.join(pod.metadata.uid, self.gangs.of(pod.metadata.uid))
+        self._effects += self.runtimes.see(pod)
         if seen.state is not None and not self.gangs.awaits(pod, seen.state):
             self._effects += self._gates.in_vain(seen.state.ref)
         if seen.state is not None:

@@ -151,6 +151,11 @@ def queue_reserved(numbers: str) -> Reason:
     return Reason("QueueReserved", "what is free is guaranteed to other queues", numbers)
 
 
+def runtime_unreadable(gang: GroupKey, problem: str) -> Reason:
+    """What it is expected to run is said in a way that says nothing."""
+    return Reason("RuntimeUnreadable", f"how long gang {gang} will run cannot be read: nothing is known of it", problem)
+
+
 def no_match(conditions: str, instead: str) -> Reason:
     """No GPU is as it is asked for."""
     return Reason(NO_MATCH, f"no GPU in the cluster matches {conditions}", instead)

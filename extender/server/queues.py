@@ -8,7 +8,6 @@ import msgspec
 from extender.engine.engine import Engine
 from extender.engine.gangs.roster import Known
 from extender.engine.queues.standing import Standing
-from extender.engine.queues.turns import place
 from gangfilter.gang import Gang
 from gangfilter.table import Phase
 from protos.contract.queue import shown
@@ -45,7 +44,7 @@ def of_group(engine: Engine, known: Known) -> dict[str, Any]:
         return told
 
     def turn(gang: Gang) -> tuple[object, ...]:
-        return admission.standing(admission.account(gang)), place(gang)
+        return admission.standing(admission.account(gang)), engine.gangs.starts.turns.place(gang)
 
     waiting = [turn(other.gang) for other in engine.gangs.known.values() if other.gang.phase is Phase.WAITING]
     told |= {"place": 1 + sum(other < turn(known.gang) for other in waiting), "inLine": len(waiting)}

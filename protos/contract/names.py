@@ -24,6 +24,7 @@ LINK = f"{DOMAIN}/link"
 PLACEMENT = f"{DOMAIN}/placement"
 RESTARTABLE = f"{DOMAIN}/restartable"
 RESERVATION = f"{DOMAIN}/reservation"
+EXPECTED_RUNTIME = f"{DOMAIN}/expected-runtime"
 CHECKPOINT = f"{DOMAIN}/checkpoint"
 
 # Pod annotations we write.

@@ -154,6 +154,7 @@ class Terminated(_Record, frozen=True):
 
     exit_code: int
     reason: str = ""
+    finished_at: str | None = None
 
 
 class ContainerState(_Record, frozen=True):

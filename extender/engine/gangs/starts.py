@@ -29,11 +29,13 @@ Wish = tuple[PodAsk | Reason | None, Constraints]
 class Starts:
     """The gangs that want a plan, the plan in the making, and the places held."""
 
-    def __init__(self, ledger: Ledger, indexes: Indexes, settings: Settings, admission: Admission) -> None:
+    def __init__(
+        self, ledger: Ledger, indexes: Indexes, settings: Settings, admission: Admission, turns: Turns
+    ) -> None:
         self._ledger, self._admission = ledger, admission
         ignored = frozenset(settings.resources.all)
         self.fleet = Fleet(ledger.nodes, indexes, ignored, settings.resources, settings.locality_labels)
-        self._wanting = Turns(admission.account, admission.standing)
+        self.turns = turns
         self._plan: tuple[Gang, Sequence[Seat], Plan] | None = None
         self.spots: dict[str, Spot] = {}
         """Where a member goes whose place is held, or whose Binding is being written."""
@@ -44,12 +46,12 @@ class Starts:
 
     def want(self, gang: Gang) -> None:
         """The gang shall be planned; what is planned already begins anew."""
-        self._wanting.put(gang)
+        self.turns.put(gang)
         self._stop(gang)
 
     def unwant(self, gang: Gang) -> None:
         """The gang shall not be planned."""
-        self._wanting.remove(gang)
+        self.turns.remove(gang)
         self._stop(gang)
 
     def close(self, gang: Gang) -> None:
@@ -63,7 +65,7 @@ class Starts:
 
     def wanted(self, gang: Gang) -> bool:
         """Whether the gang's plan is still to come."""
-        return gang in self._wanting
+        return gang in self.turns
 
     def withheld(self, gang: Gang) -> Reason | None:
         """Why its queue does not let the gang start, None if it does."""
@@ -83,7 +85,7 @@ class Starts:
 
     @property
     def idle(self) -> bool:
-        return not self._wanting
+        return not self.turns
 
     def advance(self) -> tuple[Gang, Outcome] | None:
         """Do a slice of planning; returns a plan that came out, to be taken at once.
@@ -91,12 +93,12 @@ class Starts:
         Whose queue has no room gets that as its outcome; whose queue has room for its minimum alone starts with that.
         """
         if self._plan is None:
-            gang = self._wanting.first()
+            gang = self.turns.first()
             if gang is None:
                 return None
             withheld = self.withheld(gang)
             if withheld is not None:
-                self._wanting.remove(gang)
+                self.turns.remove(gang)
                 return gang, withheld
             seats, minimum, free = self.asked(gang)
             if self._admission.admits(gang, (seat.uid for seat in seats)) is not None:
@@ -109,7 +111,7 @@ class Starts:
         self._plan = None
         if any(not self._holds(gang, seat) for seat in seats):
             return None  # somebody went, or wants something else by now: it is planned anew
-        self._wanting.remove(gang)
+        self.turns.remove(gang)
         assert plan.outcome is not None
         return gang, plan.outcome
 

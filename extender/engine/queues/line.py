@@ -65,7 +65,7 @@ class Waiter(NamedTuple):
     """Somebody in line."""
 
     name: Hashable
-    queue: str
+    queue: Any
     shape: Hashable
     """Equal for those for whom the same room will do."""
     turn: Turn
@@ -76,10 +76,13 @@ class Line:
 
     def __init__(self) -> None:
         self._waiters: dict[Hashable, Waiter] = {}
-        self._queues: dict[str, SortedKeyList[Waiter]] = {}
+        self._queues: dict[Hashable, SortedKeyList[Waiter]] = {}
 
     def __len__(self) -> int:
         return len(self._waiters)
+
+    def __contains__(self, name: Hashable) -> bool:
+        return name in self._waiters
 
     def join(self, waiter: Waiter) -> None:
         """Take a place; who is in line already changes it."""
@@ -98,7 +101,11 @@ class Line:
         if not self._queues[waiter.queue]:
             del self._queues[waiter.queue]
 
-    def walk(self, share: Callable[[str], Any]) -> Walk:
+    def first(self, share: Callable[[Any], Any]) -> Waiter | None:
+        """The next in turn, None if nobody waits; `share` as in `walk`."""
+        return next(self.walk(share), None)
+
+    def walk(self, share: Callable[[Any], Any]) -> Walk:
         """All of them in turn. The line must not change meanwhile: who starts leaves it afterwards.
 
         `share` tells of a queue how much it has of what it is due; it is asked anew before each turn, and must not
@@ -110,7 +117,7 @@ class Line:
 class Walk(Iterator[Waiter]):
     """One after the other, without those left out for whose shape there is no room."""
 
-    def __init__(self, queues: Iterable[Iterable[Waiter]], share: Callable[[str], Any]) -> None:
+    def __init__(self, queues: Iterable[Iterable[Waiter]], share: Callable[[Any], Any]) -> None:
         self._share, self._behind = share, [iter(waiters) for waiters in queues]
         self._ahead: list[tuple[Any, Turn, int, Waiter]] = []
         """Of each queue its share when last asked and who is next; turns differ, so nothing behind them is compared."""

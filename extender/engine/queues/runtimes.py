@@ -1,0 +1,109 @@
+"""How long gangs run: as they say, else as earlier ones of the same name did, else nobody knows.
+
+What those ran is kept for the last runs of the owners seen last. An expectation is the longest of them, but for one of
+ten: one too long costs it a place, one too short costs others theirs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+
+from extender.engine import refusals
+from extender.engine.effects import PodRef, Report
+from extender.engine.gangs.roster import Known
+from gangfilter.gang import Gang
+from gangfilter.group import GroupKey
+from gangfilter.values import Reader, annotation, run_time
+from protos.contract import names
+from protos.contract.objects import Pod, epoch_seconds
+
+RUNS, LEAST_RUNS = 10, 2
+"""Runs of one owner that are kept, and without which nothing is expected."""
+OWNERS = 4096
+"""Owners whose runs are kept."""
+_ORDINAL = re.compile(r"(-[bcdfghjklmnpqrstvwxz2456789]{5}|[-.]?[0-9]+)$")
+"""What tells runs of one thing apart by name: a number, or what the API server appends to a generateName."""
+Owner = tuple[str, str]
+"""Namespace, and name without what tells runs apart."""
+
+
+class History:
+    """What earlier ones ran."""
+
+    def __init__(self) -> None:
+        self._runs: dict[Owner, dict[str, float]] = {}
+
+    def note(self, owner: Owner, run: str, seconds: float) -> None:
+        """A run of this owner took so long; of several pods of one run the longest counts."""
+        runs = self._runs[owner] = self._runs.pop(owner, {})
+        runs[run] = max(seconds, runs.get(run, 0.0))
+        if len(runs) > RUNS:
+            del runs[next(iter(runs))]
+        if len(self._runs) > OWNERS:
+            del self._runs[next(iter(self._runs))]
+
+    def expected(self, owner: Owner) -> float:
+        """How long the next takes, in seconds; infinity if nobody knows."""
+        runs = sorted(self._runs.get(owner, {}).values())
+        if len(runs) < LEAST_RUNS:
+            return math.inf
+        return runs[-2] if len(runs) == RUNS else runs[-1]
+
+
+class Runtimes:
+    """Of gangs."""
+
+    def __init__(self, gang_of: Callable[[str], Known | None]) -> None:
+        """`gang_of` tells the gang of a pod, by UID."""
+        self._gang_of = gang_of
+        self._history = History()
+        self._told: set[tuple[GroupKey, str]] = set()
+        """What could not be read, of which gangs."""
+
+    def see(self, pod: Pod) -> list[Report]:
+        """Take in a pod: one that has done its work says how long its gang ran, one that was stopped says nothing.
+
+        Returns what is to be told of a run time that cannot be read: once, however many members say it.
+        """
+        known = self._gang_of(pod.metadata.uid)
+        if known is None:
+            return []
+        seconds = _ran(pod) if pod.status.phase == "Succeeded" else None
+        if seconds is not None:
+            self._history.note(_gang(known.gang), f"{known.gang.key.name} {known.gang.epoch}", seconds)
+        text = pod.metadata.annotations.get(names.EXPECTED_RUNTIME)
+        if text is None or pod.spec.node_name or (known.gang.key, text) in self._told:
+            return []
+        reader = Reader(pod.metadata.annotations, {})
+        reader.read(run_time, annotation(names.EXPECTED_RUNTIME))
+        if len(self._told) >= OWNERS:
+            self._told.clear()
+        self._told |= {(known.gang.key, text)} if reader.problems else set()
+        who = PodRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+        return [Report(who, refusals.runtime_unreadable(known.gang.key, problem)) for problem in reader.problems]
+
+    def of_gang(self, gang: Gang) -> float:
+        """How long a gang runs, in seconds from its start; infinity if nobody knows."""
+        return gang.terms.expected_runtime_s or self._history.expected(_gang(gang))
+
+
+def _gang(gang: Gang) -> Owner:
+    return gang.key.namespace, stem(gang.key.name)
+
+
+def stem(name: str) -> str:
+    """A name without what tells runs of one thing apart."""
+    return _ORDINAL.sub("", name)
+
+
+def _ran(pod: Pod) -> float | None:
+    """For how many seconds a pod ran that has ended, None if nobody says."""
+    ended = (each.state.terminated for each in pod.status.container_statuses)
+    times = [each.finished_at for each in ended if each is not None and each.finished_at]
+    try:
+        begun = epoch_seconds(pod.status.start_time) if pod.status.start_time and times else None
+        return max(0.0, max(map(epoch_seconds, times)) - begun) if begun is not None else None
+    except ValueError:
+        return None
