@@ -11,7 +11,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import Gangshare
 from tests.cluster.process import wait_for
 from tests.cluster.world import RealWorld, offered
-from tests.scenarios import gangs
+from tests.scenarios import gangs, queue_stories
 from tests.scenarios.preemption_stories import *  # noqa: F403  # the stories are the tests of this module
 from tests.scenarios.preemption_stories import ARGS, CLASSES
 from tests.scenarios.stories import T4
@@ -33,4 +33,5 @@ async def world(sharing: Gangshare) -> AsyncIterator[RealWorld]:
     found = RealWorld(sharing)
     yield found
     await gangs.tidy(found)
+    await queue_stories.tidy_queues(found, queue_stories.QUEUE)
     wait_for(lambda: offered(sharing), 30, "GPUs on every node")

@@ -117,8 +117,8 @@ async def test_volcanos_queue_is_read_and_closed_by_its_state(world: World) -> N
     await all_run(world, ["p"])
 
 
-async def tidy_queues(world: World) -> None:
-    """Delete every queue."""
-    for kind in (QUEUE, VOLCANO):
+async def tidy_queues(world: World, *kinds: tuple[str, str]) -> None:
+    """Delete every queue, of these kinds alone if any are named."""
+    for kind in kinds or (QUEUE, VOLCANO):
         for found in await world.items(*kind):
             await world.delete(*kind, found["metadata"]["name"])

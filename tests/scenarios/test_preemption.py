@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from extender.sim.apiserver.errors import ApiError
 from extender.sim.kubelet.status import NodeSpec
-from tests.scenarios import embedded, gangs
+from tests.scenarios import embedded, gangs, queue_stories
 from tests.scenarios.embedded import EmbeddedWorld
 from tests.scenarios.gangs import all_run, books_agree
 from tests.scenarios.jobs.submitted import submit
@@ -27,8 +27,14 @@ async def running() -> AsyncIterator[EmbeddedWorld]:
         NodeSpec(name=T4, profile="t4x4"), extender_args=[*ARGS, "--gang-whole=4"]
     ) as cluster:
         world = EmbeddedWorld(cluster)
-        for each in CLASSES:
+        for each in [*CLASSES, queue_stories.definitions()[0]]:
             await world.create(each)
+
+        async def established() -> bool:
+            found = await world.items("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+            return bool(found) and all(one.get("status") for one in found)
+
+        await world.wait(established, 10, "queues are served")
         yield world
 
 
@@ -36,6 +42,7 @@ async def running() -> AsyncIterator[EmbeddedWorld]:
 async def world(running: EmbeddedWorld) -> AsyncIterator[EmbeddedWorld]:
     yield running
     await gangs.tidy(running)
+    await queue_stories.tidy_queues(running, queue_stories.QUEUE)
 
 
 async def test_an_extender_killed_between_two_evictions_is_followed_by_one_that_finishes(world: EmbeddedWorld) -> None:
