@@ -119,7 +119,6 @@ class Engine:
         self.reservations.promise = self.tenancy.queues.promise
         self._keeping = Keeping(self.reservations, self.gangs, self._barrier, self.counters)
         self._occupants = Occupants(settings, wall)
-        admission = self.tenancy.admission
         self.elastic = Elastic(self.ledger, self.gangs, self.tenants, admission, settings, self.counters, wall)
         self._preemption = Preemption(
             self.ledger,

@@ -28,7 +28,7 @@ from protos.contract.objects import Pod
 from protos.contract.queue import GPU, GPUS
 from tests.builders import a_node
 from tests.unit.engine.gang_story import members
-from tests.unit.engine.preemption_story import REFUSED, PreemptionStory, urgent
+from tests.unit.engine.preemption_story import PreemptionStory, urgent
 from tests.unit.engine.test_queues import a_queue, in_queue
 
 NODES, EACH = 3, 4
@@ -209,7 +209,7 @@ class TenantWorld:
     def pass_time(self, *, killed: bool = False) -> list[Job]:
         """A second of everybody's work; returns the jobs that ended. `killed`: the extender, between two evictions."""
         world = self.world
-        self._schedule()
+        self.world.schedule()
         world.later(1.0)
         world.annotate()
         evictions = [e for e in world.done[self.seen :] if isinstance(e, Evict)]
@@ -248,17 +248,6 @@ class TenantWorld:
                 self.made += 1
                 self.world.again(name, self.made)
         self.dying = {name: left - 1 for name, left in self.dying.items()}
-
-    def _schedule(self) -> None:
-        """kube-scheduler looks at all that wait."""
-        world = self.world
-        for name in sorted(world.pods, key=lambda name: (-(world.pods[name].spec.priority or 0), name)):
-            pod = world.pods[name]
-            if pod.spec.node_name or name in world.held or name in world.flying or pod.metadata.deletion_timestamp:
-                continue
-            if world.come(name)[0] not in ("flying", "held", "bound"):
-                world.change(name, conditions=(REFUSED,))
-        world.land()
 
 
 def gang_of(pod: Pod) -> str:

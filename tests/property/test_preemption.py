@@ -16,7 +16,7 @@ from gangfilter.table import Phase
 from protos.contract.objects import Pod
 from tests.builders import a_node
 from tests.unit.engine.gang_story import members
-from tests.unit.engine.preemption_story import REFUSED, PreemptionStory, a_single, urgent
+from tests.unit.engine.preemption_story import PreemptionStory, a_single, urgent
 
 STEPS = 60
 PLACED = (Stage.POSTED, Stage.BOUND, Stage.SUCCEEDED)
@@ -53,7 +53,7 @@ class Life:
     def pass_time(self) -> None:
         """A second of everybody's work."""
         world = self.world
-        self._schedule()
+        self.world.schedule()
         world.later(1.0)
         world.annotate()
         for effect in world.done[self.seen :]:
@@ -76,17 +76,6 @@ class Life:
             assert [p for p in above if not p.spec.node_name], f"{effect.pod.name} goes for nobody"
         self.world.terminate(effect.pod.name)
         self.dying[effect.pod.name] = self.draw.randint(0, 3)
-
-    def _schedule(self) -> None:
-        """kube-scheduler looks at all that wait."""
-        world = self.world
-        for name in sorted(world.pods, key=lambda name: (-(world.pods[name].spec.priority or 0), name)):
-            pod = world.pods[name]
-            if pod.spec.node_name or name in world.held or name in world.flying or pod.metadata.deletion_timestamp:
-                continue
-            if world.come(name)[0] not in ("flying", "held", "bound"):
-                world.change(name, conditions=(REFUSED,))
-        world.land()
 
     def _create(self, pods: list[Pod]) -> None:
         self.world.create(*pods)

@@ -45,6 +45,16 @@ class PreemptionStory(GangStory):
         self.come(name)
         self.change(name, conditions=(REFUSED,))
 
+    def schedule(self) -> None:
+        """kube-scheduler looks at all that wait."""
+        for name in sorted(self.pods, key=lambda name: (-(self.pods[name].spec.priority or 0), name)):
+            pod = self.pods[name]
+            if pod.spec.node_name or name in self.held or name in self.flying or pod.metadata.deletion_timestamp:
+                continue
+            if self.come(name)[0] not in ("flying", "held", "bound"):
+                self.change(name, conditions=(REFUSED,))
+        self.land()
+
     def annotate(self) -> list[str]:
         """The annotations asked for are written and seen; returns of which pods."""
         new, self.written = self.done[self.written :], len(self.done)
