@@ -13,6 +13,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+from extender.sim.definitions import definition
 from protos.contract.training import API_VERSION, GROUP, JOB_KIND, PLURALS, TIMEOUT_S
 
 Object = dict[str, Any]
@@ -41,20 +42,8 @@ class Cluster(Protocol):
 
 def definitions() -> list[Object]:
     """The CustomResourceDefinitions of TrainingJob, ScaleIn and ScaleOut, as far as a client can notice."""
-    return [_definition(JOB_KIND, "trainingjobs"), *(_definition(kind, plural) for kind, plural in PLURALS.items())]
-
-
-def _definition(kind: str, plural: str) -> Object:
-    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": free, "status": free}}}
-    served = {"name": "v1alpha1", "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
-    called = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
-        "spec": {"group": GROUP, "scope": "Namespaced", "names": called, "versions": [served]},
-    }
+    kinds = [(JOB_KIND, "trainingjobs"), *PLURALS.items()]
+    return [definition(API_VERSION, kind, plural, namespaced=True) for kind, plural in kinds]
 
 
 class Operator:

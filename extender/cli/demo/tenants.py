@@ -16,6 +16,7 @@ from extender.sim import podspec
 from extender.sim.apiserver.resources import PODS, Object
 from extender.sim.apiserver.store import Cursor
 from extender.sim.cluster import EmbeddedCluster, WaitError
+from extender.sim.definitions import definition
 from protos.contract import gpu_class, names, queue
 
 CLASS = "h200"
@@ -36,22 +37,9 @@ INTRODUCTION = (
 def definitions() -> list[Object]:
     """What the API server has to know before the extender looks for queues and classes."""
     return [
-        _definition(gpu_class.API_VERSION, gpu_class.KIND, "gpuclasses"),
-        _definition(queue.API_VERSION, queue.KIND, "queues"),
+        definition(gpu_class.API_VERSION, gpu_class.KIND, "gpuclasses", namespaced=False),
+        definition(queue.API_VERSION, queue.KIND, "queues", namespaced=False),
     ]
-
-
-def _definition(api_version: str, kind: str, plural: str) -> Object:
-    group, _, version = api_version.partition("/")
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    served = {"name": version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
-    called = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {"group": group, "scope": "Cluster", "names": called, "versions": [served]},
-    }
 
 
 def _tenants() -> list[Object]:

@@ -1,0 +1,25 @@
+"""CustomResourceDefinitions in small: what a client can notice of them where nothing is validated."""
+
+from __future__ import annotations
+
+from extender.sim.podspec import Object
+
+
+def definition(api_version: str, kind: str, plural: str, *, namespaced: bool) -> Object:
+    """One of any spec and status, the latter a subresource."""
+    group, _, version = api_version.partition("/")
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": free, "status": free}}}
+    served = {"name": version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
+    called = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced" if namespaced else "Cluster",
+            "names": called,
+            "versions": [served],
+        },
+    }
