@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
-import pytest_asyncio
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import Gangshare
-from tests.cluster.process import wait_for
-from tests.cluster.world import RealWorld, offered
-from tests.scenarios import gangs
 from tests.scenarios.elastic_stories import *  # noqa: F403  # the stories are the tests of this module
 from tests.scenarios.elastic_stories import ARGS, CLASSES, DEFINITIONS
 from tests.scenarios.stories import T4
@@ -27,11 +23,3 @@ def sharing(cluster: Cluster) -> Iterator[Gangshare]:
     running.stop()
     cluster.kubectl("delete", "priorityclasses", *(each["metadata"]["name"] for each in CLASSES))
     cluster.kubectl("delete", "customresourcedefinitions", *(each["metadata"]["name"] for each in DEFINITIONS))
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def world(sharing: Gangshare) -> AsyncIterator[RealWorld]:
-    found = RealWorld(sharing)
-    yield found
-    await gangs.tidy(found)
-    wait_for(lambda: offered(sharing), 30, "GPUs on every node")
