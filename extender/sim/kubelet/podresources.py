@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import grpc
 
 from extender.sim import podspec
 from extender.sim.kubelet.devices import DeviceManager
+from extender.sim.kubelet.unix import UnixServer
 from extender.sim.podspec import Object
 from protos.contract import names
 from protos.kubelet.podresources.v1 import podresources_v1_pb2 as api
@@ -42,19 +44,14 @@ class PodResources(rpc.PodResourcesListerServicer):
         self._socket = folder / names.KUBELET_SOCKET
         self._manager, self._pods = manager, pods
         self._bucket = _Bucket(rate, burst)
-        self._server: grpc.aio.Server | None = None
+        self._server = UnixServer(partial(rpc.add_PodResourcesListerServicer_to_server, self))
 
     async def start(self) -> None:
         self._socket.unlink(missing_ok=True)
-        self._server = grpc.aio.server()
-        rpc.add_PodResourcesListerServicer_to_server(self, self._server)
-        self._server.add_insecure_port(f"unix:{self._socket}")
-        await self._server.start()
+        await self._server.start(self._socket)
 
     async def stop(self) -> None:
-        server, self._server = self._server, None  # it must not outlive the event loop, as a cycle with us would
-        if server:
-            await server.stop(None)
+        await self._server.stop()
 
     async def List(
         self, _request: api.ListPodResourcesRequest, context: rpc._ServicerContext

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from pathlib import Path
 
 import grpc
 import structlog
 
 from extender.sim.kubelet.devices import DeviceManager, Endpoint
+from extender.sim.kubelet.unix import UnixServer
 from protos.contract import names
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2_grpc as rpc
@@ -36,20 +38,15 @@ class Registration(rpc.RegistrationServicer):
 
     def __init__(self, folder: Path, manager: DeviceManager) -> None:
         self._folder, self._manager = folder, manager
-        self._server: grpc.aio.Server | None = None
+        self._server = UnixServer(partial(rpc.add_RegistrationServicer_to_server, self))
         self._clients: dict[str, _Client] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        self._server = grpc.aio.server()
-        rpc.add_RegistrationServicer_to_server(self, self._server)
-        self._server.add_insecure_port(f"unix:{self._folder / names.KUBELET_SOCKET}")
-        await self._server.start()
+        await self._server.start(self._folder / names.KUBELET_SOCKET)
 
     async def stop(self) -> None:
-        server, self._server = self._server, None  # it must not outlive the event loop, as a cycle with us would
-        if server:
-            await server.stop(None)
+        await self._server.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -82,8 +79,8 @@ class Registration(rpc.RegistrationServicer):
             await client.run()
             current = self._clients.pop(resource, None)
             if current:
+                await current.close()  # first, as the kubelet does: what is still on its way must not undo the next line
                 self._manager.disconnected(resource)
-                await current.close()
         finally:
             await client.close()
 
@@ -95,6 +92,7 @@ class _Client:
         self._resource, self._manager = resource, manager
         self._channel = grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS)
         self._stub = rpc.DevicePluginStub(self._channel)
+        self._closed = False
 
     async def connect(self) -> None:
         """Dial and learn the options; TimeoutError when nobody answers within 10 s."""
@@ -103,12 +101,15 @@ class _Client:
         self._manager.connected(self._resource, Endpoint(self._stub, options.get_preferred_allocation_available))
 
     async def run(self) -> None:
-        """Follow the plugin's devices until its stream ends."""
+        """Follow the plugin's devices until its stream ends or the client is closed."""
         try:
             async for message in self._stub.ListAndWatch(api.Empty()):
+                if self._closed:  # the channel lets messages through that were on their way
+                    return
                 self._manager.received(self._resource, message.devices)
         except grpc.aio.AioRpcError as error:
             _log.info("device plugin stream ended", resource=self._resource, code=error.code().name)
 
     async def close(self) -> None:
+        self._closed = True
         await self._channel.close()
