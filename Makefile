@@ -17,8 +17,8 @@ $(VENV)/.done: pyproject.toml
 
 setup: $(VENV)/.done ## .venv with everything
 
-generate: setup ## the code generated from protos/kubelet/*.proto
-	$(BIN)/python -m protos.kubelet.generate
+generate: setup ## the code generated from the .proto files
+	$(BIN)/python -m protos.generate
 
 demo: setup ## a few hundred pods of a real trace and a gang on an embedded cluster
 	$(BIN)/gangshare demo $(ARGS)
@@ -28,13 +28,20 @@ lint: setup ## ruff, mypy, import contracts, generated files fresh
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m protos.kubelet.generate --check
+	$(BIN)/python -m protos.generate --check
 
-test: setup ## all tests, the real cluster's among them
-	$(BIN)/pytest --durations=25 $(ARGS)
+FAST = tests/unit tests/property tests/contract tests/sim tests/scenarios
+
+test: setup ## all tests: what needs no cluster on all cores, then those on the real cluster one by one
+ifdef ARGS
+	$(BIN)/pytest $(ARGS)
+else
+	$(BIN)/pytest --numprocesses=auto --dist=loadfile --durations=15 $(FAST)
+	$(BIN)/pytest --durations=25 tests/cluster
+endif
 
 coverage: setup ## what of the code the tests run without the real cluster reach; takes them three times as long
-	$(BIN)/pytest --cov --cov-report=term tests/unit tests/property tests/contract tests/sim tests/scenarios $(ARGS)
+	$(BIN)/pytest --cov --cov-report=term $(FAST) $(ARGS)
 
 test-long: setup ## what takes too long for every day: the same faults more often, and for longer
 	$(BIN)/pytest -m long $(ARGS)

@@ -102,6 +102,13 @@ SCALE_OUTS = Spec(
     ("outcome",),
     "ScaleOuts of elastic jobs: created; done, failed: as their operator says.",
 )
+LEFT = Spec(
+    "gangshare_leaving_evictions",
+    "counter",
+    ("kind",),
+    "Pods evicted from nodes that are about to go: spare in their gang; overdue: a ScaleIn came to nothing; restart: "
+    "their gang starts anew.",
+)
 QUEUE_DESERVED = Spec("gangshare_queue_deserved_gpus", "gauge", ("queue",), "GPUs that are due to a queue.")
 QUEUE_ALLOCATED = Spec("gangshare_queue_allocated_gpus", "gauge", ("queue",), "GPUs that its pods have.")
 QUEUE_REQUESTED = Spec("gangshare_queue_requested_gpus", "gauge", ("queue",), "Those, and what its pods wait for.")
@@ -116,7 +123,7 @@ VIOLATIONS = Spec("gangshare_invariant_violations", "gauge", (), "What the last 
 
 TABLE = (
     BOOKINGS, WAITING, MEM, MEM_FREE, SLICES_FREE, OFFERED, INFO, VERB_SECONDS, DECISIONS, CONFLICTS, WAKES, PROBLEMS,
-    GANGS, GANG_STARTS, GANG_SECONDS, PREEMPTIONS, PREEMPTED, LOST, SCALE_INS, SCALE_OUTS,
+    GANGS, GANG_STARTS, GANG_SECONDS, PREEMPTIONS, PREEMPTED, LOST, SCALE_INS, SCALE_OUTS, LEFT,
     QUEUE_DESERVED, QUEUE_ALLOCATED, QUEUE_REQUESTED, QUEUE_SHARE, QUEUE_PODS,
     LISTS, WATCHING, LEADER, REPLAY, LAG, VIOLATIONS,
 )  # fmt: skip
@@ -165,6 +172,7 @@ class _Engine(Collector):
         yield _family(PREEMPTED, self._of("preemption_victims"))
         yield _family(SCALE_INS, self._of("scale_ins"))
         yield _family(SCALE_OUTS, self._of("scale_outs"))
+        yield _family(LEFT, self._of("leaving_evictions"))
         lost = self._counters.get(("preemption_lost_gpu_seconds", ""), 0)
         yield CounterMetricFamily(LOST.name, LOST.help, lost)
 

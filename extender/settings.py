@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from extender.engine.settings import LOCALITY_LABELS
+from extender.engine.settings import LEAVING, LOCALITY_LABELS
 from protos.contract import names
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\[\]:\s]*):(?P<port>\d{1,5})")
@@ -74,6 +74,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     grow_after_s: float = 60.0
     """Seconds for which there must be room for more workers of an elastic job that nobody else waits for, until it gets
     them; 0: it does not."""
+    backfill_s: float = 300.0
+    """Seconds that the first of a queue waits until room is kept for it, which those behind it must not delay; 0: none
+    is kept."""
     bind_timeout_s: float = 120.0
     """httpTimeout of the scheduler's extender entry that binds, in seconds; a gang's binds are kept waiting half as
     long at most."""
@@ -82,6 +85,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     in half of `bind_timeout_s`."""
     locality_labels: tuple[str, ...] = LOCALITY_LABELS
     """Labels that say where a node is, from near to far: members of a gang are kept together by them. () = none."""
+    leaving: tuple[str, ...] = LEAVING
+    """Keys of taints or labels, or key=value, by which a node is about to go: it is left in time. () = none."""
     leader_election: Literal["scheduler", "own", "none"] = "scheduler"
     """`scheduler`: write only while our scheduler holds its Lease; `own`: replicas apart from any scheduler elect one
     among them; `none`: there is only one scheduler and one extender, ever."""
@@ -116,12 +121,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("renew_deadline_s", "bind_timeout_s", "whole_s"):
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}: expected a number of seconds above zero")
-        for name in ("slot_s", "keep_s", "min_run_s", "scale_in_s", "grow_after_s"):
+        for name in ("slot_s", "keep_s", "min_run_s", "scale_in_s", "grow_after_s", "backfill_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise SettingsError(f"{name} is {getattr(self, name)}: expected a number of seconds from zero on")
         for label in self.locality_labels:
             if not _LABEL.fullmatch(label) or self.locality_labels.count(label) > 1:
                 raise SettingsError(f"locality_labels has {label!r}: expected keys of labels, each once")
+        keys = [sign.partition("=")[0] for sign in self.leaving]
+        for key in keys:
+            if not _LABEL.fullmatch(key) or keys.count(key) > 1:
+                raise SettingsError(f"leaving has {key!r}: expected keys of taints or labels, each once")
         for lease in self.rival_leases:
             if lease.count("/") != 1 or not all(lease.split("/")):
                 raise SettingsError(f"rival_leases has {lease!r}: expected namespace/name")

@@ -101,10 +101,10 @@ class Gang(Members):
         Required are those that exist; once started, as many as the start had.
         """
         least, by_role = self.minimum
+        if least is None or self.count(*stages) + len(also) < least:
+            return False
         roles = self.roles(*stages)
         roles.update(member.role for member in also)
-        if least is None or roles.total() < least:
-            return False
         if any(roles[role] < of_role for role, of_role in by_role.items()):
             return False
         vital = self.required(*PRESENT) if self.phase in (*BEFORE, P.STARTING) else self._vital

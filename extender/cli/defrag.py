@@ -124,7 +124,8 @@ async def _reserved(client: ApiClient, rooms: Sequence[Room], until: dt.datetime
     asked: list[Room] = []
     try:
         for room in rooms:
-            told = Reservation(codec.VERSION, room.node, room.containers, f"{until:%Y-%m-%dT%H:%M:%SZ}")
+            kept = {room.uid: reservation.Room(room.node, room.containers)}
+            told = Reservation(codec.VERSION, kept, f"{until:%Y-%m-%dT%H:%M:%SZ}")
             asked.append(room)
             await _annotate(client, room, reservation.encode(told))
         yield

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 from extender.cli import console, top
 from extender.cli.errors import CommandError
-from extender.cli.inspection import Group, Node, Pod, Reservation, Slot
+from extender.cli.inspection import Earliest, Group, Node, Pod, Reservation, Slot
 from extender.engine.moves import relief
 from protos.contract.allocation import Allocation
+from protos.contract.reason import listed
 
 COSTS = "terms: thousandths of a GPU that it costs others; score: minus their sum, the highest is best"
 EMPTINESS = "terms: thousandths; score: emptiness less links, the highest is best"
+NAMED = 8
+"""Nodes named at most."""
 HERE = "; here: as if it were not there yet"
 
 
@@ -35,6 +38,8 @@ def lines(pod: Pod, node: Node | None) -> Iterator[str]:
             yield f"  queue {pod.queue}"
         if pod.reservation is not None:
             yield _reserved(pod.reservation)
+        if pod.earliest is not None:
+            yield _earliest(pod.earliest)
     else:
         yield f"{who} is {pod.state} {'to' if pod.state == 'bound' else 'on'} {pod.node}"
     if pod.problem:
@@ -70,6 +75,15 @@ def _reserved(kept: Reservation) -> str:
     return f"  {relief.place(kept.node, kept.gpus)} {lasts}: {free}"
 
 
+def _earliest(first: Earliest) -> str:
+    """When it has room, and what that rests on."""
+    after = f", once {first.after} has ended" if first.after else ""
+    nodes = listed(first.nodes, NAMED)
+    guess = "" if first.sure else " (a guess: not all run times are known)"
+    when = f"starts in {console.duration(first.seconds)} at the earliest" if first.seconds else "starts at any moment"
+    return f"  first in its queue: {when}{after}, on {nodes}{guess}"
+
+
 def group_lines(group: Group) -> Iterator[str]:
     """The answer for a gang, line by line."""
     yield f"{group.namespace}/{group.name} is {group.phase} for {console.duration(group.since)}"
@@ -79,6 +93,8 @@ def group_lines(group: Group) -> Iterator[str]:
         yield f"  {group.numbers}"
     if group.queue:
         yield f"  queue {group.queue}{_turn(group)}"
+    if group.earliest is not None:
+        yield _earliest(group.earliest)
     least = "unknown" if group.min_member is None else group.min_member
     yield f"  minimum {least}: {group.present} exist, {group.bound} bound, {group.succeeded} succeeded"
     yield from (f"  conflict: {conflict}" for conflict in group.conflicts)

@@ -91,6 +91,16 @@ class Rank(_Shape, frozen=True, kw_only=True):
     """It is the pod's own, reckoned without the pod."""
 
 
+class Earliest(_Shape, frozen=True, kw_only=True):
+    """In how many seconds one has room at the earliest, on which nodes, and whose end it waits for (NAMESPACE/NAME)."""
+
+    seconds: float
+    sure: bool = True
+    """All run times are known on which that rests."""
+    nodes: tuple[str, ...] = ()
+    after: str = ""
+
+
 class Pod(_Shape, frozen=True, kw_only=True):
     """A pod: where it is or, while it waits, why (a sentence and numbers) and for how many seconds."""
 
@@ -109,6 +119,7 @@ class Pod(_Shape, frozen=True, kw_only=True):
     group: str = ""
     """NAMESPACE/NAME of the gang of a pod that waits."""
     reservation: Reservation | None = None
+    earliest: Earliest | None = None
     asks_gpus: bool = True
     ranking: tuple[Rank, ...] = ()
     """The best nodes and its own, best first. Both only where one pod is asked for."""
@@ -153,6 +164,7 @@ class Group(_Shape, frozen=True, kw_only=True):
     place: int = 0
     """Which of the gangs that wait (`in_line`) it is, 0 if it does not wait."""
     in_line: int = 0
+    earliest: Earliest | None = None
     conflicts: tuple[str, ...] = ()
     members: tuple[Member, ...] = ()
     slots: tuple[Slot, ...] = ()

@@ -33,8 +33,12 @@ from protos.kube import errors, paths
 from protos.kube.client import STRATEGIC_PATCH, ApiClient
 from protos.kube.events import Recorder, Reference
 
-IN_FLIGHT = 16
-"""Effects carried out at the same time; the rest of the client's 64 writes are left to Bindings."""
+IN_FLIGHT, TOLD_IN_FLIGHT = 24, 2
+"""Effects carried out at the same time: those that change something, and those that are only told. The rest of the
+client's writes are left to Bindings. Of an API server that is busy each gets as much as it has requests there, so with
+fewer of ours kube-scheduler would get on with refusing pods instead."""
+TOLD_PAUSE_S = 0.5
+"""After one that is only told, while any of the others is under way: 500 Events cost as much as 250 evictions."""
 TRIES = 5
 PAUSE_S = 0.25
 """Before the second try; doubled for each further one."""
@@ -61,8 +65,30 @@ Write = Wake | Report | PutBack | Evict | Scale | Unscale | GroupStatus | ClassS
 """What an Actor carries out."""
 
 
+class Waiting:
+    """Effects in the order in which they came first; of equal ones only the latest."""
+
+    def __init__(self) -> None:
+        self._of: dict[Key, Write] = {}
+        self._some = asyncio.Semaphore(0)
+        self.in_flight = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def put(self, key: Key, effect: Write) -> None:
+        if key not in self._of:
+            self._some.release()
+        self._of[key] = effect
+
+    async def next(self) -> tuple[Key, Write]:
+        await self._some.acquire()
+        key = next(iter(self._of))
+        return key, self._of.pop(key)
+
+
 class Actor:
-    """A queue of effects and those who carry them out."""
+    """Effects that wait and those who carry them out."""
 
     def __init__(
         self, client: ApiClient, permission: Permission, events: Recorder, failed: Callable[[str], None]
@@ -72,10 +98,8 @@ class Actor:
         self.refused: Callable[[str, str], None] = lambda _uid, _why: None
         """Told of a pod (UID) whose eviction a disruption budget forbids and was not insisted on, and why."""
         self._statuses = StatusWriter(client)
-        self._acts: dict[Key, Write] = {}
-        self._told: dict[Key, Write] = {}
-        """What waits: what changes something, and what is only told, which does not keep the former waiting."""
-        self._some = asyncio.Semaphore(0)
+        self._acts, self._told = Waiting(), Waiting()
+        """What changes something, and what is only told, which is to take little from the former."""
         self._resting: dict[Key, Write | None] = {}
         """Statuses being written, or written a moment ago, and what is to be said next."""
 
@@ -87,9 +111,7 @@ class Actor:
                 self._resting[key] = effect
                 continue
             waiting = self._told if isinstance(effect, Told) else self._acts
-            if key not in waiting:
-                self._some.release()
-            waiting[key] = effect
+            waiting.put(key, effect)
 
     @property
     def idle(self) -> bool:
@@ -99,23 +121,24 @@ class Actor:
     async def run(self) -> None:
         """Carry out what is submitted, for ever."""
         async with asyncio.TaskGroup() as workers:
-            workers.create_task(self._work(self._told, self._acts))
-            for _ in range(IN_FLIGHT - 1):
-                workers.create_task(self._work(self._acts, self._told))
+            for waiting, many in ((self._acts, IN_FLIGHT), (self._told, TOLD_IN_FLIGHT)):
+                for _ in range(many):
+                    workers.create_task(self._work(waiting))
 
-    async def _work(self, first: dict[Key, Write], then: dict[Key, Write]) -> None:
+    async def _work(self, waiting: Waiting) -> None:
         while True:
-            await self._some.acquire()
-            waiting = first or then
-            key = next(iter(waiting))
-            effect = waiting.pop(key)
+            key, effect = await waiting.next()
+            waiting.in_flight += 1
             rests = isinstance(effect, GroupStatus | ClassStatus | QueueStatus)
             if rests:
                 self._resting[key] = None
             await self._permission.settled()
             await self._carry_out(effect)
+            waiting.in_flight -= 1
             if rests:
                 asyncio.get_running_loop().call_later(STATUS_PAUSE_S, self._rested, key)
+            if waiting is self._told and self._acts.in_flight:
+                await asyncio.sleep(TOLD_PAUSE_S)
 
     def _rested(self, key: Key) -> None:
         latest = self._resting.pop(key)

@@ -3,12 +3,9 @@
 Where they are not shown, the API server alone refuses evictions.
 """
 
-from collections.abc import Iterable
-
 import structlog
 
-from extender.cluster.feed import Kind
-from extender.cluster.optional import Source
+from extender.cluster.optional import Declared, Source
 from extender.engine.effects import BudgetGone, BudgetSeen, Event
 from protos.contract import budget
 from protos.contract.budget import API_VERSION, KIND, PLURAL, Budget
@@ -22,24 +19,14 @@ def source() -> Source:
     return Source(API_VERSION, PLURAL, KIND, budget.decode, _Declared())
 
 
-class _Declared(Kind):
+class _Declared(Declared):
     """The budgets that there are."""
 
-    def __init__(self) -> None:
-        self._known: set[tuple[str, str]] = set()
-
-    def seen(self, ref: Ref, found: Budget) -> Event:
-        self._known.add((ref.namespace, ref.name))
+    def seen(self, _: Ref, found: Budget) -> Event:
         return BudgetSeen(found)
 
     def gone(self, ref: Ref) -> Event:
-        self._known.discard((ref.namespace, ref.name))
         return BudgetGone(ref.namespace, ref.name)
 
     def unreadable(self, ref: Ref, error: Exception) -> None:
         log.warning("budget_not_read", budget=f"{ref.namespace}/{ref.name}", error=str(error))
-
-    def forgotten(self) -> Iterable[Event]:
-        gone = [BudgetGone(*key) for key in sorted(self._known)]
-        self._known.clear()
-        return gone

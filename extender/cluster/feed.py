@@ -57,15 +57,16 @@ class Feed:
         *,
         optional: bool = False,
         unreadable: Callable[[Ref, Exception], None] | None = None,
+        calm: asyncio.Event | None = None,
     ) -> None:
         """An `optional` collection may be unknown to the server, or kept from us: then `run` raises that.
 
-        `unreadable` is told of objects that cannot be decoded.
+        `unreadable` is told of objects that cannot be decoded. While `calm` is not set, nothing is told.
         """
         self._client, self._path, self._kind, self._tell, self._metrics = client, path, kind, tell, metrics
         self._reflector: Reflector[Any] = Reflector(client, path, decode, optional=optional)
         metrics.watching.labels(path).set_function(lambda: self._reflector.trouble is None)
-        self._optional, self._unreadable = optional, unreadable
+        self._optional, self._unreadable, self._calm = optional, unreadable, calm
         self._version = -1
         self._listed = asyncio.Event()
         self.lists = 0
@@ -74,6 +75,8 @@ class Feed:
     async def run(self) -> None:
         """Tell everything that happens."""
         async for event in self._reflector.events():
+            if self._calm is not None and not self._calm.is_set():
+                await self._calm.wait()
             self._take(event)
 
     async def listed(self) -> None:

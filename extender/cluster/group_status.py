@@ -5,14 +5,13 @@ word says that a gang runs while fewer than its minimum do. Sources: Volcano pkg
 pkg/apis/scheduling, scheduler-plugins apis/scheduling and pkg/controllers.
 """
 
-import datetime as dt
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
-import msgspec
 import structlog
 
 from extender.cluster.groups import api_version
+from extender.cluster.status import BY_US, Condition, Json, conditions, unwritten
 from extender.engine.effects import GroupStatus
 from gangfilter import podgroups
 from gangfilter.table import Phase as P
@@ -21,26 +20,11 @@ from protos.kube import errors, paths
 from protos.kube.client import ApiClient
 
 log = structlog.get_logger(__name__)
-Json = dict[str, Any]
 Form = Callable[[GroupStatus, P, Mapping[str, Any], str], Json]
 """Of what is to be said, its phase, the status as it is and the time (RFC 3339): the fields to be written."""
 
 
-class _Object(msgspec.Struct, frozen=True):
-    status: Json | None = None
-
-
-_objects = msgspec.json.Decoder(_Object)
 _PLURALS = {api_version(kind): kind.plural for kind in podgroups.KINDS}
-
-
-class Condition(NamedTuple):
-    """One condition, but for its time."""
-
-    type: str
-    true: bool
-    reason: str
-    message: str
 
 
 # Phases in the words of each dialect.
@@ -139,25 +123,6 @@ def _counts(said: GroupStatus) -> Json:
     return {"running": said.bound, "succeeded": said.succeeded, "failed": said.failed}
 
 
-def conditions(wanted: Iterable[Condition], before: Mapping[str, Any], now: str, *, always: bool = False) -> list[Json]:
-    """These conditions beside those of others in the status `before`; one that does not turn keeps its time.
-
-    One that was never true is shown only `always`.
-    """
-    there = before.get("conditions")
-    found = [known for known in there if isinstance(known, dict)] if isinstance(there, list) else []
-    made: dict[str, Json] = {str(known.get("type")): known for known in found}
-    for condition in wanted:
-        former = made.get(condition.type, {})
-        if not (condition.true or former or always):
-            continue
-        value = "True" if condition.true else "False"
-        time = former.get("lastTransitionTime") if former.get("status") == value else None
-        fields = {"status": value, "reason": condition.reason, "message": condition.message}
-        made[condition.type] = {"type": condition.type, **fields, "lastTransitionTime": time or now}
-    return list(made.values())
-
-
 _FORMS: dict[str, Form] = {
     names.DOMAIN: _own,
     "scheduling.volcano.sh": _volcano,
@@ -193,28 +158,22 @@ class StatusWriter:
                 self._refused.add(kind)
 
     async def _write(self, kind: str, said: GroupStatus) -> None:
-        now = f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
-        if status(kind, said, {}, now) is None:
-            return
         where = {
             "group_version": kind,
             "plural": _PLURALS[kind],
             "namespace": said.key.namespace,
             "name": said.key.name,
         }
-        before = (await self._client.fetch(paths.path(**where), _objects)).status or {}
-        wanted = status(kind, said, before, f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}")
-        changed = {key: value for key, value in wanted.items() if before.get(key) != value}
+        changed = await unwritten(self._client, where, lambda before, now: status(kind, said, before, now))
         if changed:
             await self._patch(kind, where, {"status": changed})
 
     async def _patch(self, kind: str, where: Mapping[str, str], patch: Json) -> None:
-        params = {"fieldManager": names.EXTENDER}
         if kind not in self._whole:
             try:
-                await self._client.patch(paths.path(**where, subresource="status"), patch, params=params)
+                await self._client.patch(paths.path(**where, subresource="status"), patch, params=BY_US)
                 return
             except errors.NotFound:
                 pass  # no such subresource, or no such object any more
-        await self._client.patch(paths.path(**where), patch, params=params)
+        await self._client.patch(paths.path(**where), patch, params=BY_US)
         self._whole.add(kind)

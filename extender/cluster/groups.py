@@ -1,9 +1,6 @@
 """The objects that declare groups, of every kind that there may be."""
 
-from collections.abc import Iterable
-
-from extender.cluster.feed import Kind
-from extender.cluster.optional import Complain, Source
+from extender.cluster.optional import Complain, Declared, Source
 from extender.engine.effects import Event, GroupGone, GroupSeen
 from gangfilter import podgroups
 from gangfilter.group import Declaration, GroupKey
@@ -35,28 +32,19 @@ def _source(kind: podgroups.Kind, complain: Complain) -> Source:
     return Source(api_version(kind), kind.plural, kind.kind, decode, _Declared(kind, complain))
 
 
-class _Declared(Kind):
+class _Declared(Declared):
     """What the objects of one kind declare."""
 
     def __init__(self, kind: podgroups.Kind, complain: Complain) -> None:
         self._kind, self._name, self._complain = kind, api_version(kind), complain
-        self._known: set[GroupKey] = set()
 
     def seen(self, _: Ref, found: Found) -> Event:
         key, declaration, job = found
-        self._known.add(key)
         return GroupSeen(self._name, key, declaration, job)
 
     def gone(self, ref: Ref) -> Event:
-        key = GroupKey(ref.namespace, ref.name)
-        self._known.discard(key)
-        return GroupGone(self._name, key)
+        return GroupGone(self._name, GroupKey(ref.namespace, ref.name))
 
     def unreadable(self, ref: Ref, error: Exception) -> None:
         about = Reference(self._name, self._kind.kind, ref.name, ref.namespace, ref.uid)
         self._complain(about, Reason(UNREADABLE, str(error)))
-
-    def forgotten(self) -> Iterable[Event]:
-        gone = [GroupGone(self._name, key) for key in sorted(self._known)]
-        self._known.clear()
-        return gone

@@ -39,9 +39,9 @@ class Declared(Kind, Protocol):
         """An object cannot be decoded."""
         ...
 
-    def forgotten(self) -> Iterable[Event]:
-        """All that was told of is gone."""
-        ...
+    def left(self) -> Event | None:
+        """The kind is not there any more; that its objects are gone was told."""
+        return None
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -89,21 +89,46 @@ def served(sources: Iterable[Source], versions: frozenset[str]) -> list[Source]:
     return list(found.values())
 
 
+class _Remembered(Kind):
+    """The objects of a kind, and which of them were told of."""
+
+    def __init__(self, declared: Declared) -> None:
+        self._declared = declared
+        self._told: dict[tuple[str, str], Ref] = {}
+
+    def seen(self, ref: Ref, found: Any) -> Event | None:
+        self._told[ref.namespace, ref.name] = ref
+        return self._declared.seen(ref, found)
+
+    def gone(self, ref: Ref) -> Event | None:
+        self._told.pop((ref.namespace, ref.name), None)
+        return self._declared.gone(ref)
+
+    def listed(self) -> Event | None:
+        return self._declared.listed()
+
+    def forgotten(self) -> list[Event]:
+        """All of it is gone."""
+        events = [*(self._declared.gone(ref) for _, ref in sorted(self._told.items())), self._declared.left()]
+        self._told.clear()
+        return [event for event in events if event is not None]
+
+
 class _Follower:
     """Follows one kind for as long as it is served and shown to us; then it can be started once more."""
 
     def __init__(self, client: ApiClient, source: Source, tell: Callable[[Event], None], metrics: Metrics) -> None:
         self.source, self._tell = source, tell
-        declared = source.declared
+        self._objects = _Remembered(source.declared)
         self.feed = Feed(
             client,
             source.path,
             source.decode,
-            declared,
+            self._objects,
             tell,
             metrics,
             optional=True,
-            unreadable=declared.unreadable,
+            unreadable=source.declared.unreadable,
         )
         self._task: asyncio.Task[None] | None = None
         self._refused = False
@@ -147,7 +172,7 @@ class _Follower:
         self._forget()
 
     def _forget(self) -> None:
-        for event in self.source.declared.forgotten():
+        for event in self._objects.forgotten():
             self._tell(event)
 
 

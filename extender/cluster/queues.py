@@ -3,20 +3,15 @@
 One that cannot be read is told to the engine as well, for which it stays what it was, and to its owner by an Event.
 """
 
-import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from extender.cluster.feed import Kind
-from extender.cluster.group_status import Condition, conditions
-from extender.cluster.optional import Complain, Source
+from extender.cluster.optional import Complain, Declared, Source
+from extender.cluster.status import Condition, Json, conditions, write
 from extender.engine.effects import Event, QueueGone, QueueSeen, QueueStatus
-from protos.contract import names, queue
+from protos.contract import queue
 from protos.contract.queue import API_VERSION, PLURAL, SOURCES, Queue
 from protos.contract.reason import Reason
-from protos.kube import paths
 from protos.kube.changes import Ref
 from protos.kube.client import ApiClient
 from protos.kube.events import Reference
@@ -37,66 +32,48 @@ def _source(kind: queue.Source, complain: Complain) -> Source:
     return Source(kind.api_version, kind.plural, kind.kind, decode, _Declared(kind, complain))
 
 
-class _Declared(Kind):
+class _Declared(Declared):
     """The queues of one kind."""
 
     def __init__(self, kind: queue.Source, complain: Complain) -> None:
         self._kind, self._complain = kind, complain
-        self._known: set[str] = set()
 
     def seen(self, ref: Ref, found: Queue) -> Event:
-        self._known.add(found.name)
         if found.problem:
             self._complain(self._about(ref), Reason(UNREADABLE, found.problem))
         return QueueSeen(found)
 
     def gone(self, ref: Ref) -> Event:
-        name = self._kind.name(ref.namespace, ref.name)
-        self._known.discard(name)
-        return QueueGone(self._kind.api_version, name)
+        return QueueGone(self._kind.api_version, self._kind.name(ref.namespace, ref.name))
 
     def unreadable(self, ref: Ref, error: Exception) -> None:
         self._complain(self._about(ref), Reason(UNREADABLE, str(error)))
-
-    def forgotten(self) -> Iterable[Event]:
-        gone = [QueueGone(self._kind.api_version, name) for name in sorted(self._known)]
-        self._known.clear()
-        return gone
 
     def _about(self, ref: Ref) -> Reference:
         return Reference(self._kind.api_version, self._kind.kind, ref.name, ref.namespace, ref.uid)
 
 
-class _Object(msgspec.Struct, frozen=True):
-    status: dict[str, Any] | None = None
-
-
-_objects = msgspec.json.Decoder(_Object)
-
-
 async def write_status(client: ApiClient, said: QueueStatus) -> None:
     """Say this in the status of its Queue; what is there already is not written again. Raises the request's errors."""
     where = {"group_version": API_VERSION, "plural": PLURAL, "name": said.name}
-    before = (await client.fetch(paths.path(**where), _objects)).status or {}
     told = [
         Condition(ACCEPTED, not said.problem, UNREADABLE if said.problem else ACCEPTED, said.problem),
         Condition(PLACED, not said.misplaced, MISPLACED if said.misplaced else PLACED, said.misplaced),
     ]
-    now = f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
-    wanted = {
-        "allocated": _merged(said.allocated, before.get("allocated")),
-        "requested": _merged(said.requested, before.get("requested")),
-        "deserved": _merged(said.deserved, before.get("deserved")),
-        "share": said.share,
-        "waiting": said.waiting,
-        "running": said.running,
-        "state": "Closed" if said.closed else "Open",
-        "conditions": conditions(told, before, now, always=True),
-    }
-    changed = {key: value for key, value in wanted.items() if before.get(key) != value}
-    if changed:
-        path = paths.path(**where, subresource="status")
-        await client.patch(path, {"status": changed}, params={"fieldManager": names.EXTENDER})
+
+    def status(before: Mapping[str, Any], now: str) -> Json:
+        return {
+            "allocated": _merged(said.allocated, before.get("allocated")),
+            "requested": _merged(said.requested, before.get("requested")),
+            "deserved": _merged(said.deserved, before.get("deserved")),
+            "share": said.share,
+            "waiting": said.waiting,
+            "running": said.running,
+            "state": "Closed" if said.closed else "Open",
+            "conditions": conditions(told, before, now, always=True),
+        }
+
+    await write(client, where, status)
 
 
 def _merged(said: dict[str, str], before: object) -> dict[str, str | None]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import structlog
 
-from extender.cluster.feed import Kind
-from extender.cluster.optional import Source
+from extender.cluster.optional import Declared, Source
 from extender.engine.effects import Event, Scale, ScalerGone, ScalerSeen, ScalersServed, Unscale
 from protos.contract import training
 from protos.contract.training import API_VERSION, PLURALS, Scaler, ScalerKind
@@ -30,19 +27,16 @@ def _source(kind: ScalerKind) -> Source:
     return Source(API_VERSION, PLURALS[kind], kind, decode, _Declared(kind))
 
 
-class _Declared(Kind):
+class _Declared(Declared):
     """The scalers of one kind."""
 
     def __init__(self, kind: ScalerKind) -> None:
         self._kind: ScalerKind = kind
-        self._known: set[tuple[str, str]] = set()
 
-    def seen(self, ref: Ref, found: Scaler) -> Event:
-        self._known.add((ref.namespace, ref.name))
+    def seen(self, _: Ref, found: Scaler) -> Event:
         return ScalerSeen(found)
 
     def gone(self, ref: Ref) -> Event:
-        self._known.discard((ref.namespace, ref.name))
         return ScalerGone(self._kind, ref.namespace, ref.name)
 
     def listed(self) -> Event:
@@ -51,10 +45,8 @@ class _Declared(Kind):
     def unreadable(self, ref: Ref, error: Exception) -> None:
         log.warning("scaler_not_read", kind=self._kind, object=f"{ref.namespace}/{ref.name}", error=str(error))
 
-    def forgotten(self) -> Iterable[Event]:
-        gone: list[Event] = [ScalerGone(self._kind, *key) for key in sorted(self._known)]
-        self._known.clear()
-        return [*gone, ScalersServed(self._kind, yes=False)]
+    def left(self) -> Event:
+        return ScalersServed(self._kind, yes=False)
 
 
 async def write(client: ApiClient, said: Scale | Unscale) -> None:

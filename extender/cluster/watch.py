@@ -80,17 +80,21 @@ class Watches:
         complain: Complain,
         *,
         gpushare: bool,
+        calm: asyncio.Event | None = None,
     ) -> None:
-        """`complain` tells the owner of a PodGroup, GpuClass or queue that it cannot be read."""
+        """`complain` tells the owner of a PodGroup, GpuClass or queue that it cannot be read.
 
-        def feed(path: str, decode: Callable[[bytes], Any], kind: Kind) -> Feed:
-            return Feed(client, path, decode, kind, tell, metrics)
+        While `calm` is not set, nothing is told of pods.
+        """
+
+        def feed(path: str, decode: Callable[[bytes], Any], kind: Kind, calm: asyncio.Event | None = None) -> Feed:
+            return Feed(client, path, decode, kind, tell, metrics, calm=calm)
 
         self._nodes = feed(paths.nodes(), objects.decode_node, Nodes())
         sources = [*groups.sources(complain), classes.source(complain), *queues.sources(complain)]
         sources += [budgets.source(), *scalers.sources()]
         self._optional = OptionalKinds(client, sources, tell, metrics)
-        self._others = [feed(paths.pods(), objects.decode_pod, Pods())]
+        self._others = [feed(paths.pods(), objects.decode_pod, Pods(), calm)]
         if gpushare:
             sick = paths.path("v1", "configmaps", namespace=names.UNHEALTHY_CONFIGMAP_NAMESPACE)
             self._others.append(feed(sick, _config_maps.decode, SickGpus()))

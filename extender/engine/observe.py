@@ -49,10 +49,17 @@ class Observer:
         self, ledger: Ledger, settings: Settings, counters: Counter[tuple[str, str]], classes: Classes
     ) -> None:
         self._ledger, self._settings, self._counters, self._classes = ledger, settings, counters, classes
+        self._leaving = {key: value for key, _, value in (sign.partition("=") for sign in settings.leaving)}
 
     def node(self, node: Node) -> bool:
         """Take in a node; returns whether anything that matters changed."""
-        return self._ledger.set_node(node, _amounts(node.status.allocatable))
+        return self._ledger.set_node(node, _amounts(node.status.allocatable), self._leaves(node))
+
+    def _leaves(self, node: Node) -> str:
+        """The first taint or label by which the node is about to go, "" if there is none."""
+        given = [*((taint.key, taint.value) for taint in node.spec.taints), *node.metadata.labels.items()]
+        signs = (f"{key}={value}" if value else key for key, value in given if self._leaving.get(key) in ("", value))
+        return next(signs, "")
 
     def ask(self, pod: Pod) -> PodAsk | None:
         """The pod's GPU ask; None also where it makes no sense."""

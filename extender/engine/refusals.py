@@ -10,7 +10,8 @@ from protos.contract.reason import Reason
 
 NO_ROOM = "NoRoom"
 NO_MATCH = "NoMatch"
-FOR_ROOM = (NO_ROOM, NO_MATCH)
+IN_LINE = "InLine"
+FOR_ROOM = (NO_ROOM, NO_MATCH, IN_LINE)
 """Codes of those that wait for GPUs; they are woken when there are some for them."""
 QUEUE = "Queue"
 """How the codes of those begin that wait for their queue: room on nodes does not help them."""
@@ -18,9 +19,11 @@ QUEUE_SHORT = ("QueueFull", "QueueReserved")
 """Codes of those of them who are helped if somebody leaves the queue."""
 GANG_NO_ROOM = "GangNoRoom"
 GANG_AGAIN = "GangAgain"
+BEHIND_GANGS = Reason(NO_ROOM, "gangs of its queue that wait go before what a gang that runs has beyond its minimum")
 FORGED = Reason(
     "AllocationForged", "the pod carries an allocation that gangshare did not write; it waits until that is removed"
 )
+KEPT_IN_LINE = Reason(IN_LINE, "what room there is for the pod is kept for those before it in line")
 GONE = Reason("PodGone", "the pod has ended")
 UNSEEN = Reason("BindUnseen", "this extender has not placed the pod; it goes through the scheduler again")
 TAKEN = Reason("BindConflict", "the GPUs on the chosen node were taken meanwhile; the pod is placed anew")
@@ -91,6 +94,11 @@ def scaling_in(by: str, priority: int) -> Reason:
     return Reason("ScalingIn", f"{by} of priority {priority} needs the room of this worker: its job shrinks")
 
 
+def node_leaving(node: str, sign: str) -> Reason:
+    """It goes before its node does: its gang can spare it, or starts anew without that node."""
+    return Reason("NodeLeaving", f"node {node} is about to go, and this pod leaves it in time", f"the node has {sign}")
+
+
 def reclaimed(by: str, unit: str, owed: str) -> Reason:
     """It is evicted for what is due to another queue. `unit`: what goes with it; `owed`: what its queue has."""
     return Reason("Reclaimed", f"{by} takes back what is due to its queue", f"{unit} goes; {owed}")
@@ -151,9 +159,9 @@ def queue_reserved(numbers: str) -> Reason:
     return Reason("QueueReserved", "what is free is guaranteed to other queues", numbers)
 
 
-def runtime_unreadable(gang: GroupKey, problem: str) -> Reason:
+def runtime_unreadable(who: str, problem: str) -> Reason:
     """What it is expected to run is said in a way that says nothing."""
-    return Reason("RuntimeUnreadable", f"how long gang {gang} will run cannot be read: nothing is known of it", problem)
+    return Reason("RuntimeUnreadable", f"how long {who} will run cannot be read: nothing is known of it", problem)
 
 
 def no_match(conditions: str, instead: str) -> Reason:

@@ -9,6 +9,19 @@ from protos.contract import names
 
 LOCALITY_LABELS = ("topology.kubernetes.io/zone",)
 """Labels that say where a node is, from near to far, if nothing else is said."""
+LEAVING = (
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption=disrupting",
+    "aws-node-termination-handler/spot-itn",
+    "aws-node-termination-handler/scheduled-maintenance",
+    "aws-node-termination-handler/asg-lifecycle-termination",
+    "cloud.google.com/impending-node-termination",
+    "remediator.kubernetes.azure.com/unschedulable",
+)
+"""Taints that say that a node is about to go, if nothing else is said. Source: cluster-autoscaler utils/taints;
+karpenter disruption (the second of its two before v1); aws-node-termination-handler TAINT_NODE; GKE's
+k8s-node-termination-handler; AKS node auto-drain."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +62,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     grow_after_s: float = 60.0
     """Seconds for which there must be room for more workers of an elastic job that nobody else waits for, until it gets
     them; 0: it does not."""
+    backfill_s: float = 300.0
+    """Seconds that the first of a queue waits until room is kept for it, which those behind it must not delay; 0: none
+    is kept."""
     locality_labels: tuple[str, ...] = LOCALITY_LABELS
     """Labels that say where a node is, from near to far: members of a gang are kept together by them."""
+    leaving: tuple[str, ...] = LEAVING
+    """Keys of taints or labels by which a node is about to go, or `key=value`: nobody is placed there any more, and who
+    can be spared there goes."""
     nominate_from: int = 500
     """Nodes from which on members of a gang that starts are nominated to theirs before kube-scheduler asks."""
     in_tree_preferences: bool = False

@@ -38,8 +38,14 @@ class Telling:
         known = self._gangs.of(state.ref.uid)
         if known is not None and known.reason is not None:
             return known.reason
-        if state.refusal is None or state.ask is None or state.refusal.code not in refusals.FOR_ROOM:
-            return state.refusal
+        reason = state.refusal
+        if (
+            reason is None
+            or state.ask is None
+            or reason.code not in refusals.FOR_ROOM
+            or reason.code == refusals.IN_LINE
+        ):
+            return reason
         lacking = self._lacking(state, state.ask)
         if lacking is not None:
             return lacking

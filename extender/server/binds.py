@@ -5,7 +5,8 @@ same pod joins it. Only while the engine holds it, since the pod's gang is not a
 then the pod is not there any more either.
 
 Binds of members of a gang end when all its Bindings are decided: an answer sets kube-scheduler to work (an Event for
-each pod, among others), which would take its time from the writes that are still to come.
+each pod, among others), which would take its time from the writes that are still to come. For the same reason what the
+watch of pods tells, mostly of these very Bindings, waits until then.
 """
 
 import asyncio
@@ -24,6 +25,8 @@ from protos.contract.reason import Reason
 LEFT = "the bind was given up: nobody waited for its answer any more, or it was asked for anew"
 TOGETHER_S = 2.0
 """Seconds at most for which a bind waits for the Bindings of other members."""
+MANY, CALM_S = 64, 1.0
+"""So many Bindings at once, and what has time waits for them: for so many seconds at most, and half of the time."""
 Gone = Callable[[], Coroutine[Any, Any, None]]
 """Waits until whoever asked does not wait for the answer any more."""
 Decision = asyncio.Future[Place | Reason | None]
@@ -66,6 +69,7 @@ class Binds:
         self._flights: dict[str, _Flight] = {}
         self.arrived = asyncio.Event()
         """Set whenever the books of a bind were decided."""
+        self._calm_again = 0.0
         self._letting_go: _Together | None = None
         """Who is let go at this moment."""
         core.release = self._release
@@ -149,12 +153,17 @@ class Binds:
         """One more is let go at this moment, which ends when the event loop goes on."""
         if self._letting_go is None:
             self._letting_go = _Together()
-            asyncio.get_running_loop().call_soon(self._all_let_go)
+            asyncio.get_running_loop().call_soon(self._all_let_go, self._letting_go)
         self._letting_go.undecided += 1
         return self._letting_go
 
-    def _all_let_go(self) -> None:
+    def _all_let_go(self, together: _Together) -> None:
         self._letting_go = None
+        loop = asyncio.get_running_loop()
+        if together.undecided >= MANY and loop.time() >= self._calm_again:
+            self._calm_again = loop.time() + 2 * CALM_S
+            self._core.calm.clear()
+            loop.call_later(CALM_S, self._core.calm.set)
 
     async def _carry(self, place: Place, together: _Together | None) -> str:
         try:
@@ -164,6 +173,7 @@ class Binds:
                 together.undecided -= 1
                 if not together.undecided:
                     together.calm.set()
+                    self._core.calm.set()
         self._core.tell(BindDone(place.pod.uid, outcome.kind))
         if together is not None:
             with contextlib.suppress(TimeoutError):

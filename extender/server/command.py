@@ -62,9 +62,13 @@ _SCALE_IN = "Seconds that an elastic job's operator has to let workers go before
 _GROW_AFTER = (
     "Seconds for which GPUs must be idle, and nobody wait for them, until an elastic job grows; 0: it does not."
 )
+_BACKFILL = "Seconds that the first of a queue waits until room is kept for it, which others must not delay; 0: not."
 _TIMEOUT = "The scheduler's httpTimeout for bind, in s; a gang's are held half as long at most."
 _LARGEST = "Members that start together at most; they must all come into bind in half of the bind timeout."
 _LOCALITY = "Labels that say where nodes are, from near to far, by comma: gangs are kept together by them. Empty: not."
+_LEAVING = (
+    "Taints or labels, KEY or KEY=VALUE, of nodes that are about to go, by comma: they are left in time. Empty: not."
+)
 _ELECTION = (
     "scheduler: write only while our scheduler holds its Lease; own: by a Lease of our own; none: there is no other."
 )
@@ -99,9 +103,11 @@ def extender(
     min_run: Annotated[float, _option("MIN_RUN", _MIN_RUN)] = DEFAULTS.min_run_s,
     scale_in: Annotated[float, _option("SCALE_IN", _SCALE_IN)] = DEFAULTS.scale_in_s,
     grow_after: Annotated[float, _option("GROW_AFTER", _GROW_AFTER)] = DEFAULTS.grow_after_s,
+    backfill: Annotated[float, _option("BACKFILL", _BACKFILL)] = DEFAULTS.backfill_s,
     bind_timeout: Annotated[float, _option("BIND_TIMEOUT", _TIMEOUT)] = DEFAULTS.bind_timeout_s,
     largest_gang: Annotated[int, _option("LARGEST_GANG", _LARGEST)] = DEFAULTS.largest_gang,
     locality_labels: Annotated[str, _option("LOCALITY_LABELS", _LOCALITY)] = ",".join(DEFAULTS.locality_labels),
+    leaving: Annotated[str, _option("LEAVING", _LEAVING)] = ",".join(DEFAULTS.leaving),
     leader_election: Annotated[Election, _option("LEADER_ELECTION", _ELECTION)] = Election.SCHEDULER,
     lease_name: Annotated[str, _option("LEASE_NAME", "The scheduler's Lease, or our own.")] = DEFAULTS.lease_name,
     lease_namespace: Annotated[str, _option("LEASE_NAMESPACE", "Its namespace.")] = DEFAULTS.lease_namespace,
@@ -135,9 +141,11 @@ def extender(
             min_run_s=min_run,
             scale_in_s=scale_in,
             grow_after_s=grow_after,
+            backfill_s=backfill,
             bind_timeout_s=bind_timeout,
             largest_gang=largest_gang,
             locality_labels=_listed(locality_labels),
+            leaving=_listed(leaving),
             leader_election=leader_election.value,
             lease_name=lease_name,
             lease_namespace=lease_namespace,

@@ -44,6 +44,9 @@ class Core:
         """Who holds the binds; nobody does while none can be asked for."""
         self.stirred = asyncio.Event()
         """Set whenever there may be something new to plan."""
+        self.calm = asyncio.Event()
+        """Not set while the Bindings of a gang are written: what has time waits for it, a moment at most."""
+        self.calm.set()
 
     def tell(self, event: Event) -> None:
         """Step the engine and hand on what it wants done."""

@@ -152,6 +152,22 @@ def waiting_pod(engine: Engine, pod: PodState, now: float) -> dict[str, Any]:
         "queue": queues.of_pod(engine, pod.ref.uid),
         "group": str(known.gang.key) if (known := engine.gangs.of(pod.ref.uid)) else "",
         "reservation": _reservation(engine, pod, now),
+        "earliest": _earliest(engine, f"gang {known.gang.key}" if known else str(pod.ref), now),
+    }
+
+
+def _earliest(engine: Engine, who: str, now: float) -> dict[str, Any] | None:
+    """When one that is first in its queue has room at the earliest, and where; None of everybody else."""
+    shadow = engine.backfill.of(who)
+    if shadow is None:
+        return None
+    first = shadow.first
+    last = engine.pods.get(first.last)
+    return {
+        "seconds": round(max(0.0, first.start - now), 1),
+        "sure": first.sure,
+        "nodes": first.nodes,
+        "after": str(last.ref) if last is not None else "",
     }
 
 
@@ -212,7 +228,7 @@ def group_explanation(engine: Engine, key: GroupKey, now: float) -> dict[str, An
         for m in known.gang.at(*Stage)
     ]
     conflicts = list(known.gang.terms.conflicts)
-    queue = queues.of_group(engine, known)
+    queue = {**queues.of_group(engine, known), "earliest": _earliest(engine, f"gang {key}", now)}
     return {**group(known, now), **queue, "conflicts": conflicts, "members": members, "slots": slots}
 
 

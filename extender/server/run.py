@@ -72,7 +72,9 @@ def decisions(settings: Settings) -> engine_settings.Settings:
         min_run_s=settings.min_run_s,
         scale_in_s=settings.scale_in_s,
         grow_after_s=settings.grow_after_s,
+        backfill_s=settings.backfill_s,
         locality_labels=settings.locality_labels,
+        leaving=settings.leaving,
         largest_gang=min(settings.largest_gang, http.connections()),
         patience=Patience(stuck_s=stuck_s, hold_s=hold_s, whole_s=settings.whole_s, slot_s=settings.slot_s),
     )
@@ -94,7 +96,14 @@ class Extender:
         self._actor = Actor(self._writer, self._lease, recorder, self._problem)
         self.core = Core(self.engine, self.metrics, self._actor.submit)
         self._actor.refused = lambda uid, why: self.core.tell(EvictionRefused(uid, why))
-        self.watches = Watches(self._reader, self.core.tell, self.metrics, self._complain, gpushare=settings.gpushare)
+        self.watches = Watches(
+            self._reader,
+            self.core.tell,
+            self.metrics,
+            self._complain,
+            gpushare=settings.gpushare,
+            calm=self.core.calm,
+        )
         self.gate = Gate(lambda is_open: self.core.tell(Leading(is_open)))
         self.health = status.Health(time.monotonic, settings.scheduler_healthz)
         self._sockets: list[socket.socket] = []
@@ -249,6 +258,7 @@ class Extender:
             violations: list[str] = []
             names_left = list(self.engine.nodes)
             while names_left:
+                await self.core.calm.wait()
                 violations += self.engine.check(names_left[:CHECKED_NODES])
                 del names_left[:CHECKED_NODES]
                 await asyncio.sleep(0)

@@ -63,8 +63,9 @@ class Kubectl:
         self, api_version: str, kind: str, namespace: str, name: str, body: Object, subresource: str = ""
     ) -> None:
         """A JSON merge patch of an object of any kind, or of its status."""
-        key = (namespace, name)
-        self.api.patch(self._resource(api_version, kind), key, body, MERGE, Writer(_WRITER.manager, subresource))
+        resource = self._resource(api_version, kind)
+        key = (namespace if resource.namespaced else "", name)
+        self.api.patch(resource, key, body, MERGE, Writer(_WRITER.manager, subresource))
 
     def create_pod(self, manifest: Object) -> Object:
         """Create a pod (namespace ``default`` when it names none) and give it back as stored."""

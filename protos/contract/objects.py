@@ -137,6 +137,7 @@ class PodSpec(_Record, frozen=True):
     host_network: bool = False
     runtime_class_name: str | None = None
     termination_grace_period_seconds: int | None = None
+    restart_policy: str | None = None
 
     def __post_init__(self) -> None:
         _detach(self, "affinity", "tolerations", "topology_spread_constraints")

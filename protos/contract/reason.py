@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 
@@ -19,3 +21,10 @@ class Reason(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.sentence}: {self.numbers}" if self.numbers else self.sentence
+
+
+def listed(words: Iterable[str], most: int, rest: str = "more") -> str:
+    """These, for people: the first `most` of them, and how many more."""
+    named = list(words)
+    beyond = [f"and {len(named) - most} {rest}"] if len(named) > most else []
+    return ", ".join(named[:most] + beyond)

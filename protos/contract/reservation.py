@@ -1,6 +1,7 @@
-"""Room kept for a pod that waits: the pod annotation `gangshare.io/reservation`, set by whoever makes that room.
+"""Rooms kept for pods that wait: the pod annotation `gangshare.io/reservation`, set by whoever makes those rooms.
 
-It says which GPUs and until when; amounts are those that the pod asks, so it never keeps more than the pod would take.
+It says which GPUs and until when; amounts are those that the pods ask, so it never keeps more than they would take. One
+annotation speaks for several pods, so that the rooms of a large gang are asked for by few writes.
 """
 
 from __future__ import annotations
@@ -11,16 +12,22 @@ from protos.contract import codec, names
 from protos.contract.objects import epoch_seconds
 
 
-class Reservation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Room(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A node and, of each container that asks for GPUs, their UUIDs."""
 
-    v: int
     node: str
     containers: dict[str, tuple[str, ...]]
+
+
+class Reservation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rooms by the UIDs of the pods that they are for: this one, or others of its namespace."""
+
+    v: int
+    rooms: dict[str, Room]
     until: str
     """RFC 3339, in UTC: `2025-01-31T12:00:00Z`."""
     preempting: bool | None = None
-    """The extender makes the room itself, by evicting pods of lower priority."""
+    """The extender makes the rooms itself, by evicting pods of lower priority."""
 
     def __post_init__(self) -> None:
         epoch_seconds(self.until)

@@ -30,6 +30,7 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 WRITES = 32
@@ -91,9 +92,11 @@ class ApiClient:
         """Read an object and decode it; raises BadAnswer if it has another form."""
         return decoded(f"GET {path}", await self.get(path, params=params), decoder)
 
-    async def post(self, path: str, body: Body, *, params: Params | None = None, urgent: bool = False) -> bytes:
+    async def post(
+        self, path: str, body: Body, *, content_type: str = JSON, params: Params | None = None, urgent: bool = False
+    ) -> bytes:
         """Create an object, or act through a subresource (binding, eviction)."""
-        return await self._ask("POST", path, body, params=params, urgent=urgent)
+        return await self._ask("POST", path, body, params=params, content_type=content_type, urgent=urgent)
 
     async def put(self, path: str, body: Body, *, params: Params | None = None, urgent: bool = False) -> bytes:
         """Replace an object; metadata.resourceVersion in it is the precondition."""

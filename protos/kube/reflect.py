@@ -27,8 +27,8 @@ log = structlog.get_logger()
 
 PAGE = 500
 """Objects per page of a list."""
-SLICE = 25
-"""Objects after which a listing lets the event loop go on."""
+SLICE = 10
+"""Objects after which a list or a watch that has more at hand lets the event loop go on."""
 FAILURES = 5
 """Failed watches in a row that are opened again; after one more a list is due."""
 
@@ -210,7 +210,7 @@ class Reflector(Generic[T]):
             "resourceVersion": self._version,
             "timeoutSeconds": str(random.randint(self.pace.watch_s, 2 * self.pace.watch_s)),
         }
-        spoke = False
+        spoke, read = False, 0
         async with contextlib.AsyncExitStack() as stack:
             stream = self.client.stream(self.path, params=params, silence_s=self.pace.silence_s)
             chunks = await self._unless_wanted(lambda: stack.enter_async_context(stream))
@@ -219,7 +219,9 @@ class Reflector(Generic[T]):
             async for line in cut:
                 for event in self._told(line):
                     yield event
-                spoke, self._failures = True, 0
+                spoke, self._failures, read = True, 0, read + 1
+                if read % SLICE == 0:
+                    await asyncio.sleep(0)
         if not spoke:
             raise errors.Unavailable(f"WATCH {self.path}", message="the server closed the watch without a word")
 

@@ -7,5 +7,5 @@
 
 Messages are in `*_pb2`; stubs (`DevicePluginStub(channel)`), servicers to subclass and `add_…_to_server` are in
 `*_pb2_grpc`. Both are fully typed, for `grpc` and `grpc.aio` channels alike: a stub made from an `aio.Channel` is
-seen as its `…AsyncStub`. After a change of a .proto file run `python -m protos.kubelet.generate`.
+seen as its `…AsyncStub`. After a change of a .proto file run `python -m protos.generate`.
 """

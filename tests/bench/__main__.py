@@ -25,6 +25,7 @@ BENCHES = (
     "queues",
     "preemption",
     "evictions",
+    "backfill",
     "gang",
     "hundred",
     "shapes",

@@ -11,6 +11,8 @@ import statistics
 import time
 from collections.abc import Iterator
 
+import uvloop
+
 from protos.contract import names
 from protos.kube import binding, paths
 from tests.bench import bodies
@@ -25,6 +27,8 @@ MARKS = {1_000: 2.5, 5_000: 3.0}
 MEMBERS = 500
 WARM, ROUNDS, BARE_ROUNDS = 20, 5, 3
 AT_ONCE = 32
+LOOK_S = 0.01
+"""Seconds between looks at what is bound."""
 VERDICT_S = 60.0
 WRITTEN = {names.ALLOCATION: "x" * 250}
 """As much as an allocation of one GPU is."""
@@ -41,7 +45,7 @@ def gang(name: str, members: int, limits: Limits) -> Iterator[Json]:
 async def _round(plane: Plane, extender: Extender) -> tuple[float, float]:
     """Seconds from letting kube-scheduler go until the first and until the last member was bound."""
     scheduler = plane.scheduler(extender)
-    async with PodWatch.open(plane.api) as watch:
+    async with PodWatch.open(plane.api, every_s=LOOK_S) as watch:
         warm = [f"warm-{i:04}" for i in range(WARM)]
         await plane.create(PODS, (bodies.pod(name, {MEM: 1}) for name in warm))
         await watch.until_bound(warm)
@@ -67,7 +71,7 @@ async def _bare(plane: Plane) -> float:
     pods = [bodies.pod(f"bare-{i:04}", {WHOLE: 1}) for i in range(MEMBERS)]
     await plane.create(PODS, pods)
     uids = await plane.uids()
-    async with PodWatch.open(plane.api) as watch:
+    async with PodWatch.open(plane.api, every_s=LOOK_S) as watch:
         binds = (
             binding.bind(plane.api, namespace="default", name=name, uid=uid, node=f"node-{i:05}", annotations=WRITTEN)
             for i, (name, uid) in enumerate(uids.items())
@@ -133,4 +137,4 @@ async def _measure() -> list[Figure]:
 
 def run() -> list[Figure]:
     """Start, skew and verdicts."""
-    return asyncio.run(_measure())
+    return uvloop.run(_measure())

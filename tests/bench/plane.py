@@ -225,8 +225,8 @@ _lists, _lines = msgspec.json.Decoder(_List), msgspec.json.Decoder(_Line)
 class PodWatch:
     """What happens to the pods from now on, in the background: when each was first seen bound, refused, gone."""
 
-    def __init__(self, api: ApiClient, version: str) -> None:
-        self._api, self._version = api, version
+    def __init__(self, api: ApiClient, version: str, every_s: float) -> None:
+        self._api, self._version, self._every_s = api, version, every_s
         self.bound: dict[str, float] = {}
         self.refused: dict[str, float] = {}
         self.gone: dict[str, float] = {}
@@ -235,9 +235,10 @@ class PodWatch:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, api: ApiClient) -> AsyncIterator[PodWatch]:
+    async def open(cls, api: ApiClient, *, every_s: float = 0.0) -> AsyncIterator[PodWatch]:
+        """Looks so often at most: who measures what a busy machine does is to take little of it."""
         listed = await api.fetch(PODS, _lists, params={"limit": "1"})
-        made = cls(api, listed.metadata.resource_version)
+        made = cls(api, listed.metadata.resource_version, every_s)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(made._follow())
             yield made
@@ -262,6 +263,8 @@ class PodWatch:
                     self.gone.setdefault(told.object.metadata.name, now)
                 self._take(told.object, now)
             self._news.set()
+            if self._every_s:
+                await asyncio.sleep(self._every_s)
 
     def _take(self, pod: Seen, now: float) -> None:
         if pod.spec.node:

@@ -25,7 +25,7 @@ QUEUES, PODS, GANGS, NODES, DEPTH = 1_000, 10_000, 10_000, 50, 30
 TICK_S, SETTLED_S = 0.2, 2.0
 
 
-def _took(work: Callable[[], object], times: int = 1) -> float:
+def took(work: Callable[[], object], times: int = 1) -> float:
     """Milliseconds of CPU time of one of so many."""
     began = time.thread_time()
     for _ in range(times):
@@ -47,14 +47,14 @@ def _dues() -> list[Figure]:
 
     for _ in range(PODS):
         a_change()
-    first = _took(lambda: queues.reckon({}))
-    change = _took(a_change, 10_000)
+    first = took(lambda: queues.reckon({}))
+    change = took(a_change, 10_000)
 
     def anew() -> None:
         a_change()
         queues.reckon({})
 
-    again = _took(anew, 10)
+    again = took(anew, 10)
     return [
         Figure(f"{QUEUES:,} queues, {PODS:,} pods: the tree built, and what is due", first, "ms"),
         Figure("what is due reckoned anew", again, "ms", mark=20.0),
@@ -85,10 +85,10 @@ def _waiting() -> list[Figure]:
     while now < 100 + SETTLED_S:
         now += TICK_S
         engine.step(Tick(), now)
-    quiet = _took(lambda: engine.step(Tick(), now + TICK_S), 5)
+    quiet = took(lambda: engine.step(Tick(), now + TICK_S), 5)
     engine.step(PodGone(single.metadata.uid), now + TICK_S)
-    freed = _took(lambda: engine.step(Tick(), now + 2 * TICK_S))
-    decision = _took(lambda: engine.filter(a_pod("new", mem=4), ["n1", "n2"], now + 2 * TICK_S))
+    freed = took(lambda: engine.step(Tick(), now + 2 * TICK_S))
+    decision = took(lambda: engine.filter(a_pod("new", mem=4), ["n1", "n2"], now + 2 * TICK_S))
     return [
         Figure(f"{GANGS:,} gangs wait for {QUEUES:,} full queues: a tick", quiet, "ms", mark=50.0),
         Figure("a tick after a pod of one of them has ended", freed, "ms", mark=50.0),

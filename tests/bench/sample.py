@@ -103,7 +103,7 @@ async def _real(nodes: Sequence[Node], coming: Mapping[str, Spec]) -> tuple[list
     """Where the pods that come went, by their names and in their order; and the seconds that it took."""
     async with Plane() as plane:
         await plane.create(paths.nodes(), map(_node, nodes))
-        extender = plane.extender()
+        extender = plane.extender("--backfill=0")  # nobody ends: room kept for one would be lost for all
         extender.start()
         plane.scheduler(extender)
         async with PodWatch.open(plane.api) as watch:

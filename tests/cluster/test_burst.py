@@ -105,11 +105,13 @@ def all_run(cluster: Cluster, count: int) -> None:
 
 
 def failed_attempts(cluster: Cluster) -> list[str]:
-    """What went wrong while scheduling, by Events and conditions."""
-    events = cluster.api.items("/api/v1/namespaces/default/events", fieldSelector="reason=FailedScheduling")
+    """What went wrong while the pods that are there were scheduled, by Events and conditions."""
+    pods = {pod["metadata"]["uid"]: pod for pod in cluster.pods("default")}
+    told = cluster.api.items("/api/v1/namespaces/default/events", fieldSelector="reason=FailedScheduling")
+    events = [event for event in told if event["involvedObject"].get("uid") in pods]
     conditions = [
         condition.get("message", "")
-        for pod in cluster.pods("default")
+        for pod in pods.values()
         for condition in pod["status"].get("conditions", [])
         if condition["type"] == "PodScheduled" and condition.get("reason") == "SchedulerError"
     ]

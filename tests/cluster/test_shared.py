@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
-import pytest_asyncio
 
 from protos.contract import names
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import Gangshare
 from tests.cluster.process import wait_for
-from tests.cluster.world import RealWorld, offered
-from tests.scenarios import gangs
+from tests.cluster.world import MACHINES, offered
 from tests.scenarios.shared_stories import *  # noqa: F403  # the stories are the tests of this module
-from tests.scenarios.stories import T4, V100
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.core]
 EXTENDER = [
@@ -34,14 +31,7 @@ def cluster(able_machine: None) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def sharing(cluster: Cluster) -> Iterator[Gangshare]:
-    running = Gangshare(cluster, {T4: "t4x4", V100: "dgx1-v100"}, layout="shared", extender_args=EXTENDER).start()
+    running = Gangshare(cluster, MACHINES, layout="shared", extender_args=EXTENDER).start()
     wait_for(lambda: offered(running), 30, f"{names.WHOLE_GPU} on every node")
     yield running
     running.stop()
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def world(sharing: Gangshare) -> AsyncIterator[RealWorld]:
-    found = RealWorld(sharing)
-    yield found
-    await gangs.tidy(found)

@@ -79,4 +79,4 @@ class GatedWorld(GangWorld):
         super().stands_still()
 
     def is_quiet(self) -> bool:
-        return super().is_quiet() and not self.let_through and not self.engine._gates._openings
+        return super().is_quiet() and not self.let_through and not self.engine._parts.gates._openings

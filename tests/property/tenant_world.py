@@ -78,13 +78,17 @@ class TenantWorld:
         self._watch()
 
     def _queues(self) -> Iterator[str]:
-        """Two to four tenants; sometimes one is a part of another, or is of a higher tier."""
-        for name in "abcd"[: self.draw.randint(2, 4)]:
+        """Two to four tenants, sometimes of a higher tier; in half of all worlds some of them are parts of others."""
+        tree = self.draw.random() < 0.5
+        for number, name in enumerate("abcd"[: self.draw.randint(2, 4)]):
             deserved = self.draw.choice([0, 0, 2, 4])
             said: dict[str, Any] = {"weight": self.draw.randint(1, 3), "priority": self.draw.choice([0, 0, 0, 1])}
             said |= {"deserved": {GPUS: deserved * GPU}} if deserved else {}
-            said |= {"guarantee": {GPUS: GPU}} if deserved and self.draw.random() < 0.3 else {}
+            said |= {"guarantee": {GPUS: self.draw.randint(1, 2) * GPU}} if self.draw.random() < 0.3 else {}
             said |= {"capability": {GPUS: self.draw.randint(6, TOTAL) * GPU}} if self.draw.random() < 0.2 else {}
+            said |= (
+                {"parent": self.draw.choice("abcd"[:number])} if tree and number and self.draw.random() < 0.6 else {}
+            )
             told = a_queue(name, **said)
             self.world.groups.append(told)
             self.world.tell(told)
@@ -94,7 +98,7 @@ class TenantWorld:
 
     def _watch(self) -> None:
         """Every plan to evict passes by here before anything is done about it."""
-        preemption = self.world.engine._preemption
+        preemption = self.world.engine._parts.preemption
         searching, take = preemption._searching, preemption._take
         searches: list[Search] = []
 
@@ -117,19 +121,42 @@ class TenantWorld:
                 bound = {member.uid for member in known.gang.at(*PLACED)}
                 assert {victim.uid for victim in unit.victims} == bound, f"half of {unit.who} goes"
         mine = self.queue_of(next(iter(by.pods)))
-        given: dict[str, int] = {}
         for unit in units:
             queue = self.queue_of(unit.victims[0].uid)
             assert bool(unit.owed) == (queue != mine), f"{unit.who} of {queue} goes for {by.who} of {mine}"
-            given[queue] = given.get(queue, 0) + len(unit.victims)
-        for queue, count in given.items():
-            left, floor = self.has(queue, starting=True) - count, self._floor(queue, mine)
-            assert queue == mine or left >= floor - 0.01, f"{queue} keeps {left} of {floor:g}"
+        self._examine_queues(mine, units)
         if len(units) <= MOST:
             self.plans += 1
             assert does(search, units)
             smaller = range(len(units)) if len(units) <= 6 else [len(units) - 1]
             assert not [some for n in smaller for some in combinations(units, n) if does(search, some)]
+
+    def _examine_queues(self, mine: str, units: Sequence[Unit]) -> None:
+        """Who gives keeps what it must, or without the largest would, and lacks less than the other did."""
+        given: dict[str, list[int]] = {}
+        for unit in units:
+            for gives, asks in self._sides(self.queue_of(unit.victims[0].uid), mine):
+                given.setdefault(f"{gives} for {asks}", []).append(len(unit.victims))
+        for sides, counts in given.items():
+            gives, _, asks = sides.partition(" for ")
+            has, floor = self.has(gives, starting=True), self._floor(gives, asks)
+            left = has - sum(counts)
+            lacking = self.due(asks) - self.has(asks, starting=True)
+            keeps = left >= floor - 0.01 or (left + max(counts) > floor and floor - left < lacking)
+            assert keeps, (
+                f"{gives} gives {counts} of {has} for {asks}, is to keep {floor:g}, and {lacking:g} are lacking"
+            )
+
+    def _sides(self, of: str, mine: str) -> list[tuple[str, str]]:
+        """The queues that give, from where the ways up the tree part, and the one that asks there."""
+        theirs, ours = self.way(of), self.way(mine)
+        while theirs and ours and theirs[0] == ours[0]:
+            theirs, ours = theirs[1:], ours[1:]
+        return [(gives, ours[0]) for gives in theirs if ours]
+
+    def way(self, queue: str) -> list[str]:
+        """From the top of the tree down."""
+        return [each.name for each in reversed(list(self.standing(queue).path))]
 
     def _floor(self, queue: str, mine: str) -> float:
         """What a queue keeps for certain, whoever asks."""
@@ -137,7 +164,7 @@ class TenantWorld:
         if asks.queue.guarantee:
             return gives.queue.guarantee.get(GPUS, 0) / GPU
         if asks.queue.priority > gives.queue.priority:
-            return gives.queue.deserved.get(GPUS, 0) / GPU
+            return max(gives.queue.deserved.get(GPUS, 0), gives.queue.guarantee.get(GPUS, 0)) / GPU
         return self.due(queue)
 
     # -- how things stand
@@ -153,7 +180,16 @@ class TenantWorld:
         pods, known = self.world.pods.values(), self.world.engine.pods
         here = [p for p in pods if p.spec.node_name or (starting and known[p.metadata.uid].state != "waiting")]
         stays = [gang_of(p) for p in here if not p.metadata.deletion_timestamp]
-        return sum(gang in self.jobs and self.jobs[gang].queue == queue for gang in stays)
+        return sum(gang in self.jobs and queue in self.way(self.jobs[gang].queue) for gang in stays)
+
+    def entitled(self) -> dict[str, float]:
+        """What queues lack of their due in which a job waits that would leave them, and those above, within it."""
+        found: dict[str, float] = {}
+        for job in self.jobs.values():
+            lacking = min(self.due(queue) - self.has(queue) for queue in self.way(job.queue))
+            if not self.runs(job) and lacking >= job.least - 0.01:
+                found[job.queue] = lacking
+        return found
 
     def queue_of(self, uid: str) -> str:
         account = self.world.engine.tenancy.queues.of(uid)

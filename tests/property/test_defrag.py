@@ -14,7 +14,8 @@ from extender.engine.effects import PodGone
 from extender.engine.moves.defrag import Defrag
 from extender.engine.moves.relief import Hopeless, Relief
 from extender.engine.planning.seats import Seat
-from protos.contract.ask import ContainerAsk, PodAsk
+from protos.contract.ask import PodAsk
+from tests.property.asks import asks
 from tests.unit.engine.fleets import an_ask, whole
 from tests.unit.engine.tenancy import Town
 
@@ -89,17 +90,7 @@ def test_as_few_moves_as_exhaustive_search_finds(
 
 parts = st.tuples(st.integers(1, 3), st.booleans(), st.integers(1, 10))
 guests = st.tuples(parts, st.booleans(), st.integers(0, 3), st.integers(0, 60), st.integers(0, 40))
-wanted = st.one_of(
-    st.builds(lambda gpus: whole(gpus), st.integers(1, 3)),
-    st.builds(
-        lambda gpus, mem, slices, spread: an_ask(gpus, mem=mem, slices=slices, spread=spread),
-        st.integers(1, 3), st.integers(1, 10), st.integers(0, 60), st.booleans(),
-    ),
-    st.builds(
-        lambda mems: PodAsk(containers=tuple(ContainerAsk(name=f"c{i}", gpus=1, mem=m) for i, m in enumerate(mems))),
-        st.lists(st.integers(1, 6), min_size=2, max_size=3),
-    ),
-)  # fmt: skip
+wanted = asks(mem=10, mem_of_each=6)
 
 
 @settings(max_examples=300)

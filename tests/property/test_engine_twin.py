@@ -25,10 +25,10 @@ from extender.engine.effects import (
     Wake,
 )
 from extender.engine.engine import Engine
-from extender.engine.settings import Settings
+from extender.engine.settings import LEAVING, Settings
 from protos.contract import allocation, inventory, names
 from protos.contract.allocation import Share
-from protos.contract.objects import Node, Pod
+from protos.contract.objects import Node, Pod, Taint
 from tests.builders import a_node, a_pod, a_ref, an_allocation, an_inventory
 
 NODES = {"a": (16, 16), "b": (24,), "c": (16, 40)}
@@ -55,6 +55,8 @@ class EngineAndTwin(RuleBasedStateMachine):
         self.flying: dict[str, Place] = {}
         self.sick: dict[str, frozenset[int]] = dict.fromkeys(NODES, frozenset())
         self.away: set[str] = set()
+        self.leaving: set[str] = set()
+        """Nodes that are about to go."""
         self.refused: dict[str, tuple[str, ...]] = {}
         """Pods whose last answer was a refusal, and for which nodes."""
         self.woken: set[str] = set()
@@ -69,7 +71,9 @@ class EngineAndTwin(RuleBasedStateMachine):
             for gpu in found.gpus
         )
         text = inventory.encode(msgspec.structs.replace(found, gpus=gpus))
-        return a_node(name, annotations={names.GPUS: text})
+        made = a_node(name, annotations={names.GPUS: text})
+        taints = (Taint(LEAVING[0], "NoSchedule"),) if name in self.leaving else ()
+        return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, taints=taints))
 
     def there(self) -> list[str]:
         return sorted(set(NODES) - self.away)
@@ -120,7 +124,7 @@ class EngineAndTwin(RuleBasedStateMachine):
         while self.engine.prepare(pod, self.now):
             pass
         found = self.engine.filter(pod, nodes, self.now)
-        assert set(found.nodes) <= set(nodes) - self.away
+        assert set(found.nodes) <= set(nodes) - self.away - self.leaving
         assert found.reason is None or found.reason == self.engine.filter(pod, nodes, self.now).reason
         self.woken.discard(uid)
         self.offers[uid] = found.nodes
@@ -230,6 +234,12 @@ class EngineAndTwin(RuleBasedStateMachine):
         self.away ^= {name}
         self.engine.step(NodeGone(name) if name in self.away else NodeSeen(self.node(name)), self.now)
 
+    @rule(name=st.sampled_from(sorted(NODES)))
+    def a_node_is_marked_to_go_or_stays(self, name: str) -> None:
+        self.leaving ^= {name}
+        if name not in self.away:
+            self.engine.step(NodeSeen(self.node(name)), self.now)
+
     @rule(name=st.sampled_from(sorted(NODES)), text=st.sampled_from(["{", None]))
     def an_inventory_is_broken_and_mended(self, name: str, text: str | None) -> None:
         if name not in self.away:
@@ -262,7 +272,7 @@ class EngineAndTwin(RuleBasedStateMachine):
         for uid in known:
             nodes = self.refused[uid]
             pod = self.engine.pods[uid]
-            index = self.engine._indexes.of(pod.shape)
+            index = self.engine._parts.indexes.of(pod.shape)
             fitting = [n for n in nodes if n in self.engine.nodes and index.points(n) is not None]
             assert not fitting, f"{uid} sleeps although it fits on {fitting}"
 
@@ -330,6 +340,7 @@ def test_a_busy_cluster(seed: int) -> None:
         a_pod_ends: 5,
         lambda: world.gpus_fall_ill_or_recover(draw.choice("abc"), frozenset({draw.choice([0, 1, 9])})): 2,
         lambda: world.a_node_goes_or_comes(draw.choice("abc")): 1,
+        lambda: world.a_node_is_marked_to_go_or_stays(draw.choice("abc")): 1,
         lambda: world.an_inventory_is_broken_and_mended(draw.choice("abc"), draw.choice(["{", None])): 1,
         lambda: world.time_passes(draw.choice([0.01, 0.3, 1.5, 20.0])): 3,
         world.nobody_who_fits_is_left_asleep: 1,

@@ -10,15 +10,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from extender.engine.planning.plan import Plan
-from tests.property.gang_world import NODES, GangWorld
+from extender.engine.planning.sliced import Sliced
+from tests.property.gang_truth import NODES
+from tests.property.gang_world import GangWorld
 from tests.property.gated_world import GatedWorld
 
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans on so few nodes would be made in one go."""
-    monkeypatch.setattr(Plan.advance, "__defaults__", (100,))
+    monkeypatch.setattr(Sliced.advance, "__defaults__", (100,))
 
 
 class GangsAndTwin(RuleBasedStateMachine):

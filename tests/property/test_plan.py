@@ -18,7 +18,8 @@ from extender.engine.planning.seats import Seat
 from extender.engine.planning.shortage import Shortage
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
-from tests.unit.engine.fleets import a_fleet, a_state, an_ask, members, outcome, whole
+from tests.property.asks import asks
+from tests.unit.engine.fleets import a_fleet, a_state, an_ask, members, outcome
 
 Pod = tuple[int, int, int]
 """Which GPU, units, slices."""
@@ -47,20 +48,9 @@ def _hold(books: NodeBooks | None, uid: str, gpu: int, demand: Demand) -> None:
         books.hold(uid, an_ask(mem=demand.mem, slices=demand.slices), {uuids[gpu]: demand})
 
 
-asks = st.one_of(
-    st.none(),
-    st.builds(lambda gpus: whole(gpus), st.integers(1, 3)),
-    st.builds(
-        lambda gpus, mem, slices, spread: an_ask(gpus, mem=mem, slices=slices, spread=spread),
-        st.integers(1, 3), st.integers(1, 20), st.integers(0, 60), st.booleans(),
-    ),
-    st.builds(
-        lambda parts: PodAsk(containers=tuple(ContainerAsk(name=f"c{i}", gpus=1, mem=m) for i, m in enumerate(parts))),
-        st.lists(st.integers(1, 20), min_size=2, max_size=3),
-    ),
-)  # fmt: skip
+asked = st.none() | asks(mem=20, mem_of_each=20)
 lots = st.lists(
-    st.tuples(asks, st.integers(1, 4), st.integers(0, 3), st.sampled_from(["", *LABELS]), st.integers(0, 3)),
+    st.tuples(asked, st.integers(1, 4), st.integers(0, 3), st.sampled_from(["", *LABELS]), st.integers(0, 3)),
     min_size=1,
     max_size=4,
 )
@@ -105,7 +95,7 @@ def _times(ask: ContainerAsk, mem: int, slices: int, idle: bool) -> int:
     return min(mem // ask.mem, slices // ask.slices if ask.slices else 10**6)
 
 
-single = asks.filter(lambda ask: ask is None or len(ask.containers) == 1)
+single = asked.filter(lambda ask: ask is None or len(ask.containers) == 1)
 
 
 @settings(max_examples=300)

@@ -11,7 +11,7 @@ from extender.engine.effects import BindDone, Place, PodGone, PodSeen, Tick
 from protos.contract.objects import Pod
 from tests.builders import a_node, a_pod
 from tests.unit.engine.story import Story, bound, changed
-from tests.unit.engine.test_reservations import reserved
+from tests.unit.engine.test_reservations import a_room, asked
 
 MOST = 20
 pods = st.integers(0, MOST - 1)
@@ -63,7 +63,8 @@ class Life:
         elif deed == "reserve":
             (node, _), *_ = what
             on_it = sorted({gpu for name, gpu in what if name == node})
-            self.pods[number] = changed(pod, {**pod.metadata.annotations, **reserved(node, *on_it)})
+            said = asked({f"p{each}": a_room(node, *on_it) for each in (number, (number + 1) % MOST)})
+            self.pods[number] = changed(pod, {**pod.metadata.annotations, **said})
             self.story.tell(PodSeen(self.pods[number]))
         elif deed in ("bind", "lose"):
             answer = self.story.bind(pod, what or "n1")

@@ -7,8 +7,8 @@ import pytest
 from tests.property.tenant_world import MIN_RUN_S, TOTAL, Reclaim, TenantWorld
 
 STEPS, MOST_JOBS = 40, 9
-SETTLED_S = 12
-"""For evictions, and for what comes free to be taken."""
+SETTLED_S, LONG_S = 12, 80
+"""For evictions, and for what comes free to be taken; for searches that are made ever more rarely, too."""
 MORE = [pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 100)]
 
 
@@ -30,6 +30,7 @@ def test_each_tenant_gets_its_due_and_nobody_goes_in_vain(seed: int) -> None:
         life.pass_time(killed=draw.random() < 0.08)
     assert not turned(life.reclaims, MIN_RUN_S)
     demand_stays(life)
+    nobody_ends(life)
     all_runs_in_the_end(life)
 
 
@@ -49,6 +50,19 @@ def demand_stays(life: TenantWorld) -> None:
             off[queue] = off.get(queue, 0) + 1 if abs(has - due) > largest + 0.01 else 0
             assert off[queue] < SETTLED_S, f"{queue} has {has} and is due {due:g}"
     assert not turned(life.reclaims, 2.0 * length)
+
+
+def nobody_ends(life: TenantWorld) -> None:
+    """Those that run go on for ever: in the end nobody waits for more of its due than the largest of all jobs."""
+    lengths = {job.name: job.seconds for job in life.jobs.values()}
+    for job in life.jobs.values():
+        job.seconds = float("inf")
+    for _ in range(LONG_S):
+        life.pass_time()
+    largest = max(job.size for job in life.jobs.values())
+    assert all(lacking <= largest for lacking in life.entitled().values()), life.entitled()
+    for job in life.jobs.values():
+        job.seconds = lengths[job.name]
 
 
 def all_runs_in_the_end(life: TenantWorld) -> None:

@@ -13,6 +13,7 @@ from extender.engine.placement.index import Indexes
 from extender.engine.planning.attempt import Fleet
 from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.seats import Seat
+from extender.engine.planning.sliced import Sliced
 from extender.engine.preemption.cleared import Cleared
 from extender.engine.preemption.fitting import Wanted
 from extender.engine.preemption.rights import Rights
@@ -57,13 +58,10 @@ def seats_of(draw: random.Random) -> tuple[Seat, ...]:
 
 
 def units_of(town: Town) -> list[Unit]:
-    work = town.engine._preemption._units.found(town.now, lambda _: True)
-    while True:
-        try:
-            next(work)
-        except StopIteration as ended:
-            found: list[Unit] = ended.value
-            return found
+    work = Sliced(town.engine._parts.preemption._units.found(town.now, lambda _: True))
+    while not work.advance():
+        pass
+    return work.outcome or []
 
 
 def searched(town: Town, seats: tuple[Seat, ...], units: list[Unit]) -> Prey | Vain:

@@ -1,14 +1,18 @@
 """An elastic job breathes: stories for the embedded cluster and the real one, with a stand-in for ET-operator.
 
 The extender lets pods run for a second before others may take their room, gives an operator ten seconds to let workers
-go, and grows jobs into what was idle for two (`ARGS`). node-1 has four T4.
+go, and grows jobs into what was idle for two (`ARGS`). node-1 and node-2 have four T4 each.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+
+import yaml
 
 from extender.sim import training
 from extender.sim.training import Operator, name
@@ -21,14 +25,27 @@ from tests.scenarios.preemption_stories import gone
 from tests.scenarios.stories import T4, event, on, run
 from tests.scenarios.world import Object, World
 
+SAMPLE = Path(__file__).parents[2] / "manifests/samples/elastic/trainingjob.yaml"
+SPOT = {"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}
 ARGS = ["--min-run=1", "--scale-in=10", "--grow-after=2"]
 DEFINITIONS = training.definitions()
 
 
-def a_job(label: str, replicas: int, least: int, most: int, priority: str = "batch") -> Object:
-    """A TrainingJob on the T4s, a whole GPU for each worker."""
-    launcher = a_pod("launcher", a_container(), priorityClassName=priority, **on(T4))
-    worker = a_pod("worker", a_container(limits={names.WHOLE_GPU: 1}), priorityClassName=priority, **on(T4))
+def the_sample(most: int) -> Object:
+    """The job of the samples, with containers as both worlds can run them, and no more than so many workers."""
+    job: Object = yaml.safe_load(SAMPLE.read_text())
+    job["spec"]["etReplicaSpecs"]["worker"]["maxReplicas"] = most
+    for role in job["spec"]["etReplicaSpecs"].values():
+        spec = role["template"]["spec"]
+        containers = [{"name": one["name"], "resources": one.get("resources", {})} for one in spec.pop("containers")]
+        role["template"] = a_pod("any", *containers, **spec)
+    return job
+
+
+def a_job(label: str, replicas: int, least: int, most: int) -> Object:
+    """A TrainingJob on node-1, a whole GPU for each worker."""
+    launcher = a_pod("launcher", a_container(), priorityClassName="batch", **on(T4))
+    worker = a_pod("worker", a_container(limits={names.WHOLE_GPU: 1}), priorityClassName="batch", **on(T4))
     sizes = {"replicas": replicas, "minReplicas": least, "maxReplicas": most}
     specs = {"launcher": {"replicas": 1, "template": launcher}, "worker": {**sizes, "template": worker}}
     metadata = {"name": label, "namespace": "default"}
@@ -108,3 +125,34 @@ async def test_workers_that_their_launcher_keeps_are_evicted_when_the_time_is_ov
         (evicted,) = scaler["spec"]["toDelete"]["podNames"]
         assert "default/urgent of priority 1000" in await event(world, evicted, "Preempted")
         await all_run(world, ["keeps-launcher", "urgent"])
+
+
+async def test_a_job_moves_off_a_node_that_is_about_to_go_without_an_eviction(world: World) -> None:
+    job = the_sample(most=4)
+    async with operated(world, job):
+        homes = await workers_homes(world, name(job))
+        home = homes[min(homes)]
+        leave = {worker for worker, node in homes.items() if node == home}
+        await world.patch("v1", "Node", home, {"spec": {"taints": [SPOT]}})
+        try:
+            await until(world, lambda: moved(world, name(job), home), "four workers run elsewhere")
+            named = [scaler["spec"]["toDelete"]["podNames"] for scaler in await scalers(world, "ScaleIn")]
+            assert leave <= set(itertools.chain.from_iterable(named))
+            assert f"node {home} is about to go" in await event(world, min(leave), "NodeLeaving")
+            (node,) = [node for node in (await world.books())["nodes"] if node["name"] == home]
+            assert node["problem"] == f"it is about to go, as {SPOT['key']} says"
+            await books_agree(world)
+        finally:
+            await world.patch("v1", "Node", home, {"spec": {"taints": None}})
+
+
+async def workers_homes(world: World, job: str) -> dict[str, str]:
+    """The nodes of its workers that run."""
+    running = await workers(world, job)
+    return {name(pod): pod["spec"]["nodeName"] for pod in await world.pods() if name(pod) in running}
+
+
+async def moved(world: World, job: str, home: str) -> bool:
+    """Whether four of its workers run, all of them elsewhere."""
+    nodes = (await workers_homes(world, job)).values()
+    return len(nodes) == 4 and home not in nodes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -10,6 +11,7 @@ import aiohttp
 import msgspec
 
 from extender.cli.scheduler_config import Layout, Options, render
+from extender.sim.apiserver.errors import ApiError
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.patch import STRATEGIC
 from extender.sim.apiserver.resources import EVENTS, PODS
@@ -103,6 +105,18 @@ class EmbeddedWorld:
     async def create(self, manifest: Object) -> Object:
         return self.cluster.create(manifest)
 
+    async def define(self, *definitions: Object) -> None:
+        """Create these CustomResourceDefinitions; then their kinds are served."""
+        for each in definitions:
+            await self.create(each)
+
+        async def served() -> bool:
+            wanted = {each["metadata"]["name"] for each in definitions}
+            found = await self.items(definitions[0]["apiVersion"], "CustomResourceDefinition")
+            return wanted <= {each["metadata"]["name"] for each in found if each.get("status")}
+
+        await self.wait(served, 10, "the kinds are served")
+
     async def get(self, api_version: str, kind: str, name: str, namespace: str = "default") -> Object | None:
         return self.cluster.get(api_version, kind, namespace, name)
 
@@ -148,6 +162,29 @@ class EmbeddedWorld:
 
     async def stop_extender(self) -> None:
         await self.cluster.extender.stop()
+
+    def kill_extender_at(self, subresource: str, count: int) -> None:
+        """The extender is killed while it writes the `count`th of these, which does not happen any more."""
+        seen: list[str] = []
+
+        def refuse(method: str, path: str) -> ApiError | None:
+            if method != "POST" or not path.endswith(f"/{subresource}"):
+                return None
+            seen.append(path)
+            if len(seen) == count:
+                self.cluster.extender.signal(signal.SIGKILL)
+            return None if len(seen) < count else ApiError(503, "ServiceUnavailable", "gone")
+
+        self.cluster.server.refuse = refuse
+
+    async def extender_killed(self) -> None:
+        """Wait for that; then nothing is refused any more."""
+
+        async def killed() -> bool:
+            return not self.cluster.extender.running
+
+        await self.wait(killed, 60, "the extender is killed")
+        self.cluster.server.refuse = lambda _method, _path: None
 
     async def restart_extender(self, kill: bool = False) -> None:
         await self.cluster.extender.restart(kill)

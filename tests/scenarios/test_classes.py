@@ -25,14 +25,7 @@ async def running() -> AsyncIterator[EmbeddedWorld]:
     nodes = [NodeSpec(name=T4, profile="t4x4"), NodeSpec(name=V100, profile="dgx1-v100")]
     async with embedded.a_cluster(*nodes) as cluster:
         world = EmbeddedWorld(cluster)
-        definition = yaml.safe_load(DEFINITION.read_text())
-        await world.create(definition)  # it comes after the extender
-
-        async def established() -> bool:
-            found = await world.get(definition["apiVersion"], definition["kind"], definition["metadata"]["name"])
-            return found is not None and bool(found.get("status"))
-
-        await world.wait(established, 10, "GpuClasses are served")
+        await world.define(yaml.safe_load(DEFINITION.read_text()))  # it comes after the extender
         yield world
 
 

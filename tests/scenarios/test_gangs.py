@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from extender.sim.apiserver.errors import ApiError
 from extender.sim.kubelet import runtime
 from extender.sim.kubelet.status import NodeSpec
 from tests.scenarios import embedded, gang_stories, podgroups
@@ -29,8 +27,7 @@ async def running() -> AsyncIterator[EmbeddedWorld]:
     nodes = [NodeSpec(name=T4, profile="t4x4"), NodeSpec(name=V100, profile="dgx1-v100")]
     async with embedded.a_cluster(*nodes, also=("volcano", "kube-batch"), job_backoff_seconds=0.5) as cluster:
         world = EmbeddedWorld(cluster)
-        for definition in [podgroups.our_definition(), *podgroups.definitions()]:  # they come after the extender
-            await world.create(definition)
+        await world.define(podgroups.our_definition(), *podgroups.definitions())  # they come after the extender
         yield world
 
 
@@ -53,21 +50,9 @@ async def test_a_member_that_its_kubelet_refuses_is_made_good(world: EmbeddedWor
 
 
 async def test_an_extender_killed_between_two_bindings_leaves_no_half_gang(world: EmbeddedWorld) -> None:
-    seen = []
-
-    def refuse(method: str, path: str) -> ApiError | None:
-        if method == "POST" and path.endswith("/binding"):
-            seen.append(path)
-            if len(seen) == 3:
-                world.cluster.extender.signal(signal.SIGKILL)
-            return None if len(seen) < 3 else ApiError(503, "ServiceUnavailable", "gone")
-        return None
-
-    server = world.cluster.server
-    server.refuse = refuse
+    world.kill_extender_at("binding", 3)
     async with operated(world, job := controlled(gang("cut", pods("cut", 8, mem(5))))):
-        await world.wait(lambda: _killed(world), 60, "the extender is killed")
-        server.refuse = lambda _method, _path: None
+        await world.extender_killed()
         assert 0 < len(await bound(world, job.names)) < 8
         await world.restart_extender()
         await all_run(world, job.names)
@@ -82,10 +67,6 @@ async def test_a_member_made_anew_after_the_others_have_succeeded_starts(world: 
     await delete(world, "slow", grace=1)
     await world.create_pod(job.pods[1])
     await all_run(world, ["slow"])
-
-
-async def _killed(world: EmbeddedWorld) -> bool:
-    return not world.cluster.extender.running
 
 
 def _refused(pod: Object) -> Object:

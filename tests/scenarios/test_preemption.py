@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from extender.sim.apiserver.errors import ApiError
 from extender.sim.kubelet.status import NodeSpec
 from tests.scenarios import embedded, gangs, queue_stories
 from tests.scenarios.embedded import EmbeddedWorld
@@ -27,14 +25,9 @@ async def running() -> AsyncIterator[EmbeddedWorld]:
         NodeSpec(name=T4, profile="t4x4"), extender_args=[*ARGS, "--gang-whole=4"]
     ) as cluster:
         world = EmbeddedWorld(cluster)
-        for each in [*CLASSES, queue_stories.definitions()[0]]:
+        for each in CLASSES:
             await world.create(each)
-
-        async def established() -> bool:
-            found = await world.items("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-            return bool(found) and all(one.get("status") for one in found)
-
-        await world.wait(established, 10, "queues are served")
+        await world.define(queue_stories.definitions()[0])
         yield world
 
 
@@ -50,27 +43,11 @@ async def test_an_extender_killed_between_two_evictions_is_followed_by_one_that_
     for job in (dear, cheap):
         await submit(world, job)
         await all_run(world, job.names)
-    seen: list[str] = []
-
-    def refuse(method: str, path: str) -> ApiError | None:
-        if method == "POST" and path.endswith("/eviction"):
-            seen.append(path)
-            if len(seen) == 2:
-                world.cluster.extender.signal(signal.SIGKILL)
-            return None if len(seen) < 2 else ApiError(503, "ServiceUnavailable", "gone")
-        return None
-
-    server = world.cluster.server
-    server.refuse = refuse
+    world.kill_extender_at("eviction", 2)
     await submit(world, urgent)
-    await world.wait(lambda: _killed(world), 60, "the extender is killed")
-    server.refuse = lambda _method, _path: None
+    await world.extender_killed()
     await world.restart_extender()
     await all_run(world, urgent.names)
     await gone(world, *cheap.names)
     await all_run(world, dear.names)
     await books_agree(world)
-
-
-async def _killed(world: EmbeddedWorld) -> bool:
-    return not world.cluster.extender.running

@@ -21,14 +21,7 @@ async def running() -> AsyncIterator[EmbeddedWorld]:
     nodes = [NodeSpec(name=T4, profile="t4x4"), NodeSpec(name=V100, profile="dgx1-v100")]
     async with embedded.a_cluster(*nodes) as cluster:
         world = EmbeddedWorld(cluster)
-        for definition in queue_stories.definitions():  # they come after the extender
-            await world.create(definition)
-
-        async def established() -> bool:
-            found = await world.items("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-            return len(found) >= 2 and all(one.get("status") for one in found)
-
-        await world.wait(established, 10, "queues are served")
+        await world.define(*queue_stories.definitions())  # they come after the extender
         yield world
 
 

@@ -8,11 +8,13 @@ import asyncio
 import sys
 import uuid
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from extender.sim.kubelet.unix import UnixServer
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2_grpc as rpc
 
@@ -29,21 +31,16 @@ class Plugin(rpc.DevicePluginServicer):
         self.allocated = asyncio.Event()
         self.allocated.set()  # cleared by a test: Allocate blocks
         self.endpoint = ""
-        self._server: grpc.aio.Server | None = None
+        self._server = UnixServer(partial(rpc.add_DevicePluginServicer_to_server, self))
 
     async def start(self) -> None:
         """Serve on a socket of a new name, then register."""
         self.endpoint = f"p{uuid.uuid4().hex[:8]}.sock"
-        self._server = grpc.aio.server()
-        rpc.add_DevicePluginServicer_to_server(self, self._server)
-        self._server.add_insecure_port(f"unix:{self.folder / self.endpoint}")
-        await self._server.start()
+        await self._server.start(self.folder / self.endpoint)
         await register(self.folder, self.endpoint, self.resource)
 
     async def stop(self) -> None:
-        server, self._server = self._server, None
-        if server:
-            await server.stop(None)
+        await self._server.stop()
 
     async def set_health(self, device: str, health: str) -> None:
         async with self.changed:

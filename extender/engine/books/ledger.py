@@ -83,8 +83,8 @@ class NodeState:
     """One node: its GPUs' books where it has any, and its in-tree totals."""
 
     __slots__ = (
-        "allocatable", "books", "cordoned", "inventory_text", "labels", "name", "number", "present", "problem", "seen",
-        "taints", "unschedulable", "used", "version",
+        "allocatable", "books", "cordoned", "fault", "inventory_text", "labels", "leaving", "name", "number", "present",
+        "problem", "seen", "taints", "unschedulable", "used", "version",
     )  # fmt: skip
 
     def __init__(self, name: str, number: int) -> None:
@@ -95,6 +95,10 @@ class NodeState:
         """False while only pods speak of it."""
         self.books: NodeBooks | None = None
         self.inventory_text: str | None = None
+        self.fault = ""
+        """Why its inventory is of no use, "" if it is."""
+        self.leaving = ""
+        """The taint or label by which it is about to go, "" if it is not."""
         self.problem = ""
         """Why it takes no new pods, "" if it does."""
         self.cordoned = ""
@@ -128,6 +132,8 @@ class Ledger:
         self.slots: dict[str, PodState] = {}
         """What is kept for pods that do not exist yet: HELD, under names that are no UIDs."""
         self.on_node: dict[str, set[str]] = {}
+        self.leaving: dict[str, None] = {}
+        """The nodes that are about to go."""
         self.freed = 0
         """Counts how often a node may have got room for something, be it only CPU."""
         self._unhealthy: dict[str, frozenset[int]] = {}
@@ -160,15 +166,15 @@ class Ledger:
             left[number >> 3] |= 1 << (number & 7)
         return int.from_bytes(left, "little")
 
-    def set_node(self, node: Node, allocatable: Mapping[str, int]) -> bool:
-        """Take over a node object; returns whether anything that matters changed."""
+    def set_node(self, node: Node, allocatable: Mapping[str, int], leaving: str = "") -> bool:
+        """Take over a node object; returns whether anything that matters changed. `leaving`: by what it is to go."""
         state = self.node(node.metadata.name)
         annotations = node.metadata.annotations
         text, cordoned = annotations.get(names.GPUS), annotations.get(names.CORDONED_GPUS, "")
         labels, spec = node.metadata.labels, node.spec
         in_tree = (allocatable, labels, spec.taints, spec.unschedulable)
         same = state.seen and in_tree == (state.allocatable, state.labels, state.taints, state.unschedulable)
-        if same and text == state.inventory_text and cordoned == state.cordoned:
+        if same and (text, cordoned, leaving) == (state.inventory_text, state.cordoned, state.leaving):
             return False
         state.seen, state.cordoned = True, cordoned
         state.allocatable, state.labels, state.taints, state.unschedulable = in_tree
@@ -178,16 +184,24 @@ class Ledger:
             self._set_inventory(state, node)
         else:
             self._mark(state, state.books.inventory)
+        self._set_leaving(state, leaving)
         self.freed += 1
         self._changed(state.name, True)
         return True
 
+    def _set_leaving(self, state: NodeState, leaving: str) -> None:
+        state.leaving = leaving
+        state.problem = state.fault or (f"it is about to go, as {leaving} says" if leaving else "")
+        self.leaving.pop(state.name, None)
+        if leaving:
+            self.leaving[state.name] = None
+
     def _set_inventory(self, state: NodeState, node: Node) -> None:
-        state.problem = ""
+        state.fault = ""
         try:
             found = inventory.decode(state.inventory_text)
         except codec.ContractError as error:
-            state.problem = str(error)
+            state.fault = str(error)
             return
         if found is None and self.gpushare:
             found = inventory.from_gpushare(node.status.capacity, self.unit_mib, self.slices_per_gpu)
@@ -196,7 +210,7 @@ class Ledger:
             self.stock.put(state.name, None)
             return
         if found.unit_mib != self.unit_mib:
-            state.problem = f"it counts GPU memory in units of {found.unit_mib} MiB, the cluster in {self.unit_mib} MiB"
+            state.fault = f"it counts GPU memory in units of {found.unit_mib} MiB, the cluster in {self.unit_mib} MiB"
         self._mark(state, found)
         for uid in sorted(self.on_node.get(state.name, ())):
             pod = self.pods.get(uid)
@@ -229,7 +243,8 @@ class Ledger:
         """The node is gone; pods that are still said to be on it stay so."""
         state = self.nodes.get(name)
         if state is not None:
-            state.seen, state.books, state.inventory_text, state.problem = False, None, None, ""
+            state.seen, state.books, state.inventory_text, state.fault = False, None, None, ""
+            self._set_leaving(state, "")
             state.version += 1
             self.stock.put(name, None)
             self._let_go(state)

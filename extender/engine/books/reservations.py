@@ -1,6 +1,6 @@
 """Reservations: room that is kept for a pod that waits, while the pods that stand in its way are being moved.
 
-Its annotation names the GPUs. What is free of them is booked at once, and the rest as it becomes free, in the very step
+Annotations name the GPUs. What is free of them is booked at once, and the rest as it becomes free, in the very step
 in which that is seen, so that nobody else gets in between. The booking is HELD, has an end, and is the pod's own: while
 kube-scheduler asks about that pod it is lent to it. They are rebuilt from the annotations by whoever starts anew.
 """
@@ -13,17 +13,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import msgspec
 
 from extender.engine.books.ledger import Ledger, NodeState, PodState
+from extender.engine.books.promises import Promises
 from extender.engine.effects import PodRef, Report
 from extender.engine.planning.intree import counted, lacking
 from extender.engine.planning.seats import Spot
 from extender.engine.settings import Settings
-from protos.contract import codec, names, reservation
+from protos.contract import names
 from protos.contract.allocation import Share
 from protos.contract.ask import Demand, PodAsk
 from protos.contract.books import GpuBook, NodeBooks
-from protos.contract.objects import Pod, epoch_seconds
+from protos.contract.objects import Pod
 from protos.contract.reason import Reason
-from protos.contract.reservation import Reservation
+from protos.contract.reservation import Room
 
 AGAIN_S, AGAIN_MOST_S = 5.0, 60.0
 """Seconds after which a pod whose room is complete and that does not come is woken again; doubled each time."""
@@ -38,13 +39,18 @@ class Kept(msgspec.Struct, eq=False):
     pod: PodState
     ask: PodAsk | None
     text: str
-    told: Reservation | None
-    """None: it cannot be read, or is over."""
+    """The annotation that asks for it."""
+    room: Room | None
+    """None: it is over."""
+    preempting: bool
+    """We make the room ourselves."""
     until: float
     keeper: PodState
     """What holds it in the books."""
     spot: Spot | None = None
     """What is to be kept; None while the node does not have it."""
+    made_of: Mapping[str, GpuBook] | None = None
+    """The GPUs of the node of which that was made out."""
     version: int = -1
     """The node's, when it was booked."""
     complete: bool = False
@@ -59,8 +65,11 @@ class Reservations:
 
     def __init__(self, ledger: Ledger, settings: Settings, wall: float) -> None:
         """`wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero."""
-        self._ledger, self._most_s, self._wall = ledger, settings.keep_s, wall
+        self._ledger, self._enabled = ledger, settings.keep_s > 0
         self._ignored = frozenset(settings.resources.all)
+        self.promises = Promises(settings.keep_s, wall)
+        self._waiting: dict[str, PodState] = {}
+        """The pods that have no node."""
         self._of: dict[str, Kept] = {}
         self._on: dict[str, dict[str, None]] = {}
         """Whose room is on a node, by its name."""
@@ -70,8 +79,6 @@ class Reservations:
         """No room is given up for its time's sake before."""
         self.promise: Callable[[str, bool], object] = lambda _uid, _yes: None
         """Told whether others are evicted for a pod."""
-        self._allowed: dict[str, float] = {}
-        """Until when at most, for pods for which we make room."""
 
     def __bool__(self) -> bool:
         return bool(self._of)
@@ -79,15 +86,11 @@ class Reservations:
     def of(self, uid: str) -> Kept | None:
         """What is kept for this pod, None if nothing is."""
         kept = self._of.get(uid)
-        return kept if kept is not None and kept.told is not None else None
+        return kept if kept is not None and kept.room is not None else None
 
     def preempting(self) -> Iterator[str]:
         """The pods (UIDs) that wait for room for which others are evicted."""
-        return (uid for uid, kept in self._of.items() if kept.told and kept.told.preempting and not kept.pod.node)
-
-    def allow(self, uid: str, until: float) -> None:
-        """What is asked for this pod may be kept until then."""
-        self._allowed[uid] = until
+        return (uid for uid, kept in self._of.items() if kept.room and kept.preempting and not kept.pod.node)
 
     def claims(self, but: Collection[str]) -> list[tuple[PodState, Spot]]:
         """What is kept for pods other than these (UIDs): what holds it in the books, and all of it."""
@@ -102,36 +105,44 @@ class Reservations:
         return tuple(kept.keeper for uid in uids if (kept := self.of(uid)) is not None and kept.keeper.node)
 
     def see(self, pod: Pod, state: PodState | None, now: float) -> list[Report]:
-        """Take in what a pod's annotation says; tells its owner where that cannot be done."""
-        uid, text = pod.metadata.uid, pod.metadata.annotations.get(names.RESERVATION)
-        known = self._of.get(uid)
-        if state is None or pod.spec.node_name or text is None or not self._most_s:
-            self._drop(uid)
+        """Take in a pod and what its annotation says; tells its owner if that cannot be read."""
+        uid, waits = pod.metadata.uid, state is not None and not pod.spec.node_name
+        if state is not None and waits:
+            self._waiting[uid] = state
+        else:
+            self._waiting.pop(uid, None)
+        there = state is not None and self._enabled
+        news, why = self.promises.read(pod, pod.metadata.annotations.get(names.RESERVATION) if there else None, now)
+        self._reread(uid, now)
+        for each in news:
+            self._reread(each, now)
+        if state is None or not why or not waits:
             return []
-        if known is not None and (known.text, known.ask) == (text, state.ask):
-            return []
-        self._drop(uid)
-        keeper = PodState(PodRef(state.ref.namespace, state.ref.name, PREFIX + uid), now)
-        keeper.asked, keeper.requests = state.asked, state.requests
-        try:
-            told, why = reservation.decode(text), ""
-        except codec.ContractError as error:
-            told, why = None, str(error)
-        most = max(now + self._most_s, self._allowed.get(uid, 0.0))
-        until = min(epoch_seconds(told.until) - self._wall, most) if told is not None else now
-        self._of[uid] = Kept(state, state.ask, text, told, until, keeper)
-        self._stale[uid] = None
-        self._soonest = min(self._soonest, until)
-        self.promise(uid, told is not None and bool(told.preempting))
-        if told is not None:
-            self._on.setdefault(told.node, {})[uid] = None
         sentence = f"the room that {names.RESERVATION} asks for cannot be kept"
-        return [Report(state.ref, Reason("ReservationMalformed", sentence, why))] if why else []
+        return [Report(state.ref, Reason("ReservationMalformed", sentence, why))]
 
-    def forget(self, uid: str) -> None:
-        """The pod is over: nothing is kept for it any more."""
-        self._allowed.pop(uid, None)
+    def forget(self, uid: str, now: float) -> None:
+        """The pod is over: nothing is kept for it any more, nor by its word."""
+        self._waiting.pop(uid, None)
         self._drop(uid)
+        for each in self.promises.forget(uid):
+            self._reread(each, now)
+
+    def _reread(self, uid: str, now: float) -> None:
+        """Keep what is asked for a pod by now."""
+        state, known = self._waiting.get(uid), self._of.get(uid)
+        found = self.promises.of(uid, state.ref.namespace) if state is not None else None
+        if state is None or found is None:
+            self._drop(uid)
+        elif known is None or (known.text, known.ask) != (found.text, state.ask):
+            self._drop(uid)
+            room, keeper = found.rooms[uid], PodState(PodRef(state.ref.namespace, state.ref.name, PREFIX + uid), now)
+            keeper.asked, keeper.requests = state.asked, state.requests
+            self._of[uid] = Kept(state, state.ask, found.text, room, found.preempting, found.until, keeper)
+            self._on.setdefault(room.node, {})[uid] = None
+            self._stale[uid] = None
+            self._soonest = min(self._soonest, found.until)
+            self.promise(uid, found.preempting)
 
     def _drop(self, uid: str) -> None:
         kept = self._of.pop(uid, None)
@@ -140,13 +151,14 @@ class Reservations:
 
     def _off(self, kept: Kept) -> None:
         """Nothing is kept for the pod any more."""
-        uid, told = kept.pod.ref.uid, kept.told
+        uid, room = kept.pod.ref.uid, kept.room
         self.promise(uid, False)
-        if told is not None:
-            del self._on[told.node][uid]
-            if not self._on[told.node]:
-                del self._on[told.node]
-        kept.told = kept.spot = None
+        if room is not None:
+            del self._on[room.node][uid]
+            if not self._on[room.node]:
+                del self._on[room.node]
+        kept.room = kept.spot = None
+        kept.complete = False
         self._free(kept)
 
     def changed(self, node: str) -> None:
@@ -165,7 +177,7 @@ class Reservations:
         self._off(self._of[uid])
 
     def _free(self, kept: Kept) -> None:
-        kept.version, kept.complete = -1, False
+        kept.version = -1
         if kept.keeper.node:
             self._ledger.unbind(kept.keeper)
             del self._ledger.slots[kept.keeper.ref.uid]
@@ -180,31 +192,36 @@ class Reservations:
         everything = everything or now >= self._soonest
         looked_at, self._stale = list(self._of if everything else self._stale), {}
         if everything:
-            self._soonest = min((kept.until for kept in self._of.values() if kept.told is not None), default=math.inf)
+            self._soonest = min((kept.until for kept in self._of.values() if kept.room is not None), default=math.inf)
         return [self._of[uid] for uid in looked_at if uid in self._of and self._waits(self._of[uid], now)]
 
     def _waits(self, kept: Kept, now: float) -> bool:
         """Keep what is there for it; whether its pod waits and has not used up its time."""
-        if kept.told is None:
+        if kept.room is None:
             return False
         if now >= kept.until:
             self.give_up(kept.pod.ref.uid)
         elif kept.pod.state == "waiting":
             before = kept.complete
-            self._look(kept, kept.told)
+            self._look(kept, kept.room)
             if kept.complete and not before:
                 kept.complete_at = now
             return True
         else:
+            kept.complete = False
             self._free(kept)
         return False
 
-    def _look(self, kept: Kept, told: Reservation) -> None:
-        node = self._ledger.nodes.get(told.node)
+    def _look(self, kept: Kept, room: Room) -> None:
+        node = self._ledger.nodes.get(room.node)
         if node is not None and node.version == kept.version:
             return
-        kept.spot = _spot(kept, told, node) if node is not None and node.seen and not node.problem else None
+        if node is None or not node.seen or node.problem:
+            kept.spot = None
+        elif kept.spot is None or kept.made_of is not _gpus(node):
+            kept.spot, kept.made_of = _spot(kept, room, node), _gpus(node)
         if node is None or kept.spot is None:
+            kept.complete = False
             self._free(kept)
             return
         charges = _free_of(kept.spot.charges, node.books, kept.keeper.ref.uid)
@@ -224,11 +241,15 @@ class Reservations:
         return True
 
 
-def _spot(kept: Kept, told: Reservation, node: NodeState) -> Spot | None:
+def _gpus(node: NodeState) -> Mapping[str, GpuBook] | None:
+    return node.books.gpus if node.books is not None else None
+
+
+def _spot(kept: Kept, room: Room, node: NodeState) -> Spot | None:
     """What is to be kept on the node; None if it does not have that, or the pod asks for something else."""
     if kept.ask is None or node.books is None:
         return Spot(node.name, until=kept.until) if kept.ask is None else None
-    shares = _shares(kept.ask, node.books, told.containers)
+    shares = _shares(kept.ask, node.books, room.containers)
     charges = node.books.charges(kept.ask, shares) if shares is not None else None
     return Spot(node.name, charges, shares, kept.until) if shares is not None and charges is not None else None
 

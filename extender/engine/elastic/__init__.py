@@ -1,1 +1,1 @@
-"""Gangs that run with more or fewer members: who can be spared, and jobs whose operator is asked to shrink or grow."""
+"""Gangs that can do with more or fewer members: who is spared, jobs asked to shrink or grow, nodes left in time."""

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from extender.engine.books.ledger import Ledger
-from extender.engine.effects import Effect, ScalerGone, ScalerSeen, ScalersServed
+from extender.engine.effects import Effect
 from extender.engine.elastic.growth import Growth
+from extender.engine.elastic.leaving import Leaving
 from extender.engine.elastic.scalers import Scalers
 from extender.engine.elastic.surplus import spared
 from extender.engine.gangs.gangs import Gangs
@@ -37,31 +38,28 @@ class Elastic:
         self._ledger, self._gangs, self._settings = ledger, gangs, settings
         self.scalers = Scalers(counters, wall)
         self._growth = Growth(ledger, gangs, tenants, admission, self.scalers, settings.grow_after_s)
+        self._leaving = Leaving(ledger, gangs, self.scalers, self.spared, settings.scale_in_s, counters)
 
     def job(self, kind: str, key: GroupKey, job: TrainingJob | None) -> None:
         """What an object of this API group and version says beside what it declares; None if it is gone."""
         if kind == API_VERSION:
             self.scalers.put(key, job)
 
-    def see(self, event: ScalerSeen | ScalerGone | ScalersServed, now: float) -> None:
-        """Take in what is told of ScaleIns and ScaleOuts."""
-        match event:
-            case ScalerSeen(scaler):
-                self.scalers.see(scaler, now)
-            case ScalerGone(kind, namespace, name):
-                self.scalers.gone(kind, namespace, name, now)
-            case ScalersServed(kind, yes):
-                self.scalers.serve(kind, yes)
-
     def lead(self, yes: bool) -> None:
         """Whether this process may write."""
         if not yes:
             self.scalers.give_up()
             self._growth.stop()
+            self._leaving.stop()
+
+    def refused(self, uid: str, now: float) -> None:
+        """A disruption budget forbids the eviction of this pod."""
+        self._leaving.refused(uid, now)
 
     def spared(self, gang: Gang) -> list[Member]:
         """The members that a gang can spare, in the order in which they go."""
         going, unnamed = self.scalers.leaving(gang.key)
+        going |= self._leaving.asked(gang.key)
         return spared(gang, going, unnamed, self._ledger.nodes, self._settings.locality_labels)
 
     def tick(self, now: float) -> Iterator[Effect]:
@@ -69,7 +67,10 @@ class Elastic:
         if self._gangs.leading:
             yield from self.scalers.tick(now)
             self._growth.tick(now)
+            self._leaving.tick(now)
 
     def work(self, now: float) -> tuple[bool, Sequence[Effect]]:
         """Do a slice of what takes longer; returns whether there is more to do, and what is to be done."""
-        return self._growth.work(now)
+        growing, effects = self._growth.work(now)
+        leaving, more = self._leaving.work(now)
+        return growing or leaving, [*effects, *more]

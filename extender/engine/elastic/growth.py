@@ -20,8 +20,9 @@ from extender.engine.gangs.gangs import Gangs
 from extender.engine.moves.tenants import Tenants
 from extender.engine.planning.attempt import LOOK, STEP
 from extender.engine.planning.intree import Constraints
-from extender.engine.planning.plan import SLICE, Placement, Plan
+from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.seats import Seat
+from extender.engine.planning.sliced import Sliced
 from extender.engine.queues.admission import Admission
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
@@ -81,7 +82,7 @@ class Growth:
         self._chances: dict[GroupKey, Chance] = {}
         self._kept: set[str] = set()
         """UIDs of ScaleOuts for whose workers room was looked for."""
-        self._work: Generator[int, None, Found | None] | None = None
+        self._work: Sliced[Found | None] | None = None
         self._look_at = 0.0
         self._now = 0.0
 
@@ -90,12 +91,12 @@ class Growth:
     def tick(self, now: float) -> None:
         """Begin to look, if it is time; room that nobody comes for any more is free."""
         self._now = now
-        for key, known in self._gangs.known.items() if self._after_s else ():
-            if any(slot.grown for slot in known.slots) and not self._growing(key):
+        for key in self._gangs.growing():
+            if not self._growing(key):
                 self._gangs.shed(key, now)
         if self._after_s and self._work is None and now >= self._look_at and self._scalers.jobs:
             self._look_at = now + self._after_s / LOOKS
-            self._work = self._look()
+            self._work = Sliced(self._look())
 
     def stop(self) -> None:
         """Another process decides now."""
@@ -105,14 +106,11 @@ class Growth:
 
     def work(self, now: float) -> tuple[bool, Sequence[Effect]]:
         """Do a slice of looking; returns whether there is more to do, and what is to be done."""
-        self._now, left = now, SLICE
-        while self._work is not None and left > 0:
-            try:
-                left -= next(self._work)
-            except StopIteration as ended:
-                self._work = None
-                return False, list(self._act(ended.value)) if ended.value is not None else []
-        return self._work is not None, ()
+        self._now = now
+        if self._work is None or not self._work.advance():
+            return self._work is not None, ()
+        found, self._work = self._work.outcome, None
+        return False, list(self._act(found)) if found is not None else []
 
     def _act(self, found: Found) -> Iterator[Effect]:
         spots = found.placement.spots.values()
@@ -219,11 +217,9 @@ class Growth:
         seats = [Seat(f"{gang.key} {i}", asked, pod.requests, constraints, role=WORKER) for i in range(count)]
         while seats:
             if not isinstance(self._admission.admits(gang, [model.uid] * len(seats)), Reason):
-                plan = Plan(self._gangs.starts.fleet, seats, seats, (), beside)
-                while not plan.advance():
-                    yield SLICE
-                if isinstance(plan.outcome, Placement):
-                    return plan.outcome
+                found = yield from Plan(self._gangs.starts.fleet, seats, seats, (), beside).whole()
+                if isinstance(found, Placement):
+                    return found
             seats = seats[: len(seats) // 2]
         return None
 

@@ -21,6 +21,8 @@ AGAIN_S = 5.0
 """Seconds after which one that was asked for and is not seen is asked for once more."""
 LOST_S = 60.0
 """Seconds after which it is not waited for any more: we may not make it, as it seems."""
+FAILED_S = 30.0
+"""Seconds after a ScaleIn that failed, or that somebody deleted, until the next for its job."""
 KEPT_S = 600.0
 """Seconds for which one of ours stays to be looked at, once it is finished."""
 COUNTED: dict[ScalerKind, str] = {"ScaleIn": "scale_ins", "ScaleOut": "scale_outs"}
@@ -46,6 +48,8 @@ class Scalers:
         self._asked: dict[GroupKey, Asked] = {}
         self.ended: dict[GroupKey, float] = {}
         """When a scaler of the job was last seen to end."""
+        self._failed: dict[GroupKey, float] = {}
+        """When a ScaleIn of the job came to nothing."""
         self.failures: dict[GroupKey, int] = {}
         """ScaleOuts in a row of which nothing came."""
 
@@ -64,7 +68,7 @@ class Scalers:
         if job is not None:
             self.jobs[key] = job
         else:
-            for known in (self.jobs, self.ended, self.failures, self._asked):
+            for known in (self.jobs, self.ended, self.failures, self._failed, self._asked):
                 known.pop(key, None)
 
     def see(self, scaler: Scaler, now: float) -> None:
@@ -92,6 +96,8 @@ class Scalers:
 
     def _end(self, key: GroupKey, kind: ScalerKind, now: float, *, failed: bool) -> None:
         self.ended[key] = now
+        if kind == "ScaleIn" and failed:
+            self._failed[key] = now
         if kind == "ScaleOut":
             self.failures[key] = self.failures.get(key, 0) + 1 if failed else 0
 
@@ -121,7 +127,10 @@ class Scalers:
 
     def shrink(self, key: GroupKey, pods: Sequence[str], now: float) -> Iterator[Scale]:
         """Ask that these workers go, unless something is under way for their job."""
-        yield from self._ask(key, "ScaleIn", now, pods=tuple(sorted(pods)), count=len(pods))
+        if now < self._failed.get(key, -FAILED_S) + FAILED_S:
+            return
+        wanted = Scaler(kind="ScaleIn", namespace=key.namespace, name="", job=key.name, ours=True, count=len(pods))
+        yield from self._ask(key, msgspec.structs.replace(wanted, pods=tuple(sorted(pods))), now)
 
     def overdue(self) -> None:
         """A job has not let its workers go in time."""
@@ -129,15 +138,15 @@ class Scalers:
 
     def grow(self, key: GroupKey, count: int, timeout_s: float, now: float) -> Iterator[Scale]:
         """Ask that so many workers come, unless something is under way for their job."""
-        yield from self._ask(key, "ScaleOut", now, count=count, timeout_s=timeout_s)
+        wanted = Scaler(kind="ScaleOut", namespace=key.namespace, name="", job=key.name, ours=True, count=count)
+        yield from self._ask(key, msgspec.structs.replace(wanted, timeout_s=timeout_s), now)
 
-    def _ask(self, key: GroupKey, kind: ScalerKind, now: float, **fields: object) -> Iterator[Scale]:
-        if self.unfinished(key) or not self.serves(key, kind):
+    def _ask(self, key: GroupKey, wanted: Scaler, now: float) -> Iterator[Scale]:
+        if self.unfinished(key) or not self.serves(key, wanted.kind):
             return
-        scaler = Scaler(kind=kind, namespace=key.namespace, name="", job=key.name, ours=True, **fields)  # type: ignore[arg-type]  # of a Scaler
-        scaler = msgspec.structs.replace(scaler, name=self._name(key, scaler))
+        scaler = msgspec.structs.replace(wanted, name=self._name(key, wanted))
         self._asked[key] = Asked(scaler, now, now + AGAIN_S)
-        self._counters[COUNTED[kind], "created"] += 1
+        self._counters[COUNTED[scaler.kind], "created"] += 1
         yield Scale(scaler)
 
     def _name(self, key: GroupKey, scaler: Scaler) -> str:

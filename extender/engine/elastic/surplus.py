@@ -1,8 +1,9 @@
 """The members that a gang can spare, worst placed first.
 
-Worst placed is who is farthest from the rest: on a node with the fewest others of its gang, then in a rack, zone and so
-on with the fewest (the labels that keep gangs together), then whose GPUs are linked worst to those of the others on its
-node; then whose GPUs fewest others share, since what it leaves is whole; then who came last.
+Worst placed is who is on a node that is about to go; then who is farthest from the rest: on a node with the fewest
+others of its gang, then in a rack, zone and so on with the fewest (the labels that keep gangs together), then whose
+GPUs are linked worst to those of the others on its node; then whose GPUs fewest others share, since what it leaves is
+whole; then who came last.
 """
 
 from __future__ import annotations
@@ -67,9 +68,10 @@ def _measure(
             counts[domain] += len(here)
 
     def worse(member: Member) -> Worse:
-        here = on_node[member.node]
+        here, node = on_node[member.node], nodes.get(member.node)
+        stays = node is None or not node.leaving
         around = (counts[domain] for counts, domain in zip(near, where[member.node], strict=True))
-        return len(here), *around, *_on_gpus(member, here, nodes.get(member.node))
+        return stays, len(here), *around, *_on_gpus(member, here, node)
 
     return worse
 

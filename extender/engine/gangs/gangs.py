@@ -53,6 +53,10 @@ class Gangs:
         `wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero.
         """
         self._ledger, self._settings, self.starts = ledger, settings, starts
+        self.waiting = False
+        """Gangs wait for room, as far as was seen at the last tick."""
+        self.looked = 0
+        """How often there may have been room by then: those who wait are in line for a plan with that."""
         self._roster, self._herald = Roster(settings.patience, wall), Herald()
         self._conductor = Conductor(ledger, settings, counters, self._roster, self._herald, release, unpromise, starts)
 
@@ -297,11 +301,14 @@ class Gangs:
     def tick(self, now: float) -> None:
         """Let time pass."""
         self._conductor.unpark()
+        self.waiting = False
         for known in list(self.known.values()):
             if not known.parked and (known.gang.phase is not Phase.RUNNING or known.slots):
                 self._conductor.tick(known, now)
                 self._herald.news(known, now)
                 self._conductor.park(known)
+                self.waiting |= known.gang.phase is Phase.WAITING and not known.parked
+        self.looked = self._ledger.freed
 
     @property
     def leading(self) -> bool:
@@ -314,8 +321,8 @@ class Gangs:
         return self.leading and gang.may_plan(now) and self.starts.withheld(gang) is None
 
     def suffice(self, key: GroupKey, uids: Collection[str]) -> bool:
-        """Whether the smallest start of a gang that waits needs nobody but these members."""
-        return all(seat.uid in uids for seat in self.starts.asked(self.known[key].gang)[1])
+        """Whether a smallest start of a gang that waits needs nobody but these members."""
+        return all(seat.uid in uids for seat in self.starts.asked(self.known[key].gang, uids)[1])
 
     def start(self, key: GroupKey, spots: Mapping[str, Spot], now: float) -> None:
         """Have the gang start at places that were kept for it."""
@@ -342,6 +349,10 @@ class Gangs:
         self._conductor.slots.grow(known, model, role, spots, now)
         self._conductor.refill(known, now)
 
+    def growing(self) -> set[GroupKey]:
+        """The gangs for which such places are kept."""
+        return self._conductor.slots.growing()
+
     def shed(self, key: GroupKey, now: float) -> None:
         """Nobody comes for such places any more."""
         known = self.known[key]
@@ -356,7 +367,7 @@ class Gangs:
 
     def work(self, now: float) -> bool:
         """Do a slice of planning; returns whether there is more to do."""
-        came = self.starts.advance()
+        came = self.starts.advance(now)
         if came is not None:
             gang, outcome = came
             self._conductor.take(self.known[gang.key], outcome, now)

@@ -20,6 +20,7 @@ from extender.engine.gangs.roster import Known, Slot
 from extender.engine.gangs.starts import Starts
 from extender.engine.planning.seats import Spot, stands
 from gangfilter.gang import Gang, Patience
+from gangfilter.group import GroupKey
 from gangfilter.members import Member, Stage
 from gangfilter.table import Phase
 from protos.contract.ask import PodAsk
@@ -67,6 +68,11 @@ class Slots:
             self._grown += 1
             keeper = self._keeper(known, model, name, f"{known.gang.key}-{self._grown}", spot, now)
             known.slots.append(Slot(keeper, role, required=False, spot=spot, grown=True))
+
+    def growing(self) -> set[GroupKey]:
+        """The gangs for which places are kept for one more."""
+        kept = {known.gang.key: known for known in self._of.values()}
+        return {key for key, known in kept.items() if any(slot.grown for slot in known.slots)}
 
     def _keeper(self, known: Known, like: PodState, name: str, uid: str, spot: Spot, now: float) -> PodState:
         """What holds the place in the books."""
@@ -122,7 +128,7 @@ class Slots:
 
     def _stands(self, slot: Slot) -> bool:
         node = self._ledger.nodes.get(slot.spot.node)
-        usable = node is not None and not node.unschedulable
+        usable = node is not None and not node.unschedulable and not node.leaving
         return usable and stands(slot.spot, slot.keeper.ref.uid, slot.keeper.ask, node)
 
     def _suitable(self, known: Known, uid: str, kind: tuple[str, PodAsk | None]) -> Iterator[Slot]:

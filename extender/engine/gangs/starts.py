@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import msgspec
 
 from extender.engine.books.ledger import Ledger
 from extender.engine.placement.index import Indexes
 from extender.engine.planning.attempt import Fleet
+from extender.engine.planning.beside import Kept, nobody
 from extender.engine.planning.intree import Amounts, Constraints
 from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.scarcity import Scarcity
@@ -41,6 +44,8 @@ class Starts:
         """Where a member goes whose place is held, or whose Binding is being written."""
         self.wishes: dict[str, Wish] = {}
         """What a member wants of GPUs, and which nodes it may go to."""
+        self.kept: Callable[[Gang, float], Kept] = lambda _gang, _now: nobody
+        """What is kept for those before a gang in line."""
         self.excluded: dict[str, int] = {}
         """Nodes that kube-scheduler refuses a member: bits by node number."""
 
@@ -87,7 +92,7 @@ class Starts:
     def idle(self) -> bool:
         return not self.turns
 
-    def advance(self) -> tuple[Gang, Outcome] | None:
+    def advance(self, now: float) -> tuple[Gang, Outcome] | None:
         """Do a slice of planning; returns a plan that came out, to be taken at once.
 
         Whose queue has no room gets that as its outcome; whose queue has room for its minimum alone starts with that.
@@ -104,7 +109,8 @@ class Starts:
             if self._admission.admits(gang, (seat.uid for seat in seats)) is not None:
                 seats = minimum
             beside = [member.node for member in gang.at(*ON_NODE)]
-            self._plan = gang, seats, Plan(self.fleet, seats, minimum, free, beside)
+            fleet = msgspec.structs.replace(self.fleet, kept=self.kept(gang, now))
+            self._plan = gang, seats, Plan(fleet, seats, minimum, free, beside)
         gang, seats, plan = self._plan
         if not plan.advance():
             return None
@@ -115,9 +121,12 @@ class Starts:
         assert plan.outcome is not None
         return gang, plan.outcome
 
-    def asked(self, gang: Gang) -> tuple[Sequence[Seat], Sequence[Seat], Amounts]:
-        """The members that need a place, those of the smallest start, and how much has to be free for it."""
-        seats = [self._seat(gang, uid) for uid in _order(gang)]
+    def asked(self, gang: Gang, first: Collection[str] = ()) -> tuple[Sequence[Seat], Sequence[Seat], Amounts]:
+        """The members that need a place, those of the smallest start, and how much has to be free for it.
+
+        Of equal use for that are those in `first` (UIDs) before others.
+        """
+        seats = [self._seat(gang, uid) for uid in sorted(_order(gang), key=lambda uid: uid not in first)]
         there = gang.roles(*SETTLED)
         missing = [(role, least - there[role]) for role, least in gang.terms.min_by_role]
         minimum = (gang.terms.min_member or 0) - there.total()

@@ -19,8 +19,8 @@ from extender.engine.moves.relief import CHANGED, Hopeless, Move, Relief, nowher
 from extender.engine.moves.sketch import Sketch, draw, hardness
 from extender.engine.moves.tenants import Movable, Tenants
 from extender.engine.planning.attempt import Attempt, Fleet
-from extender.engine.planning.plan import SLICE
 from extender.engine.planning.seats import Seat, Spot
+from extender.engine.planning.sliced import Sliced
 
 MOST_MOVES = 8
 DRAWN = 75
@@ -40,8 +40,8 @@ HOMELESS = 64
 Found = TypeVar("Found")
 
 
-class Defrag:
-    """One plan in the making."""
+class Defrag(Sliced[Relief | Hopeless]):
+    """One plan in the making. What comes of it is true of about the moment in which `advance` returns."""
 
     def __init__(
         self,
@@ -64,33 +64,20 @@ class Defrag:
         self._best: tuple[tuple[int, int, float], list[Sketch]] | None = None
         self._blocked: tuple[Seat, str, int, Movable] | None = None
         self._done, self._limit, self._looked = 0, MOST_WORK, 0
-        self.outcome: Relief | Hopeless | None = None
-        """None while it is being worked on."""
-        self._work = self._plan()
+        super().__init__(self._plan())
 
-    def advance(self, limit: int = SLICE) -> bool:
-        """Do a part of the work; returns whether the outcome is there. It is true of about that moment."""
-        for done in self._work:
-            limit -= done
-            if limit <= 0:
-                break
-        return self.outcome is not None
-
-    def _plan(self) -> Iterator[int]:
+    def _plan(self) -> Generator[int, None, Relief | Hopeless]:
         for _ in range(TRIES):
             self._begin()
             todo = yield from self._unplaced()
             if len(todo) > HOMELESS:
-                self.outcome = unfound(todo[0], self._most, len(self._fleet.nodes))
-                return
+                return unfound(todo[0], self._most, len(self._fleet.nodes))
             yield from self._deepen(tuple(todo))
             if self._best is None:
-                self.outcome = yield from self._why(todo[0])
-                return
+                return (yield from self._why(todo[0]))
             if (yield from self._stands(self._best[1])):
-                self.outcome = self._relief(self._best[1])
-                return
-        self.outcome = CHANGED
+                return self._relief(self._best[1])
+        return CHANGED
 
     def _deepen(self, todo: tuple[Seat, ...]) -> Iterator[int]:
         """Search with no moves, then with one, and so on."""

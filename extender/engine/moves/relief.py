@@ -12,6 +12,7 @@ from extender.engine.moves.tenants import Movable
 from extender.engine.planning.seats import Seat, Spot
 from extender.engine.planning.shortage import amount_of
 from protos.contract import choose
+from protos.contract.reason import listed
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -62,7 +63,7 @@ def _places(spots: Iterable[Spot], nodes: Mapping[str, NodeState]) -> str:
     for spot in spots:
         found.setdefault(spot.node, set()).update(indexes(spot.charges, nodes.get(spot.node)))
     named = [place(node, sorted(gpus)) for node, gpus in sorted(found.items())]
-    return ", ".join(named[:8] + ([f"and {len(named) - 8} more nodes"] if len(named) > 8 else []))
+    return listed(named, 8, "more nodes")
 
 
 def wanted(seat: Seat) -> str:

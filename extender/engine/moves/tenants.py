@@ -68,6 +68,11 @@ class Tenants:
         found = self._known.get(uid)
         return found.constraints if found else ANYWHERE
 
+    def created(self, uid: str) -> float:
+        """When a pod was created, in s since 1970; 0 if nobody says."""
+        found = self._known.get(uid)
+        return found.created if found else 0.0
+
     def movable(self, node: NodeState) -> list[Movable]:
         """The pods on the node that may be moved, by name. One of which nobody says on which GPUs it is may not."""
         return sorted(self._movable(node), key=lambda found: found.name)

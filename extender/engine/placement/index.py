@@ -191,19 +191,18 @@ class ShapeIndex:
             return _room(ask, books)
         return self._scorer.seated(choice, books, spread=ask.selection.spread)
 
-    def entries(self, among: Collection[str] | None = None) -> list[tuple[int, str]]:
+    def entries(self, among: Collection[str] | None = None) -> Iterator[tuple[int, str]]:
         """(negative score, node) of all that can take it, best first, of `among` only."""
-        if among is not None and len(among) <= FEW:
-            points = ((name, self._known.get(name)) for name in among)
-            return sorted((-score, name) for name, score in points if isinstance(score, int))
-        return [entry for entry in self._ranked if among is None or entry[1] in among]
+        if among is None:
+            return iter(self._ranked)
+        if len(among) > FEW:
+            return (entry for entry in self._ranked if entry[1] in among)
+        points = ((name, self._known.get(name)) for name in among)
+        return iter(sorted((-score, name) for name, score in points if isinstance(score, int)))
 
     def ranked(self, among: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
-        """(node, score) of all that can take it, best first, of `among` only."""
-        few = among is not None and len(among) <= FEW
-        for negative, name in self.entries(among) if few else self._ranked:
-            if few or among is None or name in among:
-                yield name, -negative
+        """(node, score), the same."""
+        return ((name, -negative) for negative, name in self.entries(among))
 
     def points(self, name: str) -> int | None:
         """The score of one node, None if it cannot take it."""

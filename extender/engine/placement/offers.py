@@ -5,7 +5,7 @@ A member that joins a gang which runs is offered those near the gang, if any of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from extender.engine import dialect
@@ -24,8 +24,16 @@ class Offers:
     def __init__(self, nodes: Mapping[str, NodeState], indexes: Indexes, settings: Settings) -> None:
         self._nodes, self._indexes, self._settings = nodes, indexes, settings
 
-    def of(self, state: PodState, pod: Pod, nodes: Sequence[str], beside: Sequence[str] = ()) -> tuple[str, ...]:
-        """Of these nodes, best first; none if no node has the GPUs. `beside`: where others of its gang are.
+    def of(
+        self,
+        state: PodState,
+        pod: Pod,
+        nodes: Sequence[str],
+        beside: Sequence[str] = (),
+        admits: Callable[[NodeState], bool] | None = None,
+    ) -> tuple[str, ...]:
+        """Of these nodes, best first; none if no node has the GPUs. `beside`: where others of its gang are;
+        `admits`: whether a node is not kept for others.
 
         A pod with wishes of its own is offered all that are about equal, not only some. One that asks no GPUs is
         refused by nobody: it is offered the nodes whose GPUs miss its CPU and memory least.
@@ -36,6 +44,8 @@ class Offers:
         known = frozenset(nodes)
         among = None if len(nodes) >= len(self._nodes) else known
         ranked: Ranked = (found for found in self._indexes.of(state.shape).ranked(among) if found[0] in known)
+        if admits is not None:
+            ranked = (found for found in ranked if found[0] not in self._nodes or admits(self._nodes[found[0]]))
         if beside and not everywhere:
             ranked = self._near(list(ranked), beside)
         equals = self._equals(ranked)

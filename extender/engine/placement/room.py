@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import le
 
 from extender.engine.books.ledger import NodeState
@@ -43,6 +43,8 @@ class Places:
         self.nodes: dict[str, NodeState] = {}
         self.bits = 0
         """The same as bits by node number."""
+        self.denied = 0
+        """How often a node was kept for others."""
         self._least, self._free = _least(ask), free
 
     def may_fit(self, node: NodeState) -> bool:
@@ -53,10 +55,18 @@ class Places:
         self.nodes[node.name] = node
         self.bits |= 1 << node.number
 
-    def take(self, excluded: int) -> tuple[NodeState, Mapping[str, Demand]] | None:
-        """A node that is not excluded (bits by number), and what the ask takes there; full nodes are dropped."""
+    def take(
+        self, excluded: int, admits: Callable[[NodeState], bool] | None = None
+    ) -> tuple[NodeState, Mapping[str, Demand]] | None:
+        """A node that is not excluded (bits by number), and what the ask takes there; full nodes are dropped.
+
+        `admits`: whether a node is not kept for others.
+        """
         for node in list(self.nodes.values()):
             if excluded >> node.number & 1:
+                continue
+            if admits is not None and not admits(node):
+                self.denied += 1
                 continue
             charges = self._charges(node) if self.may_fit(node) else None
             if charges is not None:

@@ -8,12 +8,13 @@ same room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import merge
+from itertools import chain
 
 from sortedcontainers import SortedKeyList
 
-from extender.engine.books.ledger import Ledger, PodState
+from extender.engine.books.ledger import Ledger, NodeState, PodState
 from extender.engine.effects import PodRef, Wake
 from extender.engine.placement.room import Places, Room
 from protos.contract.ask import Demand, PodAsk
@@ -23,6 +24,8 @@ MOST_WAKES = 25
 """Pods woken at once; the rest comes with the next look."""
 MOST_LOOKS = 2000
 """Shapes times nodes looked at at once."""
+MOST_DENIED = 50
+"""Nodes that are found to be kept for others, after which nobody else of that shape is looked at."""
 AGAIN_S, AGAIN_MOST_S = 10.0, 300.0
 """Seconds after which a pod that was woken and did not come is woken again; doubled each time."""
 
@@ -39,6 +42,12 @@ class Waking:
         self._ledger = ledger
         self.admits: Callable[[PodState], bool] = lambda _: True
         """Whether the pod may have room at all; one that may not is woken by whoever says so."""
+        self.defers: Callable[[PodState], bool] = lambda _: False
+        """Whether others are to be placed before the pod, at this moment."""
+        self.first: Callable[[], Iterable[PodState]] = tuple
+        """Those for whom room is kept: they come before all others."""
+        self.open_to: Callable[[PodState, float], Callable[[NodeState], bool] | None] = lambda _pod, _now: None
+        """Whether a node is not kept for others than this pod; None if none is."""
         self._refused: dict[PodAsk, SortedKeyList[PodState]] = {}
         self._news: dict[str, None] = {}
         """Nodes that got room since the refused pods were looked at, in that order."""
@@ -74,13 +83,13 @@ class Waking:
         lines = [self._line(places) for ask in self._refused if (places := room.of(ask)).nodes] if news else []
         wakes: list[Wake] = []
         later: dict[PodAsk, Places] = {}
-        for pod, places in merge(*lines, key=lambda found: _turn(found[0])):
+        for pod, places in chain(self._ahead(room), merge(*lines, key=lambda found: _turn(found[0]))):
             if len(wakes) == MOST_WAKES:
                 self._news.update(dict.fromkeys(news))
                 break
-            if now < pod.again_at:
+            if now < pod.again_at or self.defers(pod):
                 later[places.ask] = places
-            elif (place := places.take(pod.excluded)) is not None:
+            elif (place := places.take(pod.excluded, self.open_to(pod, now))) is not None:
                 node, charges = place
                 hold(pod, node.name, charges)
                 room.taken(node)
@@ -90,10 +99,16 @@ class Waking:
             self._news.update(dict.fromkeys(places.nodes))
         return wakes
 
+    def _ahead(self, room: Room) -> Iterator[tuple[PodState, Places]]:
+        """Those for whom room is kept, if they were refused."""
+        for pod in self.first() if self._refused else ():
+            if pod.state == "waiting" and pod.ask is not None and pod in self._refused.get(pod.ask, ()):
+                yield pod, room.of(pod.ask)
+
     def _line(self, places: Places) -> Iterator[tuple[PodState, Places]]:
         """Those who wait for one of these places, in turn, as long as there is room."""
         for pod in list(self._refused[places.ask]):
-            if not places.nodes:
+            if not places.nodes or places.denied >= MOST_DENIED:
                 return
             if pod.state == "waiting" and places.bits & ~pod.excluded:
                 if self.admits(pod):

@@ -17,6 +17,7 @@ import msgspec
 from extender.engine.books.ledger import NodeState
 from extender.engine.placement.index import Indexes
 from extender.engine.placement.mix import Shape
+from extender.engine.planning.beside import Kept, nobody
 from extender.engine.planning.intree import Constraints
 from extender.engine.planning.seats import Likeness, Seat, Spot
 from extender.engine.planning.trial import Choices, Lot, Trial, is_puzzle
@@ -51,6 +52,8 @@ class Fleet(msgspec.Struct, frozen=True):
     """What these are called."""
     localities: tuple[str, ...] = ()
     """Labels that say where a node is, from near to far: members of a gang are kept together by them."""
+    kept: Kept = nobody
+    """What must be left there for others."""
 
 
 class Attempt:
@@ -165,7 +168,7 @@ class Attempt:
         while indexes.prepare(of, STEP, aged=True):
             yield len(ask.containers) * STEP * TRY
         yield PIECE
-        found = indexes.of(of).entries(self._within)
+        found = list(indexes.of(of).entries(self._within))
         yield PIECE
         return found
 
@@ -216,7 +219,7 @@ class Attempt:
         if obstacle:
             lot.passed[obstacle] += 1
             return LOOK
-        trial = Trial(node, self._fleet.indexes.scorer)
+        trial = Trial(node, self._fleet.indexes.scorer, self._fleet.kept(node))
         if self._offer(lot, trial, near):
             self._trials[name] = trial
         return lot.weight * TRY
@@ -252,7 +255,9 @@ class Attempt:
     def _renew(self, old: Trial) -> None:
         del self._trials[old.name]
         node = self._fleet.nodes.get(old.name)
-        trial = Trial(node, self._fleet.indexes.scorer) if node is not None and node.seen else None
+        trial = None
+        if node is not None and node.seen:
+            trial = Trial(node, self._fleet.indexes.scorer, self._fleet.kept(node))
         for lot, seat, _ in old.seated:
             if trial is None or lot.barred(trial.node) or trial.score(lot) is None:
                 lot.waiting.append(seat)

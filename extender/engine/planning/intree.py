@@ -1,9 +1,10 @@
 """What kube-scheduler will hold against a node, as far as a plan must know it before it books anything.
 
-Node selector, required node affinity, taints, cordoned nodes and totals of resources. Pod affinity, topology spread and
-volumes stay with kube-scheduler: what it refuses for them is excluded from the next plan. Text that cannot be decoded
-constrains nothing, since kube-scheduler has the last word anyway. Sources: the filters NodeAffinity, TaintToleration,
-NodeUnschedulable and NodeResourcesFit of kube-scheduler; k8s.io/component-helpers/scheduling/corev1.
+Node selector, required node affinity, taints, cordoned nodes and totals of resources; nodes that are about to go, too.
+Pod affinity, topology spread and volumes stay with kube-scheduler: what it refuses for them is excluded from the next
+plan. Text that cannot be decoded constrains nothing, since kube-scheduler has the last word anyway. Sources: the
+filters NodeAffinity, TaintToleration, NodeUnschedulable and NodeResourcesFit of kube-scheduler;
+k8s.io/component-helpers/scheduling/corev1.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class Constraints(msgspec.Struct, frozen=True, cache_hash=True):
         return bool(self.labels) or self.terms is not None
 
     def admits(self, node: NodeState) -> bool:
-        """Whether the pod may go to this node, resources apart."""
-        if (node.taints or node.unschedulable) and not self._endures(node):
+        """Whether the pod may go to this node, resources apart; nobody goes to one that is about to go itself."""
+        if node.leaving or ((node.taints or node.unschedulable) and not self._endures(node)):
             return False
         labels = node.labels
         if any(labels.get(key) != value for key, value in self.labels):

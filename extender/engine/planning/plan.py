@@ -8,7 +8,7 @@ packing, and two ways of doing it are tried.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Mapping, Sequence, Set
 
 import msgspec
 
@@ -18,9 +18,7 @@ from extender.engine.planning.nearby import nearby
 from extender.engine.planning.scarcity import Reckoning, Scarcity
 from extender.engine.planning.seats import Seat, Spot
 from extender.engine.planning.shortage import Shortage, shortage
-
-SLICE = 300
-"""Work of one slice, in `attempt.LOOK`s: together some 0.5 ms."""
+from extender.engine.planning.sliced import Sliced
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -30,8 +28,12 @@ class Placement(msgspec.Struct, frozen=True):
     """Where each of them goes, by UID."""
 
 
-class Plan:
-    """One plan in the making."""
+class Plan(Sliced[Placement | Shortage | Scarcity]):
+    """One plan in the making.
+
+    A placement is true of the moment in which `advance` returns: whoever takes it books it before anything else
+    happens. A shortage or scarcity may be of a moment ago: if nodes got room since the plan began, it is worth another.
+    """
 
     def __init__(
         self,
@@ -48,44 +50,29 @@ class Plan:
         self._fleet, self._beside = fleet, beside
         self._reckoning = Reckoning(fleet, free, minimum)
         self._sizes = [seats, minimum] if len(minimum) < len(seats) else [seats]
-        self.outcome: Placement | Shortage | Scarcity | None = None
-        """None while it is being worked on."""
-        self._work = self._plan()
+        super().__init__(self._plan())
 
-    def advance(self, limit: int = SLICE) -> bool:
-        """Do a part of the work; returns whether the outcome is there.
-
-        A placement is true of the moment in which this returns: whoever takes it books it before anything else happens.
-        A shortage or scarcity may be of a moment ago: if nodes got room since the plan began, it is worth another.
-        """
-        for cost in self._work:
-            limit -= cost
-            if limit <= 0:
-                break
-        return self.outcome is not None
-
-    def _plan(self) -> Iterator[int]:
+    def _plan(self) -> Generator[int, None, Placement | Shortage | Scarcity]:
         yield from self._reckoning.run()
         if self._reckoning.outcome is not None:
-            self.outcome = self._reckoning.outcome
-            return
+            return self._reckoning.outcome
         best: Shortage | None = None
         for seats in self._sizes:
             last = seats is self._sizes[-1]
-            self.outcome = yield from self._close(seats)
-            if self.outcome is not None:
-                return
+            close = yield from self._close(seats)
+            if close is not None:
+                return close
             for wide in (False, True):
                 found, again = yield from self._try(seats, wide=wide, strict=not last)
                 if isinstance(found, Placement):
-                    self.outcome = found
-                    return
+                    return found
                 yield PIECE
                 if last and (best is None or found.short < best.short):
                     best = found
                 if not again:
                     break
-        self.outcome = best
+        assert best is not None
+        return best
 
     def _close(self, seats: Sequence[Seat]) -> Generator[int, None, Placement | None]:
         """Places close together, None if there are none, or if any are as close as others."""

@@ -10,6 +10,7 @@ import msgspec
 
 from extender.engine.planning.trial import Lot
 from protos.contract import choose
+from protos.contract.reason import listed
 
 NAMED = 5
 """Nodes, shapes or obstacles named; the rest is counted."""
@@ -36,9 +37,9 @@ class Shortage(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         count = sum(count for count, _ in self.placed)
-        nodes = f": {_some(f'{node} {n}' for n, node in self.placed)}" if count else ""
+        nodes = f": {listed((f'{node} {n}' for n, node in self.placed), NAMED)}" if count else ""
         short = _shapes(self.missing) if len(self.needed) > 1 else str(self.short)
-        passed = f"; passed over: {_some(f'{n} {why}' for n, why in self.passed)}" if self.passed else ""
+        passed = f"; passed over: {listed((f'{n} {why}' for n, why in self.passed), NAMED)}" if self.passed else ""
         return f"needs {_shapes(self.needed)}; {count or 'none'} can be placed{nodes}; short by {short}{passed}"
 
 
@@ -84,10 +85,4 @@ def amount_of(resource: str, amount: int) -> str:
 
 
 def _shapes(counts: Iterable[Count]) -> str:
-    return _some(f"{count}×{words}" for count, words in counts)
-
-
-def _some(words: Iterable[str]) -> str:
-    named = list(words)
-    more = [f"and {len(named) - NAMED} more"] if len(named) > NAMED else []
-    return ", ".join(named[:NAMED] + more)
+    return listed((f"{count}×{words}" for count, words in counts), NAMED)

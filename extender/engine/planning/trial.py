@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from operator import itemgetter
 
 from extender.engine.books.ledger import NodeState
 from extender.engine.placement.index import UNTOUCHED
 from extender.engine.placement.score import Scorer, Seated
+from extender.engine.planning.beside import Beside
 from extender.engine.planning.intree import counted, lacking
 from extender.engine.planning.seats import Seat, Spot
 from protos.contract import choose
@@ -19,6 +20,7 @@ from protos.contract.choose import Choice
 
 REFUSED = "refused by kube-scheduler"
 UNSUITED = "tainted or not selected"
+KEPT = "kept for those before it in line"
 
 
 Found = tuple[Choice, tuple[str, ...], Seated]
@@ -108,7 +110,7 @@ class Lot:
         self.waiting: deque[Seat] = deque()
         self.passed: Counter[str] = Counter()
         """Why nodes were passed over on which there are GPUs for it: words → nodes."""
-        self.amounts = counted(like.requests)
+        self.requests, self.amounts = like.requests, counted(like.requests)
         self._beside = counted(like.requests, ignored)
         self.hardness = _hardness(like)
         """Which lot is placed first: less is harder."""
@@ -157,10 +159,11 @@ def _hardness(seat: Seat) -> tuple[int, ...]:
 class Trial:
     """A copy of one node, and the members that were put there."""
 
-    __slots__ = ("_scorer", "_version", "allocatable", "books", "name", "node", "seated", "used")
+    __slots__ = ("_kept", "_scorer", "_version", "allocatable", "books", "name", "node", "seated", "used")
 
-    def __init__(self, node: NodeState, scorer: Scorer) -> None:
-        self._scorer = scorer
+    def __init__(self, node: NodeState, scorer: Scorer, kept: Sequence[Beside] = ()) -> None:
+        """`kept`: what is left there for others."""
+        self._scorer, self._kept = scorer, [each.copy() for each in kept]
         self.node, self._version = node, node.version
         self.name = node.name
         self.allocatable = node.allocatable
@@ -178,6 +181,8 @@ class Trial:
         if points is None:
             return None
         lack = lot.lack(self.books, self.allocatable, self.used)
+        if not lack and not all(each.admits(lot.ask, lot.requests, self.books) for each in self._kept):
+            lack = KEPT
         if lack:
             lot.passed[lack] += 1
             return None
@@ -206,4 +211,6 @@ class Trial:
             spot = Spot(self.name, choice.charges, choice.shares)
         for resource, amount in seat.requests:
             self.used[resource] = self.used.get(resource, 0) + amount
+        for each in self._kept:
+            each.put(seat.uid, lot.ask, seat.requests, self.books)
         self.seated.append((lot, seat, spot))

@@ -19,6 +19,8 @@ from extender.engine.planning.seats import Likeness, Seat
 from extender.engine.preemption.fitting import Wanted, opened
 from extender.engine.preemption.occupants import Occupants
 from extender.engine.preemption.taking import Preemptor
+from extender.engine.queues import turns
+from extender.engine.queues.line import Turn
 from extender.engine.queues.standing import Account
 from extender.engine.queues.tenancy import Tenancy
 from extender.engine.queues.turns import Standing
@@ -34,15 +36,17 @@ RESTS = 4096
 """Of so many it is known at most when it is worth looking again."""
 SEEN = 6
 """What it costs to look at one that waits, in `attempt.LOOK`s."""
+PASSED = 0.125
+"""As how many of those one counts that waits for something else, or not at all."""
 Key = GroupKey | tuple[Likeness, int, Account | None]
 """A gang, or all single pods that are alike, of one priority and in one queue."""
-Turn = tuple[int, int, int, int, int]
+Moment = tuple[int, int, int, int, int]
 """What the cluster is like: it changes with anything that may let somebody fit."""
 Chosen = tuple[Key, Preemptor, Wanted]
 How = Literal["done", "coming", "vain", "lapsed"]
 """What came of it: a start; room comes free by itself; nobody was found, or not let go; others went for nothing."""
-Waiting = tuple[Standing, int, float, Key, Known | PodState]
-"""Who comes first sorts first: by queue, then by priority, then by age."""
+Waiting = tuple[Standing, Turn, Key, Known | PodState]
+"""Who comes first sorts first, as in line."""
 
 
 class Rest(msgspec.Struct):
@@ -54,7 +58,7 @@ class Rest(msgspec.Struct):
     again_at: float = 0.0
     sure_at: float = 0.0
     """From then on, whatever has changed: those who had only just started have run long enough."""
-    turn: Turn = (-1, -1, -1, -1, -1)
+    moment: Moment = (-1, -1, -1, -1, -1)
     told: str = ""
     """What forbids it, as it was told last."""
 
@@ -77,7 +81,7 @@ class Chances:
     def _reclaims(self, account: Account) -> bool:
         queues = self._tenancy.queues
         if self._some_over is None:
-            self._some_over = any(standing.part > 1 for standing in queues.standings.values())
+            self._some_over = any(standing.exceeds for standing in queues.standings.values())
         at = queues.at(account)
         return self._some_over and (at.part <= 1 or bool(at.below))
 
@@ -97,32 +101,32 @@ class Candidates:
         self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
         self._tenants, self._tenancy, self._reservations = tenants, tenancy, reservations
         self._rests: dict[Key, Rest] = {}
-        self.seen = 0
+        self.seen = 0.0
         """How many were looked at the last time."""
 
     def first(
-        self, now: float, turn: Turn, busy: Iterable[str], *, replayed: bool
+        self, now: float, moment: Moment, busy: Iterable[str], *, replayed: bool
     ) -> Generator[int, None, Chosen | None]:
         """Who comes first, as in line; nobody in `busy`. Work is told in `attempt.LOOK`s.
 
         `replayed`: also such for whom another process has begun to make room.
         """
-        best, self.seen = None, 0
+        best, self.seen = None, 0.0
         busy, chances = frozenset(busy), Chances(self._tenancy, self._occupants.lowest)
         every = chain(self._waiting_gangs(chances, busy, now), self._waiting_pods(chances, busy, replayed=replayed))
-        for each in every if self._occupants.lowest is not None else ():
-            self.seen += 1
-            if self.seen % STEP == 0:
+        for number, each in enumerate(every if self._occupants.lowest is not None else ()):
+            self.seen += 1 if each is not None else PASSED
+            if number % STEP == STEP - 1:
                 yield STEP * SEEN
-            if each is not None and (best is None or each[:3] < best[:3]) and self._due(each[3], now, turn):
+            if each is not None and (best is None or _place(each) < _place(best)) and self._due(each[2], now, moment):
                 best = each
         if best is None:
             return None
-        key, found = best[3:]
+        key, found = best[2:]
         yield LOOK
         asked = self._gang(found) if isinstance(found, Known) else self._pod(found)
         if asked is None or not self._open_to(asked[0].pods, replayed=replayed):
-            self.rest(key, now, turn, 0.0, "vain")
+            self.rest(key, now, moment, 0.0, "vain")
             return None
         return key, *asked
 
@@ -133,9 +137,9 @@ class Candidates:
             if not short or not gang.may_plan(now) or f"gang {key}" in busy or self._gangs.starts.wanted(gang):
                 yield None
                 continue
-            priority = max((member.priority for member in gang.members.values()), default=0)
-            line = chances.line(self._tenancy.admission.account(gang), priority)
-            yield (line, -priority, gang.born, key, known) if line is not None else None
+            place = self._gangs.starts.turns.place(gang)
+            line = chances.line(self._tenancy.admission.account(gang), -place.precedence)
+            yield (line, place, key, known) if line is not None else None
 
     def _waiting_pods(self, chances: Chances, busy: frozenset[str], *, replayed: bool) -> Iterator[Waiting | None]:
         for uid, wish in list(self._occupants.wishes.items()):
@@ -144,7 +148,8 @@ class Candidates:
             if line is None or pod is None or not self._is_single(pod, replayed) or str(pod.ref) in busy:
                 yield None
             else:
-                yield line, -wish.priority, pod.since, (self._seat(pod).likeness, wish.priority, account), pod
+                place = turns.of_pod(wish.priority, pod.since, pod.ref.name)
+                yield line, place, (self._seat(pod).likeness, wish.priority, account), pod
 
     def _is_single(self, pod: PodState, replayed: bool) -> bool:
         if pod.state != "waiting" or isinstance(pod.asked, Reason) or pod.forged:
@@ -184,24 +189,30 @@ class Candidates:
     def _open_to(self, uids: Iterable[str], *, replayed: bool) -> bool:
         """Whether no room is kept for these, or such as another process did not finish making."""
         kept = [found for uid in uids if (found := self._reservations.of(uid)) is not None]
-        ours = all(found.told is not None and found.told.preempting for found in kept)
+        ours = all(found.preempting for found in kept)
         return not kept or (ours and replayed and not all(found.complete for found in kept))
 
     # -- when to look again
 
-    def _due(self, key: Key, now: float, turn: Turn) -> bool:
+    def _due(self, key: Key, now: float, moment: Moment) -> bool:
         """Whether a search is worth it by now."""
         rest = self._rests.get(key)
-        return rest is None or (now >= rest.again_at and (rest.turn != turn or now >= rest.sure_at))
+        return rest is None or (now >= rest.again_at and (rest.moment != moment or now >= rest.sure_at))
 
-    def rest(self, key: Key, now: float, turn: Turn, min_run_s: float, how: How) -> Rest:
+    def rest(self, key: Key, now: float, moment: Moment, min_run_s: float, how: How) -> Rest:
         """A search or a preemption is over: let some time pass, the longer the less came of it."""
         if len(self._rests) >= RESTS:
             self._rests.clear()
         rest = self._rests.setdefault(key, Rest())
         rest.lapses = 0 if how == "done" else rest.lapses + (how == "lapsed")
         pause = min(LAPSED_MOST_S, LAPSED_S * 2.0 ** (rest.lapses - 1)) if how == "lapsed" else rest.pause
-        rest.turn, rest.again_at = turn, now + pause
+        rest.moment, rest.again_at = moment, now + pause
         rest.sure_at = now + max(pause, min_run_s)
         rest.pause = min(PAUSE_MOST_S, 2 * rest.pause) if how == "vain" else PAUSE_S
         return rest
+
+
+def _place(waiting: Waiting) -> tuple[Standing, tuple[int, float, float]]:
+    """Where somebody stands; whose places are equal come as they are found."""
+    line, turn, _, _ = waiting
+    return line, (turn.precedence, turn.rank, turn.since)

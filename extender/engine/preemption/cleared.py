@@ -16,6 +16,8 @@ ELSEWHERE = "its GPUs are served by another plugin"
 """Why nobody is planned onto GPUs of such a node: no room can be kept there."""
 FREED = 5
 """What it costs to free a copy, in `attempt.LOOK`s."""
+REMEMBERED = 500
+"""Copies that are remembered: the garbage collector looks through all there are, again and again."""
 Claim = tuple[PodState, Spot]
 """What holds a place for somebody in the books, and that place."""
 
@@ -43,10 +45,16 @@ class Cleared:
         self._known: dict[tuple[str, frozenset[str]], NodeState] = {}
 
     def without(self, node: NodeState, gone: frozenset[str]) -> NodeState:
-        """The node without these pods (UIDs)."""
+        """The node without these pods (UIDs); the node itself if it is what it would be anyway."""
         key = node.name, gone
+        same = not gone and node.books is not None and not (node.name in self._leaving or node.name in self._claims)
+        if same:
+            self._versions.setdefault(node.name, node.version)
+            return node
         if key not in self._known:
             pods = [self._ledger.pods[uid] for uid in gone if uid in self._ledger.pods]
+            if len(self._known) >= REMEMBERED:
+                del self._known[next(iter(self._known))]
             self._known[key] = self._draw(node, [*self._leaving.get(node.name, ()), *pods])
             self._versions.setdefault(node.name, node.version)
         return self._known[key]
@@ -66,7 +74,8 @@ class Cleared:
     def _draw(self, node: NodeState, gone: Iterable[PodState]) -> NodeState:
         twin = NodeState(node.name, node.number)
         twin.seen, twin.problem, twin.labels, twin.taints = node.seen, node.problem, node.labels, node.taints
-        twin.unschedulable, twin.allocatable, twin.used = node.unschedulable, node.allocatable, dict(node.used)
+        twin.unschedulable, twin.leaving = node.unschedulable, node.leaving
+        twin.allocatable, twin.used = node.allocatable, dict(node.used)
         uids = []
         for pod in {pod.ref.uid: pod for pod in gone}.values():
             uids.append(pod.ref.uid)

@@ -9,7 +9,7 @@ import msgspec
 from extender.engine.placement.index import Indexes
 from extender.engine.planning.attempt import PIECE, Fleet
 from extender.engine.planning.intree import Amounts, counted, lacking
-from extender.engine.planning.plan import SLICE, Placement, Plan
+from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.seats import Seat
 from extender.engine.preemption.census import Census
 from extender.engine.preemption.cleared import Cleared
@@ -73,6 +73,5 @@ class Fitting:
         fleet = msgspec.structs.replace(self._fleet, nodes=nodes, indexes=indexes)
         plan = Plan(fleet, self._wanted.seats, self._wanted.seats, self._wanted.free, self._wanted.beside)
         yield PIECE
-        while not plan.advance():
-            yield SLICE
-        return plan.outcome if isinstance(plan.outcome, Placement) else None
+        found = yield from plan.whole()
+        return found if isinstance(found, Placement) else None

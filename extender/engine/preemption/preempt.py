@@ -19,9 +19,9 @@ from extender.engine.elastic.elastic import Elastic
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.moves.tenants import Tenants
 from extender.engine.planning.attempt import STEP
-from extender.engine.planning.plan import SLICE
+from extender.engine.planning.sliced import Sliced
 from extender.engine.preemption.budgets import Register
-from extender.engine.preemption.candidates import Candidates, Chosen, How, Key, Rest, Turn
+from extender.engine.preemption.candidates import Candidates, Chosen, How, Key, Moment, Rest
 from extender.engine.preemption.cleared import Cleared
 from extender.engine.preemption.fitting import Wanted
 from extender.engine.preemption.occupants import Occupants
@@ -32,7 +32,7 @@ from extender.engine.preemption.victims import COMING, Prey, Search, Vain
 from extender.engine.queues.tenancy import Tenancy
 from extender.engine.settings import Settings
 
-LOOK_S, PER_LOOK = 0.5, 2000
+LOOK_S, PER_LOOK = 0.1, 2000
 """Seconds between looks for somebody who waits, and one more for each so many who do."""
 ENDS: dict[str, How] = {"done": "done", "lapsed": "lapsed"}
 """What the ends of one are for the next; all others are in vain."""
@@ -63,7 +63,7 @@ class Preemption:
         self.budgets = Register()
         self._under_way: dict[str, tuple[Key, Taking]] = {}
         """By who takes."""
-        self._choice: Generator[int, None, Chosen | None] | None = None
+        self._choice: Sliced[Chosen | None] | None = None
         """Who comes first, while that is being found out."""
         self._search: tuple[Key, Preemptor, Search] | None = None
         self._said: Iterator[Effect] = iter(())
@@ -124,25 +124,21 @@ class Preemption:
         self._led_at = now if self._led_at is None else self._led_at
         if self._search is None and self._choice is None and now >= self._look_at:
             settled = now >= self._led_at + self._settings.patience.whole_s
-            self._choice = self._candidates.first(now, self._turn, self._under_way, replayed=settled)
+            first = self._candidates.first(now, self._moment, self._under_way, replayed=settled)
+            self._choice = Sliced(first)
 
     @property
-    def _turn(self) -> Turn:
+    def _moment(self) -> Moment:
         return self._ledger.freed, self._occupants.turn, self.budgets.turn, self._queues.epoch, self._queues.dues
 
-    def _choose(self, choice: Generator[int, None, Chosen | None], now: float) -> None:
+    def _choose(self, choice: Sliced[Chosen | None], now: float) -> None:
         """Go on finding out who comes first; then the search begins."""
-        left = SLICE
-        while left > 0:
-            try:
-                left -= next(choice)
-            except StopIteration as ended:
-                chosen: Chosen | None = ended.value
-                self._choice, self._look_at = None, now + LOOK_S + self._candidates.seen / PER_LOOK
-                if chosen is not None:
-                    key, by, wanted = chosen
-                    self._search = key, by, self._searching(by, wanted, now)
-                return
+        if not choice.advance():
+            return
+        self._choice, self._look_at = None, now + LOOK_S + self._candidates.seen / PER_LOOK
+        if choice.outcome is not None:
+            key, by, wanted = choice.outcome
+            self._search = key, by, self._searching(by, wanted, now)
 
     # -- searches
 
@@ -201,4 +197,4 @@ class Preemption:
         yield from taking.begin()
 
     def _rest(self, key: Key, now: float, how: How) -> Rest:
-        return self._candidates.rest(key, now, self._turn, self._settings.min_run_s, how)
+        return self._candidates.rest(key, now, self._moment, self._settings.min_run_s, how)

@@ -2,9 +2,10 @@
 
 Two queues are compared where their ways up the tree part. There the one that wants, and every queue on its way down to
 the pods, must stay within its due with what it gets; the other, and every queue on that way, must have more than its
-due and keeps its due. So who has given has no more right to take it back. For a queue of a higher priority the other
-keeps what it deserves. What is guaranteed to a queue it gets back from queues that are not reclaimable too, and down to
-what is guaranteed to those.
+due and keeps its due. If that is not enough, the largest that goes may leave it less, but lacking less than the first
+did: so what is lacking most becomes ever less, and nobody is within a right to take it back. For a queue of a higher
+priority the other keeps what it deserves. What is guaranteed to a queue it gets back from queues that are not
+reclaimable too, and down to what is guaranteed to those.
 
 Amounts are those of the moment: what goes anyway is gone, and who wants has what others go for already. Sources:
 Volcano's plugins proportion and capacity (who gives, checked at every ancestor), KAI-Scheduler (who may ask).
@@ -62,15 +63,42 @@ class Claim(msgspec.Struct, frozen=True):
     """Of what they have more than their due."""
     floors: Sequence[Mapping[str, float]]
     """What they must keep."""
+    lacking: Mapping[str, float]
+    """What the queue that wants lacks."""
 
-    def keeps(self, freed: Mapping[Level, Mapping[str, int]]) -> bool:
-        """Whether all keep what they must without so much."""
+    def keeps(self, gone: Mapping[Level, Gone], *, crossing: bool) -> bool:
+        """Whether all keep what they must without so much.
+
+        `crossing`: or would without the largest of it, and then lack less than the queue that wants.
+        """
         for level, floor in zip(self.levels, self.floors, strict=True):
             for resource in self.resources:
-                less = freed.get(level, {}).get(resource, 0)
-                if less and level.had.get(resource, 0) - less < floor.get(resource, 0) - SAME:
+                freed = gone[level].freed.get(resource, 0)
+                lacks = floor.get(resource, 0) - level.had.get(resource, 0) + freed
+                if not freed or lacks <= SAME:
+                    continue
+                by_one = gone[level].largest.get(resource, 0) - lacks > SAME
+                if not crossing or not by_one or lacks >= self.lacking[resource] - SAME:
                     return False
         return True
+
+
+class Gone:
+    """What a queue gives."""
+
+    def __init__(self) -> None:
+        self.freed: dict[str, int] = {}
+        self.largest: dict[str, int] = {}
+        """Of one that goes."""
+
+    def more(self, takes: Iterable[tuple[str, int]]) -> Gone:
+        """The same, and one more."""
+        made = Gone()
+        made.freed, made.largest = dict(self.freed), dict(self.largest)
+        for name, amount in takes:
+            made.freed[name] = made.freed.get(name, 0) + amount
+            made.largest[name] = max(made.largest.get(name, 0), amount)
+        return made
 
 
 class Rights:
@@ -117,14 +145,13 @@ class Rights:
             for name, amount in self._queues.takes(victim.uid)
         )
 
-    def together(self, units: Iterable[Unit]) -> list[Unit]:
-        """Of these, in their order, as many as may go together."""
-        tally = Tally(self._queues, self._claim)
-        return [unit for unit in units if tally.add(unit)]
+    def tally(self, *, crossing: bool) -> Tally:
+        """Adds up units that go together; `crossing`: the largest may leave a queue less than it is to keep."""
+        return Tally(self._queues, self._claim, crossing=crossing)
 
     def allow(self, units: Sequence[Unit]) -> bool:
         """Whether all of these may go together."""
-        return all(map(self.may_take, units)) and len(self.together(units)) == len(units)
+        return all(map(self.may_take, units)) and all(map(self.tally(crossing=True).add, units))
 
     def roomy(self, units: Iterable[Unit]) -> bool:
         """Whether all queues that limit what those have who want may have that too once these are gone."""
@@ -173,12 +200,14 @@ class Rights:
             return None
         needed = tuple((name, more) for name, more in self._takes if name in resources)
         if all(level.within(level.guarantee, needed) for level in mine):
-            return Claim(theirs, resources, over, [level.guarantee for level in theirs])
+            lacking = _lacking(mine, [level.guarantee for level in mine], resources)
+            return Claim(theirs, resources, over, [level.guarantee for level in theirs], lacking)
         entitled = all(level.within(level.due, self._takes) for level in mine)
         if not entitled or not all(level.queue.reclaimable for level in theirs):
             return None
         prior = mine[0].priority > theirs[0].priority
-        return Claim(theirs, resources, over, [level.deserved if prior else level.due for level in theirs])
+        floors = [level.deserved if prior else level.due for level in theirs]
+        return Claim(theirs, resources, over, floors, _lacking(mine, [level.due for level in mine], resources))
 
     def _over(self, uid: str) -> Sequence[Level]:
         account = self._queues.of(uid)
@@ -198,9 +227,7 @@ class Rights:
         if level is None:
             above = at if own else at.above
             contested = above.contested if above is not None else frozenset[str]()
-            had = dict(at.allocated)
-            for below in at.below if own else ():
-                add(had, below.allocated.items(), -1)
+            had = at.own_allocated if own else dict(at.allocated)
             queue, due = (Queue(name=at.name), at.own_due) if own else (at.queue, at.due)
             deserved = {r: max(queue.guarantee.get(r, 0), queue.deserved.get(r, 0)) for r in due}
             level = Level(at.queue, queue.priority, had, due, deserved, queue.guarantee, {}, contested)
@@ -208,13 +235,26 @@ class Rights:
         return level
 
 
+def _lacking(
+    levels: Sequence[Level], limits: Sequence[Mapping[str, float]], resources: Iterable[str]
+) -> dict[str, float]:
+    """What all of these still lack of that, with what is coming."""
+    return {
+        name: min(
+            limit.get(name, 0) - level.had.get(name, 0) - level.coming.get(name, 0)
+            for level, limit in zip(levels, limits, strict=True)
+        )
+        for name in resources
+    }
+
+
 class Tally:
     """What queues give, added up; a pod that is of two units counts once."""
 
-    def __init__(self, queues: Queues, claim: Callable[[Account], Claim | None]) -> None:
-        self._queues, self._claim = queues, claim
+    def __init__(self, queues: Queues, claim: Callable[[Account], Claim | None], *, crossing: bool) -> None:
+        self._queues, self._claim, self._crossing = queues, claim, crossing
         self._seen: set[str] = set()
-        self._freed: dict[Level, dict[str, int]] = {}
+        self._gone: dict[Level, Gone] = {}
 
     def add(self, unit: Unit) -> bool:
         """Have the unit go too, if all keep what they must without it; returns whether they do."""
@@ -226,11 +266,9 @@ class Tally:
         takes: dict[str, int] = {}
         for uid in new:
             add(takes, self._queues.takes(uid))
-        for level in claim.levels:
-            add(self._freed.setdefault(level, {}), takes.items())
-        if claim.keeps(self._freed):
-            self._seen.update(new)
-            return True
-        for level in claim.levels:
-            add(self._freed[level], takes.items(), -1)
-        return False
+        gone = {level: self._gone.get(level, Gone()).more(takes.items()) for level in claim.levels}
+        if not claim.keeps(gone, crossing=self._crossing):
+            return False
+        self._gone |= gone
+        self._seen.update(new)
+        return True

@@ -1,4 +1,4 @@
-"""One preemption under way: the room is asked for on the pods that wait, and only then the others have to go.
+"""One preemption under way: the room is asked for on pods that wait, and only then the others have to go.
 
 Spare workers of elastic jobs go first: their operator is asked to let them go. When that is done, or its time is over,
 all others are evicted.
@@ -28,7 +28,8 @@ from gangfilter.group import GroupKey
 from gangfilter.members import Stage
 from protos.contract import codec, names, reservation
 from protos.contract.objects import timestamp
-from protos.contract.reservation import Reservation
+from protos.contract.reason import listed
+from protos.contract.reservation import Reservation, Room
 
 COME_S = 60.0
 """Seconds that somebody has to come for the room, once the last victim has used up its grace."""
@@ -38,6 +39,8 @@ AT_ONCE = 32
 """Evictions that are asked for and not seen yet: so many more may go than a budget allows, should it change."""
 AGAIN_S = 5.0
 """Seconds after which an eviction that is not seen is asked for once more."""
+ROOMS, COPIES = 64, 2
+"""Rooms asked for by one annotation, and on how many pods each is written: one that goes takes none with it."""
 NAMED = 8
 """Units named in an Event; the rest is counted."""
 
@@ -82,9 +85,7 @@ class Taking:
         self._until = now + grace_s + COME_S + (patience_s if lent else 0.0)
         self._spots = spots
         self._texts: dict[str, str] = {}
-        """What is written on the pods that wait, by UID."""
-        self._unkept = set(spots)
-        """UIDs of those for whom the room was not kept yet when last looked at."""
+        """What is written on some of the pods that wait, by UID."""
         self._begun = now
         self._evicting = False
         self._todo = victims
@@ -102,10 +103,15 @@ class Taking:
                 found.setdefault(unit.gang, []).extend(victim.ref for victim in unit.victims)
         return found
 
-    def _text(self, spot: Spot) -> str:
-        until = timestamp(self._of.wall + self._until)
-        gpus = {name: tuple(share.uuid for share in given) for name, given in spot.shares.items()}
-        return reservation.encode(Reservation(codec.VERSION, spot.node, gpus, until, preempting=True))
+    def _written(self) -> dict[str, str]:
+        """What asks for all of the room, by the UIDs of the pods on which it is to stand."""
+        until, uids = timestamp(self._of.wall + self._until), list(self._spots)
+        texts: dict[str, str] = {}
+        for number, start in enumerate(range(0, len(uids), ROOMS)):
+            rooms = {uid: _room(self._spots[uid]) for uid in uids[start : start + ROOMS]}
+            text = reservation.encode(Reservation(codec.VERSION, rooms, until, preempting=True))
+            texts |= dict.fromkeys(uids[COPIES * number : COPIES * (number + 1)], text)
+        return texts
 
     @property
     def victims(self) -> frozenset[str]:
@@ -127,23 +133,29 @@ class Taking:
 
     def begin(self) -> Iterator[Effect]:
         """Ask for the room."""
-        for uid, spot in self._spots.items():
-            text = self._texts[uid] = self._text(spot)
-            self._of.reservations.allow(uid, self._until)
+        self._texts = self._written()
+        for uid, text in self._texts.items():
+            self._of.reservations.promises.allow(uid, self._until)
             yield PutBack(self.by.pods[uid].ref, names.RESERVATION, text, "")
         first = next(iter(self.by.pods.values()))
         owed = "; ".join(sorted({unit.owed for unit in self._units if unit.owed}))
-        yield Report(first.ref, refusals.preempting(self.by.who, _named(self._units), owed), warning=False)
+        yield Report(
+            first.ref,
+            refusals.preempting(self.by.who, listed((unit.who for unit in self._units), NAMED), owed),
+            warning=False,
+        )
 
     def look(self, now: float, uid: str = "") -> Iterator[Effect]:
         """Go on as far as it does; `uid`: the pod to which something happened, any of them if that is not known."""
-        waiting = [uid for uid in ((uid,) if uid else self.by.pods) if uid in self.by.pods]
-        if any(self.by.pods[uid].state in ("binding", "bound") for uid in waiting):
+        waiting = [one for one in ([uid] if uid else self.by.pods) if one in self.by.pods]
+        if any(self.by.pods[one].state in ("binding", "bound") for one in waiting):
             yield from self._end("done", now)
-        elif any(not self._waits(uid) for uid in waiting):
+        elif not all(map(self._waits, waiting)):
             yield from self._end("left", now)
         elif now >= self._until:
             yield from self._end("lapsed", now)
+        elif self._evicting and not uid and not self._stands():
+            yield from self._end("changed", now)  # a node goes, or is gone
         elif self._evicting:
             yield from self._evict(now)
         elif self._kept(waiting):
@@ -163,14 +175,14 @@ class Taking:
 
     def _kept(self, uids: Iterable[str]) -> bool:
         """Whether all of the room is kept, as far as it is free; it may be since something happened to these pods."""
-        self._unkept.difference_update([uid for uid in uids if self._is_kept(uid)])
-        if not self._unkept:
-            self._unkept.update(uid for uid in self._spots if not self._is_kept(uid))
-        return not self._unkept
+        kept = self._of.reservations
+        if not any(uid in self._texts for uid in uids):
+            return False
+        return self._stands() and all(kept.promises.on(uid) == text for uid, text in self._texts.items())
 
-    def _is_kept(self, uid: str) -> bool:
-        found = self._of.reservations.of(uid)
-        return found is not None and found.text == self._texts.get(uid) and found.spot is not None
+    def _stands(self) -> bool:
+        """Whether all of the room still is where it was found."""
+        return all((found := self._of.reservations.of(uid)) is not None and found.spot for uid in self._spots)
 
     def _whole(self, unit: Unit) -> bool:
         """Whether nobody of a gang that has to go would stay."""
@@ -231,12 +243,10 @@ class Taking:
         self._of.counters["preemptions", how] += 1
         self._of.counters["preemption_lost_gpu_seconds", ""] += round(self._lost)
         if how in ("refused", "unheard", "changed"):
-            for uid, pod in self.by.pods.items():
+            for uid in self._texts:
                 if uid in self._of.occupants.wishes:
-                    yield PutBack(pod.ref, names.RESERVATION, None, "")
+                    yield PutBack(self.by.pods[uid].ref, names.RESERVATION, None, "")
 
 
-def _named(units: tuple[Unit, ...]) -> str:
-    shown = [unit.who for unit in units[:NAMED]]
-    more = [f"and {len(units) - NAMED} more"] if len(units) > NAMED else []
-    return ", ".join(shown + more)
+def _room(spot: Spot) -> Room:
+    return Room(spot.node, {name: tuple(share.uuid for share in given) for name, given in spot.shares.items()})

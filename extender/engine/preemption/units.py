@@ -12,7 +12,6 @@ import msgspec
 from extender.engine.books.ledger import Ledger, PodState
 from extender.engine.effects import PodRef
 from extender.engine.gangs.gangs import Gangs
-from extender.engine.planning.attempt import LOOK
 from extender.engine.preemption.occupants import Occupant, Occupants
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
@@ -22,7 +21,7 @@ from gangfilter.table import Phase
 WHOLE = (Phase.RUNNING, Phase.DEGRADED)
 """Phases in which a gang may be taken away: in the others it is being made or undone."""
 PART, BUILT = 32, 8
-"""Units looked at in one piece, and what one costs, in `attempt.LOOK`s."""
+"""Units looked at in one piece, and what one costs, and to put it in order, in `attempt.LOOK`s."""
 MayTake = Callable[["Unit"], bool]
 """Whether the room of a unit may be taken for somebody."""
 
@@ -101,7 +100,7 @@ class Units:
         ordered, found = merge(*parts, key=attrgetter("cost")), []
         while some := list(islice(ordered, PART)):
             found += some
-            yield PART * LOOK
+            yield PART * BUILT
         return found
 
     def _singles(self, now: float) -> Iterator[Unit | None]:

@@ -8,18 +8,19 @@ are compared by their dearest unit, then by the next, and so on; and no part of 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import product
 from operator import attrgetter
 
 import msgspec
 
 from extender.engine.planning.attempt import LOOK, STEP, Fleet
-from extender.engine.planning.plan import SLICE
 from extender.engine.planning.seats import Spot
+from extender.engine.planning.sliced import Sliced
 from extender.engine.preemption.census import COUNTED
 from extender.engine.preemption.cleared import Cleared
 from extender.engine.preemption.fitting import Fitting, Wanted
 from extender.engine.preemption.rights import Rights
-from extender.engine.preemption.units import MayTake, Unit
+from extender.engine.preemption.units import BUILT, MayTake, Unit
 
 TRIES = 3
 """Times that it is planned if the cluster changes meanwhile."""
@@ -46,8 +47,8 @@ COMING = Vain("room comes free by itself")
 CHANGED = Vain("the cluster changes faster than evictions can be planned")
 
 
-class Search:
-    """One search in the making."""
+class Search(Sliced[Prey | Vain]):
+    """One search in the making. What comes of it is true of the moment in which `advance` returns."""
 
     def __init__(
         self,
@@ -64,19 +65,9 @@ class Search:
         self._cleared: Cleared
         self._fitting: Fitting
         self.rights: Rights
-        self.outcome: Prey | Vain | None = None
-        """None while it is being worked on."""
-        self._work = self._plan()
+        super().__init__(self._plan())
 
-    def advance(self, limit: int = SLICE) -> bool:
-        """Do a part of the work; returns whether the outcome is there. It is true of that moment."""
-        for cost in self._work:
-            limit -= cost
-            if limit <= 0:
-                break
-        return self.outcome is not None
-
-    def _plan(self) -> Iterator[int]:
+    def _plan(self) -> Generator[int, None, Prey | Vain]:
         for _ in range(TRIES):
             self._cleared = self._draw()
             self._fitting = Fitting(self._fleet, self._cleared, self._wanted)
@@ -84,9 +75,8 @@ class Search:
             outcome = yield from self._look()
             yield from self._cleared.dissolve()
             if isinstance(outcome, Vain) or self._stands(outcome):
-                self.outcome = outcome
-                return
-        self.outcome = CHANGED
+                return outcome
+        return CHANGED
 
     def _stands(self, prey: Prey) -> bool:
         """Whether nodes and queues still are as they were."""
@@ -112,10 +102,12 @@ class Search:
         return Vain(why)
 
     def _together(self, units: list[Unit]) -> Generator[int, None, list[Unit] | None]:
-        """Of these, cheapest first, some that do and may go together."""
-        for ordered in (units, sorted(units, key=attrgetter("gpus"))):
-            found = self.rights.together(ordered)
-            yield len(units) * COUNTED
+        """Of these, cheapest first, some that do and may go together; a queue is left too little only if it must be."""
+        for crossing, smallest in product((False, True), repeat=2):
+            tally, found = self.rights.tally(crossing=crossing), list[Unit]()
+            for some in _batched(sorted(units, key=attrgetter("gpus")) if smallest else units):
+                found += filter(tally.add, some)
+                yield len(some) * BUILT
             if (yield from self._fits(found)):
                 return sorted(found, key=attrgetter("cost"))
             if len(found) == len(units):
@@ -127,7 +119,11 @@ class Search:
         if self._wanted.free or not self.rights.roomy(()):
             return list(units)
         useful = yield from self._fitting.census.useful((yield from _gone(units)))
-        return [unit for unit in units if any(victim.node in useful for victim in unit.victims)]
+        found: list[Unit] = []
+        for some in _batched(units):
+            found += (unit for unit in some if any(victim.node in useful for victim in unit.victims))
+            yield len(some) * LOOK
+        return found
 
     def _least(self, units: Sequence[Unit]) -> Generator[int, None, tuple[Unit, ...]]:
         """The cheapest of these that do, given that all of them do."""
@@ -162,6 +158,11 @@ class Search:
         if placement is None:
             return CHANGED
         return Prey(tuple(map(self.rights.marked, chosen)), placement.spots)
+
+
+def _batched(units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
+    """A few at a time."""
+    return (units[start : start + STEP] for start in range(0, len(units), STEP))
 
 
 def _gone(units: Sequence[Unit]) -> Generator[int, None, dict[str, frozenset[str]]]:

@@ -18,7 +18,7 @@ from extender.engine.queues.queues import Queues
 from extender.engine.queues.standing import Account, Standing, add
 from extender.engine.queues.takes import Takes
 from gangfilter.gang import Gang
-from gangfilter.group import GroupKey, Terms
+from gangfilter.group import GroupKey
 from protos.contract.queue import shown, worded
 from protos.contract.reason import Reason
 
@@ -43,7 +43,7 @@ class Admission:
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
-        self._asked: dict[GroupKey, tuple[Stamp, Takes]] = {}
+        self._asked: dict[GroupKey, tuple[Stamp, tuple[str, ...], Takes]] = {}
         """What the smallest start of a gang takes, and of what that was made."""
         self._told: dict[GroupKey, tuple[Stamp, Reason | None]] = {}
         self._parked: dict[Account, set[GroupKey]] = {}
@@ -71,16 +71,19 @@ class Admission:
         stamp = (made_of, limits)
         told = self._told.get(gang.key)
         if told is None or told[0] != stamp:
-            own = self._own(account, [uid for uid in self._queues.promised if uid in gang.members])
-            why = self.shortage(account, self._takes(gang, made_of, least), own) if limits else self._barred(account)
+            why = self._short_of_least(gang, account, made_of, least) if limits else self._barred(account)
             told = self._told[gang.key] = stamp, why
         return told[1]
 
-    def _takes(self, gang: Gang, made_of: tuple[int, int, int, Terms], least: Callable[[], Iterable[str]]) -> Takes:
+    def _short_of_least(
+        self, gang: Gang, account: Account, made_of: Stamp, least: Callable[[], Iterable[str]]
+    ) -> Reason | None:
+        """Why there is no room for the smallest start, but for what is promised to those of it."""
         asked = self._asked.get(gang.key)
         if asked is None or asked[0] != made_of:
-            asked = self._asked[gang.key] = made_of, self.together(least())
-        return asked[1]
+            uids = tuple(least())
+            asked = self._asked[gang.key] = made_of, uids, self.together(uids)
+        return self.shortage(account, asked[2], self._own(account, asked[1]))
 
     def together(self, uids: Iterable[str]) -> Takes:
         """What these pods take."""
@@ -139,7 +142,7 @@ class Admission:
         """Those of these gangs that have room; many ask the same."""
         known: dict[Takes, bool] = {}
         for key in keys:
-            takes = self._asked[key][1] if key in self._asked else ()
+            takes = self._asked[key][2] if key in self._asked else ()
             if takes not in known:
                 promised = {standing.name: standing.promised for standing in self._above(account)}
                 known[takes] = self.shortage(account, takes, promised) is None

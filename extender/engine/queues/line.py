@@ -101,6 +101,10 @@ class Line:
         if not self._queues[waiter.queue]:
             del self._queues[waiter.queue]
 
+    def firsts(self) -> Iterator[Waiter]:
+        """The next in turn of each queue."""
+        return (waiters[0] for waiters in self._queues.values())
+
     def first(self, share: Callable[[Any], Any]) -> Waiter | None:
         """The next in turn, None if nobody waits; `share` as in `walk`."""
         return next(self.walk(share), None)

@@ -1,4 +1,4 @@
-"""How long gangs run: as they say, else as earlier ones of the same name did, else nobody knows.
+"""How long gangs and pods run: as they say, else as earlier ones of the same name did, else nobody knows.
 
 What those ran is kept for the last runs of the owners seen last. An expectation is the longest of them, but for one of
 ten: one too long costs it a place, one too short costs others theirs.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
 
 from extender.engine import refusals
 from extender.engine.effects import PodRef, Report
@@ -52,13 +54,29 @@ class History:
         return runs[-2] if len(runs) == RUNS else runs[-1]
 
 
+class _Said(NamedTuple):
+    """What is known of a pod."""
+
+    owner: Owner | None
+    seconds: float
+    endless: bool
+
+
+@lru_cache(maxsize=OWNERS)
+def _said(owner: Owner | None, seconds: float, *, endless: bool) -> _Said:
+    """The same object for pods of which the same is known."""
+    return _Said(owner, seconds, endless)
+
+
 class Runtimes:
-    """Of gangs."""
+    """Of gangs, and of pods that go singly."""
 
     def __init__(self, gang_of: Callable[[str], Known | None]) -> None:
         """`gang_of` tells the gang of a pod, by UID."""
         self._gang_of = gang_of
         self._history = History()
+        self._pods: dict[str, _Said] = {}
+        """Pods that are not over, by UID."""
         self._told: set[tuple[GroupKey, str]] = set()
         """What could not be read, of which gangs."""
 
@@ -68,9 +86,10 @@ class Runtimes:
         Returns what is to be told of a run time that cannot be read: once, however many members say it.
         """
         known = self._gang_of(pod.metadata.uid)
-        if known is None:
-            return []
         seconds = _ran(pod) if pod.status.phase == "Succeeded" else None
+        if known is None:
+            return self._single(pod, seconds)
+        self._pods[pod.metadata.uid] = _said(None, math.inf, endless=_endless(pod))
         if seconds is not None:
             self._history.note(_gang(known.gang), f"{known.gang.key.name} {known.gang.epoch}", seconds)
         text = pod.metadata.annotations.get(names.EXPECTED_RUNTIME)
@@ -81,12 +100,61 @@ class Runtimes:
         if len(self._told) >= OWNERS:
             self._told.clear()
         self._told |= {(known.gang.key, text)} if reader.problems else set()
-        who = PodRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
-        return [Report(who, refusals.runtime_unreadable(known.gang.key, problem)) for problem in reader.problems]
+        problems = [refusals.runtime_unreadable(f"gang {known.gang.key}", problem) for problem in reader.problems]
+        return [Report(_ref(pod), problem) for problem in problems]
+
+    def _single(self, pod: Pod, seconds: float | None) -> list[Report]:
+        """Take in a pod that is in no gang."""
+        uid, owner = pod.metadata.uid, _owner(pod)
+        if seconds is not None and owner is not None:
+            self._history.note(owner, uid, seconds)
+        before = self._pods.get(uid)
+        if before is not None:
+            return []
+        reader = Reader(pod.metadata.annotations, {})
+        said = reader.read(run_time, annotation(names.EXPECTED_RUNTIME))
+        self._pods[uid] = _said(owner, said or math.inf, endless=_endless(pod))
+        return [
+            Report(_ref(pod), refusals.runtime_unreadable(f"pod {_ref(pod)}", problem)) for problem in reader.problems
+        ]
+
+    def forget(self, uid: str) -> None:
+        """The pod is over."""
+        self._pods.pop(uid, None)
+
+    def of_pod(self, uid: str) -> float:
+        """How long a pod runs, as its gang if it is in one; infinity if nobody knows."""
+        known, said = self._gang_of(uid), self._pods.get(uid)
+        if known is not None:
+            return self.of_gang(known.gang)
+        if said is None:
+            return math.inf
+        if said.seconds < math.inf or said.owner is None:
+            return said.seconds
+        return self._history.expected(said.owner)
+
+    def endless(self, uid: str) -> bool:
+        """Whether a pod of which no run time is known does not end by itself: its kubelet starts it anew."""
+        said = self._pods.get(uid)
+        return said is not None and said.endless
 
     def of_gang(self, gang: Gang) -> float:
         """How long a gang runs, in seconds from its start; infinity if nobody knows."""
         return gang.terms.expected_runtime_s or self._history.expected(_gang(gang))
+
+
+def _endless(pod: Pod) -> bool:
+    return pod.spec.restart_policy == "Always"
+
+
+def _ref(pod: Pod) -> PodRef:
+    return PodRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+
+
+def _owner(pod: Pod) -> Owner | None:
+    """Whose run it is: its controller, without what tells runs of that apart."""
+    name = next((owner.name for owner in pod.metadata.owner_references if owner.controller), None)
+    return (pod.metadata.namespace, f"pods of {stem(name)}") if name else None
 
 
 def _gang(gang: Gang) -> Owner:

@@ -67,6 +67,19 @@ class Standing:
         return self.known_part
 
     @property
+    def own_allocated(self) -> dict[str, int]:
+        """What the pods directly in it have."""
+        had = dict(self.allocated)
+        for below in self.below:
+            add(had, below.allocated.items(), -1)
+        return had
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether it, or the pods directly in it, have more than is due to them."""
+        return self.part > 1 or (bool(self.below) and shares.part(self.own_allocated, self.own_due) > 1)
+
+    @property
     def path(self) -> Iterator[Standing]:
         """It, and those above it without the root."""
         at = self

@@ -1,4 +1,4 @@
-"""Whose turn it is of the gangs that want a plan: by queue, then by priority, then by due date (`line`).
+"""Whose turn it is: by queue, then by priority, then by due date (`line`). So are gangs planned, and room is made.
 
 Queues are compared from the top of their tree downwards: the higher priority first, then who has the smaller part of
 its due. Within one queue the order is kept, so that the next is found at the cost of the queues with gangs that wait,
@@ -7,7 +7,8 @@ however many gangs those are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 
 from extender.engine.queues.line import Line, Turn, Waiter, due
 from extender.engine.queues.standing import Account
@@ -16,6 +17,11 @@ from gangfilter.group import GroupKey
 
 Standing = tuple[tuple[int, float], ...]
 """Where a queue stands among queues, least first."""
+
+
+def of_pod(priority: int, since: float, name: str) -> Turn:
+    """Where a pod stands that is in no gang; nobody knows how long it runs."""
+    return Turn(-priority, due(since, math.inf), since, name)
 
 
 class Turns:
@@ -31,6 +37,8 @@ class Turns:
         self._account, self._standing, self._expected = account, standing, expected
         self._line = Line()
         self._gangs: dict[GroupKey, Gang] = {}
+        self.version = 0
+        """Counts who came and went."""
 
     def place(self, gang: Gang) -> Turn:
         """Where a gang stands in its queue by what is said of it now, least first: by its highest priority."""
@@ -39,11 +47,13 @@ class Turns:
 
     def put(self, gang: Gang) -> None:
         """The gang wants one."""
+        self.version += 1
         self._gangs[gang.key] = gang
         self._line.join(Waiter(gang.key, self._account(gang), gang.key, self.place(gang)))
 
     def remove(self, gang: Gang) -> None:
         """The gang wants none."""
+        self.version += 1
         self._gangs.pop(gang.key, None)
         self._line.leave(gang.key)
 
@@ -52,6 +62,10 @@ class Turns:
 
     def __len__(self) -> int:
         return len(self._line)
+
+    def firsts(self) -> Iterator[Waiter]:
+        """The next in turn of the pods of each queue and namespace."""
+        return self._line.firsts()
 
     def first(self) -> Gang | None:
         """Whose turn it is, None if nobody wants a plan."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import yaml
 from aiohttp import web
+from google.protobuf.json_format import MessageToDict
 
 from extender.sim.apiserver import errors, events_v1, patch, paths, reading
 from extender.sim.apiserver.api import Api
@@ -19,6 +20,8 @@ from extender.sim.apiserver.paths import Target
 from extender.sim.apiserver.reading import WatchSettings
 from extender.sim.apiserver.resources import NEW_EVENTS, PODS
 from extender.sim.apiserver.store import Item
+from protos.kube import binding
+from protos.kube.client import PROTOBUF
 
 Refuse = Callable[[str, str], errors.ApiError | None]
 _encode = msgspec.json.encode
@@ -208,8 +211,10 @@ async def _body(request: web.BaseRequest) -> Any:
     try:
         if request.content_type.endswith("yaml") and not data.lstrip().startswith(b"{"):
             return yaml.safe_load(data)
+        if request.content_type == PROTOBUF:
+            return MessageToDict(binding.parsed(data))
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, yaml.YAMLError) as error:
+    except (ValueError, yaml.YAMLError) as error:
         raise errors.bad_request(f"the body cannot be decoded as {request.content_type}: {error}") from error
 
 

@@ -31,7 +31,7 @@ class Gangshare:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._number = dict(sorted((node.name, i) for i, node in enumerate(cluster.nodes)))
-        self._engine = Engine(Settings(slices_per_gpu=MILLI))
+        self._engine = Engine(Settings(slices_per_gpu=MILLI, backfill_s=0.0))
         self._left: dict[tuple[int, int], tuple[dict[str, int], int]] = {}
         """(CPU, memory) → the nodes that had so much, and how many of the cluster's changes that takes in."""
         self._arrived = 0

@@ -156,3 +156,21 @@ def test_a_gang_that_waits_is_told_its_queue_and_its_place_in_line() -> None:
     assert "  queue team-a: number 2 of 5 gangs that wait" in explain.group_lines(msgspec.convert(said, Group))
     runs = {**said, "phase": "Running", "place": 0}
     assert "  queue team-a" in explain.group_lines(msgspec.convert(runs, Group))
+
+
+def test_the_first_in_line_is_told_when_it_starts_after_whom_and_where() -> None:
+    first = {"seconds": 720, "sure": False, "nodes": ["n1", "n2"], "after": "ml/train-7"}
+    said = {"namespace": "default", "name": "g", "phase": "Waiting", "queue": "a", "earliest": first}
+    told = "\n".join(explain.group_lines(msgspec.convert(said, Group)))
+    when = "starts in 12m at the earliest, once ml/train-7 has ended, on n1, n2"
+    assert f"first in its queue: {when} (a guess: not all run times are known)" in told
+    pod = {
+        "namespace": "default",
+        "name": "p",
+        "uid": "u",
+        "sentence": "why",
+        "earliest": {"seconds": 0, "nodes": ["n1"]},
+    }
+    assert "first in its queue: starts at any moment, on n1" in "\n".join(
+        explain.lines(msgspec.convert(pod, Pod), None)
+    )

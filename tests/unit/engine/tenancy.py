@@ -50,7 +50,7 @@ class Town:
         containers = [a_container("main", mem * gpus * (not wholly), slices, gpus * wholly, limits=limits)]
         asked: dict[str, Any] = {"containers": containers}
         waiting = a_pod(name, annotations=annotations, **asked, **metadata)
-        ask = self.engine._observer.ask(waiting)
+        ask = self.engine._parts.observer.ask(waiting)
         books = self.engine.nodes[node].books
         assert ask is not None
         assert books is not None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from extender.engine.effects import Leading, Scale, ScalersServed
+import pytest
+
+from extender.engine.effects import Leading, Scale, ScalerGone, ScalersServed
 from gangfilter.table import Phase
 from protos.contract.training import Scaler
 from tests.builders import a_node
@@ -96,6 +98,23 @@ def test_while_another_scaler_is_unfinished_none_is_made() -> None:
     world.finish(world.scalers["grow"], "failed")
     world.later(1)
     assert one(world.asked()).kind == "ScaleIn"
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_after_one_that_failed_or_was_deleted_another_is_made_only_after_a_while(deleted: bool) -> None:
+    world = full(scale_in_s=60)
+    world.presses()
+    world.preempt(3)
+    asked = one(world.asked())
+    if deleted:
+        del world.scalers[asked.name]
+        world.tell(ScalerGone("ScaleIn", "default", asked.name))
+    else:
+        world.finish(asked, "failed")
+    world.preempt(25)
+    assert world.asked() == []
+    world.preempt(10)
+    assert one(world.asked()).pods == asked.pods
 
 
 def test_workers_that_somebody_else_scales_in_count_as_spared_already() -> None:

@@ -183,7 +183,7 @@ def test_shapes_nobody_asks_for_any_more_are_let_go_however_they_came() -> None:
     story = Story(a_node("a", 2**20))
     for i in range(SHAPES + 50):
         story.tell(PodSeen(a_pod(f"p{i}", mem=i + 1)))
-    assert len(story.engine._indexes) == SHAPES
+    assert len(story.engine._parts.indexes) == SHAPES
 
 
 def test_prioritize_before_any_filter_and_about_strange_nodes_answers_zeros() -> None:

@@ -151,6 +151,16 @@ def test_two_that_wait_take_two_rooms() -> None:
 # -- gangs
 
 
+def test_room_is_made_in_the_order_in_which_gangs_are_planned() -> None:
+    world = full()
+    world.create(*a_gang("long", 2, 1000))
+    world.create(*a_gang("short", 2, 1000, annotations={names.EXPECTED_RUNTIME: "60"}))
+    world.come("long-0", "long-1", "short-0", "short-1")
+    world.later(1)
+    assert world.annotate() == ["short-0", "short-1", "long-0", "long-1"]
+    assert sorted(world.evicted()) == ["old-0", "old-1", "young-0", "young-1"]
+
+
 def test_a_gang_takes_the_cheapest_whole_gang_and_nothing_more() -> None:
     world = full()
     world.create(*a_gang("high", 2, 1000))

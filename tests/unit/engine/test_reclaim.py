@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from extender.engine.effects import Evict
+from gangfilter.table import Phase
+from protos.contract import codec, names, reservation
 from protos.contract.objects import Pod
 from protos.contract.queue import GPU, GPUS
+from protos.contract.reservation import Reservation, Room
 from tests.builders import a_node
 from tests.unit.engine.gang_story import members
 from tests.unit.engine.preemption_story import PreemptionStory, urgent
@@ -70,6 +73,28 @@ def test_for_a_queue_of_higher_priority_another_keeps_what_it_deserves_and_no_mo
     assert wants(world, a_gang("mine", 3, "b")) == []
 
 
+def full_of(*sizes: int) -> PreemptionStory:
+    """Eight GPUs with gangs of queue `a`, and a queue `b` of the same weight."""
+    world = PreemptionStory(a_node("n1", *[16] * 4), a_node("n2", *[16] * 4))
+    world.tell(*HALVES)
+    for number, size in enumerate(sizes):
+        world.start(*a_gang(f"of{number}", size, "a"))
+        world.later(20)
+    return world
+
+
+def test_the_last_that_goes_may_leave_its_queue_less_than_its_due_but_lacking_less_than_the_other_did() -> None:
+    world = full_of(5, 3)
+    assert wants(world, a_gang("mine", 3, "b")) == ["of1"], "what is left is the due of the first"
+    world = full_of(4, 4)
+    assert wants(world, a_gang("mine", 3, "b")) == ["of1"], "the first lacks one then, the second lacked three"
+
+
+def test_a_gang_stays_whose_queue_would_lack_as_much_as_the_other_does() -> None:
+    assert wants(full_of(8), a_gang("mine", 3, "b")) == []
+    assert wants(full_of(8), a_gang("mine", 4, "b")) == []
+
+
 def test_priority_counts_for_nothing_between_queues() -> None:
     world = borrowed(a_queue("a", deserved=gpus(8)), a_queue("b"))
     assert wants(world, a_gang("urgent", 2, "b", 1000)) == []
@@ -110,3 +135,17 @@ def test_nobody_else_gets_the_room_in_a_queue_that_others_left_for_one() -> None
     world.come(*(f"urgent-{i}" for i in range(4)))
     world.land()
     assert runs(world, "urgent")
+
+
+def test_what_is_promised_to_members_beyond_it_makes_no_room_for_the_smallest_start_of_a_gang() -> None:
+    world = PreemptionStory(a_node("n1", *[16] * 4), a_node("n2", *[16] * 4))
+    world.tell(a_queue("a", gpus=4))
+    world.start(*a_gang("runs", 2, "a"))
+    world.create(*a_gang("mine", 4, "a", least=3))
+    rooms = {f"uid-mine-{i}": Room("n2", {"main": (f"GPU-n2-{i}",)}) for i in (2, 3)}
+    told = reservation.encode(Reservation(codec.VERSION, rooms, "2100-01-01T00:00:00Z", preempting=True))
+    world.change("mine-0", annotations=world.pods["mine-0"].metadata.annotations | {names.RESERVATION: told})
+    world.tell(a_queue("a", gpus=5))
+    assert world.come("mine-0", "mine-1", "mine-2", "mine-3") == ["QueueFull"] * 4
+    world.later(301)
+    assert world.phase("mine") is Phase.STARTING, "the time of the rooms is over"

@@ -10,7 +10,7 @@ from extender.engine.effects import NodeSeen, Place, PodGone, PodSeen, Report, T
 from gangfilter.table import Phase
 from protos.contract import codec, names, reservation
 from protos.contract.objects import Pod
-from protos.contract.reservation import Reservation
+from protos.contract.reservation import Reservation, Room
 from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, a_member
 from tests.unit.engine.story import Story, changed
@@ -19,10 +19,18 @@ UNTIL = "1970-01-01T00:10:00Z"
 """The clock of these stories shows 100 s since 1970 at first."""
 
 
-def reserved(node: str, *gpus: int, until: str = UNTIL, container: str = "main") -> dict[str, str]:
-    uuids = tuple(f"GPU-{node}-{gpu}" for gpu in gpus)
-    told = Reservation(codec.VERSION, node, {container: uuids}, until)
+def a_room(node: str, *gpus: int, container: str = "main") -> Room:
+    return Room(node, {container: tuple(f"GPU-{node}-{gpu}" for gpu in gpus)})
+
+
+def asked(rooms: dict[str, Room], until: str = UNTIL) -> dict[str, str]:
+    """The annotation that asks for these rooms, by the names of the pods that they are for."""
+    told = Reservation(codec.VERSION, {f"uid-{name}": room for name, room in rooms.items()}, until)
     return {names.RESERVATION: reservation.encode(told)}
+
+
+def reserved(node: str, *gpus: int, until: str = UNTIL, container: str = "main", pod: str = "train") -> dict[str, str]:
+    return asked({pod: a_room(node, *gpus, container=container)}, until)
 
 
 def a_town(**settings: Any) -> Story:
@@ -144,15 +152,15 @@ def test_nothing_is_kept_for_a_pod_that_another_scheduler_places() -> None:
     story = a_town(schedulers=frozenset({"gangshare"}))
     waits(story, a_pod("train", mem=9, spec={"schedulerName": "another"}), **reserved("n1", 0))
     assert kept(story) == [(0, 0), (0, 0)]
-    waits(story, a_pod("ours", mem=9, spec={"schedulerName": "gangshare"}), **reserved("n1", 0))
+    waits(story, a_pod("ours", mem=9, spec={"schedulerName": "gangshare"}), **reserved("n1", 0, pod="ours"))
     assert kept(story) == [(4, 0), (0, 0)]
 
 
 def test_nonsense_is_told_to_its_owner_once() -> None:
     story = a_town()
-    pod = a_pod("train", mem=9, annotations={names.RESERVATION: '{"v":1,"node":"n1"}'})
+    pod = a_pod("train", mem=9, annotations={names.RESERVATION: '{"v":1,"rooms":{}}'})
     told = [effect for effect in story.tell(PodSeen(pod)) if isinstance(effect, Report)]
-    assert [(report.reason.code, "containers" in report.reason.numbers) for report in told] == [
+    assert [(report.reason.code, "until" in report.reason.numbers) for report in told] == [
         ("ReservationMalformed", True)
     ]
     assert not [effect for effect in story.tell(PodSeen(pod)) if isinstance(effect, Report)]
@@ -184,7 +192,10 @@ def test_a_gang_starts_with_all_that_is_kept_for_it() -> None:
     places = {"m0": ("n1", 0), "m1": ("n1", 1), "m2": ("n2", 0)}
     until = "2100-01-01T00:00:00Z"
     world.create(
-        *(a_member(name, whole=1, annotations=reserved(*place, until=until)) for name, place in places.items())
+        *(
+            a_member(name, whole=1, annotations=reserved(*place, until=until, pod=name))
+            for name, place in places.items()
+        )
     )
     world.think()
     assert world.phase() is Phase.WAITING
@@ -197,27 +208,44 @@ def test_a_gang_starts_with_all_that_is_kept_for_it() -> None:
     assert held == {name: node for name, (node, _) in places.items()}
 
 
+def test_a_gang_starts_with_room_for_any_of_its_members_that_are_enough() -> None:
+    world = GangStory(a_node("n1", 10, 10))
+    until = "2100-01-01T00:00:00Z"
+    world.create(a_member("m0", least=2, whole=1), *(reserved_member(i, until, gpu=i - 1) for i in (1, 2)))
+    world.think()
+    assert {pod.ref.name for pod in world.engine.pods.values() if pod.state == "held"} == {"m1", "m2"}
+
+
+def reserved_member(number: int, until: str, gpu: int | None = None) -> Pod:
+    said = reserved("n1", number if gpu is None else gpu, until=until, pod=f"m{number}")
+    return a_member(f"m{number}", least=2, whole=1, annotations=said)
+
+
 def test_a_gang_of_other_members_is_planned_like_any_other() -> None:
     world = GangStory(a_node("n1", 10, 10))
     world.create(a_pod("holder", mem=6, annotations={names.GPU_UUID: "GPU-n1-1"}))
     assert world.come("holder") == ["flying"]
     world.land("holder")
     until = "2100-01-01T00:00:00Z"
-    world.create(*(a_member(f"m{i}", least=2, whole=1, annotations=reserved("n1", i, until=until)) for i in range(2)))
+    world.create(*(reserved_member(i, until) for i in range(2)))
     world.think()
     world.delete("m1")
     world.create(a_member("m2", least=2, whole=1))
     world.delete("holder")
-    world.later(20)
+    for _ in range(20):
+        world.later(1)
+        world.come("m0", "m2")  # while it asks, its room is lent to it
     assert not any(pod.state == "held" for pod in world.engine.pods.values())
-    world.later(20)
-    assert {pod.ref.name for pod in world.engine.pods.values() if pod.state == "held"} == {"m0", "m2"}
+    for _ in range(20):
+        world.later(1)
+        world.come("m0", "m2")
+    assert {pod.ref.name for pod in world.engine.pods.values() if pod.state != "waiting"} == {"m0", "m2"}
 
 
 def test_a_gang_whose_start_comes_to_nothing_has_its_room_again() -> None:
     world = GangStory(a_node("n1", 10, 10))
     until = "2100-01-01T00:00:00Z"
-    mine = [a_member(f"m{i}", least=2, whole=1, annotations=reserved("n1", i, until=until)) for i in range(2)]
+    mine = [reserved_member(i, until) for i in range(2)]
     world.create(*mine)
     world.think()
     assert world.phase() is Phase.STARTING
@@ -225,3 +253,44 @@ def test_a_gang_whose_start_comes_to_nothing_has_its_room_again() -> None:
         world.later(1)
     world.create(a_pod("other", mem=4))
     assert world.come("other") == ["NoRoom"]
+
+
+# -- one annotation for several pods
+
+
+def a_pair(**said: dict[str, str]) -> Story:
+    """Two pods that wait for a GPU each, with what stands on them."""
+    story = Story(a_node("n1", 10, 10))
+    for name in ("one", "two"):
+        story.tell(PodSeen(a_pod(name, mem=6, annotations=said.get(name, {}))))
+    return story
+
+
+BOTH = asked({"one": a_room("n1", 0), "two": a_room("n1", 1)})
+
+
+def test_the_word_of_one_pod_keeps_room_for_others_whoever_comes_first() -> None:
+    assert kept(a_pair(one=BOTH)) == [(6, 0), (6, 0)]
+    assert kept(a_pair(two=BOTH)) == [(6, 0), (6, 0)]
+
+
+def test_room_that_two_pods_name_is_kept_while_one_of_them_is_there() -> None:
+    story = a_pair(one=BOTH, two=BOTH)
+    story.tell(PodGone("uid-one"))
+    assert kept(story) == [(0, 0), (6, 0)]
+    story = a_pair(one=BOTH)
+    story.tell(PodGone("uid-one"))
+    assert kept(story) == [(0, 0), (0, 0)]
+
+
+def test_room_is_kept_for_the_others_when_the_one_whose_word_it_is_has_its_node() -> None:
+    story = a_pair(one=BOTH)
+    assert story.run(a_pod("one", mem=6, annotations=BOTH)) == "n1:0"
+    assert kept(story) == [(0, 0), (6, 0)]
+
+
+def test_no_room_is_kept_for_pods_of_other_namespaces() -> None:
+    story = Story(a_node("n1", 10, 10))
+    story.tell(PodSeen(a_pod("one", mem=6, annotations=BOTH)))
+    story.tell(PodSeen(a_pod("two", mem=6, namespace="elsewhere")))
+    assert kept(story) == [(6, 0), (0, 0)]

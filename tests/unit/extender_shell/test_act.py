@@ -9,21 +9,21 @@ from aiohttp import web
 
 from extender.cluster.act import IN_FLIGHT, Actor
 from extender.cluster.client import PermittedClient
-from extender.cluster.leadership import Alone, NotLeading
+from extender.cluster.leadership import NotLeading
 from extender.engine.effects import PodRef, PutBack, Report, Wake
 from extender.sim.apiserver.api import Api
 from protos.contract import names
 from protos.contract.reason import Reason
 from protos.kube.credentials import Credentials
 from protos.kube.events import Recorder
-from tests.unit.extender_shell.world import FaultyServer, Json, add_pod, events, read_pod, until
+from tests.unit.extender_shell.world import Acting, FaultyServer, Json, acting, add_pod, events, read_pod, until
 
 
 class Bench:
     """An actor at work on one API server."""
 
-    def __init__(self, server: FaultyServer, actor: Actor, failed: list[str]) -> None:
-        self.server, self.api, self.actor, self.failed = server, server.api, actor, failed
+    def __init__(self, of: Acting) -> None:
+        self.server, self.api, self.actor, self.failed = of.server, of.server.api, of.actor, of.failed
 
     def pod(self, name: str) -> Json:
         return read_pod(self.api, name)
@@ -34,16 +34,8 @@ class Bench:
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
-    server, failed = FaultyServer(Api()), list[str]()
-    await server.start()
-    async with PermittedClient(Credentials(server.url), Alone()) as client:
-        recorder = Recorder(client, component=names.EXTENDER, instance="test", clock=asyncio.get_running_loop().time)
-        actor = Actor(client, Alone(), recorder, failed.append)
-        running = asyncio.create_task(actor.run())
-        yield Bench(server, actor, failed)
-        running.cancel()
-        await asyncio.wait([running])
-    await server.stop()
+    async with acting() as at_work:
+        yield Bench(at_work)
 
 
 def ref(pod: Json) -> PodRef:

@@ -9,20 +9,16 @@ import pytest
 from aiohttp import web
 
 from extender.cluster import act
-from extender.cluster.act import Actor, Complaint
-from extender.cluster.client import PermittedClient
-from extender.cluster.leadership import Alone
+from extender.cluster.act import Complaint
 from extender.engine.effects import Evict, GroupStatus, PodRef, Wake
-from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import PDBS, PODS
 from gangfilter.group import GroupKey
 from gangfilter.table import Phase
 from protos.contract import names
 from protos.contract.reason import Reason
-from protos.kube.credentials import Credentials
-from protos.kube.events import Recorder, Reference
+from protos.kube.events import Reference
 from tests.unit.extender_shell.definitions import COSCHEDULING, OWN, VOLCANO, add_group, define, group, undefine
-from tests.unit.extender_shell.world import ADMIN, FaultyServer, Json, add_pod, events, read_pod, until
+from tests.unit.extender_shell.world import ADMIN, Acting, Json, acting, add_pod, events, read_pod, until
 
 UNDONE = Reason("GangUndone", "gang default/g1 is taken back and starts anew as a whole")
 UPSTREAM = "scheduling.k8s.io/v1beta1"
@@ -31,8 +27,8 @@ UPSTREAM = "scheduling.k8s.io/v1beta1"
 class Bench:
     """An actor at work on one API server."""
 
-    def __init__(self, server: FaultyServer, actor: Actor, failed: list[str]) -> None:
-        self.server, self.api, self.actor, self.failed = server, server.api, actor, failed
+    def __init__(self, of: Acting) -> None:
+        self.server, self.api, self.actor, self.failed = of.server, of.server.api, of.actor, of.failed
 
     def pod(self, name: str, **labels: str) -> PodRef:
         """A pod that runs on node-a."""
@@ -58,16 +54,8 @@ class Bench:
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
-    server, failed = FaultyServer(Api()), list[str]()
-    await server.start()
-    async with PermittedClient(Credentials(server.url), Alone()) as client:
-        recorder = Recorder(client, component=names.EXTENDER, instance="test", clock=asyncio.get_running_loop().time)
-        actor = Actor(client, Alone(), recorder, failed.append)
-        running = asyncio.create_task(actor.run())
-        yield Bench(server, actor, failed)
-        running.cancel()
-        await asyncio.wait([running])
-    await server.stop()
+    async with acting() as at_work:
+        yield Bench(at_work)
 
 
 # Wakes.

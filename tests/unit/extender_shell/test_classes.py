@@ -1,11 +1,10 @@
 """GpuClasses in a cluster: watched where their definition is, told how many GPUs are of them, waited for by pods."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
-from extender.cluster import act, optional
+from extender.cluster import act
 from extender.sim.apiserver.api import Api
 from protos.contract import names
 from tests.unit.extender_shell.definitions import (
@@ -20,24 +19,11 @@ from tests.unit.extender_shell.definitions import (
 )
 from tests.unit.extender_shell.world import World, add_node, add_pod, events, until, world
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 STATUS = "/apis/gangshare.io/v1alpha1/gpuclasses/small/status"
 NAMED = {names.GPU_CLASS: "small"}
 MISSING = "GpuClass small does not exist; the pod waits for it"
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optional, "DISCOVER_S", 0.1)
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[World]:
-    """One node with two T4 of 16 GiB, and an extender."""
-    api = Api()
-    add_node(api, "node-a", gpus=2)
-    async with world(api) as made:
-        await made.ready()
-        yield made
 
 
 async def refused(cluster: World, name: str) -> str:

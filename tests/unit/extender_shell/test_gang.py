@@ -1,11 +1,9 @@
 """A gang from the first question of kube-scheduler to its PodGroup's last word, over real HTTP."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
-from extender.cluster import optional
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import PODS
 from protos.contract import allocation, names
@@ -13,19 +11,16 @@ from tests.unit.extender_shell import world
 from tests.unit.extender_shell.definitions import OWN, VOLCANO, add_group, define, group
 from tests.unit.extender_shell.world import Json, World, add_node, add_pod, until
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 NODES = ["node-a", "node-b"]
 
 
 @pytest.fixture
-async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    """Two nodes with two GPUs of 16 units each."""
-    monkeypatch.setattr(optional, "DISCOVER_S", 0.1)
-    api = Api()
-    for name in NODES:
-        add_node(api, name, gpus=2)
-    async with world.world(api) as made:
-        await made.ready()
-        yield made
+def api(api: Api) -> Api:
+    """Two such nodes."""
+    add_node(api, "node-b", gpus=2)
+    return api
 
 
 def members(api: Api, number: int, least: int | None = None) -> list[Json]:

@@ -22,6 +22,8 @@ from protos.kube.events import Reference
 from tests.unit.extender_shell.definitions import COSCHEDULING, OWN, VOLCANO, add_group, define, undefine
 from tests.unit.extender_shell.world import FaultyServer, add_pod, until
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 G1 = GroupKey("default", "g1")
 
 
@@ -60,12 +62,6 @@ class Bench:
 
     def watching(self, kind: str) -> float | None:
         return self.metrics.registry.get_sample_value("gangshare_watching", {"path": f"/apis/{kind}/podgroups"})
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optional, "DISCOVER_S", 0.05)
-    monkeypatch.setattr(optional, "DISCOVER_AGAIN_S", 0.05)
 
 
 @pytest.fixture

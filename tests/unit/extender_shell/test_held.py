@@ -1,7 +1,6 @@
 """Binds that are held until a gang is all there, over real HTTP; the engine is told what to answer."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ from protos.contract.reason import Reason
 from protos.kube.client import WRITES
 from tests.unit.extender_shell import world
 from tests.unit.extender_shell.test_takeover import Holder
-from tests.unit.extender_shell.world import Json, World, add_node, add_pod, until
+from tests.unit.extender_shell.world import Json, World, add_pod, until
 
 AGAIN = Reason("GangAgain", "gang default/g1 is placed anew", "nobody came into bind for too long")
 ELSEWHERE = Refuse(Reason("GangStarting", "gang default/g1 starts with other pods or nodes first"))
@@ -82,15 +81,6 @@ class Barrier:
 
 def ref(pod: Json) -> PodRef:
     return PodRef("default", pod["metadata"]["name"], pod["metadata"]["uid"])
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[World]:
-    api = Api()
-    add_node(api, "node-a", gpus=2)
-    async with world.world(api) as made:
-        await made.ready()
-        yield made
 
 
 @pytest.fixture
@@ -257,6 +247,18 @@ async def test_all_bindings_of_a_gang_are_written_side_by_side(cluster: World, b
     assert most == WRITES
 
 
+def stalled(cluster: World, name: str) -> asyncio.Event:
+    """The Binding of this pod is not decided until that is set."""
+    decided = asyncio.Event()
+
+    async def slow(request: web.BaseRequest) -> None:
+        if request.path.endswith(f"/{name}/binding"):
+            await decided.wait()
+
+    cluster.server.fault = slow
+    return decided
+
+
 async def two_held(cluster: World, barrier: Barrier) -> tuple[list[Json], list["asyncio.Task[str]"]]:
     """Two pods whose binds are held, p1 and p2, and who asks for them."""
     pods = [add_pod(cluster.api, name) for name in ("p1", "p2")]
@@ -285,39 +287,48 @@ async def test_a_member_is_answered_after_a_while_though_another_is_not_decided(
     cluster: World, barrier: Barrier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(binds, "TOGETHER_S", 0.1)
-    stuck = asyncio.Event()
-
-    async def slow(request: web.BaseRequest) -> None:
-        if request.path.endswith("/p2/binding"):
-            await stuck.wait()
-
-    cluster.server.fault = slow
+    decided = stalled(cluster, "p2")
     pods, asking = await two_held(cluster, barrier)
     barrier.open(*pods)
     assert await asking[0] == ""
     assert not asking[1].done()
-    stuck.set()
+    decided.set()
     assert await asking[1] == ""
+
+
+@pytest.mark.parametrize(("calm_s", "told"), [(60.0, False), (0.1, True)])
+async def test_what_is_seen_of_pods_waits_for_the_bindings_of_a_large_gang_for_a_while(
+    cluster: World, barrier: Barrier, monkeypatch: pytest.MonkeyPatch, calm_s: float, told: bool
+) -> None:
+    monkeypatch.setattr(binds, "MANY", 2)
+    monkeypatch.setattr(binds, "CALM_S", calm_s)
+    decided = stalled(cluster, "p2")
+    pods, asking = await two_held(cluster, barrier)
+    barrier.open(*pods)
+    await until(lambda: barrier.events, "the Binding that is decided")
+    late = add_pod(cluster.api, "late")["metadata"]["uid"]
+    if told:
+        await until(lambda: late in cluster.extender.engine.pods, "told")
+    else:
+        await asyncio.sleep(0.3)
+        assert late not in cluster.extender.engine.pods
+    decided.set()
+    assert [await one for one in asking] == ["", ""]
+    await until(lambda: late in cluster.extender.engine.pods, "told")
 
 
 async def test_a_gang_is_answered_while_a_binding_of_another_is_not_decided(
     cluster: World, barrier: Barrier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(binds, "TOGETHER_S", 60.0)
-    stuck = asyncio.Event()
-
-    async def slow(request: web.BaseRequest) -> None:
-        if request.path.endswith("/p1/binding"):
-            await stuck.wait()
-
-    cluster.server.fault = slow
+    decided = stalled(cluster, "p1")
     pods, asking = await two_held(cluster, barrier)
     barrier.open(pods[0])
     await asyncio.sleep(0)
     barrier.open(pods[1])
     assert await asyncio.wait_for(asking[1], 10) == ""
     assert not asking[0].done()
-    stuck.set()
+    decided.set()
     assert await asking[0] == ""
 
 

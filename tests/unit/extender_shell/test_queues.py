@@ -1,36 +1,27 @@
 """Queues in a cluster: watched where their definitions are, told how they stand, waited for by pods."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from extender.cluster import optional
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import CRDS, Resource
 from protos.contract import names, queue
 from tests.scenarios.queue_stories import definitions
-from tests.unit.extender_shell.world import ADMIN, Json, World, add_node, add_pod, events, until, world
+from tests.unit.extender_shell.world import ADMIN, Json, World, add_pod, events, until
+
+pytestmark = pytest.mark.usefixtures("quick")
 
 ELASTIC = queue.SOURCES[2]
 IN_TEAM_A = {names.QUEUE: "team-a"}
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optional, "DISCOVER_S", 0.1)
-
-
 @pytest.fixture
-async def cluster() -> AsyncIterator[World]:
-    """One node with two T4 of 16 GiB, and an extender; our Queue is defined, Volcano's too."""
-    api = Api()
-    add_node(api, "node-a", gpus=2)
+def api(api: Api) -> Api:
+    """Our Queue is defined, Volcano's too."""
     for definition in definitions():
         api.create(CRDS, "", definition, ADMIN)
-    async with world(api) as made:
-        await made.ready()
-        yield made
+    return api
 
 
 def kind(api: Api, source: queue.Source = queue.OWN) -> Resource:

@@ -49,6 +49,8 @@ def test_our_scheduler_is_known_by_the_hostname_unless_told_otherwise() -> None:
         ({"rival_leases": ("a/",)}, "'a/': expected namespace/name"),
         ({"locality_labels": ("rack", "a zone")}, "'a zone': expected keys of labels, each once"),
         ({"locality_labels": ("rack", "rack")}, "locality_labels has 'rack'"),
+        ({"leaving": ("a taint",)}, "leaving has 'a taint': expected keys of taints or labels, each once"),
+        ({"leaving": ("spot=a", "spot=b")}, "leaving has 'spot'"),
         ({"whole_s": -1.0}, "whole_s is -1.0"),
         ({"slot_s": -1.0}, "slot_s is -1.0: expected a number of seconds from zero on"),
         ({"slot_s": float("inf")}, "slot_s is inf"),
@@ -70,6 +72,7 @@ def test_binds_are_kept_waiting_for_half_of_the_schedulers_patience_at_most() ->
 
 
 def test_the_labels_that_keep_gangs_together_reach_the_engine() -> None:
+    assert run.decisions(Settings(leaving=("going=soon",))).leaving == ("going=soon",)
     assert run.decisions(Settings()).locality_labels == ("topology.kubernetes.io/zone",)
     assert run.decisions(Settings(locality_labels=("rack", "a.example/row"))).locality_labels[1] == "a.example/row"
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
@@ -18,16 +17,20 @@ from tests.unit.extender_shell.world import ADMIN, World, add_node, add_pod, unt
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[World]:
-    api = Api()
-    add_node(api, "node-a", gpus=1)
-    add_pod(api, "placed", mem=10)
-    async with world.world(api) as made:
-        await made.ready()
-        pod = made.pod("placed")
-        await made.filter(pod, ["node-a"])
-        assert await made.bind(pod, "node-a") == ""
-        yield made
+def api() -> Api:
+    made = Api()
+    add_node(made, "node-a", gpus=1)
+    add_pod(made, "placed", mem=10)
+    return made
+
+
+@pytest.fixture
+async def cluster(cluster: World) -> World:
+    """The pod is bound."""
+    pod = cluster.pod("placed")
+    await cluster.filter(pod, ["node-a"])
+    assert await cluster.bind(pod, "node-a") == ""
+    return cluster
 
 
 async def test_inspect_tells_nodes_pods_and_what_waits(cluster: World) -> None:

@@ -1,7 +1,6 @@
 """kube-scheduler's questions over HTTP, with a real engine and a real (embedded) API server behind them."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -17,14 +16,10 @@ from tests.unit.extender_shell.world import ADMIN, World, add_node, add_pod, bin
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[World]:
-    """Two nodes with two GPUs of 16 units each."""
-    api = Api()
-    add_node(api, "node-a", gpus=2)
+def api(api: Api) -> Api:
+    """Two such nodes."""
     add_node(api, "node-b", gpus=2)
-    async with world.world(api) as made:
-        await made.ready()
-        yield made
+    return api
 
 
 BOTH = ["node-a", "node-b"]
@@ -126,9 +121,16 @@ async def test_a_pod_that_somebody_else_bound_is_an_error_and_its_gpus_are_free_
     assert [gpu["memUsed"] for gpu in node["gpus"]] == [0, 0]
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A filter waits for long for the bind of the pod before."""
+    as_set = run.decisions
+    longer = {"undecided_s": 60.0, "soft_charge_s": 60.0}
+    monkeypatch.setattr(run, "decisions", lambda settings: msgspec.structs.replace(as_set(settings), **longer))
+
+
+@pytest.mark.usefixtures("patient")
 async def test_a_filter_waits_for_the_bind_of_the_pod_before(cluster: World) -> None:
-    engine = cluster.extender.engine
-    engine.settings = msgspec.structs.replace(engine.settings, undecided_s=world.DEADLINE_S, soft_charge_s=60.0)
     first, second = add_pod(cluster.api, "p1", mem=10), add_pod(cluster.api, "p2", mem=6)
     offered = (await cluster.filter(first, BOTH))["NodeNames"]
     asking = asyncio.create_task(cluster.filter(second, BOTH))

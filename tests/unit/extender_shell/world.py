@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import msgspec
 from aiohttp import web
 
+from extender.cluster.act import Actor
+from extender.cluster.client import PermittedClient
+from extender.cluster.leadership import Alone
 from extender.server.run import Extender
 from extender.settings import Address, Settings
 from extender.sim.apiserver.api import Api
@@ -19,9 +22,10 @@ from extender.sim.apiserver.resources import EVENTS, LEASES, NODES, PODS
 from extender.sim.apiserver.store import Item
 from protos.contract import allocation, inventory, names
 from protos.kube.credentials import Credentials
+from protos.kube.events import Recorder
 
 Json = dict[str, Any]
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 LEASE = ("kube-system", names.SCHEDULER)
 ADMIN = Writer("kubectl")
 Fault = Callable[[web.BaseRequest], Awaitable[web.StreamResponse | None]]
@@ -144,6 +148,29 @@ async def world(api: Api | None = None, **settings: Any) -> AsyncIterator[World]
         finally:
             await made.end()
             await server.stop()
+
+
+class Acting(NamedTuple):
+    """An actor at work on an API server."""
+
+    server: FaultyServer
+    actor: Actor
+    failed: list[str]
+
+
+@asynccontextmanager
+async def acting() -> AsyncIterator[Acting]:
+    """One that works for as long as the test wants it, on a server of its own."""
+    server, failed = FaultyServer(Api()), list[str]()
+    await server.start()
+    async with PermittedClient(Credentials(server.url), Alone()) as client:
+        recorder = Recorder(client, component=names.EXTENDER, instance="test", clock=asyncio.get_running_loop().time)
+        actor = Actor(client, Alone(), recorder, failed.append)
+        running = asyncio.create_task(actor.run())
+        yield Acting(server, actor, failed)
+        running.cancel()
+        await asyncio.wait([running])
+    await server.stop()
 
 
 def _url(where: tuple[str, int]) -> str:

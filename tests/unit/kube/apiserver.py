@@ -10,8 +10,10 @@ from typing import Any, Literal
 import msgspec
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from google.protobuf.json_format import MessageToDict
 
-from protos.kube.client import ApiClient
+from protos.kube import binding
+from protos.kube.client import PROTOBUF, ApiClient
 from protos.kube.credentials import Credentials, FixedToken, TokenSource
 
 Play = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -53,7 +55,7 @@ class Script:
                 request.raw_path.partition("?")[0],
                 dict(request.query),
                 dict(request.headers),
-                msgspec.json.decode(body) if body else None,
+                _read(body, request.content_type),
             )
         )
         if not self.plays:
@@ -63,6 +65,12 @@ class Script:
         except asyncio.CancelledError:
             self.left.set()
             raise
+
+
+def _read(body: bytes, content_type: str) -> Any:
+    if content_type == PROTOBUF:
+        return MessageToDict(binding.parsed(body))
+    return msgspec.json.decode(body) if body else None
 
 
 @asynccontextmanager

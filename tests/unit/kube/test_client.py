@@ -185,12 +185,24 @@ async def test_a_binding_names_node_uid_and_annotations(script: Script) -> None:
     async with script.client() as api:
         await binding.bind(api, namespace="ns", name="p", uid="u", node="n", annotations={"k": "v"})
     assert script.asked[0].path == f"{POD}/binding"
+    assert script.asked[0].headers["Content-Type"] == client.PROTOBUF
     assert script.asked[0].body == {
-        "apiVersion": "v1",
-        "kind": "Binding",
         "metadata": {"namespace": "ns", "name": "p", "uid": "u", "annotations": {"k": "v"}},
         "target": {"apiVersion": "v1", "kind": "Node", "name": "n"},
     }
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"{}", "before protobuf"),
+        (b"k8s\0\xff", "expected protobuf"),
+        (b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Pod", "got v1 Pod"),
+    ],
+)
+def test_what_is_no_binding_is_refused(body: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        binding.parsed(body)
 
 
 @pytest.mark.parametrize(

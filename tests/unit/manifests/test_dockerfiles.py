@@ -17,7 +17,7 @@ from tests.unit.manifests.conftest import ROOT
 DISTRIBUTIONS = {"google": "protobuf", "grpc": "grpcio", "pynvml": "nvidia-ml-py", "yaml": "pyyaml"}
 """Distributions whose import name is another."""
 BUILD_ONLY = {"grpc_tools"}
-UNUSED = {"extender": {"aiohttp", "grpcio", "matplotlib", "protobuf"}, "plugin": set[str]()}
+UNUSED = {"extender": {"aiohttp", "grpcio", "matplotlib"}, "plugin": set[str]()}
 """Imported by what a pod never runs: the embedded cluster, the kubelet's protocol, pictures."""
 
 

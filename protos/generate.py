@@ -1,7 +1,7 @@
 """Generates the Python code of the .proto files below this package, checked in beside them.
 
-`python -m protos.kubelet.generate` rewrites it; with `--check` nothing is written and a difference is an error.
-protoc runs from the repository's root, so that generated imports read `from protos.kubelet…`.
+`python -m protos.generate` rewrites it; with `--check` nothing is written and a difference is an error.
+protoc runs from the repository's root, so that generated imports read `from protos…`.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
-ROOT = PACKAGE.parents[1]
+ROOT = PACKAGE.parent
 GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi")
 
 
@@ -30,20 +30,13 @@ def generate(into: Path) -> None:
     plugin = shutil.which("protoc-gen-mypy_grpc", path=sysconfig.get_path("scripts"))
     if plugin is None:
         raise GenerateError("protoc-gen-mypy_grpc is missing: install the dev dependency group (mypy-protobuf)")
-    status = protoc.main(
-        [
-            "protoc",
-            f"-I{ROOT}",
-            f"--python_out={into}",
-            f"--pyi_out={into}",
-            f"--grpc_python_out={into}",
-            f"--plugin=protoc-gen-mypy_grpc={plugin}",
-            f"--mypy_grpc_out=quiet:{into}",
-            *(str(file) for file in sorted(PACKAGE.rglob("*.proto"))),
-        ]
-    )
-    if status != 0:
-        raise GenerateError(f"protoc ended with status {status}")
+    messages = [f"--python_out={into}", f"--pyi_out={into}"]
+    services = [f"--grpc_python_out={into}", f"--plugin=protoc-gen-mypy_grpc={plugin}", f"--mypy_grpc_out=quiet:{into}"]
+    for file in sorted(PACKAGE.rglob("*.proto")):
+        asked = messages + (services if "\nservice " in file.read_text() else [])
+        status = protoc.main(["protoc", f"-I{ROOT}", *asked, str(file)])
+        if status != 0:
+            raise GenerateError(f"protoc ended with status {status} for {file.relative_to(ROOT)}")
 
 
 def generated(below: Path) -> dict[Path, str]:
@@ -76,7 +69,7 @@ def check(root: Path = ROOT) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command; the exit status is 0 if the code was written or is fresh, else 1."""
-    parser = argparse.ArgumentParser(prog="python -m protos.kubelet.generate", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m protos.generate", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the code checked in is stale")
     try:
         if not parser.parse_args(arguments).check:
@@ -84,11 +77,11 @@ def main(arguments: list[str] | None = None) -> int:
             return 0
         stale = check()
     except GenerateError as error:
-        sys.exit(f"protos.kubelet.generate: {error}")
+        sys.exit(f"protos.generate: {error}")
     for line in stale:
         print(line, file=sys.stderr)
     if stale:
-        print("run python -m protos.kubelet.generate and commit the result", file=sys.stderr)
+        print("run python -m protos.generate and commit the result", file=sys.stderr)
     return 1 if stale else 0
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from protos.kubelet import generate
+from protos import generate
 
 FILE = Path("protos/kubelet/podresources/v1/podresources_v1_pb2.py")
 
@@ -24,5 +24,8 @@ def test_a_missing_a_stale_and_a_left_over_file_are_told_apart(tmp_path: Path) -
     ]
 
 
-def test_every_proto_file_makes_four_files() -> None:
-    assert len(generate.generated(generate.ROOT)) == 4 * len(list(generate.PACKAGE.rglob("*.proto")))
+def test_every_proto_file_makes_two_files_and_two_more_for_its_services() -> None:
+    protos = list(generate.PACKAGE.rglob("*.proto"))
+    made = [len(list(proto.parent.glob(f"{proto.stem}_pb2*.py*"))) for proto in protos]
+    assert made == [4 if "\nservice " in proto.read_text() else 2 for proto in protos]
+    assert len(generate.generated(generate.ROOT)) == sum(made)

@@ -1,0 +1,184 @@
+"""Who comes first in each queue of those for whom there is no room, if they have waited for a while."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Generator, Iterator
+from itertools import chain
+from typing import NamedTuple
+
+from extender.engine import refusals
+from extender.engine.books.ledger import Ledger, PodState
+from extender.engine.books.reservations import Reservations
+from extender.engine.gangs.gangs import Gangs
+from extender.engine.gangs.roster import Known
+from extender.engine.moves.tenants import Tenants
+from extender.engine.planning.attempt import LOOK, STEP
+from extender.engine.planning.seats import Seat
+from extender.engine.preemption.fitting import Wanted
+from extender.engine.preemption.occupants import Occupants
+from extender.engine.queues.line import Turn, due
+from extender.engine.queues.runtimes import Runtimes
+from extender.engine.queues.standing import Account
+from extender.engine.queues.tenancy import Tenancy
+from extender.engine.queues.turns import Standing
+from gangfilter.gang import Gang
+from gangfilter.table import Phase
+
+MOST = 4
+"""Room is kept for so many at most."""
+WAITS = "waiting", "held"
+"""A pod in these states has no node yet."""
+LOOKED_AT = 4
+"""What it costs to look at one that waits, in `attempt.LOOK`s."""
+
+
+class Place(NamedTuple):
+    """Where one stands in line."""
+
+    account: Account | None
+    """In which queue; None: in none."""
+    turn: Turn
+
+
+class Head(NamedTuple):
+    """One that comes first in its queue."""
+
+    place: Place
+    who: str
+    """`gang NAMESPACE/NAME`, or a pod's NAMESPACE/NAME."""
+    since: float
+    """Since when it waits."""
+    of: Known | PodState
+
+
+class Heads:
+    """Finds them, and tells where anybody stands."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        gangs: Gangs,
+        occupants: Occupants,
+        tenants: Tenants,
+        tenancy: Tenancy,
+        reservations: Reservations,
+        runtimes: Runtimes,
+        wall: float,
+    ) -> None:
+        """`wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero."""
+        self._ledger, self._gangs, self._occupants, self._tenants = ledger, gangs, occupants, tenants
+        self._tenancy, self._reservations, self._runtimes, self._wall = tenancy, reservations, runtimes, wall
+
+    # -- where they stand
+
+    def of_gang(self, gang: Gang) -> Place:
+        """Where a gang stands."""
+        return Place(self._tenancy.admission.account(gang), _plain(self._gangs.starts.turns.place(gang)))
+
+    def queue(self, head: Head) -> object:
+        """The queue that one comes first in; None if in none."""
+        account = head.place.account
+        return self._tenancy.queues.at(account) if account is not None else None
+
+    def of_pod(self, pod: PodState) -> Place:
+        """Where a pod stands that goes singly; a member that a gang which runs can do without, behind all others."""
+        uid, since = pod.ref.uid, self._since(pod)
+        at = due(since, self._runtimes.of_pod(uid)) if self._gangs.of(uid) is None else math.inf
+        return Place(self._tenancy.queues.of(uid), Turn(-pod.priority, at, since, str(pod.ref)))
+
+    def _since(self, pod: PodState) -> float:
+        """When it was created, by the monotonic clock."""
+        created = self._tenants.created(pod.ref.uid)
+        return min(pod.since, created - self._wall) if created else pod.since
+
+    def before(self, one: Place, other: Place) -> bool:
+        """Whether one stands before the other, as their queues stand at this moment."""
+        return self._rank(one) < self._rank(other)
+
+    def _rank(self, place: Place) -> tuple[Standing, Turn]:
+        account = place.account
+        return self._tenancy.admission.standing(account) if account is not None else (), place.turn
+
+    # -- who comes first
+
+    def first(
+        self, now: float, after_s: float, but: Container[object], kept: Container[str]
+    ) -> Generator[int, None, list[Head]]:
+        """The first of each queue that have waited so long, `but` for some, or for all of some queues, in their order.
+
+        For those in `kept` room is kept already: they may be about to start. Work is told in `attempt.LOOK`s.
+        """
+        best: dict[object, Head] = {}
+        every = chain(self._waiting_gangs(now - after_s, now, kept), self._waiting_pods(now - after_s, kept))
+        for number, found in enumerate(every):
+            if number % STEP == 0:
+                yield STEP * LOOKED_AT * LOOK
+            queue = self.queue(found) if found is not None else None
+            if found is not None and found.who not in but and queue not in but:
+                best[queue] = min(found, best.get(queue, found), key=lambda head: head.place.turn)
+        return sorted(best.values(), key=lambda head: self._rank(head.place))[:MOST]
+
+    def _waiting_gangs(self, before: float, now: float, kept: Container[str]) -> Iterator[Head | None]:
+        for key, known in list(self._gangs.known.items()):
+            gang, who = known.gang, f"gang {key}"
+            short = known.reason is not None and known.reason.code == refusals.GANG_NO_ROOM and gang.may_plan(now)
+            if (
+                gang.phase is Phase.WAITING
+                and gang.born <= before
+                and (short or (who in kept and not refusals.for_queue(known.reason)))
+            ):
+                yield Head(self.of_gang(gang), who, gang.born, known)
+            else:
+                yield None
+
+    def _waiting_pods(self, before: float, kept: Container[str]) -> Iterator[Head | None]:
+        for uid in list(self._occupants.wishes):
+            pod = self._ledger.pods.get(uid)
+            if pod is not None and self._is_short(pod, kept) and (since := self._since(pod)) <= before:
+                yield Head(self.of_pod(pod), str(pod.ref), since, pod)
+            else:
+                yield None
+
+    def _is_short(self, pod: PodState, kept: Container[str]) -> bool:
+        """Whether a pod that goes singly has found no room, or has some kept that it has not come to yet."""
+        if pod.state not in WAITS or pod.ask is None or self._gangs.of(pod.ref.uid) is not None:
+            return False
+        if pod.refusal is None:
+            return str(pod.ref) in kept
+        return pod.refusal.code in refusals.FOR_ROOM
+
+    # -- what they want
+
+    def waits(self, head: Head) -> bool:
+        """Whether it still waits."""
+        if isinstance(head.of, Known):
+            gang = head.of.gang
+            return gang.phase is Phase.WAITING and self._gangs.known.get(gang.key) is head.of
+        return head.of.state in WAITS and self._ledger.pods.get(head.of.ref.uid) is head.of
+
+    def wanted(self, head: Head) -> Wanted | None:
+        """What room it needs; None if it waits no more, or others make room for it."""
+        if not self.waits(head):
+            return None
+        seats: list[Seat]
+        if isinstance(head.of, Known):
+            _, minimum, free = self._gangs.starts.asked(head.of.gang)
+            seats = list(minimum)
+        else:
+            pod, free = head.of, ()
+            uid = pod.ref.uid
+            seats = [Seat(uid, pod.ask, pod.requests, self._tenants.constraints(uid), pod.excluded)]
+        if not seats or any(self._reservations.of(seat.uid) is not None for seat in seats):
+            return None
+        return Wanted(tuple(seats), free)
+
+    def needs(self, pod: PodState) -> bool:
+        """Whether a gang that runs cannot do without this member: nobody goes before it."""
+        known = self._gangs.of(pod.ref.uid)
+        return known is not None and known.gang.phase is Phase.DEGRADED
+
+
+def _plain(turn: Turn) -> Turn:
+    """The same, comparable with that of a pod."""
+    return turn._replace(name=str(turn.name))

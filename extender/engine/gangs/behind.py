@@ -1,0 +1,42 @@
+"""Members beyond the minimum of a gang that runs stand behind the gangs of their queue that wait, at their priority.
+
+They are placed like single pods, once every such gang was planned with the room that there is and did not fit.
+"""
+
+from __future__ import annotations
+
+from extender.engine.books.ledger import Ledger, PodState
+from extender.engine.gangs.gangs import Gangs
+from extender.engine.queues.queues import Queues
+from extender.engine.queues.standing import Standing
+from gangfilter.table import Phase
+
+
+class Behind:
+    """Tells who has to wait."""
+
+    def __init__(self, ledger: Ledger, gangs: Gangs, queues: Queues) -> None:
+        self._ledger, self._gangs, self._queues = ledger, gangs, queues
+        self._known: dict[tuple[Standing, int], bool] = {}
+        self._version = -1
+        """Of the line of gangs, when that was found out."""
+
+    def waits(self, pod: PodState) -> bool:
+        """Whether this pod is such a member, and gangs go first at this moment."""
+        uid = pod.ref.uid
+        known, account = self._gangs.of(uid), self._queues.of(uid)
+        if known is None or account is None or not self._gangs.leading:
+            return False
+        if known.gang.phase is not Phase.RUNNING or known.gang.members[uid].required:
+            return False
+        if self._gangs.looked != self._ledger.freed:
+            return self._gangs.waiting  # they are yet to be planned with this room
+        turns = self._gangs.starts.turns
+        if self._version != turns.version:
+            self._version = turns.version
+            self._known.clear()
+        key = self._queues.at(account), -pod.priority
+        if key not in self._known:
+            first = (w for w in turns.firsts() if self._queues.at(w.queue) is key[0])
+            self._known[key] = any(waiter.turn.precedence <= key[1] for waiter in first)
+        return self._known[key]
