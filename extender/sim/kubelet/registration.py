@@ -79,7 +79,7 @@ class Registration(rpc.RegistrationServicer):
             await client.run()
             current = self._clients.pop(resource, None)
             if current:
-                await current.close()  # first, as the kubelet does: what is still on its way must not undo the next line
+                await current.close()  # first, as the kubelet does: or what is on its way would undo the next line
                 self._manager.disconnected(resource)
         finally:
             await client.close()
