@@ -48,25 +48,28 @@ class Register:
         self._known.get(namespace, {}).pop(name, None)
         self.turn += 1
 
-    def forbidden(self, chosen: Sequence[Unit], units: Sequence[Unit]) -> dict[str, str]:
+    def forbidden(self, chosen: Sequence[Unit], units: Sequence[Unit], going: Iterable[Victim] = ()) -> dict[str, str]:
         """What of `units` may not go if `chosen` may not go together, by `who`, and why; nothing if they may.
 
-        Of the chosen the cheapest go first, as many as the budgets allow; what else they guard stays.
+        Of the chosen the cheapest go first, as many as the budgets allow; what else they guard stays. Those that are
+        `going` for others already have used up their part of the budgets, though these may not show it yet.
         """
         left = Counter(
             {name(b.metadata): b.status.disruptions_allowed for of in self._known.values() for b in of.values()}
         )
+        for victim in going:
+            left.subtract(self._named(victim))
         found: dict[str, str] = {}
-        going: set[str] = set()
+        together: set[str] = set()
         for unit in chosen:
             why = self._why(unit, left)
             if why:
                 found[unit.who] = why
             else:
-                going.add(unit.who)
-                left.subtract(name(b.metadata) for victim in unit.victims for b in self._guards(victim))
+                together.add(unit.who)
+                left.subtract(guard for victim in unit.victims for guard in self._named(victim))
         for unit in units if found else ():
-            why = self._why(unit, left) if unit.who not in going and unit.who not in found else ""
+            why = self._why(unit, left) if unit.who not in together and unit.who not in found else ""
             if why:
                 found[unit.who] = why
         return found
@@ -75,7 +78,7 @@ class Register:
         """Why a unit may not go where so many evictions are left; "" if it may."""
         meant: Counter[str] = Counter()
         for victim in unit.victims:
-            guards = [name(budget.metadata) for budget in self._guards(victim)]
+            guards = self._named(victim)
             if len(guards) > 1:
                 return f"{victim.ref} is guarded by {' and '.join(guards)}: then no eviction passes"
             meant.update(guards)
@@ -86,8 +89,10 @@ class Register:
                 return f"{who}, and {unit.who} has {count} of its pods"
         return ""
 
-    def _guards(self, victim: Victim) -> list[Budget]:
+    def _named(self, victim: Victim) -> list[str]:
+        """The budgets that guard it."""
         if not victim.guarded:
             return []
         budgets = self._known.get(victim.ref.namespace, {})
-        return [b for _, b in sorted(budgets.items()) if b.guards(victim.ref.namespace, victim.labels)]
+        guards = (b for _, b in sorted(budgets.items()) if b.guards(victim.ref.namespace, victim.labels))
+        return [name(budget.metadata) for budget in guards]

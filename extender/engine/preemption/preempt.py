@@ -8,7 +8,7 @@ something has changed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import islice
 
 from extender.engine import refusals
@@ -166,7 +166,11 @@ class Preemption:
 
             return self._units.found(now, free, self._settings.min_run_s)
 
-        return Search(self._gangs.starts.fleet, draw, wanted, candidates, entitle, self.budgets.forbidden)
+        def forbidden(chosen: Sequence[Unit], units: Sequence[Unit]) -> Mapping[str, str]:
+            others = (victim for _, taking in self._under_way.values() for victim in taking.going)
+            return self.budgets.forbidden(chosen, units, others)
+
+        return Search(self._gangs.starts.fleet, draw, wanted, candidates, entitle, forbidden)
 
     def work(self, now: float) -> tuple[bool, Sequence[Effect]]:
         """Do a slice of searching; returns whether there is more to do, and what is to be done."""

@@ -118,6 +118,12 @@ class Taking:
         """UIDs of those that are still to go."""
         return frozenset([*self._todo, *self._asked])
 
+    @property
+    def going(self) -> Iterator[Victim]:
+        """Those that are still to go."""
+        yield from self._todo.values()
+        yield from (victim for victim, _ in self._asked.values())
+
     def claims(self) -> Iterator[tuple[PodState, Spot]]:
         """Places that are not kept yet, and for whom they are."""
         kept = self._of.reservations

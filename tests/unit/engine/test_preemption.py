@@ -246,6 +246,24 @@ def test_budgets_are_summed_up_and_what_they_forbid_is_told_once() -> None:
     assert world.preempt(60) == ["a", "b"]
 
 
+def test_what_goes_for_one_counts_in_the_budgets_of_what_goes_for_another() -> None:
+    world = PreemptionStory(a_node("n1", 16, 16))
+    for name in ("a", "b"):
+        world.runs(a_single(name, 12, labels={"app": "web"}))
+    world.later(11)
+    world.tell(a_budget("web", 1, app="web"))
+    for name in ("one", "two"):
+        world.waits(a_single(name, 12, 1000))
+    assert len(world.preempt(5)) == 1
+    (gone,) = set(world.evicted())
+    world.tell(a_budget("web", 0, app="web"))
+    world.terminate(gone)
+    world.delete(gone)
+    assert set(world.evicted()) == {gone}
+    world.tell(a_budget("web", 1, app="web"))
+    assert len(world.preempt(10)) == 1, "the budget allows one more by now"
+
+
 def test_a_pod_under_two_budgets_never_goes() -> None:
     world = PreemptionStory(a_node("n1", 16))
     world.runs(a_single("low", 12, labels={"app": "web", "tier": "front"}))
