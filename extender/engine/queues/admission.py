@@ -163,7 +163,7 @@ class Admission:
         below: Standing | None = None
         for standing in self._above(account):
             limits = standing.queue.capability or standing.idle
-            why = self._beyond(standing, below, takes, less.get(standing.name, {})) if limits else None
+            why = self._beyond(standing, below, takes, less) if limits else None
             if why is not None:
                 return why
             below = standing
@@ -190,15 +190,18 @@ class Admission:
         yield from self._queues.at(account).path
         yield self._queues.root
 
-    def _beyond(
-        self, standing: Standing, below: Standing | None, takes: Takes, less: Mapping[str, int]
-    ) -> Reason | None:
-        """Why so much more is too much for one queue; `below` is the one under it that it is for, if there is one."""
+    def _beyond(self, standing: Standing, below: Standing | None, takes: Takes, less: Less) -> Reason | None:
+        """Why so much more is too much for one queue; `below` is the one under it that it is for, if there is one.
+
+        What is guaranteed to that comes before what is kept for others: more may be guaranteed than there is.
+        """
         for resource, asked in takes:
             if asked <= 0:
                 continue
-            had = standing.allocated.get(resource, 0) + standing.promised.get(resource, 0) - less.get(resource, 0)
-            kept = standing.idle.get(resource, 0) - (below.unmet(resource) if below is not None else 0)
+            had = standing.allocated.get(resource, 0) + _promised(standing, resource, less)
+            unmet = below.unmet(resource) if below is not None else 0
+            owed = below is not None and asked + max(0, _promised(below, resource, less)) <= unmet
+            kept = 0 if owed else standing.idle.get(resource, 0) - unmet
             most = standing.queue.capability.get(resource)
             if most is None and standing.above is None and kept > 0:
                 most = self._queues.total.get(resource, 0)
@@ -265,6 +268,11 @@ class Admission:
                 self._woken[pod.ref.uid] = now + AGAIN_S
                 wakes.append(Wake(pod.ref))
         return wakes
+
+
+def _promised(standing: Standing, resource: str, less: Less) -> int:
+    """What is promised to pods in it, without what does not count; less than nothing if more of it is to be gone."""
+    return standing.promised.get(resource, 0) - less.get(standing.name, {}).get(resource, 0)
 
 
 def _too_much(standing: Standing, resource: str, most: int, had: int, kept: int, asked: int) -> Reason:

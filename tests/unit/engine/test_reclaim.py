@@ -149,3 +149,43 @@ def test_what_is_promised_to_members_beyond_it_makes_no_room_for_the_smallest_st
     assert world.come("mine-0", "mine-1", "mine-2", "mine-3") == ["QueueFull"] * 4
     world.later(301)
     assert world.phase("mine") is Phase.STARTING, "the time of the rooms is over"
+
+
+# -- what is guaranteed
+
+
+def guaranteed(**more: Any) -> PreemptionStory:
+    """Eight GPUs, of which twelve are guaranteed."""
+    world = PreemptionStory(a_node("n1", *[16] * 8))
+    world.tell(a_queue("a", guarantee=gpus(6), **more), a_queue("b", guarantee=gpus(6), **more))
+    return world
+
+
+def test_where_more_is_guaranteed_than_there_is_who_comes_first_gets_its_part() -> None:
+    world = guaranteed()
+    world.create(*a_gang("seven", 7, "a"))
+    assert set(world.come(*(f"seven-{i}" for i in range(7)))) == {"QueueReserved"}
+    world.create(*a_gang("six", 6, "a"))
+    world.come(*(f"six-{i}" for i in range(6)))
+    world.land()
+    assert runs(world, "six")
+
+
+def test_the_same_holds_below_a_queue_that_may_have_less_than_it_guarantees() -> None:
+    world = guaranteed(parent="both")
+    world.tell(a_queue("both", capability=gpus(7)))
+    world.create(*a_gang("six", 6, "a"))
+    world.come(*(f"six-{i}" for i in range(6)))
+    world.land()
+    assert runs(world, "six")
+
+
+def test_a_new_guarantee_gets_what_is_free_though_another_is_idle() -> None:
+    world = PreemptionStory(a_node("n1", *[16] * 8))
+    world.tell(a_queue("c"))
+    world.start(*a_gang("old", 4, "c"))
+    world.tell(a_queue("a", guarantee=gpus(3)), a_queue("b", guarantee=gpus(3)))
+    world.create(*a_gang("mine", 3, "a"))
+    world.come("mine-0", "mine-1", "mine-2")
+    world.land()
+    assert runs(world, "mine")
