@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from extender.engine.books.ledger import Ledger
 from extender.engine.effects import Effect
@@ -17,7 +17,7 @@ from extender.engine.queues.admission import Admission
 from extender.engine.settings import Settings
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
-from gangfilter.members import Member
+from gangfilter.members import Member, Stage
 from protos.contract.training import API_VERSION, TrainingJob
 
 
@@ -56,11 +56,17 @@ class Elastic:
         """A disruption budget forbids the eviction of this pod."""
         self._leaving.refused(uid, now)
 
-    def spared(self, gang: Gang) -> list[Member]:
-        """The members that a gang can spare, in the order in which they go."""
+    def spared(self, gang: Gang, first: Iterable[str] = ()) -> list[Member]:
+        """The members that a gang can spare, in the order in which they go: those in `first` (names) before others."""
         going, unnamed = self.scalers.leaving(gang.key)
-        going |= self._leaving.asked(gang.key)
+        going = going.union(first, self._leaving.asked(gang.key))
         return spared(gang, going, unnamed, self._ledger.nodes, self._settings.locality_labels)
+
+    def spares(self, gang: Gang, those: Collection[str]) -> bool:
+        """Whether a gang can do without all of these members (names), and those that go anyway."""
+        going = self.scalers.leaving(gang.key)[0].union(those, self._leaving.asked(gang.key))
+        spared = {member.name for member in self.spared(gang, those)}
+        return all(member.name in spared for member in gang.at(Stage.BOUND) if member.name in going)
 
     def tick(self, now: float) -> Iterator[Effect]:
         """Let time pass."""

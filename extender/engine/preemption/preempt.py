@@ -58,7 +58,7 @@ class Preemption:
         self._reservations, self._settings = reservations, settings
         self._queues, self._admission = tenancy.queues, tenancy.admission
         self._candidates = Candidates(ledger, gangs, occupants, tenants, tenancy, reservations)
-        self._context = Context(gangs, occupants, reservations, elastic.scalers, counters, settings.scale_in_s, wall)
+        self._context = Context(gangs, occupants, reservations, elastic, counters, settings.scale_in_s, wall)
         self._units = Units(ledger, gangs, occupants, elastic.spared)
         self.budgets = Register()
         self._under_way: dict[str, tuple[Key, Taking]] = {}

@@ -19,7 +19,7 @@ from extender.engine.books.ledger import PodState
 from extender.engine.books.reservations import Reservations
 from extender.engine.effects import Effect, Evict, PodRef, PutBack, Report
 from extender.engine.elastic.asking import Asking
-from extender.engine.elastic.scalers import Scalers
+from extender.engine.elastic.elastic import Elastic
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.planning.seats import Spot
 from extender.engine.preemption.occupants import Occupants
@@ -61,7 +61,7 @@ class Context(msgspec.Struct, frozen=True):
     gangs: Gangs
     occupants: Occupants
     reservations: Reservations
-    scalers: Scalers
+    elastic: Elastic
     counters: Counter[tuple[str, str]]
     scale_in_s: float
     """Seconds that an elastic job has to let its workers go, 0 if it is not asked to."""
@@ -81,13 +81,14 @@ class Taking:
         grace_s = max((victim.grace_s for victim in victims.values()), default=0.0)
         lent = self._lent(units)
         patience_s = max(grace_s, of.scale_in_s)
-        self._asking = Asking(of.scalers, lent, patience_s)
+        self._asking = Asking(of.elastic.scalers, lent, patience_s)
         self._until = now + grace_s + COME_S + (patience_s if lent else 0.0)
         self._spots = spots
         self._texts: dict[str, str] = {}
         """What is written on some of the pods that wait, by UID."""
         self._begun = now
-        self._evicting = False
+        self._evicting = self._ordered = False
+        """Others have to go; the first of them was told."""
         self._todo = victims
         """Not asked to go yet."""
         self._asked: dict[str, tuple[Victim, float]] = {}
@@ -99,7 +100,7 @@ class Taking:
         """Workers that their operator can let go, by job."""
         found: dict[GroupKey, list[PodRef]] = {}
         for unit in units if self._of.scale_in_s else ():
-            if unit.spare and unit.gang is not None and self._of.scalers.serves(unit.gang, "ScaleIn"):
+            if unit.spare and unit.gang is not None and self._of.elastic.scalers.serves(unit.gang, "ScaleIn"):
                 found.setdefault(unit.gang, []).extend(victim.ref for victim in unit.victims)
         return found
 
@@ -196,6 +197,15 @@ class Taking:
         uids = {victim.uid for victim in unit.victims}
         return known is None or all(member.uid in uids for member in known.gang.at(Stage.POSTED, Stage.BOUND))
 
+    def _spared(self) -> bool:
+        """Whether the gangs still can do without those that were chosen as spare, whoever went meanwhile."""
+        chosen: dict[GroupKey, set[str]] = {}
+        for unit in self._units:
+            if unit.spare and unit.gang is not None:
+                chosen.setdefault(unit.gang, set()).update(v.ref.name for v in unit.victims if not self._goes(v.uid))
+        known = self._of.gangs.known
+        return all(key not in known or self._of.elastic.spares(known[key].gang, some) for key, some in chosen.items())
+
     def _ask(self, now: float) -> Iterator[Effect]:
         """Begin with those that their operator can let go."""
         for pods in self._asking.workers.values():
@@ -206,9 +216,13 @@ class Taking:
         yield from self._evict(now)
 
     def _evict(self, now: float) -> Iterator[Effect]:
+        if not self._ordered and not self._spared():
+            yield from self._end("changed", now)
+            return
         yield from self._asking.look(self._goes, now)
         if not self._asking.over:
             return
+        self._ordered = True
         for uid, (victim, since) in list(self._asked.items()):
             if self._goes(uid):
                 del self._asked[uid]

@@ -100,6 +100,23 @@ def test_while_another_scaler_is_unfinished_none_is_made() -> None:
     assert one(world.asked()).kind == "ScaleIn"
 
 
+def test_a_job_that_lost_workers_meanwhile_is_not_asked_to_go_below_its_minimum() -> None:
+    world = full(scale_in_s=60)
+    world.scalers["grow"] = Scaler(kind="ScaleOut", namespace="default", name="grow", job="job", count=1)
+    world.declare()
+    world.presses(2)
+    world.preempt(5)
+    for name in ("job-worker-0", "job-worker-1"):  # the others are those that were to go
+        world.terminate(name)
+        world.delete(name)
+    world.finish(world.scalers["grow"], "failed")
+    world.preempt(2)
+    assert world.asked() == []
+    assert world.engine.counters["preemptions", "changed"] == 1
+    gone = world.preempt(80)
+    assert len(gone) in (0, 3), "nobody, or the whole job"
+
+
 @pytest.mark.parametrize("deleted", [False, True])
 def test_after_one_that_failed_or_was_deleted_another_is_made_only_after_a_while(deleted: bool) -> None:
     world = full(scale_in_s=60)
