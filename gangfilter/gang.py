@@ -7,6 +7,7 @@ is kept waiting.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -62,6 +63,8 @@ class Gang(Members):
         """After a start in which nobody came: members that kube-scheduler must ask for once more before the next."""
         self._vital = 0
         """How many required members the last start had."""
+        self._started: Counter[str] = Counter()
+        """How many of each role it had."""
         self._most = 0
         """How many of this start were in bind at the same time."""
         self._began_at: float | None = None
@@ -196,7 +199,7 @@ class Gang(Members):
             member = self.members[uid]
             member.node = node
             self.put(member, Stage.PLANNED)
-        self.size, self._vital = self.count(*PLACED), self.required(*PLACED)
+        self.size, self._vital, self._started = self.count(*PLACED), self.required(*PLACED), self.roles(*PLACED)
         self.unasked.clear()
         self.upset = False
         self._enter(Fact.PLANNED, now)
@@ -289,7 +292,7 @@ class Gang(Members):
         last = [m for m in ours if m.epoch == self.epoch]
         released = min((m.bound_at for m in last), default=now)
         self.size = max((m.among for m in last), default=0) or self.count(*PRESENT)
-        self._vital = self.required(*PRESENT)
+        self._vital, self._started = self.required(*PRESENT), self.roles(*PRESENT)
         self._bind_until(released, released)
         may_have_shrunk = self.terms.lasting_by_role and not self.count(Stage.IDLE)
         if now < self._due_at and not may_have_shrunk:
@@ -386,7 +389,20 @@ class Gang(Members):
 
     def _done(self) -> bool:
         """All have succeeded, or those whose success ends it."""
+        if not self.count(*OPEN) and self.suffices(Stage.SUCCEEDED):
+            return True
         ends = self.terms.on_completion
-        if not ends:
-            return not self.count(*OPEN) and self.suffices(Stage.SUCCEEDED)
-        return self.roles(Stage.SUCCEEDED)[ends] > 0 and not self.roles(*OPEN)[ends]
+        if not ends or self.roles(*OPEN)[ends]:
+            return False
+        return self.roles(Stage.SUCCEEDED)[ends] >= max(1, self._ending(ends))
+
+    def _ending(self, role: str) -> int:
+        """How many of a role have to succeed for it: as many as it started with, without those that it can spare.
+
+        One that is lost is made anew a moment later, and the others wait for it.
+        """
+        if self.terms.on_member_lost == "ignore":
+            return 0
+        there, (least, by_role) = self.roles(*PLACED, Stage.POSTED), self.minimum
+        others = there.total() - there[role]
+        return max(by_role.get(role, 0), min(self._started[role], (least or 0) - others))

@@ -331,6 +331,54 @@ def test_a_role_whose_success_ends_it_ends_it() -> None:
     assert tale.runs() == [Fact.DONE]
 
 
+def test_a_role_whose_member_is_lost_has_not_succeeded_until_another_has_in_its_place() -> None:
+    """Its controller makes it anew a moment later: the others are not taken away meanwhile."""
+    tale = Tale(3, on_completion="worker")
+    tale.come("p", role="ps")
+    tale.come("ab", role="worker")
+    tale.starts("pab")
+    tale.bound("pab")
+    tale.gang.succeed("a")
+    tale.gang.lose("b")
+    assert tale.runs() == [Fact.LOST]
+    tale.come("c", role="worker")
+    assert tale.runs() == []
+    tale.gang.post("c", "n")
+    assert tale.bound("c") == [Fact.WHOLE]
+    tale.gang.succeed("c")
+    assert tale.runs() == [Fact.DONE]
+
+
+def test_a_role_that_ends_it_need_not_wait_for_other_roles_nor_for_those_that_can_be_spared() -> None:
+    lost = Tale(3, on_completion="launcher")
+    lost.come("ab", role="worker")
+    lost.come("l", role="launcher")
+    lost.starts("abl")
+    lost.bound("abl")
+    lost.gang.lose("a")
+    assert lost.runs() == [Fact.LOST]
+    lost.gang.succeed("l")
+    assert lost.runs() == [Fact.DONE]
+    fewer = Tale(3, on_completion="worker")
+    fewer.come("p", role="ps")
+    fewer.come("abc", role="worker")
+    fewer.starts("pabc")
+    fewer.bound("pabc")
+    fewer.gang.lose("a")
+    for uid in "bc":
+        assert fewer.runs() == []
+        fewer.gang.succeed(uid)
+    assert fewer.runs() == [Fact.DONE]
+
+
+def test_a_role_that_nobody_has_keeps_no_gang_from_being_done() -> None:
+    tale = a_running(on_completion="driver")
+    tale.gang.succeed("a")
+    assert tale.runs() == []
+    tale.gang.succeed("b")
+    assert tale.runs() == [Fact.DONE]
+
+
 def test_a_completed_gang_begins_anew_with_new_members_only_and_when_nobody_is_left_of_it() -> None:
     tale = Tale(2, on_completion="launcher")
     tale.come("a", role="worker")
