@@ -6,7 +6,7 @@ Of two values the stricter holds, and whoever differs is told; the order in whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -70,6 +70,13 @@ class Membership(msgspec.Struct, frozen=True):
     leader: str = ""
     """The role of a pod that may be made only when this one runs, "" if there is none."""
 
+    @property
+    def said(self) -> Declaration | None:
+        """What the pod says, with what of it cannot be taken at its word; None if nothing."""
+        if not self.problems:
+            return self.declaration
+        return msgspec.structs.replace(self.declaration or Declaration(source="pods"), problems=self.problems)
+
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for a group. `min_member` is None while nobody says: then it waits."""
@@ -105,8 +112,15 @@ def agree(declarations: Iterable[Declaration]) -> Terms:
         on_member_lost=one.on_member_lost or "wait",
         on_completion=one.on_completion,
         expected_runtime_s=one.expected_runtime_s,
-        conflicts=one.problems + conflicts,
+        conflicts=(*_first(one.problems), *conflicts),
     )
+
+
+def _first(sentences: tuple[str, ...]) -> Iterator[str]:
+    """As many as one sentence names, and how many more there are: each member may write nonsense of its own."""
+    yield from sentences[:MOST_TOLD]
+    if len(sentences) > MOST_TOLD:
+        yield f"{len(sentences) - MOST_TOLD} more like these"
 
 
 def combined(declarations: Iterable[Declaration]) -> tuple[Declaration, tuple[str, ...]]:

@@ -53,8 +53,8 @@ def gang_starting(gang: GroupKey) -> Reason:
 
 
 def gang_conflict(gang: GroupKey, how: str) -> Reason:
-    """Its members or PodGroups say different things."""
-    return Reason("GangConflict", f"gang {gang} is told different things, of which the stricter holds", how)
+    """Its members or PodGroups say different things, or some that cannot be read."""
+    return Reason("GangConflict", f"gang {gang} is told what differs or cannot be read; the strictest holds", how)
 
 
 def gang_again(gang: GroupKey, why: str) -> Reason:

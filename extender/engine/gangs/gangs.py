@@ -86,7 +86,7 @@ class Gangs:
             return
         if known is None:
             known = self._roster.join(pod, said, now)
-        if self._roster.say(uid, said.declaration):
+        if self._roster.say(uid, said.said):
             self._tell_conflicts(known, now)
         self._restage(known, pod, state, now)
         self._conductor.settle(known, now)

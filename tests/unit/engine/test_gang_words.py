@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from extender.engine.effects import GroupGone, GroupSeen
+from extender.engine.effects import GroupGone, GroupSeen, Report
 from gangfilter.table import Phase
 from protos.contract import names
+from tests.builders import a_pod
 from tests.unit.engine.gang_story import KEY, VOLCANO, a_declaration, a_member, members, two_nodes
 
 
@@ -91,3 +92,37 @@ def test_the_limit_counts_from_the_first_member_and_goes_on_over_a_restart() -> 
     assert world.phase() is Phase.ASSEMBLING
     world.later(25)
     assert world.phase() is Phase.FAILED
+
+
+def test_members_that_name_two_groups_are_told_so_once() -> None:
+    """The other dialect's operator may count on it."""
+    world = two_nodes()
+    world.create(*members(2, mem=8, annotations={"scheduling.k8s.io/group-name": "other"}))
+    (told,) = [effect.reason for effect in world.done if isinstance(effect, Report)]
+    assert told.code == "GangConflict"
+    assert told.numbers == (
+        "annotation gangshare.io/group names group g, annotation scheduling.k8s.io/group-name names other: g is taken"
+    )
+
+
+def test_a_minimum_that_cannot_be_read_is_told_with_what_was_expected() -> None:
+    world = two_nodes()
+    world.create(*members(2, least=None, mem=8, annotations={names.MIN_MEMBER: "four"}))
+    assert ("m0", "GangConflict") in world.told()
+    (told,) = world.gang().terms.conflicts
+    assert told == "annotation gangshare.io/min-member is 'four': expected a whole number from 1 to 2147483647"
+    assert world.why() == "GangAssembling"
+    for name in ("m0", "m1"):
+        world.change(name, annotations={names.GROUP: "g", names.MIN_MEMBER: "2"})
+    assert world.gang().terms.conflicts == ()
+    assert world.phase() is Phase.WAITING
+
+
+def test_who_says_how_large_its_group_is_but_not_which_is_told_what_is_missing() -> None:
+    world = two_nodes()
+    world.create(a_pod("m0", annotations={names.MIN_MEMBER: "2"}, mem=8))
+    told = world.gang("").terms.conflicts
+    assert ("m0", "GangConflict") in world.told()
+    assert told == (
+        "annotation gangshare.io/min-member is set, but no group is named: expected gangshare.io/group too",
+    )

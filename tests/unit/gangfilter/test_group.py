@@ -81,6 +81,11 @@ def test_what_cannot_be_read_is_told_with_the_conflicts() -> None:
     assert terms.conflicts == ("a", "b")
 
 
+def test_members_that_write_nonsense_by_the_hundred_make_few_sentences() -> None:
+    terms = agree(Declaration(source=PODS, problems=(f"{n:03} is nonsense",)) for n in range(500))
+    assert terms.conflicts == (*(f"{n:03} is nonsense" for n in range(4)), "496 more like these")
+
+
 few = st.integers(1, 3)
 amounts = st.dictionaries(st.sampled_from("abc"), few, max_size=3).map(lambda said: tuple(sorted(said.items())))
 names = st.sampled_from(["", "default", "a", "b"])
