@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from extender.cli import console, top
 from extender.cli.errors import CommandError
-from extender.cli.inspection import Earliest, Group, Node, Pod, Reservation, Slot
+from extender.cli.inspection import Earliest, Group, Line, Node, Pod, Reservation, Slot
 from extender.engine.moves import relief
 from protos.contract.allocation import Allocation
 from protos.contract.reason import listed
@@ -34,12 +34,9 @@ def lines(pod: Pod, node: Node | None) -> Iterator[str]:
         yield f"  {pod.sentence}"
         if pod.numbers:
             yield f"  {pod.numbers}"
-        if pod.queue:
-            yield f"  queue {pod.queue}"
+        yield from _line(pod)
         if pod.reservation is not None:
             yield _reserved(pod.reservation)
-        if pod.earliest is not None:
-            yield _earliest(pod.earliest)
     else:
         yield f"{who} is {pod.state} {'to' if pod.state == 'bound' else 'on'} {pod.node}"
     if pod.problem:
@@ -75,13 +72,24 @@ def _reserved(kept: Reservation) -> str:
     return f"  {relief.place(kept.node, kept.gpus)} {lasts}: {free}"
 
 
-def _earliest(first: Earliest) -> str:
+def _line(of: Line) -> Iterator[str]:
+    """Its queue, its place there, and when the first in line starts."""
+    if of.queue:
+        turn = f": number {of.place} of {of.in_line} that wait in it" if of.place else ""
+        yield f"  queue {of.queue}{turn}"
+    if of.earliest is not None:
+        yield f"  first in line for room: {_start(of.earliest)}"
+    elif of.first is not None:
+        yield f"  {of.first.who} is first in line for room: {_start(of.first)}"
+
+
+def _start(first: Earliest) -> str:
     """When it has room, and what that rests on."""
     after = f", once {first.after} has ended" if first.after else ""
     nodes = listed(first.nodes, NAMED)
     guess = "" if first.sure else " (a guess: not all run times are known)"
     when = f"starts in {console.duration(first.seconds)} at the earliest" if first.seconds else "starts at any moment"
-    return f"  first in its queue: {when}{after}, on {nodes}{guess}"
+    return f"{when}{after}, on {nodes}{guess}"
 
 
 def group_lines(group: Group) -> Iterator[str]:
@@ -91,10 +99,7 @@ def group_lines(group: Group) -> Iterator[str]:
         yield f"  {group.sentence} ({group.code})"
     if group.numbers:
         yield f"  {group.numbers}"
-    if group.queue:
-        yield f"  queue {group.queue}{_turn(group)}"
-    if group.earliest is not None:
-        yield _earliest(group.earliest)
+    yield from _line(group)
     least = "unknown" if group.min_member is None else group.min_member
     yield f"  minimum {least}: {group.present} exist, {group.bound} bound, {group.succeeded} succeeded"
     yield from (f"  conflict: {conflict}" for conflict in group.conflicts)
@@ -102,10 +107,6 @@ def group_lines(group: Group) -> Iterator[str]:
         who = f"{member.name} ({member.role})" if member.role else member.name
         yield f"  {who}: {member.stage.lower().replace('_', ' ')}{f' on {member.node}' if member.node else ''}"
     yield from map(_slot, group.slots)
-
-
-def _turn(group: Group) -> str:
-    return f": number {group.place} of {group.in_line} gangs that wait" if group.place else ""
 
 
 def _slot(slot: Slot) -> str:

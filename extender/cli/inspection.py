@@ -94,6 +94,8 @@ class Rank(_Shape, frozen=True, kw_only=True):
 class Earliest(_Shape, frozen=True, kw_only=True):
     """In how many seconds one has room at the earliest, on which nodes, and whose end it waits for (NAMESPACE/NAME)."""
 
+    who: str = ""
+    """`gang NAMESPACE/NAME`, or a pod's NAMESPACE/NAME."""
     seconds: float
     sure: bool = True
     """All run times are known on which that rests."""
@@ -101,7 +103,20 @@ class Earliest(_Shape, frozen=True, kw_only=True):
     after: str = ""
 
 
-class Pod(_Shape, frozen=True, kw_only=True):
+class Line(_Shape, frozen=True, kw_only=True):
+    """Where a gang or pod stands that waits."""
+
+    queue: str = ""
+    place: int = 0
+    """Which of those that wait in its queue (`in_line`) it is, 0 if it does not wait."""
+    in_line: int = 0
+    first: Earliest | None = None
+    """Of the first in line of its queue. All three only where one gang or pod is asked for."""
+    earliest: Earliest | None = None
+    """Its own, if it is the first in line."""
+
+
+class Pod(Line, frozen=True, kw_only=True):
     """A pod: where it is or, while it waits, why (a sentence and numbers) and for how many seconds."""
 
     namespace: str
@@ -115,11 +130,9 @@ class Pod(_Shape, frozen=True, kw_only=True):
     sentence: str = ""
     numbers: str = ""
     since: float = 0.0
-    queue: str = ""
     group: str = ""
     """NAMESPACE/NAME of the gang of a pod that waits."""
     reservation: Reservation | None = None
-    earliest: Earliest | None = None
     asks_gpus: bool = True
     ranking: tuple[Rank, ...] = ()
     """The best nodes and its own, best first. Both only where one pod is asked for."""
@@ -145,7 +158,7 @@ class Slot(_Shape, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-class Group(_Shape, frozen=True, kw_only=True):
+class Group(Line, frozen=True, kw_only=True):
     """A gang: its phase for so many seconds, its members in numbers and, while it waits, why."""
 
     namespace: str
@@ -160,11 +173,6 @@ class Group(_Shape, frozen=True, kw_only=True):
     code: str = ""
     sentence: str = ""
     numbers: str = ""
-    queue: str = ""
-    place: int = 0
-    """Which of the gangs that wait (`in_line`) it is, 0 if it does not wait."""
-    in_line: int = 0
-    earliest: Earliest | None = None
     conflicts: tuple[str, ...] = ()
     members: tuple[Member, ...] = ()
     slots: tuple[Slot, ...] = ()

@@ -157,18 +157,8 @@ def waiting_pod(engine: Engine, pod: PodState, now: float) -> dict[str, Any]:
 
 
 def _earliest(engine: Engine, who: str, now: float) -> dict[str, Any] | None:
-    """When one that is first in its queue has room at the earliest, and where; None of everybody else."""
-    shadow = engine.backfill.of(who)
-    if shadow is None:
-        return None
-    first = shadow.first
-    last = engine.pods.get(first.last)
-    return {
-        "seconds": round(max(0.0, first.start - now), 1),
-        "sure": first.sure,
-        "nodes": first.nodes,
-        "after": str(last.ref) if last is not None else "",
-    }
+    """When one that is first in line has room at the earliest, and where; None of everybody else."""
+    return queues.start(engine, engine.backfill.of(who), now)
 
 
 def _reservation(engine: Engine, pod: PodState, now: float) -> dict[str, Any] | None:
@@ -208,11 +198,12 @@ def group(known: Known, now: float) -> dict[str, Any]:
     }
 
 
-def group_explanation(engine: Engine, key: GroupKey, now: float) -> dict[str, Any] | None:
+async def group_explanation(engine: Engine, key: GroupKey, now: float) -> dict[str, Any] | None:
     """A gang by name, with its members; None if there is none."""
     known = engine.gangs.known.get(key)
     if known is None:
         return None
+    line = await queues.in_line(engine, known, now)
     slots = [
         {
             "name": "" if slot.grown else slot.keeper.ref.name,
@@ -228,7 +219,7 @@ def group_explanation(engine: Engine, key: GroupKey, now: float) -> dict[str, An
         for m in known.gang.at(*Stage)
     ]
     conflicts = list(known.gang.terms.conflicts)
-    queue = {**queues.of_group(engine, known), "earliest": _earliest(engine, f"gang {key}", now)}
+    queue = {**queues.of_group(engine, known), **line, "earliest": _earliest(engine, f"gang {key}", now)}
     return {**group(known, now), **queue, "conflicts": conflicts, "members": members, "slots": slots}
 
 
@@ -247,7 +238,8 @@ async def explanation(engine: Engine, namespace: str, name: str, now: float) -> 
     pod = max(found, key=lambda pod: pod.since)  # an earlier pod of that name may still be ending
     while engine.worth.prepare(pod):  # noqa: ASYNC110  # nobody tells: the work is done here
         await asyncio.sleep(0)
-    why = waiting_pod(engine, pod, now) if pod.state == "waiting" else {}
+    line = await queues.in_line(engine, engine.gangs.of(pod.ref.uid) or pod, now)
+    why = {**waiting_pod(engine, pod, now), **line} if pod.state == "waiting" else {}
     return {**placed_pod(pod), **why, "asksGpus": pod.asked is not None, "ranking": _ranking(engine, pod)}
 
 

@@ -1,16 +1,21 @@
 """Queues for people, as JSON."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from extender.engine.backfill.shadow import Shadow
+from extender.engine.books.ledger import PodState
 from extender.engine.engine import Engine
 from extender.engine.gangs.roster import Known
 from extender.engine.queues.standing import Standing
-from gangfilter.gang import Gang
 from gangfilter.table import Phase
 from protos.contract.queue import shown
+
+SLICE = 200
+"""Who waits, looked at between two turns of the event loop."""
 
 
 def listing(engine: Engine) -> dict[str, Any]:
@@ -36,20 +41,13 @@ def _told(engine: Engine, standing: Standing) -> dict[str, Any]:
 
 
 def of_group(engine: Engine, known: Known) -> dict[str, Any]:
-    """The queue of a gang; for one that waits also how many gangs wait, and which of them it is."""
-    admission = engine.tenancy.admission
-    account = admission.account(known.gang)
+    """The queue of a gang; for one that waits for it also why, with the numbers of this moment."""
+    account = engine.tenancy.admission.account(known.gang)
     told: dict[str, Any] = {"queue": engine.tenancy.queues.at(account).name}
     if known.gang.phase is not Phase.WAITING:
         return told
-
-    def turn(gang: Gang) -> tuple[object, ...]:
-        return admission.standing(admission.account(gang)), engine.gangs.starts.turns.place(gang)
-
-    waiting = [turn(other.gang) for other in engine.gangs.known.values() if other.gang.phase is Phase.WAITING]
-    told |= {"place": 1 + sum(other < turn(known.gang) for other in waiting), "inLine": len(waiting)}
     withheld = engine.gangs.starts.withheld(known.gang)
-    if withheld is not None:  # with the numbers of this moment
+    if withheld is not None:
         told |= {"code": withheld.code, "sentence": withheld.sentence, "numbers": withheld.numbers}
     return told
 
@@ -58,3 +56,37 @@ def of_pod(engine: Engine, uid: str) -> str:
     """The queue that a pod is in, "" if none."""
     account = engine.tenancy.queues.of(uid)
     return engine.tenancy.queues.at(account).name if account is not None else ""
+
+
+async def in_line(engine: Engine, of: Known | PodState, now: float) -> dict[str, Any]:
+    """Which of those that wait in its queue this gang or single pod is, and when the first in line there starts.
+
+    Nothing of one that does not wait, or waits in no queue.
+    """
+    heads = engine.backfill.heads
+    mine = heads.waiting(of)
+    queue = heads.queue(mine) if mine is not None else None
+    if mine is None or queue is None:
+        return {}
+    before = waiting = 0
+    for number, other in enumerate(heads.everybody()):
+        if number % SLICE == SLICE - 1:
+            await asyncio.sleep(0)
+        if other is not None and heads.queue(other) is queue:
+            before, waiting = before + (other.turn < mine.turn), waiting + 1
+    return {"place": before + 1, "inLine": waiting, "first": start(engine, engine.backfill.first(queue), now)}
+
+
+def start(engine: Engine, kept: Shadow | None, now: float) -> dict[str, Any] | None:
+    """When the one for whom this is kept starts at the earliest, in seconds from now, and where."""
+    if kept is None:
+        return None
+    first = kept.first
+    last = engine.pods.get(first.last)
+    return {
+        "who": kept.head.who,
+        "seconds": round(max(0.0, first.start - now), 1),
+        "sure": first.sure,
+        "nodes": first.nodes,
+        "after": str(last.ref) if last is not None else "",
+    }

@@ -129,7 +129,7 @@ def app(core: Core, health: Health) -> FastAPI:
     @made.get("/explain/groups/{namespace}/{name}")
     async def explain_group(namespace: str, name: str) -> Response:
         """One gang: its phase, its members and why it waits."""
-        found = inspect.group_explanation(engine, GroupKey(namespace, name), core.clock())
+        found = await inspect.group_explanation(engine, GroupKey(namespace, name), core.clock())
         if found is None:
             return Response(f"{namespace}/{name}: no such gang", 404, media_type="text/plain")
         return _json(found)

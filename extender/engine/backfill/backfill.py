@@ -61,7 +61,7 @@ class Backfill:
     ) -> None:
         self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
         self._reservations, self._waking, self._runtimes = reservations, waking, runtimes
-        self._heads, self._after_s = heads, settings.backfill_s
+        self.heads, self._after_s = heads, settings.backfill_s
         self._kept: dict[str, Shadow] = {}
         self._rests: dict[object, float] = {}
         """Until when nothing is kept for some, or for anybody of some queues, since that is in vain."""
@@ -77,6 +77,10 @@ class Backfill:
         """What is kept for this one (`gang NAMESPACE/NAME`, or a pod's NAMESPACE/NAME), None if nothing is."""
         return self._kept.get(who)
 
+    def first(self, queue: object) -> Shadow | None:
+        """What is kept for the first in line of this queue, None if nothing is."""
+        return next((each for each in self._kept.values() if self.heads.queue(each.head.place) is queue), None)
+
     def pods(self) -> Iterator[PodState]:
         """The pods that go singly for which something is kept."""
         return (each.head.of for each in self._kept.values() if isinstance(each.head.of, PodState))
@@ -88,16 +92,16 @@ class Backfill:
         if not self._kept:
             return nobody
         expected = self._runtimes.of_gang(gang)
-        binding = self._binding(self._heads.of_gang(gang), f"gang {gang.key}", now + expected, now)
+        binding = self._binding(self.heads.of_gang(gang), f"gang {gang.key}", now + expected, now)
         return lambda node: _there(binding, node)
 
     def open_to(self, pod: PodState, now: float) -> Callable[[NodeState], bool] | None:
         """Whether a node is open to a pod that goes singly; None if all are."""
         ask = pod.ask
-        if not self._kept or ask is None or self._heads.needs(pod):
+        if not self._kept or ask is None or self.heads.needs(pod):
             return None
         end = now + self._runtimes.of_pod(pod.ref.uid)
-        binding = self._binding(self._heads.of_pod(pod), str(pod.ref), end, now)
+        binding = self._binding(self.heads.of_pod(pod), str(pod.ref), end, now)
         if not binding:
             return None
         return lambda node: all(each.admits(ask, pod.requests, node.books) for each in _there(binding, node))
@@ -107,7 +111,7 @@ class Backfill:
         return [
             shadow
             for key, shadow in self._kept.items()
-            if shadow.binds(end, now) and key != who and self._heads.before(shadow.head.place, place)
+            if shadow.binds(end, now) and key != who and self.heads.before(shadow.head.place, place)
         ]
 
     # -- how they are made
@@ -116,8 +120,8 @@ class Backfill:
         """Drop those that are over; begin to reckon anew, if it is time."""
         if not self._after_s:
             return
-        if any(not self._heads.waits(shadow.head) for shadow in self._kept.values()):
-            self._put({who: shadow for who, shadow in self._kept.items() if self._heads.waits(shadow.head)}, now)
+        if any(not self.heads.waits(shadow.head) for shadow in self._kept.values()):
+            self._put({who: shadow for who, shadow in self._kept.items() if self.heads.waits(shadow.head)}, now)
         if not self._gangs.leading:
             self._kept, self._work = {}, None
         elif self._work is None and now >= self._look_at and (self._news != self._turn or now >= self._stale_at):
@@ -155,18 +159,18 @@ class Backfill:
 
     def _reckoned(self, now: float) -> Generator[int, None, dict[str, Shadow]]:
         self._lapse(now)
-        heads = yield from self._heads.first(now, self._after_s, self._rests, self._kept)
+        heads = yield from self.heads.first(now, self._after_s, self._rests, self._kept)
         found: dict[str, Shadow] = {}
         ordered = (yield from ends(self._ledger, list(self._ledger.nodes), self._end_of(now))) if heads else []
         claims: list[Claim] = []
         passed = set()
         for head in heads:
-            wanted = self._heads.wanted(head)
+            wanted = self.heads.wanted(head)
             first = (yield from self._earliest(head, wanted, ordered, claims, now)) if wanted is not None else None
             if wanted is None or first is None or not (first.last or head.who in self._kept):
                 never = wanted is not None and first is None and not (claims or self._reservations)
                 self._rests[head.who] = now + (VAIN_S if never else AGAIN_S)
-                passed.add(self._heads.queue(head))
+                passed.add(self.heads.queue(head.place))
                 continue
             found[head.who] = shadow = self._shadow(head, wanted, first, found, now)
             pods = self._ledger.pods
@@ -176,7 +180,7 @@ class Backfill:
                 yield TRY
         if passed:  # the next in such a queue comes first the next time, which is soon; until then all stays
             self._turn = None
-            stays = (each for each in self._kept.values() if self._heads.queue(each.head) in passed)
+            stays = (each for each in self._kept.values() if self.heads.queue(each.head.place) in passed)
             found |= {each.head.who: each for each in stays if each.head.who not in self._rests}
         return found
 
@@ -185,7 +189,7 @@ class Backfill:
         self._rests = {key: until for key, until in self._rests.items() if now < until}
         for shadow in self._kept.values():
             if now >= shadow.until:
-                self._rests[self._heads.queue(shadow.head)] = now + shadow.until - shadow.made
+                self._rests[self.heads.queue(shadow.head.place)] = now + shadow.until - shadow.made
 
     def _earliest(
         self, head: Head, wanted: Wanted, ordered: list[End], claims: Sequence[Claim], now: float

@@ -76,10 +76,9 @@ class Heads:
         """Where a gang stands."""
         return Place(self._tenancy.admission.account(gang), _plain(self._gangs.starts.turns.place(gang)))
 
-    def queue(self, head: Head) -> object:
-        """The queue that one comes first in; None if in none."""
-        account = head.place.account
-        return self._tenancy.queues.at(account) if account is not None else None
+    def queue(self, place: Place) -> object:
+        """The queue that one stands in; None if in none."""
+        return self._tenancy.queues.at(place.account) if place.account is not None else None
 
     def of_pod(self, pod: PodState) -> Place:
         """Where a pod stands that goes singly; a member that a gang which runs can do without, behind all others."""
@@ -95,6 +94,20 @@ class Heads:
     def before(self, one: Place, other: Place) -> bool:
         """Whether one stands before the other, as their queues stand at this moment."""
         return self._rank(one) < self._rank(other)
+
+    def waiting(self, of: Known | PodState) -> Place | None:
+        """Where one stands that waits, whatever for: a gang, or a pod that goes singly; None of everybody else."""
+        if isinstance(of, Known):
+            return self.of_gang(of.gang) if of.gang.phase is Phase.WAITING else None
+        return self.of_pod(of) if self._goes_singly(of) else None
+
+    def everybody(self) -> Iterator[Place | None]:
+        """Where all stand that wait, in no order; None for each that is looked at and does not."""
+        for known in list(self._gangs.known.values()):
+            yield self.waiting(known)
+        for uid in list(self._occupants.wishes):
+            pod = self._ledger.pods.get(uid)
+            yield self.waiting(pod) if pod is not None else None
 
     def _rank(self, place: Place) -> tuple[Standing, Turn]:
         account = place.account
@@ -114,7 +127,7 @@ class Heads:
         for number, found in enumerate(every):
             if number % STEP == 0:
                 yield STEP * LOOKED_AT * LOOK
-            queue = self.queue(found) if found is not None else None
+            queue = self.queue(found.place) if found is not None else None
             if found is not None and found.who not in but and queue not in but:
                 best[queue] = min(found, best.get(queue, found), key=lambda head: head.place.turn)
         return sorted(best.values(), key=lambda head: self._rank(head.place))[:MOST]
@@ -142,11 +155,15 @@ class Heads:
 
     def _is_short(self, pod: PodState, kept: Container[str]) -> bool:
         """Whether a pod that goes singly has found no room, or has some kept that it has not come to yet."""
-        if pod.state not in WAITS or pod.ask is None or self._gangs.of(pod.ref.uid) is not None:
+        if not self._goes_singly(pod):
             return False
         if pod.refusal is None:
             return str(pod.ref) in kept
         return pod.refusal.code in refusals.FOR_ROOM
+
+    def _goes_singly(self, pod: PodState) -> bool:
+        """Whether a pod waits and is in no gang."""
+        return pod.state in WAITS and pod.ask is not None and self._gangs.of(pod.ref.uid) is None
 
     # -- what they want
 

@@ -151,9 +151,11 @@ def test_a_gang_is_asked_for_by_name(status_port: StatusPort, capsys: pytest.Cap
     assert "ml/nobody" in missing.err
 
 
-def test_a_gang_that_waits_is_told_its_queue_and_its_place_in_line() -> None:
+def test_a_gang_or_pod_that_waits_is_told_its_queue_and_its_place_in_line() -> None:
     said = {"namespace": "default", "name": "g", "phase": "Waiting", "queue": "team-a", "place": 2, "inLine": 5}
-    assert "  queue team-a: number 2 of 5 gangs that wait" in explain.group_lines(msgspec.convert(said, Group))
+    assert "  queue team-a: number 2 of 5 that wait in it" in explain.group_lines(msgspec.convert(said, Group))
+    pod = {**said, "uid": "u", "sentence": "why"}
+    assert "  queue team-a: number 2 of 5 that wait in it" in explain.lines(msgspec.convert(pod, Pod), None)
     runs = {**said, "phase": "Running", "place": 0}
     assert "  queue team-a" in explain.group_lines(msgspec.convert(runs, Group))
 
@@ -163,7 +165,7 @@ def test_the_first_in_line_is_told_when_it_starts_after_whom_and_where() -> None
     said = {"namespace": "default", "name": "g", "phase": "Waiting", "queue": "a", "earliest": first}
     told = "\n".join(explain.group_lines(msgspec.convert(said, Group)))
     when = "starts in 12m at the earliest, once ml/train-7 has ended, on n1, n2"
-    assert f"first in its queue: {when} (a guess: not all run times are known)" in told
+    assert f"  first in line for room: {when} (a guess: not all run times are known)" in told
     pod = {
         "namespace": "default",
         "name": "p",
@@ -171,6 +173,12 @@ def test_the_first_in_line_is_told_when_it_starts_after_whom_and_where() -> None
         "sentence": "why",
         "earliest": {"seconds": 0, "nodes": ["n1"]},
     }
-    assert "first in its queue: starts at any moment, on n1" in "\n".join(
-        explain.lines(msgspec.convert(pod, Pod), None)
-    )
+    assert "  first in line for room: starts at any moment, on n1" in explain.lines(msgspec.convert(pod, Pod), None)
+
+
+def test_who_stands_behind_the_first_in_line_is_told_when_that_starts() -> None:
+    first = {"who": "gang default/big", "seconds": 720, "nodes": ["n1"], "after": "ml/train-7"}
+    said = {"namespace": "default", "name": "p", "uid": "u", "sentence": "why", "queue": "a", "first": first}
+    told = explain.lines(msgspec.convert(said, Pod), None)
+    when = "starts in 12m at the earliest, once ml/train-7 has ended, on n1"
+    assert f"  gang default/big is first in line for room: {when}" in told

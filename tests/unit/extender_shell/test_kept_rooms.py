@@ -18,9 +18,9 @@ def a_gang_that_lost_one() -> GangStory:
     return world
 
 
-def test_the_gang_shows_what_is_kept_for_it_and_for_how_long() -> None:
+async def test_the_gang_shows_what_is_kept_for_it_and_for_how_long() -> None:
     world = a_gang_that_lost_one()
-    told = inspect.group_explanation(world.engine, GroupKey("default", "g"), world.now)
+    told = await inspect.group_explanation(world.engine, GroupKey("default", "g"), world.now)
     assert told is not None
     assert told["slots"] == [{"name": "m1", "role": "worker", "node": "n1", "gpus": [1], "seconds": 280.0}]
 
