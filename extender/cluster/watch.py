@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from extender.cluster import budgets, classes, groups, queues, scalers
+from extender.cluster import budgets, classes, groups, priorities, queues, scalers
 from extender.cluster.feed import Feed, Kind, together
 from extender.cluster.optional import Complain, OptionalKinds
 from extender.engine.effects import Event, GpusUnhealthy, NodeGone, NodeSeen, PodGone, PodSeen, PodsListed
@@ -92,7 +92,7 @@ class Watches:
 
         self._nodes = feed(paths.nodes(), objects.decode_node, Nodes())
         sources = [*groups.sources(complain), classes.source(complain), *queues.sources(complain)]
-        sources += [budgets.source(), *scalers.sources()]
+        sources += [budgets.source(), priorities.source(), *scalers.sources()]
         self._optional = OptionalKinds(client, sources, tell, metrics)
         self._others = [feed(paths.pods(), objects.decode_pod, Pods(), calm)]
         if gpushare:

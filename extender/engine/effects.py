@@ -17,6 +17,7 @@ from protos.contract.allocation import Allocation
 from protos.contract.budget import Budget
 from protos.contract.gpu_class import GpuClass
 from protos.contract.objects import Node, Pod
+from protos.contract.priority import PriorityClass
 from protos.contract.queue import Queue
 from protos.contract.reason import Reason
 from protos.contract.training import Scaler, ScalerKind, TrainingJob
@@ -159,6 +160,18 @@ class BudgetGone(msgspec.Struct, frozen=True):
     name: str
 
 
+class PrioritySeen(msgspec.Struct, frozen=True):
+    """A PriorityClass was listed, added or modified."""
+
+    priority_class: PriorityClass
+
+
+class PriorityGone(msgspec.Struct, frozen=True):
+    """A PriorityClass is no longer there."""
+
+    name: str
+
+
 class EvictionRefused(msgspec.Struct, frozen=True):
     """A disruption budget forbids the eviction of a pod, which was not insisted on."""
 
@@ -196,6 +209,8 @@ Event = (
     | Leading
     | BudgetSeen
     | BudgetGone
+    | PrioritySeen
+    | PriorityGone
     | EvictionRefused
     | BindLeft
     | BindDone

@@ -23,6 +23,8 @@ from extender.engine.effects import (
     PodGone,
     PodSeen,
     PodsListed,
+    PriorityGone,
+    PrioritySeen,
     QueueGone,
     QueueSeen,
     ScalerGone,
@@ -111,6 +113,9 @@ def _of_definitions(table: Listeners, parts: Parts, pods: Lifecycle) -> None:
     table.on(QueueGone, lambda it, _: parts.tenancy.drop(it.source, it.name))
     table.on(BudgetSeen, lambda it, _: budgets.put(it.budget))
     table.on(BudgetGone, lambda it, _: budgets.drop(it.namespace, it.name))
+    priorities, turns = parts.priorities, parts.gangs.starts.turns
+    table.on(PrioritySeen, lambda it, _: turns.revalued(priorities.put(it.priority_class)))
+    table.on(PriorityGone, lambda it, _: turns.revalued(priorities.drop(it.name)))
 
 
 def _of_jobs(table: Listeners, parts: Parts) -> None:

@@ -28,6 +28,7 @@ from extender.engine.placement.worth import Worth
 from extender.engine.preemption.occupants import Occupants
 from extender.engine.preemption.preempt import Preemption
 from extender.engine.presence import Presence
+from extender.engine.queues.priorities import Priorities
 from extender.engine.queues.runtimes import Runtimes
 from extender.engine.queues.tenancy import Tenancy
 from extender.engine.queues.turns import Turns
@@ -72,12 +73,13 @@ class Parts:
         self.ledger.moved, self.waking.admits = self.tenancy.moved, self.tenancy.admits
         admission = self.tenancy.admission
         self.runtimes = Runtimes(lambda uid: self.gangs.of(uid))
-        turns = Turns(admission.account, admission.standing, self.runtimes.of_gang)
+        self.priorities = Priorities()
+        turns = Turns(admission.account, admission.standing, self.runtimes.of_gang, self.priorities.highest)
         starts = Starts(self.ledger, self.indexes, settings, admission, turns)
         self.booking = Booking(self.ledger, starts, self.waking, settings, self.counters)
         self.gangs = Gangs(self.ledger, settings, self.counters, starts, self.booking.release, self._unpromise, wall)
         self.barrier = Barrier(self.gangs)
-        self.behind = Behind(self.ledger, self.gangs, self.tenancy.queues)
+        self.behind = Behind(self.ledger, self.gangs, self.tenancy.queues, self.priorities)
         self.waking.defers = self.behind.waits
 
     def _make_claims(self, wall: float) -> None:
@@ -94,6 +96,7 @@ class Parts:
             self.occupants,
             self.tenants,
             self.tenancy,
+            self.priorities,
             self.reservations,
             self.elastic,
             settings,
@@ -101,7 +104,15 @@ class Parts:
             wall,
         )
         heads = Heads(
-            self.ledger, self.gangs, self.occupants, self.tenants, self.tenancy, self.reservations, self.runtimes, wall
+            self.ledger,
+            self.gangs,
+            self.occupants,
+            self.tenants,
+            self.tenancy,
+            self.priorities,
+            self.reservations,
+            self.runtimes,
+            wall,
         )
         self.backfill = Backfill(
             self.ledger,

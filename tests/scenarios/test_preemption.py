@@ -8,13 +8,13 @@ import pytest
 import pytest_asyncio
 
 from extender.sim.kubelet.status import NodeSpec
-from tests.scenarios import embedded, gangs, queue_stories
+from tests.scenarios import embedded, gangs, podgroups, queue_stories
 from tests.scenarios.embedded import EmbeddedWorld
-from tests.scenarios.gangs import all_run, books_agree
-from tests.scenarios.jobs.submitted import submit
+from tests.scenarios.gangs import all_run, books_agree, pods
+from tests.scenarios.jobs.submitted import gang, submit
 from tests.scenarios.preemption_stories import *  # noqa: F403  # the stories are the tests of this module
-from tests.scenarios.preemption_stories import ARGS, CLASSES, gone, of
-from tests.scenarios.stories import T4
+from tests.scenarios.preemption_stories import ARGS, CLASSES, WHOLE, gone, of
+from tests.scenarios.stories import T4, event, on
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,6 +28,7 @@ async def running() -> AsyncIterator[EmbeddedWorld]:
         for each in CLASSES:
             await world.create(each)
         await world.define(queue_stories.definitions()[0])
+        await world.define(podgroups.our_definition())
         yield world
 
 
@@ -50,4 +51,21 @@ async def test_an_extender_killed_between_two_evictions_is_followed_by_one_that_
     await all_run(world, urgent.names)
     await gone(world, *cheap.names)
     await all_run(world, dear.names)
+    await books_agree(world)
+
+
+async def test_a_gang_counts_by_the_class_that_its_podgroup_names(world: EmbeddedWorld) -> None:
+    kept, low = of("urgent", "kept", 2), of("spot", "low", 2)
+    for job in (kept, low):
+        await submit(world, job)
+        await all_run(world, job.names)
+    group = {"apiVersion": podgroups.OURS, "kind": "PodGroup", "metadata": {"name": "named", "namespace": "default"}}
+    await world.create({**group, "spec": {"minMember": 2, "priorityClassName": "batch"}})
+    named = gang("named", pods("named", 2, WHOLE, **on(T4)))
+    await submit(world, named)
+    await all_run(world, named.names)
+    await gone(world, *low.names)
+    assert "gang default/named of priority 10" in await event(world, low.names[0], "Preempted")
+    await all_run(world, kept.names)
+    await world.delete(podgroups.OURS, "PodGroup", "named")
     await books_agree(world)

@@ -18,6 +18,7 @@ from extender.engine.planning.seats import Seat
 from extender.engine.preemption.fitting import Wanted
 from extender.engine.preemption.occupants import Occupants
 from extender.engine.queues.line import Turn, due
+from extender.engine.queues.priorities import Priorities
 from extender.engine.queues.runtimes import Runtimes
 from extender.engine.queues.standing import Account
 from extender.engine.queues.tenancy import Tenancy
@@ -62,6 +63,7 @@ class Heads:
         occupants: Occupants,
         tenants: Tenants,
         tenancy: Tenancy,
+        priorities: Priorities,
         reservations: Reservations,
         runtimes: Runtimes,
         wall: float,
@@ -69,6 +71,7 @@ class Heads:
         """`wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero."""
         self._ledger, self._gangs, self._occupants, self._tenants = ledger, gangs, occupants, tenants
         self._tenancy, self._reservations, self._runtimes, self._wall = tenancy, reservations, runtimes, wall
+        self._priorities = priorities
 
     # -- where they stand
 
@@ -82,9 +85,10 @@ class Heads:
 
     def of_pod(self, pod: PodState) -> Place:
         """Where a pod stands that goes singly; a member that a gang which runs can do without, behind all others."""
-        uid, since = pod.ref.uid, self._since(pod)
-        at = due(since, self._runtimes.of_pod(uid)) if self._gangs.of(uid) is None else math.inf
-        return Place(self._tenancy.queues.of(uid), Turn(-pod.priority, at, since, str(pod.ref)))
+        uid, since, known = pod.ref.uid, self._since(pod), self._gangs.of(pod.ref.uid)
+        at = due(since, self._runtimes.of_pod(uid)) if known is None else math.inf
+        priority = pod.priority if known is None else self._priorities.of(known.gang, pod.priority)
+        return Place(self._tenancy.queues.of(uid), Turn(-priority, at, since, str(pod.ref)))
 
     def _since(self, pod: PodState) -> float:
         """When it was created, by the monotonic clock."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from extender.engine.books.ledger import Ledger, PodState
 from extender.engine.gangs.gangs import Gangs
+from extender.engine.queues.priorities import Priorities
 from extender.engine.queues.queues import Queues
 from extender.engine.queues.standing import Standing
 from gangfilter.table import Phase
@@ -15,8 +16,8 @@ from gangfilter.table import Phase
 class Behind:
     """Tells who has to wait."""
 
-    def __init__(self, ledger: Ledger, gangs: Gangs, queues: Queues) -> None:
-        self._ledger, self._gangs, self._queues = ledger, gangs, queues
+    def __init__(self, ledger: Ledger, gangs: Gangs, queues: Queues, priorities: Priorities) -> None:
+        self._ledger, self._gangs, self._queues, self._priorities = ledger, gangs, queues, priorities
         self._known: dict[tuple[Standing, int], bool] = {}
         self._version = -1
         """Of the line of gangs, when that was found out."""
@@ -35,7 +36,7 @@ class Behind:
         if self._version != turns.version:
             self._version = turns.version
             self._known.clear()
-        key = self._queues.at(account), -pod.priority
+        key = self._queues.at(account), -self._priorities.of(known.gang, pod.priority)
         if key not in self._known:
             first = (w for w in turns.firsts() if self._queues.at(w.queue) is key[0])
             self._known[key] = any(waiter.turn.precedence <= key[1] for waiter in first)

@@ -21,6 +21,7 @@ from extender.engine.preemption.occupants import Occupants
 from extender.engine.preemption.taking import Preemptor
 from extender.engine.queues import turns
 from extender.engine.queues.line import Turn
+from extender.engine.queues.priorities import Priorities
 from extender.engine.queues.standing import Account
 from extender.engine.queues.tenancy import Tenancy
 from extender.engine.queues.turns import Standing
@@ -96,10 +97,12 @@ class Candidates:
         occupants: Occupants,
         tenants: Tenants,
         tenancy: Tenancy,
+        priorities: Priorities,
         reservations: Reservations,
     ) -> None:
         self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
         self._tenants, self._tenancy, self._reservations = tenants, tenancy, reservations
+        self._priorities = priorities
         self._rests: dict[Key, Rest] = {}
         self.seen = 0.0
         """How many were looked at the last time."""
@@ -112,9 +115,10 @@ class Candidates:
         `replayed`: also such for whom another process has begun to make room.
         """
         best, self.seen = None, 0.0
-        busy, chances = frozenset(busy), Chances(self._tenancy, self._occupants.lowest)
+        lowest = self._priorities.lowest(self._occupants.priorities)
+        busy, chances = frozenset(busy), Chances(self._tenancy, lowest)
         every = chain(self._waiting_gangs(chances, busy, now), self._waiting_pods(chances, busy, replayed=replayed))
-        for number, each in enumerate(every if self._occupants.lowest is not None else ()):
+        for number, each in enumerate(every if lowest is not None else ()):
             self.seen += 1 if each is not None else PASSED
             if number % STEP == STEP - 1:
                 yield STEP * SEEN
@@ -164,9 +168,9 @@ class Candidates:
             return None
         _, minimum, free = self._gangs.starts.asked(gang)
         wishes = [self._occupants.wishes.get(seat.uid) for seat in minimum]
-        if not minimum or any(wish is None or wish.never for wish in wishes):
+        if not minimum or any(wish is None or wish.never for wish in wishes) or self._priorities.never(gang):
             return None
-        priority = min(wish.priority for wish in wishes if wish is not None)
+        priority = self._priorities.of(gang, min(wish.priority for wish in wishes if wish is not None))
         by = Preemptor(f"gang {gang.key}", priority, {seat.uid: self._ledger.pods[seat.uid] for seat in minimum})
         return by, Wanted(opened(self._gangs.starts.fleet, minimum), free)
 

@@ -6,18 +6,17 @@ them. Which pods wait that others could make room for is known here as well.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
 from extender.engine.settings import Settings
 from protos.contract import names
 from protos.contract.objects import Pod, epoch_seconds
+from protos.contract.priority import NEVER
 
 GRACE_S = 30.0
 """Seconds that a pod has to end, if it does not say. Source: core/v1 PodSpec.terminationGracePeriodSeconds."""
-NEVER = "Never"
-"""preemptionPolicy of a pod for which nobody is evicted. Source: core/v1 PreemptNever."""
 
 
 class Occupant(msgspec.Struct, frozen=True):
@@ -125,9 +124,9 @@ class Occupants:
         return self._wishes
 
     @property
-    def lowest(self) -> int | None:
-        """The lowest priority there is of those that are ours and stay, None if there is nobody."""
-        return min(self._priorities, default=None)
+    def priorities(self) -> Collection[int]:
+        """The priorities that there are of those that are ours and stay."""
+        return self._priorities.keys()
 
 
 def _wish(pod: Pod) -> Wish:

@@ -29,6 +29,7 @@ from extender.engine.preemption.rights import Rights
 from extender.engine.preemption.taking import Context, Preemptor, Taking
 from extender.engine.preemption.units import MayTake, Unit, Units
 from extender.engine.preemption.victims import COMING, Prey, Search, Vain
+from extender.engine.queues.priorities import Priorities
 from extender.engine.queues.tenancy import Tenancy
 from extender.engine.settings import Settings
 
@@ -48,6 +49,7 @@ class Preemption:
         occupants: Occupants,
         tenants: Tenants,
         tenancy: Tenancy,
+        priorities: Priorities,
         reservations: Reservations,
         elastic: Elastic,
         settings: Settings,
@@ -57,9 +59,9 @@ class Preemption:
         self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
         self._reservations, self._settings = reservations, settings
         self._queues, self._admission = tenancy.queues, tenancy.admission
-        self._candidates = Candidates(ledger, gangs, occupants, tenants, tenancy, reservations)
+        self._candidates = Candidates(ledger, gangs, occupants, tenants, tenancy, priorities, reservations)
         self._context = Context(gangs, occupants, reservations, elastic, counters, settings.scale_in_s, wall)
-        self._units = Units(ledger, gangs, occupants, elastic.spared)
+        self._units = Units(ledger, gangs, occupants, priorities, elastic.spared)
         self.budgets = Register()
         self._under_way: dict[str, tuple[Key, Taking]] = {}
         """By who takes."""

@@ -13,6 +13,7 @@ from extender.engine.books.ledger import Ledger, PodState
 from extender.engine.effects import PodRef
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.preemption.occupants import Occupant, Occupants
+from extender.engine.queues.priorities import Priorities
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 from gangfilter.members import Member, Stage
@@ -53,7 +54,7 @@ class Unit(msgspec.Struct, frozen=True):
     spare: bool
     """Its gang goes on without it."""
     priority: int
-    """The highest of its pods."""
+    """Of its gang, if that has one; else the highest of its pods."""
     since: float
     """When the last of its pods got its node."""
     lost: float
@@ -84,10 +85,16 @@ class Units:
     """All that there is."""
 
     def __init__(
-        self, ledger: Ledger, gangs: Gangs, occupants: Occupants, spared: Callable[[Gang], list[Member]]
+        self,
+        ledger: Ledger,
+        gangs: Gangs,
+        occupants: Occupants,
+        priorities: Priorities,
+        spared: Callable[[Gang], list[Member]],
     ) -> None:
         """`spared`: the members that a gang can spare, in the order in which they go."""
-        self._ledger, self._gangs, self._occupants, self._spared = ledger, gangs, occupants, spared
+        self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
+        self._priorities, self._spared = priorities, spared
 
     def found(self, now: float, may_take: MayTake, min_run_s: float = 0.0) -> Generator[int, None, list[Unit]]:
         """The units that may be taken and have run for so long, cheapest first. Work is told in `attempt.LOOK`s."""
@@ -123,10 +130,10 @@ class Units:
             for rank, member in enumerate(self._spared(gang)):
                 pod = self._ledger.pods[member.uid]
                 who = f"{pod.ref}, which gang {gang.key} can spare"
-                spare = self._unit(who, [pod], now, gang=gang.key, spare=True)
+                spare = self._unit(who, [pod], now, gang=gang, spare=True)
                 lost = max(lost, spare.lost)
                 yield msgspec.structs.replace(spare, rank=rank, lost=lost)
-            yield self._unit(f"gang {gang.key}", pods, now, gang=gang.key)
+            yield self._unit(f"gang {gang.key}", pods, now, gang=gang)
 
     def _may_go(self, pod: PodState, seen: Occupant) -> bool:
         """Whether it is ours, stays otherwise, and is known to be where it is."""
@@ -135,7 +142,7 @@ class Units:
         return seen.ours and not seen.leaving and not pod.problem and (entry is None or entry.placed)
 
     def _unit(
-        self, who: str, pods: Sequence[PodState], now: float, *, gang: GroupKey | None = None, spare: bool = False
+        self, who: str, pods: Sequence[PodState], now: float, *, gang: Gang | None = None, spare: bool = False
     ) -> Unit:
         seen = [(pod, found) for pod in pods if (found := self._occupants.of(pod.ref.uid)) is not None]
         gpus = [self._gpus(pod) for pod, _ in seen]
@@ -143,12 +150,13 @@ class Units:
             Victim(pod.ref, pod.node, it.grace_s, held * max(0.0, now - it.saved), it.labels, it.running)
             for (pod, it), held in zip(seen, gpus, strict=True)
         )
+        highest = max(found.priority for _, found in seen)
         return Unit(
             who=who,
             victims=victims,
-            gang=gang,
+            gang=gang.key if gang is not None else None,
             spare=spare,
-            priority=max(found.priority for _, found in seen),
+            priority=highest if gang is None else self._priorities.of(gang, highest),
             since=max(found.since for _, found in seen),
             lost=sum(victim.lost for victim in victims),
             gpus=sum(gpus),

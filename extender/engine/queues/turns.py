@@ -32,24 +32,29 @@ class Turns:
         account: Callable[[Gang], Account],
         standing: Callable[[Account], Standing],
         expected: Callable[[Gang], float],
+        priority: Callable[[Gang], int],
     ) -> None:
         """`expected` tells the run time of a gang in seconds, infinity if nobody knows."""
-        self._account, self._standing, self._expected = account, standing, expected
+        self._account, self._standing, self._expected, self._priority = account, standing, expected, priority
         self._line = Line()
         self._gangs: dict[GroupKey, Gang] = {}
         self.version = 0
         """Counts who came and went."""
 
     def place(self, gang: Gang) -> Turn:
-        """Where a gang stands in its queue by what is said of it now, least first: by its highest priority."""
-        priority = max((m.priority for m in gang.members.values()), default=0)
-        return Turn(-priority, due(gang.born, self._expected(gang)), gang.born, gang.key)
+        """Where a gang stands in its queue by what is said of it now, least first."""
+        return Turn(-self._priority(gang), due(gang.born, self._expected(gang)), gang.born, gang.key)
 
     def put(self, gang: Gang) -> None:
         """The gang wants one."""
         self.version += 1
         self._gangs[gang.key] = gang
         self._line.join(Waiter(gang.key, self._account(gang), gang.key, self.place(gang)))
+
+    def revalued(self, priority_class: str) -> None:
+        """Gangs that name this class may have another priority now."""
+        for gang in [gang for gang in self._gangs.values() if gang.terms.priority_class == priority_class]:
+            self.put(gang)
 
     def remove(self, gang: Gang) -> None:
         """The gang wants none."""

@@ -31,6 +31,7 @@ EXTENDER = {
     ("", "pods", "delete"),
     ("", "events", "create patch"),
     ("", "poddisruptionbudgets.policy", "get list watch"),
+    ("", "priorityclasses.scheduling.k8s.io", "get list watch"),
     ("", "gpuclasses.gangshare.io", "get list watch"),
     ("", "gpuclasses/status.gangshare.io", "patch"),
     *(("", f"{kind.plural}.{kind.api_version.partition('/')[0]}", "get list watch") for kind in queue.SOURCES),
