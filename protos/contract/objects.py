@@ -85,6 +85,14 @@ class EnvVar(_Record, frozen=True):
     value_from: Present | None = None
 
 
+class ContainerPort(_Record, frozen=True):
+    """An entry of a container's ports; with a host port it takes that of the node."""
+
+    host_port: int | None = None
+    protocol: str = "TCP"
+    host_ip: str = msgspec.field(default="", name="hostIP")
+
+
 class Container(_Record, frozen=True):
     """An app or init container; an init container with restartPolicy Always is a sidecar."""
 
@@ -92,6 +100,7 @@ class Container(_Record, frozen=True):
     resources: Resources | None = None
     restart_policy: str | None = None
     env: tuple[EnvVar, ...] = ()
+    ports: tuple[ContainerPort, ...] = ()
 
 
 class SchedulingGate(_Record, frozen=True):

@@ -1,10 +1,10 @@
 """What kube-scheduler will hold against a node, as far as a plan must know it before it books anything.
 
-Node selector, required node affinity, taints, cordoned nodes and totals of resources; nodes that are about to go, too.
-Pod affinity, topology spread and volumes stay with kube-scheduler: what it refuses for them is excluded from the next
-plan. Text that cannot be decoded constrains nothing, since kube-scheduler has the last word anyway. Sources: the
-filters NodeAffinity, TaintToleration, NodeUnschedulable and NodeResourcesFit of kube-scheduler;
-k8s.io/component-helpers/scheduling/corev1.
+Node selector, required node affinity, taints, cordoned nodes and totals of resources; nodes that are about to go, too;
+and which members must not be on one node together (`apart`). Pod affinity, topology spread and volumes stay with
+kube-scheduler: what it refuses for them is excluded from the next plan. Text that cannot be decoded constrains nothing,
+since kube-scheduler has the last word anyway. Sources: the filters NodeAffinity, TaintToleration, NodeUnschedulable and
+NodeResourcesFit of kube-scheduler; k8s.io/component-helpers/scheduling/corev1.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import lru_cache
 import msgspec
 
 from extender.engine.books.ledger import NodeState
+from extender.engine.planning import apart
 from protos.contract.objects import Pod, Taint
 from protos.contract.selector import Requirement
 
@@ -58,13 +59,15 @@ class Toleration(msgspec.Struct, frozen=True):
 
 
 class Constraints(msgspec.Struct, frozen=True, cache_hash=True):
-    """Which nodes a pod may go to. Equal constraints admit the same nodes."""
+    """Which nodes a pod may go to, and beside whom. Equal constraints admit the same nodes."""
 
     labels: tuple[tuple[str, str], ...] = ()
     """spec.nodeSelector, sorted."""
     terms: tuple[Term, ...] | None = None
     """Terms of the required node affinity, of which one must hold; None without any."""
     tolerations: tuple[Toleration, ...] = ()
+    apart: tuple[str, ...] = ()
+    """Words of which members on one node must not share any: see `apart`."""
 
     @property
     def selective(self) -> bool:
@@ -94,7 +97,8 @@ ANYWHERE = Constraints()
 def constraints(pod: Pod) -> Constraints:
     """What the pod's spec says; the same object for pods that say the same."""
     spec = pod.spec
-    return _constraints(tuple(sorted(spec.node_selector.items())), bytes(spec.affinity), bytes(spec.tolerations))
+    labels = tuple(sorted(spec.node_selector.items()))
+    return _constraints(labels, bytes(spec.affinity), bytes(spec.tolerations), apart.words(pod))
 
 
 def lacking(amounts: Amounts, allocatable: Mapping[str, int], used: Mapping[str, int]) -> str:
@@ -111,8 +115,10 @@ def counted(requests: Iterable[tuple[str, int]], ignored: Collection[str] = ()) 
 
 
 @lru_cache(maxsize=1024)
-def _constraints(labels: tuple[tuple[str, str], ...], affinity: bytes, tolerations: bytes) -> Constraints:
-    return Constraints(labels, _terms(affinity), _tolerations(tolerations))
+def _constraints(
+    labels: tuple[tuple[str, str], ...], affinity: bytes, tolerations: bytes, words: tuple[str, ...]
+) -> Constraints:
+    return Constraints(labels, _terms(affinity), _tolerations(tolerations), words)
 
 
 class _Selector(msgspec.Struct, frozen=True, rename="camel"):

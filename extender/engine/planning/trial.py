@@ -21,6 +21,7 @@ from protos.contract.choose import Choice
 REFUSED = "refused by kube-scheduler"
 UNSUITED = "tainted or not selected"
 KEPT = "kept for those before it in line"
+APART = "of members that must be apart"
 
 
 Found = tuple[Choice, tuple[str, ...], Seated]
@@ -132,6 +133,7 @@ class Lot:
 
     def times(self, most: int, books: NodeBooks | None, allocatable: Mapping[str, int], used: Mapping[str, int]) -> int:
         """For how many members, `most` at most, there is enough of everything but the GPUs in the books."""
+        most = min(most, 1) if self.constraints.apart else most
         for key, amount in self.amounts if books is None else self._beside:
             free = allocatable.get(key, 0) - used.get(key, 0)
             if free < most * amount:
@@ -159,7 +161,7 @@ def _hardness(seat: Seat) -> tuple[int, ...]:
 class Trial:
     """A copy of one node, and the members that were put there."""
 
-    __slots__ = ("_kept", "_scorer", "_version", "allocatable", "books", "name", "node", "seated", "used")
+    __slots__ = ("_apart", "_kept", "_scorer", "_version", "allocatable", "books", "name", "node", "seated", "used")
 
     def __init__(self, node: NodeState, scorer: Scorer, kept: Sequence[Beside] = ()) -> None:
         """`kept`: what is left there for others."""
@@ -170,6 +172,7 @@ class Trial:
         self.used = dict(node.used)
         self.books = node.books.copy() if node.books is not None else None
         self.seated: list[tuple[Lot, Seat, Spot]] = []
+        self._apart: set[str] = set()
 
     def current(self, nodes: Mapping[str, NodeState]) -> bool:
         """Whether the node is still as it was when it was copied."""
@@ -181,6 +184,8 @@ class Trial:
         if points is None:
             return None
         lack = lot.lack(self.books, self.allocatable, self.used)
+        if not lack and not self._apart.isdisjoint(lot.constraints.apart):
+            lack = APART
         if not lack and not all(each.admits(lot.ask, lot.requests, self.books) for each in self._kept):
             lack = KEPT
         if lack:
@@ -213,4 +218,5 @@ class Trial:
             self.used[resource] = self.used.get(resource, 0) + amount
         for each in self._kept:
             each.put(seat.uid, lot.ask, seat.requests, self.books)
+        self._apart.update(lot.constraints.apart)
         self.seated.append((lot, seat, spot))

@@ -1,0 +1,86 @@
+"""Which members of a gang kube-scheduler will not let onto one node together, in words that a node holds once each.
+
+A port of the node, and required anti-affinity by host name to pods that are like the pod itself: one worker a node.
+What stands on nodes already is left to kube-scheduler, as is anti-affinity to others and over zones: what it refuses
+for these is excluded from the next plan. But it would refuse members of one gang for each other at every plan that
+puts two of them together. Sources: the filters NodePorts and InterPodAffinity of kube-scheduler.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from protos.contract.objects import Pod
+from protos.contract.selector import Selector
+
+_HOST = "kubernetes.io/hostname"
+_ANY_ADDRESS = ("", "0.0.0.0", "::")
+
+
+class _Term(msgspec.Struct, frozen=True, rename="camel"):
+    """One PodAffinityTerm."""
+
+    topology_key: str = ""
+    label_selector: Selector | None = None
+    namespaces: tuple[str, ...] | None = None
+    namespace_selector: Selector | None = None
+
+    def concerns(self, namespace: str) -> bool:
+        """Whether it is about pods of this namespace, its own pod's. Labels of namespaces are not known."""
+        if self.namespace_selector is None and not self.namespaces:
+            return True
+        return namespace in (self.namespaces or ()) or self.namespace_selector == Selector()
+
+
+class _AntiAffinity(msgspec.Struct, frozen=True):
+    required: tuple[_Term, ...] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class _Affinity(msgspec.Struct, frozen=True, rename="camel"):
+    pod_anti_affinity: _AntiAffinity | None = None
+
+
+_affinities = msgspec.json.Decoder(_Affinity | None)
+
+
+def words(pod: Pod) -> tuple[str, ...]:
+    """What two pods must not have in common on one node, sorted."""
+    return tuple(sorted({*_ports(pod), *_likes(pod)}))
+
+
+def _ports(pod: Pod) -> list[str]:
+    spec = pod.spec
+    sidecars = [container for container in spec.init_containers if container.restart_policy == "Always"]
+    ports = [port for container in (*spec.containers, *sidecars) for port in container.ports if port.host_port]
+    return [f"port {port.protocol} {port.host_port} {_address(port.host_ip)}".rstrip() for port in ports]
+
+
+def _address(text: str) -> str:
+    return "" if text in _ANY_ADDRESS else text
+
+
+def _likes(pod: Pod) -> list[str]:
+    meta = pod.metadata
+    found = []
+    for term in _terms(bytes(pod.spec.affinity)):
+        selector = term.label_selector
+        if selector is not None and term.concerns(meta.namespace) and selector.selects(meta.labels):
+            found.append(f"pods of {meta.namespace} {msgspec.json.encode(selector, order='sorted').decode()}")
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _terms(affinity: bytes) -> tuple[_Term, ...]:
+    """Those about host names; text that cannot be decoded keeps nobody apart."""
+    if b"podAntiAffinity" not in affinity:
+        return ()
+    try:
+        found = _affinities.decode(affinity)
+    except msgspec.DecodeError:
+        return ()
+    said = found.pod_anti_affinity.required if found and found.pod_anti_affinity else None
+    return tuple(term for term in said or () if term.topology_key == _HOST)
