@@ -14,7 +14,7 @@ from extender.engine.queues.standing import Standing
 from gangfilter.table import Phase
 from protos.contract.queue import shown
 
-SLICE = 200
+SLICE = 100
 """Who waits, looked at between two turns of the event loop."""
 
 
