@@ -6,16 +6,12 @@ It keeps books of its own on who was evicted for whom, and holds every plan to e
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from extender.engine.effects import Effect, Evict
-from extender.engine.placement.index import Indexes
-from extender.engine.planning.attempt import Fleet
-from extender.engine.planning.plan import Placement, Plan
 from extender.engine.preemption.fitting import Wanted
 from extender.engine.preemption.taking import Preemptor
 from extender.engine.preemption.units import Unit
@@ -27,15 +23,16 @@ from protos.contract import names
 from protos.contract.objects import Pod
 from protos.contract.queue import GPU, GPUS
 from tests.builders import a_node
+from tests.property.without import Without, parts
 from tests.unit.engine.gang_story import members
 from tests.unit.engine.preemption_story import PreemptionStory, urgent
 from tests.unit.engine.test_queues import a_queue, in_queue
 
 NODES, EACH = 3, 4
-TOTAL = NODES * EACH
+SIZES = (1, 1, 2, 2, 3, 4)
 MIN_RUN_S = 3.0
 MOST = 12
-"""Units of which all sets are tried."""
+"""Units of which all sets are tried: 4,095 of the largest."""
 PLACED = (Stage.POSTED, Stage.BOUND, Stage.SUCCEEDED)
 
 
@@ -62,9 +59,11 @@ class Reclaim(msgspec.Struct, frozen=True):
 class TenantWorld:
     """What happens, second by second."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, each: int = EACH, sizes: Sequence[int] = SIZES) -> None:
+        """So many GPUs on each node, and jobs of these sizes."""
         self.draw = random.Random(seed)
-        nodes = [a_node(f"n{i}", *[10] * EACH) for i in range(NODES)]
+        self.total, self.sizes = NODES * each, sizes
+        nodes = [a_node(f"n{i}", *[10] * each) for i in range(NODES)]
         self.world = PreemptionStory(*nodes, min_run_s=MIN_RUN_S)
         self.queues = list(self._queues())
         self.jobs: dict[str, Job] = {}
@@ -73,8 +72,8 @@ class TenantWorld:
         self.dying: dict[str, int] = {}
         """Seconds until an evicted pod is gone."""
         self.reclaims: list[Reclaim] = []
-        self.plans = 0
-        """Held against all smaller ones."""
+        self.plans: list[int] = []
+        """Of how many units those were that were held against all smaller ones."""
         self._watch()
 
     def _queues(self) -> Iterator[str]:
@@ -85,7 +84,7 @@ class TenantWorld:
             said: dict[str, Any] = {"weight": self.draw.randint(1, 3), "priority": self.draw.choice([0, 0, 0, 1])}
             said |= {"deserved": {GPUS: deserved * GPU}} if deserved else {}
             said |= {"guarantee": {GPUS: self.draw.randint(1, 2) * GPU}} if self.draw.random() < 0.3 else {}
-            said |= {"capability": {GPUS: self.draw.randint(6, TOTAL) * GPU}} if self.draw.random() < 0.2 else {}
+            said |= {"capability": {GPUS: self.draw.randint(6, self.total) * GPU}} if self.draw.random() < 0.2 else {}
             said |= (
                 {"parent": self.draw.choice("abcd"[:number])} if tree and number and self.draw.random() < 0.6 else {}
             )
@@ -126,10 +125,11 @@ class TenantWorld:
             assert bool(unit.owed) == (queue != mine), f"{unit.who} of {queue} goes for {by.who} of {mine}"
         self._examine_queues(mine, units)
         if len(units) <= MOST:
-            self.plans += 1
-            assert does(search, units)
-            smaller = range(len(units)) if len(units) <= 6 else [len(units) - 1]
-            assert not [some for n in smaller for some in combinations(units, n) if does(search, some)]
+            self.plans.append(len(units))
+            without = Without(search._fleet, search._draw(), search._wanted)
+            assert search.rights.roomy(units)
+            assert without.fits(units)
+            assert not [some for some in parts(units) if search.rights.roomy(some) and without.fits(some)]
 
     def _examine_queues(self, mine: str, units: Sequence[Unit]) -> None:
         """Who gives keeps what it must, or without the largest would, and lacks less than the other did."""
@@ -232,7 +232,7 @@ class TenantWorld:
         return True
 
     def a_job(self) -> Job:
-        size = self.draw.choice([1, 1, 2, 2, 3, 4])
+        size = self.draw.choice(self.sizes)
         least = self.draw.choice([size, size, max(1, size - 1)])
         return Job(self.draw.choice(self.queues), size, least, self.draw.choice([0, 0, 5]), self.draw.randint(8, 20))
 
@@ -288,20 +288,3 @@ class TenantWorld:
 
 def gang_of(pod: Pod) -> str:
     return pod.metadata.annotations.get(names.GROUP, "")
-
-
-def does(search: Search, units: Iterable[Unit]) -> bool:
-    """Whether all have a place and room in their queue once these are gone, by the placement alone."""
-    chosen = tuple(units)
-    if not search.rights.roomy(chosen):
-        return False
-    cleared, fleet, wanted = search._draw(), search._fleet, search._wanted
-    nodes = {
-        name: cleared.without(node, frozenset(v.uid for u in chosen for v in u.victims if v.node == name))
-        for name, node in fleet.nodes.items()
-    }
-    open_fleet = Fleet(nodes, Indexes(nodes), fleet.ignored, fleet.resources, fleet.localities)
-    plan = Plan(open_fleet, wanted.seats, wanted.seats, wanted.free, wanted.beside)
-    while not plan.advance():
-        pass
-    return isinstance(plan.outcome, Placement)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.property.tenant_world import MIN_RUN_S, TOTAL, Reclaim, TenantWorld
+from tests.property.tenant_world import MIN_RUN_S, MOST, Job, Reclaim, TenantWorld
 
 STEPS, MOST_JOBS = 40, 9
 SETTLED_S, LONG_S = 12, 80
 """For evictions, and for what comes free to be taken; for searches that are made ever more rarely, too."""
+CROWD, LARGE, URGENT = 20, 9, 10
+"""Jobs of one GPU that there are at least; members of a large one, at least; its priority."""
 MORE = [pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 100)]
 
 
@@ -32,6 +34,25 @@ def test_each_tenant_gets_its_due_and_nobody_goes_in_vain(seed: int) -> None:
     demand_stays(life)
     nobody_ends(life)
     all_runs_in_the_end(life)
+
+
+def crowded_life(seed: int) -> list[int]:
+    """Large gangs come where many small jobs are; returns how many units went, in each plan."""
+    life = TenantWorld(seed, each=6, sizes=(1,))
+    draw = life.draw
+    for _ in range(STEPS):
+        while len(life.jobs) < CROWD:
+            life.submit(life.a_job())
+        if draw.random() < 0.2:
+            size = draw.randint(LARGE, MOST)
+            life.submit(Job(draw.choice(life.queues), size, size, URGENT, draw.randint(4, 8)))
+        life.pass_time()
+    return life.plans
+
+
+@pytest.mark.parametrize("seed", [0, *MORE[:39]])
+def test_where_many_go_for_one_no_part_of_them_would_do(seed: int) -> None:
+    assert any(max(crowded_life(10 * seed + number), default=0) >= LARGE for number in range(10))
 
 
 def demand_stays(life: TenantWorld) -> None:
@@ -68,7 +89,7 @@ def nobody_ends(life: TenantWorld) -> None:
 def all_runs_in_the_end(life: TenantWorld) -> None:
     """Nobody comes any more: everybody runs once."""
     longest = sum(job.seconds for job in life.jobs.values())
-    for _ in range(int(longest) + TOTAL * SETTLED_S):
+    for _ in range(int(longest) + life.total * SETTLED_S):
         life.pass_time()
         if not life.jobs:
             return

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Generator, Sequence
-from itertools import chain, combinations
 
 import pytest
 
 from extender.engine.effects import PodsListed
-from extender.engine.placement.index import Indexes
-from extender.engine.planning.attempt import Fleet
-from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.seats import Seat
 from extender.engine.planning.sliced import Sliced
 from extender.engine.preemption.cleared import Cleared
@@ -23,16 +19,19 @@ from extender.engine.queues.admission import Admission
 from extender.engine.queues.queues import Queues
 from protos.contract import names
 from protos.contract.ask import ContainerAsk, PodAsk
+from tests.property.without import Without, parts
 from tests.unit.engine.tenancy import Town
 
-UNITS = 9
-"""More of them than this make too many sets."""
+UNITS, MANY = 9, 12
+"""More of them than this make too many sets, in a small town and in a large one."""
+MORE = [pytest.param(seed, MANY, marks=pytest.mark.long) for seed in range(3, 100)]
 
 
-def a_town(draw: random.Random) -> Town:
-    """Pods and gangs of some priorities on a few nodes, as it comes."""
-    town = Town([draw.choice([1, 2, 4]) for _ in range(draw.randint(1, 3))])
-    for number in range(draw.randint(2, 9)):
+def a_town(draw: random.Random, most: int) -> Town:
+    """Pods and gangs of some priorities on a few nodes, as it comes: a small town, or one of `MANY` units or more."""
+    small = most == UNITS
+    town = Town([draw.choice([1, 2, 4]) for _ in range(draw.randint(1, 3))] if small else [4, 4, 4])
+    for number in range(draw.randint(2, 9) if small else 30):
         whole = draw.random() < 0.4
         item = (draw.choice([1, 1, 2]) if whole else 1, whole, 0 if whole else draw.randint(3, 10))
         gang = draw.choice(["", "", "a", "b"])
@@ -83,32 +82,19 @@ def searched(town: Town, seats: tuple[Seat, ...], units: list[Unit]) -> Prey | V
     return search.outcome
 
 
-def fits(town: Town, seats: Sequence[Seat], units: Sequence[Unit]) -> bool:
-    """Whether all have a place once these are gone, by the placement alone."""
-    gone = {victim.uid for unit in units for victim in unit.victims}
-    here = {name: frozenset(gone & town.engine.ledger.on_node.get(name, set())) for name in town.engine.nodes}
-    cleared = Cleared(town.engine.ledger, ())
-    nodes = {name: cleared.without(node, here[name]) for name, node in town.engine.nodes.items()}
-    known = town.engine.gangs.starts.fleet
-    plan = Plan(Fleet(nodes, Indexes(nodes), known.ignored, known.resources, known.localities), seats, seats)
-    while not plan.advance():
-        pass
-    return isinstance(plan.outcome, Placement)
-
-
 def dearness(units: Sequence[Unit], chosen: Sequence[Unit]) -> int:
     """Sets compared by their dearest unit, then by the next."""
     return sum(1 << number for number, unit in enumerate(units) if unit in chosen)
 
 
-@pytest.mark.parametrize("seed", range(120))
-def test_no_part_of_what_goes_would_do_and_no_cheaper_set(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "most"), [*((n, UNITS) for n in range(120)), *((n, MANY) for n in range(3)), *MORE])
+def test_no_part_of_what_goes_would_do_and_no_cheaper_set(seed: int, most: int) -> None:
     draw = random.Random(seed)
-    town, seats = a_town(draw), seats_of(draw)
-    units = units_of(town)[:UNITS]
+    town, seats = a_town(draw, most), seats_of(draw)
+    units = units_of(town)[:most]
     found = searched(town, seats, units)
-    every = chain.from_iterable(combinations(units, size) for size in range(len(units) + 1))
-    will_do = [some for some in every if fits(town, seats, some)]
+    without = Without(town.engine.gangs.starts.fleet, Cleared(town.engine.ledger, ()), Wanted(seats))
+    will_do = [some for some in (*parts(units), tuple(units)) if without.fits(some)]
     if isinstance(found, Vain):
         assert will_do == [] if found is not COMING else () in will_do
         return

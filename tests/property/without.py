@@ -1,0 +1,39 @@
+"""Whether all who wait have a place once some units are gone: by the placement alone, of every set of units anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, combinations
+
+from extender.engine.placement.index import Indexes
+from extender.engine.planning.attempt import Fleet
+from extender.engine.planning.plan import Placement, Plan
+from extender.engine.preemption.cleared import Cleared
+from extender.engine.preemption.fitting import Wanted
+from extender.engine.preemption.units import Unit
+
+
+class Without:
+    """The nodes without some units. Sets that take the same from a node share its copy, and nothing else."""
+
+    def __init__(self, fleet: Fleet, cleared: Cleared, wanted: Wanted) -> None:
+        self._fleet, self._cleared, self._wanted = fleet, cleared, wanted
+
+    def fits(self, units: Iterable[Unit]) -> bool:
+        """Whether all have a place then."""
+        gone = [victim for unit in units for victim in unit.victims]
+        nodes = {
+            name: self._cleared.without(node, frozenset(v.uid for v in gone if v.node == name))
+            for name, node in self._fleet.nodes.items()
+        }
+        known, wanted = self._fleet, self._wanted
+        fleet = Fleet(nodes, Indexes(nodes), known.ignored, known.resources, known.localities)
+        plan = Plan(fleet, wanted.seats, wanted.seats, wanted.free, wanted.beside)
+        while not plan.advance():
+            pass
+        return isinstance(plan.outcome, Placement)
+
+
+def parts(units: Sequence[Unit]) -> Iterator[tuple[Unit, ...]]:
+    """All proper subsets, the smallest first."""
+    return chain.from_iterable(combinations(units, size) for size in range(len(units)))
