@@ -34,6 +34,8 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     """After a start that came to nothing, until the next: kube-scheduler's podMaxBackoff."""
     doublings: int = 5
     """How often that is doubled where the next comes to nothing either."""
+    upsets: int = 32
+    """Starts in a row whose places turned out to be none, after which the next one waits as well."""
     whole_s: float = 30.0
     """From the first Binding until the gang must be whole, else it is undone."""
     slot_s: float = 300.0
@@ -57,6 +59,8 @@ class Gang(Members):
         """Starts in a row that came to nothing."""
         self.upset = False
         """A place of this start turned out to be none."""
+        self._upsets = 0
+        """In how many starts in a row."""
         self.preempted = False
         """Its room is taken for others: all of it goes, and nobody goes on by itself meanwhile."""
         self.unasked: set[str] = set()
@@ -268,8 +272,13 @@ class Gang(Members):
                 self.unasked = {m.uid for m in self.holding()}
             case Fact.OVERDUE:
                 self._paused_until = now + self._backoff()
+            case Fact.UPSET:
+                self._upsets += 1
+                if self._upsets > self.patience.upsets:
+                    self._paused_until = now + self._backoff()
             case Fact.WHOLE:
                 self._shaken = self._bereft = self.preempted = False
+                self._upsets = 0
             case Fact.STRANDED:
                 self.preempted = False
             case Fact.LOST | Fact.DONE:

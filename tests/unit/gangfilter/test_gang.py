@@ -229,6 +229,25 @@ def test_a_start_whose_places_are_none_is_planned_anew_at_once() -> None:
     assert tale.gang.may_plan(tale.now)
 
 
+def test_a_gang_whose_places_are_none_again_and_again_waits_and_holds_nothing_meanwhile() -> None:
+    """kube-scheduler may refuse whatever is planned: others get their turn."""
+    tale = Tale(2)
+    tale.come("ab")
+    tale.runs()
+    for _ in range(PATIENCE.upsets):
+        assert tale.gang.may_plan(tale.now)
+        tale.gang.start(dict.fromkeys("ab", "n"), tale.now)
+        tale.gang.upset = True
+        tale.runs()
+    for pause in (10, 20):
+        tale.gang.start(dict.fromkeys("ab", "n"), tale.now)
+        tale.gang.upset = True
+        assert tale.runs() == [Fact.UPSET]
+        assert not tale.gang.may_plan(tale.now + pause - 1)
+        tale.now += pause
+        assert tale.gang.may_plan(tale.now)
+
+
 def test_a_gang_that_is_not_whole_in_time_is_undone() -> None:
     tale = Tale(2)
     tale.come("ab")
