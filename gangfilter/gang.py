@@ -362,7 +362,11 @@ class Gang(Members):
             return Fact.UNDONE
         if self._ran:
             return Fact.LOST
-        return Fact.OVERDUE if now >= self._due_at else None
+        if now < self._due_at:
+            return None
+        if self.minimum[0] is not None:
+            return Fact.OVERDUE
+        return Fact.LOST if self.count(*SETTLED) >= self.size else None  # nobody is taken back that may be whole
 
     def _while_running(self, now: float) -> Fact | None:
         if self._done():

@@ -5,13 +5,22 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from extender.engine.effects import Leading, PodSeen
+from extender.engine.effects import GroupSeen, Leading, PodSeen
 from gangfilter.table import Phase
 from protos.contract import allocation, names
 from protos.contract.allocation import Group
 from protos.contract.objects import Condition, Pod
 from tests.builders import a_pod
-from tests.unit.engine.gang_story import GangStory, a_member, at_wall, members, two_nodes
+from tests.unit.engine.gang_story import (
+    KEY,
+    VOLCANO,
+    GangStory,
+    a_declaration,
+    a_member,
+    at_wall,
+    members,
+    two_nodes,
+)
 from tests.unit.engine.story import owned_by
 
 # -- who leads
@@ -334,3 +343,40 @@ def test_an_epoch_that_nobody_could_write_is_none() -> None:
     world.create(a_member("m0", least=2, mem=8))
     assert world.come("m0") == ["flying"]
     assert world.gang().epoch == 1
+
+
+# -- whose minimum is not known any more
+
+
+@pytest.mark.parametrize("before", [5, 100])
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_gang_whose_podgroup_is_gone_or_not_shown_is_left_alone_by_a_new_process(before: float, beyond: int) -> None:
+    world = two_nodes()
+    declared = GroupSeen(VOLCANO, KEY, a_declaration(min_member=2))
+    world.create(*members(2, prefix="single", annotations={names.GROUP: "other"}, mem=16))
+    world.start(*(world.pods[name] for name in ("single0", "single1")))
+    world.tell(declared)
+    world.create(*members(2 + beyond, least=None, mem=16))
+    world.come("m0", "m1", *["m2"] * beyond)
+    world.land()
+    world.later(before)
+    world.restart()
+    world.later(90)
+    assert world.evicted() == []
+    world.tell(declared)
+    assert world.phase() is Phase.RUNNING
+
+
+def test_a_half_gang_whose_minimum_is_told_late_is_taken_back_then() -> None:
+    world = two_nodes()
+    declared = GroupSeen(VOLCANO, KEY, a_declaration(min_member=2))
+    world.tell(declared)
+    world.create(*members(2, least=None, mem=16))
+    world.come("m0", "m1")
+    world.land("m0")
+    world.restart()
+    world.later(60)
+    assert (world.phase(), world.evicted()) == (Phase.BINDING, [])
+    world.tell(declared)
+    world.later(1)
+    assert (world.phase(), world.evicted()) == (Phase.UNDOING, ["m0"])
