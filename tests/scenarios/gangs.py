@@ -154,7 +154,7 @@ def _uuids(given: Object) -> dict[str, list[str]]:
 
 
 def with_port(pod: Object) -> Object:
-    """The same pod, wanting a port of its node: only one pod a node can have it, which no planner of ours knows."""
+    """The same pod, wanting a port of its node: of all on a node one can have it. Who has it, no plan of ours knows."""
     first, *others = pod["spec"]["containers"]
     wanting = {**first, "ports": [{"containerPort": PORT, "hostPort": PORT}]}
     return {**pod, "spec": {**pod["spec"], "containers": [wanting, *others]}}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
 import pytest
 
 from protos.contract import names
 from tests.scenarios.gangs import all_of, all_run, holds_nothing, phase_of, said, started_as_one, until
 from tests.scenarios.jobs import volcano
-from tests.scenarios.jobs.mpi import ARTICLE, MpiJob, Policy, submitted
+from tests.scenarios.jobs.mpi import ARTICLE, MpiJob, submitted
 from tests.scenarios.jobs.submitted import Submitted, submit
 from tests.scenarios.jobs.tensorflow import tf_job
 from tests.scenarios.podgroups import OURS, a_pod_group
@@ -79,7 +80,8 @@ async def test_an_mpijob_with_a_policy_starts_when_its_minimum_can_be(
     world: World, gang_scheduling: GangScheduling
 ) -> None:
     await a_priority_class(world, "high")
-    policy = Policy(min_available=3, queue="test-queue", priority_class="high", schedule_timeout_seconds=180)
+    free = {"cpu": "300m"}  # the guide's 3 cores are more than these machines may have free
+    policy = msgspec.structs.replace(ARTICLE, min_available=3, min_resources=free)
     await starts(world, submitted(MpiJob(gang_scheduling=gang_scheduling, policy=policy)))
 
 

@@ -11,6 +11,7 @@ from extender.sim.kubelet import runtime
 from extender.sim.kubelet.status import NodeSpec
 from tests.scenarios import embedded, gang_stories, podgroups
 from tests.scenarios.embedded import EmbeddedWorld
+from tests.scenarios.gang_life_stories import *  # noqa: F403
 from tests.scenarios.gang_stories import *  # noqa: F403  # the stories are the tests of this module
 from tests.scenarios.gangs import all_run, books_agree, bound, pods
 from tests.scenarios.jobs.submitted import controlled, gang, operated, submit

@@ -1,0 +1,88 @@
+"""What becomes of gangs after their start, or instead of it: a loss that restarts them, a role that ends, a limit."""
+
+from __future__ import annotations
+
+from protos.contract import names
+from tests.scenarios.gangs import (
+    all_of,
+    all_run,
+    books_agree,
+    holds_nothing,
+    pods,
+    said,
+    start,
+    started_as_one,
+    until,
+    with_port,
+)
+from tests.scenarios.jobs.submitted import controlled, gang, kept, submit
+from tests.scenarios.pods import a_container, a_pod
+from tests.scenarios.stories import T4, V100, delete
+from tests.scenarios.world import Object, World
+
+WHOLE = {names.WHOLE_GPU: 1}
+RUNS_S = 5.0
+"""For which a launcher runs: the others have long come by then."""
+
+
+def with_role(pod: Object, role: str) -> Object:
+    """The same pod in this role."""
+    metadata = pod["metadata"]
+    return {**pod, "metadata": {**metadata, "annotations": {**metadata["annotations"], names.ROLE: role}}}
+
+
+async def gone(world: World, wanted: list[str]) -> None:
+    """Until none of these pods exists."""
+
+    async def none() -> bool:
+        return await all_of(world, wanted) == []
+
+    await until(world, none, f"{', '.join(wanted)} are gone")
+
+
+async def test_a_gang_that_restarts_is_whole_again_after_a_loss_by_one_new_start(world: World) -> None:
+    job = controlled(gang("anew", pods("anew", 3, WHOLE), on_member_lost="restart"))
+    await start(world, job)
+    before = {pod["metadata"]["uid"] for pod in await all_of(world, job.names)}
+    async with kept(world, job):
+        await delete(world, "anew-1", grace=1)
+
+        async def all_anew() -> bool:
+            found = await all_of(world, job.names)
+            run = [pod["status"].get("phase") for pod in found] == ["Running"] * len(job.names)
+            return run and before.isdisjoint(pod["metadata"]["uid"] for pod in found)
+
+        await until(world, all_anew, "all of it runs anew")
+    await started_as_one(world, job.names)
+    await books_agree(world)
+
+
+async def test_when_the_launcher_is_done_the_workers_go(world: World) -> None:
+    launcher = with_role(a_pod("done-launcher", a_container(), run_seconds=RUNS_S), "launcher")
+    workers = [with_role(pod, "worker") for pod in pods("done", 2, WHOLE)]
+    job = controlled(gang("done", [launcher, *workers], on_completion="Launcher"))
+    await submit(world, job)
+    await all_run(world, job.names)
+    await gone(world, ["done-0", "done-1"])
+    assert "has done its work" in await said(world, "gang default/done")
+    (ended,) = await all_of(world, job.names)
+    assert ended["status"]["phase"] == "Succeeded"
+    await holds_nothing(world, job.names[1:])
+
+
+async def test_a_gang_that_waits_longer_than_it_may_says_so_and_does_not_start_late(world: World) -> None:
+    job = gang("late", pods("late", 3, WHOLE), schedule_timeout_seconds="3")
+    *early, last = job.pods
+    for pod in early:
+        await world.create_pod(pod)
+    await said(world, "gang default/late waited longer than it may")
+    await holds_nothing(world, job.names)
+    await world.create_pod(last)  # a new member: another try
+    await all_run(world, job.names)
+    await started_as_one(world, job.names)
+
+
+async def test_members_that_take_the_same_port_start_on_nodes_of_their_own(world: World) -> None:
+    await start(world, gang("ports", [with_port(pod) for pod in pods("ports", 2, WHOLE)]))
+    found = await all_of(world, ["ports-0", "ports-1"])
+    assert {pod["spec"]["nodeName"] for pod in found} == {T4, V100}
