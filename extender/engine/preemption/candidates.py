@@ -84,7 +84,7 @@ class Chances:
         if self._some_over is None:
             self._some_over = any(standing.exceeds for standing in queues.standings.values())
         at = queues.at(account)
-        return self._some_over and (at.part <= 1 or bool(at.below))
+        return self._some_over and (at.part <= 1 or at.lacks or bool(at.below))
 
 
 class Candidates:

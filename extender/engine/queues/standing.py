@@ -67,6 +67,11 @@ class Standing:
         return self.known_part
 
     @property
+    def lacks(self) -> bool:
+        """Whether it has less than its due of any resource, whatever it has of others."""
+        return any(self.allocated.get(resource, 0) < due for resource, due in self.due.items())
+
+    @property
     def own_allocated(self) -> dict[str, int]:
         """What the pods directly in it have."""
         had = dict(self.allocated)

@@ -10,7 +10,7 @@ from protos.contract import codec, names, reservation
 from protos.contract.objects import Pod
 from protos.contract.queue import GPU, GPUS
 from protos.contract.reservation import Reservation, Room
-from tests.builders import a_node
+from tests.builders import a_container, a_node, a_pod
 from tests.unit.engine.gang_story import members
 from tests.unit.engine.preemption_story import PreemptionStory, urgent
 from tests.unit.engine.test_queues import a_queue, in_queue
@@ -189,3 +189,18 @@ def test_a_new_guarantee_gets_what_is_free_though_another_is_idle() -> None:
     world.come("mine-0", "mine-1", "mine-2")
     world.land()
     assert runs(world, "mine")
+
+
+def test_a_queue_that_has_too_much_of_one_resource_gets_its_due_of_another() -> None:
+    ascend = "huawei.com/Ascend910"
+    world = PreemptionStory(a_node("n1", *[16] * 8, allocatable={"cpu": "64", "pods": "110", ascend: "8"}))
+    world.tell(*(a_queue(name, deserved={**gpus(4), ascend: 4}) for name in "ab"))
+    for name, queue, count in (("much", "a", 6), ("waits", "b", 4)):
+        asked = [a_container("main", limits={ascend: f"{count}"})]
+        world.create(urgent(a_pod(name, containers=asked, annotations=in_queue(queue)), 0))
+    world.come("much")
+    world.land()
+    for i in range(4):
+        world.start(*a_gang(f"old{i}", 2, "b"))
+    world.later(12)
+    assert wants(world, a_gang("mine", 2, "a")) == ["old0"]
