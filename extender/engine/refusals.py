@@ -77,10 +77,15 @@ def gang_limit(gang: GroupKey) -> Reason:
     return Reason("GangTimedOut", f"gang {gang} waited longer than it may")
 
 
-def preempting(who: str, units: str, owed: str) -> Reason:
-    """Others are evicted for it. `owed`: what other queues have beyond their due, "" if none of theirs are."""
+def preempting(who: str, units: str, owed: str, *, spare: bool) -> Reason:
+    """Others are evicted for it. `owed`: what other queues have beyond their due, "" if none of theirs are.
+
+    `spare`: all of them are members that their gangs can spare.
+    """
     if owed:
         return Reason("Reclaiming", f"{who} takes back what is due to its queue", f"{units}; {owed}")
+    if spare:
+        return Reason("Preempting", f"{who} takes the room of members that their gangs can spare", units)
     return Reason("Preempting", f"{who} takes the room of pods of lower priority", units)
 
 

@@ -1,6 +1,6 @@
 """Lives of small clusters in which pods and gangs of several priorities come, are evicted and come again.
 
-Whoever is evicted is of lower priority than somebody who waits; no half gang is left; nothing is kept for ever; and who
+Whoever is evicted is of lower priority than somebody who waits, or spare and not of a higher one; no half gang is left; nothing is kept for ever; and who
 is above all others runs in the end, if it fits into the cluster at all.
 """
 
@@ -72,7 +72,8 @@ class Life:
         if pod.metadata.uid != effect.pod.uid or pod.metadata.deletion_timestamp:
             return
         if effect.reason.code == "Preempted":
-            above = [p for p in self.world.pods.values() if (p.spec.priority or 0) > (pod.spec.priority or 0)]
+            least = (pod.spec.priority or 0) + ("can spare" not in str(effect.reason))
+            above = [p for p in self.world.pods.values() if (p.spec.priority or 0) >= least]
             assert [p for p in above if not p.spec.node_name], f"{effect.pod.name} goes for nobody"
         self.world.terminate(effect.pod.name)
         self.dying[effect.pod.name] = self.draw.randint(0, 3)

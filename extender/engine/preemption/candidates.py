@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Literal
 
@@ -26,6 +26,7 @@ from extender.engine.queues.standing import Account
 from extender.engine.queues.tenancy import Tenancy
 from extender.engine.queues.turns import Standing
 from gangfilter.group import GroupKey
+from gangfilter.members import SETTLED
 from gangfilter.table import Phase
 from protos.contract.reason import Reason
 
@@ -67,8 +68,9 @@ class Rest(msgspec.Struct):
 class Chances:
     """Who may find anybody to take the room of, as things stand when this is made; told fast."""
 
-    def __init__(self, tenancy: Tenancy, lowest: int | None) -> None:
-        self._tenancy, self._lowest = tenancy, lowest
+    def __init__(self, tenancy: Tenancy, lowest: int | None, spare: Mapping[str, int]) -> None:
+        """`lowest` priority there is; by queue the lowest of its gangs that can spare somebody."""
+        self._tenancy, self._lowest, self._spare = tenancy, lowest, spare
         self._some_over: bool | None = None
         self._known: dict[Account, tuple[Standing, bool]] = {}
 
@@ -77,7 +79,10 @@ class Chances:
         if account not in self._known:
             self._known[account] = self._tenancy.admission.standing(account), self._reclaims(account)
         turn, reclaims = self._known[account]
-        return turn if reclaims or (self._lowest is not None and priority > self._lowest) else None
+        if reclaims or (self._lowest is not None and priority > self._lowest):
+            return turn
+        spare = self._spare.get(self._tenancy.queues.at(account).name)
+        return turn if spare is not None and priority >= spare else None
 
     def _reclaims(self, account: Account) -> bool:
         queues = self._tenancy.queues
@@ -116,7 +121,8 @@ class Candidates:
         """
         best, self.seen = None, 0.0
         lowest = self._priorities.lowest(self._occupants.priorities)
-        busy, chances = frozenset(busy), Chances(self._tenancy, lowest)
+        spare = yield from self._spare()
+        busy, chances = frozenset(busy), Chances(self._tenancy, lowest, spare)
         every = chain(self._waiting_gangs(chances, busy, now), self._waiting_pods(chances, busy, replayed=replayed))
         for number, each in enumerate(every if lowest is not None else ()):
             self.seen += 1 if each is not None else PASSED
@@ -133,6 +139,19 @@ class Candidates:
             self.rest(key, now, moment, 0.0, "vain")
             return None
         return key, *asked
+
+    def _spare(self) -> Generator[int, None, dict[str, int]]:
+        """The lowest priority of gangs that can spare somebody, by queue."""
+        found: dict[str, int] = {}
+        for number, known in enumerate(list(self._gangs.known.values())):
+            gang = known.gang
+            if gang.phase is Phase.RUNNING and gang.count(*SETTLED) > (gang.minimum[0] or 0):
+                queue = self._tenancy.queues.at(self._tenancy.admission.account(gang)).name
+                lowest = self._priorities.of(gang, min(member.priority for member in gang.members.values()))
+                found[queue] = min(lowest, found.get(queue, lowest))
+            if number % STEP == STEP - 1:
+                yield STEP * LOOK
+        return found
 
     def _waiting_gangs(self, chances: Chances, busy: frozenset[str], now: float) -> Iterator[Waiting | None]:
         for key, known in list(self._gangs.known.items()):

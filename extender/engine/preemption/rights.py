@@ -1,5 +1,8 @@
 """Whose room one that waits may take: inside its queue by priority, from other queues what they have beyond their due.
 
+Inside a queue what a gang can spare is behind those that wait at the same priority, so they may take that too: it came
+into room that nobody asked for then. It takes nothing itself, so it is not taken back.
+
 Two queues are compared where their ways up the tree part. There the one that wants, and every queue on its way down to
 the pods, must stay within its due with what it gets; the other, and every queue on that way, must have more than its
 due and keeps its due. If that is not enough, the largest that goes may leave it less, but lacking less than the first
@@ -137,7 +140,7 @@ class Rights:
         """Whether the unit may go, if nobody else does."""
         account = self._queues.of(unit.victims[0].uid)
         if account is None or self._account is None or self._queues.at(account) is self._queues.at(self._account):
-            return unit.priority < self._priority
+            return unit.priority < self._priority + unit.spare
         claim = self._claim(account)
         return claim is not None and any(
             amount > 0 and name in claim.over

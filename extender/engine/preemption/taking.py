@@ -146,11 +146,8 @@ class Taking:
             yield PutBack(self.by.pods[uid].ref, names.RESERVATION, text, "")
         first = next(iter(self.by.pods.values()))
         owed = "; ".join(sorted({unit.owed for unit in self._units if unit.owed}))
-        yield Report(
-            first.ref,
-            refusals.preempting(self.by.who, listed((unit.who for unit in self._units), NAMED), owed),
-            warning=False,
-        )
+        units, spare = listed((unit.who for unit in self._units), NAMED), all(unit.spare for unit in self._units)
+        yield Report(first.ref, refusals.preempting(self.by.who, units, owed, spare=spare), warning=False)
 
     def look(self, now: float, uid: str = "") -> Iterator[Effect]:
         """Go on as far as it does; `uid`: the pod to which something happened, any of them if that is not known."""

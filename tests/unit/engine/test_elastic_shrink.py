@@ -7,7 +7,7 @@ import pytest
 from extender.engine.effects import Leading, Scale, ScalerGone, ScalersServed
 from gangfilter.table import Phase
 from protos.contract.training import Scaler
-from tests.builders import a_node
+from tests.builders import a_node, a_pod
 from tests.unit.engine.elastic_story import KEY, ElasticStory
 from tests.unit.engine.gang_story import members
 from tests.unit.engine.preemption_story import PreemptionStory, urgent
@@ -44,6 +44,28 @@ def test_workers_beyond_the_minimum_are_asked_for_and_nobody_is_evicted() -> Non
     assert world.engine.counters["preemptions", "done"] == 1
     assert world.engine.counters["preemption_lost_gpu_seconds", ""] == 0
     assert {k: n for (what, k), n in world.engine.counters.items() if what == "scale_ins"} == {"created": 1, "done": 1}
+
+
+def test_one_of_equal_priority_gets_what_a_job_can_spare_and_nothing_else() -> None:
+    world = full()
+    for name in ("first", "second", "third"):
+        world.waits(a_pod(name, whole=1))
+    assert world.preempt(3) == []
+    asked = one(world.asked())
+    assert len(asked.pods) == 1, "one scaler at a time"
+    world.terminate(*asked.pods)
+    world.delete(*asked.pods)
+    world.finish(asked)
+    world.schedule()
+    assert world.preempt(3) == []
+    again = one(world.asked())
+    world.terminate(*again.pods)
+    world.delete(*again.pods)
+    world.finish(again)
+    world.schedule()
+    assert world.preempt(60) == []
+    assert world.asked() == []
+    assert world.phase("job") is Phase.RUNNING
 
 
 def test_what_the_operator_does_not_let_go_in_time_is_evicted() -> None:

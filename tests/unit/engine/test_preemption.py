@@ -201,6 +201,29 @@ def test_what_a_gang_can_spare_goes_before_a_whole_one() -> None:
     assert world.engine.counters["preemption_victims", "spare/priority"] == 1
 
 
+def test_what_a_gang_can_spare_goes_at_equal_priority_too_and_never_comes_back_by_evictions() -> None:
+    world = PreemptionStory(a_node("n1", 16, 16), a_node("n2", 16, 16))
+    world.start(*a_gang("elastic", 4, least=2))
+    world.later(11)
+    world.create(*a_gang("gang", 1))
+    world.come("gang-0")
+    (gone,) = world.preempt()
+    assert any("takes the room of members that their gangs can spare" in told for told in world.reasons("gang-0"))
+    world.again(gone)
+    world.come("gang-0")
+    world.land()
+    world.waits(a_single("single", 16))
+    (second,) = world.preempt()
+    world.again(second)
+    assert world.come("single") == ["flying"]
+    world.land("single")
+    world.waits(a_single("another", 16))
+    before = len(world.done)
+    assert world.preempt(60) == [], "the elastic gang has its minimum left, and takes nothing back"
+    assert world.evicted(before) == []
+    assert world.phase("elastic") is Phase.RUNNING
+
+
 def test_half_a_gang_never_goes() -> None:
     world = PreemptionStory(a_node("n1", 16, 16))
     world.start(*a_gang("pair", 2))
