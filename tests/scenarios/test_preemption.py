@@ -55,8 +55,8 @@ async def test_an_extender_killed_between_two_evictions_is_followed_by_one_that_
 
 
 async def test_a_gang_counts_by_the_class_that_its_podgroup_names(world: EmbeddedWorld) -> None:
-    kept, low = of("urgent", "kept", 2), of("spot", "low", 2)
-    for job in (kept, low):
+    above, below = of("urgent", "above", 2), of("spot", "below", 2)
+    for job in (above, below):
         await submit(world, job)
         await all_run(world, job.names)
     group = {"apiVersion": podgroups.OURS, "kind": "PodGroup", "metadata": {"name": "named", "namespace": "default"}}
@@ -64,8 +64,8 @@ async def test_a_gang_counts_by_the_class_that_its_podgroup_names(world: Embedde
     named = gang("named", pods("named", 2, WHOLE, **on(T4)))
     await submit(world, named)
     await all_run(world, named.names)
-    await gone(world, *low.names)
-    assert "gang default/named of priority 10" in await event(world, low.names[0], "Preempted")
-    await all_run(world, kept.names)
+    await gone(world, *below.names)
+    assert "gang default/named of priority 10" in await event(world, below.names[0], "Preempted")
+    await all_run(world, above.names)
     await world.delete(podgroups.OURS, "PodGroup", "named")
     await books_agree(world)
