@@ -86,8 +86,8 @@ class Gangs:
             return
         if known is None:
             known = self._roster.join(pod, said, now)
-        if self._roster.say(uid, said.said):
-            self._tell_conflicts(known, now)
+        self._roster.say(uid, said.said)
+        self._tell_conflicts(known, now)
         self._restage(known, pod, state, now)
         self._conductor.settle(known, now)
 
@@ -104,9 +104,13 @@ class Gangs:
         self._conductor.settle(known, now)
 
     def _tell_conflicts(self, known: Known, now: float) -> None:
+        """Once there is a pod to tell it of: a PodGroup is mostly there before."""
         conflicts = known.gang.terms.conflicts
-        if conflicts:
-            self._herald.report(known, refusals.gang_conflict(known.gang.key, "; ".join(conflicts)), now)
+        if conflicts == known.warned:
+            return
+        reason = refusals.gang_conflict(known.gang.key, "; ".join(conflicts))
+        if not conflicts or self._herald.report(known, reason, now):
+            known.warned = conflicts
 
     def _restage(self, known: Known, pod: Pod, state: PodState | None, now: float) -> None:
         member = known.gang.members[pod.metadata.uid]

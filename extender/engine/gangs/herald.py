@@ -10,6 +10,7 @@ from protos.contract.reason import Reason
 
 REPORT_EVERY_S = 30.0
 """Seconds between Events that say the same of a gang."""
+UNBOUND = (Stage.IDLE, Stage.PLANNED, Stage.ABSENT)
 PAUSE_S = 1.0
 """Seconds after which it is said of a gang that it is not complete: its pods come one after the other."""
 
@@ -30,15 +31,18 @@ class Herald:
         effects, self.effects = self.effects, []
         return effects
 
-    def report(self, known: Known, reason: Reason, now: float) -> None:
-        """In an Event of one member, the first that still waits; the same reason again only after a while."""
+    def report(self, known: Known, reason: Reason, now: float) -> bool:
+        """In an Event of one member, the first that still waits; the same reason again only after a while.
+
+        Returns whether it is told.
+        """
         told, at = known.reported
-        if told is not None and reason.code == told.code and now < at + REPORT_EVERY_S:
-            return
-        waiting = known.gang.at(Stage.IDLE, Stage.PLANNED, Stage.ABSENT)
-        if waiting:
-            known.reported = (reason, now)
-            self.effects.append(Report(ref(known.gang, waiting[0]), reason))
+        again = told is not None and reason.code == told.code and now < at + REPORT_EVERY_S
+        if again or not known.gang.count(*UNBOUND):
+            return False
+        known.reported = (reason, now)
+        self.effects.append(Report(ref(known.gang, known.gang.at(*UNBOUND)[0]), reason))
+        return True
 
     def news(self, known: Known, now: float) -> None:
         """Report why a gang waits as soon as its numbers stand still for a moment, and when they have changed."""

@@ -59,6 +59,8 @@ class Known(msgspec.Struct):
     told: GroupStatus | None = None
     reported: tuple[Reason | None, float] = (None, 0.0)
     """What was last told in an Event, and when."""
+    warned: tuple[str, ...] = ()
+    """The conflicts that were last told in one."""
 
 
 class Roster:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from extender.engine.effects import GroupGone, GroupSeen, Report
+from gangfilter.group import Declaration
 from gangfilter.table import Phase
 from protos.contract import names
 from tests.builders import a_pod
@@ -126,3 +127,14 @@ def test_who_says_how_large_its_group_is_but_not_which_is_told_what_is_missing()
     assert told == (
         "annotation gangshare.io/min-member is set, but no group is named: expected gangshare.io/group too",
     )
+
+
+def test_podgroups_that_differ_before_there_are_members_are_told_with_the_first() -> None:
+    world = two_nodes()
+    other = "scheduling.x-k8s.io/v1alpha1"
+    world.tell(GroupSeen(VOLCANO, KEY, a_declaration(min_member=2)))
+    world.tell(GroupSeen(other, KEY, Declaration(source="another", min_member=3)))
+    assert world.told() == []
+    world.create(*members(3, least=None, mem=8))
+    assert world.told() == [("m0", "GangConflict")]
+    assert world.gang().terms.conflicts == ("the minimum differs: 2 by PodGroup, 3 by another; 3 holds",)
