@@ -1,7 +1,7 @@
 """Lives of small clusters in which pods and gangs of several priorities come, are evicted and come again.
 
-Whoever is evicted is of lower priority than somebody who waits, or spare and not of a higher one; no half gang is left; nothing is kept for ever; and who
-is above all others runs in the end, if it fits into the cluster at all.
+Whoever is evicted is of lower priority than somebody who waits, or spare and not of a higher one; no half gang is left;
+nothing is kept for ever; and who is above all others runs in the end, if it fits into the cluster at all.
 """
 
 from __future__ import annotations
