@@ -298,8 +298,9 @@ class Gangs:
         for known in list(self.known.values()):
             if not yes:
                 self._conductor.stand_by(known, now)
-            known.told, known.planned, known.reported = None, None, (None, 0.0)
+            known.told, known.planned, known.reported, known.warned = None, None, (None, 0.0), ()
             known.offering = True
+            self._tell_conflicts(known, now)
             self._conductor.settle(known, now)
 
     def tick(self, now: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.engine.effects import GroupGone, GroupSeen, Report
+from extender.engine.effects import GroupGone, GroupSeen, Leading, Report
 from gangfilter.group import Declaration
 from gangfilter.table import Phase
 from protos.contract import names
@@ -138,3 +138,13 @@ def test_podgroups_that_differ_before_there_are_members_are_told_with_the_first(
     world.create(*members(3, least=None, mem=8))
     assert world.told() == [("m0", "GangConflict")]
     assert world.gang().terms.conflicts == ("the minimum differs: 2 by PodGroup, 3 by another; 3 holds",)
+
+
+def test_conflicts_are_told_anew_by_who_takes_over() -> None:
+    """What a process says that may not write is not heard."""
+    world = two_nodes()
+    world.tell(Leading(False))
+    world.create(a_member("m0", least=2, mem=8), a_member("m1", least=3, mem=8))
+    before = len(world.told())
+    world.tell(Leading(True))
+    assert world.told()[before:] == [("m0", "GangConflict")]
