@@ -80,7 +80,7 @@ class Parts:
         self.gangs = Gangs(self.ledger, settings, self.counters, starts, self.booking.release, self._unpromise, wall)
         self.barrier = Barrier(self.gangs)
         self.behind = Behind(self.ledger, self.gangs, self.tenancy.queues, self.priorities)
-        self.waking.defers = self.behind.waits
+        self.waking.defers, self.waking.spare = self.behind.waits, self.behind.spare
 
     def _make_claims(self, wall: float) -> None:
         """What room is kept, given back, taken from others, or left to the first in line."""

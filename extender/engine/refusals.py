@@ -19,7 +19,7 @@ QUEUE_SHORT = ("QueueFull", "QueueReserved")
 """Codes of those of them who are helped if somebody leaves the queue."""
 GANG_NO_ROOM = "GangNoRoom"
 GANG_AGAIN = "GangAgain"
-BEHIND_GANGS = Reason(NO_ROOM, "gangs of its queue that wait go before what a gang that runs has beyond its minimum")
+BEHIND_GANGS = Reason(NO_ROOM, "others that wait go before what a gang that runs has beyond its minimum")
 FORGED = Reason(
     "AllocationForged", "the pod carries an allocation that gangshare did not write; it waits until that is removed"
 )

@@ -22,13 +22,16 @@ class Behind:
         self._version = -1
         """Of the line of gangs, when that was found out."""
 
+    def spare(self, pod: PodState) -> bool:
+        """Whether a gang that runs has this member beyond its minimum."""
+        known = self._gangs.of(pod.ref.uid)
+        return known is not None and known.gang.phase is Phase.RUNNING and not known.gang.members[pod.ref.uid].required
+
     def waits(self, pod: PodState) -> bool:
         """Whether this pod is such a member, and gangs go first at this moment."""
         uid = pod.ref.uid
         known, account = self._gangs.of(uid), self._queues.of(uid)
-        if known is None or account is None or not self._gangs.leading:
-            return False
-        if known.gang.phase is not Phase.RUNNING or known.gang.members[uid].required:
+        if known is None or account is None or not self._gangs.leading or not self.spare(pod):
             return False
         if self._gangs.looked != self._ledger.freed:
             return self._gangs.waiting  # they are yet to be planned with this room

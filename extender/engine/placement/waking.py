@@ -30,9 +30,9 @@ AGAIN_S, AGAIN_MOST_S = 10.0, 300.0
 """Seconds after which a pod that was woken and did not come is woken again; doubled each time."""
 
 
-def _turn(pod: PodState) -> tuple[int, bool, float, PodRef]:
-    """Who comes first: by priority, then those not woken in vain, then by age."""
-    return -pod.priority, pod.wakes > 0, pod.since, pod.ref
+def _turn(pod: PodState) -> tuple[int, bool, bool, float, PodRef]:
+    """Who comes first: by priority, then whom no gang can do without, then those not woken in vain, then by age."""
+    return -pod.priority, pod.spare, pod.wakes > 0, pod.since, pod.ref
 
 
 class Waking:
@@ -44,6 +44,8 @@ class Waking:
         """Whether the pod may have room at all; one that may not is woken by whoever says so."""
         self.defers: Callable[[PodState], bool] = lambda _: False
         """Whether others are to be placed before the pod, at this moment."""
+        self.spare: Callable[[PodState], bool] = lambda _: False
+        """Whether a gang that runs can do without the pod."""
         self.first: Callable[[], Iterable[PodState]] = tuple
         """Those for whom room is kept: they come before all others."""
         self.open_to: Callable[[PodState, float], Callable[[NodeState], bool] | None] = lambda _pod, _now: None
@@ -61,10 +63,14 @@ class Waking:
         """The pod was refused all nodes but those excluded."""
         self.forget(pod)
         pod.refusal, pod.excluded = reason, excluded
-        pod.wakes, pod.again_at = 0, 0.0
+        pod.wakes, pod.again_at, pod.spare = 0, 0.0, self.spare(pod)
         if ask not in self._refused:
             self._refused[ask] = SortedKeyList(key=_turn)
         self._refused[ask].add(pod)
+
+    def pending(self, nodes: Iterable[str]) -> bool:
+        """Whether one of these nodes has room that those who wait were not yet looked at for."""
+        return not self._news.keys().isdisjoint(nodes)
 
     def forget(self, pod: PodState) -> None:
         """The pod no longer waits for room."""

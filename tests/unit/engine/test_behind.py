@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.engine.effects import Tick
-from tests.builders import a_node
+from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, members
 from tests.unit.engine.preemption_story import PreemptionStory, urgent
 from tests.unit.engine.test_queues import a_queue, in_queue
@@ -54,7 +54,7 @@ def test_the_member_is_woken_when_the_gang_does_not_fit() -> None:
     world = full(waits=4)
     old_goes(world)
     assert comes(world, "runs2") == ["NoRoom"]
-    assert "gangs of its queue" in str(world.engine.pods[world.pods["runs2"].metadata.uid].refusal)
+    assert "others that wait" in str(world.engine.pods[world.pods["runs2"].metadata.uid].refusal)
     before = len(world.done)
     world.later(3)
     assert ("runs2", "") in world.woken(before)
@@ -92,3 +92,24 @@ def test_where_no_gang_waits_it_comes_at_once() -> None:
     world.start(running[0])
     world.create(running[1])
     assert comes(world, "runs1") == ["flying"]
+
+
+def test_a_single_pod_of_that_priority_goes_first_too_whoever_kube_scheduler_asks_of() -> None:
+    world = PreemptionStory(a_node("n1", *[16] * 4), preemption=False)
+    running = members(4, gang="runs", prefix="runs", least=2, mem=0, whole=1)
+    world.start(*running[:3])
+    world.runs(urgent(a_pod("ends", whole=1), 0))
+    world.create(running[3])
+    world.create(a_pod("single", whole=1))
+    comes(world, "runs3", "single")
+    world.later(1)
+    before = len(world.done)
+    world.delete("ends")
+    assert comes(world, "runs3") == ["NoRoom"]
+    world.later(1)
+    assert world.woken(before) == [("single", "")]
+    assert comes(world, "single") == ["flying"]
+    world.land()
+    world.delete("single")
+    world.later(1)
+    assert comes(world, "runs3") == ["flying"]
