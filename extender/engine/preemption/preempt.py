@@ -60,9 +60,11 @@ class Preemption:
         self._reservations, self._settings = reservations, settings
         self._queues, self._admission = tenancy.queues, tenancy.admission
         self._candidates = Candidates(ledger, gangs, occupants, tenants, tenancy, priorities, reservations)
-        self._context = Context(gangs, occupants, reservations, elastic, counters, settings.scale_in_s, wall)
-        self._units = Units(ledger, gangs, occupants, priorities, elastic.spared)
         self.budgets = Register()
+        self._context = Context(
+            gangs, occupants, reservations, elastic, self.budgets, counters, settings.scale_in_s, wall
+        )
+        self._units = Units(ledger, gangs, occupants, priorities, elastic.spared)
         self._under_way: dict[str, tuple[Key, Taking]] = {}
         """By who takes."""
         self._choice: Sliced[Chosen | None] | None = None

@@ -22,6 +22,7 @@ from extender.engine.elastic.asking import Asking
 from extender.engine.elastic.elastic import Elastic
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.planning.seats import Spot
+from extender.engine.preemption.budgets import Register
 from extender.engine.preemption.occupants import Occupants
 from extender.engine.preemption.units import Unit, Victim
 from gangfilter.group import GroupKey
@@ -62,6 +63,7 @@ class Context(msgspec.Struct, frozen=True):
     occupants: Occupants
     reservations: Reservations
     elastic: Elastic
+    budgets: Register
     counters: Counter[tuple[str, str]]
     scale_in_s: float
     """Seconds that an elastic job has to let its workers go, 0 if it is not asked to."""
@@ -171,8 +173,17 @@ class Taking:
     def refused(self, uid: str, why: str, now: float) -> Iterator[Effect]:
         """This pod was not let go: nobody else is asked to."""
         self._todo[uid], _ = self._asked.pop(uid)
+        yield from self._stop(why, now)
+
+    def _stop(self, why: str, now: float) -> Iterator[Effect]:
+        """Budgets forbid it by now."""
         yield Report(next(iter(self.by.pods.values())).ref, refusals.preemption_stopped(self.by.who, why))
         yield from self._end("refused", now)
+
+    def _left(self) -> list[Unit]:
+        """The units with those of their victims that do not go yet."""
+        left = ((unit, tuple(v for v in unit.victims if not self._goes(v.uid))) for unit in self._units)
+        return [msgspec.structs.replace(unit, victims=victims) for unit, victims in left if victims]
 
     def _waits(self, uid: str) -> bool:
         return uid in self._of.occupants.wishes
@@ -218,6 +229,9 @@ class Taking:
             return
         yield from self._asking.look(self._goes, now)
         if not self._asking.over:
+            return
+        if not self._ordered and (forbidden := self._of.budgets.forbidden(self._left(), ())):
+            yield from self._stop(next(iter(forbidden.values())), now)
             return
         self._ordered = True
         for uid, (victim, since) in list(self._asked.items()):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from extender.engine.effects import Leading, Scale, ScalerGone, ScalersServed
+from extender.engine.effects import BudgetSeen, Leading, Scale, ScalerGone, ScalersServed
 from gangfilter.table import Phase
-from protos.contract.training import Scaler
+from protos.contract.budget import Budget, Spec, Status
+from protos.contract.objects import ObjectMeta
+from protos.contract.selector import Selector
+from protos.contract.training import GROUP, Scaler
 from tests.builders import a_node, a_pod
 from tests.unit.engine.elastic_story import KEY, ElasticStory
 from tests.unit.engine.gang_story import members
@@ -75,6 +78,18 @@ def test_what_the_operator_does_not_let_go_in_time_is_evicted() -> None:
     asked = one(world.asked())
     assert world.preempt(20) == sorted(asked.pods)
     assert world.engine.counters["scale_ins", "overdue"] == 1
+
+
+def test_a_budget_that_forbids_it_by_then_keeps_them() -> None:
+    world = full(scale_in_s=60)
+    for i in range(4):
+        world.change(f"job-worker-{i}", phase="Running")
+    world.presses()
+    assert world.preempt(30) == []
+    world.tell(BudgetSeen(Budget(ObjectMeta("jobs", "default"), Spec(Selector({"group-name": GROUP})), Status(0))))
+    assert world.preempt(40) == []
+    assert any("PodDisruptionBudget default/jobs allows 0" in told for told in world.reasons("urgent"))
+    assert world.engine.counters["preemptions", "refused"] == 1
 
 
 def test_workers_have_no_less_time_than_their_grace() -> None:
