@@ -1,9 +1,10 @@
-"""Which members of a gang kube-scheduler will not let onto one node together, in words that a node holds once each.
+"""Which members of a gang kube-scheduler will not let onto one node together, and which it wants spread evenly.
 
-A port of the node, and required anti-affinity by host name to pods that are like the pod itself: one worker a node.
-What stands on nodes already is left to kube-scheduler, as is anti-affinity to others and over zones: what it refuses
-for these is excluded from the next plan. But it would refuse members of one gang for each other at every plan that
-puts two of them together. Sources: the filters NodePorts and InterPodAffinity of kube-scheduler.
+Words that a node holds once each: a port of the node, and required anti-affinity by host name to pods that are like the
+pod itself, one worker a node. A spread that must hold (DoNotSchedule), by host name among pods like itself. What stands
+on nodes already is left to kube-scheduler, as is what concerns others or zones: what it refuses for these is excluded
+from the next plan. But it would refuse members of one gang for each other at every plan that puts too many of them
+together. Sources: the filters NodePorts, InterPodAffinity and PodTopologySpread of kube-scheduler.
 """
 
 from __future__ import annotations
@@ -44,12 +45,40 @@ class _Affinity(msgspec.Struct, frozen=True, rename="camel"):
     pod_anti_affinity: _AntiAffinity | None = None
 
 
+class _Spreading(msgspec.Struct, frozen=True, rename="camel"):
+    """One TopologySpreadConstraint."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: Selector | None = None
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Pods that must be spread over nodes: which, and by how many one node may have more than another."""
+
+    who: str
+    skew: int
+
+
 _affinities = msgspec.json.Decoder(_Affinity | None)
+_spreadings = msgspec.json.Decoder(tuple[_Spreading, ...] | None)
 
 
 def words(pod: Pod) -> tuple[str, ...]:
     """What two pods must not have in common on one node, sorted."""
     return tuple(sorted({*_ports(pod), *_likes(pod)}))
+
+
+def spread(pod: Pod) -> Spread | None:
+    """The strictest that the pod itself is counted in."""
+    meta = pod.metadata
+    found = [
+        Spread(_named(meta.namespace, each.label_selector), each.max_skew)
+        for each in _spread(bytes(pod.spec.topology_spread_constraints))
+        if each.label_selector is not None and each.label_selector.selects(meta.labels)
+    ]
+    return min(found, key=lambda each: (each.skew, each.who), default=None)
 
 
 def _ports(pod: Pod) -> list[str]:
@@ -69,8 +98,12 @@ def _likes(pod: Pod) -> list[str]:
     for term in _terms(bytes(pod.spec.affinity)):
         selector = term.label_selector
         if selector is not None and term.concerns(meta.namespace) and selector.selects(meta.labels):
-            found.append(f"pods of {meta.namespace} {msgspec.json.encode(selector, order='sorted').decode()}")
+            found.append(_named(meta.namespace, selector))
     return found
+
+
+def _named(namespace: str, selector: Selector) -> str:
+    return f"pods of {namespace} {msgspec.json.encode(selector, order='sorted').decode()}"
 
 
 @lru_cache(maxsize=1024)
@@ -84,3 +117,16 @@ def _terms(affinity: bytes) -> tuple[_Term, ...]:
         return ()
     said = found.pod_anti_affinity.required if found and found.pod_anti_affinity else None
     return tuple(term for term in said or () if term.topology_key == _HOST)
+
+
+@lru_cache(maxsize=1024)
+def _spread(constraints: bytes) -> tuple[_Spreading, ...]:
+    """Those over nodes that must hold; text that cannot be decoded spreads nobody."""
+    if not constraints:
+        return ()
+    try:
+        found = _spreadings.decode(constraints) or ()
+    except msgspec.DecodeError:
+        return ()
+    strict = (each for each in found if each.topology_key == _HOST and each.when_unsatisfiable == "DoNotSchedule")
+    return tuple(each for each in strict if each.max_skew > 0)

@@ -132,6 +132,9 @@ class Attempt:
             if number % STEP == 0:
                 yield 2 * STEP * LOOK
         self.lots = sorted(found.values(), key=attrgetter("hardness"))
+        for lot in self.lots:
+            if lot.constraints.spread is not None:
+                lot.spread_over((yield from self._admitting(lot.constraints)))
         if self._wide:
             breadths = yield from self._survey()
             self.lots.sort(key=lambda lot: (breadths.get(lot.constraints, 0), lot.ask is not None))
@@ -142,6 +145,15 @@ class Attempt:
         if ask not in self._choices:
             self._choices[ask] = Choices(ask, self._fleet.indexes.scorer, evenly=self._wide)
         return self._choices[ask]
+
+    def _admitting(self, constraints: Constraints) -> Generator[int, None, int]:
+        """How many nodes they admit."""
+        count = 0
+        for number, node in enumerate(tuple(self._fleet.nodes.values())):
+            count += constraints.admits(node)
+            if number % STEP == 0:
+                yield STEP * LOOK
+        return count
 
     def _survey(self) -> Generator[int, None, dict[Constraints, int]]:
         """How many nodes each selection of nodes admits."""
@@ -229,10 +241,8 @@ class Attempt:
         score = trial.score(lot)
         if score is None:
             return False
-        if lot.ask is None:
-            heappush(near, _by_cpu(trial.name, trial.node, trial.used))
-        else:
-            heappush(near, (-score - self._wide * LATER, trial.name))
+        key = -score - self._wide * LATER if lot.ask else _by_cpu(trial.name, trial.node, trial.used)[0]
+        heappush(near, (key + 2 * LATER * trial.alike(lot), trial.name))
         return True
 
     def _tidy(self) -> Iterator[int]:

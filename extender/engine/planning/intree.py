@@ -1,10 +1,10 @@
 """What kube-scheduler will hold against a node, as far as a plan must know it before it books anything.
 
 Node selector, required node affinity, taints, cordoned nodes and totals of resources; nodes that are about to go, too;
-and which members must not be on one node together (`apart`). Pod affinity, topology spread and volumes stay with
-kube-scheduler: what it refuses for them is excluded from the next plan. Text that cannot be decoded constrains nothing,
-since kube-scheduler has the last word anyway. Sources: the filters NodeAffinity, TaintToleration, NodeUnschedulable and
-NodeResourcesFit of kube-scheduler; k8s.io/component-helpers/scheduling/corev1.
+which members must not be on one node together, and which must be spread over nodes (`apart`). Pod affinity, other
+spreads and volumes stay with kube-scheduler: what it refuses for them is excluded from the next plan. Text that cannot
+be decoded constrains nothing, since kube-scheduler has the last word anyway. Sources: the filters NodeAffinity,
+TaintToleration, NodeUnschedulable and NodeResourcesFit of kube-scheduler; k8s.io/component-helpers/scheduling/corev1.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 
 from extender.engine.books.ledger import NodeState
 from extender.engine.planning import apart
+from extender.engine.planning.apart import Spread
 from protos.contract.objects import Pod, Taint
 from protos.contract.selector import Requirement
 
@@ -68,6 +69,7 @@ class Constraints(msgspec.Struct, frozen=True, cache_hash=True):
     tolerations: tuple[Toleration, ...] = ()
     apart: tuple[str, ...] = ()
     """Words of which members on one node must not share any: see `apart`."""
+    spread: Spread | None = None
 
     @property
     def selective(self) -> bool:
@@ -98,7 +100,7 @@ def constraints(pod: Pod) -> Constraints:
     """What the pod's spec says; the same object for pods that say the same."""
     spec = pod.spec
     labels = tuple(sorted(spec.node_selector.items()))
-    return _constraints(labels, bytes(spec.affinity), bytes(spec.tolerations), apart.words(pod))
+    return _constraints(labels, bytes(spec.affinity), bytes(spec.tolerations), apart.words(pod), apart.spread(pod))
 
 
 def lacking(amounts: Amounts, allocatable: Mapping[str, int], used: Mapping[str, int]) -> str:
@@ -116,9 +118,13 @@ def counted(requests: Iterable[tuple[str, int]], ignored: Collection[str] = ()) 
 
 @lru_cache(maxsize=1024)
 def _constraints(
-    labels: tuple[tuple[str, str], ...], affinity: bytes, tolerations: bytes, words: tuple[str, ...]
+    labels: tuple[tuple[str, str], ...],
+    affinity: bytes,
+    tolerations: bytes,
+    words: tuple[str, ...],
+    spread: Spread | None,
 ) -> Constraints:
-    return Constraints(labels, _terms(affinity), _tolerations(tolerations), words)
+    return Constraints(labels, _terms(affinity), _tolerations(tolerations), words, spread)
 
 
 class _Selector(msgspec.Struct, frozen=True, rename="camel"):

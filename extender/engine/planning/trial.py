@@ -9,6 +9,7 @@ from operator import itemgetter
 from extender.engine.books.ledger import NodeState
 from extender.engine.placement.index import UNTOUCHED
 from extender.engine.placement.score import Scorer, Seated
+from extender.engine.planning.apart import Spread
 from extender.engine.planning.beside import Beside
 from extender.engine.planning.intree import counted, lacking
 from extender.engine.planning.seats import Seat, Spot
@@ -22,6 +23,7 @@ REFUSED = "refused by kube-scheduler"
 UNSUITED = "tainted or not selected"
 KEPT = "kept for those before it in line"
 APART = "of members that must be apart"
+UNEVEN = "of members that must be spread"
 
 
 Found = tuple[Choice, tuple[str, ...], Seated]
@@ -108,6 +110,8 @@ class Lot:
         self.weight = len(like.ask.containers) if like.ask else 1
         """Containers for which GPUs must be found."""
         self.size = 0
+        self.each: int | None = None
+        """So many of them go to one node at most, where they must be spread."""
         self.waiting: deque[Seat] = deque()
         self.passed: Counter[str] = Counter()
         """Why nodes were passed over on which there are GPUs for it: words → nodes."""
@@ -119,6 +123,11 @@ class Lot:
     def add(self, seat: Seat) -> None:
         self.size += 1
         self.waiting.append(seat)
+
+    def spread_over(self, nodes: int) -> None:
+        """As kube-scheduler will have it if these nodes, all they may go to, get nearly as many each."""
+        if (spread := self.constraints.spread) is not None:
+            self.each = max(spread.skew, -(-self.size // max(1, nodes)))
 
     def barred(self, node: NodeState) -> str:
         """Why its members may not go to this node whatever is free there; "" if they may."""
@@ -161,7 +170,19 @@ def _hardness(seat: Seat) -> tuple[int, ...]:
 class Trial:
     """A copy of one node, and the members that were put there."""
 
-    __slots__ = ("_apart", "_kept", "_scorer", "_version", "allocatable", "books", "name", "node", "seated", "used")
+    __slots__ = (
+        "_alike",
+        "_apart",
+        "_kept",
+        "_scorer",
+        "_version",
+        "allocatable",
+        "books",
+        "name",
+        "node",
+        "seated",
+        "used",
+    )
 
     def __init__(self, node: NodeState, scorer: Scorer, kept: Sequence[Beside] = ()) -> None:
         """`kept`: what is left there for others."""
@@ -173,10 +194,15 @@ class Trial:
         self.books = node.books.copy() if node.books is not None else None
         self.seated: list[tuple[Lot, Seat, Spot]] = []
         self._apart: set[str] = set()
+        self._alike: dict[Spread | None, int] = {}
 
     def current(self, nodes: Mapping[str, NodeState]) -> bool:
         """Whether the node is still as it was when it was copied."""
         return nodes.get(self.name) is self.node and self.node.version == self._version
+
+    def alike(self, lot: Lot) -> int:
+        """How many are here from which the lot's members must be spread."""
+        return self._alike.get(lot.constraints.spread, 0)
 
     def score(self, lot: Lot) -> int | None:
         """How well one more of the lot's members goes here, None if not at all; any that needs no GPU scores 0."""
@@ -186,6 +212,8 @@ class Trial:
         lack = lot.lack(self.books, self.allocatable, self.used)
         if not lack and not self._apart.isdisjoint(lot.constraints.apart):
             lack = APART
+        if not lack and lot.each is not None and self.alike(lot) >= lot.each:
+            lack = UNEVEN
         if not lack and not all(each.admits(lot.ask, lot.requests, self.books) for each in self._kept):
             lack = KEPT
         if lack:
@@ -219,4 +247,6 @@ class Trial:
         for each in self._kept:
             each.put(seat.uid, lot.ask, seat.requests, self.books)
         self._apart.update(lot.constraints.apart)
+        if lot.each is not None:
+            self._alike[lot.constraints.spread] = self.alike(lot) + 1
         self.seated.append((lot, seat, spot))

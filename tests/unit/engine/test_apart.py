@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from extender.engine.planning.apart import words
+from extender.engine.planning.apart import Spread, spread, words
 from gangfilter.table import Phase
 from protos.contract.objects import Pod
 from tests.builders import a_container, a_node, a_pod
@@ -113,3 +114,60 @@ def test_others_of_the_gang_go_beside_them() -> None:
     workers = members(2, least=4, **APART[0])
     world.create(*workers, *(a_member(f"ps{i}", least=4, role="ps") for i in range(2)))
     assert world.phase() is Phase.STARTING
+
+
+def evenly(skew: int = 1, selector: dict[str, Any] | None = WORKERS, key: str = HOST, **fields: Any) -> dict[str, Any]:
+    """One topologySpreadConstraint, which must hold."""
+    told = {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", **fields}
+    return {**told, **({} if selector is None else {"labelSelector": selector})}
+
+
+def spread_of(*each: dict[str, Any]) -> Spread | None:
+    return spread(a_pod(labels={"role": "worker"}, spec={"topologySpreadConstraints": list(each)}))
+
+
+def test_the_strictest_spread_over_nodes_counts() -> None:
+    found = spread_of(evenly(3), evenly(2))
+    assert found is not None
+    assert found.skew == 2
+    assert spread_of() is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        evenly(key="zone"),
+        evenly(selector=None),
+        evenly(selector={"matchLabels": {"role": "ps"}}),
+        evenly(whenUnsatisfiable="ScheduleAnyway"),
+        {"maxSkew": "two"},
+    ],
+)
+def test_other_spreads_are_left_to_kube_scheduler(other: dict[str, Any]) -> None:
+    assert spread_of(other) is None
+
+
+@pytest.mark.parametrize(
+    ("count", "skew", "found"),
+    [(4, 1, [1, 1, 1, 1]), (8, 1, [2, 2, 2, 2]), (6, 1, [1, 1, 2, 2]), (2, 1, [1, 1]), (8, 2, [2, 2, 2, 2])],
+)
+@pytest.mark.parametrize("fields", [{}, {"mem": 0}], ids=["on GPUs", "without"])
+def test_a_gang_that_must_be_spread_is_planned_evenly(
+    count: int, skew: int, found: list[int], fields: dict[str, Any]
+) -> None:
+    """Four of its members would fit on each node."""
+    world = GangStory(*(a_node(f"n{i}", 16, 16) for i in range(4)))
+    spec = {"topologySpreadConstraints": [evenly(skew)]}
+    world.create(*members(count, labels={"role": "worker"}, spec=spec, **fields))
+    assert world.come(*(f"m{i}" for i in range(count)))[-1] == "flying"
+    assert sorted(Counter(place.node for place in world.flying.values()).values()) == found
+
+
+def test_a_gang_that_cannot_be_spread_waits_with_the_reason() -> None:
+    world = GangStory(a_node("n0", 16, 16), a_node("n1", 8))
+    spec = {"topologySpreadConstraints": [evenly()]}
+    world.create(*members(5, labels={"role": "worker"}, spec=spec))
+    assert world.phase() is Phase.WAITING
+    reason = world.known().reason
+    assert reason is not None
+    assert "passed over: 1 of members that must be spread" in reason.numbers
