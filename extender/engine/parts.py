@@ -53,14 +53,16 @@ class Parts:
         self.worth = Worth(self.gangs.starts, self.tenants)
 
     def _make_books(self) -> None:
-        """Nodes, pods and GPUs, how nodes rank, and what single pods are promised."""
+        """Nodes, pods, GPUs and tenants, how nodes rank, and what single pods are promised."""
         settings = self.settings
         self.ledger = Ledger(settings.unit_mib, settings.slices_per_gpu, settings.gpushare, self._changed)
         self.indexes = Indexes(self.ledger.nodes)
         self.classes = Classes(self.ledger.stock)
         self.offers = Offers(self.ledger.nodes, self.indexes, settings)
         self.observer = Observer(self.ledger, settings, self.counters, self.classes)
-        self.waking = Waking(self.ledger)
+        self.tenancy = Tenancy(self.ledger, settings, self.classes.known)
+        self.waking = Waking(self.ledger, self.tenancy.queues)
+        self.tenancy.queues.moved = self.waking.moved
         self.holds = Holds(self.ledger, settings.soft_charge_s, settings.undecided_s)
         self.presence = Presence()
         self.gates = Gates(self.ledger, self.indexes, self.waking, settings.nominate_from)
@@ -69,7 +71,6 @@ class Parts:
     def _make_queues_and_gangs(self, wall: float) -> None:
         """Who may start, whose turn it is, and gangs from their first member to their last."""
         settings = self.settings
-        self.tenancy = Tenancy(self.ledger, settings, self.classes.known)
         self.ledger.moved, self.waking.admits = self.tenancy.moved, self.tenancy.admits
         admission = self.tenancy.admission
         self.runtimes = Runtimes(lambda uid: self.gangs.of(uid))

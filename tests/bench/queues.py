@@ -1,4 +1,5 @@
-"""Queues at the size of a large cluster: what is due to 1,000 of them, and 10,000 gangs that wait for room in theirs.
+"""Queues at the size of a large cluster: what is due to 1,000 of them, 10,000 gangs that wait for room in theirs, and
+10,000 single pods of all of them that wait for GPUs.
 
 Nothing here waits for anything, so marks are held against CPU time.
 """
@@ -21,7 +22,7 @@ from tests.bench.report import Figure
 from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import a_member
 
-QUEUES, PODS, GANGS, NODES, DEPTH = 1_000, 10_000, 10_000, 50, 30
+QUEUES, PODS, GANGS, NODES, DEPTH, SHAPES = 1_000, 10_000, 10_000, 50, 30, 16
 TICK_S, SETTLED_S = 0.2, 2.0
 
 
@@ -97,6 +98,27 @@ def _waiting() -> list[Figure]:
     ]
 
 
+def _singles() -> list[Figure]:
+    engine, now, nodes = Engine(Settings()), 100.0, [f"n{number}" for number in range(NODES)]
+    for node in nodes:
+        engine.step(NodeSeen(a_node(node, *[16] * 8)), now)
+        engine.step(PodSeen(a_pod(f"on-{node}", whole=8, node=node)), now)
+    for number in range(QUEUES):
+        engine.step(QueueSeen(Queue(name=f"q{number}")), now)
+    engine.step(PodsListed(), now)
+    for number in range(PODS):
+        pod = a_pod(f"p{number}", mem=1 + number % SHAPES, annotations={names.QUEUE: f"q{number * 7 % QUEUES}"})
+        engine.step(PodSeen(pod), now)
+        engine.filter(pod, nodes, now)
+    while now < 100 + SETTLED_S:
+        now += TICK_S
+        engine.step(Tick(), now)
+    engine.step(PodGone("uid-on-n0"), now)
+    freed = took(lambda: engine.step(Tick(), now + TICK_S))
+    label = f"{PODS:,} single pods in {QUEUES:,} queues wait for GPUs: a tick after a node came free"
+    return [Figure(label, freed, "ms", mark=50.0)]
+
+
 def run() -> list[Figure]:
-    """Both."""
-    return [*_dues(), *_waiting()]
+    """All of it."""
+    return [*_dues(), *_waiting(), *_singles()]

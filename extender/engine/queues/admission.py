@@ -150,8 +150,8 @@ class Admission:
                 yield key
 
     def standing(self, account: Account) -> tuple[tuple[int, float], ...]:
-        """Whose turn it is among queues, least first: from the top of the tree by priority, then by part of the due."""
-        return tuple((-s.queue.priority, s.part) for s in reversed(list(self._queues.at(account).path)))
+        """Whose turn it is among queues, least first."""
+        return self._queues.at(account).rank
 
     # -- room
 

@@ -64,9 +64,9 @@ class Turn(NamedTuple):
 class Waiter(NamedTuple):
     """Somebody in line."""
 
-    name: Hashable
+    name: Any
     queue: Any
-    shape: Hashable
+    shape: Any
     """Equal for those for whom the same room will do."""
     turn: Turn
 
@@ -122,13 +122,17 @@ class Walk(Iterator[Waiter]):
     """One after the other, without those left out for whose shape there is no room."""
 
     def __init__(self, queues: Iterable[Iterable[Waiter]], share: Callable[[Any], Any]) -> None:
+        """Each queue's in turn; of one the next is not looked at before the one ahead was dealt with."""
         self._share, self._behind = share, [iter(waiters) for waiters in queues]
         self._ahead: list[tuple[Any, Turn, int, Waiter]] = []
         """Of each queue its share when last asked and who is next; turns differ, so nothing behind them is compared."""
         self._left_out: set[Hashable] = set()
+        self._told = False
+        """Whether the first of those ahead was given out."""
         for number, behind in enumerate(self._behind):
-            first = next(behind)
-            self._ahead.append((share(first.queue), first.turn, number, first))
+            first = next(behind, None)
+            if first is not None:
+                self._ahead.append((share(first.queue), first.turn, number, first))
         heapify(self._ahead)
 
     def leave_out(self, shape: Hashable) -> None:
@@ -136,19 +140,23 @@ class Walk(Iterator[Waiter]):
         self._left_out.add(shape)
 
     def __next__(self) -> Waiter:
+        if self._told:
+            self._advance()
         while self._ahead:
             share, turn, number, waiter = self._ahead[0]
             if waiter.shape in self._left_out:
-                self._advance(number, share)
+                self._advance()
             elif (now := self._share(waiter.queue)) != share:
                 heapreplace(self._ahead, (now, turn, number, waiter))
             else:
-                self._advance(number, share)
+                self._told = True
                 return waiter
         raise StopIteration
 
-    def _advance(self, number: int, share: Any) -> None:
+    def _advance(self) -> None:
         """The first queue goes on with the next who is not left out."""
+        share, _, number, _ = self._ahead[0]
+        self._told = False
         for waiter in self._behind[number]:
             if waiter.shape not in self._left_out:
                 heapreplace(self._ahead, (share, waiter.turn, number, waiter))

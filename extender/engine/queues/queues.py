@@ -7,7 +7,7 @@ Queues whose parent is missing, or that are their own ancestors, hang below the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -49,6 +49,8 @@ class Queues:
         self._stale = False
         self._also: Mapping[str, int] = {}
         self._epoch = self._gains = 0
+        self.moved: Callable[[str], None] = lambda _: None
+        """Told of each pod (its UID) that comes to another account."""
         self.prices = 0
         """Counts how often what a pod that waits would take turned out to be something else."""
         self.dues = 0
@@ -114,6 +116,8 @@ class Queues:
             self._leave(*before)
             self._ask(account, takes, 1)
             self._place(account, takes, placed, 1)
+            if before[0] is not account:
+                self.moved(uid)
 
     def forget(self, uid: str) -> None:
         """The pod is over."""
@@ -192,6 +196,11 @@ class Queues:
         """What a pod takes, or would take."""
         found = self._pods.get(uid)
         return found[1] if found is not None else ()
+
+    def home(self, uid: str) -> Standing:
+        """The queue that a pod is in; the root if it is in none."""
+        account = self.of(uid)
+        return self.at(account) if account is not None else self.root
 
     @property
     def root(self) -> Standing:

@@ -85,6 +85,11 @@ class Standing:
         return self.part > 1 or (bool(self.below) and shares.part(self.own_allocated, self.own_due) > 1)
 
     @property
+    def rank(self) -> tuple[tuple[int, float], ...]:
+        """Whose turn it is among queues, least first: from the top of the tree by priority, then by part of the due."""
+        return tuple([(-standing.queue.priority, standing.part) for standing in reversed([*self.path])])
+
+    @property
     def path(self) -> Iterator[Standing]:
         """It, and those above it without the root."""
         at = self

@@ -1,10 +1,11 @@
 import math
 import random
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
-from extender.engine.queues.line import MOST_PATIENCE_S, PATIENCE, Line, Turn, Waiter, due, level, level_end
+from extender.engine.queues.line import MOST_PATIENCE_S, PATIENCE, Line, Turn, Waiter, Walk, due, level, level_end
 
 
 def waiter(name: int, rank: float = 0, *, priority: int = 0, queue: str = "q", shape: str = "s") -> Waiter:
@@ -50,6 +51,19 @@ def test_a_shape_that_does_not_fit_is_left_out_in_all_queues() -> None:
     assert next(walk).name == 1
     walk.leave_out("big")
     assert [one.name for one in walk] == [3]
+
+
+def test_the_next_of_a_queue_is_looked_at_only_once_the_one_before_was_dealt_with() -> None:
+    seen = []
+
+    def queue() -> Iterator[Waiter]:
+        for name in (1, 2):
+            seen.append(name)
+            yield waiter(name)
+
+    walk = Walk([queue(), iter(())], lambda _: 0)
+    assert (next(walk).name, list(seen)) == (1, [1])
+    assert ([one.name for one in walk], seen) == ([2], [1, 2])
 
 
 @pytest.mark.parametrize("seed", range(3))
