@@ -171,8 +171,8 @@ class Actor:
 
     async def _write(self, effect: Write) -> None:
         match effect:
-            case Wake(pod, node, gated):
-                await self._wake(pod, node, gated=gated)
+            case Wake(pod, node, gated, nominate):
+                await self._wake(pod, node if nominate else "", gated=gated)
             case PutBack(pod, key, value, version):
                 only: dict[str, str] = {"resourceVersion": version} if version else {}
                 await self._patch(pod, {key: value}, None, **only)

@@ -267,6 +267,8 @@ class Wake(msgspec.Struct, frozen=True):
     pod: PodRef
     node: str = ""
     gated: bool = False
+    nominate: bool = True
+    """Not where members must be spread: kube-scheduler counts all that are nominated to a node against that node."""
 
 
 class Report(msgspec.Struct, frozen=True):

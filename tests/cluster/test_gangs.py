@@ -13,6 +13,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import Gangshare, Pair
 from tests.cluster.world import MACHINES, RealWorld
 from tests.scenarios import podgroups
+from tests.scenarios.gang_life_stories import *  # noqa: F403
 from tests.scenarios.gang_stories import *  # noqa: F403  # the stories are the tests of this module
 from tests.scenarios.operator_stories import *  # noqa: F403
 

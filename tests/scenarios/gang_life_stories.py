@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
 from protos.contract import names
 from tests.scenarios.gangs import (
     all_of,
@@ -21,6 +26,7 @@ from tests.scenarios.stories import T4, V100, delete
 from tests.scenarios.world import Object, World
 
 WHOLE = {names.WHOLE_GPU: 1}
+HOST = "kubernetes.io/hostname"
 RUNS_S = 5.0
 """For which a launcher runs: the others have long come by then."""
 
@@ -64,7 +70,7 @@ async def test_when_the_launcher_is_done_the_workers_go(world: World) -> None:
     await submit(world, job)
     await all_run(world, job.names)
     await gone(world, ["done-0", "done-1"])
-    assert "has done its work" in await said(world, "gang default/done")
+    await said(world, "gang default/done .*has done its work")
     (ended,) = await all_of(world, job.names)
     assert ended["status"]["phase"] == "Succeeded"
     await holds_nothing(world, job.names[1:])
@@ -82,7 +88,29 @@ async def test_a_gang_that_waits_longer_than_it_may_says_so_and_does_not_start_l
     await started_as_one(world, job.names)
 
 
-async def test_members_that_take_the_same_port_start_on_nodes_of_their_own(world: World) -> None:
-    await start(world, gang("ports", [with_port(pod) for pod in pods("ports", 2, WHOLE)]))
-    found = await all_of(world, ["ports-0", "ports-1"])
-    assert {pod["spec"]["nodeName"] for pod in found} == {T4, V100}
+def shunning(pod: Object) -> Object:
+    """The same pod, on no node with another of its job."""
+    term = {"topologyKey": HOST, "labelSelector": {"matchLabels": pod["metadata"]["labels"]}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return {**pod, "spec": {**pod["spec"], "affinity": affinity}}
+
+
+def spread(pod: Object) -> Object:
+    """The same pod, on nodes that have nearly as many of its job each."""
+    told = {"maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"}
+    constraint = {**told, "labelSelector": {"matchLabels": pod["metadata"]["labels"]}}
+    return {**pod, "spec": {**pod["spec"], "topologySpreadConstraints": [constraint]}}
+
+
+def labelled(pod: Object, job: str) -> Object:
+    return {**pod, "metadata": {**pod["metadata"], "labels": {"job": job}}}
+
+
+@pytest.mark.parametrize(("apart", "each"), [(with_port, 1), (shunning, 1), (spread, 2)])
+async def test_members_that_must_be_on_different_nodes_start_there(
+    world: World, apart: Callable[[Object], Object], each: int
+) -> None:
+    name = apart.__name__.replace("_", "-")
+    await start(world, gang(name, [apart(labelled(pod, name)) for pod in pods(name, 2 * each, WHOLE)]))
+    found = await all_of(world, [f"{name}-{i}" for i in range(2 * each)])
+    assert Counter(pod["spec"]["nodeName"] for pod in found) == {T4: each, V100: each}

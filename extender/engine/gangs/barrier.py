@@ -10,6 +10,7 @@ from extender.engine.effects import BindAnswer, Refuse, Verdict
 from extender.engine.gangs.conductor import REFUSED_AGAIN_S
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.roster import Known
+from extender.engine.gangs.trade import trade
 from gangfilter.gang import STARTED
 from gangfilter.members import HOLDING, Member, Stage
 from gangfilter.table import Phase
@@ -61,6 +62,9 @@ class Barrier:
             member.denied_at, member.refused = 0.0, False
             return Verdict((member.node,))
         if member.stage in HOLDING and not _nominated_alone(pod, nodes):
+            if trade(self._gangs.starts, gang, member, nodes, now):
+                member.denied_at, member.refused = 0.0, False
+                return Verdict((member.node,))
             self._denied(known, member, now)
         if gang.phase in STARTED and member.stage not in HOLDING:
             return None

@@ -299,7 +299,9 @@ class Conductor:
         """Bring a member back that does not come by itself, to its place if it has one."""
         if member.refused:
             member.refused = False
-            self._herald.effects.append(Wake(ref(gang, member), member.node))
+            self._herald.effects.append(
+                Wake(ref(gang, member), member.node, nominate=not self.starts.spread(member.uid))
+            )
             self._counters["wakes", ""] += 1
 
     def tick(self, known: Known, now: float) -> None:

@@ -75,7 +75,7 @@ class Gates:
         if wake.pod.uid not in self._shut or wake.gated:
             return wake
         large = len(self._ledger.nodes) >= self._nominate_from
-        said = Wake(wake.pod, wake.node if large else "", gated=True)
+        said = Wake(wake.pod, wake.node if large and wake.nominate else "", gated=True)
         self._openings[wake.pod.uid] = Opening(said)
         return said
 

@@ -159,6 +159,11 @@ class Starts:
         self.wishes[uid] = now = (self._ledger.pods[uid].asked, constraints)
         return before is not None and before != now
 
+    def spread(self, uid: str) -> bool:
+        """Whether a member must be spread over nodes with others of the gang."""
+        wish = self.wishes.get(uid)
+        return wish is not None and wish[1].spread is not None
+
     # -- where members may not go
 
     def exclude(self, uid: str, node: str) -> None:
@@ -180,6 +185,25 @@ class Starts:
         for uid, spot in spots.items():
             self.spots[uid] = spot
             self._ledger.hold(self._ledger.pods[uid], spot.node, spot.charges)
+
+    def trade(self, one: str, other: str) -> bool:
+        """Give each of two members the place of the other, if those who ask the same may go there."""
+        if not self._alike(one, other) or self._off(one, self.spots[other]) or self._off(other, self.spots[one]):
+            return False
+        mine, theirs = self.spots[one], self.spots[other]
+        self.drop(one)
+        self.drop(other)
+        self.hold({one: theirs, other: mine})
+        return True
+
+    def _alike(self, one: str, other: str) -> bool:
+        first, second = self._ledger.pods[one], self._ledger.pods[other]
+        return (first.ask, first.requests, self.wishes[one]) == (second.ask, second.requests, self.wishes[other])
+
+    def _off(self, uid: str, spot: Spot) -> bool:
+        """Whether kube-scheduler keeps the member off this place."""
+        state = self._ledger.nodes.get(spot.node)
+        return state is None or bool(self.excluded.get(uid, 0) >> state.number & 1)
 
     def hold_again(self, uid: str) -> bool:
         """Book a member's place once more, after its Binding did not happen; returns whether there still is one."""

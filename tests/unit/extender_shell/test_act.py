@@ -51,6 +51,13 @@ async def test_a_wake_touches_the_annotation_with_a_fresh_value_each_time(bench:
     assert {path for _, path in bench.server.writes} == {"/api/v1/namespaces/default/pods/p1/status"}
 
 
+async def test_a_wake_that_nominates_nobody_leaves_the_status_as_it_is(bench: Bench) -> None:
+    pod = add_pod(bench.api, "p1")
+    bench.actor.submit([Wake(ref(pod), "node-7", nominate=False)])
+    await until(lambda: bench.annotation("p1", names.WAKE), "a wake")
+    assert "nominatedNodeName" not in bench.pod("p1")["status"]
+
+
 async def test_the_wake_of_a_gated_pod_nominates_its_node_and_then_removes_our_gate_and_no_other(bench: Bench) -> None:
     gates = [{"name": "example.com/hold"}, {"name": names.PLAN_GATE}]
     pod = add_pod(bench.api, "p1", schedulingGates=gates)
