@@ -58,13 +58,12 @@ class Barrier:
             member.refused = True
             gang.unasked.discard(member.uid)
             return refusals.gang_starting(gang.key)
-        if member.stage in HOLDING and member.node in nodes:
+        offered = member.stage in HOLDING and member.node in nodes
+        denied = member.stage in HOLDING and not offered and not _nominated_alone(pod, nodes)
+        if offered or (denied and trade(self._gangs.starts, gang, member, nodes, now)):
             member.denied_at, member.refused = 0.0, False
             return Verdict((member.node,))
-        if member.stage in HOLDING and not _nominated_alone(pod, nodes):
-            if trade(self._gangs.starts, gang, member, nodes, now):
-                member.denied_at, member.refused = 0.0, False
-                return Verdict((member.node,))
+        if denied:
             self._denied(known, member, now)
         if gang.phase in STARTED and member.stage not in HOLDING:
             return None

@@ -132,11 +132,13 @@ class Attempt:
             if number % STEP == 0:
                 yield 2 * STEP * LOOK
         self.lots = sorted(found.values(), key=attrgetter("hardness"))
-        for lot in self.lots:
-            if lot.constraints.spread is not None:
-                lot.spread_over((yield from self._admitting(lot.constraints)))
+        spread = [lot for lot in self.lots if lot.constraints.spread is not None]
+        breadths = yield from self._survey(spread)
+        for lot in spread:
+            lot.spread_over(breadths[lot.constraints])
         if self._wide:
-            breadths = yield from self._survey()
+            several = 1 < len({lot.constraints for lot in self.lots}) <= SURVEYED
+            breadths = (yield from self._survey(self.lots)) if several else {}
             self.lots.sort(key=lambda lot: (breadths.get(lot.constraints, 0), lot.ask is not None))
 
     def _chooser(self, ask: PodAsk | None) -> Choices | None:
@@ -146,25 +148,14 @@ class Attempt:
             self._choices[ask] = Choices(ask, self._fleet.indexes.scorer, evenly=self._wide)
         return self._choices[ask]
 
-    def _admitting(self, constraints: Constraints) -> Generator[int, None, int]:
-        """How many nodes they admit."""
-        count = 0
-        for number, node in enumerate(tuple(self._fleet.nodes.values())):
-            count += constraints.admits(node)
-            if number % STEP == 0:
-                yield STEP * LOOK
-        return count
-
-    def _survey(self) -> Generator[int, None, dict[Constraints, int]]:
+    def _survey(self, lots: Sequence[Lot]) -> Generator[int, None, dict[Constraints, int]]:
         """How many nodes each selection of nodes admits."""
-        found: dict[Constraints, int] = dict.fromkeys((lot.constraints for lot in self.lots), 0)
-        if not 1 < len(found) <= SURVEYED:
-            return found
-        for number, node in enumerate(tuple(self._fleet.nodes.values())):
-            for constraints in found:
+        found: dict[Constraints, int] = dict.fromkeys((lot.constraints for lot in lots), 0)
+        for constraints in found:
+            for number, node in enumerate(tuple(self._fleet.nodes.values())):
                 found[constraints] += constraints.admits(node)
-            if number % STEP == 0:
-                yield len(found) * STEP * LOOK
+                if number % STEP == 0:
+                    yield STEP * LOOK
         return found
 
     # -- candidates
