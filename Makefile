@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
-.PHONY: help setup demo test coverage test-long bench lint cluster generate test-versions clean
+.PHONY: help setup demo test coverage test-long bench lint cluster generate test-versions locks images clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
@@ -30,7 +31,7 @@ lint: setup ## ruff, mypy, import contracts, generated files fresh
 	$(BIN)/lint-imports
 	$(BIN)/python -m protos.generate --check
 
-FAST = tests/unit tests/property tests/contract tests/sim tests/scenarios
+FAST = tests/unit tests/property tests/fuzz tests/contract tests/sim tests/scenarios
 
 test: setup ## all tests: what needs no cluster on all cores, then those on the real cluster one by one
 ifdef ARGS
@@ -55,6 +56,22 @@ bench: setup ## the budgets, as a table
 
 cluster: setup ## a real cluster on this machine, left running to play with
 	$(BIN)/python -m tests.cluster $(ARGS)
+
+locks: setup ## what the images install, resolved anew with hashes
+	$(BIN)/python manifests/images/locks.py
+
+BUILDER ?= $(firstword $(foreach tool,docker podman buildah,$(shell command -v $(tool))))
+IMAGES  ?= localhost/gangshare
+images: setup ## both images (BASE=image@sha256:…, IMAGES=registry/name, BUILDER=docker) and what is in them (dist/*.cdx.json)
+	@mkdir -p dist
+	@for part in extender plugin; do \
+	  $(BIN)/cyclonedx-py requirements --output-reproducible --output-file dist/$$part.cdx.json manifests/images/$$part.txt || exit 1; \
+	done
+	@test -n "$(BUILDER)" || { echo "no builder of images: install docker, podman or buildah, or say BUILDER=…"; exit 1; }
+	@case "$(BASE)" in *@sha256:*) ;; *) echo "BASE is '$(BASE)': expected an image with Python 3.11+ by digest, like docker.io/library/python:3.12-slim@sha256:…"; exit 1;; esac
+	@for part in extender plugin; do \
+	  $(BUILDER) build --build-arg BASE=$(BASE) --file Dockerfile.$$part --tag $(IMAGES)/$$part:$(VERSION) . || exit 1; \
+	done
 
 clean: ## what the targets above made in this folder
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist *.egg-info

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from deviceplugin import adopt, devices
-from deviceplugin.answers import Strategy, Style, answer
+from deviceplugin.answers import Style, answer
 from deviceplugin.candidates import Candidate, Listed
 from deviceplugin.cluster import Cluster
 from deviceplugin.corrections import Corrections
@@ -22,6 +22,7 @@ from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
 from deviceplugin.podresources import PodResources
 from deviceplugin.record import Given, Record
+from deviceplugin.strategies import Host, Strategy
 from protos.contract import names, objects
 from protos.contract.allocation import Share
 from protos.contract.ask import AskError
@@ -41,8 +42,8 @@ KNOW_S = 8.0
 class Rules(NamedTuple):
     """How containers are answered on this node."""
 
-    strategy: Strategy = "envvar"
-    control_nodes: tuple[str, ...] = ()
+    strategy: Strategy = Strategy.ENVVAR
+    host: Host = Host()
     single: bool = False
     """A container may have one replica of a GPU at most."""
 
@@ -192,7 +193,7 @@ class Allocator:
         labels = self.cluster.node.metadata.labels if self.cluster.node else {}
         style = Style(
             strategy=self.rules.strategy,
-            control_nodes=self.rules.control_nodes,
+            host=self.rules.host,
             gpushare=self.offer.sharing.gpushare,
             no_isolation=labels.get(names.CGPU_DISABLE_LABEL) == "true",
         )

@@ -7,13 +7,13 @@ was answered before it. Source: k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/c
 from __future__ import annotations
 
 import base64
-import binascii
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 from google.protobuf.message import DecodeError
 
+from protos.contract.bounds import CHECKPOINT
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 
 
@@ -54,6 +54,9 @@ _decoder = msgspec.json.Decoder(_File)
 def read(path: Path) -> tuple[Entry, ...]:
     """The entries of the file, none where there is no file; raises CheckpointError."""
     try:
+        size = path.stat().st_size
+        if size > CHECKPOINT.most:
+            raise CheckpointError(CHECKPOINT.exceeded(size))
         return parse(path.read_bytes())
     except FileNotFoundError:
         return ()
@@ -77,7 +80,7 @@ def parse(data: bytes) -> tuple[Entry, ...]:
             )
             for entry in file.data.entries or ()
         )
-    except (msgspec.DecodeError, DecodeError, binascii.Error) as error:
+    except (msgspec.DecodeError, DecodeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"no checkpoint of the kubelet's device manager: {error}") from error
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
@@ -20,6 +21,8 @@ from protos.kube.client import STRATEGIC_PATCH, ApiClient
 
 log = structlog.get_logger()
 Kind = Literal["Normal", "Warning"]
+ENDED = 256
+"""Pods that ended which are remembered."""
 READ_S = 2.0
 """Seconds until a reading of pods is given up."""
 
@@ -30,6 +33,8 @@ class Cluster:
     def __init__(self, client: ApiClient, node_name: str, recorder: events.Recorder) -> None:
         self.client, self.node_name, self.recorder = client, node_name, recorder
         self.pods: dict[Name, objects.Pod] = {}
+        self._ended: deque[str] = deque(maxlen=ENDED)
+        """UIDs of the pods that ended last."""
         self.node: objects.Node | None = None
         self.pods_listed = asyncio.Event()
         self._pods = reflect.Reflector(client, paths.pods(), objects.decode_pod, fields=f"spec.nodeName={node_name}")
@@ -128,7 +133,12 @@ class Cluster:
         return await self.client.patch(path, body, content_type=STRATEGIC_PATCH, params={"fieldManager": names.PLUGIN})
 
     def _store(self, pod: objects.Pod) -> None:
-        """Keep the newest state; a pod in place of another of its name ends that one."""
+        """Keep the newest state; a pod in place of another of its name ends that one.
+
+        An answer of the API server may be older than the end of its pod, which the watch has told.
+        """
+        if pod.metadata.uid in self._ended:
+            return
         name = (pod.metadata.namespace, pod.metadata.name)
         known = self.pods.get(name)
         if known is not None and known.metadata.uid == pod.metadata.uid:
@@ -147,6 +157,7 @@ class Cluster:
         known = self.pods.get(name)
         if known is not None and known.metadata.uid == uid:
             del self.pods[name]
+        self._ended.append(uid)
         self.on_gone(uid)
 
 

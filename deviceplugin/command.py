@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,13 +12,15 @@ import pynvml
 import structlog
 import typer
 
-from deviceplugin import plugin, settings, slices
+from deviceplugin import cdi, plugin, settings, slices
+from deviceplugin.cdi import CdiSource
 from deviceplugin.devices import TooManyDevicesError
 from deviceplugin.fake import FakeSource
 from deviceplugin.health import COOL_DOWN_S, IGNORED_XIDS
 from deviceplugin.machine import Source, SourceError
 from deviceplugin.nvml import NvmlSource
 from deviceplugin.settings import Settings, SettingsError
+from deviceplugin.strategies import Strategy
 from protos import logs
 from protos.contract import names, quantity
 from protos.contract.quantity import QuantityError
@@ -27,13 +28,6 @@ from protos.kube.credentials import CredentialsError
 from protos.logs import LogFormat, LogLevel
 
 log = structlog.get_logger()
-
-
-class Strategy(StrEnum):
-    """How containers get their GPUs."""
-
-    ENVVAR = "envvar"
-    DEVICE_NODES = "device-nodes"
 
 
 def _option(variable: str, text: str, *more: str, **rest: Any) -> Any:
@@ -44,6 +38,7 @@ _FAKE = "Serve the machine of this profile (a shipped name or a YAML file) inste
 _MEM = f"GPU memory in units.  [default: {names.GPU_MEM}; with --gpushare {names.ALIYUN_MEM}]"
 _UNIT = "GiB, MiB, a multiple like 256MiB, or a number of MiB; the same in the whole cluster."
 _SLICING = "NVIDIA's configuration file with sharing.timeSlicing."
+_CDI_DIRS = ",".join(map(str, cdi.SPEC_DIRS))
 _XIDS = ",".join(map(str, sorted(IGNORED_XIDS)))
 
 
@@ -70,8 +65,10 @@ def serve(
         Path | None, _option("TIME_SLICING_CONFIG", _SLICING, "CONFIG_FILE", show_default=False)
     ] = None,
     device_list_strategy: Annotated[
-        Strategy, _option("DEVICE_LIST_STRATEGY", "device-nodes: also list /dev/nvidia* in the answer.")
+        Strategy, _option("DEVICE_LIST_STRATEGY", "How the container runtime is told of a container's GPUs.")
     ] = Strategy.ENVVAR,
+    cdi_kind: Annotated[str, _option("CDI_KIND", "cdi-cri: vendor/class of the GPUs' devices.")] = names.CDI_KIND,
+    cdi_spec_dirs: Annotated[str, _option("CDI_SPEC_DIRS", "cdi-cri: folders with their specifications.")] = _CDI_DIRS,
     ignored_xids: Annotated[str, _option("IGNORED_XIDS", "Errors that do not make a GPU sick.")] = _XIDS,
     cool_down: Annotated[float, _option("COOL_DOWN", "Seconds until a GPU is well again.")] = COOL_DOWN_S,
     drain: Annotated[float, _option("DRAIN", "Seconds between saying that we leave and leaving.")] = 3.0,
@@ -99,7 +96,9 @@ def serve(
             slices_per_gpu=slices_per_gpu,
             gpushare=gpushare,
             time_slicing=slicing,
-            device_list_strategy=device_list_strategy.value,
+            device_list_strategy=device_list_strategy,
+            cdi_kind=cdi_kind,
+            cdi_spec_dirs=tuple(Path(folder) for folder in cdi_spec_dirs.split(",") if folder),
             ignored_xids=settings.xids(ignored_xids),
             cool_down_s=cool_down,
             drain_s=drain,
@@ -122,6 +121,8 @@ def run(known: Settings) -> None:
     """Serve until a signal; raises SourceError for an unusable profile, CredentialsError, TooManyDevicesError."""
     log.info("settings", **msgspec.to_builtins(known, enc_hook=str))
     source: Source = FakeSource(known.fake, known.node_name) if known.fake else NvmlSource(pynvml)
+    if known.device_list_strategy is Strategy.CDI_CRI:
+        source = CdiSource(source, known.cdi_kind, known.cdi_spec_dirs)
     try:
         grpc.aio.init_grpc_aio()  # else its poller ends with the last server's memory, and may wait for itself
         asyncio.run(plugin.run(known, source))

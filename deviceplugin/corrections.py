@@ -125,8 +125,10 @@ class Corrections:
         except errors.ApiError as error:
             if self._failing.get(uid) != str(error):
                 log.warning("correction_failed", pod=_name(pod), error=str(error))
-            self._failing[uid] = str(error)
             self.metrics.corrections.labels("failed").inc()
+            if uid not in self._paces:
+                return True  # it went meanwhile
+            self._failing[uid] = str(error)
             return False
         self._failing.pop(uid, None)
         if names.ALLOCATION in wanted:

@@ -14,10 +14,12 @@ from typing import Annotated
 
 import msgspec
 import structlog
-import yaml
 
+from deviceplugin import texts
 from deviceplugin.machine import Gpu, Machine, SourceError, Xid
-from protos.contract.inventory import HEALTHY, Fabric, Link, Natural
+from protos.contract.bounds import GPU_TEXT, GPUS_PER_NODE
+from protos.contract.inventory import HEALTHY, Fabric, Index, Link, LinkKind, Natural, Numa, Text, Uuid
+from protos.contract.printable import brief
 
 log = structlog.get_logger()
 
@@ -29,30 +31,33 @@ SICK = "sick:"
 class ProfileError(SourceError):
     """A profile that cannot be used: names the file, the place in it and what was expected."""
 
+    def __init__(self, sentence: str) -> None:
+        super().__init__(brief(sentence))
+
 
 class Defaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """What every GPU has that does not say otherwise."""
 
-    model: str = ""
+    model: Text = ""
     mem_mib: Natural = msgspec.field(default=0, name="memMiB")
     clock_mhz: Natural = msgspec.field(default=0, name="clockMHz")
-    cc: str = ""
-    numa: int = -1
+    cc: Text = ""
+    numa: Numa = -1
 
 
 class FakeGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """One GPU of a profile; what is absent comes from the defaults or from its place in the list."""
 
-    index: Natural | None = None
-    uuid: Annotated[str, msgspec.Meta(min_length=1)] | None = None
-    minor: Natural | None = None
-    model: str | None = None
+    index: Index | None = None
+    uuid: Uuid | None = None
+    minor: Index | None = None
+    model: Text | None = None
     mem_mib: Natural | None = msgspec.field(default=None, name="memMiB")
     clock_mhz: Natural | None = msgspec.field(default=None, name="clockMHz")
-    cc: str | None = None
-    numa: int | None = None
-    pci: str | None = None
-    health: Annotated[str, msgspec.Meta(pattern=r"^(ok|mig|gone|sick:.+)$")] = HEALTHY
+    cc: Text | None = None
+    numa: Numa | None = None
+    pci: Text | None = None
+    health: Annotated[str, msgspec.Meta(pattern=r"^(ok|mig|gone|sick:.+)$", max_length=GPU_TEXT.most)] = HEALTHY
     xid: Natural = 0
     """An error reported at every reading while it stands here."""
 
@@ -60,7 +65,7 @@ class FakeGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
 class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Link kinds by pair of indexes; `all` for the pairs not named."""
 
-    all: str = ""
+    all: LinkKind = ""
     pairs: tuple[Link, ...] = ()
 
 
@@ -100,9 +105,9 @@ class FakeSource:
     def _load(self) -> Profile:
         self._stamp = self._stat()
         try:
-            return parse(self.path.read_text(encoding="utf-8"), str(self.path))
-        except UnicodeDecodeError as error:
-            raise ProfileError(f"{self.path}: expected text in UTF-8 ({error})") from error
+            return parse(texts.read(self.path), str(self.path))
+        except texts.TextError as error:
+            raise ProfileError(f"{self.path}: {error}") from error
 
     def _refresh(self) -> None:
         """Take over a changed file; one that cannot be used is logged, and the former profile stays."""
@@ -139,9 +144,11 @@ def find(profile: str) -> Path:
 def parse(text: str, path: str) -> Profile:
     """The profile in a file's text; raises ProfileError naming file and place."""
     try:
-        profile = msgspec.convert(yaml.safe_load(text), Profile)
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        profile = msgspec.convert(texts.yaml(text), Profile)
+    except (texts.TextError, msgspec.ValidationError) as error:
         raise ProfileError(f"{path}: {error}") from error
+    if len(profile.gpus) > GPUS_PER_NODE.most:
+        raise ProfileError(f"{path}: {GPUS_PER_NODE.exceeded(len(profile.gpus))}")
     indexes = [_index(gpu, place) for place, gpu in enumerate(profile.gpus)]
     if len(set(indexes)) != len(indexes):
         raise ProfileError(f"{path}: GPU indexes {indexes} are not distinct")

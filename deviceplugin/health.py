@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from deviceplugin.machine import Gpu, Machine, Xid
 from protos.contract.inventory import HEALTHY
 
@@ -30,9 +32,7 @@ class Health:
 
     def step(self, machine: Machine, xids: Iterable[Xid], now: float) -> Machine:
         """Take in a reading and the errors since the last; answers the machine with those GPUs that are gone."""
-        present = {gpu.uuid for gpu in machine.gpus}
-        taken = {gpu.index for gpu in machine.gpus}
-        lost = [gpu for uuid, gpu in self._seen.items() if uuid not in present and gpu.index not in taken]
+        lost = self._missing(machine.gpus)
         self._lost = frozenset(gpu.uuid for gpu in lost)
         self._seen = {gpu.uuid: gpu for gpu in (*machine.gpus, *lost)}
         self._sick = {uuid: (why, since) for uuid, (why, since) in self._sick.items() if now - since < self.cool_down}
@@ -45,6 +45,24 @@ class Health:
         self._mark(self._lost, "was-gone", now)
         gpus = sorted((*machine.gpus, *lost), key=lambda gpu: gpu.index)
         return Machine(gpus=tuple(gpus), links=machine.links, fabric=machine.fabric)
+
+    def _missing(self, gpus: tuple[Gpu, ...]) -> list[Gpu]:
+        """The GPUs that were seen and are not shown, unless a new one sits in their place.
+
+        A driver that starts without a GPU may number the others anew: then the one that is gone gets an index behind
+        theirs, since indexes are distinct. Source: NVML API reference, nvmlDeviceGetHandleByIndex.
+        """
+        present = {gpu.uuid for gpu in gpus}
+        places = {_place(gpu) for gpu in gpus if gpu.uuid not in self._seen}
+        taken = {gpu.index for gpu in gpus}
+        found = []
+        for uuid, gpu in self._seen.items():
+            if uuid in present or _place(gpu) in places:
+                continue
+            index = gpu.index if gpu.index not in taken else max(taken) + 1
+            taken.add(index)
+            found.append(msgspec.structs.replace(gpu, index=index))
+        return found
 
     def silent(self, why: str, now: float) -> None:
         """The machine could not be read: every GPU known is sick."""
@@ -61,3 +79,8 @@ class Health:
     def _mark(self, uuids: Iterable[str], why: str, now: float) -> None:
         for uuid in uuids:
             self._sick[uuid] = (why, now)
+
+
+def _place(gpu: Gpu) -> str:
+    """Where the GPU sits: its PCI bus ID, or its index where that is unknown."""
+    return gpu.pci or str(gpu.index)

@@ -26,6 +26,8 @@ PATIENCE_S = 1.0
 SILENCE_S = 8.0
 """Patience while the API server does not answer; the last reading given up makes it ten."""
 ROUND_S = 0.03
+REREAD_S = 0.25
+"""Within one call, pods that only might be meant are read again after so long: a node may have a hundred of them."""
 KEEP_S = 0.25
 """How long a List asked for a preference is still good for the Allocate after it."""
 Meant = tuple[Candidate, tuple[Listed, ...]]
@@ -44,6 +46,17 @@ class _Kept(NamedTuple):
     resource: str
     at: float
     listed: tuple[Listed, ...]
+
+
+class _Read:
+    """The pods that were read within one call, None for a name that is not there, and when."""
+
+    def __init__(self) -> None:
+        self.pods: dict[Name, Pod | None] = {}
+        self.at: dict[Name, float] = {}
+
+    def fresh(self, name: Name, now: float) -> bool:
+        return name in self.at and now - self.at[name] < REREAD_S
 
 
 class Identifier:
@@ -67,11 +80,11 @@ class Identifier:
     async def exactly(self, resource: str, amount: int) -> Meant:
         """The one container that is meant; raises RefusedError if that cannot be told in time."""
         clock = asyncio.get_running_loop().time
-        start, silent, listed = clock(), False, self._take(resource)
+        start, silent, listed, read = clock(), False, self._take(resource), _Read()
         while True:
             try:
                 listed = await self.kubelet.list() if listed is None else listed
-                found = await self._settle(resource, amount, listed)
+                found = await self._settle(resource, amount, listed, read)
                 if len(found) == 1:
                     return found[0], listed
                 silent, trouble = False, _who(len(found))
@@ -85,23 +98,40 @@ class Identifier:
             listed = None
             await asyncio.sleep(ROUND_S)
 
-    async def _settle(self, resource: str, amount: int, listed: tuple[Listed, ...]) -> tuple[Candidate, ...]:
+    async def _settle(
+        self, resource: str, amount: int, listed: tuple[Listed, ...], read: _Read
+    ) -> tuple[Candidate, ...]:
         """The candidates in this List, once every pod in doubt was read from the API server. Raises ApiError.
 
-        While the pods are not followed, the one candidate is in doubt too: another may have its name by now.
+        While the pods are not followed, the one candidate is in doubt too: another may have its name by now. So is one
+        that was found by an earlier reading of this call.
         """
         found, unknown = self._candidates(resource, amount, listed, {})
         sure = len(found) == 1 and not unknown
         if sure and self.cluster.followed:
             return found
-        seen = [(found[0].pod.metadata.namespace, found[0].pod.metadata.name)] if sure else _bare(listed, resource)
         try:
-            read = await self.cluster.refresh(unknown or seen)
+            if sure:
+                return self._candidates(resource, amount, listed, await self._refresh(_names(found), read)).found
+            now = asyncio.get_running_loop().time()
+            stale = [name for name in unknown or _bare(listed, resource) if not read.fresh(name, now)]
+            await self._refresh(stale, read)
+            found = self._candidates(resource, amount, listed, read.pods).found
+            if len(found) == 1 and _names(found)[0] not in stale:
+                await self._refresh(_names(found), read)
+                found = self._candidates(resource, amount, listed, read.pods).found
+            return found
         except errors.ApiError:
             if sure:
                 return found
             raise
-        return self._candidates(resource, amount, listed, read).found
+
+    async def _refresh(self, wanted: Sequence[Name], read: _Read) -> dict[Name, Pod | None]:
+        now = asyncio.get_running_loop().time()
+        found = await self.cluster.refresh(wanted) if wanted else {}
+        read.pods |= found
+        read.at |= dict.fromkeys(found, now)
+        return found
 
     def _candidates(
         self, resource: str, amount: int, listed: Sequence[Listed], read: Mapping[Name, Pod | None]
@@ -118,6 +148,10 @@ class Identifier:
 def _bare(listed: Iterable[Listed], resource: str) -> list[Name]:
     """The pods that show no device of this resource."""
     return [entry.name for entry in listed if not entry.any(resource)]
+
+
+def _names(found: Iterable[Candidate]) -> list[Name]:
+    return [(candidate.pod.metadata.namespace, candidate.pod.metadata.name) for candidate in found]
 
 
 def _who(found: int) -> str:

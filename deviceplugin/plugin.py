@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import socket
 import time
 from collections.abc import Collection
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 
 import structlog
-from prometheus_client import start_http_server
 
 from deviceplugin import checkpoint, register
 from deviceplugin.allocate import Allocator, Rules
-from deviceplugin.answers import CONTROL_NODES
 from deviceplugin.cluster import Cluster
 from deviceplugin.corrections import Corrections
 from deviceplugin.devices import TooManyDevicesError
+from deviceplugin.exposition import Exposition
 from deviceplugin.health import Health
 from deviceplugin.machine import Source
 from deviceplugin.metrics import Metrics
@@ -29,7 +27,8 @@ from deviceplugin.record import Record
 from deviceplugin.register import Registrar
 from deviceplugin.sense import Senses
 from deviceplugin.server import Endpoint
-from deviceplugin.settings import Settings, SettingsError
+from deviceplugin.settings import Settings
+from deviceplugin.strategies import CONTROL_NODES, Host
 from protos.contract import names
 from protos.kube import credentials
 from protos.kube.client import ApiClient
@@ -72,8 +71,7 @@ class Plugin:
         self.settings, self.metrics, self.record = settings, Metrics(), Record()
         self.offer = Offer(settings.sharing)
         self.kubelet = PodResources(settings.pod_resources)
-        instance = os.environ.get("HOSTNAME", socket.gethostname())
-        recorder = Recorder(client, component=names.PLUGIN, instance=instance, clock=time.monotonic)
+        recorder = Recorder(client, component=names.PLUGIN, instance=settings.node_name, clock=time.monotonic)
         self.cluster = Cluster(client, settings.node_name, recorder)
         self.corrections = Corrections(
             self.cluster, self.offer, self.record, self.metrics, standalone=settings.standalone
@@ -90,10 +88,8 @@ class Plugin:
         """Serve until `stop`, then say so, drain and end."""
         await self.senses.read([])
         self._take_over()
-        if self.settings.metrics_port:
-            self._serve_metrics(self.settings.metrics_port)
         register.sweep(self.settings.kubelet_dir)
-        async with asyncio.TaskGroup() as group:
+        async with self._exposed(), asyncio.TaskGroup() as group:
             self._make_registrars(group)
             parts = [
                 self.senses.run(),
@@ -110,16 +106,18 @@ class Plugin:
             for task in tasks:
                 task.cancel()
 
-    def _serve_metrics(self, port: int) -> None:
-        try:
-            start_http_server(port, registry=self.metrics.registry)
-        except OSError as error:
-            raise SettingsError(f"metrics_port is {port}: expected a port that is free ({error.strerror})") from error
+    def _exposed(self) -> AbstractAsyncContextManager[object]:
+        """Metrics, while they are served."""
+        port = self.settings.metrics_port
+        return Exposition(self.metrics.registry, port) if port else nullcontext()
 
     def _make_registrars(self, group: asyncio.TaskGroup) -> None:
         rules = Rules(
             strategy=self.settings.device_list_strategy,
-            control_nodes=tuple(node for node in CONTROL_NODES if Path(node).exists()),
+            host=Host(
+                control_nodes=tuple(node for node in CONTROL_NODES if Path(node).exists()),
+                cdi_kind=self.settings.cdi_kind,
+            ),
             single=self.settings.time_slicing.single,
         )
         allocator = Allocator(
@@ -149,13 +147,14 @@ class Plugin:
         await asyncio.sleep(self.settings.drain_s)
 
     async def _follow_others(self) -> None:
-        """Forget what ended before our time, put annotations right, and keep up with what another plugin gives."""
+        """Forget what has ended, put annotations right, and keep up with what another plugin gives."""
         await self.cluster.pods_listed.wait()
-        self.record.forget(self.record.uids() - self._here())
+        gone = self._forget_gone(self.record.uids())
         self.corrections.look_at_all()
         seen = self._checkpoint.stamp()
         while True:
             await asyncio.sleep(TAKE_OVER_S)
+            gone = self._forget_gone(gone)
             stamp = self._checkpoint.stamp()
             if stamp == seen:
                 continue
@@ -165,6 +164,16 @@ class Plugin:
                     TWICE, f"another device plugin gives {resource} too, {TWICE_REMEDY}", "Warning"
                 )
             self.corrections.look_at_all()
+
+    def _forget_gone(self, before: Collection[str]) -> frozenset[str]:
+        """Forget those that are not here and were not before: a pod may go in the midst of its Allocate.
+
+        Returns who is not here now.
+        """
+        gone = self.record.uids() - self._here()
+        for uid in gone.intersection(before) if self.cluster.followed else ():
+            self._forget(uid)
+        return gone
 
     def _here(self) -> set[str]:
         return {pod.metadata.uid for pod in self.cluster.pods.values()}

@@ -94,7 +94,8 @@ class Record:
 def _gpus(entry: Entry, inventory: Inventory, resources: names.Resources) -> tuple[str, ...]:
     """The UUIDs that an answer means, none where it cannot be told."""
     if names.ENV_MEM_MIB in entry.envs:
-        return tuple(part for part in entry.envs.get(names.VISIBLE_DEVICES, "").split(",") if part)
+        visible = entry.envs.get(names.VISIBLE_DEVICES, "")  # so it was before there was a variable of our own
+        return tuple(part for part in entry.envs.get(names.ENV_UUIDS, visible).split(",") if part)
     if names.ALIYUN_IDX in entry.envs:
         minors = entry.envs[names.ALIYUN_IDX].split(",")
         return tuple(gpu.uuid for gpu in inventory.gpus if str(gpu.minor) in minors)

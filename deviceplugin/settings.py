@@ -7,10 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from deviceplugin.answers import Strategy
+from deviceplugin import cdi
 from deviceplugin.devices import Sharing
 from deviceplugin.health import COOL_DOWN_S, IGNORED_XIDS
 from deviceplugin.slices import TimeSlicing
+from deviceplugin.strategies import Strategy
 from protos.contract import names
 
 
@@ -41,8 +42,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Serve as gpushare does: its resource, device IDs, annotations and environment."""
     time_slicing: TimeSlicing = TimeSlicing()
     """Replicas of whole GPUs, from NVIDIA's configuration file."""
-    device_list_strategy: Strategy = "envvar"
-    """How containers get their GPUs: by NVIDIA_VISIBLE_DEVICES alone, or by device nodes too."""
+    device_list_strategy: Strategy = Strategy.ENVVAR
+    """How the container runtime is told of a container's GPUs."""
+    cdi_kind: str = names.CDI_KIND
+    """vendor/class of the GPUs' CDI devices."""
+    cdi_spec_dirs: tuple[Path, ...] = cdi.SPEC_DIRS
+    """Folders with CDI specifications, as the container runtime reads them."""
     ignored_xids: frozenset[int] = IGNORED_XIDS
     """Errors that do not make a GPU sick."""
     cool_down_s: float = COOL_DOWN_S
@@ -58,6 +63,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for name, least in (("unit_mib", 1), ("slices_per_gpu", 1), ("cool_down_s", 0), ("drain_s", 0)):
             if not least <= getattr(self, name) < inf:
                 raise SettingsError(f"{name} is {getattr(self, name)}: expected {least} or more")
+        if not cdi.KIND.fullmatch(self.cdi_kind):
+            raise SettingsError(f"cdi_kind is {self.cdi_kind!r}: expected vendor/class, like {names.CDI_KIND}")
         if not 0 <= self.metrics_port <= 65535:
             raise SettingsError(f"metrics_port is {self.metrics_port}: expected a port, or 0 for none")
         if len(set(self.resources.all)) < len(self.resources.all):

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import yaml
 
+from deviceplugin import texts
 from protos.contract import names
+from protos.contract.printable import brief
 
 VERSION = "v1"
 VENDOR = "nvidia.com/"
@@ -19,6 +20,9 @@ VENDOR = "nvidia.com/"
 
 class SharingError(ValueError):
     """A sharing configuration that cannot be served: names the file, the value and what was expected."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(brief(sentence))
 
 
 class TimeSlicing(msgspec.Struct, frozen=True):
@@ -56,23 +60,21 @@ class _File(msgspec.Struct, frozen=True):
 def read(path: Path, resources: names.Resources, slices_per_gpu: int) -> TimeSlicing:
     """The time-slicing of a configuration file; raises SharingError."""
     try:
-        return parse(path.read_text(encoding="utf-8"), resources, slices_per_gpu)
-    except UnicodeDecodeError as error:
-        raise SharingError(f"{path}: expected text in UTF-8 ({error})") from error
+        return parse(texts.read(path), resources, slices_per_gpu)
     except OSError as error:
         raise SharingError(f"{path} cannot be read: {error.strerror}") from error
-    except SharingError as error:
+    except (texts.TextError, SharingError) as error:
         raise SharingError(f"{path}: {error}") from error
 
 
 def parse(text: str, resources: names.Resources, slices_per_gpu: int) -> TimeSlicing:
     """The time-slicing in a file's text; raises SharingError."""
     try:
-        file = msgspec.convert(yaml.safe_load(text), _File)
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        file = msgspec.convert(texts.yaml(text), _File)
+    except (texts.TextError, msgspec.ValidationError) as error:
         raise SharingError(str(error)) from error
     if file.version != VERSION:
-        raise SharingError(f"version is {file.version!r}: expected {VERSION!r}")
+        raise SharingError(f"version is {file.version[:40]!r}: expected {VERSION!r}")
     if file.sharing is not None and file.sharing.mps is not None:
         raise SharingError("sharing.mps is not served: use sharing.timeSlicing, or ask for gpu-mem")
     slicing = (file.sharing and file.sharing.time_slicing) or _Sharing()

@@ -9,8 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from extender.faults import Faults
+from extender.steps import Steps
 
 VERB_BUCKETS = (0.0002, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
 LAG_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 5)
@@ -58,6 +61,13 @@ PROBLEMS = Spec(
     ("kind",),
     "Wrong things seen: allocations forged, malformed or newer; objects undecodable; effects given up.",
 )
+FAULTS = Spec(
+    "gangshare_faults",
+    "counter",
+    ("place",),
+    "Errors of gangshare's own, caught over an object, by where they happened.",
+)
+SET_ASIDE = Spec("gangshare_set_aside", "gauge", ("kind",), "Objects set aside after such errors, by kind.")
 GANGS = Spec("gangshare_gangs", "gauge", ("phase",), "Gangs by phase.")
 GANG_STARTS = Spec(
     "gangshare_gang_starts",
@@ -94,13 +104,14 @@ SCALE_INS = Spec(
     "gangshare_scale_ins",
     "counter",
     ("outcome",),
-    "ScaleIns of elastic jobs: created; done, failed: as their operator says; overdue: workers were evicted after all.",
+    "ScaleIns of elastic jobs: created; done, failed: as their operator says; overdue: workers were evicted after all; "
+    "ignored: the job has too many.",
 )
 SCALE_OUTS = Spec(
     "gangshare_scale_outs",
     "counter",
     ("outcome",),
-    "ScaleOuts of elastic jobs: created; done, failed: as their operator says.",
+    "ScaleOuts of elastic jobs: created; done, failed: as their operator says; ignored: the job has too many.",
 )
 LEFT = Spec(
     "gangshare_leaving_evictions",
@@ -113,19 +124,28 @@ QUEUE_DESERVED = Spec("gangshare_queue_deserved_gpus", "gauge", ("queue",), "GPU
 QUEUE_ALLOCATED = Spec("gangshare_queue_allocated_gpus", "gauge", ("queue",), "GPUs that its pods have.")
 QUEUE_REQUESTED = Spec("gangshare_queue_requested_gpus", "gauge", ("queue",), "Those, and what its pods wait for.")
 QUEUE_SHARE = Spec("gangshare_queue_share", "gauge", ("queue",), "How much of its due a queue has; 1 is all of it.")
+QUEUE_OVER = Spec(
+    "gangshare_queue_over_capability", "gauge", ("queue",), "1 if pods of a queue have more than its capability."
+)
 QUEUE_PODS = Spec("gangshare_queue_pods", "gauge", ("queue", "state"), "Pods of a queue and below: waiting, running.")
 LISTS = Spec("gangshare_lists", "counter", ("path",), "Complete lists read; a second one: the watch was lost.")
 WATCHING = Spec("gangshare_watching", "gauge", ("path",), "1 while a collection is followed without trouble.")
 LEADER = Spec("gangshare_leader", "gauge", (), "1 while this process may write.")
 REPLAY = Spec("gangshare_replay_seconds", "gauge", (), "Time from the start until all pods and nodes were read.")
 LAG = Spec("gangshare_loop_lag_seconds", "histogram", (), "How late the event loop came round.")
+STEPS = Spec(
+    "gangshare_loop_step_seconds",
+    "histogram",
+    ("step",),
+    "How long the event loop was held at a time: by event, answer, part of a tick, slice of planning, collection.",
+)
 VIOLATIONS = Spec("gangshare_invariant_violations", "gauge", (), "What the last check of the books found wrong.")
 
 TABLE = (
     BOOKINGS, WAITING, MEM, MEM_FREE, SLICES_FREE, OFFERED, INFO, VERB_SECONDS, DECISIONS, CONFLICTS, WAKES, PROBLEMS,
-    GANGS, GANG_STARTS, GANG_SECONDS, PREEMPTIONS, PREEMPTED, LOST, SCALE_INS, SCALE_OUTS, LEFT,
-    QUEUE_DESERVED, QUEUE_ALLOCATED, QUEUE_REQUESTED, QUEUE_SHARE, QUEUE_PODS,
-    LISTS, WATCHING, LEADER, REPLAY, LAG, VIOLATIONS,
+    FAULTS, SET_ASIDE, GANGS, GANG_STARTS, GANG_SECONDS, PREEMPTIONS, PREEMPTED, LOST, SCALE_INS, SCALE_OUTS, LEFT,
+    QUEUE_DESERVED, QUEUE_ALLOCATED, QUEUE_REQUESTED, QUEUE_SHARE, QUEUE_OVER, QUEUE_PODS,
+    LISTS, WATCHING, LEADER, REPLAY, LAG, STEPS, VIOLATIONS,
 )  # fmt: skip
 
 
@@ -148,7 +168,11 @@ class Metrics:
         self.gang_seconds = self._histogram(GANG_SECONDS, GANG_BUCKETS)
         self.problems: Counts[str] = Counts()
         """Problems that the shell meets, by kind; the engine counts its own."""
-        self.registry.register(_Engine(engine_counters, self.problems))
+        self.faults = Faults()
+        """Errors that the shell catches; the engine counts its own."""
+        self.steps = Steps()
+        self.registry.register(_Engine(engine_counters, self.problems, self.faults.counted))
+        self.registry.register(_Loop(self.steps))
 
     def _gauge(self, spec: Spec) -> Gauge:
         return Gauge(spec.name, spec.help, spec.labels, registry=self.registry)
@@ -160,13 +184,16 @@ class Metrics:
 class _Engine(Collector):
     """The engine's counters, read when asked."""
 
-    def __init__(self, counters: Mapping[tuple[str, str], int], problems: Mapping[str, int]) -> None:
-        self._counters, self._problems = counters, problems
+    def __init__(
+        self, counters: Mapping[tuple[str, str], int], problems: Mapping[str, int], faults: Mapping[str, int]
+    ) -> None:
+        self._counters, self._problems, self._faults = counters, problems, faults
 
     def collect(self) -> Iterator[Metric]:
         yield CounterMetricFamily(CONFLICTS.name, CONFLICTS.help, self._counters.get(("conflicts", ""), 0))
         yield CounterMetricFamily(WAKES.name, WAKES.help, self._counters.get(("wakes", ""), 0))
         yield _family(PROBLEMS, Counts(self._problems) + self._of("problems"))
+        yield _family(FAULTS, Counts(self._faults) + self._of("faults"))
         yield _family(GANG_STARTS, self._of("gang_starts"))
         yield _family(PREEMPTIONS, self._of("preemptions"))
         yield _family(PREEMPTED, self._of("preemption_victims"))
@@ -181,6 +208,16 @@ class _Engine(Collector):
         return Counts({label: count for (of, label), count in self._counters.items() if of == what})
 
 
+class _Loop(Collector):
+    """The steps of the event loop, read when asked."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._steps.fill(HistogramMetricFamily(STEPS.name, STEPS.help, labels=STEPS.labels))
+
+
 def _family(spec: Spec, counts: Mapping[str, int]) -> Metric:
     family = CounterMetricFamily(spec.name, spec.help, labels=spec.labels)
     for label, count in sorted(counts.items()):
@@ -190,7 +227,10 @@ def _family(spec: Spec, counts: Mapping[str, int]) -> Metric:
 
 def table() -> str:
     """The page of all metrics, in Markdown."""
-    lines = ["# Metrics of the extender", "", "Served on the status port under `/metrics`.", ""]
+    lines = ["# Metrics of the extender", "", "Served under `/metrics` to everybody on the status port, but for", ""]
+    lines[-2] += f" `{INFO.name}`: it names tenants' pods."
+    lines[-2] += " The secure port tells it to Prometheus with a token ([operations](operations.md#the-status-port)),"
+    lines[-2] += " the status port on loopback, or to everybody with `--open-allocations`."
     lines += ["| metric | type | labels | meaning |", "|---|---|---|---|"]
     lines += [f"| `{s.full_name}` | {s.kind} | {', '.join(s.labels)} | {s.help} |" for s in TABLE]
     return "\n".join(lines) + "\n"

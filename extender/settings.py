@@ -1,5 +1,6 @@
 """The extender's settings: one frozen value, filled from flags and the environment, printed at start, read by all."""
 
+import ipaddress
 import math
 import re
 import socket
@@ -7,12 +8,14 @@ from typing import Literal
 
 import msgspec
 
-from extender.engine.settings import LEAVING, LOCALITY_LABELS
-from protos.contract import names
+from extender.engine.settings import LEAVING, LOCALITY_LABELS, ElasticQuotas
+from protos.contract import names, priority
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\[\]:\s]*):(?P<port>\d{1,5})")
 _LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 """A label's key, as Kubernetes takes it."""
+
+_WHOLE = re.compile(r"-?[0-9]{1,10}")
 
 
 class SettingsError(ValueError):
@@ -25,8 +28,20 @@ class Address(msgspec.Struct, frozen=True):
     host: str
     port: int
 
+    @property
+    def on_loopback(self) -> bool:
+        """Whether only this machine, or this pod, reaches it."""
+        return self.host == "localhost" or _is_loopback(self.host)
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,9 +50,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     kubeconfig: str = ""
     """File or files of the API server's credentials; "" = the pod's service account, else $KUBECONFIG."""
     listen: Address = Address("127.0.0.1", 12345)
-    """The scheduler's verbs. On loopback: whoever reaches it can have pods bound."""
+    """The scheduler's verbs. On loopback unless `verbs_client_ca` is set: whoever reaches it can have pods bound."""
+    verbs_cert: str = ""
+    """File of the certificate that this port shows to the scheduler, in PEM; "" = no TLS."""
+    verbs_key: str = ""
+    """File of that certificate's key."""
+    verbs_client_ca: str = ""
+    """File of the CA that vouches for the scheduler's certificate; nobody else is let in."""
     status_listen: Address = Address("", 12346)
-    """Probes, metrics, inspect, explain."""
+    """Probes and metrics; what shows tenants' pods on loopback alone."""
+    open_allocations: bool = False
+    """Tell everybody who reads the metrics whose pods are on which GPUs, too."""
+    secure_listen: Address | None = None
+    """The same over TLS, all of it for those for whom the API server vouches; None = no such port."""
+    secure_cert: str = ""
+    """File of its certificate, in PEM; "" = one that is made at start and that nobody else vouches for."""
+    secure_key: str = ""
+    """File of that certificate's key."""
     gate_webhook_listen: Address | None = None
     """The webhook that puts our scheduling gate on new pods of groups, over TLS; None = no webhook."""
     resources: names.Resources = names.Resources()
@@ -68,6 +97,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Evict pods of lower priority for pods and gangs that wait; takes a `keep_s` above 0."""
     min_run_s: float = 30.0
     """Seconds that a pod or gang runs at least before others take its room."""
+    group_priority: int = priority.LEAST
+    """The PriorityClass of a PodGroup gives its gang so much at most, or as much as the highest of its members has."""
+    elastic_quotas: ElasticQuotas = "deserved"
+    """What counts of an ElasticQuota, which a tenant may have made: `limits`: its maximum; `deserved`: its minimum too,
+    as its part; `guaranteed`: that is kept for it where it lends nothing."""
     scale_in_s: float = 120.0
     """Seconds that an elastic job's operator has to let workers go whose room others take, and no less than they have
     to end; then they are evicted. 0: they are at once."""
@@ -124,6 +158,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("slot_s", "keep_s", "min_run_s", "scale_in_s", "grow_after_s", "backfill_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise SettingsError(f"{name} is {getattr(self, name)}: expected a number of seconds from zero on")
+        if not priority.LEAST <= self.group_priority <= priority.HIGHEST:
+            raise SettingsError(f"group_priority is {self.group_priority}: expected at most {priority.HIGHEST}")
         for label in self.locality_labels:
             if not _LABEL.fullmatch(label) or self.locality_labels.count(label) > 1:
                 raise SettingsError(f"locality_labels has {label!r}: expected keys of labels, each once")
@@ -136,6 +172,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise SettingsError(f"rival_leases has {lease!r}: expected namespace/name")
         if self.scheduler_healthz and not self.scheduler_healthz.startswith(("http://", "https://")):
             raise SettingsError(f"scheduler_healthz is {self.scheduler_healthz!r}: expected a URL, http:// or https://")
+        for together in (("secure_cert", "secure_key"), ("verbs_cert", "verbs_key", "verbs_client_ca")):
+            said = [getattr(self, name) for name in together]
+            if any(said) and not all(said):
+                shown = ", ".join(f"{name} is {value!r}" for name, value in zip(together, said, strict=True))
+                raise SettingsError(f"{shown}: expected all of them or none")
+        if not self.listen.on_loopback and not self.verbs_client_ca:
+            raise SettingsError(
+                f"listen is {self.listen}: expected an address on loopback, or verbs_client_ca: whoever reaches this "
+                "port can have pods bound"
+            )
         if self.gate_webhook_listen is not None and not self.scheduler_names:
             raise SettingsError("scheduler_names is empty: expected those whose pods gate_webhook_listen shall gate")
         if len(set(self.resources.all)) < len(self.resources.all):
@@ -153,3 +199,13 @@ def address(text: str) -> Address:
     if found is None or int(found["port"]) > 65535:
         raise SettingsError(f"{text!r} is no address: expected host:port like 127.0.0.1:12345, or :12345 for all hosts")
     return Address(found["host"].strip("[]"), int(found["port"]))
+
+
+def group_priority(text: str) -> int:
+    """What the PriorityClass of a PodGroup may give: `members`, `any` or a number; raises SettingsError."""
+    named = {"members": priority.LEAST, "any": priority.HIGHEST}
+    if text in named:
+        return named[text]
+    if not _WHOLE.fullmatch(text) or not priority.LEAST <= int(text) <= priority.HIGHEST:
+        raise SettingsError(f"{text!r} is no priority: expected members, any or a number up to {priority.HIGHEST}")
+    return int(text)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from gangfilter import naming
-from gangfilter.group import GroupKey, Membership, combined
+from gangfilter.agreement import combined
+from gangfilter.group import GroupKey, Membership
 from gangfilter.values import Reader, both, label, role
 from gangfilter.values import name as queue_name
 from protos.contract import names
@@ -23,6 +24,8 @@ _SPOKEN_BY = {key.name: place for place, dialect in enumerate(naming.DIALECTS) f
 _NAME_QUEUES = frozenset(key.name for key in naming.QUEUE_KEYS)
 _ANNOTATIONS = frozenset(key.name for key in naming.KEYS if key.place == "annotation")
 _LABELS = frozenset(key.name for key in naming.KEYS if key.place == "label")
+_LWS_INDEX = label("leaderworkerset.sigs.k8s.io/worker-index")
+"""On a pod of a LeaderWorkerSet. Source: sigs.k8s.io/lws api/leaderworkerset/v1."""
 _JOB_ROLE = label("training.kubeflow.org/job-role")
 _OPERATOR, _MPI_OPERATORS = label("training.kubeflow.org/operator-name"), ("mpi-operator", "mpijob-controller")
 _OLD_MPI_JOB = label("mpi_job_name")
@@ -119,9 +122,14 @@ def _nameless(namespace: str, reader: Reader) -> Membership | None:
 
 def _role(reader: Reader) -> tuple[str, bool]:
     """The pod's role, and whether the others need it. ET-operator makes its launcher when all workers run."""
-    who = reader.read(role, *ROLES) or ""
+    who = reader.read(role, *ROLES) or _of_set(reader.text(_LWS_INDEX))
     needed = who in REQUIRED_ROLES or reader.text(_JOB_ROLE).lower() in REQUIRED_ROLES
     return who, needed and reader.text(naming.ET_GROUP) != naming.ET_OPERATOR
+
+
+def _of_set(index: str) -> str:
+    """The role of a pod of a LeaderWorkerSet by its index, "" where there is none: the leader has 0."""
+    return ("leader" if index == "0" else "worker") if index else ""
 
 
 def _of_mpi_job(labels: Mapping[str, str]) -> bool:

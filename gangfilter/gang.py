@@ -7,6 +7,7 @@ is kept waiting.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -50,8 +51,10 @@ class Gang(Members):
         self.key, self.patience = key, patience
         self.terms = Terms()
         self.phase = P.ASSEMBLING
-        self.since = self.born = now
-        """When the phase began, and the gang's present life."""
+        self.since = self._begun = now
+        """When the phase began, and the gang's present life as far as this process has seen it."""
+        self._made = math.inf
+        """When the first of its members in this life was made, by the API's word."""
         self.epoch = 0
         self.size = 0
         """Members of the last start."""
@@ -85,6 +88,11 @@ class Gang(Members):
         """BINDING: it had been running, as far as can be known."""
         self._shaken = self._bereft = False
         """Since it was whole: a kubelet refused a member; a bound one was lost."""
+
+    @property
+    def bereft(self) -> bool:
+        """Whether a bound member was lost since it was whole."""
+        return self._bereft
 
     # -- the minimum
 
@@ -170,16 +178,35 @@ class Gang(Members):
     @property
     def timed(self) -> bool:
         """Whether time alone may move it on."""
-        limited = self.phase in (P.ASSEMBLING, P.WAITING) and self.terms.schedule_timeout_s is not None
-        return limited or self.phase in (P.STARTING, P.BINDING)
+        return self.moves_at < math.inf
+
+    @property
+    def born(self) -> float:
+        """When its present life began."""
+        return min(self._begun, self._made)
+
+    def shift(self, by: float) -> None:
+        """All times of the API were so many seconds earlier than it seemed."""
+        self._made -= by
+        for member in self.members.values():
+            member.created -= by
+            member.bound_at -= by
+
+    @property
+    def moves_at(self) -> float:
+        """When time alone may move it on: at any moment, when it has waited for too long, or never."""
+        if self.phase in (P.STARTING, P.BINDING):
+            return -math.inf
+        limit = self.terms.schedule_timeout_s if self.phase in (P.ASSEMBLING, P.WAITING) else None
+        return self.born + limit if limit and self.members else math.inf
 
     # -- what happens
 
     def join(self, member: Member, now: float) -> None:
         """A pod of this gang is there; it counts nowhere until it is put to a stage."""
-        if not self.members:
-            self.born = now
-        self.born = min(self.born, member.created)
+        if not self.members and not self._past:
+            self._begun, self._made = now, math.inf
+        self._made = min(self._made, member.created)
         self.put(member, Stage.ABSENT)
 
     def put(self, member: Member, stage: Stage) -> None:
@@ -284,7 +311,7 @@ class Gang(Members):
             case Fact.LOST | Fact.DONE:
                 self.tries = 0
             case Fact.RENEWED | Fact.UNDONE:
-                self.born, self.preempted = now, False
+                self._begun, self._made, self.preempted = now, math.inf, False
 
     def _bind_until(self, released_at: float, now: float) -> None:
         self._released_at, self._due_at = released_at, now + self.patience.whole_s
@@ -299,7 +326,7 @@ class Gang(Members):
         ours = [m for m in self.at(Stage.BOUND) if m.epoch]
         self.epoch = max([self.epoch, 1, *(m.epoch for m in ours)])
         last = [m for m in ours if m.epoch == self.epoch]
-        released = min((m.bound_at for m in last), default=now)
+        released = min((now, *(m.bound_at for m in last)))
         self.size = max((m.among for m in last), default=0) or self.count(*PRESENT)
         self._vital, self._started = self.required(*PRESENT), self.roles(*PRESENT)
         self._bind_until(released, released)
@@ -401,8 +428,12 @@ class Gang(Members):
         return Fact.RENEWED if self.arrivals > self._arrivals_before and self.count(Stage.IDLE) else None
 
     def _done(self) -> bool:
-        """All have succeeded, or those whose success ends it."""
-        if not self.count(*OPEN) and self.suffices(Stage.SUCCEEDED):
+        """All have succeeded, or those whose success ends it.
+
+        An operator may delete the PodGroup of a job that is done, and leave its pods: then nobody says the minimum.
+        """
+        unsaid = self.minimum[0] is None and self.count(Stage.SUCCEEDED) > 0
+        if not self.count(*OPEN) and (unsaid or self.suffices(Stage.SUCCEEDED)):
             return True
         ends = self.terms.on_completion
         if not ends or self.roles(*OPEN)[ends]:

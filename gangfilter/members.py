@@ -7,6 +7,9 @@ from enum import IntEnum
 
 import msgspec
 
+from protos.contract.bounds import ROLES
+from protos.contract.objects import OwnerReference
+
 
 class Stage(IntEnum):
     """Where a member stands."""
@@ -47,8 +50,8 @@ class Member(msgspec.Struct):
     """Always part of the minimum."""
     leader: str = ""
     """The role of a pod that may be made only when this one runs."""
-    owner: str = ""
-    """UID of the controller that makes it anew when it is deleted, "" if none does."""
+    controller: OwnerReference | None = None
+    """What makes it anew when it is deleted, None if nothing does."""
     priority: int = 0
     created: float = 0.0
     """When the pod was made, and when it was first seen."""
@@ -60,14 +63,17 @@ class Member(msgspec.Struct):
     among: int = 0
     """How many members that start had, 0 if that is not known."""
     bound_at: float = 0.0
-    gone: bool = False
-    """It has succeeded and its pod was deleted since."""
     refused: bool = False
     """kube-scheduler does not come for it by itself."""
     yields: bool = False
     """It was taken away since others need its room."""
     denied_at: float = 0.0
     """When kube-scheduler first kept it off its place, 0 if it does not."""
+
+    @property
+    def owner(self) -> str:
+        """UID of its controller, "" if there is none."""
+        return self.controller.uid or self.controller.name if self.controller is not None else ""
 
     @property
     def removable(self) -> bool:
@@ -83,11 +89,25 @@ class Members:
         self._tally: Counter[tuple[Stage, str, bool]] = Counter()
         """Members by stage, role and whether they are required."""
         self._succeeded: dict[str, Member] = {}
+        """Of those whose pods are there."""
+        self._past: Counter[tuple[str, bool]] = Counter()
+        """Those that have succeeded and count, and whose pods are deleted: how many of each role, and required."""
         self.unheld: set[str] = set()
         """UIDs of members that kube-scheduler binds by itself: their bind cannot be kept waiting."""
         self.arrivals = 0
         self.turnover = 0
         """How often a member began to count, and how often one began or ceased to."""
+        self._priority = (-1, 0)
+        """The turnover when it was found out, and the highest priority of those that count."""
+
+    @property
+    def priority(self) -> int:
+        """The highest of the members that count, 0 if none does."""
+        turnover, highest = self._priority
+        if turnover != self.turnover:
+            highest = max((m.priority for m in self.members.values() if m.stage is not Stage.ABSENT), default=0)
+            self._priority = self.turnover, highest
+        return highest
 
     def at(self, *stages: Stage) -> list[Member]:
         """The members at these stages, by name."""
@@ -116,20 +136,32 @@ class Members:
     def put(self, member: Member, stage: Stage) -> None:
         """The member, a new one too, is at this stage from now on."""
         if self.members.get(member.uid) is member:
-            self._tally[member.stage, member.role, member.required] -= 1
+            self._count(member.stage, member.role, member.required, -1)
         self.members[member.uid] = member
         self.arrivals += member.stage is Stage.ABSENT and stage is Stage.IDLE
         self.turnover += (member.stage is Stage.ABSENT) != (stage is Stage.ABSENT)
+        if stage not in (Stage.SUCCEEDED, Stage.ABSENT):
+            self._succeeded.pop(member.uid, None)  # it was said to have succeeded, and works after all
         member.stage = stage
-        self._tally[stage, member.role, member.required] += 1
+        self._count(stage, member.role, member.required, 1)
+
+    def _count(self, stage: Stage, role: str, required: bool, more: int) -> None:
+        """So many more are at this stage; no role is kept of which there is nobody."""
+        self._tally[stage, role, required] += more
+        if not self._tally[stage, role, required]:
+            del self._tally[stage, role, required]
 
     def remove(self, uid: str) -> None:
         """The member is none any more."""
+        member = self._drop(uid)
+        self.turnover += member.stage is not Stage.ABSENT
+
+    def _drop(self, uid: str) -> Member:
         member = self.members.pop(uid)
         self._succeeded.pop(uid, None)
         self.unheld.discard(uid)
-        self._tally[member.stage, member.role, member.required] -= 1
-        self.turnover += member.stage is not Stage.ABSENT
+        self._count(member.stage, member.role, member.required, -1)
+        return member
 
     def succeed(self, uid: str) -> None:
         """The member has done its work."""
@@ -139,17 +171,26 @@ class Members:
 
     def vanish(self, uid: str) -> bool:
         """The member's pod is deleted; returns whether it goes on counting, since it had succeeded."""
-        if uid in self._succeeded:
-            self._succeeded[uid].gone = True
-        return uid in self._succeeded
+        if uid not in self._succeeded:
+            return False
+        member = self._drop(uid)
+        self._priority = (-1, 0)
+        if member.stage is Stage.SUCCEEDED:
+            known = len(self._past) < ROLES.most or (member.role, member.required) in self._past
+            role = member.role if known else ""  # a role of its own for each: nobody names them all
+            self._past[role, member.required] += 1
+            self._count(Stage.SUCCEEDED, role, member.required, 1)
+        return True
 
     def recall(self) -> None:
         """Before a start, of those that have succeeded only those count that belong to members which are still there.
 
         That is: they started together, or the same controller made them. Others were of an earlier life of the gang.
         """
-        for member in [m for m in self._succeeded.values() if m.gone]:
-            self.remove(member.uid)
+        for (role, required), past in self._past.items():
+            self._count(Stage.SUCCEEDED, role, required, -past)
+            self.turnover += past
+        self._past.clear()
         if not self._succeeded:
             return
         there = [m for m in self.members.values() if m.stage in OPEN]

@@ -28,7 +28,6 @@ from gangfilter.values import (
     annotation,
     both,
     count,
-    duration,
     label,
     lost,
     name,
@@ -182,7 +181,6 @@ DIALECTS = (
                     annotation("gang.scheduling.koordinator.sh/total-number"),
                 ),
             ),
-            "schedule_timeout_s": (duration, (annotation("gang.scheduling.koordinator.sh/waiting-time"),)),
         },
     ),
     Dialect(

@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gangfilter.group import Declaration, GroupKey, combined
+from gangfilter.agreement import combined
+from gangfilter.group import Declaration, GroupKey
 from gangfilter.naming import OWN
-from gangfilter.values import MOST_MEMBERS, BadValue, Reader, amounts, by_role, lost, role, shown
+from gangfilter.values import BadValue, Reader, amounts, by_role, lost, name, role, shown
 from protos.contract import names
+from protos.contract.bounds import MEMBERS, TIME
 from protos.contract.objects import ObjectMeta, Quantities
 
 Fields = dict[str, Any]
@@ -131,18 +133,28 @@ def _common(spec: msgspec.Raw) -> Fields:
         "min_member": _read("minMember", said.min_member, _members),
         "min_by_role": _read("minTaskMember", said.min_task_member, by_role) or (),
         "min_resources": _read("minResources", said.min_resources, amounts) or (),
-        "queue": said.queue or "",
-        "priority_class": said.priority_class_name or "",
-        "schedule_timeout_s": _read("scheduleTimeoutSeconds", said.schedule_timeout_seconds, _limit),
+        "queue": _read("queue", said.queue or None, name) or "",
+        "priority_class": _read("priorityClassName", said.priority_class_name or None, name) or "",
         "on_member_lost": _read("onMemberLost", said.on_member_lost or None, lost),
         "on_completion": _read("onCompletion", said.on_completion or None, role) or "",
     }
 
 
+def _limited(spec: msgspec.Raw) -> Fields:
+    """PodGroups whose scheduleTimeoutSeconds ends a group that waited for so long: ours, and Gödel's.
+
+    In scheduler-plugins the field of that name is how long a member that has a node waits for the others in Permit;
+    afterwards the group is tried again, without end. Nothing of ours waits so, and it is not read there. Source:
+    scheduler-plugins pkg/coscheduling Permit and Unreserve; Gödel's PodGroup phase Timeout.
+    """
+    limit = _SPEC.decode(spec).schedule_timeout_seconds
+    return _common(spec) | {"schedule_timeout_s": _read("scheduleTimeoutSeconds", limit, _limit)}
+
+
 def _volcano(spec: msgspec.Raw) -> Fields:
     """As Volcano does it, roles count only if the minimum covers them all: its Jobs declare every replica by role."""
     fields = _common(spec)
-    if sum(least for _, least in fields["min_by_role"]) > (fields["min_member"] or MOST_MEMBERS):
+    if sum(least for _, least in fields["min_by_role"]) > (fields["min_member"] or MEMBERS.most):
         fields["min_by_role"] = ()
     return fields
 
@@ -160,7 +172,8 @@ def _upstream(spec: msgspec.Raw) -> Fields:
     said = _UPSTREAM.decode(spec)
     gang = said.scheduling_policy.gang
     least = _read("schedulingPolicy.gang.minCount", gang.min_count, _members) if gang else 1
-    return {"min_member": least, "priority_class": said.priority_class_name or ""}
+    priority_class = _read("priorityClassName", said.priority_class_name or None, name)
+    return {"min_member": least, "priority_class": priority_class or ""}
 
 
 def _training_job(spec: msgspec.Raw) -> Fields:
@@ -172,11 +185,11 @@ def _training_job(spec: msgspec.Raw) -> Fields:
     replicas = worker.replicas or 0
     lasting = replicas if worker.min_replicas is None else min(worker.min_replicas, replicas)
     said: Fields = {"on_member_lost": "ignore"}
-    for field, name, workers in (
+    for field, called, workers in (
         ("min_by_role", "replicas", replicas),
         ("lasting_by_role", "minReplicas", lasting),
     ):
-        said[field] = _read(f"etReplicaSpecs.worker.{name}", {"worker": workers}, by_role) or ()
+        said[field] = _read(f"etReplicaSpecs.worker.{called}", {"worker": workers}, by_role) or ()
     return said
 
 
@@ -193,26 +206,26 @@ def _read(field: str, value: Any, parse: Callable[[Any], T]) -> T | None:
 
 def _members(number: int) -> int:
     """A minimum; 0 is none, so that each member starts by itself."""
-    if not 0 <= number <= MOST_MEMBERS:
-        raise BadValue(f"a whole number from 1 to {MOST_MEMBERS}")
+    if not 0 <= number <= MEMBERS.most:
+        raise BadValue(f"a whole number from 1 to {MEMBERS.most}")
     return number or 1
 
 
 def _limit(number: int) -> float | None:
-    """A limit in seconds; 0 is none."""
-    if not 0 <= number <= MOST_MEMBERS:
-        raise BadValue("a whole number of seconds")
+    """A limit in seconds; 0 is no limit."""
+    if not 0 <= number <= TIME.most:
+        raise BadValue(f"a whole number of seconds from 0 to {TIME.most}")
     return float(number) or None
 
 
 KINDS = (
-    Kind(names.DOMAIN, "v1alpha1", "podgroups", "PodGroup", _common),
+    Kind(names.DOMAIN, "v1alpha1", "podgroups", "PodGroup", _limited),
     Kind("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", _volcano),
     Kind("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", _common),
     Kind("scheduling.incubator.k8s.io", "v1alpha1", "podgroups", "PodGroup", _common),
     Kind("scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup", _common),
     Kind("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup", _kai),
-    Kind("scheduling.godel.kubewharf.io", "v1alpha1", "podgroups", "PodGroup", _common),
+    Kind("scheduling.godel.kubewharf.io", "v1alpha1", "podgroups", "PodGroup", _limited),
     Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", _upstream),
     Kind("scheduling.k8s.io", "v1alpha3", "podgroups", "PodGroup", _upstream),
     Kind("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", _upstream),

@@ -8,10 +8,7 @@ import msgspec
 import yaml
 
 from gangfilter.values import BadValue, by_role, count, decoded, name
-
-LONGEST_YAML = 2048
-MOST_BRACKETS = 64
-"""Of a YAML text: its parser takes time with the square of its depth."""
+from protos.contract.bounds import YAML_BRACKETS, YAML_TEXT
 
 _HIVED = "a PodSchedulingSpec of HiveD with affinityGroup.name and affinityGroup.members[].podNumber"
 _TASK_GROUPS = 'task groups, like [{"name": "worker", "minMember": 2}]'
@@ -47,8 +44,8 @@ class HivedGroup(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=256)
 def hived(text: str) -> HivedGroup:
     """HiveD's spec, which every pod of an affinity group carries; raises BadValue."""
-    if len(text) > LONGEST_YAML or text.count("[") + text.count("{") > MOST_BRACKETS:
-        raise BadValue(f"{_HIVED}, of at most {LONGEST_YAML} characters and {MOST_BRACKETS} brackets")
+    if len(text) > YAML_TEXT.most or text.count("[") + text.count("{") > YAML_BRACKETS.most:
+        raise BadValue(f"{_HIVED}, of at most {YAML_TEXT.most} characters and {YAML_BRACKETS.most} brackets")
     try:
         spec = msgspec.convert(yaml.load(text, Loader=yaml.CBaseLoader), _Spec)
         if isinstance(spec.affinity_group, str):

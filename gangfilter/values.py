@@ -13,14 +13,9 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 
 from gangfilter.group import LAXEST_FIRST, OnLost
+from protos.contract.bounds import DURATION, JSON_TEXT, MEMBERS, NAME, RESOURCES, ROLES, TIME
 from protos.contract.quantity import QuantityError, milli, units
 
-MOST_MEMBERS = 2**31 - 1
-"""What a PodGroup's minMember can be."""
-LONGEST_NAME = 253
-LONGEST_JSON = 65536
-MOST_ENTRIES = 256
-"""Roles or resources of one value."""
 LONGEST_SHOWN = 60
 
 T = TypeVar("T")
@@ -87,8 +82,8 @@ def shown(value: object) -> str:
 
 def name(text: str) -> str:
     """The name of a group or queue."""
-    if len(text) > LONGEST_NAME or not text.isprintable() or " " in text:
-        raise BadValue(f"a name of at most {LONGEST_NAME} characters without spaces")
+    if len(text) > NAME.most or not text.isprintable() or " " in text:
+        raise BadValue(f"a name of at most {NAME.most} characters without spaces")
     return text
 
 
@@ -99,8 +94,8 @@ def role(text: str) -> str:
 
 def count(text: str) -> int:
     """A number of members."""
-    if not _whole(text) or not 1 <= int(text) <= MOST_MEMBERS:
-        raise BadValue(f"a whole number from 1 to {MOST_MEMBERS}")
+    if not _whole(text) or not 1 <= int(text) <= MEMBERS.most:
+        raise BadValue(f"a whole number from 1 to {MEMBERS.most}")
     return int(text)
 
 
@@ -108,15 +103,21 @@ def seconds(text: str) -> float | None:
     """A time limit in seconds; 0 is no limit."""
     if not _whole(text):
         raise BadValue("a whole number of seconds")
-    return float(text) or None
+    return _in_time(float(text))
 
 
 def duration(text: str) -> float | None:
     """A duration as Go writes it (`10m`, `1h30m`), in seconds; 0 is no limit."""
-    parts = _DURATION.findall(text) if len(text) <= LONGEST_SHOWN else []
+    parts = _DURATION.findall(text) if len(text) <= DURATION.most else []
     if text != "0" and (not parts or "".join(number + unit for number, unit in parts) != text):
         raise BadValue("a duration like 600s, 10m or 1h30m")
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts) or None
+    return _in_time(sum(float(number) * _SECONDS[unit] for number, unit in parts))
+
+
+def _in_time(found: float) -> float | None:
+    if found > TIME.most:
+        raise BadValue(f"at most {TIME.most} seconds")
+    return found or None
 
 
 def run_time(text: str) -> float:
@@ -159,12 +160,12 @@ def names_in(text: str) -> tuple[str, ...]:
 
 def by_role(least: Mapping[str, int], expected: str = "members by role") -> tuple[tuple[str, int], ...]:
     """A minimum per role, sorted, without the roles that need nobody; raises BadValue."""
-    if len(least) > MOST_ENTRIES:
-        raise BadValue(f"{expected}, of at most {MOST_ENTRIES} roles")
+    if len(least) > ROLES.most:
+        raise BadValue(f"{expected}, of at most {ROLES.most} roles")
     merged: dict[str, int] = {}
     for who, number in least.items():
-        if not 0 <= number <= MOST_MEMBERS:
-            raise BadValue(f"{expected}, each from 0 to {MOST_MEMBERS}; {shown(who)} has {shown(number)}")
+        if not 0 <= number <= MEMBERS.most:
+            raise BadValue(f"{expected}, each from 0 to {MEMBERS.most}; {shown(who)} has {shown(number)}")
         merged[role(who)] = max(number, merged.get(role(who), 0))
     return tuple(sorted((who, number) for who, number in merged.items() if number))
 
@@ -175,8 +176,8 @@ def amounts(quantities: Mapping[str, str | int]) -> tuple[tuple[str, int], ...]:
     Of what Volcano and others write there in the words of a ResourceQuota, `requests.X` is X, and what no node has
     (`limits.X`, numbers of objects, storage) counts for nothing.
     """
-    if len(quantities) > MOST_ENTRIES:
-        raise BadValue(f"at most {MOST_ENTRIES} resources")
+    if len(quantities) > RESOURCES.most:
+        raise BadValue(f"at most {RESOURCES.most} resources")
     read: dict[str, int] = {}
     for resource, quantity in quantities.items():
         of_nodes = _of_nodes(resource)
@@ -207,11 +208,11 @@ _QUANTITIES = msgspec.json.Decoder(dict[str, str | int])
 def decoded(text: str, decoder: msgspec.json.Decoder[T], expected: str) -> T:
     """A JSON text of this form; raises BadValue."""
     try:
-        if len(text) <= LONGEST_JSON:
+        if len(text) <= JSON_TEXT.most:
             return decoder.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise BadValue(expected) from error
-    raise BadValue(f"{expected}, of at most {LONGEST_JSON} characters")
+    raise BadValue(f"{expected}, of at most {JSON_TEXT.most} characters")
 
 
 def _whole(text: str) -> bool:

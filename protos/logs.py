@@ -2,10 +2,17 @@
 
 import logging
 import sys
+import traceback
+from collections.abc import MutableMapping
 from enum import StrEnum
 from typing import Any, Literal, TextIO, cast
 
 import structlog
+
+from protos.contract.printable import printable
+
+MOST_CALLS, LONGEST_TRACE = 30, 8000
+"""Calls, and characters, of a traceback that are logged."""
 
 
 class LogFormat(StrEnum):
@@ -42,6 +49,7 @@ def configure(form: Literal["auto", "console", "json"], level: Literal["debug", 
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _printable,
     ]
     last: list[Any] = (
         [structlog.dev.ConsoleRenderer()]
@@ -58,6 +66,19 @@ def configure(form: Literal["auto", "console", "json"], level: Literal["debug", 
     handler = logging.StreamHandler(stream)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=_foreign(last)))
     logging.basicConfig(level=max(logging.WARNING, getattr(logging, level.upper())), handlers=[handler], force=True)
+
+
+def _printable(_: Any, __: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What others wrote does not act on the terminal; a traceback keeps its lines."""
+    for key, value in line.items():
+        if isinstance(value, str) and not value.isprintable():
+            line[key] = "\n".join(map(printable, value.split("\n")))
+    return line
+
+
+def trace(error: BaseException) -> str:
+    """The traceback of an error, its innermost calls where it is long, and nothing of what they worked with."""
+    return "".join(traceback.format_exception(error, limit=-MOST_CALLS, chain=False))[-LONGEST_TRACE:]
 
 
 def _foreign(last: list[Any]) -> list[Any]:

@@ -14,6 +14,9 @@ from protos.contract.allocation import Allocation, Share
 from protos.contract.inventory import Gpu, Inventory, Link
 from protos.contract.objects import Node, Pod, decode_node, decode_pod
 
+MAKER = {"manager": "kube-controller-manager", "operation": "Update", "fieldsV1": {"f:spec": {"f:containers": {}}}}
+"""The entry of whoever made a pod, in its managedFields."""
+
 
 def an_inventory(
     *mems: int, links: Sequence[Link] = (), numa: Sequence[int] = (), node: str = "n", **fields: Any
@@ -68,7 +71,7 @@ def a_pod(
     body = {
         "metadata": {
             "name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": "1",
-            "annotations": dict(annotations or {}), **metadata,
+            "annotations": dict(annotations or {}), "managedFields": [MAKER], **metadata,
         },
         "spec": {
             "containers": list(containers or [a_container("main", mem, slices, whole)]),

@@ -29,6 +29,10 @@ def scheduler_config(
         str | None,
         typer.Option(help="kube-scheduler's credentials; own: service account, else kubeadm's.", metavar="PATH"),
     ] = None,
+    tls_files: Annotated[
+        str,
+        typer.Option(help="Ask over TLS, with tls.crt, tls.key and ca.crt of this folder.", metavar="FOLDER"),
+    ] = "",
     profile: Annotated[
         list[str] | None,
         typer.Option(help="A schedulerName that layout own serves; may be repeated.", metavar="NAME"),
@@ -45,6 +49,7 @@ def scheduler_config(
         extender_url=extender_url or usual.extender_url,
         resources=msgspec.structs.replace(usual.resources, **{key: name for key, name in said.items() if name}),
         kubeconfig=usual.kubeconfig if kubeconfig is None else kubeconfig,
+        tls_files=tls_files.rstrip("/"),
         profiles=tuple(profile or usual.profiles),
     )
     typer.echo(config.render(layout, options), nl=False)

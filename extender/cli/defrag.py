@@ -1,7 +1,7 @@
 """`gangshare defrag`: the plan that the extender made, and carrying it out with the rights of whoever asks.
 
-All writes are made with the user's own credentials: the room is asked for by an annotation of the pods that wait, and
-the pods in the way are evicted. The extender only keeps the room.
+All writes are made with the user's own credentials: the room is asked for by an annotation of the pods that wait, set
+through pods/status, and the pods in the way are evicted. The extender only keeps the room.
 """
 
 from __future__ import annotations
@@ -139,9 +139,11 @@ async def _reserved(client: ApiClient, rooms: Sequence[Room], until: dt.datetime
 
 
 async def _annotate(client: ApiClient, room: Room, text: str | None) -> None:
-    metadata = {"uid": room.uid, "annotations": {names.RESERVATION: text}}
+    """Through pods/status, and under a manager of its own: the extender believes such annotations alone."""
+    body = {"metadata": {"uid": room.uid, "annotations": {names.RESERVATION: text}}}
+    path, params = paths.pod(room.namespace, room.name, "status"), {"fieldManager": names.DEFRAG}
     try:
-        await client.patch(paths.pod(room.namespace, room.name), {"metadata": metadata}, content_type=MERGE_PATCH)
+        await client.patch(path, body, content_type=MERGE_PATCH, params=params)
     except (errors.NotFound, errors.Conflict) as error:
         raise CommandError(f"{room.namespace}/{room.name} is gone, or another pod by now: plan again") from error
 
@@ -154,7 +156,7 @@ async def _wait(kept: Kept, room: Room) -> None:
     except TimeoutError as error:
         who = f"{room.namespace}/{room.name}"
         why = f"the extender does not keep {_place(room)} for {who}, which was asked for {SEEN_S:g} s ago"
-        ask = "Does it run with --keep-room 0, or do the clocks differ?"
+        ask = "May its queue not have it, does the extender run with --keep-room 0, or do the clocks differ?"
         raise CommandError(f"{why}: nobody was evicted. {ask}") from error
 
 

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -18,10 +19,15 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from extender.cli.errors import CommandError
+from protos.contract import names
 from protos.contract.allocation import Allocation
+from protos.contract.printable import printable, printable_json
 
 DEFAULT_SERVER = "http://127.0.0.1:12346"
 TIMEOUT_S = 10.0
+TOKEN = names.TOKEN_VARIABLE
+LONGEST_WHY = 1000
+"""Bytes of a refusal that are shown."""
 PORT_FORWARD = "kubectl -n gangshare-system port-forward deploy/gangshare-scheduler 12346"
 
 
@@ -224,6 +230,8 @@ class Problems(_Shape, frozen=True, kw_only=True):
     forged: int = 0
     malformed: int = 0
     overused: int = 0
+    set_aside: int = 0
+    """Objects, and parts of the extender, that met an error of gangshare's own."""
 
 
 class Inspection(_Shape, frozen=True, kw_only=True):
@@ -268,6 +276,18 @@ class Model(_Shape, frozen=True, kw_only=True):
     nodes: int = 0
 
 
+class Strangers(_Shape, frozen=True, kw_only=True):
+    """Pods that name a queue which does not admit their namespaces."""
+
+    waiting: int
+    running: int
+    namespaces: str
+
+    def __str__(self) -> str:
+        pods = f"{self.waiting} pods that wait and {self.running} that run"
+        return f"{pods} name it from namespaces that it does not admit: {self.namespaces}"
+
+
 class Queue(_Shape, frozen=True, kw_only=True):
     """A queue, so many below the root: what is due to it and what it has and asks, as quantities by resource."""
 
@@ -291,6 +311,8 @@ class Queue(_Shape, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ()
     problem: str = ""
     misplaced: str = ""
+    exceeded: str = ""
+    strangers: Strangers | None = None
 
 
 class Queues(_Shape, frozen=True, kw_only=True):
@@ -313,23 +335,25 @@ Read = TypeVar("Read", Inspection, Node, Pod, Group, Classes, Queues, Plan)
 def fetch(
     server: str, path: str, missing: str = "", *, query: Sequence[tuple[str, str]] = (), timeout_s: float = TIMEOUT_S
 ) -> bytes:
-    """The JSON text at that path of the status port; raises CommandError with what to do.
+    """The JSON text at that path of the status port or the secure one; raises CommandError with what to do.
 
-    `missing` is what to say where the answer is that there is no such thing.
+    Its strings are printable: they hold what tenants wrote, and are shown on a terminal.
+    `missing` is what to say where the answer is that there is no such thing. The environment's GANGSHARE_TOKEN is sent
+    as a bearer token.
     """
     if not server.startswith(("http://", "https://")):
         raise CommandError(f"server is {server!r}: expected a URL like {DEFAULT_SERVER}")
     url = f"{server.rstrip('/')}/{quote(path)}{'?' * bool(query)}{urlencode(query)}"
+    request = urllib.request.Request(url, headers=_token(server))
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with direct.open(url, timeout=timeout_s) as answer:
-            body: bytes = answer.read()
-            return body
+        with direct.open(request, timeout=timeout_s) as answer:
+            return printable_json(answer.read())
     except urllib.error.HTTPError as error:
         with error:
             if missing and error.code == HTTPStatus.NOT_FOUND:
                 raise CommandError(missing) from error
-            raise CommandError(f"{url} answered {error.code} {error.reason}: expected 200") from error
+            raise CommandError(_refused(url, error)) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         cause = getattr(error, "reason", error)
         raise CommandError(
@@ -337,6 +361,30 @@ def fetch(
             f"In another terminal: {PORT_FORWARD}\n"
             "Or name it by --server URL or GANGSHARE_SERVER."
         ) from error
+
+
+def _token(server: str) -> dict[str, str]:
+    token = os.environ.get(TOKEN, "")
+    if not token:
+        return {}
+    if not server.startswith("https://"):
+        raise CommandError(f"server is {server!r}: expected https://, or no {TOKEN}: others would read it on its way")
+    return {"Authorization": f"Bearer {token}"}
+
+
+def _refused(url: str, error: urllib.error.HTTPError) -> str:
+    """What a port answered instead, and what to do about it."""
+    why = printable(error.read(LONGEST_WHY).decode(errors="replace"))
+    told = f"{url} answered {error.code} {error.reason}: {why or 'expected 200'}"
+    match error.code:
+        case HTTPStatus.UNAUTHORIZED:
+            return f"{told}.\n{TOKEN} is to be a token of the cluster, as `kubectl create token ACCOUNT` prints one."
+        case HTTPStatus.FORBIDDEN:
+            return (
+                f"{told}.\nEither ask by way of: {PORT_FORWARD}\n"
+                f"or at the secure port (12349), with a {TOKEN} of somebody bound to the ClusterRole gangshare-viewer."
+            )
+    return told
 
 
 def decode(body: bytes, shape: type[Read]) -> Read:

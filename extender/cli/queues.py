@@ -59,9 +59,14 @@ def render(found: Queues, quotas: Sequence[Quota] = ()) -> list[RenderableType]:
     for queue in found.queues:
         for row in _rows(queue):
             table.add_row(*row)
-    notes = [f"{each.name}: {why}" for each in found.queues for why in (each.problem, each.misplaced) if why]
+    notes = [f"{each.name}: {why}" for each in found.queues for why in _notes(each) if why]
     parts: list[RenderableType] = [table, *notes]
     return [*parts, "", limits(quotas)] if quotas else parts
+
+
+def _notes(queue: Queue) -> tuple[str, ...]:
+    strangers = str(queue.strangers) if queue.strangers is not None else ""
+    return queue.problem, queue.misplaced, queue.exceeded, strangers
 
 
 def _rows(queue: Queue) -> Iterator[tuple[str, ...]]:

@@ -54,6 +54,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The extended resource names that are served."""
     kubeconfig: str = ""
     """kube-scheduler's credentials; "" = the pod's service account."""
+    tls_files: str = ""
+    """Folder on kube-scheduler's machine with its certificate for us (tls.crt, tls.key) and the CA of ours (ca.crt);
+    "" = no TLS."""
     profiles: tuple[str, ...] = (names.PROFILE,)
     """The schedulerNames that a scheduler of our own serves."""
 
@@ -82,7 +85,7 @@ def defaults(layout: Layout) -> Options:
 
 
 def configuration(layout: Layout, options: Options) -> dict[str, Any]:
-    """The configuration of that layout, in the order in which it reads best."""
+    """The configuration of that layout, in the order in which it reads best; raises CommandError."""
     match layout:
         case "own":
             return _own(options)
@@ -91,6 +94,8 @@ def configuration(layout: Layout, options: Options) -> dict[str, Any]:
         case "gpushare":
             return _cluster_wide(options, _gpushare_entry(options))
         case "policy":
+            if options.tls_files:
+                raise CommandError(f"TLS files are {options.tls_files!r}: expected none, for a Policy without TLS")
             return {"apiVersion": "v1", "kind": "Policy", "extenders": [_legacy(_shared_entry(options))]}
 
 
@@ -126,7 +131,7 @@ def _own(options: Options) -> dict[str, Any]:
             "resourceName": names.SCHEDULER,
         },
         "profiles": [_profile(name, options.resources) for name in options.profiles],
-        "extenders": [decide, bind],
+        "extenders": [entry | _tls(options) for entry in (decide, bind)],
     }
 
 
@@ -162,7 +167,7 @@ def _cluster_wide(options: Options, *entries: dict[str, Any]) -> dict[str, Any]:
         **_head(options),
         "leaderElection": {"leaderElect": True},
         "profiles": [{"schedulerName": "default-scheduler"}],
-        "extenders": list(entries),
+        "extenders": [entry | _tls(options) for entry in entries],
     }
 
 
@@ -208,5 +213,16 @@ def _legacy(entry: dict[str, Any]) -> dict[str, Any]:
     return {**entry, "enableHttps": https, "httpTimeout": SHARED_S * 1_000_000_000, "ignorable": False}
 
 
+def _tls(options: Options) -> dict[str, Any]:
+    """Source: kubescheduler.config.k8s.io/v1, Extender.enableHTTPS and ExtenderTLSConfig."""
+    if not options.tls_files:
+        return {}
+    files = {"certFile": "tls.crt", "keyFile": "tls.key", "caFile": "ca.crt"}
+    return {"enableHTTPS": True, "tlsConfig": {key: f"{options.tls_files}/{file}" for key, file in files.items()}}
+
+
 def _prefix(options: Options, path: str) -> str:
-    return f"{options.extender_url.rstrip('/')}/{path}"
+    url = options.extender_url.rstrip("/")
+    if options.tls_files:
+        url = f"https://{url.partition('://')[2]}"
+    return f"{url}/{path}"

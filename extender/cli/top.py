@@ -34,7 +34,7 @@ def waiters(books: Inspection) -> list[RenderableType]:
 def groups(gangs: Sequence[Group]) -> RenderableType:
     """How far each gang is, and why it waits."""
     table = console.columns("GANG", "PHASE", "FOR", "BOUND", "WHY")
-    for gang in gangs:
+    for gang in sorted(gangs, key=lambda gang: (gang.namespace, gang.name)):
         why = f"{gang.sentence}: {gang.numbers}" if gang.numbers else gang.sentence
         bound = f"{gang.bound + gang.succeeded}/{gang.present}"
         table.add_row(f"{gang.namespace}/{gang.name}", gang.phase, console.duration(gang.since), bound, why)
@@ -114,11 +114,12 @@ def totals(books: Inspection) -> RenderableType:
     lines = [
         f"{_count(len(books.nodes), 'node')}, {_count(len(every), 'GPU')}: {whole} whole, {shared} shared,"
         f" {len(every) - whole - shared} empty, {ill} not offered; memory {used}/{mem} GiB{percent}",
-        f"{_count(sum(pod.state == 'bound' for pod in books.pods), 'pod')} bound, {len(books.waiting)} waiting",
+        f"{_count(sum(pod.state == 'bound' for pod in books.pods), 'pod')} bound with GPUs,"
+        f" {len(books.waiting)} waiting",
     ]
     wrong = {name: count for name, count in msgspec.structs.asdict(books.problems).items() if count}
     if wrong:
-        lines.append("problems: " + ", ".join(f"{count} {name}" for name, count in wrong.items()))
+        lines.append("problems: " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in wrong.items()))
     return "\n".join(lines)
 
 

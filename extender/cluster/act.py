@@ -12,27 +12,33 @@ from typing import Any
 import msgspec
 import structlog
 
-from extender.cluster import classes, queues, scalers
+from extender.cluster import classes, faults, queues, scalers
 from extender.cluster.group_status import StatusWriter
 from extender.cluster.leadership import NotLeading, Permission
 from extender.engine.effects import (
     ClassStatus,
     Evict,
+    Fault,
     GroupStatus,
     PodRef,
     PutBack,
     QueueStatus,
     Report,
+    ReportOwner,
     Scale,
     Unscale,
     Wake,
 )
+from extender.faults import Faults
+from gangfilter.table import Phase
 from protos.contract import names
 from protos.contract.reason import Reason
 from protos.kube import errors, paths
 from protos.kube.client import STRATEGIC_PATCH, ApiClient
 from protos.kube.events import Recorder, Reference
 
+MOST_ACTS, MOST_TOLD = 65_536, 8192
+"""Effects that wait at most, while the API server does not take them; the engine says again what still matters."""
 IN_FLIGHT, TOLD_IN_FLIGHT = 24, 2
 """Effects carried out at the same time: those that change something, and those that are only told. The rest of the
 client's writes are left to Bindings. Of an API server that is busy each gets as much as it has requests there, so with
@@ -59,16 +65,21 @@ class Complaint(msgspec.Struct, frozen=True):
     reason: Reason
 
 
-Told = Report | Complaint
+Told = Report | ReportOwner | Complaint | Fault
 """What people read, and nothing waits for."""
-Write = Wake | Report | PutBack | Evict | Scale | Unscale | GroupStatus | ClassStatus | QueueStatus | Complaint
+Write = Wake | PutBack | Evict | Scale | Unscale | GroupStatus | ClassStatus | QueueStatus | Told
 """What an Actor carries out."""
 
 
-class Waiting:
-    """Effects in the order in which they came first; of equal ones only the latest."""
+TOLD_ON_GROUPS = (Phase.WAITING, Phase.DEGRADED, Phase.FAILED)
+"""Phases whose reason is told in an Event of the PodGroup too. One that assembles would get one at each start."""
 
-    def __init__(self) -> None:
+
+class Waiting:
+    """Effects in the order in which they came first; of equal ones only the latest, of too many not the oldest."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._of: dict[Key, Write] = {}
         self._some = asyncio.Semaphore(0)
         self.in_flight = 0
@@ -76,10 +87,16 @@ class Waiting:
     def __bool__(self) -> bool:
         return bool(self._of)
 
-    def put(self, key: Key, effect: Write) -> None:
+    def put(self, key: Key, effect: Write) -> Write | None:
+        """Returns the effect that is given up for it, None if there is room for both."""
+        dropped = None
         if key not in self._of:
-            self._some.release()
+            if len(self._of) >= self._most:
+                dropped = self._of.pop(next(iter(self._of)))
+            else:
+                self._some.release()
         self._of[key] = effect
+        return dropped
 
     async def next(self) -> tuple[Key, Write]:
         await self._some.acquire()
@@ -91,14 +108,20 @@ class Actor:
     """Effects that wait and those who carry them out."""
 
     def __init__(
-        self, client: ApiClient, permission: Permission, events: Recorder, failed: Callable[[str], None]
+        self,
+        client: ApiClient,
+        permission: Permission,
+        events: Recorder,
+        failed: Callable[[str], None],
+        faults: Faults,
     ) -> None:
         """`failed` counts an effect that was given up, by the kind of effect."""
-        self._client, self._permission, self._events, self._failed = client, permission, events, failed
+        self._client, self._permission, self._events = client, permission, events
+        self._failed, self._faults = failed, faults
         self.refused: Callable[[str, str], None] = lambda _uid, _why: None
         """Told of a pod (UID) whose eviction a disruption budget forbids and was not insisted on, and why."""
         self._statuses = StatusWriter(client)
-        self._acts, self._told = Waiting(), Waiting()
+        self._acts, self._told = Waiting(MOST_ACTS), Waiting(MOST_TOLD)
         """What changes something, and what is only told, which is to take little from the former."""
         self._resting: dict[Key, Write | None] = {}
         """Statuses being written, or written a moment ago, and what is to be said next."""
@@ -111,7 +134,9 @@ class Actor:
                 self._resting[key] = effect
                 continue
             waiting = self._told if isinstance(effect, Told) else self._acts
-            waiting.put(key, effect)
+            dropped = waiting.put(key, effect)
+            if dropped is not None:
+                self._failed(type(dropped).__name__)
 
     @property
     def idle(self) -> bool:
@@ -132,8 +157,11 @@ class Actor:
             rests = isinstance(effect, GroupStatus | ClassStatus | QueueStatus)
             if rests:
                 self._resting[key] = None
-            await self._permission.settled()
-            await self._carry_out(effect)
+            with self._faults.over("effect", f"{type(effect).__name__} {_about(effect)}") as work:
+                await self._permission.settled()
+                await self._carry_out(effect)
+            if work.failed:
+                self._failed(type(effect).__name__)
             waiting.in_flight -= 1
             if rests:
                 asyncio.get_running_loop().call_later(STATUS_PAUSE_S, self._rested, key)
@@ -180,13 +208,22 @@ class Actor:
                 await self._tell(_reference(pod), reason, warning=warning)
             case Complaint(about, reason):
                 await self._tell(about, reason)
-            case Evict(pod, reason, insist):
-                await self._evict(pod, insist=insist)
+            case ReportOwner(namespace, owner, reason):
+                about = Reference(owner.api_version, owner.kind, owner.name, namespace, owner.uid)
+                await self._tell(about, reason)
+            case Fault(subject, why=reason):
+                blamed = faults.about(subject)
+                if blamed is not None:
+                    await self._tell(blamed, reason)
+            case Evict(pod, reason, insist, grace_s):
+                await self._evict(pod, insist=insist, grace_s=grace_s)
                 self.submit([Report(pod, reason)])
             case Scale() | Unscale():
                 await scalers.write(self._client, effect)
             case GroupStatus():
-                await self._statuses.write(effect)
+                written = await self._statuses.write(effect)
+                if effect.reason is not None and effect.phase in TOLD_ON_GROUPS:
+                    self.submit([Complaint(about, effect.reason) for about in written])
             case ClassStatus():
                 await classes.write_status(self._client, effect)
             case QueueStatus():
@@ -213,9 +250,10 @@ class Actor:
         path, params = paths.pod(pod.namespace, pod.name, "status"), {"fieldManager": names.EXTENDER}
         await self._client.patch(path, {"metadata": metadata, **(status or {})}, params=params)
 
-    async def _evict(self, pod: PodRef, *, insist: bool) -> None:
-        """Evict the pod with this UID, with its own grace period."""
-        only = {"preconditions": {"uid": pod.uid}}
+    async def _evict(self, pod: PodRef, *, insist: bool, grace_s: int | None) -> None:
+        """Evict the pod with this UID, with its own grace period if none is given."""
+        only: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
+        only |= {"gracePeriodSeconds": grace_s} if grace_s is not None else {}
         metadata = {"namespace": pod.namespace, "name": pod.name}
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": only}
         try:
@@ -251,12 +289,16 @@ def _key(effect: Write) -> Key:
             return "put back", pod.uid, key
         case Report(pod, reason, _):
             return "report", pod.uid, reason.code
-        case Evict(pod, _, _):
+        case Evict(pod, _, _, _):
             return "evict", pod.uid
         case Scale(scaler) | Unscale(scaler):
             return type(effect).__name__, scaler.kind, scaler.namespace, scaler.name
         case Complaint(about, reason):
             return "complaint", about.uid, reason.code
+        case ReportOwner(_, owner, reason):
+            return "report owner", owner.uid, reason.code
+        case Fault(subject):
+            return "fault", *subject
         case GroupStatus():
             return "group status", effect.key.namespace, effect.key.name
         case ClassStatus():
@@ -271,8 +313,12 @@ def _about(effect: Write) -> str:
             return str(effect.key)
         case ClassStatus() | QueueStatus():
             return effect.name
+        case Fault(_, name):
+            return name
         case Complaint(about, _):
             return f"{about.namespace}/{about.name}"
+        case ReportOwner(namespace, owner, _):
+            return f"{namespace}/{owner.name}"
         case Scale(scaler) | Unscale(scaler):
             return f"{scaler.namespace}/{scaler.name}"
         case _:

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from extender.cluster.leadership import NotLeading, Permission
+from extender.engine import trust
 from extender.engine.effects import Place
 from protos.contract import names
 from protos.contract.objects import Pod
@@ -105,7 +106,11 @@ class Binder:
 
 
 def judge(place: Place, pod: Pod) -> Outcome | None:
-    """What a pod as it is now says about a Binding; None if it is still unbound."""
+    """What a pod as it is now says about a Binding; None if it is still unbound.
+
+    On our node an allocation that the plugin, or an extender, has corrected since is as good as the one of the Binding:
+    the pod is bound there, and what it has been given is read from the pod itself.
+    """
     if pod.metadata.uid != place.pod.uid:
         return Outcome("lost", "the pod was replaced by another of the same name")
     node = pod.spec.node_name
@@ -114,7 +119,8 @@ def judge(place: Place, pod: Pod) -> Outcome | None:
     if node != place.node:
         return Outcome("lost", f"the pod is already assigned to node {node}")
     ours = place.annotations.get(names.ALLOCATION)
-    if ours is not None and pod.metadata.annotations.get(names.ALLOCATION) != ours:
+    shown = pod.metadata.annotations.get(names.ALLOCATION)
+    if ours is not None and shown != ours and not (shown and trust.written_by_us(pod)):
         return Outcome("lost", f"the pod is already assigned to node {node}, with another allocation")
     return BOUND
 

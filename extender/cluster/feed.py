@@ -111,6 +111,14 @@ class Feed:
             await asyncio.sleep(NOW_TRIES_S)
 
     def _take(self, event: changes.Event[Any]) -> None:
+        """Tell the engine; after an error of ours over an object the next one comes."""
+        told: Event | None = None
+        with self._metrics.faults.over("feed", f"{self._path} {_named(event)}"):
+            told = self._told(event)
+        if told is not None:
+            self._tell(told)
+
+    def _told(self, event: changes.Event[Any]) -> Event | None:
         told: Event | None = None
         match event:
             case changes.Added(ref, found) | changes.Modified(ref, found):
@@ -129,8 +137,12 @@ class Feed:
                 )
                 if ref is not None and self._unreadable is not None:
                     self._unreadable(ref, error)
-        if told is not None:
-            self._tell(told)
+        return told
+
+
+def _named(event: changes.Event[Any]) -> str:
+    ref = None if isinstance(event, changes.Listed) else event.ref
+    return f"{ref.namespace}/{ref.name}" if ref is not None else ""
 
 
 async def together(waits: Iterable[Any]) -> None:

@@ -11,13 +11,14 @@ from typing import Any
 import structlog
 
 from extender.cluster.groups import api_version
-from extender.cluster.status import BY_US, Condition, Json, conditions, unwritten
+from extender.cluster.status import BY_US, Condition, Json, conditions, read, unwritten
 from extender.engine.effects import GroupStatus
 from gangfilter import podgroups
 from gangfilter.table import Phase as P
 from protos.contract import names
 from protos.kube import errors, paths
 from protos.kube.client import ApiClient
+from protos.kube.events import Reference
 
 log = structlog.get_logger(__name__)
 Form = Callable[[GroupStatus, P, Mapping[str, Any], str], Json]
@@ -25,6 +26,10 @@ Form = Callable[[GroupStatus, P, Mapping[str, Any], str], Json]
 
 
 _PLURALS = {api_version(kind): kind.plural for kind in podgroups.KINDS}
+
+
+LOST = "GangMemberLost"
+"""The code of a gang that runs with fewer than its minimum since members are gone."""
 
 
 # Phases in the words of each dialect.
@@ -46,7 +51,7 @@ _VOLCANO_REASONS = {
     P.ASSEMBLING: "NotEnoughTasks",
     P.WAITING: "NotEnoughResources",
     P.FAILED: "NotEnoughResources",
-    P.DEGRADED: "PodDeleted",
+    P.DEGRADED: "NotEnoughResources",
     P.UNDOING: "PodDeleted",
 }
 _COSCHEDULING = {
@@ -104,6 +109,8 @@ def _own(said: GroupStatus, phase: P, before: Mapping[str, Any], now: str) -> Js
 def _volcano(said: GroupStatus, phase: P, before: Mapping[str, Any], now: str) -> Json:
     scheduled = phase in (P.RUNNING, P.COMPLETED)
     why = "" if scheduled or phase in (P.STARTING, P.BINDING) else _VOLCANO_REASONS[phase]
+    if said.reason is not None and said.reason.code == LOST:
+        why = "PodDeleted"
     unschedulable = Condition("Unschedulable", bool(why), why, str(said.reason or _bound(said)) if why else "")
     told = [unschedulable, Condition("Scheduled", scheduled, "", _bound(said))]
     return {"phase": _VOLCANO[phase], **_counts(said), "conditions": conditions(told, before, now)}
@@ -116,7 +123,7 @@ def _coscheduling(said: GroupStatus, phase: P, before: Mapping[str, Any], now: s
 
 
 def _bound(said: GroupStatus) -> str:
-    return f"{said.bound} of {said.present} members are bound"
+    return f"{said.bound} of {max(said.present, said.min_member)} members are bound"
 
 
 def _counts(said: GroupStatus) -> Json:
@@ -142,31 +149,37 @@ class StatusWriter:
         self._whole: set[str] = set()
         """Kinds whose definition has no status subresource: there status is a field like any other."""
 
-    async def write(self, said: GroupStatus) -> None:
+    async def write(self, said: GroupStatus) -> list[Reference]:
         """Say this on every PodGroup of the gang; what is there already is not written again.
 
-        Raises the errors of a request, but for PodGroups that are gone and kinds that may not be written.
+        Returns the PodGroups that did not say it before. Raises the errors of a request, but for PodGroups that are
+        gone and kinds that may not be written.
         """
+        written: list[Reference] = []
         for kind in filter(writes, said.kinds):
             try:
-                await self._write(kind, said)
+                written += await self._write(kind, said)
             except errors.NotFound:
                 continue
             except errors.Forbidden as error:
                 if kind not in self._refused:
                     log.warning("group_status_refused", kind=kind, error=str(error), expected="get and patch")
                 self._refused.add(kind)
+        return written
 
-    async def _write(self, kind: str, said: GroupStatus) -> None:
+    async def _write(self, kind: str, said: GroupStatus) -> list[Reference]:
         where = {
             "group_version": kind,
             "plural": _PLURALS[kind],
             "namespace": said.key.namespace,
             "name": said.key.name,
         }
-        changed = await unwritten(self._client, where, lambda before, now: status(kind, said, before, now))
-        if changed:
-            await self._patch(kind, where, {"status": changed})
+        there = await read(self._client, where)
+        changed = unwritten(there, lambda before, now: status(kind, said, before, now))
+        if not changed:
+            return []
+        await self._patch(kind, where, {"status": changed})
+        return [Reference(kind, "PodGroup", said.key.name, said.key.namespace, there.metadata.uid)]
 
     async def _patch(self, kind: str, where: Mapping[str, str], patch: Json) -> None:
         if kind not in self._whole:

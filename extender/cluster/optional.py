@@ -23,9 +23,15 @@ from protos.kube.events import Reference
 from protos.kube.reflect import ABSENT
 
 DISCOVER_S, DISCOVER_AGAIN_S = 10.0, 1.0
-"""Seconds between looks at what the API server serves, and after one that failed."""
+"""Seconds between looks at what the API server serves, and after one that failed or lacked a kind."""
+MISSING_S = 30.0
+"""Seconds for which a kind must be missing until its objects count as gone. An API server that starts, or one of
+several that lags behind, lacks kinds for some seconds."""
 PATIENCE_S = 10.0
 """Seconds that others wait for the list of a kind that the API server announces and does not deliver."""
+
+CORE = "v1"
+"""The API version that every API server serves, and of which `/apis` does not tell."""
 
 log = structlog.get_logger(__name__)
 Complain = Callable[[Reference, Reason], None]
@@ -132,18 +138,35 @@ class _Follower:
         )
         self._task: asyncio.Task[None] | None = None
         self._refused = False
+        self._missing_since: float | None = None
+
+    def missing_s(self) -> float:
+        """The API server says that there is no such kind; for how many seconds it has said so."""
+        now = asyncio.get_running_loop().time()
+        if self._missing_since is None:
+            self._missing_since = now
+        return now - self._missing_since
+
+    @property
+    def missing(self) -> bool:
+        """Whether the API server said so last."""
+        return self._missing_since is not None
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Follow it, unless that is being done."""
+        """Follow it, unless that is being done: then it is there."""
         if self._task is None or self._task.done():
             self._task = tasks.create_task(self._run())
+        else:
+            self._missing_since = None
 
     async def _run(self) -> None:
         lists = self.feed.lists
         try:
             await self.feed.run()
         except errors.NotFound:
-            if self.feed.lists == lists:  # not for the first time: one of several API servers may lag behind
+            if self.feed.lists != lists:
+                self._missing_since = None  # it was there in between
+            if self.missing_s() >= MISSING_S:
                 self._forget()
         except errors.Forbidden as error:
             if not self._refused:
@@ -193,7 +216,8 @@ class OptionalKinds:
             while True:
                 await self._look()
                 self._looked.set()
-                await asyncio.sleep(DISCOVER_S)
+                missing = any(follower.missing for follower in self._followers.values())
+                await asyncio.sleep(DISCOVER_AGAIN_S if missing else DISCOVER_S)
 
     async def listed(self) -> None:
         """Wait until all that is there was told once."""
@@ -209,8 +233,9 @@ class OptionalKinds:
         """Follow what the API server serves, and nothing else."""
         wanted = {source.path: source for source in await self._served()}
         for path in self._followers.keys() - wanted.keys():
-            log.info("kind_left", kind=self._followers[path].source.title)
-            self._followers.pop(path).end()
+            if self._followers[path].missing_s() >= MISSING_S:
+                log.info("kind_left", kind=self._followers[path].source.title)
+                self._followers.pop(path).end()
         for path, source in wanted.items():
             if path not in self._followers:
                 log.info("kind_followed", kind=source.title)
@@ -228,5 +253,5 @@ class OptionalKinds:
                 log.warning("discovery_failed", error=str(error))
                 await asyncio.sleep(DISCOVER_AGAIN_S)
                 continue
-            versions = frozenset(v.group_version for group in listed.groups for v in group.versions)
+            versions = frozenset((CORE, *(v.group_version for group in listed.groups for v in group.versions)))
             return served(self._sources, versions)

@@ -9,7 +9,7 @@ from typing import Any
 from extender.cluster.optional import Complain, Declared, Source
 from extender.cluster.status import Condition, Json, conditions, write
 from extender.engine.effects import Event, QueueGone, QueueSeen, QueueStatus
-from protos.contract import queue
+from protos.contract import bounds, queue
 from protos.contract.queue import API_VERSION, PLURAL, SOURCES, Queue
 from protos.contract.reason import Reason
 from protos.kube.changes import Ref
@@ -18,6 +18,7 @@ from protos.kube.events import Reference
 
 UNREADABLE = "QueueUnreadable"
 ACCEPTED, PLACED, MISPLACED = "Accepted", "Placed", "Misplaced"
+WITHIN, EXCEEDED = "WithinCapability", "CapabilityExceeded"
 
 
 def sources(complain: Complain) -> list[Source]:
@@ -37,14 +38,22 @@ class _Declared(Declared):
 
     def __init__(self, kind: queue.Source, complain: Complain) -> None:
         self._kind, self._complain = kind, complain
+        self._taken: set[str] = set()
+        """Queues that the engine was told of."""
 
-    def seen(self, ref: Ref, found: Queue) -> Event:
+    def seen(self, ref: Ref, found: Queue) -> Event | None:
+        if found.name not in self._taken and len(self._taken) >= bounds.QUEUES.most:
+            self._complain(self._about(ref), Reason(UNREADABLE, bounds.QUEUES.exceeded(len(self._taken) + 1)))
+            return None
+        self._taken.add(found.name)
         if found.problem:
             self._complain(self._about(ref), Reason(UNREADABLE, found.problem))
         return QueueSeen(found)
 
     def gone(self, ref: Ref) -> Event:
-        return QueueGone(self._kind.api_version, self._kind.name(ref.namespace, ref.name))
+        name = self._kind.name(ref.namespace, ref.name)
+        self._taken.discard(name)
+        return QueueGone(self._kind.api_version, name)
 
     def unreadable(self, ref: Ref, error: Exception) -> None:
         self._complain(self._about(ref), Reason(UNREADABLE, str(error)))
@@ -59,6 +68,7 @@ async def write_status(client: ApiClient, said: QueueStatus) -> None:
     told = [
         Condition(ACCEPTED, not said.problem, UNREADABLE if said.problem else ACCEPTED, said.problem),
         Condition(PLACED, not said.misplaced, MISPLACED if said.misplaced else PLACED, said.misplaced),
+        Condition(WITHIN, not said.exceeded, EXCEEDED if said.exceeded else WITHIN, said.exceeded),
     ]
 
     def status(before: Mapping[str, Any], now: str) -> Json:

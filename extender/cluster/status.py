@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from protos.contract import names
+from protos.contract.printable import printable
 from protos.kube import paths
 from protos.kube.client import ApiClient
 
@@ -16,11 +17,18 @@ Said = Callable[[Mapping[str, Any], str], Json]
 BY_US = {"fieldManager": names.EXTENDER}
 
 
-class _Object(msgspec.Struct, frozen=True):
+class _Meta(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class There(msgspec.Struct, frozen=True):
+    """An object as it is: its UID and its status."""
+
+    metadata: _Meta = _Meta()
     status: Json | None = None
 
 
-_objects = msgspec.json.Decoder(_Object)
+_objects = msgspec.json.Decoder(There)
 
 
 class Condition(NamedTuple):
@@ -46,23 +54,25 @@ def conditions(wanted: Iterable[Condition], before: Mapping[str, Any], now: str,
             continue
         value = "True" if condition.true else "False"
         time = former.get("lastTransitionTime") if former.get("status") == value else None
-        fields = {"status": value, "reason": condition.reason, "message": condition.message}
+        fields = {"status": value, "reason": condition.reason, "message": printable(condition.message)}
         made[condition.type] = {"type": condition.type, **fields, "lastTransitionTime": time or now}
     return list(made.values())
 
 
-async def unwritten(client: ApiClient, where: Mapping[str, str], said: Said) -> Json:
-    """Of what is to be said of the object there (arguments of `paths.path`) what its status does not say already.
+async def read(client: ApiClient, where: Mapping[str, str]) -> There:
+    """The object there (arguments of `paths.path`); raises the request's errors."""
+    return await client.fetch(paths.path(**where), _objects)
 
-    Raises the request's errors.
-    """
-    before = (await client.fetch(paths.path(**where), _objects)).status or {}
+
+def unwritten(there: There, said: Said) -> Json:
+    """Of what is to be said of an object what its status does not say already."""
+    before = there.status or {}
     wanted = said(before, f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}")
     return {key: value for key, value in wanted.items() if before.get(key) != value}
 
 
 async def write(client: ApiClient, where: Mapping[str, str], said: Said) -> None:
     """Say this in the object's status; what is there already is not written again. Raises the request's errors."""
-    changed = await unwritten(client, where, said)
+    changed = unwritten(await read(client, where), said)
     if changed:
         await client.patch(paths.path(**where, subresource="status"), {"status": changed}, params=BY_US)

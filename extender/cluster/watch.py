@@ -7,15 +7,21 @@ from typing import Any
 import msgspec
 import structlog
 
-from extender.cluster import budgets, classes, groups, priorities, queues, scalers
+from extender.cluster import budgets, classes, groups, namespaces, priorities, queues, scalers
 from extender.cluster.feed import Feed, Kind, together
 from extender.cluster.optional import Complain, OptionalKinds
 from extender.engine.effects import Event, GpusUnhealthy, NodeGone, NodeSeen, PodGone, PodSeen, PodsListed
 from extender.metrics import Metrics
 from protos.contract import names, objects
+from protos.contract.bounds import GPU_INDEX
+from protos.contract.reason import listed
+from protos.contract.selection import is_number
 from protos.kube import paths
 from protos.kube.changes import Ref
 from protos.kube.client import ApiClient
+
+NAMED, SHOWN = 8, 40
+"""Entries that a log line names, and characters of each."""
 
 log = structlog.get_logger(__name__)
 
@@ -58,12 +64,19 @@ class SickGpus(Kind):
     def seen(self, ref: Ref, found: ConfigMap) -> Event | None:
         if not ref.name.startswith(names.UNHEALTHY_CONFIGMAP_PREFIX):
             return None
-        listed = [part.strip() for part in found.data.get(names.UNHEALTHY_CONFIGMAP_KEY, "").split(",")]
-        bad = [part for part in listed if part and not (part.isascii() and part.isdecimal())]
+        parts = filter(None, map(str.strip, found.data.get(names.UNHEALTHY_CONFIGMAP_KEY, "").split(",")))
+        minors: set[int] = set()
+        bad: list[str] = []
+        for part in parts:
+            if is_number(part) and int(part) <= GPU_INDEX.most:
+                minors.add(int(part))
+            else:
+                bad.append(part[:SHOWN])
         if bad:
-            log.warning("unhealthy_gpus_not_read", config_map=ref.name, entries=bad, expected="GPU minor numbers")
-        minors = frozenset(int(part) for part in listed if part and part not in bad)
-        return GpusUnhealthy(ref.name.removeprefix(names.UNHEALTHY_CONFIGMAP_PREFIX), minors)
+            log.warning(
+                "unhealthy_gpus_not_read", config_map=ref.name, entries=listed(bad, NAMED), expected="GPU minor numbers"
+            )
+        return GpusUnhealthy(ref.name.removeprefix(names.UNHEALTHY_CONFIGMAP_PREFIX), frozenset(minors))
 
     def gone(self, ref: Ref) -> Event | None:
         return self.seen(ref, ConfigMap())
@@ -92,7 +105,7 @@ class Watches:
 
         self._nodes = feed(paths.nodes(), objects.decode_node, Nodes())
         sources = [*groups.sources(complain), classes.source(complain), *queues.sources(complain)]
-        sources += [budgets.source(), priorities.source(), *scalers.sources()]
+        sources += [namespaces.source(), budgets.source(), priorities.source(), *scalers.sources()]
         self._optional = OptionalKinds(client, sources, tell, metrics)
         self._others = [feed(paths.pods(), objects.decode_pod, Pods(), calm)]
         if gpushare:

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from extender.engine import refusals
 from extender.engine.books.stock import Stock
-from extender.engine.effects import ClassStatus
+from extender.engine.effects import ClassStatus, Subject
+from extender.engine.quarantine import Quarantine
 from protos.contract import names
 from protos.contract.gpu_class import GpuClass
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 from protos.contract.selection import Selection
 
+OF_OURS = frozenset((names.ALLOCATION, names.RESERVATION))
+"""Annotations that are believed by who wrote them."""
+
 
 class Classes:
     """All classes that are there, and the pods without a node that name one, there or not."""
 
-    def __init__(self, stock: Stock) -> None:
-        self._stock = stock
+    def __init__(self, stock: Stock, quarantine: Quarantine) -> None:
+        self._stock, self._quarantine = stock, quarantine
         self.known: dict[str, GpuClass] = {}
         self._pods: dict[str, dict[str, Pod]] = {}
-        """By class and UID, as last seen."""
+        """By class and UID, as last seen, but for who wrote which field."""
         self._named: dict[str, str] = {}
         self._told: dict[str, ClassStatus] = {}
         self._leading = True
@@ -55,7 +61,7 @@ class Classes:
         self.forget(uid)
         if name and not pod.spec.node_name:
             self._named[uid] = name
-            self._pods.setdefault(name, {})[uid] = pod
+            self._pods.setdefault(name, {})[uid] = _lean(pod)
 
     def forget(self, uid: str) -> None:
         """The pod is over, or has a node."""
@@ -90,9 +96,15 @@ class Classes:
 
     def statuses(self) -> Iterator[ClassStatus]:
         """How each class stands now, by name."""
-        for name, found in sorted(self.known.items()):
+
+        def status(found: GpuClass) -> ClassStatus:
             gpus, free, nodes = (0, 0, 0) if found.problem else self._stock.matching(found.selection)
-            yield ClassStatus(name=name, gpus=gpus, free=free, nodes=nodes, problem=found.problem)
+            return ClassStatus(name=found.name, gpus=gpus, free=free, nodes=nodes, problem=found.problem)
+
+        found = [each for _, each in sorted(self.known.items())]
+        yield from filter(
+            None, self._quarantine.tried(found, lambda each: Subject("class", each.name), "classes", status)
+        )
 
     def news(self) -> Iterator[ClassStatus]:
         """How those stand of which something else was told before."""
@@ -103,3 +115,11 @@ class Classes:
             if self._told.get(status.name) != status:
                 self._told[status.name] = status
                 yield status
+
+
+def _lean(pod: Pod) -> Pod:
+    """The pod without the list of who wrote which field, half of it, where nothing is believed by its writer."""
+    if OF_OURS & pod.metadata.annotations.keys():
+        return pod
+    replace = msgspec.structs.replace
+    return replace(pod, metadata=replace(pod.metadata, managed_fields=msgspec.Raw()))

@@ -7,7 +7,7 @@ effects, all repeatable since a write that failed may have happened.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -16,7 +16,8 @@ from gangfilter.table import Phase
 from protos.contract.allocation import Allocation
 from protos.contract.budget import Budget
 from protos.contract.gpu_class import GpuClass
-from protos.contract.objects import Node, Pod
+from protos.contract.namespace import Namespace
+from protos.contract.objects import Node, OwnerReference, Pod
 from protos.contract.priority import PriorityClass
 from protos.contract.queue import Queue
 from protos.contract.reason import Reason
@@ -114,6 +115,18 @@ class QueueGone(msgspec.Struct, frozen=True):
     name: str
 
 
+class NamespaceSeen(msgspec.Struct, frozen=True):
+    """A namespace was listed, added or modified."""
+
+    namespace: Namespace
+
+
+class NamespaceGone(msgspec.Struct, frozen=True):
+    """A namespace is no longer there."""
+
+    name: str
+
+
 class ScalerSeen(msgspec.Struct, frozen=True):
     """A ScaleIn or ScaleOut was listed, added or modified."""
 
@@ -186,8 +199,20 @@ class BindDone(msgspec.Struct, frozen=True):
     outcome: Literal["bound", "lost"]
 
 
+class WallMoved(msgspec.Struct, frozen=True):
+    """The wall clock was set, or the machine was suspended: it is further ahead of the monotonic clock than before."""
+
+    by: float
+    """So many seconds; less than zero where it was set back."""
+
+
 class Tick(msgspec.Struct, frozen=True):
-    """Time has passed."""
+    """Time has passed. `Engine.ticks` are the parts of one, each a step of its own."""
+
+    part: str = ""
+    """What is done of all that there is to do; "" for everything."""
+    last: bool = True
+    """Nothing of it is left to do."""
 
 
 Event = (
@@ -203,6 +228,8 @@ Event = (
     | ClassGone
     | QueueSeen
     | QueueGone
+    | NamespaceSeen
+    | NamespaceGone
     | ScalerSeen
     | ScalerGone
     | ScalersServed
@@ -214,6 +241,7 @@ Event = (
     | EvictionRefused
     | BindLeft
     | BindDone
+    | WallMoved
     | Tick
 )
 
@@ -279,6 +307,14 @@ class Report(msgspec.Struct, frozen=True):
     warning: bool = True
 
 
+class ReportOwner(msgspec.Struct, frozen=True):
+    """Tell the same on the controller of pods, a Job for instance, by an Event of its own."""
+
+    namespace: str
+    owner: OwnerReference
+    reason: Reason
+
+
 class PutBack(msgspec.Struct, frozen=True):
     """Set an annotation, for the most part one that was forged (None removes it), through pods/status.
 
@@ -317,6 +353,8 @@ class Evict(msgspec.Struct, frozen=True):
     pod: PodRef
     reason: Reason
     insist: bool = True
+    grace_s: int | None = None
+    """Seconds that it has to end; None: as long as it says itself."""
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -380,6 +418,8 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Why it cannot be read, "" if it can."""
     misplaced: str = ""
     """Why it hangs below the root and not where it says, "" if it does not."""
+    exceeded: str = ""
+    """What its pods have beyond its capability, "" if nothing: some were bound without us, or it had more before."""
 
 
 class PhaseLeft(msgspec.Struct, frozen=True):
@@ -389,9 +429,36 @@ class PhaseLeft(msgspec.Struct, frozen=True):
     seconds: float
 
 
+SubjectKind = Literal["pod", "node", "gang", "class", "queue", "budget", "priority", "scaler", "part"]
+
+
+class Subject(NamedTuple):
+    """What the engine works for: an object, a gang, or (kind `part`) one of its own parts."""
+
+    kind: SubjectKind
+    key: str
+    """A pod's UID, NAMESPACE/NAME of a gang, the name of anything else, with its namespace if it has one."""
+    source: str = ""
+    """Which kind of queue (its API group and version) or of scaler it is."""
+
+
+class Fault(msgspec.Struct, frozen=True, eq=False):
+    """An error of ours over this object, which is set aside by now: for the log, with the traceback of `error`."""
+
+    subject: Subject
+    name: str
+    """For people: NAMESPACE/NAME."""
+    place: str
+    """Where it happened: one of a few constant words."""
+    error: Exception
+    why: Reason
+    """For its owner, in an Event; that of a pod or gang is told apart from this."""
+
+
 Effect = (
     Wake
     | Report
+    | ReportOwner
     | PutBack
     | Open
     | Deny
@@ -402,4 +469,5 @@ Effect = (
     | ClassStatus
     | QueueStatus
     | PhaseLeft
+    | Fault
 )

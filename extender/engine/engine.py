@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from extender.engine import dialect, refusals
 from extender.engine.binding import Binding
 from extender.engine.books.ledger import NodeState, PodState
-from extender.engine.effects import BindAnswer, Effect, Event, PodRef, Tick, Verdict
+from extender.engine.effects import BindAnswer, Effect, Event, PodRef, Refuse, Tick, Verdict
 from extender.engine.filtering import Filtering
 from extender.engine.lifecycle import Lifecycle
 from extender.engine.listeners import listeners
@@ -22,9 +22,13 @@ from extender.engine.moves.errand import Errand
 from extender.engine.moves.relief import Hopeless
 from extender.engine.parts import Parts
 from extender.engine.placement import advice
+from extender.engine.planning.seats import Seat
+from extender.engine.quarantine import of_pod
+from extender.engine.recovery import Recovery
 from extender.engine.settings import Settings
 from extender.engine.upkeep import Upkeep
 from gangfilter import dialects
+from gangfilter.group import GroupKey
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
@@ -33,18 +37,24 @@ class Engine:
     """The one owner of the books."""
 
     def __init__(self, settings: Settings, started: float = 0.0, wall: float = 0.0) -> None:
-        """`started`: the monotonic clock now; `wall`: what the wall clock (s since 1970) showed when that showed 0."""
+        """`started`: the monotonic clock now; `wall`: what the wall clock (s since 1970) showed when that showed 0.
+
+        `WallMoved` tells of it later on.
+        """
         self.settings = settings
         self._parts = parts = Parts(settings, wall)
         pods = Lifecycle(parts)
         self._filtering, self._binding = Filtering(parts, pods), Binding(parts, started)
-        self._upkeep = Upkeep(parts, pods)
+        self._recovery = Recovery(parts, pods)
+        over = parts.quarantine.part
+        self._over_keeping, self._over_preemption, self._over_gates = over("keeping"), over("preemption"), over("gates")
+        self._upkeep = Upkeep(parts, pods, self._recovery)
         self._listeners = listeners(parts, pods, self._upkeep)
         # what others look at
         self.counters, self.ledger, self.reservations = parts.counters, parts.ledger, parts.reservations
         self.classes, self.tenancy, self.runtimes = parts.classes, parts.tenancy, parts.runtimes
         self.gangs, self.elastic, self.tenants, self.worth = parts.gangs, parts.elastic, parts.tenants, parts.worth
-        self.backfill = parts.backfill
+        self.backfill, self.quarantine = parts.backfill, parts.quarantine
 
     @property
     def nodes(self) -> Mapping[str, NodeState]:
@@ -56,23 +66,44 @@ class Engine:
 
     # -- the world
 
+    @property
+    def ticks(self) -> tuple[Tick, ...]:
+        """One tick in parts, to be told in this order; between two of them other things may happen."""
+        return self._upkeep.ticks
+
     def step(self, event: Event, now: float) -> list[Effect]:
         """Take in one event; returns what is to be done about it."""
         parts = self._parts
-        self._listeners.tell(event, now)
-        parts.effects += parts.keeping.look(now, everything=isinstance(event, Tick))
-        parts.effects += parts.preemption.look(event, now)
+        quarantine = parts.quarantine
+        quarantine.now = now
+        if not quarantine or self._recovery.takes(event, now):
+            self._listeners.tell(event, now)
+        with self._over_keeping:
+            parts.effects += parts.keeping.look(now, everything=isinstance(event, Tick) and event.last)
+        with self._over_preemption:
+            parts.effects += parts.preemption.look(event, now)
+        if quarantine:
+            self._recovery.settle(now, event)
         return self.effects()
 
     def think(self, now: float) -> bool:
         """Do a slice of planning; returns whether there is more to do. Effects may come of it."""
-        return self._upkeep.think(now)
+        more = self._upkeep.think(now)
+        self._recovered(now)
+        return more
 
     def effects(self) -> list[Effect]:
         """What is to be done, told once."""
         found = self._parts.effects + self.gangs.effects()
         self._parts.effects.clear()
-        return self._parts.gates.passed(found)
+        with self._over_gates:
+            return self._parts.gates.passed(map(self._parts.occupants.in_time, found))
+        return found
+
+    def _recovered(self, now: float) -> None:
+        """Set aside what something went wrong with just now."""
+        if self._parts.quarantine:
+            self._recovery.settle(now)
 
     # -- kube-scheduler's questions
 
@@ -85,18 +116,31 @@ class Engine:
 
     def prepare(self, pod: Pod, now: float) -> bool:
         """Do a part of the work that a filter of this pod needs first; False when none is left."""
-        return self._filtering.prepare(pod, now)
+        self._parts.quarantine.now = now
+        more = False
+        with self._parts.quarantine.over(of_pod(pod.metadata.uid), "filter"):
+            more = self._filtering.prepare(pod, now)
+        self._recovered(now)
+        return more
 
     def filter(self, pod: Pod, nodes: Sequence[str], now: float, *, unheld: bool = False) -> Verdict:
         """Which of these nodes the pod may go to, best first. `unheld`: its bind will not be asked of us."""
-        return self._filtering.filter(pod, nodes, now, unheld=unheld)
+        self._parts.quarantine.now = now
+        verdict = Verdict((), refusals.SET_ASIDE)
+        if not self._parts.quarantine or self._recovery.may_ask(pod, now):
+            with self._parts.quarantine.over(of_pod(pod.metadata.uid), "filter"):
+                verdict = self._filtering.filter(pod, nodes, now, unheld=unheld)
+        self._recovered(now)
+        return verdict
 
     def prioritize(self, pod: Pod, nodes: Sequence[str]) -> dict[str, int]:
         """10 for each node as good as our best, 0 for the rest."""
-        state = self.pods.get(pod.metadata.uid)
+        state, points = self.pods.get(pod.metadata.uid), dict.fromkeys(nodes, 0)
         if state is None or (state.ask is None and dialect.has_preferences(pod)):
-            return dict.fromkeys(nodes, 0)
-        return advice.points(self.ledger, self._parts.indexes, state, nodes, self.settings.band)
+            return points
+        with self._parts.quarantine.over(of_pod(pod.metadata.uid), "prioritize"):
+            return advice.points(self.ledger, self._parts.indexes, state, nodes, self.settings.band)
+        return points
 
     def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """Of kube-scheduler's candidates (node → victims' UIDs) those where the pod then really gets its GPUs.
@@ -110,14 +154,27 @@ class Engine:
         def stays(uid: str) -> bool:
             return self.gangs.of(uid) is not None or not self.tenancy.queues.shared(uid, pod.metadata.uid)
 
-        return advice.victims(self.ledger, self._parts.observer.ask(pod), victims, stays)
+        with self._parts.quarantine.over(of_pod(pod.metadata.uid), "preempt"):
+            return advice.victims(self.ledger, self._parts.observer.ask(pod), victims, stays)
+        return {}
 
     def bind(self, ref: PodRef, node: str, now: float, wall_ns: int = 0) -> BindAnswer:
         """Book the pod's GPUs on this node for good; the shell then POSTs the Binding and feeds BindDone.
 
         `wall_ns` is the wall clock in ns since 1970, which the gpushare dialect writes down.
         """
-        return self._binding.bind(ref, node, now, wall_ns)
+        quarantine, subject = self._parts.quarantine, of_pod(ref.uid)
+        quarantine.now = now
+        if quarantine and subject in quarantine:
+            return Refuse(refusals.SET_ASIDE)
+        answer: BindAnswer = Refuse(refusals.SET_ASIDE)
+        before = self._recovery.is_binding(ref.uid)
+        with quarantine.over(subject, "bind"):
+            answer = self._binding.bind(ref, node, now, wall_ns)
+        if isinstance(answer, Refuse) and not before:
+            answer = self._recovery.unbind(ref.uid) or answer
+        self._recovered(now)
+        return answer
 
     # -- pods that are bound without us
 
@@ -134,18 +191,29 @@ class Engine:
 
     def explain(self, state: PodState) -> Reason | None:
         """Why the pod waits, with the numbers of this moment; None if it was not refused."""
-        return self._parts.telling.explain(state)
+        return self.set_aside(state) or self._parts.telling.explain(state)
 
-    def defrag(self, namespace: str, name: str, most: int, kept: Collection[str] = ()) -> Errand | Hopeless | None:
-        """A plan to be made of at most `most` moves for a pod or gang that waits; why none is needed, or None:
+    def set_aside(self, state: PodState) -> Reason | None:
+        """Why nobody works for the pod, if that is so after an error of ours; None of all others."""
+        subject = of_pod(state.ref.uid)
+        return self.quarantine.why(subject) if subject in self.quarantine else None
 
-        there is no such one. Pods in `kept` (NAMESPACE/NAME) are not moved.
+    def defrag(
+        self, pod: PodState | None, key: GroupKey, most: int, kept: Collection[str] = ()
+    ) -> Errand | Hopeless | None:
+        """A plan to be made of at most `most` moves for a pod that waits, without one for the gang of this name.
+
+        Why none is needed, or None: there is no such one. Pods in `kept` (NAMESPACE/NAME) are not moved.
         """
-        asked = errand.asked(self.ledger, self.gangs, self.tenants, namespace, name)
+        asked = errand.asked(self.gangs, self.tenants, pod, key)
         if not isinstance(asked, errand.Asked):
             return asked
-        void = self.reservations.keepers([seat.uid for seat in asked.seats])
-        return Errand(asked, Defrag(self.gangs.starts.fleet, self.tenants, asked.seats, most, void, kept))
+
+        def plan(seats: Sequence[Seat]) -> Defrag:
+            void = self.reservations.keepers([seat.uid for seat in seats])
+            return Defrag(self.gangs.starts.fleet, self.tenants, seats, most, void, kept)
+
+        return Errand(asked, self.ledger.pods, plan)
 
     def check(self, nodes: Iterable[str] | None = None) -> list[str]:
         """What is wrong with the books of these nodes (None = all), in sentences; empty when they are sound."""

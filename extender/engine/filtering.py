@@ -14,7 +14,7 @@ from protos.contract.ask import PodAsk
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
-PREPARED_NODES = 100
+PREPARED_NODES = 400
 """Nodes looked at before the event loop goes on, divided by the containers of the pod that asks."""
 
 

@@ -52,7 +52,8 @@ class Lacking:
         lie += ["one NUMA node"] if wanted.numa_local else []
         if count < 2 or not lie or self._stock.joins(wanted, count):
             return None
-        most = next((fewer for fewer in range(count - 1, 1, -1) if self._stock.joins(wanted, fewer)), 0)
+        largest = min(count - 1, self._stock.widest())
+        most = next((fewer for fewer in range(largest, 1, -1) if self._stock.joins(wanted, fewer)), 0)
         return refusals.not_joined(count, " and ".join(lie), words, most)
 
     def _instead(self, alone: Selection) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from extender.engine.books.ledger import PodState
 from extender.engine.effects import Wake
 from extender.engine.parts import Parts
+from extender.engine.quarantine import MOST, of_pod
 from protos.contract import names
 from protos.contract.objects import Pod
 
@@ -19,6 +20,21 @@ class Lifecycle:
         self._ledger, self._indexes, self._observer = parts.ledger, parts.indexes, parts.observer
         self._gangs, self._tenancy, self._presence = parts.gangs, parts.tenancy, parts.presence
         self._holds, self._waking, self._gates = parts.holds, parts.waking, parts.gates
+        self._quarantine = parts.quarantine
+        self._forget: tuple[Callable[[str], object], ...] = (
+            parts.gates.forget,
+            parts.classes.forget,
+            parts.tenants.forget,
+            parts.tenancy.forget,
+            parts.occupants.forget,
+            parts.runtimes.forget,
+            parts.telling.forget,
+            self._unhold,
+            self._unwait,
+        )
+        """Each has one part know nothing of a pod any more; the books and its gang are left."""
+        self.unforgotten: dict[str, None] = {}
+        """Pods that are gone, and that some part could not forget."""
 
     # -- it comes
 
@@ -53,8 +69,7 @@ class Lifecycle:
 
     def see_anew(self, pods: Iterable[Pod], now: float) -> None:
         """The class of these pods is another one now; what has a node keeps what it has."""
-        for pod in pods:
-            self.see(pod, now)
+        self._quarantine.each(pods, lambda pod: of_pod(pod.metadata.uid), "class", lambda pod: self.see(pod, now))
 
     def asked_for(self, pod: Pod, now: float) -> PodState:
         """kube-scheduler asks for a pod, which our watch may not have shown yet."""
@@ -83,10 +98,15 @@ class Lifecycle:
     def _join(self, pod: Pod, state: PodState | None, now: float, *, ours: bool) -> None:
         """Its queue and its gang."""
         uid = pod.metadata.uid
+        stays = self._tenancy.stays(uid)
         if state is not None:
             self._tenancy.see(pod, state, self._gangs.of(uid), ours=ours)
         self._gangs.see(pod, state, now)
-        self._tenancy.join(uid, self._gangs.of(uid))
+        known = self._gangs.of(uid)
+        if stays:
+            self._tenancy.renamed(known)
+        else:
+            self._tenancy.join(uid, known)
 
     def _note(self, new: PodState) -> None:
         """What it asks counts in the mix."""
@@ -104,12 +124,15 @@ class Lifecycle:
         """How the Binding of a pod went."""
         pod = self._ledger.pods.get(uid)
         if pod is not None and pod.state == "binding":
-            if bound:
-                pod.state = "bound"
-            else:
-                pod.allocation = pod.text = None
-                self._ledger.unbind(pod)
+            self.settle_binding(pod, bound=bound)
         self._gangs.bind_done(uid, bound, now)
+
+    def settle_binding(self, pod: PodState, *, bound: bool) -> None:
+        """In the books: it has what was booked for it, or nothing."""
+        if bound:
+            pod.state = "bound"
+        else:
+            self._ledger.unbook(pod)
 
     # -- it goes
 
@@ -121,7 +144,8 @@ class Lifecycle:
     def forget_lost(self, now: float) -> None:
         """Those are gone in which nobody should believe any more."""
         for uid in self._presence.lost(self._is_bound, now):
-            self.forget(uid, now)
+            self._quarantine.forget(of_pod(uid))
+            self.forget_anyway(uid, now)
 
     def _is_bound(self, uid: str) -> bool:
         pod = self._ledger.pods.get(uid)
@@ -129,19 +153,84 @@ class Lifecycle:
 
     def _end(self, uid: str, now: float) -> None:
         """The pod is over: it holds nothing any more."""
-        parts = self._parts
-        self._gates.forget(uid)
-        parts.classes.forget(uid)
-        parts.tenants.forget(uid)
-        self._tenancy.forget(uid)
-        parts.reservations.forget(uid, now)
-        parts.occupants.forget(uid)
-        parts.runtimes.forget(uid)
+        for forget in self._forget:
+            forget(uid)
+        self._parts.reservations.forget(uid, now)
         self._presence.ended(uid, now)
+        self._leave_books(uid)
+
+    def forget_anyway(self, uid: str, now: float) -> None:
+        """The pod is gone, whatever one of the parts meets in forgetting it."""
+        whole = self._quarantine.each((uid,), of_pod, "end", lambda uid: self._gangs.forget(uid, now))
+        whole &= self._vanish(uid, now)
+        self._presence.ended(uid, now)
+        self._quarantine.each((uid,), of_pod, "end", self._leave_books)
+        left = self._ledger.pods.pop(uid, None)
+        if left is not None and left.node in self._ledger.nodes:  # an error came in between
+            self._ledger.rebuild(left.node)
+        if not whole and len(self.unforgotten) < MOST:
+            self.unforgotten[uid] = None
+
+    def forget_again(self, now: float) -> None:
+        """Forget those that are gone where that failed."""
+        for uid in list(self.unforgotten):
+            del self.unforgotten[uid]
+            if uid not in self._ledger.pods:  # it has not come back
+                self._quarantine.forget(of_pod(uid))
+                self.forget_anyway(uid, now)
+
+    def _vanish(self, uid: str, now: float) -> bool:
+        """No part but the books and its gang knows of the pod any more, whatever one of them meets in forgetting it.
+
+        Returns whether none met anything.
+        """
+        whole = self._quarantine.each(self._forget, lambda _: of_pod(uid), "end", lambda forget: forget(uid))
+        whole &= self._quarantine.each((uid,), of_pod, "end", lambda uid: self._parts.reservations.forget(uid, now))
+        return whole
+
+    def _unhold(self, uid: str) -> None:
+        """Nothing is promised to the pod."""
         pod = self._ledger.pods.get(uid)
+        if pod is not None:
+            self._holds.drop(pod)
+
+    def _unwait(self, uid: str) -> None:
+        """The pod does not wait for room."""
+        pod = self._ledger.pods.get(uid)
+        if pod is not None:
+            self._waking.forget(pod)
+
+    def _leave_books(self, uid: str) -> None:
+        pod = self._ledger.pods.get(uid)
+        if pod is not None:
+            self._ledger.unbind(pod)
+            del self._ledger.pods[uid]
+
+    # -- it is set aside
+
+    def set_aside(self, uid: str, pod: Pod | None, now: float) -> None:
+        """Only the books, its queue and its gang know of the pod until it is taken in anew: it keeps what it holds.
+
+        `pod` is what the watch has just shown, None if that is not at hand.
+        """
+        self._vanish(uid, now)
+        state, read = self._ledger.pods.get(uid), False
+        if state is not None:
+            state.learned = False
         if pod is None:
             return
-        self._settle(pod)
-        self._ledger.unbind(pod)
-        del self._ledger.pods[uid]
-        parts.telling.forget(uid)
+        with self._quarantine.over(of_pod(uid), "recovery"):
+            state, read = self._observer.pod(pod, now).state, True
+        if read and state is None:
+            self.forget_anyway(uid, now)
+        elif state is not None and state.node:
+            with self._quarantine.over(of_pod(uid), "recovery"):
+                self._tenancy.see(pod, state, self._gangs.of(uid), ours=self._is_ours(pod))
+
+    def see_again(self, pod: Pod, now: float) -> None:
+        """Take in a pod that was set aside as one that is new; one with a node stays booked until it is read."""
+        uid = pod.metadata.uid
+        self._vanish(uid, now)  # once more: nobody may go on with what the books forget here
+        if not self._is_bound(uid):
+            self._leave_books(uid)
+        self.see(pod, now)

@@ -1,4 +1,7 @@
-"""Who hears of what the world tells: one table, from the type of an event to all that listen to it, in this order."""
+"""Who hears of what the world tells: one table, from the type of an event to all that listen to it, in this order.
+
+One listener that fails keeps no other from hearing; what the event is about is set aside (`quarantine`).
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ from extender.engine.effects import (
     GroupGone,
     GroupSeen,
     Leading,
+    NamespaceGone,
+    NamespaceSeen,
     NodeGone,
     NodeSeen,
     PodGone,
@@ -31,9 +36,11 @@ from extender.engine.effects import (
     ScalerSeen,
     ScalersServed,
     Tick,
+    WallMoved,
 )
 from extender.engine.lifecycle import Lifecycle
 from extender.engine.parts import Parts
+from extender.engine.quarantine import Quarantine, about, of_node
 from extender.engine.upkeep import Upkeep
 
 E = TypeVar("E", bound=Event)
@@ -42,7 +49,8 @@ E = TypeVar("E", bound=Event)
 class Listeners:
     """The table. Each listener is given the event and now."""
 
-    def __init__(self) -> None:
+    def __init__(self, quarantine: Quarantine) -> None:
+        self._quarantine = quarantine
         self.of: dict[type[Any], tuple[Callable[[Any, float], object], ...]] = {}
         """By type of event."""
 
@@ -52,13 +60,17 @@ class Listeners:
 
     def tell(self, event: Event, now: float) -> None:
         """Tell all that listen to it."""
-        for listener in self.of[type(event)]:
+        kind = type(event)
+
+        def hear(listener: Callable[[Any, float], object]) -> None:
             listener(event, now)
+
+        self._quarantine.each(self.of[kind], lambda _: about(event), kind.__name__, hear)
 
 
 def listeners(parts: Parts, pods: Lifecycle, upkeep: Upkeep) -> Listeners:
     """The engine's parts and what each of them hears."""
-    table = Listeners()
+    table = Listeners(parts.quarantine)
     _of_pods(table, parts, pods)
     _of_nodes(table, parts)
     _of_definitions(table, parts, pods)
@@ -87,9 +99,11 @@ def _of_pods(table: Listeners, parts: Parts, pods: Lifecycle) -> None:
 
 def _of_nodes(table: Listeners, parts: Parts) -> None:
     def seen(it: NodeSeen, now: float) -> None:
+        name = it.node.metadata.name
         if parts.observer.node(it.node):
-            parts.tenancy.node(it.node.metadata.name)
-            parts.gangs.look_at(it.node.metadata.name, now)
+            with parts.quarantine.over(of_node(name), "NodeSeen"):
+                parts.tenancy.node(name)
+            parts.gangs.look_at(name, now)
 
     table.on(NodeSeen, seen)
     table.on(
@@ -101,6 +115,7 @@ def _of_nodes(table: Listeners, parts: Parts) -> None:
     table.on(
         GpusUnhealthy,
         lambda it, _: parts.ledger.set_unhealthy(it.node, it.minors),
+        lambda it, _: parts.tenancy.node(it.node),
         lambda it, now: parts.gangs.look_at(it.node, now),
     )
 
@@ -109,8 +124,10 @@ def _of_definitions(table: Listeners, parts: Parts, pods: Lifecycle) -> None:
     classes, queues, budgets = parts.classes, parts.tenancy.queues, parts.preemption.budgets
     table.on(ClassSeen, lambda it, now: pods.see_anew(classes.put(it.gpu_class), now))
     table.on(ClassGone, lambda it, now: pods.see_anew(classes.drop(it.name), now))
-    table.on(QueueSeen, lambda it, _: queues.put(it.queue))
+    table.on(QueueSeen, lambda it, _: parts.tenancy.put(it.queue))
     table.on(QueueGone, lambda it, _: parts.tenancy.drop(it.source, it.name))
+    table.on(NamespaceSeen, lambda it, _: queues.namespace(it.namespace.name, it.namespace.labels))
+    table.on(NamespaceGone, lambda it, _: queues.namespace(it.name, None))
     table.on(BudgetSeen, lambda it, _: budgets.put(it.budget))
     table.on(BudgetGone, lambda it, _: budgets.drop(it.namespace, it.name))
     priorities, turns = parts.priorities, parts.gangs.starts.turns
@@ -147,4 +164,11 @@ def _of_time(table: Listeners, parts: Parts, upkeep: Upkeep) -> None:
         lambda it, _: parts.gates.lead(it.yes),
         lambda it, now: parts.gangs.lead(it.yes, now),
     )
-    table.on(Tick, lambda _, now: upkeep.tick(now))
+    table.on(
+        WallMoved,
+        lambda it, _: parts.wall.move(it.by),
+        lambda it, now: parts.occupants.shift(it.by, now),
+        lambda it, _: parts.gangs.shift(it.by),
+        lambda _, now: parts.reservations.read_anew(now),
+    )
+    table.on(Tick, lambda it, now: upkeep.tick(it.part, now))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Mapping
 
 import msgspec
 
@@ -12,16 +12,18 @@ from extender.engine.books.ledger import Ledger, PodState
 from extender.engine.classes import Classes
 from extender.engine.effects import Effect, PodRef, PutBack, Report
 from extender.engine.placement.mix import Shape, shape
+from extender.engine.requests import amounts, requests
 from extender.engine.settings import Settings
 from protos.contract import ask as asks
-from protos.contract import names
+from protos.contract import bounds, names
 from protos.contract.allocation import Allocation
 from protos.contract.ask import AskError, PodAsk
-from protos.contract.objects import Container, Node, Pod
-from protos.contract.quantity import QuantityError, milli, units
+from protos.contract.objects import Node, Pod
 from protos.contract.reason import Reason
 from protos.contract.selection import Selection
 
+NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
+"""Resources of every node."""
 FINISHED = ("Succeeded", "Failed")
 SENTENCES = {
     "forged": "gangshare alone writes this annotation; what was there is not believed and is put back",
@@ -39,7 +41,7 @@ class Seen(msgspec.Struct):
 
 def ref_of(pod: Pod) -> PodRef:
     """The pod's reference."""
-    return PodRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+    return PodRef(sys.intern(pod.metadata.namespace), pod.metadata.name, pod.metadata.uid)
 
 
 class Observer:
@@ -53,7 +55,7 @@ class Observer:
 
     def node(self, node: Node) -> bool:
         """Take in a node; returns whether anything that matters changed."""
-        return self._ledger.set_node(node, _amounts(node.status.allocatable), self._leaves(node))
+        return self._ledger.set_node(node, amounts(node.status.allocatable), self._leaves(node))
 
     def _leaves(self, node: Node) -> str:
         """The first taint or label by which the node is about to go, "" if there is none."""
@@ -74,28 +76,39 @@ class Observer:
 
     def shape(self, pod: Pod) -> Shape:
         """The shape of a pod that is not known yet."""
-        return shape(self.ask(pod), _requests(pod))
+        return shape(self.ask(pod), self._requests(pod))
 
     def asked(self, pod: Pod, now: float) -> PodState:
         """The state of a pod that the scheduler asks about, which our watch may not have shown yet."""
         known = self._ledger.pods.get(pod.metadata.uid)
         if known is not None:
             return known
-        return self._learn(pod, now)
+        state = self._learn(pod, now)
+        state.learned = True
+        return state
 
     def asks_anew(self, pod: Pod, state: PodState) -> bool:
-        """Whether a pod that is not bound wants something else than before: annotations may be edited until then."""
-        return not pod.spec.node_name and state.state in ("waiting", "held") and self._read(pod) != state.asked
+        """Whether a pod that is not bound wants something else than before: it may be edited until then."""
+        if pod.spec.node_name or state.state not in ("waiting", "held"):
+            return False
+        return self._read(pod) != state.asked or tuple(self._requests(pod)) != state.requests
 
     def learn_anew(self, pod: Pod, state: PodState) -> None:
         """Take over what the pod wants now."""
         state.asked = self._read(pod)
         state.refusal = None
+        self._resize(pod, state)
+
+    def _resize(self, pod: Pod, state: PodState) -> None:
+        """Take over what the pod takes in-tree now: its containers' resources may be changed in place."""
+        taken = tuple(self._requests(pod))
+        if taken != state.requests:
+            self._ledger.resize(state, self._ledger.intern(taken))
 
     def _learn(self, pod: Pod, now: float) -> PodState:
         state = self._ledger.pod(ref_of(pod), now)
         state.priority = pod.spec.priority or 0
-        state.requests = self._ledger.intern(_requests(pod))
+        self._resize(pod, state)
         state.asked = self._read(pod)
         return state
 
@@ -103,31 +116,48 @@ class Observer:
         """What the pod wants of GPUs, or why it cannot be said."""
         resources, name = self._settings.resources, pod.metadata.annotations.get(names.GPU_CLASS)
         try:
-            read = asks.parse(pod, resources)
+            read: PodAsk | Reason | None = asks.parse(pod, resources)
             wide = self._classes.selection(name) if read is not None and name is not None else None
-            return asks.parse(pod, resources, wide) if isinstance(wide, Selection) else wide or read
+            read = asks.parse(pod, resources, wide) if isinstance(wide, Selection) else wide or read
         except AskError as error:
             return error.reason
+        if isinstance(read, PodAsk) and len(named := _named(pod)) > bounds.RESOURCES_PER_POD.most:
+            return Reason("AskTooMany", bounds.RESOURCES_PER_POD.exceeded(len(named)))
+        return read
+
+    def _requests(self, pod: Pod) -> list[tuple[str, int]]:
+        """What the pod takes of its node in-tree. Of too many resources those count that every node has, and ours."""
+        found = requests(pod)
+        most = bounds.RESOURCES_PER_POD.most
+        if len(found) > most:
+            first = (*NATIVE, *self._settings.resources.all)
+            found = sorted(sorted(found, key=lambda each: (each[0] not in first, each[0]))[:most])
+        return found
 
     def pod(self, pod: Pod, now: float) -> Seen:
         """Take in a pod."""
         if pod.status.phase in FINISHED or (pod.metadata.deletion_timestamp and not pod.spec.node_name):
             return Seen(None)
-        state = self._ledger.pods.get(pod.metadata.uid) or self._learn(pod, now)
-        if pod.spec.node_name:
-            if isinstance(state.asked, Reason):
-                state.asked = asks.held(pod, self._settings.resources)
-            return self._bound(pod, pod.spec.node_name, state)
-        return self._unbound(pod, state)
+        known = self._ledger.pods.get(pod.metadata.uid)
+        state = known if known is not None and known.learned else self._learn(pod, now)
+        seen = self._placed(pod, pod.spec.node_name, state) if pod.spec.node_name else self._unbound(pod, state)
+        state.learned = True
+        return seen
+
+    def _placed(self, pod: Pod, node: str, state: PodState) -> Seen:
+        self._resize(pod, state)
+        if isinstance(state.asked, Reason):
+            state.asked = asks.held(pod, self._settings.resources)
+        if state.ask is None:
+            return self._bound_without_ask(pod, node, state)
+        return self._bound(pod, node, state, state.ask)
 
     def _unbound(self, pod: Pod, state: PodState) -> Seen:
         seen = Seen(state)
         self._take_away(pod, state, seen)
         return seen
 
-    def _bound(self, pod: Pod, node: str, state: PodState) -> Seen:
-        if state.ask is None:
-            return self._bound_without_ask(pod, node, state)
+    def _bound(self, pod: Pod, node: str, state: PodState, ask: PodAsk) -> Seen:
         before = (state.state, state.node, state.text, state.misread)
         told = trust.claim(pod, state.text, settled=state.state == "bound")
         seen = Seen(state)
@@ -142,10 +172,10 @@ class Observer:
         if problem and problem != state.misread:
             seen.effects.append(self._problem(state, problem.partition(":")[0]))
         if text is None and not problem:
-            allocation = self._from_gpushare(pod, node, state.ask)
-        if before == ("bound", node, text, problem) and allocation == state.allocation:
+            allocation = self._from_gpushare(pod, node, ask)
+        if state.learned and before == ("bound", node, text, problem) and allocation == state.allocation:
             return seen
-        if before[:3] == ("binding", node, text) and not problem:
+        if state.learned and before[:3] == ("binding", node, text) and not problem:
             state.state = "bound"
             return seen
         was_usable = not state.unusable
@@ -192,45 +222,7 @@ class Observer:
         return Report(state.ref, Reason(f"Allocation{kind.capitalize()}", SENTENCES[kind]))
 
 
-def _amounts(quantities: Mapping[str, str | int]) -> dict[str, int]:
-    """cpu in thousandths of a core, everything else in whole units; what cannot be read counts as none."""
-    found = {}
-    for resource, quantity in quantities.items():
-        try:
-            found[resource] = milli(quantity) if resource == "cpu" else units(quantity)
-        except QuantityError:
-            found[resource] = 0
-    return found
-
-
-def _requests(pod: Pod) -> list[tuple[str, int]]:
-    """What the pod takes of its node in-tree, by the kubelet's rule, and one pod slot. Source: KEP-753, KEP-2837."""
-    apps: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in pod.spec.containers:
-        _add(apps, _container_requests(container))
-    sidecars: dict[str, int] = {}
-    for container in pod.spec.init_containers:
-        now = dict(sidecars)
-        _add(now, _container_requests(container))
-        peak = {key: max(peak.get(key, 0), now.get(key, 0)) for key in peak.keys() | now.keys()}
-        if container.restart_policy == "Always":
-            sidecars = now
-    _add(apps, sidecars)
-    total = {key: max(apps.get(key, 0), peak.get(key, 0)) for key in apps.keys() | peak.keys()}
-    if pod.spec.resources is not None:
-        total |= _amounts({**pod.spec.resources.limits, **pod.spec.resources.requests})
-    _add(total, _amounts(pod.spec.overhead))
-    total["pods"] = 1
-    return sorted(total.items())
-
-
-def _container_requests(container: Container) -> dict[str, int]:
-    if container.resources is None:
-        return {}
-    return _amounts({**container.resources.limits, **container.resources.requests})
-
-
-def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
-    for key, amount in amounts.items():
-        total[key] = total.get(key, 0) + amount
+def _named(pod: Pod) -> set[str]:
+    """The resources that its containers name."""
+    given = [c.resources for c in (*pod.spec.containers, *pod.spec.init_containers) if c.resources is not None]
+    return {name for each in given for name in (*each.limits, *each.requests)}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+REMEMBERED = 65_536
+"""Pods that ended which are remembered, those that ended last."""
 REMEMBER_S = 60.0
 """Seconds for which a pod that ended is remembered, and one that only the scheduler knows is believed in."""
 
@@ -27,6 +29,8 @@ class Presence:
         self._unseen.pop(uid, None)
         self._gone.pop(uid, None)
         self._gone[uid] = now
+        if len(self._gone) > REMEMBERED:
+            del self._gone[next(iter(self._gone))]
 
     def over(self, uid: str) -> bool:
         """Whether it ended lately."""

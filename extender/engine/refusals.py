@@ -27,6 +27,9 @@ KEPT_IN_LINE = Reason(IN_LINE, "what room there is for the pod is kept for those
 GONE = Reason("PodGone", "the pod has ended")
 UNSEEN = Reason("BindUnseen", "this extender has not placed the pod; it goes through the scheduler again")
 TAKEN = Reason("BindConflict", "the GPUs on the chosen node were taken meanwhile; the pod is placed anew")
+SET_ASIDE = Reason(
+    "SetAside", "gangshare met an error of its own over this; it is set aside until it changes, or for a while"
+)
 NOT_READY = Reason("NotReady", "the pod's gang waits until the extender has read the cluster")
 ELSEWHERE = Reason("BindElsewhere", "the pod is bound to another node already")
 
@@ -67,6 +70,16 @@ def gang_undone(gang: GroupKey) -> Reason:
     return Reason("GangUndone", f"gang {gang} is taken back and starts anew as a whole")
 
 
+def gang_lost(gang: GroupKey, numbers: str) -> Reason:
+    """It ran whole, and members are gone."""
+    return Reason("GangMemberLost", f"gang {gang} lost members and runs with fewer than its minimum", numbers)
+
+
+def gang_below(gang: GroupKey, numbers: str) -> Reason:
+    """Its minimum was raised, or it was found so: nothing is known to be lost."""
+    return Reason("GangBelowMinimum", f"gang {gang} runs with fewer than its minimum until more members run", numbers)
+
+
 def gang_done(gang: GroupKey) -> Reason:
     """Its work is done."""
     return Reason("GangCompleted", f"gang {gang} has done its work")
@@ -94,6 +107,12 @@ def preempted(by: str, priority: int, unit: str) -> Reason:
     return Reason("Preempted", f"{by} of priority {priority} takes the room of this pod", f"{unit} goes")
 
 
+def priority_capped(gang: GroupKey, numbers: str) -> Reason:
+    """The PriorityClass that its PodGroup names gives less than it says."""
+    sentence = f"gang {gang} counts for less than the PriorityClass that its PodGroup names"
+    return Reason("PriorityCapped", sentence, numbers)
+
+
 def scaling_in(by: str, priority: int) -> Reason:
     """Its job's operator is asked to let it go."""
     return Reason("ScalingIn", f"{by} of priority {priority} needs the room of this worker: its job shrinks")
@@ -112,6 +131,11 @@ def reclaimed(by: str, unit: str, owed: str) -> Reason:
 def preemption_forbidden(who: str, why: str) -> Reason:
     """Those whose room it could take may not be evicted."""
     return Reason("PreemptionForbidden", f"{who} may not take the room of others", why)
+
+
+def preemption_postponed(who: str, why: str) -> Reason:
+    """Nothing forbids it, and nobody is evicted at this moment."""
+    return Reason("PreemptionPostponed", f"{who} does not take the room of others for now", why)
 
 
 def preemption_stopped(who: str, why: str) -> Reason:
@@ -142,6 +166,12 @@ def for_queue(reason: Reason | None) -> bool:
 def queue_missing(name: str) -> Reason:
     """The queue that it names does not exist."""
     return Reason("QueueMissing", f"queue {name} does not exist; what names it waits for it")
+
+
+def queue_forbidden(name: str) -> Reason:
+    """Its queue selects other namespaces than the one that it is in."""
+    sentence = f"queue {name} does not admit pods of this namespace; what names it waits until it does"
+    return Reason("QueueForbidden", sentence)
 
 
 def queue_closed(name: str) -> Reason:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from gangfilter.gang import Patience
-from protos.contract import names
+from protos.contract import names, priority
 
 LOCALITY_LABELS = ("topology.kubernetes.io/zone",)
 """Labels that say where a node is, from near to far, if nothing else is said."""
@@ -22,6 +24,8 @@ LEAVING = (
 """Taints that say that a node is about to go, if nothing else is said. Source: cluster-autoscaler utils/taints;
 karpenter disruption (the second of its two before v1); aws-node-termination-handler TAINT_NODE; GKE's
 k8s-node-termination-handler; AKS node auto-drain."""
+
+ElasticQuotas = Literal["limits", "deserved", "guaranteed"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +60,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Evict pods of lower priority for those that wait; takes a `keep_s` above 0."""
     min_run_s: float = 30.0
     """Seconds that a pod or gang runs at least before others take its room."""
+    group_priority: int = priority.LEAST
+    """The PriorityClass of a PodGroup gives its gang so much at most, or as much as the highest of its members has."""
+    elastic_quotas: ElasticQuotas = "deserved"
+    """What counts of an ElasticQuota, which a tenant may have made: `limits`: its maximum; `deserved`: its minimum too,
+    as its part; `guaranteed`: that is kept for it where it lends nothing."""
     scale_in_s: float = 120.0
     """Seconds that an elastic job's operator has to let workers go whose room others take, and no less than they have
     to end; then they are evicted. 0: they are at once."""

@@ -1,25 +1,32 @@
-"""Which allocation annotations are believed.
+"""Which annotations of ours are believed: allocations, and reservations.
 
 A Binding's annotations leave no trace in managedFields, while a client that sets or edits the annotation owns it
-there. So an owned allocation is believed only if the device plugin or the extender wrote it through the status
-subresource, which users may not patch. Source: kube-apiserver assignPod / setPodNodeAndMetadata; server-side apply
+there, and the maker of a pod owns its containers: a list in which nobody does was emptied. So an owned allocation is
+believed only if the device plugin or the extender wrote it through the status subresource, which users may not patch.
+A reservation is always written in that way. Source: kube-apiserver assignPod / setPodNodeAndMetadata; server-side apply
 field ownership.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
 from protos.contract import allocation, codec, names
 from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import PodAsk
+from protos.contract.bounds import CONTAINERS, GPUS_PER_NODE
 from protos.contract.inventory import Inventory
 from protos.contract.objects import Pod
 
 WRITERS = ((names.PLUGIN, "status"), (names.EXTENDER, "status"))
 """(manager, subresource) of those who may write an allocation after the bind: the plugin corrects, we put back."""
+
+
+RESERVERS = ((names.EXTENDER, "status"), (names.DEFRAG, "status"))
+"""(manager, subresource) of those who may ask for room: the extender, and operators by `gangshare defrag --apply`."""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -60,16 +67,41 @@ def of_gang(pod: Pod, known: str | None, *, settled: bool) -> Claim:
 
 
 def _written_by_us(pod: Pod, settled: bool) -> bool:
+    entries = _read(pod.metadata.managed_fields)
+    owners = _owners(entries, names.ALLOCATION)
+    return all(owner in WRITERS for owner in owners) if owners else not settled and _made(entries)
+
+
+def written_by_us(pod: Pod) -> bool:
+    """Whether the allocation on a pod was written after its Binding, by the plugin or by an extender."""
     owners = field_owners(pod.metadata.managed_fields, names.ALLOCATION)
-    return all(owner in WRITERS for owner in owners) if owners else not settled
+    return bool(owners) and all(owner in WRITERS for owner in owners)
+
+
+def _made(entries: Sequence[_Entry] | None) -> bool:
+    """Whether somebody owns the containers, as the maker of every pod does; else the list was emptied by somebody."""
+    return any(entry.fields.spec.containers for entry in entries or ())
+
+
+def reserver(pod: Pod) -> str:
+    """The manager who wrote the pod's reservation, "" if it is believed of nobody."""
+    owners = set(field_owners(pod.metadata.managed_fields, names.RESERVATION))
+    if not owners or not owners <= set(RESERVERS):
+        return ""
+    return names.EXTENDER if owners == {RESERVERS[0]} else names.DEFRAG
 
 
 class _Metadata(msgspec.Struct):
     annotations: dict[str, msgspec.Raw] = msgspec.field(name="f:annotations", default={})
 
 
+class _Spec(msgspec.Struct):
+    containers: msgspec.Raw = msgspec.field(name="f:containers", default=msgspec.Raw())
+
+
 class _Fields(msgspec.Struct):
     metadata: _Metadata = msgspec.field(name="f:metadata", default_factory=_Metadata)
+    spec: _Spec = msgspec.field(name="f:spec", default_factory=_Spec)
 
 
 class _Entry(msgspec.Struct):
@@ -84,15 +116,22 @@ NOBODY_KNOWN = ("", "")
 
 
 def field_owners(managed_fields: msgspec.Raw, annotation: str) -> list[tuple[str, str]]:
-    """(manager, subresource) of everyone who owns this annotation by metadata.managedFields.
+    """(manager, subresource) of everyone who owns this annotation by metadata.managedFields."""
+    return _owners(_read(managed_fields), annotation)
 
-    Users may write that list themselves, as deeply nested as they like.
-    """
+
+def _read(managed_fields: msgspec.Raw) -> Sequence[_Entry] | None:
+    """The entries, None if they cannot be read: users may write that list themselves, as deeply nested as they like."""
     if not managed_fields:
-        return []
+        return ()
     try:
-        entries = _entries.decode(managed_fields)
+        return _entries.decode(managed_fields)
     except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _owners(entries: Sequence[_Entry] | None, annotation: str) -> list[tuple[str, str]]:
+    if entries is None:
         return [NOBODY_KNOWN]
     owned = f"f:{annotation}"
     return [(entry.manager, entry.subresource) for entry in entries if owned in entry.fields.metadata.annotations]
@@ -116,14 +155,23 @@ def from_gpushare(pod: Pod, ask: PodAsk, inventory: Inventory) -> Allocation | N
     return Allocation(codec.VERSION, inventory.unit_mib, inventory.slices_per_gpu, containers)
 
 
+_Number = Annotated[str, msgspec.Meta(pattern="^[0-9]{1,5}$")]
+_plan = msgspec.json.Decoder(
+    Annotated[
+        dict[_Number, Annotated[dict[_Number, msgspec.Raw], msgspec.Meta(max_length=GPUS_PER_NODE.most)]],
+        msgspec.Meta(max_length=CONTAINERS.most),
+    ]
+)
+
+
 def _minors(plan: str | None, index: str | None, pod: Pod, ask: PodAsk) -> dict[str, list[int]] | None:
     try:
         if plan is not None:
-            by_position = {int(c): [int(g) for g in gpus] for c, gpus in json.loads(plan).items()}
             order = [container.name for container in pod.spec.containers]
+            by_position = {int(c): [int(g) for g in gpus] for c, gpus in _plan.decode(plan).items()}
             return {order[position]: gpus for position, gpus in by_position.items() if position >= 0}
         if index is not None and int(index) >= 0:
             return {container.name: [int(index)] for container in ask.containers}
-    except (ValueError, TypeError, AttributeError, IndexError, RecursionError):
+    except (msgspec.DecodeError, ValueError, IndexError, RecursionError):
         return None
     return None

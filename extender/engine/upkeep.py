@@ -1,53 +1,125 @@
-"""What is done as time passes: at each tick of the clock, and in slices between two events."""
+"""What is done as time passes: at each tick of the clock, and in slices between two events.
+
+A part that fails as a whole rests for a moment; the others go on.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from extender.engine.effects import Effect, Tick, Wake
 from extender.engine.lifecycle import Lifecycle
 from extender.engine.parts import Parts
+from extender.engine.recovery import Recovery
 
-WARM_NODES = 200
-"""Nodes looked at per tick for shapes that will be asked soon."""
+WARM_NODES, FRESH_NODES = 200, 1600
+"""Nodes looked at at once for shapes that will be asked soon, some 1 ms in all, and in the time of one tick."""
+AGED_NODES = 100
+"""Nodes looked at per tick that stand as in a former mix of asks."""
 COUNTED_NODES = 200
 """Nodes whose free GPUs are counted per tick."""
+Work = Callable[[float], bool]
+"""A slice of planning; whether there is more to do."""
 
 
 class Upkeep:
     """Has each part go on."""
 
-    def __init__(self, parts: Parts, pods: Lifecycle) -> None:
-        self._parts, self._pods = parts, pods
+    def __init__(self, parts: Parts, pods: Lifecycle, recovery: Recovery) -> None:
+        self._parts, self._pods, self._recovery = parts, pods, recovery
+        self._quarantine = parts.quarantine
+        self._looks = 0
+        """How many more nodes are looked at for the indexes before the next tick."""
+        self._ticks: tuple[tuple[str, Callable[[float], object]], ...] = (
+            ("holds", parts.holds.expire),
+            ("gates", lambda _: parts.gates.seek(WARM_NODES)),
+            ("queues", lambda _: parts.tenancy.tick()),
+            ("gangs", parts.gangs.rounds.tick),  # before pods that go singly are woken: some of them stand behind gangs
+            ("waking", self._wake),
+            ("mix", lambda _: parts.indexes.scorer.look()),
+            ("index", lambda _: self._index()),
+            ("preemption", parts.preemption.tick),
+            ("backfill", parts.backfill.tick),
+            ("stock", lambda _: parts.ledger.stock.recount(parts.ledger.takes_pods, COUNTED_NODES)),
+            ("classes", lambda _: parts.effects.extend(parts.classes.news())),
+            ("queues' news", lambda _: parts.effects.extend(parts.tenancy.news())),
+            ("elastic", lambda now: parts.effects.extend(parts.elastic.tick(now))),
+            ("lost pods", pods.forget_lost),
+        )
+        self._slices: deque[tuple[str, Work]] = deque((
+            ("learning", lambda _: parts.indexes.learn(WARM_NODES)),
+            ("planning", parts.gangs.work),
+            ("waking", lambda _: self._go_on_waking()),
+            ("coming", lambda _: parts.indexes.ready(WARM_NODES)),
+            ("index", lambda _: self._freshen()),
+            ("searching", lambda now: self._told(parts.preemption.work(now))),
+            ("growing", lambda now: self._told(parts.elastic.work(now))),
+            ("shadows", parts.backfill.work),
+        ))  # fmt: skip
 
-    def tick(self, now: float) -> None:
-        """Time has passed."""
-        parts, ledger = self._parts, self._parts.ledger
-        parts.holds.expire(now)
-        parts.gates.seek(WARM_NODES)
-        parts.tenancy.tick()
-        parts.gangs.tick(now)  # before pods that go singly are woken: some of them stand behind gangs
-        self._wake(now)
-        parts.indexes.scorer.look()
-        parts.indexes.work(WARM_NODES)
-        parts.preemption.tick(now)
-        parts.backfill.tick(now)
-        ledger.stock.recount(ledger.takes_pods, COUNTED_NODES)
-        parts.effects += [*parts.classes.news(), *parts.tenancy.news(), *parts.elastic.tick(now)]
-        self._pods.forget_lost(now)
+    @property
+    def ticks(self) -> tuple[Tick, ...]:
+        """One tick, in parts."""
+        places = [place for place, _ in self._ticks]
+        return tuple(Tick(place, last=place == places[-1]) for place in places)
+
+    def tick(self, part: str, now: float) -> None:
+        """Time has passed; `part`: all that is to be done of it, everything if ""."""
+        if part in ("", self._ticks[0][0]):
+            self._recovery.retry(now)
+        for place, work in self._ticks:
+            if part in ("", place) and not self._quarantine.rests(place):
+                with self._quarantine.part(place):
+                    work(now)
+
+    def _index(self) -> None:
+        """Look again at nodes for shapes that will be asked soon, so that their questions need not."""
+        self._parts.indexes.renew(AGED_NODES)
+        self._looks = FRESH_NODES
+        self._freshen()
+
+    def _freshen(self) -> bool:
+        if self._looks <= 0:
+            return False
+        behind = self._parts.indexes.work(WARM_NODES) <= 0
+        self._looks = self._looks - WARM_NODES if behind else 0
+        return self._looks > 0
 
     def _wake(self, now: float) -> None:
-        """Bring those back for whom there is room."""
+        """Bring those back for whom there is room, or who are to be told once more that there is."""
         parts = self._parts
-        fits = parts.waking.due(lambda pod, node, charges: parts.holds.put(pod, node, charges, now), now)
-        wakes = [*map(parts.gates.opening, fits), *parts.gates.due(now), *parts.tenancy.due(now)]
-        parts.effects += wakes
-        parts.counters["wakes", ""] += len(wakes)
+        parts.waking.begin(lambda pod, node, charges: parts.holds.put(pod, node, charges, now), now)
+        self._go_on_waking()
+        self._woken([*parts.gates.due(now), *parts.tenancy.due(now)])
+
+    def _go_on_waking(self) -> bool:
+        more = self._parts.waking.work()
+        self._woken([self._parts.gates.opening(wake) for wake in self._parts.waking.taken()])
+        return more
+
+    def _woken(self, wakes: Sequence[Wake]) -> None:
+        self._parts.effects += wakes
+        self._parts.counters["wakes", ""] += len(wakes)
 
     def think(self, now: float) -> bool:
-        """Do a slice of planning; returns whether there is more to do. Effects may come of it."""
-        parts = self._parts
-        learning = parts.indexes.learn(WARM_NODES)
-        planning = parts.gangs.work(now)
-        searching, effects = parts.preemption.work(now)
-        growing, more_effects = parts.elastic.work(now)
-        keeping = parts.backfill.work(now)
-        parts.effects += [*effects, *more_effects]
-        return learning or planning or searching or growing or keeping
+        """Do a slice of planning; returns whether there is more to do. Effects may come of it.
+
+        One part after the other has its slice, each in its turn.
+        """
+        self._quarantine.now = now
+        more = False
+        for _ in range(len(self._slices)):
+            place, work = self._slices[0]
+            self._slices.rotate(-1)
+            if not self._quarantine.rests(place):
+                with self._quarantine.part(place):
+                    more |= work(now)
+            if more:
+                break
+        return more
+
+    def _told(self, worked: tuple[bool, Sequence[Effect]]) -> bool:
+        more, effects = worked
+        self._parts.effects += effects
+        return more

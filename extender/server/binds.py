@@ -23,6 +23,7 @@ from extender.server.core import Core, Release
 from protos.contract.reason import Reason
 
 LEFT = "the bind was given up: nobody waited for its answer any more, or it was asked for anew"
+BROKEN = "gangshare met an error of its own; the pod is tried again"
 TOGETHER_S = 2.0
 """Seconds at most for which a bind waits for the Bindings of other members."""
 MANY, CALM_S = 64, 1.0
@@ -64,7 +65,7 @@ class Binds:
     """All binds under way."""
 
     def __init__(self, core: Core, binder: Binder, tasks: asyncio.TaskGroup) -> None:
-        """`tasks` owns the binds: one that fails otherwise than by an answer ends the process, which can start anew."""
+        """`tasks` owns the binds."""
         self._core, self._binder, self._tasks = core, binder, tasks
         self._flights: dict[str, _Flight] = {}
         self.arrived = asyncio.Event()
@@ -82,7 +83,8 @@ class Binds:
             if flight.held:
                 break
             await asyncio.shield(flight.task)
-        answer = self._core.engine.bind(ref, node, self._core.clock(), time.time_ns())
+        core = self._core
+        answer = core.metrics.steps.timed("bind", core.engine.bind, ref, node, core.clock(), time.time_ns())
         self.arrived.set()
         if isinstance(answer, Place | Held):
             flight = self._start(ref, node)
@@ -108,16 +110,21 @@ class Binds:
 
     async def _fly(self, ref: PodRef, flight: _Flight) -> str:
         try:
-            match await flight.decision:
-                case Place() as place:
-                    return await self._carry(place, flight.together)
-                case Reason(code, sentence):
-                    return self._told(ref, flight.node, code, sentence)
-                case None:
-                    return self._told(ref, flight.node, "Left", LEFT)
+            with self._core.metrics.faults.over("bind", f"{ref} {flight.node}"):
+                return await self._decided(ref, flight)
+            return BROKEN  # what became of it is asked anew: the books hold its place until then
         finally:
             if self._flights.get(ref.uid) is flight:
                 del self._flights[ref.uid]
+
+    async def _decided(self, ref: PodRef, flight: _Flight) -> str:
+        match await flight.decision:
+            case Place() as place:
+                return await self._carry(place, flight.together)
+            case Reason(code, sentence):
+                return self._told(ref, flight.node, code, sentence)
+            case None:
+                return self._told(ref, flight.node, "Left", LEFT)
 
     async def _awaited(self, ref: PodRef, flight: _Flight, gone: Gone) -> str:
         """How the bind ended; who asked may leave while it is held."""

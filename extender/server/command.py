@@ -28,6 +28,14 @@ class Election(StrEnum):
     NONE = "none"
 
 
+class Counted(StrEnum):
+    """What counts of an ElasticQuota."""
+
+    LIMITS = "limits"
+    DESERVED = "deserved"
+    GUARANTEED = "guaranteed"
+
+
 def _option(variable: str, text: str, **more: Any) -> Any:
     return typer.Option(envvar=f"GANGSHARE_{variable}", help=text, **more)
 
@@ -48,16 +56,22 @@ def _parsed(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 _WHERE: dict[str, Any] = {"parser": _parsed(known.address), "metavar": "HOST:PORT"}
 _UNIT: dict[str, Any] = {"parser": _parsed(quantity.memory_unit), "metavar": "UNIT"}
+_PRIORITY: dict[str, Any] = {"parser": _parsed(known.group_priority), "metavar": "members|any|NUMBER"}
 _MEM = f"GPU memory in units.  [default: {names.GPU_MEM}; with --gpushare {names.ALIYUN_MEM}]"
 _PREFIX = "How our scheduler's holderIdentity begins.  [default: this machine's hostname and _]"
 _ALL = "Offer all nodes that are about equally good to every pod, not some of them (slower)."
 _SCHEDULERS = "Schedulers that ask us, by comma; others' pods count in no gang. Empty: every one."
 _RIVALS = "namespace/name, by comma: Leases of schedulers that serve the same names; we wait while one is renewed."
 _WEBHOOK = "Puts the scheduling gate on new pods of groups, over TLS. Empty: no webhook."
+_OPEN = "Metrics tell everybody whose pods are on which GPUs (gangshare_allocation_info)."
+_SECURE = "All pages over TLS, for those for whom the API server vouches. Empty: no such port."
+_CLIENT_CA = "Whose certificates kube-scheduler has to show at --listen."
 _SLOT = "Seconds for which a lost member's room is kept for the next; 0: not."
 _KEEP = "Seconds for which a pod's gangshare.io/reservation keeps room at most; 0: not."
 _PREEMPTION = "Evict pods of lower priority for those that wait; takes --keep-room."
 _MIN_RUN = "Seconds that a pod or gang runs at least before others take its room."
+_GROUP_PRIORITY = "What a PodGroup's PriorityClass gives at most: what one of its members has, any, or this number."
+_ELASTIC_QUOTAS = "What counts of ElasticQuotas: limits: max; deserved: min too; guaranteed: also while it is idle."
 _SCALE_IN = "Seconds that an elastic job's operator has to let workers go before they are evicted; 0: it is not asked."
 _GROW_AFTER = (
     "Seconds for which GPUs must be idle, and nobody wait for them, until an elastic job grows; 0: it does not."
@@ -78,9 +92,16 @@ def extender(
     *,
     kubeconfig: Annotated[str, _option("KUBECONFIG", "Credentials; else the service account, else $KUBECONFIG.")] = "",
     listen: Annotated[Address, _option("LISTEN", "For kube-scheduler.", **_WHERE)] = str(DEFAULTS.listen),  # type: ignore[assignment]  # parsed
-    status_listen: Annotated[Address, _option("STATUS_LISTEN", "Probes, metrics, inspect.", **_WHERE)] = str(  # type: ignore[assignment]  # parsed
+    verbs_cert: Annotated[str, _option("VERBS_CERT", "TLS there: its certificate.", metavar="FILE")] = "",
+    verbs_key: Annotated[str, _option("VERBS_KEY", "The key of that.", metavar="FILE")] = "",
+    verbs_client_ca: Annotated[str, _option("VERBS_CLIENT_CA", _CLIENT_CA, metavar="FILE")] = "",
+    status_listen: Annotated[Address, _option("STATUS_LISTEN", "Probes, metrics, pages.", **_WHERE)] = str(  # type: ignore[assignment]  # parsed
         DEFAULTS.status_listen
     ),
+    open_allocations: Annotated[bool, _option("OPEN_ALLOCATIONS", _OPEN)] = False,
+    secure_listen: Annotated[str, _option("SECURE_LISTEN", _SECURE, metavar="HOST:PORT")] = "",
+    secure_cert: Annotated[str, _option("SECURE_CERT", "Its certificate, else one made.", metavar="FILE")] = "",
+    secure_key: Annotated[str, _option("SECURE_KEY", "The key of that.", metavar="FILE")] = "",
     gate_webhook_listen: Annotated[str, _option("GATE_WEBHOOK_LISTEN", _WEBHOOK, metavar="HOST:PORT")] = "",
     gpushare: Annotated[bool, _option("GPUSHARE", "Serve gpushare's names and paths too.")] = False,
     resource_mem: Annotated[str, _option("RESOURCE_MEM", _MEM, show_default=False)] = "",
@@ -101,6 +122,8 @@ def extender(
     keep_room: Annotated[float, _option("KEEP_ROOM", _KEEP)] = DEFAULTS.keep_s,
     preemption: Annotated[bool, _option("PREEMPTION", _PREEMPTION)] = DEFAULTS.preemption,
     min_run: Annotated[float, _option("MIN_RUN", _MIN_RUN)] = DEFAULTS.min_run_s,
+    group_priority: Annotated[int, _option("GROUP_PRIORITY", _GROUP_PRIORITY, **_PRIORITY)] = "members",  # type: ignore[assignment]  # parsed
+    elastic_quotas: Annotated[Counted, _option("ELASTIC_QUOTAS", _ELASTIC_QUOTAS)] = Counted.DESERVED,
     scale_in: Annotated[float, _option("SCALE_IN", _SCALE_IN)] = DEFAULTS.scale_in_s,
     grow_after: Annotated[float, _option("GROW_AFTER", _GROW_AFTER)] = DEFAULTS.grow_after_s,
     backfill: Annotated[float, _option("BACKFILL", _BACKFILL)] = DEFAULTS.backfill_s,
@@ -123,7 +146,14 @@ def extender(
         settings = Settings(
             kubeconfig=kubeconfig,
             listen=listen,
+            verbs_cert=verbs_cert,
+            verbs_key=verbs_key,
+            verbs_client_ca=verbs_client_ca,
             status_listen=status_listen,
+            open_allocations=open_allocations,
+            secure_listen=known.address(secure_listen) if secure_listen else None,
+            secure_cert=secure_cert,
+            secure_key=secure_key,
             gate_webhook_listen=known.address(gate_webhook_listen) if gate_webhook_listen else None,
             resources=names.Resources(mem=mem, slice=resource_slice, whole=resource_whole, shared=resource_shared),
             unit_mib=memory_unit,
@@ -139,6 +169,8 @@ def extender(
             keep_s=keep_room,
             preemption=preemption,
             min_run_s=min_run,
+            group_priority=group_priority,
+            elastic_quotas=elastic_quotas.value,
             scale_in_s=scale_in,
             grow_after_s=grow_after,
             backfill_s=backfill,

@@ -4,33 +4,46 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
+import structlog
+
 from extender.engine.effects import (
     ClassStatus,
     Deny,
     Effect,
     Event,
     Evict,
+    Fault,
     GroupStatus,
     Open,
     PhaseLeft,
     PutBack,
     QueueStatus,
     Report,
+    ReportOwner,
     Scale,
+    Tick,
     Unscale,
     Wake,
 )
 from extender.engine.engine import Engine
 from extender.metrics import Metrics
+from protos.logs import trace
 
-Write = Wake | Report | PutBack | Evict | Scale | Unscale | GroupStatus | ClassStatus | QueueStatus
+Write = (
+    Wake | Report | ReportOwner | PutBack | Evict | Scale | Unscale | GroupStatus | ClassStatus | QueueStatus | Fault
+)
 """Effects that are writes to the API server."""
 Release = Open | Deny
 """Effects that end the waiting of a held bind."""
 
+log = structlog.get_logger(__name__)
+
 
 class Core:
-    """One engine, the clock it is told, its metrics, and who carries out its effects."""
+    """One engine, the clock it is told, its metrics, and who carries out its effects.
+
+    An error that the engine could not set aside ends nothing here: a new process would meet the same again.
+    """
 
     def __init__(
         self,
@@ -50,29 +63,49 @@ class Core:
 
     def tell(self, event: Event) -> None:
         """Step the engine and hand on what it wants done."""
-        self._act(self.engine.step(event, self.clock()))
+        kind = type(event).__name__
+        if isinstance(event, Tick) and event.part:
+            kind = f"{kind} {event.part}"
+        self.metrics.steps.timed(kind, self._tell, event)
         self.stirred.set()
+
+    def _tell(self, event: Event) -> None:
+        with self.metrics.faults.over("step"):
+            self._act(self.engine.step(event, self.clock()))
 
     def flush(self) -> None:
         """Hand on what it wants done after an answer to kube-scheduler."""
-        self._act(self.engine.effects())
+        with self.metrics.faults.over("effects"):
+            self._act(self.engine.effects())
         self.stirred.set()
 
     def think(self) -> bool:
         """Plan for a moment; whether there is more to plan."""
-        more = self.engine.think(self.clock())
-        self._act(self.engine.effects())
+        return self.metrics.steps.timed("Think", self._think)
+
+    def _think(self) -> bool:
+        more = False
+        with self.metrics.faults.over("think"):
+            more = self.engine.think(self.clock())
+            self._act(self.engine.effects())
         return more
 
     def _act(self, effects: Iterable[Effect]) -> None:
         writes: list[Write] = []
         for effect in effects:
-            match effect:
-                case Open() | Deny():
-                    self.release(effect)
-                case PhaseLeft(phase, seconds):
-                    self.metrics.gang_seconds.labels(str(phase)).observe(seconds)
-                case _:
-                    writes.append(effect)
+            with self.metrics.faults.over("effects"):
+                self._do(effect, writes)
         if writes:
             self._write(writes)
+
+    def _do(self, effect: Effect, writes: list[Write]) -> None:
+        match effect:
+            case Open() | Deny():
+                self.release(effect)
+            case PhaseLeft(phase, seconds):
+                self.metrics.gang_seconds.labels(str(phase)).observe(seconds)
+            case Fault(subject, name, place, error):
+                log.error("set_aside", kind=subject.kind, object=name, place=place, traceback=trace(error))
+                writes.append(effect)
+            case _:
+                writes.append(effect)

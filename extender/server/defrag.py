@@ -1,48 +1,50 @@
-"""Which moves would make room for somebody, as JSON. Read only: who moves pods does that with rights of their own.
+"""Which moves would make room for somebody, as JSON. Read only: who moves pods does that with rights of their own."""
 
-A plan is made in slices beside all decisions, one plan at a time.
-"""
-
-import asyncio
-from typing import Annotated, Any
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qs
 
 import msgspec
-from fastapi import FastAPI, Query, Response
 
+from extender.engine.engine import Engine
 from extender.engine.moves.defrag import MOST_MOVES
 from extender.engine.moves.relief import Hopeless
-from extender.server.core import Core
+from extender.server import inspect
+from extender.server.desk import Pieces, Refusal, missing
+from gangfilter.group import GroupKey
 
 MOST_ALLOWED = 64
+MOST_KEPT = 256
+"""Pods that are not to be moved."""
+BUSY = "moves are being planned for somebody else: try again"
 
 
-def add_page(app: FastAPI, core: Core) -> None:
-    """Add the page to the application of the status port."""
-    planning = asyncio.Lock()
-
-    @app.get("/defrag/{namespace}/{name}")
-    async def defrag(
-        namespace: str,
-        name: str,
-        most: Annotated[int, Query(alias="max-moves", ge=0, le=MOST_ALLOWED)] = MOST_MOVES,
-        keep: Annotated[tuple[str, ...], Query()] = (),
-    ) -> Response:
-        """Which pods to move where, but those to `keep`, so that a pod or gang that waits fits."""
-        if planning.locked():
-            return Response("moves are being planned for somebody else: try again", 503, media_type="text/plain")
-        async with planning:
-            found = await _plan(core, namespace, name, most, keep)
-        if found is None:
-            return Response(f"{namespace}/{name}: no such pod or gang", 404, media_type="text/plain")
-        return Response(msgspec.json.encode(found), media_type="application/json")
-
-
-async def _plan(core: Core, namespace: str, name: str, most: int, keep: tuple[str, ...]) -> dict[str, Any] | None:
-    errand = core.engine.defrag(namespace, name, most, keep)
+def page(engine: Engine, namespace: str, name: str, query: str) -> Pieces:
+    """Which pods to move where, but those to `keep`, so that a pod or gang that waits fits; raises Refusal."""
+    most, keep = _asked(query)
+    pod = yield from inspect.named(engine, namespace, name)
+    yield b""
+    errand = engine.defrag(pod, GroupKey(namespace, name), most, keep)
     if errand is None:
-        return None
+        raise missing(f"{namespace}/{name}: no such pod or gang")
     if isinstance(errand, Hopeless):
-        return {"for": f"{namespace}/{name}", "fits": False, "verdict": errand.why, "moves": [], "rooms": []}
-    while not errand.advance():  # noqa: ASYNC110  # nobody tells: the work is done here
-        await asyncio.sleep(0)
-    return errand.told(core.engine.nodes)
+        told: dict[str, Any] = {"fits": False, "verdict": errand.why, "moves": [], "rooms": []}
+        yield msgspec.json.encode({"for": f"{namespace}/{name}", **told})
+        return
+    while not errand.advance():
+        yield b""
+    yield b""
+    yield from inspect.with_lists(errand.told(engine.nodes), {"rooms": errand.rooms(engine.nodes)})
+
+
+def _asked(query: str) -> tuple[int, tuple[str, ...]]:
+    try:
+        asked = parse_qs(query, keep_blank_values=True, max_num_fields=MOST_KEPT + 1)
+    except ValueError as error:
+        expected = f"expected max-moves and at most {MOST_KEPT} times keep"
+        raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"the query has too much: {expected}") from error
+    most = asked.get("max-moves", [f"{MOST_MOVES}"])[-1]
+    if not (most.isascii() and most.isdecimal() and len(most) <= 4 and int(most) <= MOST_ALLOWED):
+        sentence = f"max-moves is {most[:20]!r}: expected a number from 0 to {MOST_ALLOWED}"
+        raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, sentence)
+    return int(most), tuple(asked.get("keep", ()))

@@ -6,15 +6,17 @@ pkg/scheduler.
 """
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI, Response
 
 from extender.engine.books.ledger import NodeState
 from extender.engine.engine import Engine
 from extender.server.binds import Gone
+from extender.server.desk import Desk, Pieces, Refusal, Traffic
 from extender.server.gate import Gate
+from extender.server.pages import JSON, TEXT, Page, Pages, Request, loopback_only
 from extender.server.verbs import Answer, Patient, Verbs, answer, at_once
 from extender.wire import shapes
 
@@ -60,43 +62,64 @@ class GpuShare:
         return answer(shapes.BindingResult(error), 500 if error else 200)
 
 
-def add_pages(app: FastAPI, engine: Engine, gate: Gate) -> None:
-    """Add gpushare's inspect and version to the application."""
+def pages(engine: Engine, gate: Gate, traffic: Traffic) -> Pages:
+    """gpushare's inspect and version; on loopback, as they show tenants' pods."""
+    desk = Desk(traffic, 2, "too many questions at once: try again")
 
-    @app.get(f"{PREFIX}/inspect")
-    async def inspect_all() -> Response:
-        shared = [node for _, node in sorted(engine.nodes.items()) if node.books is not None]
-        return await _page(gate, {"nodes": [node_page(engine, node) for node in shared]})
+    def find(request: Request) -> Page | None:
+        match request.path.removeprefix(PREFIX).split("/")[1:]:
+            case ["inspect"]:
+                return Page(desk, JSON, request.path, lambda: _all(engine))
+            case ["inspect", name]:
+                return Page(desk, JSON, request.path, lambda: _one(engine, name))
+            case ["version"]:
+                return Page(desk, TEXT, request.path, lambda: iter([VERSION.encode()]))
+        return None
 
-    @app.get(f"{PREFIX}/inspect/{{name}}")
-    async def inspect_one(name: str) -> Response:
+    async def guard(request: Request) -> None:
+        await loopback_only(request)
+        if not request.path.endswith("/version") and not await gate.passed():
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, gate.why)
+
+    return Pages(find, guard)
+
+
+def _all(engine: Engine) -> Pieces:
+    yield b'{"nodes":['
+    comma = b""
+    for name in sorted(engine.nodes):
         node = engine.nodes.get(name)
         if node is None or node.books is None:
-            return await _page(gate, {"nodes": [], "error": f'node "{name}" not found'})
-        return await _page(gate, {"nodes": [node_page(engine, node)]})
+            yield b""
+        else:
+            yield comma + msgspec.json.encode(node_page(engine, node))
+            comma = b","
+    yield b"]}"
 
-    @app.get(f"{PREFIX}/version")
-    async def version() -> Response:
-        return Response(VERSION, media_type="text/plain")
 
-
-async def _page(gate: Gate, content: dict[str, Any]) -> Response:
-    if not await gate.passed():
-        return Response(gate.why, 503, media_type="text/plain")
-    return Response(msgspec.json.encode(content), media_type="application/json")
+def _one(engine: Engine, name: str) -> Pieces:
+    node = engine.nodes.get(name)
+    if node is None or node.books is None:
+        yield msgspec.json.encode({"nodes": [], "error": f'node "{name}" not found'})
+    else:
+        yield msgspec.json.encode({"nodes": [node_page(engine, node)]})
 
 
 def node_page(engine: Engine, node: NodeState) -> dict[str, Any]:
     """One node, as gpushare's inspect tells it."""
     assert node.books is not None
-    devices = []
-    for uuid, book in node.books.gpus.items():
-        held = [
-            {"name": pod.ref.name, "namespace": pod.ref.namespace, "usedGPU": entry.charges[uuid].mem}
-            for uid, entry in node.books.entries.items()
-            if uuid in entry.charges and (pod := engine.pods.get(uid)) is not None
-        ]
-        devices.append({"id": book.gpu.minor, "totalGPU": book.gpu.mem, "usedGPU": book.mem_used, "pods": held})
+    held: dict[str, list[dict[str, Any]]] = {uuid: [] for uuid in node.books.gpus}
+    for uid, entry in node.books.entries.items():
+        pod = engine.pods.get(uid)
+        if pod is None:
+            continue
+        for uuid, demand in entry.charges.items():
+            told = {"name": pod.ref.name, "namespace": pod.ref.namespace, "usedGPU": demand.mem}
+            held.setdefault(uuid, []).append(told)
+    devices = [
+        {"id": book.gpu.minor, "totalGPU": book.gpu.mem, "usedGPU": book.mem_used, "pods": held[uuid]}
+        for uuid, book in node.books.gpus.items()
+    ]
     return {
         "name": node.name,
         "totalGPU": sum(device["totalGPU"] for device in devices),

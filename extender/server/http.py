@@ -1,70 +1,111 @@
-"""uvicorn servers inside our own event loop."""
+"""uvicorn servers inside our own event loop, each within the limits of its port."""
 
 import asyncio
 import contextlib
 import os
 import resource
 import socket
+import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Any, cast
 
+import msgspec
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from extender.server.door import Door
+from extender.server.protocol import Limits, Load, Protocol
 from extender.settings import Address, SettingsError
+from protos.contract import bounds
 
 KEEP_ALIVE_S = 200
-"""Longer than the 90 s after which kube-scheduler's client drops an idle connection: it must be the one to drop it,
-or a question may be sent into a connection that closes. Source: net/http Transport.IdleConnTimeout of client-go."""
+"""Longer than the 90 s after which Go's clients drop an idle connection: they must be the ones to drop it, or a
+question may be sent into a connection that closes. Source: net/http Transport.IdleConnTimeout of client-go."""
 OTHER_FILES = 256
 """File descriptors for everything but held binds: watches, writes, answers from memory."""
 GRACE_S = 5
 """Seconds for answers under way when the server ends."""
+WAITING = 128
+"""Connections that wait to be let in."""
+TURNS = 10
+"""uvicorn's ticks, a tenth of a second each, between looks at the connections."""
+STATUS = Limits(
+    connections=32,
+    per_peer=16,
+    body=bounds.NO_BODY,
+    together=0,
+    request_s=5,
+    answer_s=60,
+    idle_s=10,
+)
+"""Of what people, probes and Prometheus ask."""
+SECURE = msgspec.structs.replace(STATUS, connections=16, per_peer=8)
+"""Of what those ask for whom the API server vouches: each new connection costs a handshake."""
+WEBHOOK = Limits(
+    connections=512,
+    per_peer=256,
+    body=bounds.REVIEW_BODY,
+    together=64 << 20,
+    request_s=10,
+    answer_s=10,
+    idle_s=KEEP_ALIVE_S,
+)
+"""Of what kube-apiserver asks: a connection for each pod that is created at the same time."""
 
 
-class _Gathering:
-    """A transport that sends everything written in one turn of the event loop in one piece.
-
-    uvicorn writes an answer's head and its body one after the other: two packets, that wake kube-scheduler twice.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._loop = asyncio.get_running_loop()
-        self._parts: list[bytes] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        if not self._parts:
-            self._loop.call_soon(self._flush)
-        self._parts.append(data)
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        if self._parts:
-            self._transport.write(b"".join(self._parts))
-            self._parts.clear()
-
-
-class _Protocol(HttpToolsProtocol):
-    """uvicorn's, on such a transport."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        super().connection_made(cast("asyncio.Transport", _Gathering(transport)))
+def verbs(bind_timeout_s: float) -> Limits:
+    """Of what kube-scheduler asks: it is one peer, and opens a connection for each bind that is held."""
+    return Limits(
+        connections=connections(),
+        per_peer=connections(),
+        body=bounds.VERB_BODY,
+        together=bounds.VERB_BODY.most + (64 << 20),
+        request_s=30,
+        answer_s=bind_timeout_s + 60,
+        idle_s=KEEP_ALIVE_S,
+    )
 
 
 class Server(uvicorn.Server):
-    """A server that leaves signals to the process it is part of."""
+    """A server that leaves signals to the process it is part of, and ends connections that have had their time."""
+
+    def __init__(self, config: uvicorn.Config, limits: Limits, *, crowded: bool) -> None:
+        """`crowded`: strangers reach it, so that connections are let in one by one."""
+        super().__init__(config)
+        self._limits, self._crowded, self._load = limits, crowded, Load()
+        self._doors: list[Door] = []
+        config.http = cast("Any", partial(Protocol, limits, self._load))
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if not self._crowded:
+            await super().startup(sockets)
+            return
+        for listener in sockets or ():
+            self._doors.append(Door(listener, self._protocol, self._limits, cast("Any", self.config.ssl)))
+        self.servers = cast("list[asyncio.base_events.Server]", self._doors)
+        self.started = True
+
+    def _protocol(self) -> Protocol:
+        given: Any = {"config": self.config, "server_state": self.server_state, "app_state": {}}
+        return Protocol(self._limits, self._load, **given)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % TURNS == 0:
+            for door in self._doors:
+                door.check()
+            _sweep(self.server_state.connections)
+        return await super().on_tick(counter)
+
+
+def _sweep(open_now: Collection[object]) -> None:
+    now = asyncio.get_running_loop().time()
+    for connection in [each for each in open_now if isinstance(each, Protocol) and each.overdue(now)]:
+        connection.abort()
 
 
 def connections() -> int:
@@ -75,29 +116,32 @@ def connections() -> int:
     return sys.maxsize if hard == resource.RLIM_INFINITY else max(1, hard - OTHER_FILES)
 
 
-def listen(name: str, where: Address) -> socket.socket:
+def listen(name: str, where: Address, waiting: int = WAITING) -> socket.socket:
     """A listening socket; raises SettingsError that names the setting."""
     family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
     try:
-        return socket.create_server((where.host, where.port), family=family, backlog=2048)
+        return socket.create_server((where.host, where.port), family=family, backlog=waiting)
     except OSError as error:
         raise SettingsError(f"{name} is {where}: cannot listen there ({os.strerror(error.errno or 0)})") from error
 
 
-def server(app: Any) -> Server:
-    """A server of this application, to be run with `serve(sockets=…)`."""
-    return Server(
-        uvicorn.Config(
-            app,
-            http=_Protocol,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=GRACE_S,
-        )
+def server(app: Any, limits: Limits, *, crowded: bool = True, tls: ssl.SSLContext | None = None) -> Server:
+    """A server of this application, to be run with `serve(sockets=…)`; over TLS if there is a context."""
+    config = uvicorn.Config(
+        app,
+        interface="asgi3",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=int(limits.idle_s),
+        timeout_graceful_shutdown=GRACE_S,
     )
+    made = Server(config, limits, crowded=crowded)
+    config.load()
+    config.ssl = tls
+    return made

@@ -1,94 +1,122 @@
 """The books for people, as JSON: every node, GPU and pod, what waits and why.
 
-Large clusters are told in pieces between which the event loop goes on, so that nobody's look slows a decision.
+Pages are told in pieces, of which none takes long to make: between them kube-scheduler has its turn.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
 from extender.engine.books import reservations
 from extender.engine.books.ledger import NodeState, PodState
+from extender.engine.effects import Subject
 from extender.engine.engine import Engine
-from extender.engine.gangs.roster import Known
+from extender.engine.gangs.roster import Known, Slot
 from extender.engine.moves import relief
+from extender.engine.quarantine import Aside
 from extender.server import queues
+from extender.server.desk import Pieces, missing
 from gangfilter.group import GroupKey
-from gangfilter.members import PRESENT, Stage
+from gangfilter.members import PRESENT, Member, Stage
+from protos.contract.ask import Demand
 from protos.contract.books import GpuBook, NodeBooks
 
-SLICE = 32
-"""Nodes per piece; pods come in pieces ten times as large."""
+SLICE = 200
+"""Pods looked at between two pieces, where little is done for each."""
+SHOWN_NAMES = 5
+"""Names of gangs told where there is none of the name asked for."""
 UNKNOWN = "unknown"
 """The state of a node that has no inventory of ours."""
 
 _encode = msgspec.json.encode
+Told = Generator[bytes, None, dict[str, Any]]
+"""Pauses, then what is told."""
+T = TypeVar("T")
 
 
-async def cluster(engine: Engine, now: float) -> AsyncIterator[bytes]:
-    """The whole cluster, as one JSON object in pieces."""
-    for piece in _cluster(engine, now):
-        if piece:
-            yield piece
-        await asyncio.sleep(0)
-
-
-def _cluster(engine: Engine, now: float) -> Iterator[bytes]:
-    nodes = [name for name, node in engine.nodes.items() if node.books is not None or node.problem]
-    placed = [uid for uid, pod in engine.pods.items() if pod.ask is not None and pod.state != "waiting"]
-    waiting = [uid for uid, pod in engine.pods.items() if pod.ask is None or pod.state == "waiting"]
+def cluster(engine: Engine, now: float) -> Pieces:
+    """The whole cluster, as one JSON object."""
+    problems: Counter[str] = Counter()
     yield b'{"nodes":['
-    yield from _items(sorted(nodes), SLICE, lambda name: _node_of(engine, name))
+    yield from _items(sorted(engine.nodes), lambda name: _node_of(engine, name, problems))
     yield b'],"pods":['
-    yield from _items(placed, 10 * SLICE, lambda uid: _pod_of(engine, uid))
+    yield from _items(engine.pods, lambda uid: _pod_of(engine, uid, problems))
     yield b'],"waiting":['
-    yield from _items(waiting, SLICE, lambda uid: _waiting_of(engine, uid, now))
+    yield from _items(engine.pods, lambda uid: _waiting_of(engine, uid, now))
     yield b'],"groups":['
-    keys = {str(key): key for key in sorted(engine.gangs.known)}
-    yield from _items(list(keys), SLICE, lambda name: _group_of(engine, keys[name], now))
-    overused = 0
-    for start in range(0, len(nodes), 10 * SLICE):
-        found = [state for name in nodes[start : start + 10 * SLICE] if (state := engine.nodes.get(name)) is not None]
-        overused += sum(len(state.books.overused()) for state in found if state.books)
-        yield b""
-    yield b'],"problems":' + _encode({**_disbelieved(engine), "overused": overused}) + b"}"
+    yield from _items(engine.gangs.known, lambda key: _group_of(engine, key, now))
+    aside = [_aside(engine, subject, each, now) for subject, each in engine.quarantine.all()]
+    yield b'],"aside":' + _encode(aside)
+    problems["setAside"] = len(aside)
+    kinds = ("forged", "malformed", "overused", "setAside")
+    yield b',"problems":' + _encode({name: problems[name] for name in kinds}) + b"}"
 
 
-def _items(keys: list[str], size: int, of: Callable[[str], dict[str, Any] | None]) -> Iterator[bytes]:
+def with_lists(told: Mapping[str, Any], lists: Mapping[str, Iterable[dict[str, Any] | None]]) -> Pieces:
+    """An object that has long lists beside what is told of it."""
+    yield _encode(told)[:-1]
+    for name, items in lists.items():
+        yield b"," + _encode(name) + b":["
+        yield from _told(items)
+        yield b"]"
+    yield b"}"
+
+
+def _items(keys: Iterable[T], of: Callable[[T], dict[str, Any] | None]) -> Pieces:
     """A list's items by comma; what is gone meanwhile is left out."""
+    return _told(map(of, list(keys)))
+
+
+def _told(items: Iterable[dict[str, Any] | None]) -> Pieces:
     comma = b""
-    for start in range(0, len(keys), size):
-        found = [item for key in keys[start : start + size] if (item := of(key)) is not None]
-        if found:
-            yield comma + _encode(found)[1:-1]
+    for item in items:
+        if item is None:
+            yield b""
+        else:
+            yield comma + _encode(item)
             comma = b","
 
 
-def _node_of(engine: Engine, name: str) -> dict[str, Any] | None:
+def _node_of(engine: Engine, name: str, problems: Counter[str]) -> dict[str, Any] | None:
     found = engine.nodes.get(name)
-    return node(engine, found) if found is not None else None
+    if found is None or (found.books is None and not found.problem):
+        return None
+    problems["overused"] += len(found.books.overused()) if found.books else 0
+    return node(engine, found)
 
 
 def node(engine: Engine, state: NodeState) -> dict[str, Any]:
     """One node: its GPUs and who holds what of them."""
     books = state.books
     inventory = books.inventory if books else None
+    holders = _holders(engine, books) if books else {}
     return {
         "name": state.name,
         "state": inventory.state if inventory else UNKNOWN,
         "unitMiB": inventory.unit_mib if inventory else engine.settings.unit_mib,
         "slicesPerGpu": inventory.slices_per_gpu if inventory else engine.settings.slices_per_gpu,
         "problem": state.problem or None,
-        "gpus": [_gpu(engine, books, book) for book in books.gpus.values()] if books else [],
+        "gpus": [_gpu(book, holders.get(uuid, [])) for uuid, book in books.gpus.items()] if books else [],
         "unplaced": [_ref(engine, uid) for uid in books.unplaced()] if books else [],
     }
 
 
-def _gpu(engine: Engine, books: NodeBooks, book: GpuBook) -> dict[str, Any]:
-    uuid = book.gpu.uuid
-    held = [(uid, entry.charges[uuid]) for uid, entry in books.entries.items() if uuid in entry.charges]
+def _holders(engine: Engine, books: NodeBooks) -> dict[str, list[dict[str, Any]]]:
+    """Who holds what, by GPU."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for uid, entry in books.entries.items():
+        for uuid, demand in entry.charges.items():
+            found.setdefault(uuid, []).append(_holder(engine, uid, demand))
+    return found
+
+
+def _holder(engine: Engine, uid: str, demand: Demand) -> dict[str, Any]:
+    return {**_ref(engine, uid), "mem": demand.mem, "slices": demand.slices, "whole": demand.whole}
+
+
+def _gpu(book: GpuBook, holders: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "index": book.gpu.index,
         "uuid": book.gpu.uuid,
@@ -99,10 +127,7 @@ def _gpu(engine: Engine, books: NodeBooks, book: GpuBook) -> dict[str, Any]:
         "memUsed": book.mem_used,
         "slicesUsed": book.slices_used,
         "whole": bool(book.wholes),
-        "pods": [
-            {**_ref(engine, uid), "mem": demand.mem, "slices": demand.slices, "whole": demand.whole}
-            for uid, demand in held
-        ],
+        "pods": holders,
     }
 
 
@@ -115,12 +140,25 @@ def _ref(engine: Engine, uid: str) -> dict[str, str | bool]:
     return {"namespace": pod.ref.namespace, "name": pod.ref.name, "uid": uid} if pod else {"uid": uid}
 
 
-def _pod_of(engine: Engine, uid: str) -> dict[str, Any] | None:
+def _pod_of(engine: Engine, uid: str, problems: Counter[str]) -> dict[str, Any] | None:
     pod = engine.pods.get(uid)
-    return placed_pod(pod) if pod is not None else None
+    if pod is None:
+        return None
+    kind = pod.problem.partition(":")[0]
+    problems["malformed" if kind == "newer" else kind] += 1
+    problems["forged"] += pod.forged
+    return placed_pod(engine, pod) if pod.ask is not None and pod.state != "waiting" else None
 
 
-def placed_pod(pod: PodState) -> dict[str, Any]:
+def _aside(engine: Engine, subject: Subject, aside: Aside, now: float) -> dict[str, Any]:
+    """One that was set aside after an error of ours; `since` is in seconds of that."""
+    pod = engine.pods.get(subject.key) if subject.kind == "pod" else None
+    name = str(pod.ref) if pod is not None else subject.key
+    told = {"place": aside.place, "error": aside.problem, "faults": aside.faults}
+    return {"kind": subject.kind, "name": name, **told, "since": round(now - aside.since, 1)}
+
+
+def placed_pod(engine: Engine, pod: PodState) -> dict[str, Any]:
     """A pod that has a node."""
     return {
         "namespace": pod.ref.namespace,
@@ -129,13 +167,15 @@ def placed_pod(pod: PodState) -> dict[str, Any]:
         "node": pod.node,
         "state": pod.state,
         "allocation": msgspec.to_builtins(pod.allocation),
-        "problem": pod.problem or None,
+        "problem": pod.problem or (str(aside) if (aside := engine.set_aside(pod)) is not None else None),
     }
 
 
 def _waiting_of(engine: Engine, uid: str, now: float) -> dict[str, Any] | None:
     pod = engine.pods.get(uid)
-    return waiting_pod(engine, pod, now) if pod is not None and (pod.ask or pod.refusal) else None
+    if pod is None or not (pod.ask or pod.refusal) or (pod.ask is not None and pod.state != "waiting"):
+        return None
+    return waiting_pod(engine, pod, now)
 
 
 def waiting_pod(engine: Engine, pod: PodState, now: float) -> dict[str, Any]:
@@ -198,49 +238,87 @@ def group(known: Known, now: float) -> dict[str, Any]:
     }
 
 
-async def group_explanation(engine: Engine, key: GroupKey, now: float) -> dict[str, Any] | None:
-    """A gang by name, with its members; None if there is none."""
+def page(told: Told) -> Pieces:
+    """One object as a whole answer."""
+    yield _encode((yield from told))
+
+
+def node_explanation(engine: Engine, name: str) -> Told:
+    """One node by name; raises Refusal."""
+    found = engine.nodes.get(name)
+    if found is None:
+        raise missing(f"{name}: no such node")
+    yield b""
+    return node(engine, found)
+
+
+def alike(engine: Engine, key: GroupKey) -> Generator[bytes, None, str]:
+    """What to ask for where there is no gang of this name: those of its namespace whose names begin alike."""
+    start = key.name.split("-")[0]
+    names = []
+    for number, other in enumerate(list(engine.gangs.known)):
+        if other.namespace == key.namespace and other.name.startswith(start):
+            names.append(other.name)
+        if number % SLICE == 0:
+            yield b""
+    if not names:
+        return f"{key}: no such gang"
+    names.sort()
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    hint = "Volcano's Jobs name theirs NAME-UID"
+    return f"{key}: no such gang; there are {', '.join(names[:SHOWN_NAMES])}{more} ({hint})"
+
+
+def group_explanation(engine: Engine, key: GroupKey, now: float) -> Pieces:
+    """A gang by name, with its members; raises Refusal."""
     known = engine.gangs.known.get(key)
     if known is None:
-        return None
-    line = await queues.in_line(engine, known, now)
-    slots = [
-        {
-            "name": "" if slot.grown else slot.keeper.ref.name,
-            "role": slot.role,
-            "node": slot.spot.node,
-            "gpus": sorted({share.index for given in slot.spot.shares.values() for share in given}),
-            "seconds": round(max(0.0, slot.spot.until - now), 1),
-        }
-        for slot in known.slots
-    ]
-    members = [
-        {"name": m.name, "uid": m.uid, "role": m.role, "stage": m.stage.name.capitalize(), "node": m.node}
-        for m in known.gang.at(*Stage)
-    ]
+        raise missing((yield from alike(engine, key)))
+    line = yield from queues.in_line(engine, known, now)
     conflicts = list(known.gang.terms.conflicts)
     queue = {**queues.of_group(engine, known), **line, "earliest": _earliest(engine, f"gang {key}", now)}
-    return {**group(known, now), **queue, "conflicts": conflicts, "members": members, "slots": slots}
+    told = {**group(known, now), **queue, "conflicts": conflicts}
+    members, slots = list(known.gang.members.values()), list(known.slots)
+    yield from with_lists(told, {"members": map(_member, members), "slots": (_slot(slot, now) for slot in slots)})
 
 
-def _disbelieved(engine: Engine) -> dict[str, int]:
-    """Pods whose allocation annotation is not what it should be."""
-    kinds = [pod.problem.partition(":")[0] for pod in engine.pods.values() if pod.problem]
-    forged = kinds.count("forged") + sum(pod.forged for pod in engine.pods.values())
-    return {"forged": forged, "malformed": kinds.count("malformed") + kinds.count("newer")}
+def _member(member: Member) -> dict[str, Any]:
+    stage = member.stage.name.capitalize()
+    return {"name": member.name, "uid": member.uid, "role": member.role, "stage": stage, "node": member.node}
 
 
-async def explanation(engine: Engine, namespace: str, name: str, now: float) -> dict[str, Any] | None:
-    """A pod by name: where it is, or why it waits, and what it costs there and elsewhere; None if there is none."""
-    found = [pod for pod in engine.pods.values() if (pod.ref.namespace, pod.ref.name) == (namespace, name)]
-    if not found:
-        return None
-    pod = max(found, key=lambda pod: pod.since)  # an earlier pod of that name may still be ending
-    while engine.worth.prepare(pod):  # noqa: ASYNC110  # nobody tells: the work is done here
-        await asyncio.sleep(0)
-    line = await queues.in_line(engine, engine.gangs.of(pod.ref.uid) or pod, now)
+def _slot(slot: Slot, now: float) -> dict[str, Any]:
+    return {
+        "name": "" if slot.grown else slot.keeper.ref.name,
+        "role": slot.role,
+        "node": slot.spot.node,
+        "gpus": sorted({share.index for given in slot.spot.shares.values() for share in given}),
+        "seconds": round(max(0.0, slot.spot.until - now), 1),
+    }
+
+
+def named(engine: Engine, namespace: str, name: str) -> Generator[bytes, None, PodState | None]:
+    """The pod of that name, the latest: an earlier one may still be ending."""
+    found: list[PodState] = []
+    for number, uid in enumerate(list(engine.pods)):
+        pod = engine.pods.get(uid)
+        if pod is not None and pod.ref.name == name and pod.ref.namespace == namespace:
+            found.append(pod)
+        if number % SLICE == 0:
+            yield b""
+    return max(found, key=lambda pod: pod.since, default=None)
+
+
+def explanation(engine: Engine, namespace: str, name: str, now: float) -> Told:
+    """A pod by name: where it is, or why it waits, and what it costs there and elsewhere; raises Refusal."""
+    pod = yield from named(engine, namespace, name)
+    if pod is None:
+        raise missing(f"{namespace}/{name}: no such pod, or it is over")
+    while engine.worth.prepare(pod):
+        yield b""
+    line = yield from queues.in_line(engine, engine.gangs.of(pod.ref.uid) or pod, now)
     why = {**waiting_pod(engine, pod, now), **line} if pod.state == "waiting" else {}
-    return {**placed_pod(pod), **why, "asksGpus": pod.asked is not None, "ranking": _ranking(engine, pod)}
+    return {**placed_pod(engine, pod), **why, "asksGpus": pod.asked is not None, "ranking": _ranking(engine, pod)}
 
 
 def _ranking(engine: Engine, pod: PodState) -> list[dict[str, Any]]:

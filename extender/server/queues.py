@@ -1,7 +1,6 @@
 """Queues for people, as JSON."""
 
-import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import msgspec
@@ -11,16 +10,23 @@ from extender.engine.books.ledger import PodState
 from extender.engine.engine import Engine
 from extender.engine.gangs.roster import Known
 from extender.engine.queues.standing import Standing
+from extender.server.desk import Pieces
 from gangfilter.table import Phase
 from protos.contract.queue import shown
+from protos.contract.reason import listed
 
+NAMED = 5
+"""Namespaces named; the rest is counted."""
 SLICE = 100
-"""Who waits, looked at between two turns of the event loop."""
+"""Who waits, looked at between two pauses."""
 
 
-def listing(engine: Engine) -> dict[str, Any]:
+def listing(engine: Engine) -> Pieces:
     """Every queue after the one above it, by name."""
-    return {"queues": list(_below(engine, engine.tenancy.queues.root, 0))}
+    yield b'{"queues":['
+    for number, told in enumerate(_below(engine, engine.tenancy.queues.root, 0)):
+        yield b"," * bool(number) + msgspec.json.encode(told)
+    yield b"]}"
 
 
 def _below(engine: Engine, above: Standing, depth: int) -> Iterator[dict[str, Any]]:
@@ -37,7 +43,18 @@ def _told(engine: Engine, standing: Standing) -> dict[str, Any]:
     }
     status = msgspec.to_builtins(engine.tenancy.status(standing))
     own = {"source": queue.source, "parent": queue.parent, "weight": queue.weight, "priority": queue.priority}
-    return {**status, **own, **limits, "reclaimable": queue.reclaimable, "namespaces": list(queue.namespaces)}
+    own |= {"reclaimable": queue.reclaimable, "namespaces": list(queue.namespaces)}
+    return {**status, **own, **limits, "namespaceSelector": queue.namespace_selector, "strangers": _strangers(standing)}
+
+
+def _strangers(standing: Standing) -> dict[str, Any] | None:
+    """Pods that name the queue and whose namespaces it does not admit, None if there are none."""
+    found = [account for account in standing.strangers if account.waiting or account.running]
+    if not found:
+        return None
+    namespaces = sorted({account.namespace for account in found})
+    counts = {"waiting": sum(a.waiting for a in found), "running": sum(a.running for a in found)}
+    return {**counts, "namespaces": listed(namespaces, NAMED)}
 
 
 def of_group(engine: Engine, known: Known) -> dict[str, Any]:
@@ -58,7 +75,7 @@ def of_pod(engine: Engine, uid: str) -> str:
     return engine.tenancy.queues.at(account).name if account is not None else ""
 
 
-async def in_line(engine: Engine, of: Known | PodState, now: float) -> dict[str, Any]:
+def in_line(engine: Engine, of: Known | PodState, now: float) -> Generator[bytes, None, dict[str, Any]]:
     """Which of those that wait in its queue this gang or single pod is, and when the first in line there starts.
 
     Nothing of one that does not wait, or waits in no queue.
@@ -71,7 +88,7 @@ async def in_line(engine: Engine, of: Known | PodState, now: float) -> dict[str,
     before = waiting = 0
     for number, other in enumerate(heads.everybody()):
         if number % SLICE == SLICE - 1:
-            await asyncio.sleep(0)
+            yield b""
         if other is not None and heads.queue(other) is queue:
             before, waiting = before + (other.turn < mine.turn), waiting + 1
     return {"place": before + 1, "inLine": waiting, "first": start(engine, engine.backfill.first(queue), now)}

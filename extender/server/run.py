@@ -5,7 +5,6 @@ from the cluster.
 """
 
 import asyncio
-import gc
 import signal
 import socket
 import time
@@ -15,7 +14,6 @@ from typing import Any
 
 import msgspec
 import structlog
-from fastapi import FastAPI
 
 from extender.cluster.act import Actor, Complaint
 from extender.cluster.bind import Binder
@@ -25,13 +23,18 @@ from extender.cluster.leadership import Alone, Leadership, LeaseWatch
 from extender.cluster.rivals import Rivals
 from extender.cluster.watch import Watches
 from extender.engine import settings as engine_settings
-from extender.engine.effects import EvictionRefused, Leading, Tick
+from extender.engine.effects import EvictionRefused, Leading, WallMoved
 from extender.engine.engine import Engine
 from extender.metrics import Metrics
 from extender.server import gpushare, http, status
 from extender.server.binds import Binds
+from extender.server.clocks import Clocks
 from extender.server.core import Core
+from extender.server.desk import Traffic
+from extender.server.garbage import Garbage
 from extender.server.gate import Gate
+from extender.server.pages import Pages, loopback_only, nothing
+from extender.server.ports import Ports
 from extender.server.verbs import VerbApp, Verbs
 from extender.settings import Address, Settings
 from gangfilter.gang import Patience
@@ -43,8 +46,6 @@ from protos.kube.credentials import Credentials
 from protos.kube.events import Recorder, Reference
 
 TICK_S = 0.2
-GARBAGE = 20_000
-"""Objects made until the garbage collector looks for cycles among the newest."""
 CHECK_S = 60.0
 """Seconds between checks of the books."""
 CHECKED_NODES = 50
@@ -70,6 +71,8 @@ def decisions(settings: Settings) -> engine_settings.Settings:
         keep_s=settings.keep_s,
         preemption=settings.preemption,
         min_run_s=settings.min_run_s,
+        group_priority=settings.group_priority,
+        elastic_quotas=settings.elastic_quotas,
         scale_in_s=settings.scale_in_s,
         grow_after_s=settings.grow_after_s,
         backfill_s=settings.backfill_s,
@@ -90,10 +93,11 @@ class Extender:
         self._rivals = Rivals(self._reader, (_place(lease) for lease in settings.rival_leases))
         self._writer = PermittedClient(access, self._lease, user_agent=names.EXTENDER)
         self.started = time.monotonic()
-        self.engine = Engine(decisions(settings), self.started, time.time() - self.started)
+        self._clocks = Clocks()
+        self.engine = Engine(decisions(settings), self.started, self._clocks.ahead)
         self.metrics = Metrics(self.engine.counters)
         recorder = Recorder(self._writer, component=names.EXTENDER, instance=socket.gethostname(), clock=time.monotonic)
-        self._actor = Actor(self._writer, self._lease, recorder, self._problem)
+        self._actor = Actor(self._writer, self._lease, recorder, self._problem, self.metrics.faults)
         self.core = Core(self.engine, self.metrics, self._actor.submit)
         self._actor.refused = lambda uid, why: self.core.tell(EvictionRefused(uid, why))
         self.watches = Watches(
@@ -105,8 +109,10 @@ class Extender:
             calm=self.core.calm,
         )
         self.gate = Gate(lambda is_open: self.core.tell(Leading(is_open)))
+        self._garbage = Garbage()
         self.health = status.Health(time.monotonic, settings.scheduler_healthz)
-        self._sockets: list[socket.socket] = []
+        self._traffic = Traffic(self._garbage.look)
+        self._ports: Ports | None = None
         self._webhook: socket.socket | None = None
 
     def _permission(self, client: ApiClient) -> LeaseWatch | OwnLease | Alone:
@@ -127,32 +133,35 @@ class Extender:
         self._actor.submit([Complaint(about, reason)])
 
     def listen(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Open both ports; where the verbs and the status are. Raises SettingsError."""
-        self._sockets.append(http.listen("listen", self.settings.listen))
-        self._sockets.append(http.listen("status_listen", self.settings.status_listen))
+        """Open the ports; where the verbs and the status are. Raises SettingsError."""
+        self._ports = ports = Ports(self.settings)
         if self.settings.gate_webhook_listen is not None:
             self._webhook = http.listen("gate_webhook_listen", self.settings.gate_webhook_listen)
-        verbs, probes = (opened.getsockname()[:2] for opened in self._sockets)
-        log.info("listening", verbs=_url(verbs), status=_url(probes))
-        return verbs, probes
+        secure = _url(ports.secure, "https") if ports.secure else ""
+        log.info("listening", verbs=_url(ports.verbs), status=_url(ports.status), secure=secure)
+        return ports.verbs, ports.status
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set and what is under way is done; raises what ended a task."""
-        if not self._sockets:
+        if self._ports is None:
             self.listen()
+        assert self._ports is not None
+        with self.metrics.steps.collections():
+            await self._serve(stop, self._ports)
+
+    async def _serve(self, stop: asyncio.Event, ports: Ports) -> None:
         async with self._reader, self._writer, asyncio.TaskGroup() as tasks:
             binds = Binds(self.core, Binder(self._writer, self._lease), tasks)
-            servers = [http.server(self._verbs_app(binds)), http.server(status.app(self.core, self.health))]
-            serving = [
-                tasks.create_task(server.serve(sockets=[opened]))
-                for server, opened in zip(servers, self._sockets, strict=True)
-            ]
+            told = status.Status(self.core, self.health, self._traffic, open_allocations=self.settings.open_allocations)
+            servers = list(ports.servers(self._verbs_app(binds), told, self._reader))
+            serving = [tasks.create_task(server.serve(sockets=[opened])) for server, opened in servers]
             endless: list[Coroutine[Any, Any, None]] = [
                 self._tick(),
                 self._think(),
                 self._check(),
                 self._actor.run(),
                 self._lead(),
+                *(certificate.run() for certificate in ports.certificates),
             ]
             if self._webhook is not None:
                 from extender.server.webhook import Webhook  # its libraries only where it is wanted
@@ -165,7 +174,7 @@ class Extender:
             self.gate.close("the extender is stopping", final=True)
             if not await binds.drained(DRAIN_S):
                 log.warning("binds_left", expected=f"all decided within {DRAIN_S:g} s")
-            for server in servers:
+            for server, _ in servers:
                 server.should_exit = True
             await asyncio.wait(serving)
             for task in lasting:
@@ -174,13 +183,12 @@ class Extender:
         log.info("stopped")
 
     def _verbs_app(self, binds: Binds) -> VerbApp:
-        app = FastAPI(title="gangshare extender", docs_url=None, redoc_url=None, openapi_url=None)
-        verbs = Verbs(self.core, binds, self.gate)
+        verbs, others = Verbs(self.core, binds, self.gate), Pages(nothing, loopback_only)
         handlers = dict(verbs.handlers)
         if self.settings.gpushare:
             handlers |= gpushare.GpuShare(verbs, self.engine).handlers
-            gpushare.add_pages(app, self.engine, self.gate)
-        return VerbApp(self.core, self.gate, handlers, app, ungated=verbs.ungated)
+            others = gpushare.pages(self.engine, self.gate, self._traffic)
+        return VerbApp(self.core, self.gate, handlers, others, self._traffic, ungated=verbs.ungated)
 
     async def _lead(self) -> None:
         """Watch the cluster and, unless we are alone, the Lease; tend the gate accordingly."""
@@ -203,7 +211,7 @@ class Extender:
         await self.watches.replayed.wait()
         took = time.monotonic() - self.started
         self.metrics.replay_seconds.set(took)
-        settle_memory()
+        self._garbage.settle()
         self.health.not_ready = ""
         log.info("ready", nodes=len(self.engine.nodes), pods=len(self.engine.pods), seconds=round(took, 2))
 
@@ -233,10 +241,17 @@ class Extender:
         """Tell the engine that time passes, and measure how late we are."""
         due = time.monotonic()
         while True:
-            self.core.tell(Tick())
+            if by := self._clocks.moved():
+                log.warning("wall_clock_moved", by_s=round(by, 1))
+                self.core.tell(WallMoved(by))
+            for part in self.engine.ticks:
+                self.core.tell(part)
+                await asyncio.sleep(0)
             now = self.health.ticked_at = time.monotonic()
             self.metrics.loop_lag.observe(max(0.0, now - due))
-            self.metrics.leader.set(self._leads())
+            leads = self._leads()
+            self.metrics.leader.set(leads)
+            self._garbage.tick(leads=leads)
             due = now + TICK_S
             await asyncio.sleep(TICK_S)
 
@@ -245,7 +260,10 @@ class Extender:
         while True:
             await self.core.stirred.wait()
             self.core.stirred.clear()
-            while self.core.think():  # noqa: ASYNC110
+            more = True
+            while more:
+                more = self.core.think()
+                self._garbage.look()
                 await asyncio.sleep(0)
 
     def _leads(self) -> bool:
@@ -259,7 +277,8 @@ class Extender:
             names_left = list(self.engine.nodes)
             while names_left:
                 await self.core.calm.wait()
-                violations += self.engine.check(names_left[:CHECKED_NODES])
+                with self.metrics.faults.over("check"):
+                    violations += self.engine.check(names_left[:CHECKED_NODES])
                 del names_left[:CHECKED_NODES]
                 await asyncio.sleep(0)
             self.metrics.violations.set(len(violations))
@@ -267,20 +286,13 @@ class Extender:
                 log.error("invariant_violated", what=violation)
 
 
-def settle_memory() -> None:
-    """Spare the garbage collector the books: they live on, and looking through them again and again costs decisions."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GARBAGE)
-
-
 def _place(lease: str) -> tuple[str, str]:
     namespace, _, name = lease.partition("/")
     return namespace, name
 
 
-def _url(where: tuple[str, int]) -> str:
-    return f"http://{Address(*where)}"
+def _url(where: tuple[str, int], scheme: str = "http") -> str:
+    return f"{scheme}://{Address(*where)}"
 
 
 async def serve(settings: Settings) -> None:

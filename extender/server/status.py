@@ -2,14 +2,13 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable
-
-import msgspec
-from fastapi import FastAPI, Response
-from fastapi.responses import StreamingResponse
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from extender.server import classes, defrag, exposition, inspect, queues
 from extender.server.core import Core
+from extender.server.desk import Desk, Pieces, Traffic
+from extender.server.pages import JSON, Guard, Page, Pages, Probe, Request, loopback_only
 from gangfilter.group import GroupKey
 from protos.kube.http1 import Answer, Http
 
@@ -28,6 +27,7 @@ class Health:
         self.not_ready = "the cluster's pods and nodes are still being listed"
         """Why not, "" once they were."""
         self.ticked_at = clock()
+        self._asking: asyncio.Task[str] | None = None
 
     def ill(self) -> str:
         """Why this process is not well, "" if it is."""
@@ -37,11 +37,17 @@ class Health:
     async def dead(self) -> str:
         """Why this process and its scheduler should be started anew, "" if they live.
 
-        The scheduler's certificate is not verified, as kubelet's own probes do not.
+        However many ask, the scheduler is asked once at a time.
         """
         ill = self.ill()
         if ill or not self._scheduler:
             return ill
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._scheduler_ill())
+        return await asyncio.shield(self._asking)
+
+    async def _scheduler_ill(self) -> str:
+        """Its certificate is not verified, as kubelet's own probes do not."""
         try:
             async with asyncio.timeout(SCHEDULER_S):
                 answer = await _asked(self._scheduler)
@@ -55,84 +61,83 @@ async def _asked(url: str) -> Answer:
     unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # without the machine's CAs, which take long to read
     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
     server, _, target = url.partition("://")[2].partition("/")
-    http = Http(f"{url.partition('://')[0]}://{server}", tls=unverified)
+    http = Http(f"{url.partition('://')[0]}://{server}", tls=lambda: unverified)
     try:
         return await http.ask("GET", f"/{target}", {})
     finally:
         http.close()
 
 
-def _said(why_not: str) -> Response:
-    return Response(why_not or "ok", 503 if why_not else 200, media_type="text/plain")
+PEOPLE, SCRAPES, PLANS = 8, 4, 1
+"""Different questions that are worked on or wait at most: of people, of Prometheus, for moves."""
+BUSY = "too many questions at once: try again"
 
 
-def _json(value: object) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")
+class Status:
+    """What there is to be told, and the desks at which it is worked out, for each port at which people ask."""
 
+    def __init__(self, core: Core, health: Health, traffic: Traffic, *, open_allocations: bool) -> None:
+        """`open_allocations`: metrics tell everybody whose pods are on which GPUs."""
+        self._core, self._health, self._open = core, health, open_allocations
+        self._people = Desk(traffic, PEOPLE, BUSY)
+        self._scrapes = Desk(traffic, SCRAPES, BUSY)
+        self._plans = Desk(traffic, PLANS, defrag.BUSY)
 
-def app(core: Core, health: Health) -> FastAPI:
-    """The application of the status port."""
-    made = FastAPI(title="gangshare extender", docs_url=None, redoc_url=None, openapi_url=None)
-    engine = core.engine
+    def plain(self) -> Pages:
+        """Without TLS: probes and metrics for everybody, what shows tenants' pods on loopback."""
+        return Pages(self.page, loopback_only, everybody=self._metrics_of, probes=self._probes)
 
-    @made.get("/readyz")
-    async def readyz() -> Response:
-        """Whether the books are complete; the Lease does not matter."""
-        return _said(health.not_ready)
+    def secure(self, guard: Guard) -> Pages:
+        """Over TLS: probes for everybody, all else for those whom the guard lets pass."""
+        return Pages(self.page, guard, probes=self._probes)
 
-    @made.get("/healthz")
-    async def healthz() -> Response:
-        """Whether this process is well."""
-        return _said(health.ill())
+    @property
+    def _probes(self) -> Mapping[str, Probe]:
+        health = self._health
 
-    @made.get("/livez")
-    async def livez() -> Response:
-        """Whether this process and its scheduler are alive; for the scheduler's livenessProbe."""
-        return _said(await health.dead())
+        async def readyz() -> str:
+            """Whether the books are complete; the Lease does not matter."""
+            return health.not_ready
 
-    @made.get("/metrics")
-    async def metrics() -> Response:
-        """For Prometheus."""
-        return StreamingResponse(exposition.pieces(engine, core.metrics.registry), media_type=exposition.MEDIA_TYPE)
+        async def healthz() -> str:
+            return health.ill()
 
-    @made.get("/inspect")
-    async def inspect_cluster() -> Response:
-        """All nodes, GPUs and pods."""
-        return StreamingResponse(inspect.cluster(engine, core.clock()), media_type="application/json")
+        return {"/readyz": readyz, "/healthz": healthz, "/livez": health.dead}
 
-    @made.get("/inspect/{name}")
-    async def inspect_node(name: str) -> Response:
-        """One node."""
-        node = engine.nodes.get(name)
-        if node is None:
-            return Response(f"{name}: no such node", 404, media_type="text/plain")
-        return _json(inspect.node(engine, node))
+    def _metrics_of(self, request: Request) -> Page | None:
+        tenants = self._open or request.on_loopback
+        return self._metrics(tenants=tenants) if request.path == "/metrics" else None
 
-    @made.get("/classes")
-    async def list_classes() -> Response:
-        """GpuClasses and models of GPUs."""
-        return _json(classes.listing(engine))
+    def _metrics(self, *, tenants: bool) -> Page:
+        engine, registry = self._core.engine, self._core.metrics.registry
+        work = partial(exposition.pieces, engine, registry, tenants=tenants)
+        return Page(self._scrapes, exposition.MEDIA_TYPE, f"/metrics {tenants}", work)
 
-    @made.get("/queues")
-    async def list_queues() -> Response:
-        """The tree of queues."""
-        return _json(queues.listing(engine))
+    def page(self, request: Request) -> Page | None:
+        """The page that is asked for, None if there is none."""
+        if request.path == "/metrics":
+            return self._metrics(tenants=True)
+        work = self._work(request)
+        if work is None:
+            return None
+        desk = self._plans if request.path.startswith("/defrag/") else self._people
+        return Page(desk, JSON, f"{request.path}?{request.query}", work)
 
-    @made.get("/explain/{namespace}/{name}")
-    async def explain(namespace: str, name: str) -> Response:
-        """One pod: where it is, or why it waits; and its score there and elsewhere."""
-        found = await inspect.explanation(engine, namespace, name, core.clock())
-        if found is None:
-            return Response(f"{namespace}/{name}: no such pod, or it is over", 404, media_type="text/plain")
-        return _json(found)
-
-    @made.get("/explain/groups/{namespace}/{name}")
-    async def explain_group(namespace: str, name: str) -> Response:
-        """One gang: its phase, its members and why it waits."""
-        found = await inspect.group_explanation(engine, GroupKey(namespace, name), core.clock())
-        if found is None:
-            return Response(f"{namespace}/{name}: no such gang", 404, media_type="text/plain")
-        return _json(found)
-
-    defrag.add_page(made, core)
-    return made
+    def _work(self, request: Request) -> Callable[[], Pieces] | None:
+        engine, now = self._core.engine, self._core.clock
+        match request.path.split("/")[1:]:
+            case ["inspect"]:
+                return lambda: inspect.cluster(engine, now())
+            case ["inspect", name]:
+                return lambda: inspect.page(inspect.node_explanation(engine, name))
+            case ["classes"]:
+                return lambda: classes.listing(engine)
+            case ["queues"]:
+                return lambda: queues.listing(engine)
+            case ["explain", "groups", namespace, name]:
+                return lambda: inspect.group_explanation(engine, GroupKey(namespace, name), now())
+            case ["explain", namespace, name]:
+                return lambda: inspect.page(inspect.explanation(engine, namespace, name, now()))
+            case ["defrag", namespace, name]:
+                return lambda: defrag.page(engine, namespace, name, request.query)
+        return None

@@ -13,14 +13,14 @@ from typing import Any
 import structlog
 
 from extender.engine.effects import PodRef, Verdict
-from extender.server.binds import Binds, Gone
+from extender.server.binds import BROKEN, Binds, Gone
 from extender.server.core import Core
+from extender.server.desk import Traffic
 from extender.server.gate import Gate
 from extender.wire import shapes
+from protos.contract.bounds import BIND_BODY, VERB_BODY
 from protos.contract.objects import Pod
 
-LARGEST_BODY = 256 << 20
-"""Bytes; 5,000 whole Node objects are some 50 MiB."""
 JSON, TEXT = b"application/json", b"text/plain; charset=utf-8"
 PREFIX = "/scheduler"
 
@@ -89,10 +89,12 @@ class Verbs:
 
     async def verdict(self, asked: shapes.Args, *, unheld: bool = False) -> Verdict:
         """Which of the nodes asked the pod may go to, or why none. `unheld`: its bind will not be asked of us."""
-        while self._core.engine.prepare(asked.pod, self._core.clock()):  # noqa: ASYNC110
+        engine, timed = self._core.engine, self._core.metrics.steps.timed
+        while timed("prepare", engine.prepare, asked.pod, self._core.clock()):  # noqa: ASYNC110
             await asyncio.sleep(0)
         await self._decided(asked.pod.metadata.uid)
-        verdict = self._core.engine.filter(asked.pod, asked.candidates(), self._core.clock(), unheld=unheld)
+        nodes = asked.candidates()
+        verdict = timed("filter", engine.filter, asked.pod, nodes, self._core.clock(), unheld=unheld)
         self._core.flush()
         code = verdict.reason.code if verdict.reason else "Offered"
         self._core.metrics.decisions.labels("filter", code).inc()
@@ -112,12 +114,13 @@ class Verbs:
 
     async def prioritize(self, body: bytes) -> Answer:
         asked = shapes.args(body)
-        return answer(shapes.scores(self._core.engine.prioritize(asked.pod, asked.candidates())))
+        timed = self._core.metrics.steps.timed
+        return answer(shapes.scores(timed("prioritize", self._core.engine.prioritize, asked.pod, asked.candidates())))
 
     async def preempt(self, body: bytes) -> Answer:
         asked = shapes.preemption(body)
         victims = {node: found.uids() for node, found in asked.victims().items()}
-        kept = self._core.engine.preempt(asked.pod, victims)
+        kept = self._core.metrics.steps.timed("preempt", self._core.engine.preempt, asked.pod, victims)
         self._core.metrics.decisions.labels("preempt", "Candidates" if kept else "None").inc()
         log.debug("preempt", pod=_name(asked.pod), asked=len(victims), kept=len(kept))
         return answer(shapes.surviving(asked, kept))
@@ -143,14 +146,15 @@ class VerbApp:
         gate: Gate,
         handlers: Mapping[str, Patient],
         others: Application,
+        traffic: Traffic,
         *,
         ungated: Mapping[str, Patient] | None = None,
     ) -> None:
-        """`ungated` handlers answer at a closed gate, too."""
-        self._gate, self._others = gate, others
+        """`ungated` handlers answer at a closed gate, too. `traffic` is told when kube-scheduler waits for us."""
+        self._gate, self._others, self._traffic = gate, others, traffic
         self._handlers, self._ungated = {**handlers, **(ungated or {})}, frozenset(ungated or ())
         self._seconds = {path: core.metrics.verb_seconds.labels(path.rpartition("/")[2]) for path in self._handlers}
-        self._clock = core.clock
+        self._clock, self._faults = core.clock, core.metrics.faults
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         handler = self._handlers.get(scope.get("path", ""))
@@ -159,6 +163,8 @@ class VerbApp:
             return
         status, media_type, body = await self._answered(scope, receive, handler)
         headers = [(b"content-type", media_type), (b"content-length", str(len(body)).encode())]
+        if status == 413:  # the rest of the body is not read
+            headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -166,19 +172,29 @@ class VerbApp:
         path: str = scope["path"]
         if scope["method"] != "POST":
             return complaint(405, f"{scope['method']} {path}: expected POST")
-        body = await _body(receive)
+        holds = path.endswith("/bind")
+        bound = BIND_BODY if holds else VERB_BODY
+        body = await _body(receive, bound.most)
         if body is None:
-            return complaint(413, f"the body is longer than {LARGEST_BODY} bytes")
+            return complaint(413, f"{bound.what}: expected at most {bound.most} {bound.unit}")
         if path not in self._ungated and not await self._gate.passed():
             return complaint(503, self._gate.why)
         began = self._clock()
+        self._traffic.begin(holds=holds)
         try:
-            return await handler(body, lambda: _gone(receive))
+            with self._faults.over("verb", path):
+                return await self._read(path, handler(body, lambda: _gone(receive)))
+            return complaint(500, BROKEN)
+        finally:
+            self._traffic.end(holds=holds)
+            self._seconds[path].observe(self._clock() - began)
+
+    async def _read(self, path: str, answering: Awaitable[Answer]) -> Answer:
+        try:
+            return await answering
         except shapes.WireError as error:
             log.warning("verb_not_read", path=path, error=str(error))
             return complaint(400, str(error))
-        finally:
-            self._seconds[path].observe(self._clock() - began)
 
 
 def _filtered(asked: shapes.Args, verdict: Verdict) -> Answer:
@@ -187,7 +203,7 @@ def _filtered(asked: shapes.Args, verdict: Verdict) -> Answer:
     return answer(shapes.kept(asked, verdict.nodes))
 
 
-async def _body(receive: Receive) -> bytes | None:
+async def _body(receive: Receive, most: int) -> bytes | None:
     """The whole body; None if it is too long or its sender is gone."""
     parts, length, more = [], 0, True
     while more:
@@ -198,7 +214,7 @@ async def _body(receive: Receive) -> bytes | None:
         parts.append(part)
         length += len(part)
         more = message.get("more_body", False)
-        if length > LARGEST_BODY:
+        if length > most:
             return None
     return parts[0] if len(parts) == 1 else b"".join(parts)
 

@@ -52,9 +52,7 @@ class Webhook:
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._certified = asyncio.Event()
         self._trust = WebhookTrust(client, self._show)
-        self._server = http.server(app(schedulers))
-        self._server.config.load()
-        self._server.config.ssl = self._tls
+        self._server = http.server(app(schedulers), http.WEBHOOK, tls=self._tls)
 
     def _show(self, certificate: Certificate) -> None:
         certificate.use(self._tls)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from protos.contract.objects import Pod
+from protos.contract.printable import printable
 
 EVERYWHERE = "gangshare"
 """The key under which one sentence refuses every node; as long as no node bears this name, no node is meant."""
@@ -203,7 +204,8 @@ def refused(asked: Args, sentence: str) -> FilterResult:
     extender as rejector whenever fewer nodes come back than went out.
     Source: pkg/scheduler/schedule_one.go findNodesThatPassExtenders, framework/preemption DryRunPreemption.
     """
-    return msgspec.structs.replace(kept(asked, ()), failed_and_unresolvable_nodes={EVERYWHERE: sentence})
+    told = {EVERYWHERE: printable(sentence)}  # kube-scheduler writes it into the pod's status, which people look at
+    return msgspec.structs.replace(kept(asked, ()), failed_and_unresolvable_nodes=told)
 
 
 def scores(by_node: Mapping[str, int]) -> tuple[HostPriority, ...]:

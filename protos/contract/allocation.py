@@ -12,14 +12,18 @@ from typing import Annotated
 import msgspec
 
 from protos.contract import codec, names
-from protos.contract.inventory import Natural, Positive
+from protos.contract.bounds import CONTAINERS, GPUS_PER_NODE, NAME, START
+from protos.contract.inventory import Index, Natural, Positive, Uuid
+from protos.contract.objects import Name
+
+Shares = Annotated[tuple["Share", ...], msgspec.Meta(max_length=GPUS_PER_NODE.most)]
 
 
 class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One container's part of one GPU. A whole GPU says its full memory and slices, and `whole`."""
 
-    uuid: Annotated[str, msgspec.Meta(min_length=1)]
-    index: Natural
+    uuid: Uuid
+    index: Index
     mem: Natural
     slices: Natural = 0
     whole: bool = False
@@ -28,9 +32,9 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The gang that the pod started with."""
 
-    key: str
-    epoch: Natural
-    size: Positive
+    key: Annotated[str, msgspec.Meta(max_length=2 * NAME.most + 1)]
+    epoch: Annotated[int, msgspec.Meta(ge=0, le=START.most)]
+    size: Annotated[int, msgspec.Meta(ge=1, le=START.most)]
 
 
 class Allocation(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -39,7 +43,7 @@ class Allocation(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     v: int
     unit_mib: Positive = msgspec.field(name="unitMiB")
     slices_per_gpu: Positive
-    containers: dict[str, tuple[Share, ...]]
+    containers: Annotated[dict[Name, Shares], msgspec.Meta(max_length=CONTAINERS.most)]
     group: Group | None = None
 
     def uuids(self) -> frozenset[str]:

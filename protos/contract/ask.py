@@ -11,18 +11,14 @@ from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from protos.contract import names, selection
+from protos.contract import names, selection, visibility
+from protos.contract.bounds import CONTAINERS, GPU_COUNT, NAME
 from protos.contract.objects import Container, Pod
 from protos.contract.quantity import QuantityError, integer
 from protos.contract.reason import Reason
 from protos.contract.selection import ANYTHING, Selection, SelectionError, is_number
 
 Kind = Literal["app", "init", "sidecar"]
-HARMLESS_VISIBLE = ("", "none", "void")
-MOST_CONTAINERS = 64
-"""Containers of one pod that may ask for GPUs."""
-LONGEST_NAME = 253
-"""Of an object of the API."""
 
 _CLASS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 T = TypeVar("T")
@@ -44,7 +40,7 @@ class Demand(NamedTuple):
     whole: bool
 
 
-class ContainerAsk(msgspec.Struct, frozen=True, kw_only=True):
+class ContainerAsk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One container's ask: `gpus` different GPUs, each giving `mem` units and `slices` slices, or all of itself."""
 
     name: str
@@ -58,7 +54,7 @@ class ContainerAsk(msgspec.Struct, frozen=True, kw_only=True):
     """Asked under a name that only ever means a replica."""
 
 
-class PodAsk(msgspec.Struct, frozen=True, kw_only=True):
+class PodAsk(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True, gc=False):
     """All GPU asks of a pod. Equal asks are the same shape: they fit the same places."""
 
     containers: tuple[ContainerAsk, ...]
@@ -78,13 +74,20 @@ def parse(pod: Pod, resources: names.Resources, wide: Selection = ANYTHING) -> P
 
     `wide` is what the class accepts that it names; its own annotations narrow that.
     """
+    found = _parse(pod, resources, wide)
+    if found is not None and (forged := visibility.forged(pod)):
+        raise AskError(forged.code, forged.sentence)
+    return found
+
+
+def _parse(pod: Pod, resources: names.Resources, wide: Selection) -> PodAsk | None:
     annotations = pod.metadata.annotations
     count = _count(annotations)
     asks = tuple(_container(c, kind, count, resources) for kind, c in _containers(pod) if _asks(c, resources))
     if not asks:
         return None
-    if len(asks) > MOST_CONTAINERS:
-        raise AskError("AskTooMany", f"{len(asks)} containers ask for GPUs: expected at most {MOST_CONTAINERS}")
+    if len(asks) > CONTAINERS.most:
+        raise AskError("AskTooMany", f"{len(asks)} containers ask for GPUs: expected at most {CONTAINERS.most}")
     gpu_class(pod)
     return PodAsk(containers=asks, selection=_selection(annotations, wide))
 
@@ -92,11 +95,11 @@ def parse(pod: Pod, resources: names.Resources, wide: Selection = ANYTHING) -> P
 def held(pod: Pod, resources: names.Resources) -> PodAsk | None:
     """What a pod that is bound may hold, whatever is wrong with its ask: nothing is left out of the books for that.
 
-    Where the ask makes sense this is `parse`; else amounts that cannot be read count as none, gpu-count as 1, and whole
-    GPUs go before parts.
+    Where the ask makes sense this is `parse`, also of a pod that names GPUs itself; else amounts that cannot be read
+    count as none, gpu-count as 1, and whole GPUs go before parts.
     """
     try:
-        return parse(pod, resources)
+        return _parse(pod, resources, ANYTHING)
     except AskError:
         asks = (_held(c, kind, resources) for kind, c in _containers(pod) if _asks(c, resources))
         found = tuple(ask for ask in asks if ask.whole or ask.mem or ask.slices)
@@ -133,7 +136,6 @@ def _asks(container: Container, resources: names.Resources) -> bool:
 def _container(container: Container, kind: Kind, count: int, resources: names.Resources) -> ContainerAsk:
     limits = container.resources.limits if container.resources else {}
     mem, slices, whole, shared = (_amount(container.name, name, limits) for name in resources.all)
-    _refuse_own_devices(container)
     if ((whole or shared) and (mem or slices)) or (whole and shared):
         both = [name for name in resources.all if limits.get(name)]
         raise AskError(
@@ -157,16 +159,6 @@ def _container(container: Container, kind: Kind, count: int, resources: names.Re
     return ContainerAsk(name=container.name, kind=kind, gpus=count, mem=mem // count, slices=slices // count)
 
 
-def _refuse_own_devices(container: Container) -> None:
-    for variable in container.env:
-        own = variable.value_from is not None or (variable.value or "") not in HARMLESS_VISIBLE
-        if variable.name == names.VISIBLE_DEVICES and own:
-            raise AskError(
-                "AskOwnDevices",
-                f"container {container.name} sets {names.VISIBLE_DEVICES} itself: leave it out, we set it",
-            )
-
-
 def _amount(container: str, resource: str, limits: Mapping[str, str | int]) -> int:
     value = limits.get(resource)
     if value is None:
@@ -184,8 +176,11 @@ def _amount(container: str, resource: str, limits: Mapping[str, str | int]) -> i
 
 def _count(annotations: Mapping[str, str]) -> int:
     text = annotations.get(names.GPU_COUNT, "1")
-    if not is_number(text) or not 1 <= int(text) <= 1024:
-        raise AskError("AskMalformed", f"{names.GPU_COUNT} is {text[:40]!r}: expected a whole number from 1 to 1024")
+    if not is_number(text) or not 1 <= int(text) <= GPU_COUNT.most:
+        raise AskError(
+            "AskMalformed",
+            f"{names.GPU_COUNT} is {text[:40]!r}: expected a whole number from 1 to {GPU_COUNT.most}",
+        )
     return int(text)
 
 
@@ -194,7 +189,7 @@ def gpu_class(pod: Pod) -> str:
     name = pod.metadata.annotations.get(names.GPU_CLASS)
     if name is None:
         return ""
-    if len(name) > LONGEST_NAME or not _CLASS_NAME.fullmatch(name):
+    if len(name) > NAME.most or not _CLASS_NAME.fullmatch(name):
         raise AskError("AskMalformed", f"{names.GPU_CLASS} is {name[:40]!r}: expected the name of a GpuClass")
     return name
 

@@ -16,7 +16,8 @@ from protos.contract import inventory as inv
 from protos.contract import links
 from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
-from protos.contract.selection import Selection, accepts
+from protos.contract.remembered import Remembered
+from protos.contract.selection import Selection, compiled, suits
 
 NOTHING = Demand(0, 0, False)
 
@@ -84,12 +85,14 @@ class GpuBook:
 class Entry:
     """One pod's hold on GPUs of this node. `placed` is False while nobody says which."""
 
-    __slots__ = ("ask", "charges", "placed")
+    __slots__ = ("ask", "charges", "placed", "soft")
 
-    def __init__(self, ask: PodAsk, charges: Mapping[str, Demand], placed: bool) -> None:
+    def __init__(self, ask: PodAsk, charges: Mapping[str, Demand], placed: bool, soft: bool = False) -> None:
         self.ask = ask
         self.charges = charges
         self.placed = placed
+        self.soft = soft
+        """Room that is only kept: a pod that is somewhere may be there."""
 
 
 class Kind(msgspec.Struct, frozen=True, cache_hash=True):
@@ -108,6 +111,10 @@ def _same(kind: Kind) -> Kind:
     return kind
 
 
+_suited: Remembered[tuple[Kind, Selection], tuple[int, ...]] = Remembered(8192, 2**21, lambda key: key[1].length)
+"""Positions of the healthy GPUs that a selection without UUIDs accepts, by what the inventory offers."""
+
+
 class Signature(msgspec.Struct, frozen=True, cache_hash=True):
     """What is taken of which GPUs, whatever the names of these."""
 
@@ -115,7 +122,7 @@ class Signature(msgspec.Struct, frozen=True, cache_hash=True):
     taken: tuple[tuple[int, int, int, int, bool], ...]
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def _alike(signature: Signature) -> Signature:
     """The one object for all equal signatures, as with kinds."""
     return signature
@@ -128,18 +135,22 @@ class NodeBooks:
         self.entries: dict[str, Entry] = {}
         self._unknown: dict[str, Entry] = {}
         """Those of the entries that are not placed."""
-        self.set_inventory(inventory, cordoned)
+        self._take_over(inventory, frozenset(cordoned))
 
     def set_inventory(self, inventory: inv.Inventory, cordoned: Iterable[str] = ()) -> None:
         """Take over a new inventory; `cordoned` holds UUIDs or indexes. What pods hold stays, on gone GPUs too."""
         marks = frozenset(cordoned)
-        self.inventory = inventory
+        if marks != self._marks or inventory is not self.inventory:
+            self._take_over(inventory, marks)
+
+    def _take_over(self, inventory: inv.Inventory, marks: frozenset[str]) -> None:
+        self.inventory, self._marks = inventory, marks
         self.topology = links.topology(inventory.links, tuple((gpu.index, gpu.numa) for gpu in inventory.gpus))
         self.gpus = {
             gpu.uuid: GpuBook(gpu, inventory.slices_per_gpu, gpu.uuid in marks or str(gpu.index) in marks)
             for gpu in inventory.gpus
         }
-        self._eligible: dict[Selection, tuple[str, ...]] = {}
+        self.uuids = frozenset([uuid.lower() for uuid in self.gpus])
         self._kind = _same(
             Kind(
                 inventory.slices_per_gpu,
@@ -152,17 +163,18 @@ class NodeBooks:
             )
         )
         self._signature: Signature | None = None
-        placed = [entry for entry in self.entries.values() if entry.placed]
-        for entry in placed:
-            self._apply(entry.charges, 1)
+        for entry in self.entries.values():
+            if entry.placed:
+                self._apply(entry.charges, 1)
+            else:
+                entry.charges = {}  # those were of the GPUs before, and nothing of them is taken of these
         self._place_unknown()
 
     def copy(self) -> NodeBooks:
         """Books to try things on: nothing that is done to them is seen in these."""
         twin = NodeBooks.__new__(NodeBooks)
         twin.inventory, twin._kind, twin._signature = self.inventory, self._kind, self._signature
-        twin.topology = self.topology
-        twin._eligible = self._eligible
+        twin.topology, twin.uuids, twin._marks = self.topology, self.uuids, self._marks
         twin.gpus = {uuid: book.copy() for uuid, book in self.gpus.items()}
         twin._unknown = {uid: Entry(entry.ask, entry.charges, placed=False) for uid, entry in self._unknown.items()}
         twin.entries = {**self.entries, **twin._unknown}
@@ -186,6 +198,11 @@ class NodeBooks:
             self._signature = _alike(Signature(self._kind, tuple(used)))
         return self._signature
 
+    @property
+    def kind(self) -> Kind:
+        """What its inventory offers; one object for all that are equal."""
+        return self._kind
+
     def demand(self, ask: ContainerAsk, gpu: inv.Gpu) -> Demand | None:
         """What `ask` takes of each of its GPUs if `gpu` is one of them; None if this node does not serve the ask."""
         per_gpu = self.inventory.slices_per_gpu
@@ -197,13 +214,31 @@ class NodeBooks:
             slices, mem = per_gpu // replicas, 0
         return Demand(mem or gpu.mem * slices // per_gpu, slices, False)
 
+    def named(self, selection: Selection) -> list[str]:
+        """The GPUs that the selection's globs on UUIDs let through, whatever else it asks."""
+        globs = compiled(selection.uuids)
+        return globs.among(self.gpus) if globs.may_let(self.uuids) else []
+
     def eligible(self, selection: Selection) -> tuple[GpuBook, ...]:
         """The GPUs that may take something new of this selection, in index order."""
-        found = self._eligible.get(selection)
+        if selection.uuids:  # each pod may name others, and most nodes have none of them
+            named = [self.gpus[uuid] for uuid in self.named(selection)]
+            return tuple([book for book in named if book.offered and suits(selection, book.gpu)])
+        books = tuple(self.gpus.values())
+        return tuple([book for i in self._suited(selection) if not (book := books[i]).cordoned])
+
+    def accepts_all(self, selection: Selection) -> bool:
+        """Whether a selection without UUIDs accepts every healthy GPU."""
+        healthy = sum(book.gpu.health == inv.HEALTHY for book in self.gpus.values())
+        return len(self._suited(selection)) == healthy
+
+    def _suited(self, selection: Selection) -> tuple[int, ...]:
+        found = _suited.get(key := (self._kind, selection))
         if found is None:
-            able = (book.gpu for book in self.gpus.values() if book.offered and accepts(selection, book.gpu))
-            found = self._eligible[selection] = tuple(gpu.uuid for gpu in able)
-        return tuple([self.gpus[uuid] for uuid in found])
+            every = enumerate(self.gpus.values())
+            able = (i for i, b in every if b.gpu.health == inv.HEALTHY and suits(selection, b.gpu))
+            found = _suited.put(key, tuple(able))
+        return found
 
     def charges(self, ask: PodAsk, shares: Mapping[str, Sequence[Share]]) -> dict[str, Demand] | None:
         """The charge per GPU of a pod whose containers sit on `shares`; None if they are not what it asks.
@@ -243,24 +278,25 @@ class NodeBooks:
         self.release(uid)
         charges = self.charges(ask, allocation.containers) if allocation else None
         if charges is not None:
-            self.hold(uid, ask, charges)
+            self._enter(uid, Entry(ask, charges, placed=True))
             return True
         self.entries[uid] = self._unknown[uid] = Entry(ask, {}, placed=False)
         self._place_unknown()
         return False
 
     def hold(self, uid: str, ask: PodAsk, charges: Mapping[str, Demand]) -> None:
-        """Book exactly these charges."""
+        """Keep exactly these charges for a pod that is not here yet."""
         self.release(uid)
-        self.entries[uid] = Entry(ask, charges, placed=True)
-        self._apply(charges, 1)
-        self._place_unknown()
+        self._enter(uid, Entry(ask, charges, placed=True, soft=True))
 
     def restore(self, uid: str, entry: Entry) -> None:
         """Put back an entry that was released to see what would fit without it."""
-        self.entries[uid] = entry
         if not entry.placed:
             self._unknown[uid] = entry
+        self._enter(uid, entry)
+
+    def _enter(self, uid: str, entry: Entry) -> None:
+        self.entries[uid] = entry
         self._apply(entry.charges, 1)
         self._place_unknown()
 
@@ -296,15 +332,18 @@ class NodeBooks:
                 book.add(demand, sign)
 
     def _place_unknown(self) -> None:
+        """Charge the pods that are somewhere wherever there is room beside those that are known to be here."""
         if not self._unknown:
             return
         unknown = self._unknown.values()
-        for entry in unknown:
+        aside = [entry for entry in self.entries.values() if entry.soft or not entry.placed]
+        for entry in aside:
             self._apply(entry.charges, -1)
         possible = [self._possible(entry.ask) for entry in unknown]
         for entry, charges in zip(unknown, possible, strict=True):
             entry.charges = charges
-            self._apply(charges, 1)
+        for entry in aside:
+            self._apply(entry.charges, 1)
 
     def _possible(self, ask: PodAsk) -> dict[str, Demand]:
         found: dict[str, Demand] = {}

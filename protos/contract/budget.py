@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from protos.contract.objects import ObjectMeta, Pod
+from protos.contract.objects import Int32, ObjectMeta, Pod
 from protos.contract.selector import Selector
 
 API_VERSION, KIND, PLURAL = "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"
@@ -21,7 +21,7 @@ class Spec(msgspec.Struct, frozen=True):
 class Status(msgspec.Struct, frozen=True, rename="camel"):
     """What the disruption controller says."""
 
-    disruptions_allowed: int = 0
+    disruptions_allowed: Int32 = 0
 
 
 class Budget(msgspec.Struct, frozen=True):

@@ -94,7 +94,7 @@ def _single(ask: PodAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> list[
         demand = demands[size]
         if demand is None or not book.fits(demand):
             continue
-        key = _preference(book, spread)
+        key = preference(book, spread)
         if best is None or key < best:
             best, equals = key, [(book, demand)]
         elif key == best:
@@ -108,7 +108,8 @@ def _single(ask: PodAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> list[
     return [((book.gpu.uuid, demand),)]
 
 
-def _preference(book: GpuBook, spread: bool) -> tuple[int, ...]:
+def preference(book: GpuBook, spread: bool = False) -> tuple[int, ...]:
+    """Less is better; where equals are idle, the links decide."""
     if spread:
         return (book.sharers, -book.mem_free, -book.slices_free)
     return (not book.sharers, book.mem_free, book.slices_free)
@@ -187,7 +188,7 @@ class _Seating:
 
         def key(book: GpuBook) -> tuple[int, ...]:
             other = bool(own) and (book.gpu.uuid in own) != gather
-            return (other, *_preference(book, spread), losses.get(book.gpu.index, 0))
+            return (other, *preference(book, spread), losses.get(book.gpu.index, 0))
 
         return tuple([book.gpu.index for book in sorted(books, key=key)])
 

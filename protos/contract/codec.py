@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from protos.contract.printable import brief
+
 T = TypeVar("T")
 VERSION = 1
 SHOWN = 120
@@ -16,8 +18,7 @@ class ContractError(ValueError):
     """A value on the wire that is not what the contract says: names key, value and what was expected."""
 
     def __init__(self, key: str, value: str, expected: str) -> None:
-        shown = value if len(value) <= SHOWN else value[:SHOWN] + "…"
-        super().__init__(f"{key} is {shown!r}: expected {expected}")
+        super().__init__(f"{key} is {brief(value, SHOWN)!r}: expected {brief(expected, 2 * SHOWN)}")
         self.key, self.value, self.expected = key, value, expected
 
 
@@ -51,9 +52,9 @@ def decode(key: str, text: str | None, decoder: msgspec.json.Decoder[T]) -> T | 
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise MalformedError(key, text, f'a JSON object with "v": {VERSION} ({error})') from error
     if version > VERSION:
-        raise NewerVersionError(key, text, f"version {VERSION} or older, not {version}")
+        raise NewerVersionError(key, text, f"version {VERSION} or older")
     if version < 1:
-        raise MalformedError(key, text, f"a version from 1 to {VERSION}, not {version}")
+        raise MalformedError(key, text, f"a version from 1 to {VERSION}")
     try:
         return decoder.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from protos.contract import names, selection
+from protos.contract.bounds import DESCRIPTION, GPU_AMOUNT
 from protos.contract.objects import ObjectMeta
 from protos.contract.selection import ANYTHING, Selection, SelectionError
 
@@ -53,7 +54,7 @@ def decode(data: bytes) -> GpuClass:
     name = decoded.metadata.name
     try:
         spec = _SPEC.decode(decoded.spec)
-        return GpuClass(name=name, selection=_selection(spec), description=spec.description or "")
+        return GpuClass(name=name, selection=_selection(spec), description=(spec.description or "")[: DESCRIPTION.most])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return GpuClass(name=name, problem=f"spec cannot be read: {error}")
 
@@ -92,6 +93,6 @@ def _limit(quantity: str | int) -> int:
 
 
 def _clock(mhz: int) -> int:
-    if mhz < 0:
+    if not 0 <= mhz <= GPU_AMOUNT.most:
         raise SelectionError("a clock in MHz, like 1400")
     return mhz

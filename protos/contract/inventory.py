@@ -11,12 +11,24 @@ from typing import Annotated, Literal
 import msgspec
 
 from protos.contract import codec, names
+from protos.contract.bounds import (
+    GPU_AMOUNT,
+    GPU_INDEX,
+    GPU_TEXT,
+    GPUS_PER_NODE,
+    LINK_KIND,
+    LINKS_PER_NODE,
+    REPLICA_NAMES,
+)
+from protos.contract.quantity import QuantityError, integer
 
-Positive = Annotated[int, msgspec.Meta(ge=1)]
-Natural = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=GPU_AMOUNT.most)]
+Natural = Annotated[int, msgspec.Meta(ge=0, le=GPU_AMOUNT.most)]
+Index = Annotated[int, msgspec.Meta(ge=0, le=GPU_INDEX.most)]
+Text = Annotated[str, msgspec.Meta(max_length=GPU_TEXT.most)]
+Uuid = Annotated[str, msgspec.Meta(min_length=1, max_length=GPU_TEXT.most)]
+Numa = Annotated[int, msgspec.Meta(ge=-1, le=GPU_INDEX.most)]
 HEALTHY = "ok"
-MOST_GPUS = 1024
-"""Of one node: more than that is a mistake of whoever wrote the number."""
 _MADE_UP = "gpu-"
 """What stands before the number in the name of a GPU whose UUID is not known."""
 
@@ -24,35 +36,36 @@ _MADE_UP = "gpu-"
 class Gpu(msgspec.Struct, frozen=True, cache_hash=True, rename="camel", forbid_unknown_fields=True):
     """One GPU as the plugin sees it."""
 
-    index: Natural
-    uuid: Annotated[str, msgspec.Meta(min_length=1)]
+    index: Index
+    uuid: Uuid
     mem: Natural
     """Units that may be given away: floor(memMiB / unitMiB)."""
-    minor: Natural = 0
+    minor: Index = 0
     """N of /dev/nvidiaN."""
-    model: str = ""
+    model: Text = ""
     mem_mib: Natural = msgspec.field(default=0, name="memMiB")
     """Usable memory: NVML total less reserved."""
     clock_mhz: Natural = msgspec.field(default=0, name="clockMHz")
     """Maximum SM clock."""
-    cc: str = ""
+    cc: Text = ""
     """CUDA compute capability, major.minor."""
-    numa: int = -1
+    numa: Numa = -1
     """NUMA node, -1 where unknown."""
-    pci: str = ""
+    pci: Text = ""
     """PCI bus ID, domain:bus:device.function."""
-    health: str = HEALTHY
+    health: Text = HEALTHY
     """`ok`, `sick:<why>`, `mig` (in MIG mode: offered in none of our resources) or `gone`."""
 
 
 class Fabric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The NVLink fabric that reaches over several nodes (multi-node NVLink)."""
 
-    cluster: str
+    cluster: Text
     clique: Natural
 
 
-Link = tuple[int, int, str]
+LinkKind = Annotated[str, msgspec.Meta(max_length=LINK_KIND.most)]
+Link = tuple[Index, Index, LinkKind]
 """(index, index, kind): NV<n> = n NVLinks, else PIX, PXB, PHB, NODE, SYS, as `nvidia-smi topo -m` prints them."""
 
 
@@ -71,6 +84,13 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     links: tuple[Link, ...] = ()
 
     def __post_init__(self) -> None:
+        for bound, count in (
+            (GPUS_PER_NODE, len(self.gpus)),
+            (LINKS_PER_NODE, len(self.links)),
+            (REPLICA_NAMES, len(self.replicas)),
+        ):
+            if count > bound.most:
+                raise ValueError(bound.exceeded(count))
         indexes = [gpu.index for gpu in self.gpus]
         if indexes != sorted(set(indexes)):
             raise ValueError(f"GPU indexes {indexes} are not ascending and distinct")
@@ -100,10 +120,10 @@ def from_gpushare(capacity: Mapping[str, str | int], unit_mib: int, slices_per_g
     gpushare publishes no UUIDs: a GPU is known by its minor number alone, by a name that is made up of that.
     """
     try:
-        total, count = int(capacity.get(names.ALIYUN_MEM, 0)), int(capacity.get(names.ALIYUN_COUNT, 0))
-    except ValueError:
+        total, count = integer(capacity.get(names.ALIYUN_MEM, 0)), integer(capacity.get(names.ALIYUN_COUNT, 0))
+    except QuantityError:
         return None
-    if total <= 0 or not 0 < count <= MOST_GPUS:
+    if total <= 0 or not 0 < count <= GPUS_PER_NODE.most or total // count * unit_mib > GPU_AMOUNT.most:
         return None
     mem = total // count
     gpus = tuple(Gpu(index=i, minor=i, uuid=f"{_MADE_UP}{i}", mem=mem, mem_mib=mem * unit_mib) for i in range(count))

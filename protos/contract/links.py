@@ -21,6 +21,7 @@ from itertools import combinations
 
 from protos.contract.inventory import Link
 from protos.contract.selection import Link as Wish
+from protos.contract.selection import is_number
 
 PCIE_WEIGHTS = {"PIX": 50, "PXB": 40, "PHB": 30, "NODE": 20, "SYS": 10}
 NVLINK_WEIGHT = 100
@@ -42,7 +43,7 @@ _N, _L = 20, 40
 
 def weight(kind: str) -> int:
     """The weight of one link kind; an unknown kind weighs nothing."""
-    if kind.startswith("NV") and kind[2:].isdecimal():
+    if kind.startswith("NV") and is_number(kind[2:]):
         return NVLINK_WEIGHT * min(int(kind[2:]), MOST_NVLINKS)
     return PCIE_WEIGHTS.get(kind, UNKNOWN_WEIGHT)
 
@@ -59,6 +60,8 @@ class Topology:
         self._numa = {index: node for index, node in numa if node >= 0}
         self.indexes = tuple(sorted({index for index, _ in numa}.union(*self._weights)))
         """The GPUs that it knows of."""
+        self._reckoned: tuple[frozenset[int], dict[int, int]] = frozenset(), {}
+        """Idle GPUs, and what the others of them lose by each."""
 
     def pair(self, a: int, b: int) -> int:
         """The weight between two GPUs."""
@@ -85,7 +88,24 @@ class Topology:
         return _losses(self, idle)
 
     def lost(self, idle: tuple[int, ...]) -> dict[int, int]:
-        """The same, reckoned."""
+        """The same, reckoned: from what was reckoned last where few GPUs are others."""
+        among, (before, known) = frozenset(idle), self._reckoned
+        if 4 * len(among ^ before) < len(among):
+            found = {a: known[a] for a in idle if a in before}
+            for b in before - among:
+                for a in found:
+                    found[a] -= self.value(a, b)
+            for b in among - before:
+                added = {a: self.value(a, b) for a in found}
+                for a, value in added.items():
+                    found[a] += value
+                found[b] = sum(added.values())
+        else:
+            found = self._lost(idle)
+        self._reckoned = among, found
+        return found
+
+    def _lost(self, idle: tuple[int, ...]) -> dict[int, int]:
         among, near = set(idle), Counter(self._numa[index] for index in idle if index in self._numa)
         found = {index: near[self._numa[index]] - 1 if index in self._numa else 0 for index in idle}
         for (a, b), pair in self._weights.items():

@@ -55,13 +55,22 @@ CORDONED_GPUS = f"{DOMAIN}/cordoned-gpus"
 # Who writes (managedFields manager and Event component).
 PLUGIN = "gangshare-plugin"
 EXTENDER = "gangshare-extender"
+DEFRAG = "gangshare-defrag"
 SCHEDULER = "gangshare-scheduler"
 PROFILE = "gangshare"
 
 # Environment of a container.
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+ENV_UUIDS = "GANGSHARE_GPU_UUIDS"
 ENV_MEM_MIB = "GANGSHARE_GPU_MEM_MIB"
 ENV_SLICES = "GANGSHARE_GPU_SLICES"
+
+# By which the container runtime may be told of GPUs as well.
+DEVICE_MOUNTS = "/var/run/nvidia-container-devices"
+CDI_ANNOTATIONS = "cdi.k8s.io/"
+CDI_KIND = "nvidia.com/gpu"
+# The label of namespaces whose pods may do that: `all`.
+GPU_VISIBILITY = f"{DOMAIN}/gpu-visibility"
 
 # The gpushare dialect (AliyunContainerService/gpushare-scheduler-extender and -device-plugin).
 ALIYUN_MEM = "aliyun.com/gpu-mem"
@@ -107,3 +116,8 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 GPUSHARE_RESOURCES = Resources(mem=ALIYUN_MEM)
+
+METRICS_LABEL = f"{DOMAIN}/metrics"
+"""The label of namespaces whose pods may read our metrics."""
+TOKEN_VARIABLE = "GANGSHARE_TOKEN"
+"""By which the user commands are given a bearer token."""

@@ -7,9 +7,17 @@ collector need not look at them.
 """
 
 import math
+import re
+from typing import Annotated
 
 import msgspec
 
+from protos.contract.bounds import NAME
+
+Name = Annotated[str, msgspec.Meta(max_length=NAME.most)]
+"""The API server lets no other pass, nor larger numbers."""
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Quantities = dict[str, str | int]
 """Amounts by resource name, as written; `protos.contract.quantity` reads them."""
 
@@ -33,21 +41,21 @@ class OwnerReference(_Record, frozen=True):
     name: str
     uid: str
     controller: bool = False
+    api_version: str = ""
 
 
 class ObjectMeta(_Record, frozen=True):
     """The metadata of any object."""
 
-    name: str
-    namespace: str = ""
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=NAME.most)]
+    namespace: Name = ""
     """Empty for cluster-scoped objects."""
-    uid: str = ""
+    uid: Name = ""
     resource_version: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
     owner_references: tuple[OwnerReference, ...] = ()
     managed_fields: msgspec.Raw = msgspec.Raw()
     """Who wrote which field: a JSON list."""
@@ -85,10 +93,22 @@ class EnvVar(_Record, frozen=True):
     value_from: Present | None = None
 
 
+class EnvFromSource(_Record, frozen=True):
+    """A ConfigMap or a Secret whose keys become variables, each behind the prefix."""
+
+    prefix: str = ""
+
+
+class VolumeMount(_Record, frozen=True):
+    """Where a container sees a volume."""
+
+    mount_path: str = ""
+
+
 class ContainerPort(_Record, frozen=True):
     """An entry of a container's ports; with a host port it takes that of the node."""
 
-    host_port: int | None = None
+    host_port: Int32 | None = None
     protocol: str = "TCP"
     host_ip: str = msgspec.field(default="", name="hostIP")
 
@@ -100,6 +120,8 @@ class Container(_Record, frozen=True):
     resources: Resources | None = None
     restart_policy: str | None = None
     env: tuple[EnvVar, ...] = ()
+    env_from: tuple[EnvFromSource, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
     ports: tuple[ContainerPort, ...] = ()
 
 
@@ -112,15 +134,15 @@ class SchedulingGate(_Record, frozen=True):
 class SchedulingGroup(_Record, frozen=True):
     """spec.schedulingGroup (Kubernetes 1.36): the PodGroup of scheduling.k8s.io that the pod belongs to."""
 
-    pod_group_name: str | None = None
+    pod_group_name: Name | None = None
 
 
 class WorkloadReference(_Record, frozen=True):
     """spec.workloadRef (Kubernetes 1.35 only): a pod group of a Workload, and which replica of it."""
 
-    name: str
-    pod_group: str
-    pod_group_replica_key: str = ""
+    name: Name
+    pod_group: Name
+    pod_group_replica_key: Name = ""
 
 
 class PodSpec(_Record, frozen=True):
@@ -128,16 +150,18 @@ class PodSpec(_Record, frozen=True):
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[Container, ...] = ()
+    """Added to a pod that is there already (kubectl debug); they ask no resources."""
     resources: Resources | None = None
     """For the pod as a whole (pod-level resources)."""
     overhead: Quantities = {}
-    node_name: str | None = None
-    scheduler_name: str = "default-scheduler"
+    node_name: Name | None = None
+    scheduler_name: Name = "default-scheduler"
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     scheduling_group: SchedulingGroup | None = None
     workload_ref: WorkloadReference | None = None
-    priority: int | None = None
-    priority_class_name: str | None = None
+    priority: Int32 | None = None
+    priority_class_name: Name | None = None
     preemption_policy: str | None = None
     node_selector: dict[str, str] = {}
     affinity: msgspec.Raw = msgspec.Raw()
@@ -145,7 +169,7 @@ class PodSpec(_Record, frozen=True):
     topology_spread_constraints: msgspec.Raw = msgspec.Raw()
     host_network: bool = False
     runtime_class_name: str | None = None
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
     restart_policy: str | None = None
 
     def __post_init__(self) -> None:
@@ -162,7 +186,7 @@ class Waiting(_Record, frozen=True):
 class Terminated(_Record, frozen=True):
     """How a container ended."""
 
-    exit_code: int
+    exit_code: Int32
     reason: str = ""
     finished_at: str | None = None
 
@@ -182,6 +206,10 @@ class ContainerStatus(_Record, frozen=True):
     ready: bool = False
     started: bool | None = None
     state: ContainerState = ContainerState()
+    resources: Resources | None = None
+    """What it has, as its runtime says; None before Kubernetes 1.33."""
+    allocated_resources: Quantities = {}
+    """What the node has set aside for it."""
 
 
 class PodStatus(_Record, frozen=True):
@@ -250,16 +278,21 @@ def decode_node(data: bytes) -> Node:
     return _nodes.decode(data)
 
 
+_TIMESTAMP = re.compile(
+    r"([0-9]{4})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-4]):([0-5][0-9]):([0-6][0-9](?:\.[0-9]{1,18})?)Z"
+)
+DAYS_OF_400_YEARS = 146_097
+LAST_SECOND = 253_402_300_799
+"""The last second of the year 9999, since 1970: RFC 3339 has four digits for a year."""
+
+
 def epoch_seconds(timestamp: str) -> float:
     """A timestamp of the API (RFC 3339 in UTC, `2025-01-31T12:00:00Z` or with decimals) in seconds since 1970."""
-    try:
-        if timestamp[4] + timestamp[7] + timestamp[10] + timestamp[13] + timestamp[16] + timestamp[-1] != "--T::Z":
-            raise ValueError(timestamp)
-        year, month, day = int(timestamp[:4]), int(timestamp[5:7]), int(timestamp[8:10])
-        hour, minute, second = int(timestamp[11:13]), int(timestamp[14:16]), float(timestamp[17:-1])
-    except (ValueError, IndexError) as error:
-        raise ValueError(f"{timestamp[:40]!r} is no timestamp: expected one like 2025-01-31T12:00:00Z") from error
-    return float(_days_since_1970(year, month, day) * 86400 + hour * 3600 + minute * 60) + second
+    form = _TIMESTAMP.fullmatch(timestamp)
+    if form is None:
+        raise ValueError(f"{timestamp[:40]!r} is no timestamp: expected one like 2025-01-31T12:00:00Z")
+    year, month, day, hour, minute = map(int, form.groups()[:5])
+    return float(_days_since_1970(year, month, day) * 86400 + hour * 3600 + minute * 60) + float(form[6])
 
 
 def _days_since_1970(year: int, month: int, day: int) -> int:
@@ -270,8 +303,8 @@ def _days_since_1970(year: int, month: int, day: int) -> int:
 
 
 def timestamp(seconds: float) -> str:
-    """The same the other way round, in whole seconds: the next if it is between two."""
-    whole = math.ceil(seconds)
+    """The same the other way round, in whole seconds: the next if it is between two. No later than the year 9999."""
+    whole = math.ceil(min(seconds, LAST_SECOND))
     year, month, day = _date(whole // 86400)
     hour, minute, second = whole % 86400 // 3600, whole % 3600 // 60, whole % 60
     return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
@@ -279,8 +312,7 @@ def timestamp(seconds: float) -> str:
 
 def _date(days: int) -> tuple[int, int, int]:
     """Year, month and day of so many days since 1970."""
-    year = 1970 + days // 366
-    while _days_since_1970(year + 1, 1, 1) <= days:
-        year += 1
+    year = 1970 + days * 400 // DAYS_OF_400_YEARS  # or the next one, near a New Year
+    year += (_days_since_1970(year + 1, 1, 1) <= days) - (_days_since_1970(year, 1, 1) > days)
     month = next(month for month in range(12, 0, -1) if _days_since_1970(year, month, 1) <= days)
     return year, month, days - _days_since_1970(year, month, 1) + 1

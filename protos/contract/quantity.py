@@ -8,11 +8,11 @@ larger than 2^63 - 1.
 import re
 from functools import lru_cache
 
+from protos.contract.bounds import QUANTITY
+
 LARGEST = 2**63 - 1
-LONGEST = 64
-"""Characters that a quantity may have; Kubernetes writes at most some 20."""
 EXPONENTS = 100
-"""Beyond ten to this power a number of LONGEST characters is surely too large, or surely rounds to one."""
+"""Beyond ten to this power a number of so many characters is surely too large, or surely rounds to one."""
 
 _FORM = re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?[0-9]+)?")
 _UNIT = re.compile(r"([0-9]{1,7})?\s*(MiB|GiB)?", re.IGNORECASE)
@@ -27,14 +27,14 @@ class QuantityError(ValueError):
 def units(quantity: str | int) -> int:
     """The quantity in whole units (bytes, devices), rounded away from zero; raises QuantityError."""
     if isinstance(quantity, int):
-        return quantity
+        return _within(quantity)
     return _rounded(*_fraction(quantity))
 
 
 def milli(quantity: str | int) -> int:
     """The quantity in thousandths (milli-CPUs), rounded away from zero; raises QuantityError."""
     if isinstance(quantity, int):
-        return quantity * 1000
+        return _within(quantity) * 1000
     above, below = _fraction(quantity)
     return _rounded(above * 1000, below)
 
@@ -42,7 +42,7 @@ def milli(quantity: str | int) -> int:
 def integer(quantity: str | int) -> int:
     """The quantity, which must be whole (extended resources); raises QuantityError also for a fraction."""
     if isinstance(quantity, int):
-        return quantity
+        return _within(quantity)
     above, below = _fraction(quantity)
     if above % below:
         raise QuantityError(f"{quantity!r} is no whole number")
@@ -52,7 +52,7 @@ def integer(quantity: str | int) -> int:
 def mebibytes(quantity: str | int) -> int:
     """The quantity of bytes in MiB, rounded away from zero; raises QuantityError."""
     if isinstance(quantity, int):
-        return _rounded(quantity, 2**20)
+        return _rounded(_within(quantity), 2**20)
     above, below = _fraction(quantity)
     return _rounded(above, below * 2**20)
 
@@ -64,9 +64,14 @@ def memory_unit(text: str) -> int:
     mib = int(count or 1) * (1024 if (name or "").lower() == "gib" else 1)
     if not (count or name) or not mib:
         raise QuantityError(
-            f"{text[:LONGEST]!r} is no memory unit: expected GiB, MiB, a multiple like 256MiB or a number of MiB"
+            f"{text[: QUANTITY.most]!r} is no memory unit: expected GiB, MiB, a multiple like 256MiB or a number of MiB"
         )
     return mib
+
+
+def _within(number: int) -> int:
+    """The number, capped as Kubernetes caps a quantity."""
+    return max(-LARGEST, min(LARGEST, number))
 
 
 def _rounded(above: int, below: int) -> int:
@@ -76,10 +81,10 @@ def _rounded(above: int, below: int) -> int:
 @lru_cache(maxsize=4096)
 def _fraction(text: str) -> tuple[int, int]:
     """The value as a fraction with a positive denominator, capped as Kubernetes caps it."""
-    form = _FORM.fullmatch(text) if len(text) <= LONGEST else None
+    form = _FORM.fullmatch(text) if len(text) <= QUANTITY.most else None
     if form is None:
         raise QuantityError(
-            f"{text[:LONGEST]!r} is no quantity: expected a number with a suffix, like 10Gi, 500m or 1e3"
+            f"{text[: QUANTITY.most]!r} is no quantity: expected a number with a suffix, like 10Gi, 500m or 1e3"
         )
     sign, number, suffix = form[1], form[2], form[3] or ""
     whole, _, decimals = number.partition(".")

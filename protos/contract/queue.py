@@ -7,14 +7,26 @@ in whole units, as pods ask for them. `gpus` is the one unit of account over mem
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from protos.contract import names
+from protos.contract.bounds import (
+    DESCRIPTION,
+    HUGE,
+    QUEUE_NAMESPACES,
+    QUEUE_PRIORITY,
+    RESOURCE_NAME,
+    RESOURCES,
+    SELECTOR_TERMS,
+    SELECTOR_VALUES,
+    WEIGHT,
+)
 from protos.contract.objects import ObjectMeta, Quantities
-from protos.contract.quantity import QuantityError, milli, units
+from protos.contract.quantity import LARGEST, QuantityError, milli, units
+from protos.contract.selector import Requirement, Selector
 
 API_VERSION = f"{names.DOMAIN}/v1alpha1"
 KIND, PLURAL = "Queue", "queues"
@@ -28,8 +40,6 @@ DEFAULT = "default"
 """The queue of all that is in no other; it needs no object."""
 ROOT = "root"
 """What Volcano calls the queue that has no parent."""
-MOST_WEIGHT = 10_000
-MOST_PRIORITY = 1_000_000_000
 
 Amounts = Mapping[str, int]
 _NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
@@ -39,6 +49,14 @@ _KOORDINATOR = "quota.scheduling.koordinator.sh/"
 
 class QueueError(ValueError):
     """A field that cannot be read; the message names it, its value and what was expected."""
+
+
+class SelectorError(QueueError):
+    """A namespaceSelector that cannot be read: then the queue admits nobody."""
+
+
+NOBODY = Selector(match_expressions=(Requirement("", "Exists"),))
+"""Selects no namespace: no label has an empty name."""
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,9 +81,16 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing new starts."""
     namespaces: tuple[str, ...] = ()
     """Pods of these that name no queue are in it."""
+    namespace_selector: Selector | None = None
+    """Whose pods may use it; None, and one that says nothing: all."""
     description: str = ""
     problem: str = ""
     """Why it cannot be read, "" if it can."""
+
+    @property
+    def namespaced(self) -> bool:
+        """Whether it is an ElasticQuota, which belongs to its namespace."""
+        return "/" in self.name
 
 
 class Source(msgspec.Struct, frozen=True, eq=False):
@@ -98,6 +123,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     reclaimable: bool | None = None
     closed: bool | None = None
     namespaces: tuple[str, ...] | None = None
+    namespace_selector: msgspec.Raw = msgspec.Raw(b"null")
     description: str | None = None
 
 
@@ -126,6 +152,7 @@ class _Elastic(msgspec.Struct):
 
 _OBJECT = msgspec.json.Decoder(_Object)
 _SPEC = msgspec.json.Decoder(_Spec)
+_SELECTOR = msgspec.json.Decoder(Selector | None)
 _VOLCANO_SPEC = msgspec.json.Decoder(_VolcanoSpec)
 _VOLCANO_STATUS = msgspec.json.Decoder(_VolcanoStatus | None)
 _ELASTIC = msgspec.json.Decoder(_Elastic)
@@ -138,12 +165,16 @@ def decode(source: Source, data: bytes) -> Queue:
     name = source.name(meta.namespace, meta.name)
     try:
         return Queue(name=name, source=source.api_version, **source.read(meta, decoded.spec, decoded.status))
+    except SelectorError as error:
+        problem = f"{error}; it admits no namespace"
+        return Queue(name=name, source=source.api_version, problem=problem, namespace_selector=NOBODY)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return Queue(name=name, source=source.api_version, problem=f"spec cannot be read: {error}")
 
 
 def _own(_: ObjectMeta, spec: msgspec.Raw, __: msgspec.Raw) -> dict[str, Any]:
     said = _SPEC.decode(spec)
+    selector = _selector(said.namespace_selector)
     limits = {field: _amounts(field, getattr(said, field)) for field in ("guarantee", "deserved", "capability")}
     _rising("guarantee", "deserved", limits, said)
     _rising("deserved", "capability", limits, said)
@@ -151,13 +182,47 @@ def _own(_: ObjectMeta, spec: msgspec.Raw, __: msgspec.Raw) -> dict[str, Any]:
     return {
         **limits,
         "parent": said.parent or "",
-        "weight": _within("weight", said.weight, 1, 1, MOST_WEIGHT),
-        "priority": _within("priority", said.priority, 0, -MOST_PRIORITY, MOST_PRIORITY),
+        "weight": _within("weight", said.weight, 1, 1, WEIGHT.most),
+        "priority": _within("priority", said.priority, 0, -QUEUE_PRIORITY.most, QUEUE_PRIORITY.most),
         "reclaimable": said.reclaimable is not False,
         "closed": bool(said.closed),
-        "namespaces": tuple(sorted(set(said.namespaces or ()))),
-        "description": said.description or "",
+        "namespaces": _namespaces(said.namespaces or ()),
+        "namespace_selector": selector,
+        "description": (said.description or "")[: DESCRIPTION.most],
     }
+
+
+def _namespaces(named: Sequence[str]) -> tuple[str, ...]:
+    if len(named) > QUEUE_NAMESPACES.most:
+        raise QueueError(QUEUE_NAMESPACES.exceeded(len(named)))
+    return tuple(sorted(set(named)))
+
+
+def _selector(raw: msgspec.Raw) -> Selector | None:
+    """A namespaceSelector as Kubernetes reads it; raises SelectorError."""
+    try:
+        found: Selector | None = _SELECTOR.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise SelectorError(f"spec.namespaceSelector cannot be read: {error}") from error
+    if found is None:
+        return None
+    terms = len(found.match_labels) + len(found.match_expressions)
+    if terms > SELECTOR_TERMS.most:
+        raise SelectorError(SELECTOR_TERMS.exceeded(terms))
+    for each in found.match_expressions:
+        _check(each)
+    return found
+
+
+def _check(each: Requirement) -> None:
+    """Raise SelectorError for an entry of matchExpressions that means nothing for labels of namespaces."""
+    where = f"spec.namespaceSelector: {each.key[:60]!r} {each.operator}"
+    if each.operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+        raise SelectorError(f"{where}: expected In, NotIn, Exists or DoesNotExist")
+    if (each.operator in ("In", "NotIn")) != bool(each.values):
+        raise SelectorError(f"{where} has {len(each.values)} values: expected some for In and NotIn, and none else")
+    if len(each.values) > SELECTOR_VALUES.most:
+        raise SelectorError(f"{where}: {SELECTOR_VALUES.exceeded(len(each.values))}")
 
 
 def _rising(less: str, more: str, limits: Mapping[str, Amounts], said: _Spec) -> None:
@@ -173,14 +238,19 @@ def _within(field: str, value: int | None, default: int, least: int, most: int) 
     if value is None:
         return default
     if not least <= value <= most:
-        raise QueueError(f"{field} is {value}: expected a whole number from {least} to {most}")
+        told = value if abs(value) < HUGE else f"more than {HUGE}"
+        raise QueueError(f"{field} is {told}: expected a whole number from {least} to {most}")
     return value
 
 
 def _amounts(field: str, quantities: Quantities | None, *, strict: bool = True) -> dict[str, int]:
     """Amounts by resource; `strict`: of such resources only as pods are counted by."""
     found: dict[str, int] = {}
+    if len(quantities or {}) > RESOURCES.most:
+        raise QueueError(f"{field}: {RESOURCES.exceeded(len(quantities or {}))}")
     for resource, quantity in (quantities or {}).items():
+        if len(resource) > RESOURCE_NAME.most:
+            raise QueueError(f"{field}: {RESOURCE_NAME.exceeded(len(resource))}")
         if strict and not _counted(resource):
             expected = f"{GPUS}, {CLASS}NAME, cpu, memory, pods or a resource like {names.GPU_MEM}"
             raise QueueError(f"{field} names {resource[:60]!r}: expected {expected}")
@@ -200,7 +270,9 @@ def _counted(resource: str) -> bool:
 
 
 def amount(resource: str, quantity: str | int) -> int:
-    """A quantity of a resource as it is counted; raises QuantityError."""
+    """A quantity of a resource as it is counted, no larger than Kubernetes' largest; raises QuantityError."""
+    if isinstance(quantity, int):
+        quantity = min(quantity, LARGEST)
     if _of_account(resource):
         return milli(quantity) * (GPU // 1000)
     return milli(quantity) if resource == "cpu" else units(quantity)
@@ -235,8 +307,8 @@ def _volcano(_: ObjectMeta, spec: msgspec.Raw, status: msgspec.Raw) -> dict[str,
     guarantee = said.guarantee.resource if said.guarantee else None
     return {
         "parent": "" if said.parent == ROOT else said.parent or "",
-        "weight": max(1, said.weight or 1),
-        "priority": said.priority or 0,
+        "weight": max(1, WEIGHT.capped(said.weight or 1)),
+        "priority": max(-QUEUE_PRIORITY.most, min(QUEUE_PRIORITY.most, said.priority or 0)),
         "guarantee": _amounts("guarantee.resource", guarantee, strict=False),
         "deserved": _amounts("deserved", said.deserved, strict=False),
         "capability": _amounts("capability", said.capability, strict=False),

@@ -5,22 +5,23 @@ Each reader takes a value as it is written and raises SelectionError with what w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
-from typing import Literal
+from fnmatch import translate
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from protos.contract.bounds import DIGITS, GLOB, GLOBS
 from protos.contract.inventory import Gpu
 from protos.contract.quantity import QuantityError, mebibytes
+from protos.contract.remembered import Remembered
 
 Link = Literal["nvlink", "prefer", "any"]
 LINKS: tuple[Link, ...] = ("prefer", "nvlink", "any")
 """The default first."""
-MOST_GLOBS, LONGEST_GLOB = 64, 128
-"""How many globs a list may have, and their characters: each is held against each GPU."""
-MOST_DIGITS = 9
-"""Of a number that is written as text."""
+WILD = frozenset("*?[")
+"""What makes a glob of a text."""
 
 
 class SelectionError(ValueError):
@@ -43,6 +44,11 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     numa_local: bool = False
     """All GPUs of a container are on one NUMA node."""
     spread: bool = False
+
+    @property
+    def length(self) -> int:
+        """Characters of its texts."""
+        return sum(map(len, (*self.models, *self.also, *self.uuids)))
 
     @property
     def selective(self) -> bool:
@@ -80,8 +86,8 @@ def globs(parts: Iterable[str]) -> tuple[str, ...]:
     patterns = tuple(part.strip() for part in parts if part.strip())
     if not patterns or "!" in patterns:
         raise SelectionError("globs divided by commas")
-    if len(patterns) > MOST_GLOBS or any(len(pattern) > LONGEST_GLOB for pattern in patterns):
-        raise SelectionError(f"at most {MOST_GLOBS} globs of at most {LONGEST_GLOB} characters")
+    if len(patterns) > GLOBS.most or any(len(pattern) > GLOB.most for pattern in patterns):
+        raise SelectionError(f"at most {GLOBS.most} globs of at most {GLOB.most} characters")
     return patterns
 
 
@@ -114,19 +120,14 @@ def link(text: str) -> Link:
 
 def is_number(text: str) -> bool:
     """Whether this is a whole number, and no unreasonable one."""
-    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
+    return text.isascii() and text.isdecimal() and len(text) <= DIGITS.most
 
 
 # Held against GPUs.
 
 
-def accepts(selection: Selection, gpu: Gpu) -> bool:
-    """Whether the selection allows this GPU. Globs match without regard to case."""
-    return suits(selection, gpu) and matches(selection.uuids, gpu.uuid)
-
-
 def suits(selection: Selection, gpu: Gpu) -> bool:
-    """Whether the selection allows GPUs of this kind, whatever their UUIDs."""
+    """Whether the selection allows GPUs of this kind, whatever their UUIDs. Globs match without regard to case."""
     return (
         gpu.mem_mib >= selection.min_mem_mib
         and not 0 < selection.max_mem_mib < gpu.mem_mib
@@ -140,16 +141,60 @@ def suits(selection: Selection, gpu: Gpu) -> bool:
 def capability(gpu: Gpu) -> tuple[int, int]:
     """The GPU's compute capability, (0, 0) where unknown."""
     major, _, minor = gpu.cc.partition(".")
-    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else (0, 0)
+    return (int(major), int(minor)) if is_number(major) and is_number(minor) else (0, 0)
 
 
 def matches(patterns: Sequence[str], value: str) -> bool:
     """Whether these globs let the value through."""
-    if not patterns:
-        return True
-    value = value.lower()
-    wanted = [pattern.lower() for pattern in patterns if not pattern.startswith("!")]
-    unwanted = [pattern[1:].lower() for pattern in patterns if pattern.startswith("!")]
-    if any(fnmatchcase(value, pattern) for pattern in unwanted):
-        return False
-    return not wanted or any(fnmatchcase(value, pattern) for pattern in wanted)
+    return not patterns or compiled(tuple(patterns)).lets(value)
+
+
+class Globs(NamedTuple):
+    """Globs made ready to be held against many values, in lower case. Most of them are mere names."""
+
+    wanted: frozenset[str]
+    unwanted: frozenset[str]
+    wild: tuple[re.Pattern[str], ...]
+    never: tuple[re.Pattern[str], ...]
+
+    def lets(self, value: str) -> bool:
+        """Whether they let the value through."""
+        value = value.lower()
+        if value in self.unwanted or any(glob.match(value) for glob in self.never):
+            return False
+        if value in self.wanted or not (self.wanted or self.wild):
+            return True
+        return any(glob.match(value) for glob in self.wild)
+
+    def may_let(self, values: frozenset[str]) -> bool:
+        """Whether any of these, in lower case, may be let through: told at a glance where they are mere names."""
+        return bool(self.wild) or not self.wanted or not self.wanted.isdisjoint(values)
+
+    def among(self, values: Iterable[str]) -> list[str]:
+        """Those that they let through."""
+        if self.wanted and not (self.wild or self.unwanted or self.never):
+            return [value for value in values if value.lower() in self.wanted]
+        return [value for value in values if self.lets(value)]
+
+
+_known: Remembered[tuple[str, ...], Globs] = Remembered(4096, 2**20, lambda patterns: sum(map(len, patterns)))
+"""By globs as written: the answers weigh some ten times as much as these."""
+
+
+def compiled(patterns: tuple[str, ...]) -> Globs:
+    """These globs, made ready."""
+    found = _known.get(patterns)
+    if found is None:
+        wanted = [glob.lower() for glob in patterns if not glob.startswith("!")]
+        unwanted = [glob[1:].lower() for glob in patterns if glob.startswith("!")]
+        ready = Globs(_names(wanted), _names(unwanted), _wild(wanted), _wild(unwanted))
+        found = _known.put(patterns, ready)
+    return found
+
+
+def _names(globs: Iterable[str]) -> frozenset[str]:
+    return frozenset(glob for glob in globs if WILD.isdisjoint(glob))
+
+
+def _wild(globs: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(translate(glob)) for glob in globs if not WILD.isdisjoint(glob))

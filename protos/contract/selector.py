@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final
 
 import msgspec
 
+OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
@@ -15,8 +16,13 @@ class Requirement(msgspec.Struct, frozen=True):
     """One NodeSelectorRequirement: a label of an object (a node's name too) held against values."""
 
     key: str
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    operator: str
+    """One of OPERATORS."""
     values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.operator not in OPERATORS:
+            raise ValueError(f"operator is {self.operator[:60]!r}: expected one of {', '.join(OPERATORS)}")
 
     def met(self, labels: Mapping[str, str]) -> bool:
         value = labels.get(self.key)

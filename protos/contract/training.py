@@ -12,7 +12,8 @@ from typing import Any, Literal
 import msgspec
 
 from protos.contract import names
-from protos.contract.objects import Condition, ObjectMeta
+from protos.contract.bounds import MEMBERS, SCALED, TIME
+from protos.contract.objects import Condition, ObjectMeta, epoch_seconds
 
 GROUP = "kai.alibabacloud.com"
 API_VERSION = f"{GROUP}/v1alpha1"
@@ -125,8 +126,8 @@ def decode_job(raw: bytes) -> TrainingJob:
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
-        least=replicas if worker.min_replicas is None else worker.min_replicas,
-        most=replicas if worker.max_replicas is None else worker.max_replicas,
+        least=MEMBERS.capped(replicas if worker.min_replicas is None else worker.min_replicas),
+        most=MEMBERS.capped(replicas if worker.max_replicas is None else worker.max_replicas),
         running=job.status is not None and job.status.phase == "Running" and not meta.deletion_timestamp,
     )
 
@@ -146,13 +147,21 @@ def decode_scaler(kind: ScalerKind, raw: bytes) -> Scaler:
         job=spec.selector.name,
         uid=meta.uid,
         ours=meta.labels.get(MANAGED_BY) == names.EXTENDER,
-        created=meta.creation_timestamp,
-        pods=pods,
-        count=len(pods) or asked.count or 0,
-        timeout_s=TIMEOUT_S if spec.timeout is None else float(spec.timeout),
+        created=_time(meta.creation_timestamp),
+        pods=pods[: SCALED.most],
+        count=MEMBERS.capped(len(pods)) or MEMBERS.capped(asked.count or 0),
+        timeout_s=TIMEOUT_S if spec.timeout is None else float(TIME.capped(spec.timeout)),
         begun="Scaling" in true,
         outcome="done" if "ScaleSucceeded" in true else "failed" if true & {"ScaleFailed", "ScaleAborted"} else "",
     )
+
+
+def _time(text: str | None) -> str | None:
+    """The time, None if it is none."""
+    try:
+        return text if text and epoch_seconds(text) else None
+    except ValueError:
+        return None
 
 
 def body(scaler: Scaler) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """One request to the API server: bytes (or a struct to encode) in, bytes out, our own errors.
 
 Writes are limited in flight, so that a burst of Bindings does not drown the server; urgent ones (a Lease renewal) go
-past that. 429 is retried as Retry-After asks, 401 once with renewed credentials; nothing else is retried here, since
-only the caller knows whether a write may be repeated.
+past that. 429 is retried as Retry-After asks, reads after a 5xx too, 401 once with renewed credentials; nothing else is
+retried here, since only the caller knows whether a write may be repeated.
 """
 
 import asyncio
 import contextlib
+import datetime as dt
+import email.utils
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
@@ -36,7 +38,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 WRITES = 32
 """Writes in flight at most; each is a connection, whose TLS handshake costs as much as several writes."""
 TRIES = 5
-"""Times that a request is sent while the server answers 429."""
+"""Times that a request is sent while the server answers with Retry-After."""
 LONGEST_WAIT_S = 10.0
 """The most that one Retry-After is obeyed."""
 ANSWER_S = 30.0
@@ -69,7 +71,8 @@ class ApiClient:
     async def __aenter__(self) -> Self:
         known = self.credentials
         try:
-            self._http = Http(known.server, tls=known.tls, server_name=known.server_name, proxy=known.proxy)
+            tls = known.tls.context if known.tls else None
+            self._http = Http(known.server, tls=tls, server_name=known.server_name, proxy=known.proxy)
         except ValueError as error:
             raise CredentialsError(str(error)) from error
         return self
@@ -122,19 +125,20 @@ class ApiClient:
     async def stream(self, path: str, *, params: Params, silence_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a GET whose answer does not end (a watch), and give its chunks as they come.
 
-        Unavailable is raised when nothing came for `silence_s` seconds, or the connection broke.
+        Silent is raised when nothing came for `silence_s` seconds; Unavailable when the answer did not begin, or the
+        connection broke.
         """
         request = f"GET {path}"
         async with contextlib.AsyncExitStack() as stack:
             with _translated(request, write=False):
-                async with asyncio.timeout(silence_s):
+                async with asyncio.timeout(self._answer_s):
                     made = self._connections.stream(_target(path, params), await self._headers())
                     answer = await stack.enter_async_context(made)
             if answer.status == 401:
                 await self._renewed()
             if answer.status != 200:
                 with _translated(request, write=False):
-                    async with asyncio.timeout(silence_s):
+                    async with asyncio.timeout(self._answer_s):
                         content = await answer.rest()
                 raise errors.from_answer(request, answer.status, content, write=False)
             yield _chunks(request, answer, silence_s)
@@ -164,7 +168,7 @@ class ApiClient:
             if answer.status < 300:
                 return answer.body
             error = errors.from_answer(f"{method} {path}", answer.status, answer.body, write=write)
-            wait = _wait(answer, error)
+            wait = _wait(answer, error, write=write)
             if answer.status == 401 and not renewed:
                 renewed, wait = True, 0.0
                 await self._renewed()
@@ -215,19 +219,37 @@ def decoded(request: str, answer: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         raise errors.BadAnswer(request, 200, "BadAnswer", str(error)) from error
 
 
-def _wait(answer: Answer, error: errors.ApiError) -> float | None:
-    """Seconds until the request may be sent again, None if it may not."""
-    after = answer.headers.get("retry-after", "")
-    if not isinstance(error, errors.TooMany) or error.disruption_budget or not after.isdecimal():
+def _wait(answer: Answer, error: errors.ApiError, *, write: bool) -> float | None:
+    """Seconds until the request may be sent again, None if it may not.
+
+    A write may after 429 only: after a 5xx nobody knows whether it was done. Source: client-go, rest.Request, which
+    obeys Retry-After of 429 and 5xx.
+    """
+    busy = isinstance(error, errors.TooMany) and not error.disruption_budget
+    if not busy and (write or answer.status < 500):
         return None
-    return min(float(after), LONGEST_WAIT_S)
+    after = _seconds(answer.headers.get("retry-after", ""))
+    return None if after is None else min(max(after, 0.0), LONGEST_WAIT_S)
+
+
+def _seconds(after: str) -> float | None:
+    """The seconds that a Retry-After header asks for, None if there is none. Source: RFC 9110, 10.2.3."""
+    if after.isascii() and after.isdecimal():
+        return float(after[:9])
+    with contextlib.suppress(ValueError):
+        date = email.utils.parsedate_to_datetime(after)
+        return (date - dt.datetime.now(date.tzinfo)).total_seconds()
+    return None
 
 
 async def _chunks(request: str, answer: Stream, silence_s: float) -> AsyncIterator[bytes]:
     with _translated(request, write=False):
         while True:
-            async with asyncio.timeout(silence_s):
-                chunk = await answer.chunk()
+            try:
+                async with asyncio.timeout(silence_s):
+                    chunk = await answer.chunk()
+            except TimeoutError as error:
+                raise errors.Silent(request, message=f"nothing came for {silence_s:g} s") from error
             if not chunk:
                 return
             yield chunk

@@ -6,6 +6,7 @@ Source: RFC 9112; httptools is the parser of Node.js for Python.
 import asyncio
 import contextlib
 import socket
+import ssl
 from typing import Any, cast
 
 import httptools
@@ -28,8 +29,9 @@ class Lost(ConnectionError):
 class Connection(asyncio.Protocol):
     """One connection, one question at a time; called by its transport and by httptools."""
 
-    def __init__(self, siblings: "set[Connection]") -> None:
-        self._siblings = siblings
+    def __init__(self, siblings: "set[Connection]", tls: ssl.SSLContext | None) -> None:
+        """`tls`: what it is made with, None for plain HTTP."""
+        self._siblings, self.tls = siblings, tls
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._parser: Any = None

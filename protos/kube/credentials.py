@@ -5,19 +5,31 @@ contexts, OIDC, exec plugins), which is imported only then: it costs some 20 MiB
 """
 
 import importlib
+import math
 import os
 import ssl
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
 
+from protos.contract.bounds import FILE_DEPTH, KUBECONFIG
+from protos.contract.depth import depth
+from protos.contract.printable import brief
+from protos.kube import proxies
+
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+LOOK_S = 1.0
+"""Seconds between looks at the files of certificates."""
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 
 
 class CredentialsError(Exception):
     """No usable credentials: names the file and what was expected of it."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(brief(sentence))
 
 
 class TokenSource(Protocol):
@@ -75,14 +87,85 @@ class FileToken:
 
 
 @dataclass
+class Trust:
+    """TLS to the API server, made of files that are replaced from time to time; made anew when one of them is another.
+
+    While new files cannot be read (a rotation under way), the former TLS goes on.
+    """
+
+    authority: str | None = None
+    """The file of CA certificates in PEM; None for those of the machine."""
+    certificate: str | None = None
+    key: str | None = None
+    """The client certificate and its key, in PEM."""
+    verify: bool = True
+    _seen: tuple[object, ...] = field(default=(), init=False)
+    _context: ssl.SSLContext | None = field(default=None, init=False)
+    _looked: float = field(default=-math.inf, init=False)
+
+    def context(self) -> ssl.SSLContext:
+        """The TLS of these files as they were a second ago; raises CredentialsError if they never could be read."""
+        now = time.monotonic()
+        if self._context is None or now - self._looked >= LOOK_S:
+            self._looked = now
+            self._context = self._looked_at()
+        return self._context
+
+    def _looked_at(self) -> ssl.SSLContext:
+        files = (self.authority, self.certificate, self.key)
+        seen = (*files, *map(_identity, files))
+        if self._context is not None and seen == self._seen:
+            return self._context
+        self._seen = seen
+        try:
+            return self._made()
+        except CredentialsError:
+            if self._context is None:
+                raise
+            return self._context
+
+    def _made(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=self.authority)
+        except (OSError, ssl.SSLError) as error:
+            raise CredentialsError(
+                f"{self.authority}: expected the cluster's CA certificate in PEM ({error})"
+            ) from error
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # cluster CAs often lack what Python 3.13 demands by default
+        if not self.verify:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if self.certificate:
+            try:
+                context.load_cert_chain(self.certificate, self.key)
+            except (OSError, ssl.SSLError) as error:
+                raise CredentialsError(
+                    f"{self.certificate}: expected a client certificate with its key ({error})"
+                ) from error
+        return context
+
+
+def _identity(file: str | None) -> tuple[int, int, int] | None:
+    """What tells a file from the one that replaces it, None where there is none."""
+    if file is None:
+        return None
+    try:
+        stat = Path(file).stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+@dataclass
 class LoaderToken:
-    """The header of a kubeconfig whose user's token may expire (exec plugin, OIDC), or is fixed there."""
+    """The header of a kubeconfig whose user's credentials may expire (exec plugin, OIDC), or are fixed there."""
 
     file: str
     loader: Any
     """The official package's KubeConfigLoader, loaded."""
     header: str
     """What it gave when it was loaded."""
+    trust: Trust | None = None
+    """TLS, whose client certificate may come from the plugin too."""
 
     async def authorization(self) -> str:
         if hasattr(self.loader, "exec_plugin_expiry") or self.loader.provider:
@@ -96,7 +179,10 @@ class LoaderToken:
         return self.header
 
     async def _load(self) -> None:
-        self.header = (await _loaded(self.file, self.loader)).api_key.get("BearerToken", "")
+        found = await _loaded(self.file, self.loader)
+        self.header = found.api_key.get("BearerToken", "")
+        if self.trust is not None:
+            self.trust.certificate, self.trust.key = found.cert_file, found.key_file
 
 
 @dataclass(frozen=True)
@@ -106,8 +192,8 @@ class Credentials:
     server: str
     """URL without a trailing slash."""
     tokens: TokenSource = FixedToken()
-    tls: ssl.SSLContext | None = None
-    """Trust and client certificate; None for plain HTTP."""
+    tls: Trust | None = None
+    """CA and client certificates; None for plain HTTP."""
     server_name: str | None = None
     """The name expected in the server's certificate, where it is not the URL's."""
     proxy: str | None = None
@@ -136,10 +222,12 @@ def from_service_account(folder: Path | None = None) -> Credentials:
     tokens = FileToken(folder / "token")
     tokens.read()
     namespace = folder / "namespace"
+    server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     return Credentials(
-        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        server=server,
         tokens=tokens,
-        tls=_authority(str(folder / "ca.crt")),
+        tls=_readable(Trust(str(folder / "ca.crt"))),
+        proxy=proxies.of_environment(server),
         namespace=namespace.read_text().strip() if namespace.exists() else "default",
     )
 
@@ -148,20 +236,26 @@ async def from_kubeconfig(paths: str, context: str | None = None) -> Credentials
     """The credentials of a context (the current one) of one or several kubeconfig files; raises CredentialsError."""
     merged, loader = _read(paths, context)
     found = await _loaded(paths, loader)
+    tls = None
+    if found.host.startswith("https:"):
+        tls = _readable(Trust(found.ssl_ca_cert, found.cert_file, found.key_file, found.verify_ssl))
     return Credentials(
         server=found.host,
-        tokens=_tokens(paths, merged, loader, found),
-        tls=_trust(found) if found.host.startswith("https:") else None,
+        tokens=_tokens(paths, merged, loader, found, tls),
+        tls=tls,
         server_name=found.tls_server_name,
-        proxy=found.proxy,
+        proxy=found.proxy or proxies.of_environment(found.host),
         namespace=loader.current_context["context"].get("namespace") or "default",
     )
 
 
 def _read(paths: str, context: str | None) -> tuple[Any, Any]:
     """The merged files and the official loader set on a context."""
-    if not any(Path(part).expanduser().is_file() for part in paths.split(os.pathsep) if part):
+    files = [path for part in paths.split(os.pathsep) if part and (path := Path(part).expanduser()).is_file()]
+    if not files:
         raise CredentialsError(f"{paths}: no such file, expected a kubeconfig")
+    for file in files:
+        _bounded(file)
     official: Any = importlib.import_module("kubernetes.aio.config.kube_config")
     try:
         merged = official.KubeConfigMerger(paths).config
@@ -169,6 +263,18 @@ def _read(paths: str, context: str | None) -> tuple[Any, Any]:
     except Exception as error:
         wanted = f"the context {context!r}" if context else "a current context"
         raise CredentialsError(f"{paths}: expected a kubeconfig with {wanted} ({error})") from error
+
+
+def _bounded(file: Path) -> None:
+    """Refuse a kubeconfig that would take long to read."""
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(KUBECONFIG.most + 1).decode(errors="replace")
+    except OSError:
+        return  # the loader says what is wrong
+    for bound, value in ((KUBECONFIG, len(text)), (FILE_DEPTH, depth(text))):
+        if value > bound.most:
+            raise CredentialsError(f"{file}: {bound.exceeded(value)}")
 
 
 async def _loaded(paths: str, loader: Any) -> SimpleNamespace:
@@ -184,7 +290,7 @@ async def _loaded(paths: str, loader: Any) -> SimpleNamespace:
     return found
 
 
-def _tokens(paths: str, merged: Any, loader: Any, found: SimpleNamespace) -> TokenSource:
+def _tokens(paths: str, merged: Any, loader: Any, found: SimpleNamespace, tls: Trust | None) -> TokenSource:
     name = loader.current_context["context"].get("user")
     node: Any = merged["users"].get_with_name(name, safe=True) if name else None
     user = (node and node.value.get("user")) or {}
@@ -193,27 +299,9 @@ def _tokens(paths: str, merged: Any, loader: Any, found: SimpleNamespace) -> Tok
     header = found.api_key.get("BearerToken", "")
     if "exec" in user and not header and not found.cert_file:
         raise CredentialsError(f"{paths}: the command {user['exec'].get('command')!r} gave no credentials")
-    return LoaderToken(paths, loader, header) if "exec" in user or loader.provider else FixedToken(header)
+    return LoaderToken(paths, loader, header, tls) if "exec" in user or loader.provider else FixedToken(header)
 
 
-def _trust(found: SimpleNamespace) -> ssl.SSLContext:
-    context = _authority(found.ssl_ca_cert)
-    if not found.verify_ssl:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if found.cert_file:
-        try:
-            context.load_cert_chain(found.cert_file, found.key_file)
-        except (OSError, ssl.SSLError) as error:
-            raise CredentialsError(
-                f"{found.cert_file}: expected a client certificate with its key ({error})"
-            ) from error
-    return context
-
-
-def _authority(file: str | None) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=file)
-    except (OSError, ssl.SSLError) as error:
-        raise CredentialsError(f"{file}: expected the cluster's CA certificate in PEM ({error})") from error
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # cluster CAs often lack what Python 3.13 demands by default
-    return context
+def _readable(trust: Trust) -> Trust:
+    trust.context()
+    return trust

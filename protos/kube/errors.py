@@ -5,6 +5,8 @@ Every error is an `ApiError`; callers never see those of the HTTP library, which
 
 import msgspec
 
+from protos.contract.printable import brief
+
 SHOWN = 256
 """Characters of a server's message that an error repeats."""
 
@@ -13,13 +15,13 @@ class ApiError(Exception):
     """The API server did not do what was asked.
 
     `status` is the HTTP status (0 if there was no answer), `reason` the machine-readable word of the Status object
-    ("" if there was none), `message` its sentence, cut to 256 characters.
+    ("" if there was none), `message` its sentence; both are cut to 256 characters.
     """
 
     def __init__(self, request: str, status: int = 0, reason: str = "", message: str = "") -> None:
-        self.request, self.status, self.reason = request, status, reason
-        self.message = message if len(message) <= SHOWN else message[:SHOWN] + "…"
-        parts = (str(status) if status else "", reason, self.message)
+        self.request, self.status = request, status
+        self.reason, self.message = brief(reason, SHOWN), brief(message, SHOWN)
+        parts = (str(status) if status else "", self.reason, self.message)
         super().__init__(f"{request}: {' '.join(part for part in parts if part)}")
 
 
@@ -76,6 +78,10 @@ class Unavailable(ApiError):
     ) -> None:
         super().__init__(request, status, reason, message)
         self.outcome_unknown = outcome_unknown
+
+
+class Silent(Unavailable):
+    """A stream is open and said nothing for as long as its reader waits."""
 
 
 class BadAnswer(ApiError):

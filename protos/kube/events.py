@@ -1,7 +1,9 @@
 """Kubernetes Events (core/v1) about objects: at most one write per object and reason in 30 seconds."""
 
+import contextlib
 import datetime as dt
 import itertools
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from protos.contract.printable import printable
 from protos.kube import errors
 from protos.kube.client import MERGE_PATCH, ApiClient
 from protos.kube.paths import path
@@ -18,6 +21,8 @@ LONGEST_MESSAGE = 1024
 """Characters that the API allows."""
 LONGEST_STEM = 230
 """Characters of the object's name in that of its Event, which may have 253."""
+PASSING = (errors.TooMany, errors.Unavailable)
+"""Errors after which the same Event may be posted again."""
 REMEMBERED = 4096
 """Pairs of object and reason of which the last Event is remembered."""
 
@@ -58,7 +63,8 @@ class Recorder:
         """Tell something about an object; whether it was written.
 
         Within the pause after a write only the count goes up, which the next write carries: that one changes the same
-        Event. Messages are cut to what the API allows. Raises the errors of a request.
+        Event. Messages are made printable, and cut to what the API allows. Raises the errors of a request; after one
+        that may pass the same can be posted again at once.
         """
         now, key = self.clock(), (about.uid or f"{about.kind}/{about.namespace}/{about.name}", reason)
         told = self._told.get(key)
@@ -66,12 +72,17 @@ class Recorder:
             told.count += 1
             return False
         if told is None:
-            told = self._told[key] = _Told(now, self._name(about), 0)
+            told = self._told[key] = _Told(-math.inf, self._name(about), 0)
             if len(self._told) > REMEMBERED:
                 self._told.popitem(last=False)
         self._told.move_to_end(key)
+        before = told.at
         told.at, told.count = now, told.count + 1
-        await self._write(told, about, reason, message, kind)
+        try:
+            await self._write(told, about, reason, message, kind)
+        except PASSING:
+            told.at, told.count = before, told.count - 1
+            raise
         return True
 
     async def _write(self, told: _Told, about: Reference, reason: str, message: str, kind: str) -> None:
@@ -96,11 +107,13 @@ class Recorder:
             "reportingInstance": self.instance,
             **news,
         }
-        await self.client.post(path(**collection), event)
+        with contextlib.suppress(errors.AlreadyExists):  # an earlier try whose answer was lost
+            await self.client.post(path(**collection), event)
 
     def _name(self, about: Reference) -> str:
         return f"{about.name[:LONGEST_STEM].rstrip('.-')}.{next(self._numbers):x}"
 
 
 def _cut(message: str) -> str:
+    message = printable(message)
     return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 1] + "…"

@@ -42,17 +42,18 @@ class Http:
         self,
         url: str,
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
         server_name: str | None = None,
         proxy: str | None = None,
         idle_s: float = IDLE_S,
     ) -> None:
         """`tls` is for https URLs, by default the machine's own trust; `proxy` an http URL, perhaps with user:password.
 
+        `tls` is called for each question: a connection made with another context than it gives now is not used again.
         Raises ValueError for URLs of another form.
         """
         self._url, self._proxy = _split(url, tuple(_PORTS)), _split(proxy, ("http",)) if proxy else None
-        self._tls = tls or ssl.create_default_context() if self._url.scheme == "https" else None
+        self._tls = (tls or _of_machine()) if self._url.scheme == "https" else None
         self._name, self._idle_s = server_name or self._url.hostname, idle_s
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
@@ -137,7 +138,11 @@ class Http:
         return await self._connected()
 
     def _fit(self, idle: Connection) -> bool:
-        return idle.usable and asyncio.get_running_loop().time() - idle.idle_since < self._idle_s
+        fresh = asyncio.get_running_loop().time() - idle.idle_since < self._idle_s
+        return idle.usable and fresh and idle.tls is self._context()
+
+    def _context(self) -> ssl.SSLContext | None:
+        return self._tls() if self._tls else None
 
     def _kept(self, connection: Connection) -> None:
         if connection.usable:
@@ -147,7 +152,7 @@ class Http:
             connection.close()
 
     async def _connected(self) -> Connection:
-        connection = Connection(self._open)
+        connection = Connection(self._open, self._context())
         self._open.add(connection)
         try:
             async with asyncio.timeout(CONNECT_S):
@@ -168,7 +173,7 @@ class Http:
         host, port = _address(self._proxy or self._url)
         name = self._name if self._tls else None
         loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: connection, host, port, ssl=self._tls, server_hostname=name)
+        await loop.create_connection(lambda: connection, host, port, ssl=connection.tls, server_hostname=name)
 
     async def _tunnel(self, connection: Connection, proxy: SplitResult) -> None:
         """TLS to the server through a proxy. Source: RFC 9110, CONNECT."""
@@ -179,9 +184,14 @@ class Http:
         await connection.send(head.encode("latin-1"), whole=False)
         if connection.status != 200:
             raise OSError(f"the proxy {proxy.hostname} answers {connection.status} to CONNECT {there}")
-        tls = cast("ssl.SSLContext", self._tls)
+        tls = cast("ssl.SSLContext", connection.tls)
         secured = await loop.start_tls(transport, connection, tls, server_hostname=self._name)
         connection.begin_anew(cast("asyncio.Transport", secured))
+
+
+def _of_machine() -> Callable[[], ssl.SSLContext]:
+    made = ssl.create_default_context()
+    return lambda: made
 
 
 def _split(url: str, schemes: tuple[str, ...]) -> SplitResult:

@@ -8,6 +8,7 @@ import asyncio
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import structlog
@@ -21,22 +22,31 @@ GROUP = "coordination.k8s.io/v1"
 
 
 class LeaseMeta(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Of a Lease' metadata: its name and its version, which is the precondition of an update."""
+    """A Lease' metadata: its name, its version (the precondition of an update), and what others wrote there.
+
+    An update replaces the whole object, so others' part is sent along as it was read.
+    """
 
     name: str
     namespace: str
     uid: str = ""
     resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: list[Any] = []
+    finalizers: list[str] = []
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Who holds it; times as the holder wrote them."""
+    """Who holds it; times as the holder wrote them. The last two are of coordinated elections (KEP-4355)."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: str | None = None
     renew_time: str | None = None
     lease_transitions: int | None = None
+    strategy: str | None = None
+    preferred_holder: str | None = None
 
 
 class Lease(msgspec.Struct, frozen=True, rename="camel"):
@@ -168,7 +178,8 @@ class Election:
         lease, wall = self._sight.lease, f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         before = lease.spec if lease else LeaseSpec()
         ours = before.holder_identity == self.identity
-        spec = LeaseSpec(
+        spec = msgspec.structs.replace(
+            before,
             holder_identity=self.identity,
             lease_duration_seconds=self.terms.duration_s,
             acquire_time=before.acquire_time if ours else wall,

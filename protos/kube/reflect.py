@@ -41,7 +41,10 @@ class Pace:
     """After the first failure; doubled for each further one."""
     backoff_most_s: float = 30.0
     silence_s: float = 150.0
-    """A watch that says nothing for so long is taken for dead; the API server sends a bookmark each minute."""
+    """A watch that says nothing for so long is opened again: it may be dead. The API server sends a bookmark each
+    minute, but none for a kind of which it saw no event since it started. Source: storage/cacher, dispatchEvents."""
+    short_s: float = 1.0
+    """A watch that the server ends sooner, without a word, counts as failed. Source: client-go, Reflector."""
     watch_s: int = 300
     """How long the server is asked to keep a watch open; up to twice that, at random."""
 
@@ -210,19 +213,22 @@ class Reflector(Generic[T]):
             "resourceVersion": self._version,
             "timeoutSeconds": str(random.randint(self.pace.watch_s, 2 * self.pace.watch_s)),
         }
-        spoke, read = False, 0
+        spoke, read, began = False, 0, asyncio.get_running_loop().time()
         async with contextlib.AsyncExitStack() as stack:
             stream = self.client.stream(self.path, params=params, silence_s=self.pace.silence_s)
             chunks = await self._unless_wanted(lambda: stack.enter_async_context(stream))
             self.trouble = None
             cut = await stack.enter_async_context(contextlib.aclosing(lines(self._interruptible(chunks))))
-            async for line in cut:
-                for event in self._told(line):
-                    yield event
-                spoke, self._failures, read = True, 0, read + 1
-                if read % SLICE == 0:
-                    await asyncio.sleep(0)
-        if not spoke:
+            try:
+                async for line in cut:
+                    for event in self._told(line):
+                        yield event
+                    spoke, self._failures, read = True, 0, read + 1
+                    if read % SLICE == 0:
+                        await asyncio.sleep(0)
+            except errors.Silent:
+                return
+        if not spoke and asyncio.get_running_loop().time() - began < self.pace.short_s:
             raise errors.Unavailable(f"WATCH {self.path}", message="the server closed the watch without a word")
 
     async def _interruptible(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -1,6 +1,6 @@
 """`python -m tests.bench [NAME …]`: measure all budgets, or those named, and print them beside their marks.
 
-`large` is measured only when it is named.
+`large` and `soak` are measured only when they are named.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tests.cluster.assets import MissingAsset
 
 BENCHES = (
     "decisions",
+    "variety",
     "links",
     "throughput",
     "start",
@@ -32,10 +33,11 @@ BENCHES = (
     "beside",
     "waiting",
     "sample",
+    "questions",
     "openb",
     "jobs",
 )
-ON_REQUEST = ("large",)
+ON_REQUEST = ("large", "soak")
 
 
 def main(wanted: list[str]) -> int:

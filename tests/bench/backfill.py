@@ -13,7 +13,7 @@ import msgspec
 
 from extender.engine.effects import PodGone, PodSeen, PodsListed, QueueSeen, Tick
 from extender.engine.settings import Settings
-from extender.server.run import settle_memory
+from extender.server.garbage import Garbage
 from protos.contract import names
 from protos.contract.objects import Pod, decode_pod
 from protos.contract.queue import GPU, GPUS, Queue
@@ -103,7 +103,7 @@ def _decisions(world: _World, count: int) -> list[float]:
 def run() -> list[Figure]:
     """All of it."""
     world = _World()
-    settle_memory()
+    Garbage().settle()
     world.heads()
     world.slices.clear()
     world.until_kept()

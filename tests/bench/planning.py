@@ -16,7 +16,7 @@ import msgspec
 
 from extender.engine.effects import PodSeen, PodsListed, Tick
 from extender.engine.settings import Settings
-from extender.server.run import settle_memory
+from extender.server.garbage import Garbage
 from protos.contract.objects import decode_pod
 from tests.bench import bodies
 from tests.bench.bodies import Limits
@@ -70,7 +70,7 @@ def _measure(told: str, settings: Settings) -> list[Figure]:
     fleet.engine.step(PodsListed(), time.monotonic())
     for _ in range(WARM_TICKS):
         fleet.engine.step(Tick(), time.monotonic())
-    settle_memory()
+    Garbage().settle()
     figures: list[Figure] = []
     for number, (each, limits) in enumerate(ASKS):
         plans = [list(_slices(fleet, f"gang-{number}-{i}", limits, cpu)) for i, cpu in enumerate(CPUS)]

@@ -14,7 +14,7 @@ import msgspec
 from extender.engine.effects import Evict, PodSeen, PodsListed, PutBack, Tick
 from extender.engine.engine import Engine
 from extender.engine.settings import Settings
-from extender.server.run import settle_memory
+from extender.server.garbage import Garbage
 from protos.contract import allocation, codec, names
 from protos.contract.allocation import Allocation, Share
 from protos.contract.objects import decode_pod
@@ -25,6 +25,8 @@ from tests.bench.gang import gang
 from tests.bench.report import Figure
 
 NODES, MEMBERS, OTHERS = 500, 500, 32
+OWNED: Json = {"f:metadata": {"f:annotations": {f"f:{names.RESERVATION}": {}}}}
+WRITTEN = {"manager": names.EXTENDER, "operation": "Update", "subresource": "status", "fieldsV1": OWNED}
 SECONDS = 30.0
 """That the decision may take at most, by the engine's clock."""
 
@@ -40,7 +42,7 @@ def _measure(told: str, size: int) -> list[Figure]:
     for pod in waiting:
         _see(engine, pod)
     engine.step(PodsListed(), time.monotonic())
-    settle_memory()
+    Garbage().settle()
     slices = list(_decided(engine, {pod["metadata"]["name"]: pod for pod in waiting}))
     label = f"who goes for a gang of {MEMBERS} on {NODES * bodies.GPUS:,} GPUs full of {told}"
     return [
@@ -89,7 +91,9 @@ def _decided(engine: Engine, waiting: dict[str, Json]) -> Iterator[float]:
         effects = yield from _step(engine, now)
         for effect in effects:
             if isinstance(effect, PutBack) and effect.key == names.RESERVATION:
-                waiting[effect.pod.name]["metadata"].setdefault("annotations", {})[effect.key] = effect.value
+                metadata = waiting[effect.pod.name]["metadata"]
+                metadata.setdefault("annotations", {})[effect.key] = effect.value
+                metadata["managedFields"] = [WRITTEN]
                 began = time.thread_time()
                 engine.step(PodSeen(decode_pod(msgspec.json.encode(waiting[effect.pod.name]))), now)
                 yield time.thread_time() - began

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import http.client
 import json
 import ssl
@@ -40,6 +41,12 @@ class Api:
             self._tls.load_cert_chain(certificate.certificate, certificate.key)
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
+
+    def impersonate(self, user: str, group: str) -> Api:
+        """Requests as somebody else."""
+        twin = copy.copy(self)
+        twin._headers = {**self._headers, "Impersonate-User": user, "Impersonate-Group": group}
+        return twin
 
     def get(self, path: str, **query: str) -> Json:
         return self._json("GET", path, query)

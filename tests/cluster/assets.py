@@ -20,6 +20,8 @@ from pathlib import Path
 from tests.cluster import images
 
 DEFAULT_VERSION = "1.34.4"
+CONTAINERD_VERSION = "1.7.29"
+CONTAINERD_COMMANDS = ("containerd", "containerd-shim-runc-v2")
 CNI_PLUGINS = Path("/usr/lib/cni")
 COMMANDS = ("kube-scheduler", "kube-apiserver", "kubelet", "kube-controller-manager", "kubectl")
 PACKAGES = {  # a program, or a file's path -> the Debian package that brings it
@@ -98,6 +100,33 @@ def require(tools: Iterable[str]) -> None:
         missing = _missing(tools)
     if missing:
         raise MissingAsset(f"tools of the real cluster are missing: {' '.join(install[:2])} {' '.join(missing)}")
+
+
+def containerd_with_cdi(say: Callable[[str], None] = print) -> Path:
+    """The folder of a containerd that knows CDI devices, which Debian's is too old for; built when not cached.
+
+    Raises MissingAsset.
+    """
+    home = cache() / f"containerd-{CONTAINERD_VERSION}"
+    programs = home / "bin"
+    programs.mkdir(parents=True, exist_ok=True)
+    with _locked(home / "lock"), tempfile.TemporaryDirectory(dir=home, prefix="build-") as folder:
+        missing = [name for name in CONTAINERD_COMMANDS if not (programs / name).exists()]
+        if missing:
+            say(f"building containerd {CONTAINERD_VERSION}, once, into {programs}")
+            _build_containerd(missing, Path(folder), programs)
+    return programs
+
+
+def _build_containerd(missing: Iterable[str], source: Path, programs: Path) -> None:
+    package = "github.com/containerd/containerd"
+    (source / "go.mod").write_text(f"module runtime\ngo 1.24.0\nrequire {package} v{CONTAINERD_VERSION}\n")
+    imports = "".join(f'import _ "{package}/cmd/{name}"\n' for name in CONTAINERD_COMMANDS)
+    (source / "tools.go").write_text(f"//go:build tools\n\npackage runtime\n\n{imports}")
+    _go(source, "mod", "tidy")
+    for name in missing:
+        _go(source, "build", "-trimpath", "-ldflags=-s -w", "-o", str(source / name), f"{package}/cmd/{name}")
+        (source / name).rename(programs / name)
 
 
 def _missing(tools: Iterable[str]) -> list[str]:
@@ -181,10 +210,12 @@ def _go(source: Path, *arguments: str) -> str:
     """The output of a Go command; raises MissingAsset with the end of what it said."""
     go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
     if not go:
-        raise MissingAsset("Go is needed once to build Kubernetes: https://go.dev/dl (its bin folder on PATH)")
+        raise MissingAsset(
+            "Go is needed once to build what the cluster is made of: https://go.dev/dl (its bin folder on PATH)"
+        )
     env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"}
     done = subprocess.run([go, *arguments], cwd=source, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         end = " / ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
-        raise MissingAsset(f"`go {' '.join(arguments[:2])}` for Kubernetes failed: {end}")
+        raise MissingAsset(f"`go {' '.join(arguments[:2])}` failed: {end}")
     return done.stdout

@@ -41,9 +41,11 @@ class Cluster:
         controller_manager_args: Sequence[str] = (),
         kubelet_config: Mapping[str, Any] | None = None,
         kubelet_args: Sequence[str] = (),
+        containerd: Path | None = None,
     ) -> Cluster:
         """A cluster with `nodes` ready nodes (node-1, node-2, …) and the stock scheduler.
 
+        `containerd` is the folder of another one than the machine's, which then knows CDI devices.
         `in_cluster` lets pods reach the API server at its service address and turns ServiceAccount admission on.
         Raises MissingAsset when this machine cannot, HarnessError when a part does not come up; nothing is left then.
         """
@@ -57,7 +59,10 @@ class Cluster:
                 apiserver_args=apiserver_args,
                 controller_manager_args=controller_manager_args,
             )
-            made = [Node(plane, i + 1, config=kubelet_config, args=kubelet_args) for i in range(nodes)]
+            made = [
+                Node(plane, i + 1, config=kubelet_config, args=kubelet_args, containerd=containerd)
+                for i in range(nodes)
+            ]
             _bring_up(plane, made, scheduler=scheduler)
         except BaseException:
             run.close()

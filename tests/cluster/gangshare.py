@@ -21,6 +21,7 @@ from tests.cluster import host, images
 from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.controlplane import Scheduler
+from tests.cluster.pki import Authority
 from tests.cluster.process import Process, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +53,7 @@ class Pair:
         self.kubeconfig = shared.cluster.plane.token_kubeconfig(f"{name}-pair", token)
         argv = [sys.executable, "-m", "extender", "extender", f"--kubeconfig={self.kubeconfig}"]
         argv += [f"--listen=127.0.0.1:{self.verbs}", f"--status-listen=127.0.0.1:{self.status}"]
-        argv += ["--log-format=json", "--log-level=debug", *shared.extender_args]
+        argv += ["--log-format=json", "--log-level=debug", *shared.extender_args, *shared.tls_args()]
         self.extender: Process = shared.cluster.process(f"{name}-extender", argv, hostname=name, cwd=ROOT)
         self.scheduler: Scheduler | None = None
 
@@ -92,12 +93,14 @@ class Gangshare:
         extender_args: Sequence[str] = (),
         plugin_args: Sequence[str] = (),
         components: Sequence[str] = (),
+        tls: bool = False,
     ) -> None:
         """`machines` says which fake machine each node is: a shipped profile's name, or a profile.
 
         `components` of the manifests are applied too. `pairs` are host names; `election` sets durations of the
-        schedulers' leaderElection.
+        schedulers' leaderElection. `tls`: a kube-scheduler shows a certificate to its extender.
         """
+        self.tls = Authority(cluster.dir / "verbs-pki") if tls else None
         self.cluster, self.layout, self.election = cluster, layout, dict(election or {})
         self.extender_args, self.plugin_args = extender_args, plugin_args
         self.apply_manifests(policies=policies, components=components)
@@ -149,9 +152,19 @@ class Gangshare:
             scheduler_config.defaults(self.layout),
             extender_url=f"http://127.0.0.1:{pair.verbs}",
             kubeconfig=str(kubeconfig),
+            tls_files=str(self.tls.ca.certificate.parent) if self.tls is not None else "",
         )
         config = scheduler_config.configuration(self.layout, options)
         return config | {"leaderElection": config["leaderElection"] | self.election}
+
+    def tls_args(self) -> list[str]:
+        """What the extender is told, once the certificates of both sides are there."""
+        if self.tls is None:
+            return []
+        self.tls.issue("tls", user="kube-scheduler")
+        ours = self.tls.issue("extender", user="gangshare", sans=["IP:127.0.0.1"])
+        files = {"cert": ours.certificate, "key": ours.key, "client-ca": self.tls.ca.certificate}
+        return [f"--verbs-{flag}={path}" for flag, path in files.items()]
 
     def _profile(self, node: str, machine: str | Mapping[str, Any]) -> Path:
         path = self.cluster.dir / f"{node}-machine.yaml"
@@ -216,7 +229,16 @@ class Gangshare:
 
 def gate_policy(minor: int) -> str:
     """The component with the policy that gates pods, for this minor version of Kubernetes; "" where there is none."""
-    return "gate-policy" if minor >= 36 else "gate-policy-v1beta1" if minor >= 34 else ""
+    return _mutating("gate-policy", minor)
+
+
+def void_policy(minor: int) -> str:
+    """The same for the policy that tells containers without GPUs that they see none."""
+    return _mutating("void-policy", minor)
+
+
+def _mutating(component: str, minor: int) -> str:
+    return component if minor >= 36 else f"{component}-v1beta1" if minor >= 34 else ""
 
 
 def beta_policies(minor: int) -> list[str]:

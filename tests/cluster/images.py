@@ -19,7 +19,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 def provide(folder: Path) -> tuple[Path, ...]:
     """Docker archives of PAUSE and BUSYBOX, kept in `folder` per busybox binary."""
-    binary = Path(shutil.which("busybox") or "/bin/busybox").read_bytes()
+    binary = _busybox()
     mark = hashlib.sha256(binary).hexdigest()[:12]
     folder.mkdir(parents=True, exist_ok=True)
     archives = []
@@ -31,6 +31,17 @@ def provide(folder: Path) -> tuple[Path, ...]:
             part.rename(archive)
         archives.append(archive)
     return tuple(archives)
+
+
+def _busybox() -> bytes:
+    return Path(shutil.which("busybox") or "/bin/busybox").read_bytes()
+
+
+def with_environment(path: Path, image: str, **env: str) -> Path:
+    """Write an archive of a busybox image that sets these variables."""
+    said = ["PATH=/bin", *(f"{key}={value}" for key, value in env.items())]
+    write_archive(path, image, _layer(_busybox()), {"Cmd": ["/bin/sh"], "Env": said})
+    return path
 
 
 def _layer(binary: bytes) -> bytes:

@@ -48,6 +48,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{pause}"
   restrict_oom_score_adj = true
+  {cdi}
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{cni_plugins}"
     conf_dir = "{home}/cni"
@@ -58,7 +59,13 @@ class Node:
     """`boot()` brings containerd up, `join()` starts the kubelet; both may be killed and started again one by one."""
 
     def __init__(
-        self, plane: ControlPlane, number: int, *, config: Mapping[str, Any] | None = None, args: Sequence[str] = ()
+        self,
+        plane: ControlPlane,
+        number: int,
+        *,
+        config: Mapping[str, Any] | None = None,
+        args: Sequence[str] = (),
+        containerd: Path | None = None,
     ) -> None:
         self.name = f"node-{number}"
         self.home = plane.run.dir / f"n{number}"
@@ -72,6 +79,7 @@ class Node:
         for folder in ("kubelet", "pods", "containers", "cni", "upper"):
             (self.home / folder).mkdir(parents=True)
         self._healthz_port = host.free_port()
+        self._containerd = containerd
         self._write_configuration(number, config or {})
         self._args = list(args)
 
@@ -82,11 +90,14 @@ class Node:
         holder.start().wait_until((self.home / "booted").exists, 10, f"mount namespace of {self.name}")
         self._holder = holder
         self._namespace = remnants.mount_namespace(holder.pid)
-        self.containerd = self.process("containerd", ["containerd", "--config", self.home / "containerd.toml"])
+        program = self._containerd / "containerd" if self._containerd else Path("containerd")
+        path = f"{self._containerd}:{os.environ['PATH']}" if self._containerd else os.environ["PATH"]
+        argv: list[str | os.PathLike[str]] = [program, "--config", self.home / "containerd.toml"]
+        self.containerd = self.process("containerd", argv, env={"PATH": path})
         self.containerd.start()
-        argv = [f"--config={self.home / 'kubelet.json'}", f"--kubeconfig={self._kubeconfig}"]
-        argv += [f"--hostname-override={self.name}", *self._args]
-        self.kubelet = self.process("kubelet", [self._plane.assets.program("kubelet"), *argv])
+        options = [f"--config={self.home / 'kubelet.json'}", f"--kubeconfig={self._kubeconfig}"]
+        options += [f"--hostname-override={self.name}", *self._args]
+        self.kubelet = self.process("kubelet", [self._plane.assets.program("kubelet"), *options])
 
     def join(self) -> None:
         """Start the kubelet once containerd answers, with the two images there."""
@@ -160,7 +171,11 @@ class Node:
 
     def _write_configuration(self, number: int, kubelet: Mapping[str, Any]) -> None:
         containerd = _CONTAINERD.format(
-            home=self.home, socket=self._socket, pause=images.PAUSE, cni_plugins=CNI_PLUGINS
+            home=self.home,
+            socket=self._socket,
+            pause=images.PAUSE,
+            cni_plugins=CNI_PLUGINS,
+            cdi="enable_cdi = true" if self._containerd else "",
         )
         (self.home / "containerd.toml").write_text(containerd)
         routes = [{"dst": "0.0.0.0/0"}]

@@ -21,7 +21,9 @@ from tests.scenarios.stories import T4, V100, mem, on, phase, refused_with, seat
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.core]
 RIGHTS = [
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "patch"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]},
+    {"apiGroups": ["gangshare.io"], "resources": ["reservations"], "verbs": ["create"]},
     {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
     {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["list"]},
 ]

@@ -1,10 +1,13 @@
 """Allocations that gangshare did not write, on a cluster without our admission policies: they gain nothing.
 
-(With the policies such pods and edits are refused at the API: `test_install.py`.)
+(With the policies such pods and edits are refused at the API: `test_install.py`.) Its kube-scheduler shows the extender
+a certificate, without which nobody has a pod bound.
 """
 
 from __future__ import annotations
 
+import ssl
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -14,13 +17,14 @@ from protos.contract.allocation import Allocation, Share
 from tests.cluster.api import Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.gangshare import Gangshare, a_gpu_pod
+from tests.cluster.pki import Authority
 from tests.cluster.process import wait_for
 
 
 @pytest.fixture(scope="module")
 def sharing(able_machine: None) -> Iterator[Gangshare]:
     with Cluster.up(nodes=1, scheduler=False) as cluster:
-        yield Gangshare(cluster, {"node-1": "t4x4"}, policies=False).start()
+        yield Gangshare(cluster, {"node-1": "t4x4"}, policies=False, tls=True).start()
 
 
 @pytest.fixture(autouse=True)
@@ -126,3 +130,16 @@ def test_a_resource_quota_on_gpu_memory_counts(sharing: Gangshare) -> None:
                 cluster.create_pod(pod)
     wait_for(lambda: cluster.api.get(path)["status"]["used"][f"requests.{names.GPU_MEM}"] == "8", 20, "8 used")
     cluster.delete_pods("team")
+
+
+def test_who_shows_no_certificate_of_the_schedulers_authority_has_no_pod_bound(sharing: Gangshare) -> None:
+    assert len(sharing.annotated(sharing.run(a_gpu_pod("asked", mem=3)))["main"]) == 1, "kube-scheduler does"
+    assert sharing.tls is not None
+    body = b'{"PodName": "p", "PodNamespace": "default", "PodUID": "u", "Node": "node-1"}'
+    server_only = ssl.create_default_context(cafile=str(sharing.tls.ca.certificate))
+    other = Authority(sharing.cluster.dir / "other-pki").issue("tls", user="kube-scheduler")
+    strange = ssl.create_default_context(cafile=str(sharing.tls.ca.certificate))
+    strange.load_cert_chain(other.certificate, other.key)
+    for context in (server_only, strange):
+        with pytest.raises(OSError, match=r"certificate|alert|reset|EOF|closed"):
+            urllib.request.urlopen(f"https://127.0.0.1:{sharing.pair.verbs}/bind", body, timeout=10, context=context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from collections.abc import Iterator
@@ -126,6 +127,46 @@ def test_a_webhook_that_is_gone_stops_nobody_and_one_that_is_back_needs_no_help(
     assert cluster.api.get(SECRET)["data"]["tls.crt"] == shown
     assert cluster.api.get(WEBHOOK)["webhooks"][0]["clientConfig"]["caBundle"] == shown
     webhook.end()
+
+
+def test_the_extender_changes_nothing_of_its_webhook_but_whom_the_api_server_trusts(
+    cluster: Cluster, extender: Path
+) -> None:
+    cluster.apply(kustomization(cluster, "base", "gate-webhook"))
+    mine = {"name": "plan.gangshare.io"}
+
+    def change(body: Json) -> str:
+        flags = [
+            "--patch",
+            json.dumps(body),
+            "--type=strategic",
+            "--dry-run=server",
+            "--output=jsonpath={.metadata.name}",
+        ]
+        return cluster.kubectl("patch", "mutatingwebhookconfiguration", names.WEBHOOK, *flags, kubeconfig=extender)
+
+    everything = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}
+    wrong: tuple[Json, ...] = (
+        {"webhooks": [{**mine, "rules": [everything]}]},
+        {"webhooks": [{**mine, "failurePolicy": "Fail"}]},
+        {"webhooks": [{**mine, "matchConditions": [{"$patch": "replace"}]}]},
+        {"webhooks": [{**mine, "clientConfig": {"service": {"namespace": "default", "name": "other"}}}]},
+        {"webhooks": [{**mine, "$patch": "delete"}]},
+        {"metadata": {"labels": {"a": "b"}}},
+    )
+
+    def refused(body: Json) -> bool:
+        try:
+            change(body)
+        except HarnessError as error:
+            return "changes the caBundle of its webhook, and may" in str(error)
+        return False
+
+    wait_for(lambda: refused(wrong[0]), 30, "a policy that works")
+    assert [body for body in wrong if not refused(body)] == []
+    authority = base64.b64encode(Path(cluster.plane.ca).read_bytes()).decode()
+    assert change({"webhooks": [{**mine, "clientConfig": {"caBundle": authority}}]}) == names.WEBHOOK
+    cluster.api.delete(WEBHOOK)
 
 
 # Who removes it.

@@ -16,6 +16,7 @@ from extender.cluster.client import PermittedClient
 from extender.cluster.leadership import Alone
 from extender.cluster.watch import Watches
 from extender.engine.effects import Effect, Event, Evict, GroupGone, GroupSeen, GroupStatus, PodRef, Wake
+from extender.faults import Faults
 from extender.metrics import Metrics
 from gangfilter.group import GroupKey
 from gangfilter.table import Phase
@@ -67,7 +68,7 @@ class Bench:
         self.told: list[Event] = []
         self.failed: list[str] = []
         recorder = Recorder(client, component="test", instance="test", clock=time.monotonic)
-        self.actor = Actor(client, Alone(), recorder, self.failed.append)
+        self.actor = Actor(client, Alone(), recorder, self.failed.append, Faults())
         self.watches = Watches(client, self.told.append, Metrics({}), lambda *_: None, gpushare=False)
 
     def do(self, effect: Any) -> None:

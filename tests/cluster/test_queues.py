@@ -43,6 +43,9 @@ async def test_nonsense_is_refused_where_it_is_written_or_told_on_the_queue(worl
         {"capability": {"gpus": "many"}},
         {"deserved": {"gpus": 8}, "capability": {"gpus": "4500m"}},
         {"guarantee": {"cpu": "2"}, "deserved": {"cpu": "1500m"}},
+        {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In"}]}},
+        {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists", "values": ["a"]}]}},
+        {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Gt", "values": ["1"]}]}},
     ):
         with pytest.raises(ApiError):
             world.cluster.api.post(QUEUES, a_queue("odd", **spec))
@@ -50,7 +53,8 @@ async def test_nonsense_is_refused_where_it_is_written_or_told_on_the_queue(worl
 
     def told() -> bool:
         status = world.cluster.api.get(f"{QUEUES}/odd").get("status", {})
-        return {c["type"]: c["status"] for c in status.get("conditions", [])} == {"Accepted": "True", "Placed": "False"}
+        conditions = {c["type"]: c["status"] for c in status.get("conditions", [])}
+        return conditions == {"Accepted": "True", "Placed": "False", "WithinCapability": "True"}
 
     wait_for(told, 30, "the queue says that it is not where it wants to be")
     assert "its parent nobody does not exist" in world.cluster.kubectl("get", QUEUES_NAME, "odd", "-o", "wide")

@@ -79,7 +79,7 @@ def test_the_other_pair_goes_on_when_the_leading_one_ends(
 
     all_run(sharing)
 
-    assert leading(sharing) is other
+    wait_for(lambda: leading(sharing) is other, 30, "lead of the other")
     sharing.check_books(other)
 
 
@@ -112,7 +112,7 @@ def test_a_pair_that_was_stopped_starts_no_write_when_it_goes_on(
     wait_for(lambda: stopped.metric("gangshare_leader") == 0, 30, "extender that knows it lost the Lease")
 
     assert not written(sharing.cluster, stopped) - begun, "writes that were begun without the Lease"
-    assert leading(sharing) is other
+    wait_for(lambda: leading(sharing) is other, 30, "lead of the other")
     sharing.check_books(other)
 
     def agreed() -> bool:

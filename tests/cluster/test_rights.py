@@ -6,10 +6,12 @@ import functools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from gangfilter import naming
 from protos.contract import names
 from tests.cluster import builds
 from tests.cluster.api import Api, ApiError, Json
@@ -171,6 +173,90 @@ def test_the_extender_and_the_plugin_correct_it_through_status(cluster: Cluster,
     assert allocation(cluster, pod) == "third"
 
 
+# Who may write gangshare.io/reservation.
+
+ROOM = '{"v":1,"rooms":{},"until":"2100-01-01T00:00:00Z"}'
+PREEMPTING = '{"v":1,"rooms":{},"until":"2100-01-01T00:00:00Z","preempting":true}'
+DISGUISED = ROOM[:-1] + ',"\\u0070reempting":true}'
+
+
+@pytest.fixture
+def waiting(cluster: Cluster) -> Iterator[str]:
+    """The path of a pod that waits."""
+    made = a_pod("waiting", "true")
+    made["spec"]["schedulerName"] = "nobody"
+    cluster.create_pod(made)
+    yield f"{PODS}/waiting"
+    cluster.api.delete(f"{PODS}/waiting", gracePeriodSeconds="0")
+
+
+def test_a_tenant_asks_for_no_room(cluster: Cluster, account: Account, waiting: str) -> None:
+    tenant = with_role(cluster, account, "tenant", "edit")
+    born = a_pod("born", "true")
+    born["metadata"]["annotations"] = {names.RESERVATION: ROOM}
+    refused = f"the annotation {names.RESERVATION} may not be set by"
+    with pytest.raises(ApiError, match=refused):
+        tenant.post(PODS, born)
+    for somebody in (tenant, cluster.api):
+        with pytest.raises(ApiError, match=refused):
+            somebody.patch(waiting, annotated(names.RESERVATION, ROOM))
+    with pytest.raises(ApiError, match='cannot patch resource "pods/status"'):
+        tenant.patch(f"{waiting}/status", annotated(names.RESERVATION, ROOM))
+    account("gangshare-scheduler").patch(f"{waiting}/status", annotated(names.RESERVATION, PREEMPTING))
+    for value, deed in ((None, "removed"), (ROOM, "changed")):
+        with pytest.raises(ApiError, match=f"may not be {deed} by"):
+            tenant.patch(waiting, annotated(names.RESERVATION, value))
+    tenant.patch(waiting, annotated("example.com/mine", "1"))
+
+
+def test_an_operator_asks_for_room_through_status_and_does_not_preempt(
+    cluster: Cluster, account: Account, waiting: str
+) -> None:
+    operator = with_role(cluster, account, "operator", "gangshare-defrag")
+    operator.patch(f"{waiting}/status", annotated(names.RESERVATION, ROOM))
+    for forged in (PREEMPTING, DISGUISED):
+        with pytest.raises(ApiError, match="may say preempting only if the extender writes it"):
+            operator.patch(f"{waiting}/status", annotated(names.RESERVATION, forged))
+    operator.patch(f"{waiting}/status", annotated(names.RESERVATION, None))
+
+
+def test_the_right_to_patch_status_alone_is_not_enough(cluster: Cluster, account: Account, waiting: str) -> None:
+    rules = [{"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]}]
+    cluster.api.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", {"metadata": {"name": "half"}, "rules": rules})
+    half = with_role(cluster, account, "half", "half")
+    half.patch(f"{waiting}/status", annotated("example.com/mine", "1"))
+    with pytest.raises(ApiError, match="with the right to create reservations"):
+        half.patch(f"{waiting}/status", annotated(names.RESERVATION, ROOM))
+
+
+def with_role(cluster: Cluster, account: Account, name: str, role: str) -> Api:
+    """Somebody who has this role in all namespaces, once that works."""
+    cluster.kubectl("create", "serviceaccount", name, "--namespace", SYSTEM)
+    who = f"--serviceaccount={SYSTEM}:{name}"
+    cluster.kubectl("create", "clusterrolebinding", name, f"--clusterrole={role}", who)
+    asked = {"namespace": "default", "verb": "patch", "resource": "pods"}
+    asked |= {} if role == "edit" else {"subresource": "status"}
+    review = {"spec": {"user": f"system:serviceaccount:{SYSTEM}:{name}", "resourceAttributes": asked}}
+    reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    wait_for(lambda: cluster.api.post(reviews, review)["status"]["allowed"], 20, "the role to work")
+    return account(name)
+
+
+# Who may write gangshare.io/gpus.
+
+
+def test_a_kubelet_does_not_say_which_gpus_its_node_has(cluster: Cluster, plugin: Api) -> None:
+    forged = annotated(names.GPUS, "{}")
+    told = f"the annotation {names.GPUS} of node node-1 may not be changed by system:node:node-1"
+    kubelet = cluster.api.impersonate("system:node:node-1", "system:nodes")
+    for path in (NODE_1, f"{NODE_1}/status"):
+        with pytest.raises(ApiError, match=told):
+            kubelet.patch(path, forged)
+    plugin.patch(f"{NODE_1}/status", forged)
+    kubelet.patch(f"{NODE_1}/status", annotated("example.com/kubelet", "1"))
+    cluster.api.patch(NODE_1, annotated(names.GPUS, None))
+
+
 # What the plugin may write.
 
 
@@ -226,6 +312,33 @@ def test_a_plugin_may_not_change(cluster: Cluster, pod: str, plugin: Api, what: 
     with pytest.raises(ApiError) as refused:
         plugin.patch(path, patch)
     assert sentence in refused.value.message
+
+
+def an_event(kind: str, name: str, **fields: Any) -> Json:
+    """An Event of the plugin of node-1, but for these fields."""
+    said = {"reportingComponent": names.PLUGIN, "reportingInstance": "node-1", "reason": "Test", "type": "Normal"}
+    about = {"kind": kind, "name": name, "namespace": "" if kind == "Node" else "default"}
+    meta = {"generateName": "test-", "namespace": "default"}
+    return {"metadata": meta, "involvedObject": about, "message": "x", **said, **fields}
+
+
+@pytest.mark.core
+def test_a_plugin_tells_of_pods_and_its_own_node_in_its_own_name(plugin: Api, account: Account) -> None:
+    events = "/api/v1/namespaces/default/events"
+    for told in (an_event("Pod", "placed"), an_event("Node", "node-1")):
+        made = plugin.post(events, told)
+        plugin.patch(f"{events}/{made['metadata']['name']}", {"count": 2})
+    for told, sentence in (
+        (an_event("Node", "node-2"), "may tell of pods and of its own node, not of Node node-2"),
+        (an_event("Secret", "s"), "may tell of pods and of its own node, not of Secret s"),
+        (an_event("Pod", "placed", reportingComponent="kubelet"), "reportingComponent gangshare-plugin"),
+        (an_event("Pod", "placed", reportingInstance="node-2"), "its node as reportingInstance"),
+    ):
+        with pytest.raises(ApiError, match=sentence):
+            plugin.post(events, told)
+    theirs = account("gangshare-scheduler").post(events, an_event("Pod", "placed", reportingComponent="others"))
+    with pytest.raises(ApiError, match="reportingComponent gangshare-plugin"):
+        plugin.patch(f"{events}/{theirs['metadata']['name']}", {"message": "y", "reportingComponent": names.PLUGIN})
 
 
 @pytest.mark.core
@@ -298,3 +411,139 @@ def plugin_policy(cluster: Cluster, folder: str) -> Json:
     kind_and_name = ("ValidatingAdmissionPolicy", "gangshare-plugin")
     policy: Json = next(made for made in built if (made["kind"], made["metadata"]["name"]) == kind_and_name)
     return policy
+
+
+# PodGroups and PriorityClasses.
+
+
+def test_a_podgroup_of_a_system_class_is_refused_outside_of_kube_system(cluster: Cluster) -> None:
+    def group(**spec: str) -> Json:
+        return {"apiVersion": "gangshare.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": "eager"}, "spec": spec}
+
+    groups = "/apis/gangshare.io/v1alpha1/namespaces/{}/podgroups"
+    system = group(priorityClassName="system-node-critical")
+    with pytest.raises(ApiError, match="PodGroups of system classes may only be in the namespace kube-system"):
+        cluster.api.post(groups.format("default"), system)
+    cluster.api.post(groups.format("kube-system"), system)
+    cluster.api.post(groups.format("default"), group(priorityClassName="urgent"))
+    with pytest.raises(ApiError, match="this one is in default"):
+        cluster.api.patch(f"{groups.format('default')}/eager", {"spec": {"priorityClassName": "system-mine"}})
+
+
+# Queues and namespaces.
+
+QUEUES = "/apis/gangshare.io/v1alpha1/queues"
+GROUPS = "/apis/gangshare.io/v1alpha1/namespaces/default/podgroups"
+HIVED = "hivedscheduler.microsoft.com/pod-scheduling-spec"
+
+
+@pytest.fixture
+def queues(cluster: Cluster) -> Iterator[None]:
+    """Queues that admit namespaces by their labels; `default` has the label `team: a`."""
+    cluster.api.patch("/api/v1/namespaces/default", {"metadata": {"labels": {"team": "a"}}})
+    selectors: dict[str, Json] = {
+        "of-a": {"matchLabels": {"team": "a"}},
+        "of-b": {"matchLabels": {"team": "b"}},
+        "in-b": {"matchExpressions": [{"key": "team", "operator": "In", "values": ["b", "c"]}]},
+        "not-in-a": {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a"]}]},
+        "not-in-b": {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["b"]}]},
+        "has-org": {"matchExpressions": [{"key": "org", "operator": "Exists"}]},
+        "has-no-org": {"matchExpressions": [{"key": "org", "operator": "DoesNotExist"}]},
+        "every": {},
+    }
+    for name, selector in selectors.items():
+        made = {"apiVersion": "gangshare.io/v1alpha1", "kind": "Queue", "metadata": {"name": name}}
+        cluster.api.post(QUEUES, {**made, "spec": {"namespaceSelector": selector}})
+    wait_for(lambda: denied(cluster, in_queue("of-b")), 30, "the API server follows the queues")
+    yield
+    for name in selectors:
+        cluster.api.delete(f"{QUEUES}/{name}")
+    cluster.api.patch("/api/v1/namespaces/default", {"metadata": {"labels": {"team": None}}})
+
+
+def in_queue(name: str, key: str = names.QUEUE, place: str = "annotations") -> Json:
+    made = a_pod("queued", "true")
+    made["metadata"][place] = {key: name}
+    return made
+
+
+def denied(cluster: Cluster, pod: Json) -> str:
+    """Why the pod may not be made, "" if it may; it is not."""
+    try:
+        cluster.api.post(f"{PODS}?dryRun=All", pod)
+    except ApiError as error:
+        return error.message
+    return ""
+
+
+@pytest.mark.core
+@pytest.mark.usefixtures("queues")
+def test_a_queue_is_named_only_in_namespaces_that_it_admits(cluster: Cluster) -> None:
+    for name in ("of-b", "in-b", "not-in-a", "has-org"):
+        sentence = f"queue {name} does not admit pods of namespace default: its namespaceSelector selects others"
+        assert sentence in denied(cluster, in_queue(name))
+    for name in ("of-a", "not-in-b", "has-no-org", "every", "missing", "default"):
+        assert denied(cluster, in_queue(name)) == ""
+    assert denied(cluster, a_pod("plain", "true")) == ""
+    for key in naming.QUEUE_KEYS:
+        assert "queue of-b does not" in denied(cluster, in_queue("of-b", key.name, f"{key.place}s")), key
+    for name, why in (("of-b", "queue of-b does not"), ("of-a", ""), ("b", "")):
+        for text in (
+            f"virtualCluster: {name}\n",
+            f'a: 1\nvirtualCluster:  "{name}" # x',
+            f'{{"virtualCluster":"{name}"}}',
+        ):
+            told = denied(cluster, in_queue(text, HIVED))
+            assert (why in told, bool(told)) == (True, bool(why)), text
+    plain = in_queue("of-b", "queue", "labels")
+    assert denied(cluster, plain) == "", "that label says nothing on a pod that is not YuniKorn's"
+    plain["metadata"]["annotations"] = {"yunikorn.apache.org/task-group-name": "w"}
+    assert "queue of-b does not" in denied(cluster, plain)
+    group = {"apiVersion": "gangshare.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": "queued"}}
+    with pytest.raises(ApiError, match="queue of-b does not admit pods of namespace default"):
+        cluster.api.post(GROUPS, {**group, "spec": {"minMember": 1, "queue": "of-b"}})
+    cluster.api.post(GROUPS, {**group, "spec": {"minMember": 1, "queue": "of-a"}})
+    with pytest.raises(ApiError, match="queue of-b does not admit pods of namespace default"):
+        cluster.api.patch(f"{GROUPS}/queued", {"spec": {"queue": "of-b"}})
+    cluster.api.delete(f"{GROUPS}/queued")
+
+
+@pytest.mark.core
+@pytest.mark.usefixtures("queues")
+def test_what_has_started_stays_in_its_queue(cluster: Cluster, account: Account) -> None:
+    made = in_queue("of-a")
+    made["spec"]["schedulerName"] = "nobody"
+    cluster.create_pod(made)
+    path = f"{PODS}/queued"
+    cluster.api.patch(path, annotated(names.QUEUE, "every"))
+    account("gangshare-scheduler").post(f"{path}/binding", binding("queued", "node-1", "first"))
+    for part in ("", "/status"):
+        with pytest.raises(ApiError, match=r"gangshare\.io/queue may not change: what has started stays in its queue"):
+            cluster.api.patch(path + part, annotated(names.QUEUE, "of-a"))
+    with pytest.raises(ApiError, match=r"kai\.scheduler/queue may not change"):
+        cluster.api.patch(path, {"metadata": {"labels": {"kai.scheduler/queue": "of-a"}}})
+    with pytest.raises(ApiError, match=r"pod-scheduling-spec may not change"):
+        cluster.api.patch(path, annotated(HIVED, "virtualCluster: of-a"))
+    cluster.api.patch(path, {"metadata": {"labels": {"anything": "else", "queue": "of-b"}}})
+    asked = {"annotations": {"yunikorn.apache.org/task-group-name": "w"}, "labels": {"queue": "of-a"}}
+    with pytest.raises(ApiError, match=r": queue may not change"):
+        cluster.api.patch(path, {"metadata": asked})
+    cluster.api.patch("/api/v1/namespaces/default", {"metadata": {"labels": {"team": "b"}}})
+    cluster.api.patch(path, annotated("example.com/mine", "1"))
+    cluster.api.delete(path, gracePeriodSeconds="0")
+    group = {"apiVersion": "gangshare.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": "started"}}
+    cluster.api.post(GROUPS, {**group, "spec": {"minMember": 1, "queue": "every"}})
+    cluster.api.patch(f"{GROUPS}/started", {"spec": {"queue": "missing"}})
+    cluster.api.patch(f"{GROUPS}/started/status", {"status": {"phase": "Running"}})
+    with pytest.raises(ApiError, match=r"spec\.queue may not change"):
+        cluster.api.patch(f"{GROUPS}/started", {"spec": {"queue": "every"}})
+    cluster.api.delete(f"{GROUPS}/started")
+
+
+def test_our_policies_are_free_of_mistakes_that_the_api_server_finds(cluster: Cluster) -> None:
+    for name in ("gangshare-queue-namespaces", "gangshare-queue-fixed", "gangshare-group-priority"):
+        path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}"
+        checked = functools.partial(cluster.api.get, path)
+        wait_for(lambda: "typeChecking" in checked().get("status", {}), 30, f"{name} was checked")  # noqa: B023  # at once
+        warnings = cluster.api.get(path)["status"]["typeChecking"].get("expressionWarnings", [])
+        assert warnings == [], name

@@ -8,6 +8,7 @@ import yaml
 
 from extender.cli import scheduler_config as config
 from tests.cluster import assets
+from tests.cluster.pki import Authority
 
 
 def started(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
@@ -33,6 +34,19 @@ def test_kube_scheduler_takes_every_layout(layout: config.Layout, tmp_path: Path
     assert ran.returncode == 0, ran.stderr
     completed = yaml.safe_load((tmp_path / "completed").read_text())
     assert len(completed["extenders"]) == {"own": 2, "shared": 2, "gpushare": 1}[layout]
+
+
+@pytest.mark.parametrize("layout", ["own", "shared", "gpushare"])
+def test_kube_scheduler_takes_a_certificate_for_us(layout: config.Layout, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "pki")
+    pair = authority.issue("tls", user="kube-scheduler")
+    options = config.Options(kubeconfig="kubeconfig", tls_files=str(tmp_path / "pki"))
+    ran = started(tmp_path, config.render(layout, options))
+    assert ran.returncode == 0, ran.stderr
+    for entry in yaml.safe_load((tmp_path / "completed").read_text())["extenders"]:
+        assert entry["enableHTTPS"] is True
+        assert entry["tlsConfig"]["certFile"] == str(pair.certificate)
+        assert entry["tlsConfig"]["caFile"] == str(authority.ca.certificate)
 
 
 def test_kube_scheduler_takes_the_names_of_others_as_well(tmp_path: Path) -> None:

@@ -129,4 +129,5 @@ def _tallies_are_right(engine: Engine) -> None:
     for known in engine.gangs.known.values():
         gang = known.gang
         recount = Counter((m.stage, m.role, m.required) for m in gang.members.values())
-        assert +gang._tally == recount
+        recount += Counter({(Stage.SUCCEEDED, *kind): count for kind, count in gang._past.items()})
+        assert gang._tally == recount

@@ -15,8 +15,9 @@ from protos.contract.selection import Selection
 from tests.builders import an_inventory
 
 words = st.text(min_size=1, max_size=12)
-small = st.integers(min_value=0, max_value=2**40)
-shares = st.builds(Share, uuid=words, index=small, mem=small, slices=small, whole=st.booleans())
+small = st.integers(min_value=0, max_value=2**31 - 1)
+indexes = st.integers(min_value=0, max_value=65_535)
+shares = st.builds(Share, uuid=words, index=indexes, mem=small, slices=small, whole=st.booleans())
 allocations = st.builds(
     Allocation,
     v=st.just(1),

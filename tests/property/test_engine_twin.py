@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from extender.engine.effects import (
     BindDone,
+    GpusUnhealthy,
     NodeGone,
     NodeSeen,
     Place,
@@ -25,19 +26,53 @@ from extender.engine.effects import (
     Wake,
 )
 from extender.engine.engine import Engine
+from extender.engine.requests import requests
 from extender.engine.settings import LEAVING, Settings
 from protos.contract import allocation, inventory, names
 from protos.contract.allocation import Share
+from protos.contract.ask import Demand
 from protos.contract.objects import Node, Pod, Taint
 from tests.builders import a_node, a_pod, a_ref, an_allocation, an_inventory
+from tests.property.naive_books import counted, found
+from tests.unit.engine.story import changed, owned_by
+from tests.unit.engine.test_requests import resized
 
 NODES = {"a": (16, 16), "b": (24,), "c": (16, 40)}
 ASKS: tuple[dict[str, Any], ...] = (
     {"mem": 5}, {"mem": 12}, {"mem": 16, "slices": 50}, {"slices": 40}, {"whole": 1}, {"whole": 2}, {"mem": 30},
 )  # fmt: skip
+STRANGE: tuple[dict[str, Any], ...] = ({"mem": 5}, {"mem": 12}, {"slices": 40}, {"whole": 1})
 EDITS = ("{", "", allocation.encode(an_allocation(main=[Share("GPU-a-0", 0, 1)])), '{"v":2}')
 OWNED: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{names.ALLOCATION}": {}}}}
 KUBECTL = [{"manager": "kubectl", "operation": "Update", "fieldsV1": OWNED}]
+
+
+TOLD: dict[str, tuple[dict[str, str], list[dict[str, Any]] | None]] = {
+    "nothing": ({}, None),
+    "newer": ({names.ALLOCATION: '{"v":2}'}, None),
+    "malformed": ({names.ALLOCATION: "{"}, None),
+    "forged": ({names.ALLOCATION: EDITS[2]}, KUBECTL),
+}
+"""What a pod that was bound without us says of its GPUs, and who wrote that."""
+
+
+class Stranger(msgspec.Struct):
+    """A pod that another scheduler, or its nodeName, put on a node."""
+
+    pod: Pod
+    node: str
+    uuid: str
+    share: Share
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What of a node changes beside its GPUs."""
+
+    backwards: bool = False
+    """Its GPUs are counted through from the other end."""
+    label: str = ""
+    tainted: bool = False
+    cordoned: str = ""
 
 
 class EngineAndTwin(RuleBasedStateMachine):
@@ -53,7 +88,10 @@ class EngineAndTwin(RuleBasedStateMachine):
         """Bound, but no watch has shown it yet."""
         self.places: dict[str, Place] = {}
         self.flying: dict[str, Place] = {}
+        self.strangers: dict[str, Stranger] = {}
+        """Bound without us, and really on a GPU that has room for them."""
         self.sick: dict[str, frozenset[int]] = dict.fromkeys(NODES, frozenset())
+        self.looks: dict[str, Look] = dict.fromkeys(NODES, Look())
         self.away: set[str] = set()
         self.leaving: set[str] = set()
         """Nodes that are about to go."""
@@ -66,14 +104,16 @@ class EngineAndTwin(RuleBasedStateMachine):
 
     def node(self, name: str) -> Node:
         found = an_inventory(*NODES[name], node=name)
-        gpus = tuple(
-            msgspec.structs.replace(gpu, health="sick:XID 79" if gpu.index in self.sick[name] else "ok")
-            for gpu in found.gpus
-        )
-        text = inventory.encode(msgspec.structs.replace(found, gpus=gpus))
-        made = a_node(name, annotations={names.GPUS: text})
-        taints = (Taint(LEAVING[0], "NoSchedule"),) if name in self.leaving else ()
-        return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, taints=taints))
+        look, replace = self.looks[name], msgspec.structs.replace
+        healthy = [replace(g, health="sick:XID 79" if g.index in self.sick[name] else "ok") for g in found.gpus]
+        order = healthy[::-1] if look.backwards else healthy
+        gpus = tuple(replace(gpu, index=place) for place, gpu in enumerate(order))
+        text = inventory.encode(replace(found, gpus=gpus))
+        made = a_node(name, annotations={names.GPUS: text, names.CORDONED_GPUS: look.cordoned})
+        keys = [*([LEAVING[0]] if name in self.leaving else ()), *(["dedicated"] if look.tainted else ())]
+        taints = tuple(Taint(key, "NoSchedule") for key in keys)
+        metadata = replace(made.metadata, labels={"pool": look.label})
+        return replace(made, metadata=metadata, spec=replace(made.spec, taints=taints))
 
     def there(self) -> list[str]:
         return sorted(set(NODES) - self.away)
@@ -82,7 +122,8 @@ class EngineAndTwin(RuleBasedStateMachine):
         self.engine = Engine(Settings(), started=self.now)
         for name in self.there():
             self.engine.step(NodeSeen(self.node(name)), self.now)
-        for pod in [*self.bound.values(), *self.pending.values()]:
+        there = [*self.bound.values(), *(each.pod for each in self.strangers.values()), *self.pending.values()]
+        for pod in there:
             self.engine.step(PodSeen(pod), self.now)
         self.engine.step(PodsListed(), self.now)
         self.offers, self.untold, self.refused = {}, {}, {}
@@ -195,6 +236,15 @@ class EngineAndTwin(RuleBasedStateMachine):
         assert restored == [pod.metadata.annotations[names.ALLOCATION]]
         self.engine.step(PodSeen(pod), self.now)
 
+    @precondition(lambda self: bool(set(self.bound) - set(self.untold)))
+    @rule(data=st.data(), cpu=st.sampled_from(["1", "250m", "60"]))
+    def a_pod_is_resized(self, data: st.DataObject, cpu: str) -> None:
+        self.resize(data.draw(st.sampled_from(sorted(set(self.bound) - set(self.untold)))), cpu)
+
+    def resize(self, uid: str, cpu: str) -> None:
+        self.bound[uid] = pod = resized(self.bound[uid], cpu)
+        self.engine.step(PodSeen(pod), self.now)
+
     @precondition(lambda self: self.bound)
     @rule(data=st.data(), finished=st.booleans())
     def a_pod_ends(self, data: st.DataObject, finished: bool) -> None:
@@ -221,7 +271,66 @@ class EngineAndTwin(RuleBasedStateMachine):
         if self.flying.pop(uid, None) is not None:
             self.engine.step(BindDone(uid, "lost"), self.now)
 
+    # -- pods that are bound without us
+
+    @rule(
+        node=st.sampled_from(sorted(NODES)), gpu=st.integers(0, 1), told=st.sampled_from(sorted(TOLD)), data=st.data()
+    )
+    def a_pod_comes_bound(self, node: str, gpu: int, told: str, data: st.DataObject) -> None:
+        self.a_stranger_comes(node, gpu, told, data.draw(st.sampled_from(STRANGE)))
+
+    def a_stranger_comes(self, node: str, gpu: int, told: str, ask: dict[str, Any]) -> None:
+        uuid = f"GPU-{node}-{gpu}"
+        if node in self.away or gpu >= len(NODES[node]):
+            return
+        here = self.taken().get(uuid, [])
+        mem = NODES[node][gpu] if ask.get("whole") else ask.get("mem", 0) or NODES[node][gpu] * ask["slices"] // 100
+        share = Share(uuid, gpu, mem, 100 if ask.get("whole") else ask.get("slices", 0), "whole" in ask)
+        if not fits(node, gpu, [*here, share]):
+            return
+        self.made += 1
+        annotations, owners = TOLD[told]
+        pod = changed(a_pod(f"s{self.made}", node=node, **ask), annotations, owners)
+        self.strangers[pod.metadata.uid] = Stranger(pod, node, uuid, share)
+        self.engine.step(PodSeen(pod), self.now)
+
+    @precondition(lambda self: self.strangers)
+    @rule(data=st.data())
+    def the_plugin_says_where(self, data: st.DataObject) -> None:
+        self.told_where(data.draw(st.sampled_from(sorted(self.strangers))))
+
+    def told_where(self, uid: str) -> None:
+        found = self.strangers[uid]
+        text = allocation.encode(an_allocation(main=[found.share]))
+        found.pod = changed(found.pod, {names.ALLOCATION: text}, owned_by(names.PLUGIN, "status"))
+        self.engine.step(PodSeen(found.pod), self.now)
+        books = self.engine.nodes[found.node].books
+        assert books is None or set(books.entries[uid].charges) == {found.uuid}
+
+    @precondition(lambda self: self.strangers)
+    @rule(data=st.data())
+    def a_stranger_goes(self, data: st.DataObject) -> None:
+        uid = data.draw(st.sampled_from(sorted(self.strangers)))
+        del self.strangers[uid]
+        self.engine.step(PodGone(uid), self.now)
+
     # -- the nodes
+
+    @rule(
+        name=st.sampled_from(sorted(NODES)),
+        backwards=st.booleans(),
+        label=st.sampled_from(["", "blue"]),
+        tainted=st.booleans(),
+        cordoned=st.sampled_from(["", "0", "GPU-a-1", "0,1"]),
+    )
+    def a_node_changes(self, name: str, backwards: bool, label: str, tainted: bool, cordoned: str) -> None:
+        self.looks[name] = Look(backwards, label, tainted, cordoned)
+        if name not in self.away:
+            self.engine.step(NodeSeen(self.node(name)), self.now)
+
+    @rule(name=st.sampled_from(sorted(NODES)), minors=st.frozensets(st.integers(0, 1)))
+    def an_operator_reports_gpus(self, name: str, minors: frozenset[int]) -> None:
+        self.engine.step(GpusUnhealthy(name, minors), self.now)
 
     @rule(name=st.sampled_from(sorted(NODES)), sick=st.frozensets(st.integers(0, 1)))
     def gpus_fall_ill_or_recover(self, name: str, sick: frozenset[int]) -> None:
@@ -291,35 +400,80 @@ class EngineAndTwin(RuleBasedStateMachine):
     def the_books_are_sound(self) -> None:
         assert self.engine.check() == []
 
-    @invariant()
-    def nothing_is_given_twice(self) -> None:
-        taken: dict[str, list[tuple[int, int, bool]]] = {}
+    def taken(self) -> dict[str, list[Share]]:
+        """What is really taken of each GPU."""
+        taken: dict[str, list[Share]] = {}
         for uid in [*self.bound, *self.flying]:
             place = self.flying.get(uid) or self.places[uid]
             assert place.allocation is not None
             for given in place.allocation.containers.values():
                 for share in given:
-                    taken.setdefault(share.uuid, []).append((share.mem, share.slices, share.whole))
-        for uuid, shares in taken.items():
+                    taken.setdefault(share.uuid, []).append(share)
+        for stranger in self.strangers.values():
+            taken.setdefault(stranger.uuid, []).append(stranger.share)
+        return taken
+
+    @invariant()
+    def nothing_is_given_twice(self) -> None:
+        for uuid, shares in self.taken().items():
             node, index = uuid.split("-")[1:]
-            assert sum(mem for mem, _, _ in shares) <= NODES[node][int(index)]
-            assert sum(slices for _, slices, _ in shares) <= 100
-            assert len(shares) == 1 or not any(whole for _, _, whole in shares)
+            assert fits(node, int(index), shares)
 
     @invariant()
     def every_booking_is_of_a_live_pod_and_every_live_pod_is_booked(self) -> None:
-        live = set(self.pending) | set(self.bound)
+        live = set(self.pending) | set(self.bound) | set(self.strangers)
         for name, node in self.engine.nodes.items():
             if node.books is not None:
                 assert set(node.books.entries) <= live
-                assert not node.books.overused()
+                assert self.strangers or not node.books.overused()  # one may be where room is softly kept
                 here = {uid for uid in self.bound if self.places[uid].node == name}
+                here |= {uid for uid, stranger in self.strangers.items() if stranger.node == name}
                 assert here <= set(node.books.entries)
+
+    @invariant()
+    def the_books_are_what_counting_anew_gives(self) -> None:
+        for node in self.engine.nodes.values():
+            if node.books is None:
+                continue
+            sure, soft, unknown = [], [], []
+            for uid, entry in node.books.entries.items():
+                if not entry.placed:
+                    assert uid in self.strangers
+                    unknown.append(entry.ask)
+                elif self.engine.pods[uid].state == "held":
+                    soft.append(entry.charges)
+                else:
+                    assert entry.charges == self.given(uid)
+                    sure.append(entry.charges)
+            gpus = node.books.inventory.gpus
+            assert found(node.books) == {gpu.uuid: counted(gpu, sure, soft, unknown) for gpu in gpus}
+
+    def given(self, uid: str) -> dict[str, Demand]:
+        """What a pod was given; each has one container."""
+        if uid in self.strangers:
+            shares = [self.strangers[uid].share]
+        else:
+            place = self.flying.get(uid) or self.places[uid]
+            assert place.allocation is not None
+            shares = list(place.allocation.containers["main"])
+        return {share.uuid: Demand(share.mem, share.slices, share.whole) for share in shares}
+
+    @invariant()
+    def what_pods_take_in_tree_is_what_they_say(self) -> None:
+        for uid in set(self.bound) - set(self.untold):
+            assert self.engine.pods[uid].requests == tuple(requests(self.bound[uid]))
 
     @invariant()
     def nothing_is_remembered_of_nodes_that_left_without_pods(self) -> None:
         held = {pod.node for pod in self.engine.pods.values() if pod.node}
         assert set(self.engine.nodes) <= set(self.there()) | held
+
+
+def fits(node: str, gpu: int, shares: Sequence[Share]) -> bool:
+    """Whether a GPU has as much as these take of it."""
+    mem, slices = sum(share.mem for share in shares), sum(share.slices for share in shares)
+    alone = len(shares) == 1 or not any(share.whole for share in shares)
+    return alone and mem <= NODES[node][gpu] and slices <= 100
 
 
 TestEngineAndTwin = EngineAndTwin.TestCase
@@ -335,6 +489,10 @@ def test_a_busy_cluster(seed: int) -> None:
         if world.bound:
             world.end(draw.choice(sorted(world.bound)), finished=draw.random() < 0.5)
 
+    def the_plugin_tells_of_one() -> None:
+        if world.strangers:
+            world.told_where(draw.choice(sorted(world.strangers)))
+
     steps: dict[Callable[[], None], int] = {
         lambda: world.a_burst_is_scheduled(draw.choices(ASKS, k=4)): 6,
         a_pod_ends: 5,
@@ -342,6 +500,14 @@ def test_a_busy_cluster(seed: int) -> None:
         lambda: world.a_node_goes_or_comes(draw.choice("abc")): 1,
         lambda: world.a_node_is_marked_to_go_or_stays(draw.choice("abc")): 1,
         lambda: world.an_inventory_is_broken_and_mended(draw.choice("abc"), draw.choice(["{", None])): 1,
+        lambda: world.a_stranger_comes(
+            draw.choice("abc"), draw.choice([0, 1]), draw.choice(sorted(TOLD)), draw.choice(STRANGE)
+        ): 3,
+        the_plugin_tells_of_one: 2,
+        lambda: world.a_node_changes(
+            draw.choice("abc"), draw.random() < 0.5, "", draw.random() < 0.5, draw.choice(["", "0"])
+        ): 2,
+        lambda: world.an_operator_reports_gpus(draw.choice("abc"), frozenset({draw.choice([0, 9])})): 1,
         lambda: world.time_passes(draw.choice([0.01, 0.3, 1.5, 20.0])): 3,
         world.nobody_who_fits_is_left_asleep: 1,
         lambda: world.the_extender_restarts(while_binding=True): 1,

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from extender.engine.queues.queues import Queues
 from extender.engine.queues.shares import Claim, divide
 from protos.contract.objects import Pod
-from protos.contract.queue import GPU, GPUS, Queue
+from protos.contract.queue import GPU, GPUS, NOBODY, Queue
+from protos.contract.selector import Selector
 from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, members
 from tests.unit.engine.test_queues import a_queue, in_queue
@@ -102,6 +103,106 @@ def test_what_queues_have_is_what_their_pods_take_whatever_happens(seed: int) ->
         if step % 3 == 0:
             queues.reckon({GPUS: 30})
             _agrees(queues, pods)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32))
+def test_queues_whose_amounts_change_stand_as_in_a_new_process(seed: int) -> None:
+    draw = random.Random(seed)
+    parents = {name: draw.choice(PARENTS) for name in "abcd"}
+    queues, known, pods = Queues(), dict[str, Queue](), dict[str, tuple[str, int, bool]]()
+    for _ in range(40):
+        name, uid = draw.choice("abcd"), f"p{draw.randrange(12)}"
+        if draw.random() < 0.5:
+            known[name] = Queue(
+                name=name,
+                parent=parents[name],
+                weight=draw.randrange(1, 4),
+                guarantee={draw.choice((GPUS, "cpu")): draw.randrange(9)},
+                deserved={GPUS: draw.randrange(9)},
+                capability={GPUS: draw.randrange(9)},
+            )
+            queues.put(known[name])
+        else:
+            pods[uid] = name, draw.randrange(1, 9), draw.random() < 0.5
+            queues.see(uid, name, "ns", ((GPUS, pods[uid][1]),), placed=pods[uid][2])
+        queues.reckon({GPUS: 30})
+        anew = Queues()
+        for each in known.values():
+            anew.put(each)
+        for other, (named, takes, placed) in pods.items():
+            anew.see(other, named, "ns", ((GPUS, takes),), placed=placed)
+        anew.reckon({GPUS: 30})
+        assert queues.fair == anew.fair
+        assert _stand(queues) == _stand(anew)
+        assert queues.root.idle == anew.root.idle
+    assert queues.epoch < len(known) + 4, "the tree is built anew only for queues that are new"
+
+
+def _stand(queues: Queues) -> object:
+    return {
+        name: (s.queue, s.idle, s.due, s.rank, s.contested, s.lacks, s.own_due) for name, s in queues.standings.items()
+    }
+
+
+SELECTORS = (None, Selector(), Selector({"team": "x"}), Selector({"team": "y"}), NOBODY)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32))
+def test_pods_are_in_the_queue_that_admits_their_namespace_and_a_new_process_finds_the_same(seed: int) -> None:
+    draw = random.Random(seed)
+    queues, pods = Queues(), dict[str, tuple[str, str, bool]]()
+    known, labels = dict[str, Queue](), dict[str, dict[str, str]]()
+    for step in range(60):
+        name, namespace, uid = draw.choice("abc"), draw.choice(("ns-0", "ns-1", "ns-2")), f"p{draw.randrange(12)}"
+        match draw.randrange(7):
+            case 0:
+                listed = tuple(ns for ns in ("ns-0", "ns-1") if draw.random() < 0.2)
+                known[name] = Queue(name=name, namespace_selector=draw.choice(SELECTORS), namespaces=listed)
+                queues.put(known[name])
+            case 1:
+                known.pop(name, None)
+                queues.drop("gangshare.io/v1alpha1", name)
+            case 2 | 3:
+                labels[namespace] = draw.choice(({}, {"team": "x"}, {"team": "y"}))
+                queues.namespace(namespace, labels[namespace])
+            case 4:
+                labels.pop(namespace, None)
+                queues.namespace(namespace, None)
+            case _:
+                pods[uid] = draw.choice(("", name)), namespace, draw.random() < 0.5
+                queues.see(uid, *pods[uid][:2], ((GPUS, 1),), placed=pods[uid][2])
+        if step % 3 == 0:
+            anew = Queues()
+            for one in sorted(known):
+                anew.put(known[one])
+            for one, had in labels.items():
+                anew.namespace(one, had)
+            for one, (named, where, placed) in pods.items():
+                anew.see(one, named, where, ((GPUS, 1),), placed=placed)
+            for one, (named, where, _) in pods.items():
+                account, again = queues.of(one), anew.of(one)
+                assert account
+                assert again
+                found = queues.at(account).name, account.refused
+                assert found == (anew.at(again).name, again.refused) == _meant(known, labels, named, where)
+            _agrees(queues, {uid: (named, 1, placed) for uid, (named, _, placed) in pods.items()})
+
+
+def _meant(known: dict[str, Queue], labels: dict[str, dict[str, str]], named: str, namespace: str) -> tuple[str, str]:
+    """The queue of a pod, and the one that did not admit it, by the words of the page."""
+    listing = [name for name in sorted(known) if namespace in known[name].namespaces]
+    wanted = [*([named] if named in known else []), *listing[:1], "default"]
+
+    def admits(name: str) -> bool:
+        selector = known[name].namespace_selector if name in known else None
+        if selector is None or selector == Selector():
+            return True
+        return namespace in labels and selector.selects(labels[namespace])
+
+    at = next(name for name in wanted if admits(name))
+    return at, "" if at == wanted[0] else wanted[0]
 
 
 def _agrees(queues: Queues, pods: dict[str, tuple[str, int, bool]]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from extender.engine.effects import BindDone, Place, PodGone, PodSeen, Tick
 from protos.contract.objects import Pod
 from tests.builders import a_node, a_pod
-from tests.unit.engine.story import Story, bound, changed
+from tests.unit.engine.story import Story, asks_for_room, bound
 from tests.unit.engine.test_reservations import a_room, asked
 
 MOST = 20
@@ -64,7 +64,7 @@ class Life:
             (node, _), *_ = what
             on_it = sorted({gpu for name, gpu in what if name == node})
             said = asked({f"p{each}": a_room(node, *on_it) for each in (number, (number + 1) % MOST)})
-            self.pods[number] = changed(pod, {**pod.metadata.annotations, **said})
+            self.pods[number] = asks_for_room(pod, said)
             self.story.tell(PodSeen(self.pods[number]))
         elif deed in ("bind", "lose"):
             answer = self.story.bind(pod, what or "n1")

@@ -12,7 +12,7 @@ from extender.engine.books.stock import Stock, kind
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.inventory import Gpu, Inventory
-from protos.contract.selection import Selection, accepts
+from protos.contract.selection import Selection, matches, suits
 
 MODELS = ("T4", "V100", "A100")
 ASK = PodAsk(containers=(ContainerAsk(name="main", gpus=1, mem=1),))
@@ -69,9 +69,14 @@ def test_it_agrees_with_a_look_at_every_gpu(
 
     every = [(node, book) for node, books in there.items() for book in books.gpus.values()]
     plain = msgspec.structs.replace(wanted, uuids=())
-    matching = [(node, book) for node, book in every if accepts(plain, book.gpu)]
+    for books in there.values():
+        accepted = [b for b in books.gpus.values() if suits(wanted, b.gpu) and matches(wanted.uuids, b.gpu.uuid)]
+        assert books.eligible(wanted) == tuple(book for book in accepted if book.offered)
+    matching = [(node, book) for node, book in every if suits(plain, book.gpu)]
     free = [book for _, book in matching if book.gpu.health == "ok" and book.gpu.uuid not in held]
     assert stock.matching(wanted) == (len(matching), len(free), len({node for node, _ in matching}))
-    assert stock.accepted(wanted) is any(accepts(wanted, book.gpu) for _, book in every)
+    assert stock.accepted(wanted) is any(
+        suits(wanted, book.gpu) and matches(wanted.uuids, book.gpu.uuid) for _, book in every
+    )
     assert stock.gpus == Counter(kind(book.gpu) for _, book in every)
     assert sum(nodes for _, nodes in stock.kinds()) == len({(node, kind(book.gpu)) for node, book in every})

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from protos.contract import names, queue
+from protos.contract import names
 from tests.scenarios.gangs import all_run, books_agree, holds_nothing, pods, said, started_as_one
 from tests.scenarios.jobs.submitted import Submitted, gang, submit
 from tests.scenarios.pods import a_container, a_pod
-from tests.scenarios.queue_stories import QUEUE, a_queue, known
+from tests.scenarios.queue_stories import a_queue, has, known
 from tests.scenarios.stories import T4, event, mem, on, phase, run, seat, until
 from tests.scenarios.world import Object, World
 
@@ -97,16 +97,6 @@ async def test_a_budget_keeps_those_that_it_guards(world: World) -> None:
 
 def in_queue(name: str) -> dict[str, Any]:
     return {"annotations": {names.QUEUE: name}}
-
-
-async def has(world: World, name: str, gpus: int) -> None:
-    """Until the queue says that its pods have so many GPUs."""
-
-    async def told() -> bool:
-        found = await world.get(*QUEUE, name)
-        return found is not None and found.get("status", {}).get("allocated", {}).get(queue.GPUS) == str(gpus)
-
-    await until(world, told, f"queue {name} has {gpus} GPUs")
 
 
 async def borrowed(world: World, a: Object, b: Object, *called: str) -> list[Submitted]:

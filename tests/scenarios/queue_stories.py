@@ -13,7 +13,7 @@ from protos.contract import names, queue
 from tests.scenarios.gangs import all_run, bound, holds_nothing, said, until
 from tests.scenarios.jobs.submitted import gang, submit
 from tests.scenarios.pods import a_container, a_pod
-from tests.scenarios.stories import event, refused_with
+from tests.scenarios.stories import T4, event, refused_with
 from tests.scenarios.world import Object, World
 
 QUEUE = (queue.API_VERSION, queue.KIND)
@@ -115,6 +115,60 @@ async def test_volcanos_queue_is_read_and_closed_by_its_state(world: World) -> N
     await world.delete(*VOLCANO, "shut")
     await world.create(made)
     await all_run(world, ["p"])
+
+
+async def test_a_queue_admits_the_namespaces_that_it_selects_and_wakes_those_that_come_to_be(world: World) -> None:
+    await world.create(a_queue("default"))
+    await known(world, "default")
+    (waits,) = pods("waits", 1, 1, "of-team-a")
+    await world.create_pod(waits)
+    assert "queue of-team-a does not exist" in await refused_with(world, "waits-0")
+    await world.create(a_queue("of-team-a", namespaceSelector={"matchLabels": {"team": "a"}}))
+    sentence = "queue of-team-a does not admit pods of this namespace"
+
+    async def refused() -> bool:
+        return sentence in await refused_with(world, "waits-0")
+
+    await until(world, refused, "the pod is refused for its namespace")
+    await world.patch("v1", "Namespace", "default", {"metadata": {"labels": {"team": "a"}}})
+    try:
+        await all_run(world, ["waits-0"])
+    finally:
+        await world.patch("v1", "Namespace", "default", {"metadata": {"labels": {"team": None}}})
+    await has(world, "default", 1)
+    assert await bound(world, ["waits-0"]), "what runs goes on, and counts where it would without naming that queue"
+
+
+async def test_pods_bound_without_us_count_and_their_queue_says_that_it_has_too_much(world: World) -> None:
+    await world.create(a_queue("small", capability={"gpus": 1}))
+    await known(world, "small")
+    for made in pods("theirs", 2, 1, "small"):
+        made["spec"]["nodeName"] = T4
+        await world.create_pod(made)
+
+    async def within(yes: str) -> bool:
+        found = await world.get(*QUEUE, "small")
+        told = found["status"]["conditions"] if found else []
+        return any((each["type"], each["status"]) == ("WithinCapability", yes) for each in told)
+
+    await until(world, lambda: within("False"), "the queue says that it has too much")
+    (late,) = pods("late", 1, 1, "small")
+    await world.create_pod(late)
+    assert "queue small has no room for what this asks" in await refused_with(world, "late-0")
+    for name in ("theirs-0", "theirs-1"):
+        await world.delete_pod("default", name, 1)
+    await until(world, lambda: within("True"), "it is within its capability again")
+    await all_run(world, ["late-0"])
+
+
+async def has(world: World, name: str, gpus: int) -> None:
+    """Until the queue says that its pods have so many GPUs."""
+
+    async def told() -> bool:
+        found = await world.get(*QUEUE, name)
+        return found is not None and found.get("status", {}).get("allocated", {}).get(queue.GPUS) == str(gpus)
+
+    await until(world, told, f"queue {name} has {gpus} GPUs")
 
 
 async def tidy_queues(world: World, *kinds: tuple[str, str]) -> None:

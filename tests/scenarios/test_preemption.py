@@ -10,7 +10,7 @@ import pytest_asyncio
 from extender.sim.kubelet.status import NodeSpec
 from tests.scenarios import embedded, gangs, podgroups, queue_stories
 from tests.scenarios.embedded import EmbeddedWorld
-from tests.scenarios.gangs import all_run, books_agree, pods
+from tests.scenarios.gangs import all_run, books_agree, holds_nothing, pods, said
 from tests.scenarios.jobs.submitted import gang, submit
 from tests.scenarios.preemption_stories import *  # noqa: F403  # the stories are the tests of this module
 from tests.scenarios.preemption_stories import ARGS, CLASSES, WHOLE, gone, of
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running() -> AsyncIterator[EmbeddedWorld]:
     async with embedded.a_cluster(
-        NodeSpec(name=T4, profile="t4x4"), extender_args=[*ARGS, "--gang-whole=4"]
+        NodeSpec(name=T4, profile="t4x4"), extender_args=[*ARGS, "--gang-whole=4", "--group-priority=10"]
     ) as cluster:
         world = EmbeddedWorld(cluster)
         for each in CLASSES:
@@ -67,5 +67,22 @@ async def test_a_gang_counts_by_the_class_that_its_podgroup_names(world: Embedde
     await gone(world, *below.names)
     assert "gang default/named of priority 10" in await event(world, below.names[0], "Preempted")
     await all_run(world, above.names)
+    assert [e for e in await world.events("default", named.names[0]) if e.get("reason") == "PriorityCapped"] == []
     await world.delete(podgroups.OURS, "PodGroup", "named")
     await books_agree(world)
+
+
+async def test_a_podgroups_class_gives_no_more_than_the_setting_and_that_is_told(world: EmbeddedWorld) -> None:
+    batch = of("batch", "batch", 4)
+    await submit(world, batch)
+    await all_run(world, batch.names)
+    group = {"apiVersion": podgroups.OURS, "kind": "PodGroup", "metadata": {"name": "eager", "namespace": "default"}}
+    await world.create({**group, "spec": {"minMember": 2, "priorityClassName": "urgent"}})
+    eager = gang("eager", pods("eager", 2, WHOLE, **on(T4)))
+    await submit(world, eager)
+    message = await said(world, "urgent gives 1000, it counts as 10")
+    assert "gang default/eager counts for less than the PriorityClass that its PodGroup names" in message
+    await said(world, "gang default/eager waits until all of it fits")
+    await holds_nothing(world, eager.names)
+    await all_run(world, batch.names)
+    await world.delete(podgroups.OURS, "PodGroup", "eager")

@@ -28,6 +28,7 @@ from extender.engine.planning.sliced import SLICE, Sliced
 from extender.engine.preemption.cleared import Claim, Cleared
 from extender.engine.preemption.fitting import Wanted, opened
 from extender.engine.preemption.occupants import Occupants
+from extender.engine.quarantine import Quarantine
 from extender.engine.queues.backfill import end_of_running
 from extender.engine.queues.runtimes import Runtimes
 from extender.engine.settings import Settings
@@ -58,7 +59,9 @@ class Backfill:
         runtimes: Runtimes,
         heads: Heads,
         settings: Settings,
+        quarantine: Quarantine,
     ) -> None:
+        self._quarantine = quarantine
         self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
         self._reservations, self._waking, self._runtimes = reservations, waking, runtimes
         self.heads, self._after_s = heads, settings.backfill_s
@@ -135,9 +138,13 @@ class Backfill:
     def work(self, now: float) -> bool:
         """Do a slice of it; returns whether there is more to do."""
         self._slices += 1
-        if self._work is None or not self._work.advance():
-            return self._work is not None
-        found, self._work = self._work.outcome, None
+        work, self._work = self._work, None  # unless it goes on
+        if work is None:
+            return False
+        if not work.advance():
+            self._work = work
+            return True
+        found = work.outcome
         self._look_at = now + max(PAUSE_S, self._slices * PER_SLICE_S)
         self._stale_at = self._look_at + STALE_S
         self._put(found or {}, now)
@@ -153,7 +160,7 @@ class Backfill:
             if not shadow.first.last and who in self._kept and self._kept[who].first.last:
                 opened.update(shadow.nodes)  # there is room for it, and nobody may have told it so
         self._kept, self._shut = found, shut
-        for name in opened:
+        for name in sorted(opened):
             self._waking.room(name)
         self._ledger.freed += bool(opened)
 
@@ -165,19 +172,20 @@ class Backfill:
         claims: list[Claim] = []
         passed = set()
         for head in heads:
-            wanted = self.heads.wanted(head)
-            first = (yield from self._earliest(head, wanted, ordered, claims, now)) if wanted is not None else None
-            if wanted is None or first is None or not (first.last or head.who in self._kept):
-                never = wanted is not None and first is None and not (claims or self._reservations)
-                self._rests[head.who] = now + (VAIN_S if never else AGAIN_S)
-                passed.add(self.heads.queue(head.place))
-                continue
-            found[head.who] = shadow = self._shadow(head, wanted, first, found, now)
-            pods = self._ledger.pods
-            claims += [(pods[uid], spot) for uid, spot in first.spots.items() if uid in pods]
-            for name in first.nodes:
-                shadow.beside(name)
-                yield TRY
+            with self._quarantine.over(self.heads.subject(head), "shadows"):
+                wanted = self.heads.wanted(head)
+                first = (yield from self._earliest(head, wanted, ordered, claims, now)) if wanted is not None else None
+                if wanted is None or first is None or not (first.last or head.who in self._kept):
+                    never = wanted is not None and first is None and not (claims or self._reservations)
+                    self._rests[head.who] = now + (VAIN_S if never else AGAIN_S)
+                    passed.add(self.heads.queue(head.place))
+                    continue
+                found[head.who] = shadow = self._shadow(head, wanted, first, found, now)
+                pods = self._ledger.pods
+                claims += [(pods[uid], spot) for uid, spot in first.spots.items() if uid in pods]
+                for name in first.nodes:
+                    shadow.beside(name)
+                    yield TRY
         if passed:  # the next in such a queue comes first the next time, which is soon; until then all stays
             self._turn = None
             stays = (each for each in self._kept.values() if self.heads.queue(each.head.place) in passed)
@@ -232,7 +240,7 @@ class Backfill:
             expected = self._runtimes.of_pod(uid)
             if expected == math.inf and self._runtimes.endless(uid):
                 return None
-            return end_of_running(occupant.since, expected, now), expected < math.inf
+            return end_of_running(min(now, occupant.since), expected, now), expected < math.inf
 
         return end_of
 

@@ -97,7 +97,7 @@ def earliest(
     placement = yield from fitting.place(gone)
     if placement is None:
         return None
-    nodes = {spot.node for spot in placement.spots.values()}
+    nodes = dict.fromkeys(spot.node for spot in placement.spots.values())
     needed = [end for end in left if end.node in nodes]
     last = needed[-1] if needed else None
     start = max(now, last.at) if last is not None else now

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from extender.engine import refusals
 from extender.engine.books.ledger import Ledger, PodState
 from extender.engine.books.reservations import Reservations
+from extender.engine.effects import Subject
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.roster import Known
 from extender.engine.moves.tenants import Tenants
@@ -17,12 +18,14 @@ from extender.engine.planning.attempt import LOOK, STEP
 from extender.engine.planning.seats import Seat
 from extender.engine.preemption.fitting import Wanted
 from extender.engine.preemption.occupants import Occupants
+from extender.engine.quarantine import Quarantine, of_gang, of_pod
 from extender.engine.queues.line import Turn, due
 from extender.engine.queues.priorities import Priorities
 from extender.engine.queues.runtimes import Runtimes
 from extender.engine.queues.standing import Account
 from extender.engine.queues.tenancy import Tenancy
 from extender.engine.queues.turns import Standing
+from extender.engine.wall import Wall
 from gangfilter.gang import Gang
 from gangfilter.table import Phase
 
@@ -66,12 +69,12 @@ class Heads:
         priorities: Priorities,
         reservations: Reservations,
         runtimes: Runtimes,
-        wall: float,
+        quarantine: Quarantine,
+        wall: Wall,
     ) -> None:
-        """`wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero."""
         self._ledger, self._gangs, self._occupants, self._tenants = ledger, gangs, occupants, tenants
         self._tenancy, self._reservations, self._runtimes, self._wall = tenancy, reservations, runtimes, wall
-        self._priorities = priorities
+        self._priorities, self._quarantine = priorities, quarantine
 
     # -- where they stand
 
@@ -93,7 +96,7 @@ class Heads:
     def _since(self, pod: PodState) -> float:
         """When it was created, by the monotonic clock."""
         created = self._tenants.created(pod.ref.uid)
-        return min(pod.since, created - self._wall) if created else pod.since
+        return min(pod.since, self._wall.of(created)) if created else pod.since
 
     def before(self, one: Place, other: Place) -> bool:
         """Whether one stands before the other, as their queues stand at this moment."""
@@ -137,25 +140,28 @@ class Heads:
         return sorted(best.values(), key=lambda head: self._rank(head.place))[:MOST]
 
     def _waiting_gangs(self, before: float, now: float, kept: Container[str]) -> Iterator[Head | None]:
-        for key, known in list(self._gangs.known.items()):
-            gang, who = known.gang, f"gang {key}"
+        def head(known: Known) -> Head | None:
+            gang, who = known.gang, f"gang {known.gang.key}"
             short = known.reason is not None and known.reason.code == refusals.GANG_NO_ROOM and gang.may_plan(now)
             if (
                 gang.phase is Phase.WAITING
                 and gang.born <= before
                 and (short or (who in kept and not refusals.for_queue(known.reason)))
             ):
-                yield Head(self.of_gang(gang), who, gang.born, known)
-            else:
-                yield None
+                return Head(self.of_gang(gang), who, gang.born, known)
+            return None
+
+        gangs = list(self._gangs.known.values())
+        return self._quarantine.tried(gangs, lambda known: of_gang(known.gang.key), "heads", head)
 
     def _waiting_pods(self, before: float, kept: Container[str]) -> Iterator[Head | None]:
-        for uid in list(self._occupants.wishes):
+        def head(uid: str) -> Head | None:
             pod = self._ledger.pods.get(uid)
             if pod is not None and self._is_short(pod, kept) and (since := self._since(pod)) <= before:
-                yield Head(self.of_pod(pod), str(pod.ref), since, pod)
-            else:
-                yield None
+                return Head(self.of_pod(pod), str(pod.ref), since, pod)
+            return None
+
+        return self._quarantine.tried(list(self._occupants.wishes), of_pod, "heads", head)
 
     def _is_short(self, pod: PodState, kept: Container[str]) -> bool:
         """Whether a pod that goes singly has found no room, or has some kept that it has not come to yet."""
@@ -193,6 +199,10 @@ class Heads:
         if not seats or any(self._reservations.of(seat.uid) is not None for seat in seats):
             return None
         return Wanted(tuple(seats), free)
+
+    def subject(self, head: Head) -> Subject:
+        """Whom work for this one is done for."""
+        return of_gang(head.of.gang.key) if isinstance(head.of, Known) else of_pod(head.of.ref.uid)
 
     def needs(self, pod: PodState) -> bool:
         """Whether a gang that runs cannot do without this member: nobody goes before it."""

@@ -10,7 +10,7 @@ from extender.engine import dialect
 from extender.engine.books.ledger import Ledger, PodState
 from extender.engine.effects import Place
 from extender.engine.gangs.starts import Starts
-from extender.engine.placement.index import fits
+from extender.engine.placement.seats import fits
 from extender.engine.placement.waking import Waking
 from extender.engine.settings import Settings
 from gangfilter.gang import Gang

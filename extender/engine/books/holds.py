@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from extender.engine.books.ledger import Ledger, PodState
+from extender.engine.effects import Subject
+from extender.engine.quarantine import Quarantine, of_pod
 from protos.contract.ask import Demand
 
 
 class Holds:
     """The pods that are HELD."""
 
-    def __init__(self, ledger: Ledger, last_s: float, undecided_s: float) -> None:
+    def __init__(self, ledger: Ledger, quarantine: Quarantine, last_s: float, undecided_s: float) -> None:
         """A charge lasts `last_s`; for `undecided_s` a filter waits for a pod that was offered several nodes."""
-        self._ledger, self._last_s, self._undecided_s = ledger, last_s, undecided_s
+        self._ledger, self._quarantine = ledger, quarantine
+        self._last_s, self._undecided_s = last_s, undecided_s
         self._held: dict[str, PodState] = {}
         self._open: dict[str, PodState] = {}
         """Those that were offered several nodes."""
@@ -29,6 +32,10 @@ class Holds:
             pod.open_until = now + self._undecided_s
             self._open[pod.ref.uid] = pod
 
+    def holds(self, pod: PodState) -> bool:
+        """Whether something is kept for the pod here."""
+        return self._held.get(pod.ref.uid) is pod
+
     def settle(self, pod: PodState) -> None:
         """The pod is not merely held any more."""
         self._open.pop(pod.ref.uid, None)
@@ -43,11 +50,16 @@ class Holds:
 
     def expire(self, now: float) -> None:
         """Drop what was not used in time."""
-        for pod in [pod for pod in self._held.values() if pod.deadline <= now]:
-            self.drop(pod)
+        over = [pod for pod in self._held.values() if pod.deadline <= now]
+        if over:
+            self._quarantine.each(over, _subject, "holds", self.drop)
 
     def undecided(self, uid: str, now: float) -> bool:
         """Whether a pod other than this one was offered several nodes and its bind has not said which."""
         for over in [pod for pod in self._open.values() if pod.open_until <= now]:
             del self._open[over.ref.uid]
         return any(other != uid for other in self._open)
+
+
+def _subject(pod: PodState) -> Subject:
+    return of_pod(pod.ref.uid)

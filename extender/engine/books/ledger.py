@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal
 
+from extender.engine.books.amounts import add
 from extender.engine.books.stock import Stock
 from extender.engine.effects import PodRef
 from extender.engine.placement.mix import Shape, shape
@@ -20,8 +21,15 @@ from protos.contract.books import NodeBooks
 from protos.contract.inventory import Inventory
 from protos.contract.objects import Node, Taint
 from protos.contract.reason import Reason
+from protos.contract.remembered import Remembered
 
 State = Literal["waiting", "held", "binding", "bound"]
+Requests = tuple[tuple[str, int], ...]
+"""Amounts by resource, sorted."""
+INTERNED = 8192
+"""Sets of amounts that are kept once for all pods that ask the same."""
+RENUMBERED = 1024
+"""Nodes that are gone, from which on their numbers are given to others."""
 UNUSABLE = "malformed: the allocation does not name the GPUs that the pod asks"
 
 
@@ -29,7 +37,7 @@ class PodState:
     """What we know of one live pod, by UID. Finished and deleted pods are forgotten."""
 
     __slots__ = (
-        "again_at", "allocation", "asked", "deadline", "excluded", "filtered", "forged", "misread", "node",
+        "again_at", "allocation", "asked", "deadline", "excluded", "filtered", "forged", "learned", "misread", "node",
         "open_until", "priority", "ref", "refusal", "requests", "since", "spare", "state", "text", "unusable", "wakes",
     )  # fmt: skip
 
@@ -40,7 +48,7 @@ class PodState:
         self.node = ""
         self.asked: PodAsk | Reason | None = None
         """What it wants, or why that makes no sense."""
-        self.requests: tuple[tuple[str, int], ...] = ()
+        self.requests: Requests = ()
         self.priority = 0
         self.allocation: Allocation | None = None
         self.text: str | None = None
@@ -51,6 +59,8 @@ class PodState:
         """Its allocation is believed, but does not fit what it asks or its node."""
         self.forged = False
         """An unbound pod that carries an allocation: it waits until that is taken away."""
+        self.learned = False
+        """All of the above was read to its end; not so after an error of ours: then it is read anew."""
         self.filtered = False
         self.deadline = 0.0
         """HELD: when the soft charge ends."""
@@ -92,7 +102,7 @@ class NodeState:
     def __init__(self, name: str, number: int) -> None:
         self.name = name
         self.number = number
-        """Its bit in sets of nodes; no other node ever has it."""
+        """Its bit in sets of nodes. Another node has it only once this one is gone, and forgotten in all sets."""
         self.seen = False
         """False while only pods speak of it."""
         self.books: NodeBooks | None = None
@@ -133,7 +143,8 @@ class Ledger:
         self.pods: dict[str, PodState] = {}
         self.slots: dict[str, PodState] = {}
         """What is kept for pods that do not exist yet: HELD, under names that are no UIDs."""
-        self.on_node: dict[str, set[str]] = {}
+        self.on_node: dict[str, dict[str, None]] = {}
+        """UIDs by node, in the order in which they came."""
         self.leaving: dict[str, None] = {}
         """The nodes that are about to go."""
         self.freed = 0
@@ -141,17 +152,38 @@ class Ledger:
         self._unhealthy: dict[str, frozenset[int]] = {}
         """GPU minors by node, whether the node is there or not."""
         self._numbers = 0
+        """Numbers of nodes that were ever given."""
+        self._gone: list[int] = []
+        """Those of nodes that are gone."""
+        self._unused: list[int] = []
+        """Those of them by which nobody remembers a node any more."""
+        self.renumbered: Callable[[int], None] = lambda _: None
+        """Called when numbers (bits) are about to be given to other nodes."""
         self.stock = Stock()
-        self._interned: dict[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]] = {}
+        self._interned: Remembered[Requests, Requests] = Remembered(INTERNED, 2**17, len)
 
     # -- nodes
 
     def node(self, name: str) -> NodeState:
         found = self.nodes.get(name)
         if found is None:
-            found = self.nodes[name] = NodeState(name, self._numbers)
-            self._numbers += 1
+            found = self.nodes[name] = NodeState(name, self._number())
         return found
+
+    def _number(self) -> int:
+        """One that no other node has, and by which nobody remembers another."""
+        if len(self._gone) >= RENUMBERED:
+            gone = sum(1 << number for number in self._gone)
+            for pod in self.pods.values():
+                if pod.excluded:
+                    pod.excluded &= ~gone
+            self.renumbered(gone)
+            self._unused += self._gone
+            self._gone = []
+        if self._unused:
+            return self._unused.pop()
+        self._numbers += 1
+        return self._numbers - 1
 
     def takes_pods(self, name: str) -> NodeBooks | None:
         """The books of a node that takes new pods, None of any other."""
@@ -255,6 +287,7 @@ class Ledger:
     def _let_go(self, state: NodeState) -> None:
         if not state.seen and state.name not in self.on_node:
             del self.nodes[state.name]
+            self._gone.append(state.number)
 
     # -- pods
 
@@ -264,10 +297,10 @@ class Ledger:
             found = self.pods[ref.uid] = PodState(ref, now)
         return found
 
-    def intern(self, requests: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    def intern(self, requests: Iterable[tuple[str, int]]) -> Requests:
         """The same tuple for equal requests: pods come from few templates."""
         value = tuple(requests)
-        return self._interned.setdefault(value, value)
+        return self._interned.get(value) or self._interned.put(value, value)
 
     def bind(self, pod: PodState, node: str, state: State) -> None:
         """Put a pod on a node with what `pod.allocation` says (nothing or nonsense: wherever it could be)."""
@@ -292,13 +325,31 @@ class Ledger:
             self._left(pod, before[0])
             self.moved(pod)
 
+    def unbook(self, pod: PodState) -> None:
+        """Its Binding is not written: nothing of what was picked for the pod is its own."""
+        pod.allocation = pod.text = None
+        self.unbind(pod)
+
+    def resize(self, pod: PodState, requests: tuple[tuple[str, int], ...]) -> None:
+        """The pod takes other amounts in-tree from now on."""
+        before, pod.requests = dict(pod.requests), requests
+        now = dict(requests)
+        less = any(now.get(resource, 0) < amount for resource, amount in before.items())
+        if pod.node:
+            here = self.node(pod.node)
+            here.version += 1
+            add(here.used, before.items(), -1)
+            add(here.used, requests)
+            self.freed += less
+            self._changed(pod.node, less)
+        self.moved(pod)
+
     def _enter(self, pod: PodState, node: str, state: State) -> None:
         pod.node, pod.state = node, state
-        self.on_node.setdefault(node, set()).add(pod.ref.uid)
+        self.on_node.setdefault(node, {})[pod.ref.uid] = None
         here = self.node(node)
         here.version += 1
-        for resource, amount in pod.requests:
-            here.used[resource] = here.used.get(resource, 0) + amount
+        add(here.used, pod.requests)
 
     def _moved(self, pod: PodState, before: tuple[str, Mapping[str, Demand]] | None) -> None:
         """Tell of the node that the pod is on now, and of the one that it left."""
@@ -324,15 +375,14 @@ class Ledger:
             return None
         before = (pod.node, self._charges(pod))
         state, here = self.nodes.get(pod.node), self.on_node[pod.node]
-        here.discard(pod.ref.uid)
+        if state is not None and state.books is not None:
+            state.books.release(pod.ref.uid)  # first: if that fails, the pod is still where it was
+        here.pop(pod.ref.uid, None)
         if not here:
             del self.on_node[pod.node]
         if state is not None:
             state.version += 1
-            for resource, amount in pod.requests:
-                state.used[resource] -= amount
-            if state.books is not None:
-                state.books.release(pod.ref.uid)
+            add(state.used, pod.requests, -1)
             self._let_go(state)
         pod.node, pod.state, pod.unusable = "", "waiting", False
         return before
@@ -346,6 +396,35 @@ class Ledger:
             known = None
         usable = books.place(pod.ref.uid, pod.ask, known)
         pod.unusable = known is not None and not usable
+
+    # -- after an error of ours
+
+    def set_aside(self, name: str, why: str) -> None:
+        """The node takes nobody new until it is told anew; what is on it stays booked."""
+        state = self.nodes.get(name)
+        if state is not None:
+            state.seen, state.inventory_text = False, None
+            state.fault = state.problem = why
+            state.version += 1
+            self._changed(name, False)
+
+    def rebuild(self, name: str) -> None:
+        """Book anew who is on a node: soft charges as they were, everybody else where their allocations say."""
+        state = self.nodes[name]
+        here = [pod for uid in sorted(self.on_node.get(name, ())) if (pod := self.pods.get(uid) or self.slots.get(uid))]
+        held = {pod.ref.uid: self._charges(pod) for pod in here if pod.state == "held"}
+        if state.books is not None:
+            before, state.books = state.books.inventory, None
+            self._mark(state, before)
+        state.used = {}
+        self.on_node.pop(name, None)
+        for pod in here:
+            self._enter(pod, name, pod.state)
+            if pod.state != "held":
+                self._place(pod)
+            elif pod.ask is not None and state.books is not None:
+                state.books.hold(pod.ref.uid, pod.ask, held[pod.ref.uid])
+        self._changed(name, True)
 
     # -- soundness
 
@@ -365,12 +444,30 @@ class Ledger:
                 yield f"{node.name} holds GPUs for {uid}, which is no live pod"
             elif pod.node != node.name or pod.state == "waiting":
                 yield f"{node.name} holds GPUs for {pod.ref}, which is {pod.state} on {pod.node or 'no node'}"
+        for uid in self.on_node.get(node.name, ()):
+            pod = self.pods.get(uid) if uid not in books.entries else None
+            if pod is not None and pod.state in ("binding", "bound") and pod.ask is not None:
+                yield f"{node.name} holds no GPUs for {pod.ref}, which is {pod.state} there"
+        used = self._requested(node.name)
+        if {resource: amount for resource, amount in node.used.items() if amount} != used:
+            yield f"{node.name}: in-tree totals are {node.used}, its pods take {used}"
         for uuid, book in books.gpus.items():
             charges = [entry.charges[uuid] for entry in books.entries.values() if uuid in entry.charges]
             held = sum(c.mem for c in charges), sum(c.slices for c in charges), sum(c.whole for c in charges)
             if (book.mem_used, book.slices_used, book.wholes) != held or book.wholes + book.sharers != len(charges):
                 booked = f"{book.mem_used} units, {book.slices_used} slices and {book.wholes} times the whole"
                 yield f"{node.name} {uuid}: booked are {booked}, held {held} by {len(charges)} pods"
+            if min(book.mem_used, book.slices_used, book.wholes, book.sharers) < 0:
+                yield f"{node.name} {uuid}: less than nothing is booked"
+
+    def _requested(self, name: str) -> dict[str, int]:
+        """What the pods on this node take in-tree, counted anew."""
+        total: dict[str, int] = {}
+        for uid in self.on_node.get(name, ()):
+            pod = self.pods.get(uid) or self.slots.get(uid)
+            for resource, amount in pod.requests if pod is not None else ():
+                total[resource] = total.get(resource, 0) + amount
+        return {resource: amount for resource, amount in total.items() if amount}
 
 
 def _made_up(found: Inventory) -> bool:

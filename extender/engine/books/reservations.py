@@ -3,21 +3,27 @@
 Annotations name the GPUs. What is free of them is booked at once, and the rest as it becomes free, in the very step
 in which that is seen, so that nobody else gets in between. The booking is HELD, has an end, and is the pod's own: while
 kube-scheduler asks about that pod it is lent to it. They are rebuilt from the annotations by whoever starts anew.
+Nothing is kept past what the pod's queue admits: what is kept is promised to the pod there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Protocol
 
 import msgspec
 
+from extender.engine import trust
+from extender.engine.books.amounts import add
 from extender.engine.books.ledger import Ledger, NodeState, PodState
 from extender.engine.books.promises import Promises
 from extender.engine.effects import PodRef, Report
 from extender.engine.planning.intree import counted, lacking
 from extender.engine.planning.seats import Spot
+from extender.engine.quarantine import Quarantine, of_pod
 from extender.engine.settings import Settings
+from extender.engine.wall import Wall
 from protos.contract import names
 from protos.contract.allocation import Share
 from protos.contract.ask import Demand, PodAsk
@@ -31,6 +37,19 @@ AGAIN_S, AGAIN_MOST_S = 5.0, 60.0
 NOTHING = Demand(0, 0, False)
 PREFIX = "room-"
 """How the names begin under which it is booked; a UID follows."""
+
+
+class Grants(Protocol):
+    """What queues say of room that is kept for their pods (by UID)."""
+
+    def promise(self, uid: str, yes: bool) -> None:
+        """The room counts as the pod's in its queue, or not any more."""
+
+    def admits(self, uid: str, *, making: bool) -> bool:
+        """Whether the queue may have that much more; `making`: others of it may be leaving for the pod."""
+
+    def turn(self, uid: str, *, admitted: bool) -> object:
+        """Is another one when the answer may have changed."""
 
 
 class Kept(msgspec.Struct, eq=False):
@@ -53,6 +72,12 @@ class Kept(msgspec.Struct, eq=False):
     """The GPUs of the node of which that was made out."""
     version: int = -1
     """The node's, when it was booked."""
+    admitted: bool = False
+    """Its queue may have it."""
+    turn: object = None
+    """When that was looked at."""
+    promised: bool = False
+    """It counts in its queue."""
     complete: bool = False
     complete_at: float = 0.0
     """When it was seen to be, the last time."""
@@ -63,9 +88,9 @@ class Kept(msgspec.Struct, eq=False):
 class Reservations:
     """All of them, by the UIDs of the pods that wait."""
 
-    def __init__(self, ledger: Ledger, settings: Settings, wall: float) -> None:
-        """`wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero."""
-        self._ledger, self._enabled = ledger, settings.keep_s > 0
+    def __init__(self, ledger: Ledger, quarantine: Quarantine, settings: Settings, grants: Grants, wall: Wall) -> None:
+        self._ledger, self._quarantine, self._grants = ledger, quarantine, grants
+        self._enabled = settings.keep_s > 0
         self._ignored = frozenset(settings.resources.all)
         self.promises = Promises(settings.keep_s, wall)
         self._waiting: dict[str, PodState] = {}
@@ -77,8 +102,6 @@ class Reservations:
         """Whose room is to be looked at: something happened to it."""
         self._soonest = math.inf
         """No room is given up for its time's sake before."""
-        self.promise: Callable[[str, bool], object] = lambda _uid, _yes: None
-        """Told whether others are evicted for a pod."""
 
     def __bool__(self) -> bool:
         return bool(self._of)
@@ -87,6 +110,11 @@ class Reservations:
         """What is kept for this pod, None if nothing is."""
         kept = self._of.get(uid)
         return kept if kept is not None and kept.room is not None else None
+
+    def holds(self, keeper: PodState) -> bool:
+        """Whether this holds the room of a pod in the books."""
+        kept = self._of.get(keeper.ref.uid.removeprefix(PREFIX))
+        return kept is not None and kept.keeper is keeper
 
     def preempting(self) -> Iterator[str]:
         """The pods (UIDs) that wait for room for which others are evicted."""
@@ -105,21 +133,24 @@ class Reservations:
         return tuple(kept.keeper for uid in uids if (kept := self.of(uid)) is not None and kept.keeper.node)
 
     def see(self, pod: Pod, state: PodState | None, now: float) -> list[Report]:
-        """Take in a pod and what its annotation says; tells its owner if that cannot be read."""
+        """Take in a pod and what its annotation says; tells its owner if that cannot be read, or is not believed."""
         uid, waits = pod.metadata.uid, state is not None and not pod.spec.node_name
         if state is not None and waits:
             self._waiting[uid] = state
         else:
             self._waiting.pop(uid, None)
         there = state is not None and self._enabled
-        news, why = self.promises.read(pod, pod.metadata.annotations.get(names.RESERVATION) if there else None, now)
+        text = pod.metadata.annotations.get(names.RESERVATION) if there else None
+        news, why = self.promises.read(pod, text, trust.reserver(pod) if text is not None else "", now)
         self._reread(uid, now)
         for each in news:
             self._reread(each, now)
-        if state is None or not why or not waits:
-            return []
-        sentence = f"the room that {names.RESERVATION} asks for cannot be kept"
-        return [Report(state.ref, Reason("ReservationMalformed", sentence, why))]
+        return [Report(state.ref, why)] if state is not None and why is not None and waits else []
+
+    def read_anew(self, now: float) -> None:
+        """The wall clock was set: what is written says another moment now."""
+        for each in self.promises.read_anew(now):
+            self._reread(each, now)
 
     def forget(self, uid: str, now: float) -> None:
         """The pod is over: nothing is kept for it any more, nor by its word."""
@@ -134,7 +165,7 @@ class Reservations:
         found = self.promises.of(uid, state.ref.namespace) if state is not None else None
         if state is None or found is None:
             self._drop(uid)
-        elif known is None or (known.text, known.ask) != (found.text, state.ask):
+        elif known is None or _asked(known) != (found.text, found.preempting, state.ask, state.requests):
             self._drop(uid)
             room, keeper = found.rooms[uid], PodState(PodRef(state.ref.namespace, state.ref.name, PREFIX + uid), now)
             keeper.asked, keeper.requests = state.asked, state.requests
@@ -142,24 +173,26 @@ class Reservations:
             self._on.setdefault(room.node, {})[uid] = None
             self._stale[uid] = None
             self._soonest = min(self._soonest, found.until)
-            self.promise(uid, found.preempting)
+        elif known.until != found.until:
+            known.until, known.spot, known.version = found.until, None, -1  # its place says when it ends, too
+            self._stale[uid] = None
+            self._soonest = min(self._soonest, found.until)
 
     def _drop(self, uid: str) -> None:
-        kept = self._of.pop(uid, None)
+        kept = self._of.get(uid)
         if kept is not None:
             self._off(kept)
+            del self._of[uid]
 
     def _off(self, kept: Kept) -> None:
         """Nothing is kept for the pod any more."""
         uid, room = kept.pod.ref.uid, kept.room
-        self.promise(uid, False)
         if room is not None:
             del self._on[room.node][uid]
             if not self._on[room.node]:
                 del self._on[room.node]
         kept.room = kept.spot = None
-        kept.complete = False
-        self._free(kept)
+        self._release(kept)
 
     def changed(self, node: str) -> None:
         """Something happened to this node."""
@@ -180,7 +213,7 @@ class Reservations:
         kept.version = -1
         if kept.keeper.node:
             self._ledger.unbind(kept.keeper)
-            del self._ledger.slots[kept.keeper.ref.uid]
+        self._ledger.slots.pop(kept.keeper.ref.uid, None)
 
     # -- booking
 
@@ -193,24 +226,53 @@ class Reservations:
         looked_at, self._stale = list(self._of if everything else self._stale), {}
         if everything:
             self._soonest = min((kept.until for kept in self._of.values() if kept.room is not None), default=math.inf)
-        return [self._of[uid] for uid in looked_at if uid in self._of and self._waits(self._of[uid], now)]
+        known = [kept for uid in looked_at if (kept := self._of.get(uid)) is not None]
+        waits = self._quarantine.tried(
+            known, lambda kept: of_pod(kept.pod.ref.uid), "keeping", lambda kept: self._waits(kept, now)
+        )
+        return [kept for kept, yes in zip(known, waits, strict=True) if yes]
 
     def _waits(self, kept: Kept, now: float) -> bool:
         """Keep what is there for it; whether its pod waits and has not used up its time."""
         if kept.room is None:
+            self._release(kept)  # an error may have come in between
             return False
         if now >= kept.until:
             self.give_up(kept.pod.ref.uid)
         elif kept.pod.state == "waiting":
             before = kept.complete
-            self._look(kept, kept.room)
+            if self._admits(kept):
+                self._look(kept, kept.room)
             if kept.complete and not before:
                 kept.complete_at = now
             return True
         else:
-            kept.complete = False
-            self._free(kept)
+            self._release(kept)
         return False
+
+    def _admits(self, kept: Kept) -> bool:
+        """Whether the pod may come, and its queue may have the room; if not, nothing is kept until it may."""
+        uid, pod = kept.pod.ref.uid, kept.pod
+        turn = self._grants.turn(uid, admitted=kept.admitted)
+        if turn != kept.turn:
+            kept.admitted = self._grants.admits(uid, making=kept.preempting)
+            kept.turn = self._grants.turn(uid, admitted=kept.admitted)
+        admitted = kept.admitted and not pod.forged and not isinstance(pod.asked, Reason)
+        if not admitted:
+            kept.spot = None
+            self._release(kept)
+        return admitted
+
+    def _release(self, kept: Kept) -> None:
+        """Nothing is kept for now, nor promised."""
+        kept.complete = False
+        self._promise(kept, yes=False)
+        self._free(kept)
+
+    def _promise(self, kept: Kept, *, yes: bool) -> None:
+        if kept.promised is not yes:
+            self._grants.promise(kept.pod.ref.uid, yes)
+            kept.promised = yes
 
     def _look(self, kept: Kept, room: Room) -> None:
         node = self._ledger.nodes.get(room.node)
@@ -221,9 +283,9 @@ class Reservations:
         elif kept.spot is None or kept.made_of is not _gpus(node):
             kept.spot, kept.made_of = _spot(kept, room, node), _gpus(node)
         if node is None or kept.spot is None:
-            kept.complete = False
-            self._free(kept)
+            self._release(kept)
             return
+        self._promise(kept, yes=True)
         charges = _free_of(kept.spot.charges, node.books, kept.keeper.ref.uid)
         if not kept.keeper.node or charges != _held(node, kept.keeper):
             self._ledger.slots[kept.keeper.ref.uid] = kept.keeper
@@ -239,6 +301,11 @@ class Reservations:
             return False
         kept.again_at, kept.again_s = now + kept.again_s, min(AGAIN_MOST_S, 2 * kept.again_s)
         return True
+
+
+def _asked(kept: Kept) -> tuple[object, ...]:
+    """What is asked for whom."""
+    return kept.text, kept.preempting, kept.ask, kept.keeper.requests
 
 
 def _gpus(node: NodeState) -> Mapping[str, GpuBook] | None:
@@ -297,6 +364,5 @@ def _held(node: NodeState, keeper: PodState) -> Mapping[str, Demand]:
 
 def _but(node: NodeState, keeper: PodState) -> dict[str, int]:
     used = dict(node.used)
-    for resource, amount in keeper.requests:
-        used[resource] -= amount
+    add(used, keeper.requests, -1)
     return used

@@ -16,12 +16,12 @@ import msgspec
 from protos.contract import links
 from protos.contract.books import NodeBooks
 from protos.contract.inventory import Gpu, Inventory, Link
-from protos.contract.selection import Selection, matches, suits
+from protos.contract.selection import WILD, Selection, matches, suits
 
+REMEMBERED = 1024
+"""Selections of classes whose kinds are remembered."""
 NAMED = 5
 """Models named; the rest is counted."""
-WILD = frozenset("*?[")
-"""What makes a glob of a text."""
 MOST_UUIDS = 2000
 """So many are held against globs."""
 
@@ -122,9 +122,9 @@ class Stock:
             if now != before:
                 self.counts += 1
                 for built in before:
-                    self.free[built] -= 1
+                    _count(self.free, built, -1)
                 for built in now:
-                    self.free[built] += 1
+                    _count(self.free, built, 1)
 
     # -- what there is
 
@@ -136,6 +136,8 @@ class Stock:
     def matching(self, wanted: Selection) -> tuple[int, int, int]:
         """How many GPUs are accepted, UUIDs apart; how many of them are wholly free; how many nodes have some."""
         if wanted not in self._matching:
+            if len(self._matching) >= REMEMBERED:
+                self._matching.clear()
             accepted = {found for found in self.gpus if suits(wanted, found)}
             self._matching[wanted] = accepted, self._having(accepted)
         kinds, nodes = self._matching[wanted]
@@ -147,6 +149,10 @@ class Stock:
     def largest(self) -> int:
         """Units of the largest GPU of all nodes."""
         return max((found.mem for found in self.gpus), default=0)
+
+    def widest(self) -> int:
+        """The GPUs of the node that has most."""
+        return max((len(machine.gpus) for machine in self._machines), default=0)
 
     def accepted(self, wanted: Selection) -> bool:
         """Whether there is a GPU that is accepted; "yes" for globs on UUIDs where there are many of those."""

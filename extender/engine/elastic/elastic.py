@@ -13,8 +13,10 @@ from extender.engine.elastic.scalers import Scalers
 from extender.engine.elastic.surplus import spared
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.moves.tenants import Tenants
+from extender.engine.quarantine import Quarantine
 from extender.engine.queues.admission import Admission
 from extender.engine.settings import Settings
+from extender.engine.wall import Wall
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 from gangfilter.members import Member, Stage
@@ -32,13 +34,22 @@ class Elastic:
         admission: Admission,
         settings: Settings,
         counters: Counter[tuple[str, str]],
-        wall: float,
+        quarantine: Quarantine,
+        wall: Wall,
     ) -> None:
-        """`wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero."""
         self._ledger, self._gangs, self._settings = ledger, gangs, settings
-        self.scalers = Scalers(counters, wall)
-        self._growth = Growth(ledger, gangs, tenants, admission, self.scalers, settings.grow_after_s)
-        self._leaving = Leaving(ledger, gangs, self.scalers, self.spared, settings.scale_in_s, counters)
+        self.scalers = Scalers(counters, quarantine, wall)
+        self._growth = Growth(
+            ledger,
+            gangs,
+            tenants,
+            admission,
+            self.scalers,
+            settings.grow_after_s,
+            settings.largest_gang,
+            quarantine,
+        )
+        self._leaving = Leaving(ledger, gangs, self.scalers, self.spared, settings.scale_in_s, counters, quarantine)
 
     def job(self, kind: str, key: GroupKey, job: TrainingJob | None) -> None:
         """What an object of this API group and version says beside what it declares; None if it is gone."""

@@ -23,6 +23,7 @@ from extender.engine.planning.intree import Constraints
 from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.seats import Seat
 from extender.engine.planning.sliced import Sliced
+from extender.engine.quarantine import Quarantine, of_gang
 from extender.engine.queues.admission import Admission
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
@@ -38,8 +39,8 @@ LATE_S = 10.0
 """Seconds for which their room is kept after that: the operator takes it up a moment after it was made."""
 LOOKS = 5
 """How often there must have been room before a job grows, evenly over the time for which it must."""
-PAUSE_MOST_S = 3600.0
-"""Seconds until the next ScaleOut after many that failed."""
+DOUBLINGS, PAUSE_MOST_S = 16, 3600.0
+"""How often the pause after a ScaleOut that failed is doubled, and its seconds at most."""
 COMING = (Stage.IDLE, Stage.PLANNED, Stage.IN_BIND, Stage.POSTED)
 Rival = tuple[Selection, Constraints]
 """What somebody who waits wants: which GPUs, on which nodes."""
@@ -75,10 +76,13 @@ class Growth:
         admission: Admission,
         scalers: Scalers,
         grow_after_s: float,
+        largest: int,
+        quarantine: Quarantine,
     ) -> None:
-        """`grow_after_s`: for how long there must be room; 0: jobs do not grow."""
-        self._ledger, self._gangs, self._tenants = ledger, gangs, tenants
+        """`grow_after_s`: for how long there must be room; 0: jobs do not grow. By so many at a time: `largest`."""
+        self._ledger, self._gangs, self._tenants, self._largest = ledger, gangs, tenants, largest
         self._admission, self._scalers, self._after_s = admission, scalers, grow_after_s
+        self._quarantine = quarantine
         self._chances: dict[GroupKey, Chance] = {}
         self._kept: set[str] = set()
         """UIDs of ScaleOuts for whose workers room was looked for."""
@@ -91,9 +95,12 @@ class Growth:
     def tick(self, now: float) -> None:
         """Begin to look, if it is time; room that nobody comes for any more is free."""
         self._now = now
-        for key in self._gangs.growing():
+
+        def shed(key: GroupKey) -> None:
             if not self._growing(key):
                 self._gangs.shed(key, now)
+
+        self._quarantine.each(self._gangs.growing(), of_gang, "growing", shed)
         if self._after_s and self._work is None and now >= self._look_at and self._scalers.jobs:
             self._look_at = now + self._after_s / LOOKS
             self._work = Sliced(self._look())
@@ -107,10 +114,17 @@ class Growth:
     def work(self, now: float) -> tuple[bool, Sequence[Effect]]:
         """Do a slice of looking; returns whether there is more to do, and what is to be done."""
         self._now = now
-        if self._work is None or not self._work.advance():
-            return self._work is not None, ()
-        found, self._work = self._work.outcome, None
-        return False, list(self._act(found)) if found is not None else []
+        work, self._work = self._work, None  # unless it goes on
+        if work is None:
+            return False, ()
+        if not work.advance():
+            self._work = work
+            return True, ()
+        effects: list[Effect] = []
+        if work.outcome is not None:
+            with self._quarantine.over(of_gang(work.outcome.key), "growing"):
+                effects += self._act(work.outcome)
+        return False, effects
 
     def _act(self, found: Found) -> Iterator[Effect]:
         spots = found.placement.spots.values()
@@ -132,21 +146,30 @@ class Growth:
         """The first job for which there is something to do."""
         rivals = yield from self._rivals()
         for key in sorted(self._scalers.jobs, key=self._turn):
-            known = self._gangs.known.get(key)
-            model = _model(known.gang) if known is not None else None
-            if known is None or model is None:
-                continue
-            yield LOOK
-            coming = self._to_be_kept(key, known.gang)
-            count = coming[0] if coming else self._missing(key, known.gang)
-            placement = (yield from self._room(known.gang, model, count)) if count > 0 else None
-            pod = self._ledger.pods.get(model.uid)
-            if placement is None or pod is None:
-                self._chances.pop(key, None)
-            elif coming:
-                return Found(key, pod, placement, coming[1])
-            elif self._ripe(key, known.gang, placement, rivals):
-                return Found(key, pod, placement, None)
+            found = None
+            with self._quarantine.over(of_gang(key), "growing"):
+                found = yield from self._of_job(key, rivals)
+            if found is not None:
+                return found
+        return None
+
+    def _of_job(self, key: GroupKey, rivals: set[Rival]) -> Generator[int, None, Found | None]:
+        """What is to be done for one job."""
+        known = self._gangs.known.get(key)
+        model = _model(known.gang) if known is not None else None
+        if known is None or model is None or self._gangs.is_aside(known.gang):
+            return None
+        yield LOOK
+        coming = self._to_be_kept(key, known.gang)
+        count = coming[0] if coming else self._missing(key, known.gang)
+        placement = (yield from self._room(known.gang, model, count)) if count > 0 else None
+        pod = self._ledger.pods.get(model.uid)
+        if placement is None or pod is None:
+            self._chances.pop(key, None)
+        elif coming:
+            return Found(key, pod, placement, coming[1])
+        elif self._ripe(key, known.gang, placement, rivals):
+            return Found(key, pod, placement, None)
         return None
 
     def _turn(self, key: GroupKey) -> tuple[float, GroupKey]:
@@ -161,7 +184,7 @@ class Growth:
             if scaler.ours and scaler.uid and scaler.uid not in self._kept:
                 self._kept.add(scaler.uid)
                 there = {member.name for member in gang.at(*ON_NODE)}
-                until = self._scalers.made_at(scaler, self._now) + scaler.timeout_s + LATE_S
+                until = self._scalers.made_at(scaler, self._now) + min(TIMEOUT_S, scaler.timeout_s) + LATE_S
                 known = self._gangs.known[key]
                 if until > self._now and not any(slot.grown for slot in known.slots):
                     return scaler.count - sum(pod in there for pod in scaler.pods), until
@@ -170,7 +193,7 @@ class Growth:
     def _missing(self, key: GroupKey, gang: Gang) -> int:
         """How many workers the job may have beyond those that it has, if it may grow now."""
         job = self._scalers.jobs[key]
-        pause = min(PAUSE_MOST_S, self._after_s * 2.0 ** self._scalers.failures.get(key, 0))
+        pause = min(PAUSE_MOST_S, self._after_s * 2.0 ** min(DOUBLINGS, self._scalers.failures.get(key, 0)))
         rests = self._now < self._scalers.ended.get(key, -pause) + pause
         steady = gang.phase is Phase.RUNNING and not gang.count(*COMING, Stage.LEAVING) and not gang.preempted
         if not (job.running and steady) or rests or self._scalers.unfinished(key):
@@ -214,7 +237,11 @@ class Growth:
         """Places for so many more workers, else for half as many, and so on."""
         pod, beside = self._ledger.pods[model.uid], [member.node for member in gang.at(*ON_NODE)]
         asked, constraints = pod.ask, self._tenants.constraints(model.uid)
-        seats = [Seat(f"{gang.key} {i}", asked, pod.requests, constraints, role=WORKER) for i in range(count)]
+        seats: list[Seat] = []
+        for i in range(min(count, self._largest)):
+            seats.append(Seat(f"{gang.key} {i}", asked, pod.requests, constraints, role=WORKER))
+            if i % STEP == 0:
+                yield STEP * LOOK
         while seats:
             if not isinstance(self._admission.admits(gang, [model.uid] * len(seats)), Reason):
                 found = yield from Plan(self._gangs.starts.fleet, seats, seats, (), beside).whole()

@@ -21,6 +21,7 @@ from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.herald import ref
 from extender.engine.planning.attempt import LOOK
 from extender.engine.planning.sliced import Sliced
+from extender.engine.quarantine import Quarantine, of_gang
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 from gangfilter.members import Member, Stage
@@ -72,10 +73,12 @@ class Leaving:
         spared: Callable[[Gang], list[Member]],
         scale_in_s: float,
         counters: Counter[tuple[str, str]],
+        quarantine: Quarantine,
     ) -> None:
         """`spared`: whom a gang can spare, in order; `scale_in_s`: how long an operator has to let workers go."""
         self._ledger, self._gangs, self._scalers = ledger, gangs, scalers
         self._spared, self._scale_in_s, self._counters = spared, scale_in_s, counters
+        self._quarantine = quarantine
         self._going: dict[GroupKey, Going] = {}
         self._work: Sliced[None] | None = None
         self._effects: list[Effect] = []
@@ -107,8 +110,9 @@ class Leaving:
     def work(self, now: float) -> tuple[bool, Sequence[Effect]]:
         """Do a slice of looking; returns whether there is more to do, and what is to be done."""
         self._now = now
-        if self._work is not None and self._work.advance():
-            self._work = None
+        work, self._work = self._work, None  # unless it goes on
+        if work is not None and not work.advance():
+            self._work = work
         effects, self._effects = self._effects, []
         return self._work is not None, effects
 
@@ -123,13 +127,14 @@ class Leaving:
         for key in concerned:
             known = self._gangs.known.get(key)
             if known is not None:
-                self._effects += self._leave(known.gang)
+                with self._quarantine.over(of_gang(key), "leaving"):
+                    self._effects += self._leave(known.gang)
                 yield WEIGHED * len(known.gang.members) * LOOK
         self._look_at = self._now + LOOK_S + len(concerned) / PER_LOOK
 
     def _leave(self, gang: Gang) -> Iterator[Effect]:
         """Have those go that leave now."""
-        steady = gang.phase is Phase.RUNNING and not gang.preempted
+        steady = gang.phase is Phase.RUNNING and not gang.preempted and not self._gangs.is_aside(gang)
         spared = self._spared(gang) if steady else []
         restarting = anew(gang, spared, self._ledger.nodes) if steady else []
         leaving = restarting or on_leaving(spared, self._ledger.nodes)

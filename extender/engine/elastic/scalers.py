@@ -9,12 +9,15 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
 from extender.engine.effects import Scale, Unscale
+from extender.engine.quarantine import Quarantine, of_scaler
+from extender.engine.wall import Wall
 from gangfilter.group import GroupKey
-from protos.contract.objects import epoch_seconds
+from protos.contract.bounds import SCALED, SCALERS
 from protos.contract.training import WORKER, Scaler, ScalerKind, TrainingJob
 
 AGAIN_S = 5.0
@@ -28,6 +31,10 @@ KEPT_S = 600.0
 COUNTED: dict[ScalerKind, str] = {"ScaleIn": "scale_ins", "ScaleOut": "scale_outs"}
 
 
+Place = tuple[ScalerKind, str, str]
+"""Kind, namespace and name of a scaler."""
+
+
 class Asked(msgspec.Struct):
     """One that was asked for and is not seen."""
 
@@ -39,12 +46,14 @@ class Asked(msgspec.Struct):
 class Scalers:
     """All jobs and scalers."""
 
-    def __init__(self, counters: Counter[tuple[str, str]], wall: float) -> None:
-        """`wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero."""
-        self._counters, self._wall = counters, wall
+    def __init__(self, counters: Counter[tuple[str, str]], quarantine: Quarantine, wall: Wall) -> None:
+        self._counters, self._quarantine, self._wall = counters, quarantine, wall
         self.jobs: dict[GroupKey, TrainingJob] = {}
         self._served: set[ScalerKind] = set()
-        self._of: dict[GroupKey, dict[tuple[ScalerKind, str], Scaler]] = {}
+        self._of: dict[GroupKey, dict[Place, Scaler]] = {}
+        """Those that have not ended, and ours; at most bounds.SCALERS of one job."""
+        self._named: dict[Place, GroupKey] = {}
+        """The job of each of them."""
         self._asked: dict[GroupKey, Asked] = {}
         self.ended: dict[GroupKey, float] = {}
         """When a scaler of the job was last seen to end."""
@@ -77,24 +86,50 @@ class Scalers:
         asked = self._asked.get(key)
         if asked is not None and asked.scaler.name == scaler.name:
             del self._asked[key]
-        known = self._of.setdefault(key, {})
-        before = known.get((scaler.kind, scaler.name))
-        known[scaler.kind, scaler.name] = scaler
+        place = (scaler.kind, scaler.namespace, scaler.name)
+        if self._named.get(place, key) != key:  # it is for another job now
+            self.gone(*place, now)
+        before = self._of.get(key, {}).get(place)
         if before is not None and not before.outcome and scaler.outcome:
             self._end(key, scaler.kind, now, failed=scaler.outcome == "failed")
             if scaler.ours:
                 self._counters[COUNTED[scaler.kind], scaler.outcome] += 1
+        if scaler.outcome and not scaler.ours:
+            self._forget(place)
+        elif before is not None or self._room(key):
+            self._of.setdefault(key, {})[place] = scaler
+            self._named[place] = key
+        else:
+            self._counters[COUNTED[scaler.kind], "ignored"] += 1
 
     def gone(self, kind: ScalerKind, namespace: str, name: str, now: float) -> None:
         """A scaler is no longer there."""
-        for key, known in list(self._of.items()):
-            found = known.pop((kind, name), None) if key.namespace == namespace else None
-            if found is not None and not found.outcome:
-                self._end(key, kind, now, failed=True)
-            if not known:
+        place = (kind, namespace, name)
+        key = self._named.get(place)
+        if key is not None and not self._of[key][place].outcome:
+            self._end(key, kind, now, failed=True)
+        self._forget(place)
+
+    def _forget(self, place: Place) -> None:
+        key = self._named.pop(place, None)
+        if key is not None:
+            del self._of[key][place]
+            if not self._of[key]:
                 del self._of[key]
 
+    def _room(self, key: GroupKey) -> bool:
+        """Whether one more of this job is kept; one that has ended makes room."""
+        known = self._of.get(key, {})
+        if len(known) < SCALERS.most:
+            return True
+        ended = next((place for place, scaler in known.items() if scaler.outcome), None)
+        if ended is not None:
+            self._forget(ended)
+        return ended is not None
+
     def _end(self, key: GroupKey, kind: ScalerKind, now: float, *, failed: bool) -> None:
+        if key not in self.jobs:  # whoever makes a scaler may name any job
+            return
         self.ended[key] = now
         if kind == "ScaleIn" and failed:
             self._failed[key] = now
@@ -111,8 +146,8 @@ class Scalers:
     def leaving(self, key: GroupKey) -> tuple[frozenset[str], Mapping[str, int]]:
         """The workers that ScaleIns take from a job, and how many more whose names are not known yet, by role."""
         under_way = [scaler for scaler in self.unfinished(key) if scaler.kind == "ScaleIn"]
-        named = frozenset(name for scaler in under_way for name in scaler.pods)
-        return named, {WORKER: sum(scaler.count for scaler in under_way if not scaler.pods)}
+        named = islice((name for scaler in under_way for name in scaler.pods), SCALED.most)
+        return frozenset(named), {WORKER: sum(scaler.count for scaler in under_way if not scaler.pods)}
 
     def asked_at(self, key: GroupKey, pods: Sequence[str], now: float) -> float:
         """Since when an unfinished ScaleIn of ours asks for one of these workers; now, if none does."""
@@ -121,7 +156,7 @@ class Scalers:
 
     def made_at(self, scaler: Scaler, now: float) -> float:
         """When it was made, on the monotonic clock."""
-        return min(now, epoch_seconds(scaler.created) - self._wall) if scaler.created else now
+        return min(now, self._wall.moment(scaler.created)) if scaler.created else now
 
     # -- what is asked for
 
@@ -155,7 +190,7 @@ class Scalers:
             self.jobs[key].uid,
             str(scaler.count),
             *scaler.pods,
-            *sorted(name for _, name in self._of.get(key, {})),
+            *sorted(name for _, _, name in self._of.get(key, {})),
         ]
         way = "in" if scaler.kind == "ScaleIn" else "out"
         return f"{key.name}-{way}-{hashlib.sha256(' '.join(made_of).encode()).hexdigest()[:8]}"
@@ -173,7 +208,10 @@ class Scalers:
             elif now >= asked.again_at:
                 asked.again_at = now + AGAIN_S
                 yield Scale(asked.scaler)
-        for known in self._of.values():
-            for scaler in known.values():
-                if scaler.ours and scaler.outcome and now >= self.made_at(scaler, now) + KEPT_S:
-                    yield Unscale(scaler)
+
+        def over(scaler: Scaler) -> Unscale | None:
+            goes = scaler.ours and scaler.outcome and now >= self.made_at(scaler, now) + KEPT_S
+            return Unscale(scaler) if goes else None
+
+        scalers = [scaler for known in self._of.values() for scaler in known.values()]
+        yield from filter(None, self._quarantine.tried(scalers, of_scaler, "scalers", over))

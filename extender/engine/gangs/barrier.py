@@ -25,12 +25,16 @@ class Barrier:
         self._gangs = gangs
 
     def prepare(self, uid: str, now: float) -> bool:
-        """Go on planning where the pod's gang waits for that; returns whether there is more to do before a filter."""
+        """Go on planning where the pod's gang is next and its plan is short; returns whether to do so before a filter.
+
+        kube-scheduler has one cycle for all pods, which stands until this one is answered. So nobody waits for the
+        plans of others, nor for a long one: the member is told to wait, and is woken by its plan.
+        """
         known = self._gangs.of(uid)
-        if known is None or not self._gangs.starts.wanted(known.gang):
+        if known is None or not self._gangs.starts.next(known.gang):
             return False
-        self._gangs.work(now)
-        return self._gangs.starts.wanted(known.gang)
+        self._gangs.plan(now)
+        return self._gangs.starts.next(known.gang)
 
     def single(self, uid: str) -> bool:
         """Whether the pod is placed like any single one."""
@@ -50,6 +54,10 @@ class Barrier:
         if known is None:
             return None
         gang, member = known.gang, known.gang.members[state.ref.uid]
+        if self._gangs.is_aside(gang):
+            member.refused = True
+            return refusals.SET_ASIDE
+        self._gangs.rounds.hasten(gang.key, now)
         self._gangs.recheck(known, member, now)
         self._gangs.refill(known, member, now)
         if unheld:
@@ -88,6 +96,8 @@ class Barrier:
         if known is None:
             return None
         gang, member = known.gang, known.gang.members[state.ref.uid]
+        if self._gangs.is_aside(gang):
+            return Refuse(refusals.SET_ASIDE)
         self._gangs.recheck(known, member, now)
         if member.stage in HOLDING:
             if member.node != node:

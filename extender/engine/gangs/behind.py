@@ -12,6 +12,9 @@ from extender.engine.queues.queues import Queues
 from extender.engine.queues.standing import Standing
 from gangfilter.table import Phase
 
+REMEMBERED = 1024
+"""Answers that are remembered, by queue and priority."""
+
 
 class Behind:
     """Tells who has to wait."""
@@ -33,10 +36,10 @@ class Behind:
         known, account = self._gangs.of(uid), self._queues.of(uid)
         if known is None or account is None or not self._gangs.leading or not self.spare(pod):
             return False
-        if self._gangs.looked != self._ledger.freed:
-            return self._gangs.waiting  # they are yet to be planned with this room
+        if self._gangs.rounds.looked != self._ledger.freed:
+            return self._gangs.rounds.waiting  # they are yet to be planned with this room
         turns = self._gangs.starts.turns
-        if self._version != turns.version:
+        if self._version != turns.version or len(self._known) >= REMEMBERED:
             self._version = turns.version
             self._known.clear()
         key = self._queues.at(account), -self._priorities.of(known.gang, pod.priority)

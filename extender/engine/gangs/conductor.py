@@ -12,6 +12,7 @@ from itertools import islice
 from extender.engine import refusals
 from extender.engine.books.ledger import Ledger, PodState
 from extender.engine.effects import Deny, Evict, Open, PhaseLeft, Place, Wake
+from extender.engine.gangs.agenda import ALWAYS, NEVER, Agenda
 from extender.engine.gangs.herald import Herald, ref
 from extender.engine.gangs.roster import Known, Roster
 from extender.engine.gangs.slots import Slots
@@ -20,8 +21,10 @@ from extender.engine.gangs.unheld import joining, mark, stranded
 from extender.engine.lacking import Lacking
 from extender.engine.planning.plan import Placement
 from extender.engine.planning.seats import Spot
+from extender.engine.quarantine import Quarantine, of_gang
 from extender.engine.settings import Settings
 from gangfilter.gang import BEFORE, STARTED, Gang
+from gangfilter.group import GroupKey
 from gangfilter.members import Member, Stage
 from gangfilter.table import Fact, Phase
 from protos.contract.reason import Reason
@@ -44,6 +47,7 @@ class Conductor:
         ledger: Ledger,
         settings: Settings,
         counters: Counter[tuple[str, str]],
+        quarantine: Quarantine,
         roster: Roster,
         herald: Herald,
         release: Release,
@@ -52,17 +56,31 @@ class Conductor:
     ) -> None:
         """`unpromise` takes back what a pod was promised, or waits for, as a single one."""
         self._ledger, self._settings, self._counters = ledger, settings, counters
-        self._roster, self._herald = roster, herald
+        self._quarantine, self._roster, self._herald = quarantine, roster, herald
         self._release, self._unpromise = release, unpromise
         self.starts, self.slots = starts, Slots(ledger, starts, settings.patience)
         self._lack = Lacking(ledger.stock)
+        self.agenda = Agenda()
+        self.leaving: dict[GroupKey, None] = {}
+        """The gangs that have members whose eviction was asked for."""
         self.replayed = False
         """All pods and groups were told; before, no gang goes anywhere."""
         self.leading = True
         """Whether this process may write; if not, nothing is planned, held or evicted."""
 
     def settle(self, known: Known, now: float) -> None:
-        """Let the gang go on as far as it does, and do what follows."""
+        """Let the gang go on as far as it does, and do what follows; one that is set aside stays as it is."""
+        if self.is_aside(known.gang):
+            self._close(known)
+            return
+        with self._quarantine.over(of_gang(known.gang.key), "gang"):
+            self._settle(known, now)
+
+    def is_aside(self, gang: Gang) -> bool:
+        """Whether nobody works for the gang at the moment."""
+        return bool(self._quarantine) and of_gang(gang.key) in self._quarantine
+
+    def _settle(self, known: Known, now: float) -> None:
         gang = known.gang
         known.parked = False
         if not self.replayed:
@@ -80,9 +98,38 @@ class Conductor:
             self._want(known, now)
         if gang.phase is Phase.ASSEMBLING and not self._too_large(known):
             known.reason = refusals.assembling(gang.key, gang.lacking())
+        if gang.phase is Phase.DEGRADED:
+            numbers = f"{gang.count(Stage.BOUND)} of {gang.minimum[0] or 0} members are bound"
+            known.reason = (refusals.gang_lost if gang.bereft else refusals.gang_below)(gang.key, numbers)
         self._herald.tell(known)
+        self._close(known)
+
+    def _close(self, known: Known) -> None:
+        """Forget the gang, if nothing is left of it."""
         if self._roster.clean(known):
-            self.starts.close(gang)
+            self.starts.close(known.gang)
+            self._quarantine.forget(of_gang(known.gang.key))
+        self.note(known)
+
+    def note(self, known: Known) -> None:
+        """Keep in mind when the gang is to be looked at again, and whether members of it leave."""
+        gang = known.gang
+        there = gang.key in self._roster.known
+        self.agenda.put(gang.key, self._due(known) if there else NEVER)
+        if there and gang.count(Stage.LEAVING):
+            self.leaving[gang.key] = None
+        else:
+            self.leaving.pop(gang.key, None)
+
+    def _due(self, known: Known) -> float:
+        """When time alone may change something about the gang."""
+        gang = known.gang
+        if known.parked or self.is_aside(gang):
+            return NEVER
+        if gang.phase is Phase.WAITING or known.slots or gang.count(Stage.PLANNED):
+            return ALWAYS
+        again = known.evicted_at + EVICTED_AGAIN_S if self._goes(gang) else NEVER
+        return min(again, gang.moves_at, self._herald.due(known))
 
     def _follow(self, known: Known, left: Phase, fact: Fact, now: float) -> None:
         gang = known.gang
@@ -171,6 +218,7 @@ class Conductor:
             known = self._roster.known.get(key)
             if known is not None:
                 known.parked = False
+                self.note(known)
 
     def _too_large(self, known: Known) -> bool:
         """Whether more members would have to start together than can be held in bind; then that is why it waits."""
@@ -186,7 +234,9 @@ class Conductor:
             outcome = self.starts.refused(gang, outcome) or outcome
         if isinstance(outcome, Reason):
             self._withhold(known, outcome)
-        elif isinstance(outcome, Placement):
+            self.note(known)
+            return  # whether it is planned once more is asked when time passes, not at once
+        if isinstance(outcome, Placement):
             self._start(known, outcome, now)
         else:
             known.rests_until = now + REST_S * len(gang.members) if len(gang.members) > LARGE else 0.0
@@ -218,8 +268,16 @@ class Conductor:
 
     def post(self, gang: Gang, member: Member) -> Place:
         """The Binding of a member to its place."""
-        gang.post(member.uid, member.node)
-        return self._release(self._ledger.pods[member.uid], gang)
+        place = self._release(self._ledger.pods[member.uid], gang)
+        gang.post(member.uid, member.node)  # not before: whoever is posted has a Binding on its way
+        return place
+
+    def unbook(self, gang: Gang) -> None:
+        """Those in bind have no Binding on its way: what was booked for one by half is theirs no more."""
+        for member in gang.at(Stage.IN_BIND):
+            pod = self._ledger.pods[member.uid]
+            if pod.state == "binding":
+                self._ledger.unbook(pod)
 
     def leave(self, gang: Gang, member: Member, why: Reason) -> None:
         """The member holds nothing any more, nor is it in bind."""
@@ -307,6 +365,8 @@ class Conductor:
     def tick(self, known: Known, now: float) -> None:
         """Time has passed: those that wait cost next to nothing, however many they are."""
         gang = known.gang
+        if self.is_aside(gang):
+            return
         self._remind(known, now)
         if gang.timed or known.slots:
             self.slots.check_all(known)
@@ -322,10 +382,17 @@ class Conductor:
                 self._go_single(gang, member)
             elif member.denied_at and now >= member.denied_at + REFUSED_AGAIN_S:
                 self.wake(gang, member)  # kept off its node by kube-scheduler: maybe a passing thing
-        goes = gang.phase is Phase.UNDOING or (gang.phase is Phase.COMPLETED and gang.terms.on_completion)
-        goes = goes or (gang.phase in BEFORE and gang.count(Stage.LEAVING) > 0)
-        if goes and not gang.preempted and now >= known.evicted_at + EVICTED_AGAIN_S:
+        if self._goes(gang) and now >= known.evicted_at + EVICTED_AGAIN_S:
             self._evict(known, now)
+
+    def _goes(self, gang: Gang) -> bool:
+        """Whether members are to be evicted until they are gone."""
+        if gang.preempted:
+            return False
+        if gang.phase in BEFORE:
+            return gang.count(Stage.LEAVING) > 0
+        ends = gang.phase is Phase.UNDOING or (gang.phase is Phase.COMPLETED and bool(gang.terms.on_completion))
+        return ends and gang.count(Stage.BOUND, Stage.LEAVING) > 0
 
     def preempt(self, known: Known, now: float) -> None:
         """Others take the gang's room: whoever does evicts its members."""

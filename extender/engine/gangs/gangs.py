@@ -11,15 +11,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from extender.engine import refusals
 from extender.engine.books.ledger import Ledger, PodState
-from extender.engine.effects import BindAnswer, Effect, Held
+from extender.engine.effects import BindAnswer, Effect, Held, Place, Subject
 from extender.engine.gangs.conductor import Conductor, Release
 from extender.engine.gangs.herald import Herald
 from extender.engine.gangs.roster import Known, Roster
+from extender.engine.gangs.rounds import News, Rounds
 from extender.engine.gangs.starts import Starts
 from extender.engine.planning import intree
 from extender.engine.planning.plan import Placement
 from extender.engine.planning.seats import Spot
+from extender.engine.quarantine import Quarantine, of_gang, of_pod
 from extender.engine.settings import Settings
+from extender.engine.wall import Wall
 from gangfilter import dialects
 from gangfilter.gang import STARTED, Gang
 from gangfilter.group import Declaration, GroupKey
@@ -43,22 +46,26 @@ class Gangs:
         ledger: Ledger,
         settings: Settings,
         counters: Counter[tuple[str, str]],
+        quarantine: Quarantine,
         starts: Starts,
         release: Release,
         unpromise: Callable[[PodState], None],
-        wall: float,
+        capped: Callable[[Gang], Reason | None],
+        wall: Wall,
     ) -> None:
         """`unpromise` takes back what a pod was promised, or waits for, as a single one.
 
-        `wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero.
+        `capped` says why the PriorityClass of a gang gives less than it says, None if it does not.
         """
-        self._ledger, self._settings, self.starts = ledger, settings, starts
-        self.waiting = False
-        """Gangs wait for room, as far as was seen at the last tick."""
-        self.looked = 0
-        """How often there may have been room by then: those who wait are in line for a plan with that."""
+        self._ledger, self._settings, self._quarantine = ledger, settings, quarantine
+        self.starts, self._capped = starts, capped
         self._roster, self._herald = Roster(settings.patience, wall), Herald()
-        self._conductor = Conductor(ledger, settings, counters, self._roster, self._herald, release, unpromise, starts)
+        self._conductor = Conductor(
+            ledger, settings, counters, quarantine, self._roster, self._herald, release, unpromise, starts
+        )
+        self._failed: dict[str, Known] = {}
+        """The gangs of pods that have failed, by UID, until those are gone."""
+        self.rounds = Rounds(ledger, quarantine, self._roster, self._conductor, self._herald)
 
     @property
     def known(self) -> dict[GroupKey, Known]:
@@ -79,6 +86,8 @@ class Gangs:
         said = dialects.membership(pod)
         uid = pod.metadata.uid
         known = self.of(uid)
+        if known is not None and self._quarantine:
+            self._quarantine.changed(of_gang(known.gang.key))
         if known is not None and (said is None or said.key != known.gang.key):
             self.forget(uid, now)
             known = None
@@ -87,30 +96,29 @@ class Gangs:
         if known is None:
             known = self._roster.join(pod, said, now)
         self._roster.say(uid, said.said)
-        self._tell_conflicts(known, now)
-        self._restage(known, pod, state, now)
+        self._herald.warn(known, now)
+        with self._quarantine.over(of_gang(known.gang.key), "gang"):
+            self._restage(known, pod, state, now)
         self._conductor.settle(known, now)
+        self._tell_cap(known, now)
 
     def declare(self, kind: str, key: GroupKey, declaration: Declaration | None, now: float) -> None:
         """A PodGroup says this, or (None) is gone."""
         known = self._roster.gang(key, now)
-        if declaration is None:
-            known.declared.pop(kind, None)
-        else:
-            known.declared[kind] = declaration
+        self._quarantine.changed(of_gang(key))
         known.told = None
-        self._roster.agree(known)
-        self._tell_conflicts(known, now)
+        self._roster.declare(known, kind, declaration)
+        self._herald.warn(known, now)
         self._conductor.settle(known, now)
 
-    def _tell_conflicts(self, known: Known, now: float) -> None:
-        """Once there is a pod to tell it of: a PodGroup is mostly there before."""
-        conflicts = known.gang.terms.conflicts
-        if conflicts == known.warned:
+    def _tell_cap(self, known: Known, now: float) -> None:
+        """Once all of its minimum is there: until then nobody knows the highest of its members."""
+        if known.gang.phase is Phase.ASSEMBLING or not known.gang.terms.priority_class:
             return
-        reason = refusals.gang_conflict(known.gang.key, "; ".join(conflicts))
-        if not conflicts or self._herald.report(known, reason, now):
-            known.warned = conflicts
+        why = self._capped(known.gang)
+        if why != known.capped and (why is None or self._herald.report(known, why, now)):
+            known.capped = why
+            self._conductor.note(known)
 
     def _restage(self, known: Known, pod: Pod, state: PodState | None, now: float) -> None:
         member = known.gang.members[pod.metadata.uid]
@@ -131,7 +139,9 @@ class Gangs:
             self.starts.settled(member.uid)
         elif member.stage is not Stage.SUCCEEDED:
             failed = pod.status.phase == "Failed"
-            known.failed += failed
+            if failed:
+                known.failed.add(member.uid)
+                self._failed[member.uid] = known
             self._drop(known, member, now, refused=failed and not pod.status.container_statuses)
 
     def _on_node(self, gang: Gang, member: Member, pod: Pod, state: PodState, now: float) -> None:
@@ -179,15 +189,30 @@ class Gangs:
 
     def forget(self, uid: str, now: float) -> None:
         """The pod is gone. What a member has done stays done."""
-        known = self.of(uid)
+        before, known = self._failed.pop(uid, None), self.of(uid)
+        if before is not None:  # its gang may be forgotten since
+            before.failed.discard(uid)
+            self._herald.tell(before)
         if known is None:
             return
-        if known.gang.vanish(uid):
-            self._roster.quit(uid)
-            self.starts.forget(uid)
-        else:
-            self._drop(known, known.gang.members[uid], now)
+        with self._quarantine.over(of_gang(known.gang.key), "gang"):
+            if known.gang.vanish(uid):
+                self._roster.quit(uid)
+                self.starts.forget(uid)
+            else:
+                self._drop(known, known.gang.members[uid], now)
+        if self.of(uid) is not None:
+            self._expel(known, uid)
         self._conductor.settle(known, now)
+
+    def _expel(self, known: Known, uid: str) -> None:
+        """An error came in between: the pod is gone all the same, and nobody may take it for a member any more."""
+        steps: tuple[Callable[[], object], ...] = (
+            lambda: None if known.gang.vanish(uid) else known.gang.lose(uid),
+            lambda: self._roster.quit(uid),
+            lambda: self.starts.forget(uid),
+        )
+        self._quarantine.each(steps, lambda _: of_gang(known.gang.key), "gang", lambda step: step())
 
     def _drop(self, known: Known, member: Member, now: float, *, refused: bool = False) -> None:
         self._conductor.leave(known.gang, member, refusals.GONE)
@@ -200,13 +225,21 @@ class Gangs:
 
     def look_at(self, node: str, now: float) -> None:
         """The node changed or is gone: places held there may be none any more."""
-        for uid in sorted(self._ledger.on_node.get(node, ())):
+
+        def look(uid: str) -> None:
             known, kept_for = self.of(uid), self._conductor.slots.of(uid)
             if known is not None:
                 self.recheck(known, known.gang.members[uid], now)
             elif kept_for is not None:
                 self._conductor.slots.check(uid)
                 self._conductor.settle(kept_for, now)
+
+        self._quarantine.each(sorted(self._ledger.on_node.get(node, ())), self._subject, "gang", look)
+
+    def _subject(self, uid: str) -> Subject:
+        """Whose work is what is done for a name in the books."""
+        known = self.of(uid) or self._conductor.slots.of(uid)
+        return of_gang(known.gang.key) if known is not None else of_pod(uid)
 
     def recheck(self, known: Known, member: Member, now: float) -> None:
         """See whether the place held for a member, if there is one, still is one."""
@@ -286,44 +319,32 @@ class Gangs:
 
     # -- time and plans
 
+    def shift(self, by: float) -> None:
+        """The wall clock shows so many seconds more than it did: all that was read by it was so much earlier."""
+        for known in self.known.values():
+            known.gang.shift(by)
+            self._conductor.note(known)
+
     def replayed(self, now: float) -> None:
         """All pods and groups were told."""
-        self._conductor.replayed = True
-        for known in list(self.known.values()):
-            self._conductor.settle(known, now)
+        if not self._conductor.replayed:
+            self._conductor.replayed = True
+            self.rounds.tell(News.REPLAYED, now)
 
     def lead(self, yes: bool, now: float) -> None:
         """Whether this process may write."""
-        self._conductor.leading = yes
-        for known in list(self.known.values()):
-            if not yes:
-                self._conductor.stand_by(known, now)
-            known.told, known.planned, known.reported, known.warned = None, None, (None, 0.0), ()
-            known.offering = True
-            self._tell_conflicts(known, now)
-            self._conductor.settle(known, now)
-
-    def tick(self, now: float) -> None:
-        """Let time pass."""
-        self._conductor.unpark()
-        self.waiting = False
-        for known in list(self.known.values()):
-            if not known.parked and (known.gang.phase is not Phase.RUNNING or known.slots):
-                self._conductor.tick(known, now)
-                self._herald.news(known, now)
-                self._conductor.park(known)
-                self.waiting |= known.gang.phase is Phase.WAITING and not known.parked
-        self.looked = self._ledger.freed
+        self._conductor.leading = self._roster.leading = yes
+        self.rounds.tell(News.LEADER if yes else News.STAND_BY, now)
 
     @property
     def leading(self) -> bool:
         """Whether gangs are led here, with all of the cluster known."""
-        return self._conductor.leading and self._conductor.replayed
+        return self._conductor.leading and self._conductor.replayed and self.rounds.settled
 
     def may_start(self, key: GroupKey, now: float) -> bool:
         """Whether a gang waits for nothing but room on nodes, and may start here."""
         gang = self.known[key].gang
-        return self.leading and gang.may_plan(now) and self.starts.withheld(gang) is None
+        return self.leading and not self.is_aside(gang) and gang.may_plan(now) and self.starts.withheld(gang) is None
 
     def suffice(self, key: GroupKey, uids: Collection[str]) -> bool:
         """Whether a smallest start of a gang that waits needs nobody but these members."""
@@ -336,9 +357,8 @@ class Gangs:
 
     def leaving(self) -> Iterator[str]:
         """UIDs of bound members whose eviction was asked for."""
-        for known in self.known.values():
-            if known.gang.count(Stage.LEAVING):
-                yield from (member.uid for member in known.gang.at(Stage.LEAVING))
+        for key in self._conductor.leaving:
+            yield from (member.uid for member in self.known[key].gang.at(Stage.LEAVING))
 
     def preempt(self, uid: str, now: float, *, wholly: bool) -> None:
         """The room of a member is taken for others: nothing is kept of it; `wholly`: all of its gang goes."""
@@ -353,8 +373,13 @@ class Gangs:
         known = self.known[key]
         self._conductor.slots.grow(known, model, role, spots, now)
         self._conductor.refill(known, now)
+        self._conductor.note(known)
 
-    def growing(self) -> set[GroupKey]:
+    def holds(self, pod: PodState) -> bool:
+        """Whether a place is kept for this member, or by this name for one to come."""
+        return pod.ref.uid in self.starts.spots or self._conductor.slots.of(pod.ref.uid) is not None
+
+    def growing(self) -> list[GroupKey]:
         """The gangs for which such places are kept."""
         return self._conductor.slots.growing()
 
@@ -371,12 +396,65 @@ class Gangs:
             self._conductor.spare(self.known[key], now)
 
     def work(self, now: float) -> bool:
+        """Do a slice of planning, and of what time brings; returns whether there is more to do."""
+        more = self.rounds.work(now)
+        return self.plan(now) or more
+
+    def plan(self, now: float) -> bool:
         """Do a slice of planning; returns whether there is more to do."""
-        came = self.starts.advance(now)
-        if came is not None:
-            gang, outcome = came
-            self._conductor.take(self.known[gang.key], outcome, now)
+        gang = self.starts.upcoming()
+        if gang is None or not self._conductor.leading:
+            return not self.starts.idle
+        with self._quarantine.over(of_gang(gang.key), "plan"):
+            outcome = self.starts.advance(gang, now)
+            if outcome is not None:
+                self._conductor.take(self.known[gang.key], outcome, now)
+        if self.is_aside(gang):
+            self.starts.unwant(gang)
         return not self.starts.idle
+
+    # -- after an error of ours
+
+    def is_aside(self, gang: Gang) -> bool:
+        """Whether nobody works for the gang at the moment."""
+        return self._conductor.is_aside(gang)
+
+    def set_aside(self, key: GroupKey, now: float) -> None:
+        """Nothing is planned or held for the gang until it is brought back; what its bound members hold stays."""
+        known, subject = self.known.get(key), of_gang(key)
+        if known is None:
+            return
+        gang, why = known.gang, self._quarantine.why(subject)
+        known.reason, known.planned, known.parked = why, None, False
+        with self._quarantine.over(subject, "recovery"):
+            self.starts.unwant(gang)
+        with self._quarantine.over(subject, "recovery"):
+            self._conductor.unbook(gang)
+        self._quarantine.each(
+            gang.holding(), lambda _: subject, "recovery", lambda m: self._conductor.leave(gang, m, why)
+        )
+        for member in [*gang.holding(), *gang.at(Stage.POSTED)]:
+            pod = self._ledger.pods.get(member.uid)
+            if pod is None or pod.state not in ("binding", "bound"):
+                gang.put(member, Stage.IDLE)
+        idle = [member.uid for member in gang.at(Stage.IDLE)]  # of a start that failed by half they may have places
+        self._quarantine.each(idle, lambda _: subject, "recovery", self.starts.drop)
+        gang.upset = gang.phase is Phase.STARTING
+        with self._quarantine.over(subject, "recovery"):
+            self._herald.report(known, why, now)
+            self._herald.tell(known)
+        self._conductor.note(known)
+
+    def opened(self, uid: str) -> Place | None:
+        """The Binding of a member whose bind went through and was not told so yet: it is told by whoever asks this."""
+        return self._herald.opened(uid)
+
+    def bring_back(self, key: GroupKey, now: float) -> None:
+        """The gang goes on from where it was."""
+        known = self.known.get(key)
+        if known is not None:
+            known.reason = known.planned = None
+            self._conductor.settle(known, now)
 
 
 def _has_succeeded(pod: Pod) -> bool:

@@ -92,8 +92,8 @@ class Gates:
     def _seeks(self, wake: Wake) -> bool:
         if wake.gated or wake.node or wake.pod.uid not in self._shut:
             return False
-        pod = self._ledger.pods[wake.pod.uid]
-        if pod.ask is None:
+        pod = self._ledger.pods.get(wake.pod.uid)
+        if pod is None or pod.ask is None:
             return False
         self._waking.refused(pod, pod.ask, refusals.no_room(pod.ask), 0)
         self._sought[pod.shape] = None
@@ -102,8 +102,10 @@ class Gates:
     def seek(self, nodes: int) -> None:
         """Have those that go singly woken where there is room; looks at so many nodes of each of their shapes."""
         for sought in list(self._sought):
-            if not self._indexes.prepare(sought, nodes):
-                del self._sought[sought]
+            del self._sought[sought]  # unless there is more of it
+            if self._indexes.prepare(sought, nodes):
+                self._sought[sought] = None
+            else:
                 for name, _ in self._indexes.of(sought).ranked():
                     self._waking.room(name)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from extender.engine.effects import Effect, GroupStatus, PodRef, Report
+import math
+
+from extender.engine import refusals
+from extender.engine.effects import Effect, GroupStatus, Open, Place, PodRef, Report, ReportOwner
 from extender.engine.gangs.roster import Known
 from gangfilter.gang import BEFORE, Gang
 from gangfilter.members import PRESENT, Member, Stage
@@ -10,6 +13,8 @@ from protos.contract.reason import Reason
 
 REPORT_EVERY_S = 30.0
 """Seconds between Events that say the same of a gang."""
+MOST_MEMBERS = 8
+"""Members that are told why their gang waits: a gang may have thousands."""
 UNBOUND = (Stage.IDLE, Stage.PLANNED, Stage.ABSENT)
 PAUSE_S = 1.0
 """Seconds after which it is said of a gang that it is not complete: its pods come one after the other."""
@@ -31,8 +36,16 @@ class Herald:
         effects, self.effects = self.effects, []
         return effects
 
+    def opened(self, uid: str) -> Place | None:
+        """What goes on of the bind of this member, if that waits here to be carried out: it is left to the caller."""
+        found = next((each for each in self.effects if isinstance(each, Open) and each.pod.uid == uid), None)
+        if found is None:
+            return None
+        self.effects.remove(found)
+        return found.place
+
     def report(self, known: Known, reason: Reason, now: float) -> bool:
-        """In an Event of one member, the first that still waits; the same reason again only after a while.
+        """In Events of the first members that still wait and of their controller; the same only after a while.
 
         Returns whether it is told.
         """
@@ -41,14 +54,33 @@ class Herald:
         if again or not known.gang.count(*UNBOUND):
             return False
         known.reported = (reason, now)
-        self.effects.append(Report(ref(known.gang, known.gang.at(*UNBOUND)[0]), reason))
+        first = known.gang.at(*UNBOUND)[:MOST_MEMBERS]
+        self.effects += [Report(ref(known.gang, member), reason) for member in first]
+        if first[0].controller is not None:
+            self.effects.append(ReportOwner(known.gang.key.namespace, first[0].controller, reason))
         return True
+
+    def warn(self, known: Known, now: float) -> None:
+        """Tell what its pods and PodGroups say differently, once there is a pod to tell it of."""
+        conflicts = known.gang.terms.conflicts
+        if conflicts == known.warned:
+            return
+        reason = refusals.gang_conflict(known.gang.key, "; ".join(conflicts))
+        if not conflicts or self.report(known, reason, now):
+            known.warned = conflicts
 
     def news(self, known: Known, now: float) -> None:
         """Report why a gang waits as soon as its numbers stand still for a moment, and when they have changed."""
-        settled = now >= known.gang.since + PAUSE_S and known.gang.phase in BEFORE
-        if settled and known.reason is not None and known.reason != known.reported[0]:
+        if known.reason is not None and now >= self.due(known):
             self.report(known, known.reason, now)
+
+    def due(self, known: Known) -> float:
+        """When there is something to report of a gang that has no place, infinity if there is nothing."""
+        gang, reason, (told, at) = known.gang, known.reason, known.reported
+        if gang.phase not in BEFORE or reason is None or reason == told or not gang.count(*UNBOUND):
+            return math.inf
+        again = at + REPORT_EVERY_S if told is not None and told.code == reason.code else -math.inf
+        return max(gang.since + PAUSE_S, again)
 
     def tell(self, known: Known) -> None:
         """On its PodGroups, if there is anything new."""
@@ -64,7 +96,7 @@ class Herald:
             present=gang.count(*PRESENT),
             bound=gang.count(Stage.BOUND),
             succeeded=gang.count(Stage.SUCCEEDED),
-            failed=known.failed,
+            failed=len(known.failed),
         )
         if status != known.told:
             known.told = status

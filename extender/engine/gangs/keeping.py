@@ -9,6 +9,7 @@ from extender.engine.books.reservations import Kept, Reservations
 from extender.engine.effects import Effect, Wake
 from extender.engine.gangs.barrier import Barrier
 from extender.engine.gangs.gangs import Gangs
+from extender.engine.quarantine import Quarantine, of_gang, of_pod
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 
@@ -20,8 +21,14 @@ class Keeping:
     """Looks at what is kept, whenever something happened."""
 
     def __init__(
-        self, reservations: Reservations, gangs: Gangs, barrier: Barrier, counters: Counter[tuple[str, str]]
+        self,
+        reservations: Reservations,
+        gangs: Gangs,
+        barrier: Barrier,
+        counters: Counter[tuple[str, str]],
+        quarantine: Quarantine,
     ) -> None:
+        self._quarantine = quarantine
         self._reservations, self._gangs, self._barrier, self._counters = reservations, gangs, barrier, counters
         self._missing: dict[GroupKey, str] = {}
         """A member of each gang whose room was not complete."""
@@ -33,15 +40,20 @@ class Keeping:
             return []
         wakes: list[Effect] = []
         gangs: dict[GroupKey, Gang] = {}
-        for kept in self._reservations.keep(now, everything=everything):
+
+        def come(kept: Kept) -> None:
             pod = kept.pod.ref
             known = self._gangs.of(pod.uid) if kept.complete else None
             if known is not None and not self._barrier.single(pod.uid):
                 gangs[known.gang.key] = known.gang
             elif kept.spot is not None and kept.complete and self._reservations.due(pod.uid, now):
                 wakes.append(Wake(pod, kept.spot.node))
-        for gang in gangs.values():
-            self._look_at(gang, now)
+
+        waiting = self._reservations.keep(now, everything=everything)
+        self._quarantine.each(waiting, lambda kept: of_pod(kept.pod.ref.uid), "keeping", come)
+        self._quarantine.each(
+            gangs.values(), lambda gang: of_gang(gang.key), "keeping", lambda gang: self._look_at(gang, now)
+        )
         self._counters["wakes", ""] += len(wakes)
         return wakes
 

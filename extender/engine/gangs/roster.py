@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import msgspec
 
 from extender.engine.books.ledger import PodState
 from extender.engine.effects import GroupStatus
 from extender.engine.planning.seats import Spot
+from extender.engine.wall import Wall
+from gangfilter.agreement import Agreement
 from gangfilter.gang import STARTED, Gang, Patience
-from gangfilter.group import Declaration, GroupKey, Membership, agree
-from gangfilter.members import Member
+from gangfilter.group import Declaration, GroupKey, Membership
+from gangfilter.members import ON_NODE, Member
 from gangfilter.table import Phase
-from protos.contract.objects import Pod, epoch_seconds
+from protos.contract.objects import OwnerReference, Pod
 from protos.contract.reason import Reason
 
 PAST_BARRIER = (*STARTED, Phase.UNDOING, Phase.COMPLETED)
@@ -36,8 +36,8 @@ class Known(msgspec.Struct):
     """A gang and what is said about it."""
 
     gang: Gang
-    said: Counter[Declaration] = msgspec.field(default_factory=Counter)
-    """By its pods: how many say it."""
+    agreement: Agreement = msgspec.field(default_factory=Agreement)
+    """What its pods say and PodGroups declare, together."""
     declared: dict[str, Declaration] = msgspec.field(default_factory=dict)
     """By PodGroups, by kind."""
     reason: Reason | None = None
@@ -52,13 +52,18 @@ class Known(msgspec.Struct):
     """Some of them may suit members that wait already."""
     counted_in: str = ""
     """The queue that its members count in."""
+    renamed: bool = False
+    """Another queue is named for it, and counts when it starts anew."""
     parked: bool = False
     """It waits for room in its queue, all that is to be said was said: until there is some, time does not matter."""
     evicted_at: float = 0.0
-    failed: int = 0
+    failed: set[str] = msgspec.field(default_factory=set)
+    """UIDs of its pods that have failed, while they are there."""
     told: GroupStatus | None = None
     reported: tuple[Reason | None, float] = (None, 0.0)
     """What was last told in an Event, and when."""
+    capped: Reason | None = None
+    """Why its PriorityClass gives less than it says, as it was last told."""
     warned: tuple[str, ...] = ()
     """The conflicts that were last told in one."""
 
@@ -66,12 +71,13 @@ class Known(msgspec.Struct):
 class Roster:
     """All gangs and their members."""
 
-    def __init__(self, patience: Patience, wall: float) -> None:
-        """`wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero."""
+    def __init__(self, patience: Patience, wall: Wall) -> None:
         self._patience, self._wall = patience, wall
         self.known: dict[GroupKey, Known] = {}
         self._of: dict[str, Known] = {}
         self._saying: dict[str, Declaration] = {}
+        self.leading = False
+        """All of the cluster is known, and gangs are led here: one that runs stays in its queue."""
 
     def of(self, uid: str) -> Known | None:
         """The gang of a pod, None if it is in none."""
@@ -87,19 +93,21 @@ class Roster:
         """The pod is a member from now on, and counts nowhere yet."""
         meta = pod.metadata
         known = self._of[meta.uid] = self.gang(said.key, now)
-        controllers = (owner.uid or owner.name for owner in meta.owner_references if owner.controller)
+        controllers = (owner for owner in meta.owner_references if owner.controller)
         member = Member(
             uid=meta.uid,
             name=meta.name,
             role=said.role,
             required=said.required,
             leader=said.leader,
-            owner=next(controllers, ""),
+            controller=_shared(known.gang, next(controllers, None)),
             priority=pod.spec.priority or 0,
             created=self.clock(meta.creation_timestamp, now),
             since=now,
         )
         known.gang.join(member, now)
+        if known.renamed:
+            self.agree(known)
         return known
 
     def quit(self, uid: str) -> None:
@@ -107,9 +115,9 @@ class Roster:
         known = self._of.pop(uid)
         said = self._saying.pop(uid, None)
         if said is not None:
-            self._unsay(known, said)
-            if known.said:  # the last to go leaves its terms, for those that come in its place
-                self.agree(known)
+            known.agreement.remove(said)
+        if known.renamed or (said is not None and known.agreement):  # the last to go leaves its terms to those to come
+            self.agree(known)
 
     def say(self, uid: str, said: Declaration | None) -> bool:
         """What the pod says of its gang now; returns whether its terms may be others."""
@@ -118,23 +126,31 @@ class Roster:
             return False
         if before is not None:
             del self._saying[uid]
-            self._unsay(known, before)
+            known.agreement.remove(before)
         if said is not None:
             self._saying[uid] = said
-            known.said[said] += 1
-            if known.said[said] > 1 and before is None:
+            if not known.agreement.add(said) and before is None:
                 return False
         self.agree(known)
         return True
 
-    def _unsay(self, known: Known, said: Declaration) -> None:
-        known.said[said] -= 1
-        if not known.said[said]:
-            del known.said[said]
+    def declare(self, known: Known, kind: str, said: Declaration | None) -> None:
+        """What a PodGroup of this kind says of the gang now; None if it is gone."""
+        former = known.declared.pop(kind, None)
+        if former is not None:
+            known.agreement.remove(former)
+        if said is not None:
+            known.declared[kind] = said
+            known.agreement.add(said)
+        self.agree(known)
 
     def agree(self, known: Known) -> None:
         """What holds of all that is said and declared."""
-        terms = agree([*known.said, *known.declared.values()])
+        terms, former = known.agreement.terms(), known.gang.terms.queue
+        known.renamed = self.leading and terms.queue != former and known.gang.count(*ON_NODE) > 0
+        if known.renamed:
+            stays = f"queue {terms.queue or 'none'} is named: what runs stays in the queue in which it has started"
+            terms = msgspec.structs.replace(terms, queue=former, conflicts=(*terms.conflicts, stays))
         unknown = terms.min_member is None and known.gang.phase in PAST_BARRIER
         if not unknown and terms != known.gang.terms:
             known.gang.terms, known.planned = terms, None
@@ -145,8 +161,14 @@ class Roster:
         return empty and self.known.pop(known.gang.key, None) is not None
 
     def clock(self, timestamp: str | None, now: float) -> float:
-        """A time of the API on the monotonic clock; now, if there is none or it is yet to come."""
+        """A time of the API on the monotonic clock, be it one that is yet to come; now, if there is none."""
         try:
-            return min(now, epoch_seconds(timestamp) - self._wall) if timestamp else now
+            return self._wall.moment(timestamp) if timestamp else now
         except ValueError:
             return now
+
+
+def _shared(gang: Gang, controller: OwnerReference | None) -> OwnerReference | None:
+    """The same object as another member has, if it is equal: of most gangs all have one controller."""
+    other = next(iter(gang.members.values()), None)
+    return other.controller if other is not None and other.controller == controller else controller

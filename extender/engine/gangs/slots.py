@@ -69,10 +69,10 @@ class Slots:
             keeper = self._keeper(known, model, name, f"{known.gang.key}-{self._grown}", spot, now)
             known.slots.append(Slot(keeper, role, required=False, spot=spot, grown=True))
 
-    def growing(self) -> set[GroupKey]:
+    def growing(self) -> list[GroupKey]:
         """The gangs for which places are kept for one more."""
         kept = {known.gang.key: known for known in self._of.values()}
-        return {key for key, known in kept.items() if any(slot.grown for slot in known.slots)}
+        return [key for key, known in kept.items() if any(slot.grown for slot in known.slots)]
 
     def _keeper(self, known: Known, like: PodState, name: str, uid: str, spot: Spot, now: float) -> PodState:
         """What holds the place in the books."""

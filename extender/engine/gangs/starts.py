@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -26,6 +26,8 @@ from protos.contract.reason import Reason
 
 Outcome = Placement | Shortage | Scarcity | Reason
 """What comes of a gang that wants a plan; a Reason if its queue has no room."""
+SHORT = 20
+"""A plan of fewer slices is short: it takes some 10 ms."""
 Wish = tuple[PodAsk | Reason | None, Constraints]
 
 
@@ -40,6 +42,8 @@ class Starts:
         self.fleet = Fleet(ledger.nodes, indexes, ignored, settings.resources, settings.locality_labels)
         self.turns = turns
         self._plan: tuple[Gang, Sequence[Seat], Plan] | None = None
+        self._slices = 0
+        """How many it took so far."""
         self.spots: dict[str, Spot] = {}
         """Where a member goes whose place is held, or whose Binding is being written."""
         self.wishes: dict[str, Wish] = {}
@@ -72,6 +76,14 @@ class Starts:
         """Whether the gang's plan is still to come."""
         return gang in self.turns
 
+    def next(self, gang: Gang) -> bool:
+        """Whether the gang's plan is the next to come out, after a few slices at most."""
+        if gang not in self.turns:
+            return False
+        if self._plan is None:
+            return self.turns.first() is gang
+        return self._plan[0] is gang and self._slices < SHORT
+
     def withheld(self, gang: Gang) -> Reason | None:
         """Why its queue does not let the gang start, None if it does."""
         return self._admission.withheld(gang, lambda: (seat.uid for seat in self.asked(gang)[1]))
@@ -92,26 +104,28 @@ class Starts:
     def idle(self) -> bool:
         return not self.turns
 
-    def advance(self, now: float) -> tuple[Gang, Outcome] | None:
-        """Do a slice of planning; returns a plan that came out, to be taken at once.
+    def upcoming(self) -> Gang | None:
+        """Whose plan is in the making, or is the next; None if nobody wants one."""
+        return self._plan[0] if self._plan is not None else self.turns.first()
+
+    def advance(self, gang: Gang, now: float) -> Outcome | None:
+        """Do a slice of planning for the next; returns what came of its plan, to be taken at once.
 
         Whose queue has no room gets that as its outcome; whose queue has room for its minimum alone starts with that.
         """
         if self._plan is None:
-            gang = self.turns.first()
-            if gang is None:
-                return None
             withheld = self.withheld(gang)
             if withheld is not None:
                 self.turns.remove(gang)
-                return gang, withheld
+                return withheld
             seats, minimum, free = self.asked(gang)
             if self._admission.admits(gang, (seat.uid for seat in seats)) is not None:
                 seats = minimum
             beside = [member.node for member in gang.at(*ON_NODE)]
             fleet = msgspec.structs.replace(self.fleet, kept=self.kept(gang, now))
-            self._plan = gang, seats, Plan(fleet, seats, minimum, free, beside)
-        gang, seats, plan = self._plan
+            self._plan, self._slices = (gang, seats, Plan(fleet, seats, minimum, free, beside)), 0
+        _, seats, plan = self._plan
+        self._slices += 1
         if not plan.advance():
             return None
         self._plan = None
@@ -119,32 +133,30 @@ class Starts:
             return None  # somebody went, or wants something else by now: it is planned anew
         self.turns.remove(gang)
         assert plan.outcome is not None
-        return gang, plan.outcome
+        return plan.outcome
 
     def asked(self, gang: Gang, first: Collection[str] = ()) -> tuple[Sequence[Seat], Sequence[Seat], Amounts]:
         """The members that need a place, those of the smallest start, and how much has to be free for it.
 
         Of equal use for that are those in `first` (UIDs) before others.
         """
-        seats = [self._seat(gang, uid) for uid in sorted(_order(gang), key=lambda uid: uid not in first)]
+        seats = list(self.seats(gang, first))
         there = gang.roles(*SETTLED)
         missing = [(role, least - there[role]) for role, least in gang.terms.min_by_role]
         minimum = (gang.terms.min_member or 0) - there.total()
         free = gang.terms.min_resources if not there else ()  # part of it has run: it was admitted once
         return seats, least(seats, minimum, missing), free
 
+    def seats(self, gang: Gang, first: Collection[str] = ()) -> Iterator[Seat]:
+        """The members that need a place; of those that are gone by the time they are read, none."""
+        order = _order(gang)
+        order = sorted(order, key=lambda uid: uid not in first) if first else order
+        return (self._seat(gang, uid) for uid in order if uid in gang.members)
+
     def _seat(self, gang: Gang, uid: str) -> Seat:
         member, pod = gang.members[uid], self._ledger.pods[uid]
-        _, constraints = self.wishes[uid]
-        return Seat(
-            uid=uid,
-            ask=pod.ask,
-            requests=pod.requests,
-            constraints=constraints,
-            excluded=self.excluded.get(uid, 0),
-            role=member.role,
-            required=member.required,
-        )
+        excluded = self.excluded.get(uid, 0)
+        return Seat(uid, pod.ask, pod.requests, self.wishes[uid][1], excluded, member.role, member.required)
 
     def _holds(self, gang: Gang, seat: Seat) -> bool:
         """Whether a member is still what it was when its plan began."""
@@ -177,6 +189,11 @@ class Starts:
         before, left_out = self.excluded.get(uid, 0), self._ledger.all_but(nodes)
         self.excluded[uid] = left_out
         return bool(before & ~left_out)
+
+    def renumbered(self, gone: int) -> None:
+        """These bits are about to stand for other nodes."""
+        for uid, nodes in self.excluded.items():
+            self.excluded[uid] = nodes & ~gone
 
     # -- places
 
@@ -230,9 +247,9 @@ class Starts:
 
     def forget(self, uid: str) -> None:
         """The member is gone."""
-        self.drop(uid)
         self.wishes.pop(uid, None)
         self.excluded.pop(uid, None)
+        self.drop(uid)
 
     def settled(self, uid: str) -> None:
         """The member is bound."""
@@ -241,5 +258,5 @@ class Starts:
 
 def _order(gang: Gang) -> list[str]:
     """The members that need a place: by priority, age and name."""
-    waiting = gang.at(Stage.IDLE)
-    return [m.uid for m in sorted(waiting, key=lambda m: (-m.priority, m.since, m.name))]
+    waiting = [m for m in gang.members.values() if m.stage is Stage.IDLE]
+    return [m.uid for m in sorted(waiting, key=lambda m: (-m.priority, m.since, m.name, m.uid))]

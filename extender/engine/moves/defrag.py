@@ -18,13 +18,15 @@ from extender.engine.moves.prospects import Prospects
 from extender.engine.moves.relief import CHANGED, Hopeless, Move, Relief, nowhere, stuck, too_many, unfound
 from extender.engine.moves.sketch import Sketch, draw, hardness
 from extender.engine.moves.tenants import Movable, Tenants
-from extender.engine.planning.attempt import Attempt, Fleet
+from extender.engine.planning.attempt import LOOK, PIECE, STEP, Attempt, Fleet
 from extender.engine.planning.seats import Seat, Spot
 from extender.engine.planning.sliced import Sliced
 
 MOST_MOVES = 8
 DRAWN = 75
 """What it costs to draw a sketch, in `attempt.LOOK`s: some 0.15 ms."""
+FREED = 5
+"""And to free one."""
 MOST_WORK = 30_000 * DRAWN
 """After so much work the search ends with what it has."""
 POLISHING = 5_000 * DRAWN
@@ -58,7 +60,7 @@ class Defrag(Sliced[Relief | Hopeless]):
         """
         self._fleet, self._tenants, self._most, self._void = fleet, tenants, most, void
         self._prospects = Prospects(fleet, tenants, kept)
-        self._seats = sorted(seats, key=hardness)
+        self._seats: Sequence[Seat] = seats
         self._board: dict[str, Sketch] = {}
         self._seen: set[object] = set()
         self._best: tuple[tuple[int, int, float], list[Sketch]] | None = None
@@ -67,6 +69,7 @@ class Defrag(Sliced[Relief | Hopeless]):
         super().__init__(self._plan())
 
     def _plan(self) -> Generator[int, None, Relief | Hopeless]:
+        self._seats = yield from _hardest_first(self._seats)
         for _ in range(TRIES):
             self._begin()
             todo = yield from self._unplaced()
@@ -76,7 +79,11 @@ class Defrag(Sliced[Relief | Hopeless]):
             if self._best is None:
                 return (yield from self._why(todo[0]))
             if (yield from self._stands(self._best[1])):
-                return self._relief(self._best[1])
+                yield PIECE
+                found = self._relief(self._best[1])
+                yield PIECE
+                yield from self._dissolve()
+                return found
         return CHANGED
 
     def _deepen(self, todo: tuple[Seat, ...]) -> Iterator[int]:
@@ -99,7 +106,15 @@ class Defrag(Sliced[Relief | Hopeless]):
                 if again is None or again.spots != sketch.spots:
                     return False
                 yield DRAWN
+            yield LOOK
         return True
+
+    def _dissolve(self) -> Iterator[int]:
+        """Free the sketches little by little."""
+        self._best = None
+        while self._board:
+            self._board.popitem()
+            yield FREED
 
     def _begin(self) -> None:
         """Forget what was known of a cluster that has changed; what is kept for the seats is free."""
@@ -117,21 +132,24 @@ class Defrag(Sliced[Relief | Hopeless]):
             return list(self._seats)
         attempt = Attempt(self._fleet, self._seats, wide=False, strict=False)
         yield from attempt.run()
+        yield PIECE
         placed: dict[str, list[Seat]] = {}
-        spots = attempt.spots()
+        where = {uid: spot.node for uid, spot in attempt.spots().items()}  # not the spots: they are freed with the rest
+        yield PIECE
         for seat in self._seats:
-            if seat.uid in spots:
-                placed.setdefault(spots[seat.uid].node, []).append(seat)
+            if seat.uid in where:
+                placed.setdefault(where[seat.uid], []).append(seat)
+        yield PIECE
         yield from attempt.dissolve()
-        todo = [seat for seat in self._seats if seat.uid not in spots]
+        lost = {seat.uid for seat in self._seats if seat.uid not in where}
         for name, seats in sorted(placed.items()):
             sketch = self._draw(self._fleet.nodes[name], (), seats) if name in self._fleet.nodes else None
             if sketch is None:
-                todo += seats
+                lost.update(seat.uid for seat in seats)
             else:
                 self._board[name] = sketch
             yield len(seats) * DRAWN
-        return sorted(todo, key=hardness)
+        return [seat for seat in self._seats if seat.uid in lost]
 
     def _draw(self, node: NodeState, left: Sequence[Movable], seats: Sequence[Seat]) -> Sketch | None:
         self._looked += 1
@@ -252,6 +270,15 @@ class Defrag(Sliced[Relief | Hopeless]):
         if view.useful and view.useful[0].moves > self._most:
             return too_many(seat, view.useful[0], self._most)
         return unfound(seat, self._most, self._looked)
+
+
+def _hardest_first(seats: Sequence[Seat]) -> Generator[int, None, list[Seat]]:
+    keyed = []
+    for number, seat in enumerate(seats):
+        keyed.append((hardness(seat), number))
+        if number % STEP == STEP - 1:
+            yield 2 * STEP * LOOK
+    return [seats[number] for _, number in sorted(keyed)]
 
 
 def _hash(seat: Seat) -> int:

@@ -12,7 +12,7 @@ from extender.engine.moves.outlook import Outlook, outlook
 from extender.engine.moves.sketch import barred
 from extender.engine.moves.tenants import Movable, Tenants
 from extender.engine.placement.mix import Shape
-from extender.engine.planning.attempt import LOOK, PIECE, STEP, TRY, Fleet
+from extender.engine.planning.attempt import LOOK, PIECE, STEP, TRY, Fleet, listed
 from extender.engine.planning.intree import counted, lacking
 from extender.engine.planning.seats import Likeness, Seat
 from protos.contract.ask import PodAsk
@@ -76,9 +76,7 @@ class Prospects:
         while indexes.prepare(of, STEP):
             yield len(ask.containers) * STEP * TRY
         yield PIECE
-        found = [name for name, _ in indexes.of(of).ranked()]
-        yield PIECE
-        return found
+        return [name for _, name in (yield from listed(indexes.of(of).entries()))]
 
     def _by_name(self) -> Generator[int, None, list[str]]:
         yield PIECE

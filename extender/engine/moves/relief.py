@@ -14,6 +14,9 @@ from extender.engine.planning.shortage import amount_of
 from protos.contract import choose
 from protos.contract.reason import listed
 
+NAMED = 8
+"""Nodes that a verdict names; the rest is counted."""
+
 
 class Move(msgspec.Struct, frozen=True):
     """One pod that is to be moved, and where there is room for it."""
@@ -59,11 +62,14 @@ def place(node: str, gpus: Sequence[int]) -> str:
 
 
 def _places(spots: Iterable[Spot], nodes: Mapping[str, NodeState]) -> str:
-    found: dict[str, set[int]] = {}
+    found: dict[str, list[Spot]] = {}
     for spot in spots:
-        found.setdefault(spot.node, set()).update(indexes(spot.charges, nodes.get(spot.node)))
-    named = [place(node, sorted(gpus)) for node, gpus in sorted(found.items())]
-    return listed(named, 8, "more nodes")
+        found.setdefault(spot.node, []).append(spot)
+    named = sorted(found)
+    for number, node in enumerate(named[:NAMED]):
+        gpus = {index for spot in found[node] for index in indexes(spot.charges, nodes.get(node))}
+        named[number] = place(node, sorted(gpus))
+    return listed(named, NAMED, "more nodes")
 
 
 def wanted(seat: Seat) -> str:

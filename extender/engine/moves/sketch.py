@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
+from extender.engine.books.amounts import add
 from extender.engine.books.ledger import NodeState, PodState
 from extender.engine.moves.tenants import Movable
 from extender.engine.planning.intree import counted, lacking
@@ -46,8 +47,7 @@ def draw(
     gone = [(movable.seat.uid, movable.seat.requests) for movable in left]
     gone += [(pod.ref.uid, pod.requests) for pod in void if pod.node == node.name]
     for uid, requests in gone:
-        for resource, amount in requests:
-            used[resource] -= amount
+        add(used, requests, -1)
         if books is not None:
             books.release(uid)
     spots: dict[str, Spot] = {}

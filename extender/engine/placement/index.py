@@ -1,204 +1,148 @@
 """The nodes ranked for one shape of ask, kept up to date by what changed.
 
-A decision costs what changed since the last one of its shape, not the size of the cluster.
+A decision costs what changed since the last one of its shape, not the size of the cluster. What an index knows of a
+node are 16 bytes, so all shapes of a busy cluster are kept.
 """
 
 from __future__ import annotations
 
+import math
+from array import array
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
-from typing import Generic, TypeVar
-
-from sortedcontainers import SortedList
 
 from extender.engine.books.ledger import NodeState
 from extender.engine.placement.mix import Shape
-from extender.engine.placement.score import ALONE, Present, Scorer, Seated
-from protos.contract import choose
-from protos.contract.ask import PodAsk
-from protos.contract.books import NodeBooks, Signature
+from extender.engine.placement.ranking import NOWHERE, SHORT, ZERO, Ranking
+from extender.engine.placement.roll import Roll
+from extender.engine.placement.score import Scorer
+from extender.engine.placement.seats import Seats
+from extender.engine.placement.shape_scorer import ShapeScorer
+from extender.engine.placement.uuid_index import NodesByUuid, UuidIndex
 
-SHAPES = 128
-"""Shapes of ask kept at a time."""
+BYTES, OF_NODE, OF_SHAPE = 96 << 20, 20, 4096
+"""What all indexes may take, and about what one takes for each node and beside."""
+LEAST_SHAPES, MOST_SHAPES = 128, 4096
+"""Shapes of ask kept at a time, whatever they take."""
 FEW = 512
 """So many nodes are looked up one by one rather than found in the ranking."""
-UNSORTED = 1000
-"""Items sorted in at once, some 2 ms of work; a quarter of those there are, where these are more."""
-MEMO = 4096
-"""Node states remembered per shape."""
-UNTOUCHED = -500
-"""The score of a node that serves whole GPUs without us."""
-
-
-Item = TypeVar("Item", bound=tuple[object, ...])
-Room = tuple[int, int, int]
-"""How much is free where an ask does not fit, what is asked first, all negative so that the most sorts first."""
-Standing = int | Room | None
-"""How a node stands to an ask: its score, or its room, or None where it is out of the question."""
-
-
-def fits(ask: PodAsk, node: NodeState) -> bool:
-    """Whether the ask goes onto the node at all."""
-    if not node.seen or node.problem:
-        return False
-    return _untouched(ask, node) if node.books is None else choose.choose(ask, node.books) is not None
-
-
-def _room(ask: PodAsk, books: NodeBooks) -> Room:
-    """How near the node comes; of nodes without the whole GPUs that are asked, only how many those are counts."""
-    if ask.only_whole:
-        return -sum([not (book.wholes or book.sharers) for book in books.eligible(ask.selection)]), 0, 0
-    wholly, mem, slices = 0, -1, -1
-    for book in books.eligible(ask.selection):
-        if not book.wholes:
-            wholly += not book.sharers
-            if (free := book.mem_free) > mem:
-                mem = free
-            if (free := book.slices_free) > slices:
-                slices = free
-    return -mem, -slices, -wholly
-
-
-def _untouched(ask: PodAsk, node: NodeState) -> bool:
-    """A node without inventory passes for pods that ask only whole GPUs, any of them, that its own plugin serves."""
-    if ask.selection.selective:
-        return False
-    wanted: dict[str, int] = {}
-    for container in ask.containers:
-        if not container.whole:
-            return False
-        if container.kind != "init":
-            wanted[container.whole] = wanted.get(container.whole, 0) + container.gpus
-    return bool(wanted) and all(node.room(resource) >= amount for resource, amount in wanted.items())
-
-
-class Ranking(Generic[Item]):
-    """Items in order. What is added is put in its place when somebody looks, or when there is much of it."""
-
-    def __init__(self) -> None:
-        self._kept: SortedList[Item] = SortedList()
-        self.new: list[Item] = []
-        """What was added."""
-
-    def settle(self) -> None:
-        """Put it in its place if it is much."""
-        if len(self.new) > max(UNSORTED, len(self._kept) // 4):
-            self._sorted()
-
-    def remove(self, item: Item) -> None:
-        self._sorted().remove(item)
-
-    def _sorted(self) -> SortedList[Item]:
-        if self.new:
-            self._kept.update(self.new)
-            self.new.clear()
-        return self._kept
-
-    def __iter__(self) -> Iterator[Item]:
-        return iter(self._sorted())
+TURN = 4
+"""What it costs to begin with another shape, in looks at a node that is like one that is known."""
+SETTLED, NOTED = 10, 20
+"""So many changes are put in their places, and so many places to look at are noted, at the price of one look."""
 
 
 class ShapeIndex:
     """All nodes that can take one shape, best first, and those that cannot, nearest first; equals by name."""
 
-    def __init__(self, shape: Shape, nodes: Mapping[str, NodeState], scorer: Scorer) -> None:
-        self.shape, self._nodes, self._scorer = shape, nodes, scorer
-        self._known: dict[str, Standing] = {}
-        self._ranked: Ranking[tuple[int, str]] = Ranking()
-        self._short: Ranking[tuple[Room, str]] = Ranking()
-        self._memo: dict[Signature, Seated | Room] = {}
-        self._standings: dict[Present | None, int | Room] = {}
-        """Of nodes with inventory: those that are alike stand alike."""
-        self.stale: set[str] = set(nodes)
-        """Nodes that changed: they are looked at before the next answer."""
-        self.aged: set[str] = set()
-        """Nodes scored by a former mix: they are looked at when there is time."""
+    def __init__(self, nodes: Mapping[str, NodeState], roll: Roll, scorer: Scorer, scores: ShapeScorer) -> None:
+        """`scores`: of the shape."""
+        self._nodes, self._roll, self._scorer, self._scores = nodes, roll, scorer, scores
+        self._known = array("q")
+        """How each place stands."""
+        self._ranking = Ranking()
+        self._epoch = roll.epoch
+        """In which the places and ranks were given."""
+        self._turn = 0
+        """Changes up to this one are looked at, or among those to look at."""
+        self._stale: list[int] = []
+        """Places to look at before the next answer, the last first."""
+        self._mix = scorer.version
+        self._renewed = 0
+        """Places below this one were looked at since the mix is what it is."""
+        self._aging = False
+        """Others may stand as in a former mix: they are looked at when there is time."""
 
-    def age(self) -> None:
-        """The mix is another one."""
-        self.aged = set(self._known)
-        self._standings.clear()
+    @property
+    def stale(self) -> bool:
+        """Whether nodes changed that were not looked at."""
+        return bool(self._stale) or self._turn != self._roll.turn or not self._ranking.settled
 
-    def refresh(self, limit: int | None = None) -> None:
-        """Look again at the nodes that changed (at most `limit` of them)."""
-        self._look(self.stale, limit)
+    @property
+    def aged(self) -> bool:
+        """Whether nodes stand as in a former mix."""
+        return self._aging or self._mix != self._scorer.version
+
+    def refresh(self, limit: float = math.inf) -> float:
+        """Look again at the nodes that changed; `limit`: the work for it, in looks. Returns what is left of that."""
+        self._take_news()
+        while limit > 0:
+            limit = self._look(self._stale, limit)
+            if self._stale or limit <= 0:
+                break
+            limit -= self._ranking.settle() // SETTLED
+            if self._turn == self._roll.turn:
+                self._scores.forget()
+                break
+            if limit > 0:
+                self._stale, self._turn = self._roll.since(self._turn), self._roll.turn
+                limit -= len(self._stale) // NOTED
+        return limit
 
     def renew(self, limit: int) -> None:
-        """Look again at some of the nodes that aged."""
-        self._look(self.aged, limit)
+        """Look again at some of the nodes that stand as in a former mix."""
+        self._take_news()
+        if not self._aging:
+            return
+        self._ranking.settle()
+        end = min(len(self._known), self._renewed + limit)
+        places = [place for place in range(end - 1, self._renewed - 1, -1) if self._known[place] != NOWHERE]
+        self._look(places, limit)
+        self._ranking.settle()
+        self._renewed = places[-1] if places else end
+        if self._renewed >= len(self._known):
+            self._aging = False
+            self._scores.forget()
 
-    def _look(self, names: set[str], limit: int | None) -> None:
-        other = self.aged if names is self.stale else self.stale
-        for _ in range(len(names) if limit is None else min(limit, len(names))):
-            name = names.pop()
-            other.discard(name)
-            old = self._known.pop(name, None)
-            node = self._nodes.get(name)
-            new = self._standing(node) if node is not None else None
-            if new is not None:
-                self._known[name] = new
-            if old == new:
-                continue
-            if old is not None:
-                self._drop(name, old)
-            if isinstance(new, int):
-                self._ranked.new.append((-new, name))
-            elif new is not None:
-                self._short.new.append((new, name))
-        self._ranked.settle()
-        self._short.settle()
+    def _take_news(self) -> None:
+        """See whether the mix is another one, or all nodes are numbered anew."""
+        if self._mix != self._scorer.version:
+            self._mix, self._renewed, self._aging = self._scorer.version, 0, True
+            self._scores.forget()
+        if self._epoch != self._roll.epoch:
+            self._renumber()
 
-    def _drop(self, name: str, old: int | Room) -> None:
-        if isinstance(old, int):
-            self._ranked.remove((-old, name))
+    def _renumber(self) -> None:
+        before, self._known = self._known, array("q", [NOWHERE] * len(self._roll))
+        moved, self._renewed = self._roll.moved, 0
+        if self._epoch == self._roll.epoch - 1:
+            for place, now in moved.items():
+                if place < len(before):
+                    self._known[now] = before[place]
+            self._stale = [moved[place] for place in self._stale if place in moved]
         else:
-            self._short.remove((old, name))
+            self._stale, self._turn = [], 0
+        there = ((standing, place) for place, standing in enumerate(self._known) if standing != NOWHERE)
+        self._ranking = Ranking((standing, self._roll.ranks[place]) for standing, place in there)
+        self._epoch = self._roll.epoch
 
-    def _standing(self, node: NodeState) -> Standing:
-        ask = self.shape.ask
-        if not node.seen or (ask is not None and node.problem):
-            return None
-        if ask is None:
-            return self._scorer.points(self.shape, self._scorer.node(node), ALONE)
-        if node.books is None:
-            return UNTOUCHED if _untouched(ask, node) else None
-        present = self._scorer.node(node)
-        if ask.selection.uuids:
-            return self._stands(present, self._sit(ask, node.books))
-        found = self._standings.get(present)
-        if found is None:
-            if len(self._standings) >= MEMO:
-                self._standings.clear()
-            found = self._standings[present] = self._stands(present, self._seated(ask, node.books))
-        return found
+    def _look(self, places: list[int], limit: float) -> float:
+        """Look at these places, the last first, none of them twice until the ranking is settled.
 
-    def _stands(self, present: Present | None, found: Seated | Room) -> int | Room:
-        return self._scorer.points(self.shape, present, found) if isinstance(found, Seated) else found
-
-    def _seated(self, ask: PodAsk, books: NodeBooks) -> Seated | Room:
-        """On nodes with the same GPUs taken it sits alike, so most are looked up."""
-        signature = books.signature()
-        try:
-            return self._memo[signature]
-        except KeyError:
-            if len(self._memo) >= MEMO:
-                self._memo.clear()
-            found = self._memo[signature] = self._sit(ask, books)
-            return found
-
-    def _sit(self, ask: PodAsk, books: NodeBooks) -> Seated | Room:
-        choice = choose.choose(ask, books)
-        if choice is None:
-            return _room(ask, books)
-        return self._scorer.seated(choice, books, spread=ask.selection.spread)
+        `limit`: the work for it; returns what is left of that, and in `places` those that are.
+        """
+        known, nodes, ranks, change = self._known, self._roll.nodes, self._roll.ranks, self._ranking.change
+        if len(known) < len(nodes):
+            known.extend([NOWHERE] * (len(nodes) - len(known)))
+        scores, began = self._scores, self._scores.spent
+        while places and limit > scores.spent - began:
+            place = places.pop()
+            node, old = nodes[place], known[place]
+            new = scores.of(node) if node is not None and node.seen else NOWHERE
+            limit -= 1
+            if old != new:
+                known[place] = new
+                change(ranks[place], old, new)
+        return limit - (scores.spent - began)
 
     def entries(self, among: Collection[str] | None = None) -> Iterator[tuple[int, str]]:
-        """(negative score, node) of all that can take it, best first, of `among` only."""
-        if among is None:
-            return iter(self._ranked)
-        if len(among) > FEW:
-            return (entry for entry in self._ranked if entry[1] in among)
-        points = ((name, self._known.get(name)) for name in among)
-        return iter(sorted((-score, name) for name, score in points if isinstance(score, int)))
+        """(negative score, node) of all that can take it at this moment, best first, of `among` only."""
+        ranked, fitting = self._roll.ranked, self._ranking.fitting()
+        if among is None or len(among) > FEW:
+            named = ((score, ranked.get(rank)) for score, rank in fitting)
+            return ((score, name) for score, name in named if name is not None and (among is None or name in among))
+        points = ((name, self.points(name)) for name in among)
+        return iter(sorted((-score, name) for name, score in points if score is not None))
 
     def ranked(self, among: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
         """(node, score), the same."""
@@ -206,62 +150,60 @@ class ShapeIndex:
 
     def points(self, name: str) -> int | None:
         """The score of one node, None if it cannot take it."""
-        found = self._known.get(name)
-        return found if isinstance(found, int) else None
+        place = self._roll.place(name)
+        standing = self._known[place] if place is not None else NOWHERE
+        return ZERO - standing if standing != NOWHERE and standing < SHORT else None
 
     def nearest(self, excluded: int = 0) -> str | None:
         """The node that comes nearest of those that cannot take it; `excluded` are bits by node number."""
-        return next((name for _, name in self._short if not excluded >> self._nodes[name].number & 1), None)
+        names = (self._roll.ranked[rank] for rank in self._ranking.short())
+        return next((name for name in names if not excluded >> self._nodes[name].number & 1), None)
 
 
 class Indexes:
     """The shapes asked lately. Least recently used ones go."""
 
-    def __init__(self, nodes: Mapping[str, NodeState]) -> None:
+    def __init__(self, nodes: Mapping[str, NodeState], scorer: Scorer | None = None) -> None:
+        """`scorer`: that of other indexes, of which these are a part."""
         self._nodes = nodes
-        self.scorer = Scorer(nodes)
-        self._version = 0
+        self.scorer = Scorer(nodes) if scorer is None else scorer
+        self._roll, self._by_uuid, self._seats = Roll(nodes), NodesByUuid(nodes), Seats(self.scorer)
         self._shapes: dict[Shape, ShapeIndex] = {}
-        self._changed: set[str] = set()
-        """Nodes of which the indexes have not heard yet that they changed."""
+        self._rota: deque[Shape] = deque()
+        """Those to be brought up to date when there is time, in turn."""
+        self._soon: dict[Shape, None] = {}
+        """Those that will be asked soon."""
 
     def __len__(self) -> int:
         """How many shapes are kept."""
         return len(self._shapes)
 
     def stale(self, node: str) -> None:
-        """The node changed."""
-        self._changed.add(node)
+        """The node changed, came or is gone."""
+        self._roll.changed(node)
+        self._by_uuid.changed(node)
 
-    def of(self, shape: Shape) -> ShapeIndex:
+    def of(self, shape: Shape) -> ShapeIndex | UuidIndex:
         """The index of this shape, up to date."""
-        self._catch_up()
+        named = self._by_uuid.named(shape)
+        if named is not None:
+            return UuidIndex(named, self._shape_scorer(shape))
         index = self._used(shape)
         index.refresh()
         return index
 
-    def prepare(self, shape: Shape, nodes: int, *, aged: bool = False) -> bool:
-        """Look at so many of the nodes that `of` would have to look at; False when none is left.
+    def prepare(self, shape: Shape, looks: int, *, aged: bool = False) -> bool:
+        """Do so much of the work that `of` would have to do; False when none is left.
 
-        `aged`: also at those scored by a former mix, for who compares their scores with scores of this moment.
+        `aged`: also look at nodes scored by a former mix, for who compares their scores with scores of this moment.
         """
-        self._catch_up()
+        if self._by_uuid.named(shape) is not None:
+            return False
         index = self._used(shape)
-        index.refresh(nodes)
+        index.refresh(looks)
         if aged and not index.stale:
-            index.renew(nodes)
-        return bool(index.stale or (aged and index.aged))
-
-    def _catch_up(self) -> None:
-        """See which nodes changed, and whether the mix is another one."""
-        if self._changed:
-            for index in self._shapes.values():
-                index.stale |= self._changed
-            self._changed.clear()
-        if self._version != self.scorer.version:
-            self._version = self.scorer.version
-            for index in self._shapes.values():
-                index.age()
+            index.renew(looks)
+        return index.stale or (aged and index.aged)
 
     def _used(self, shape: Shape) -> ShapeIndex:
         """The index of this shape, as the one used last."""
@@ -272,39 +214,66 @@ class Indexes:
         return index
 
     def _make(self, shape: Shape) -> ShapeIndex:
-        if len(self._shapes) >= SHAPES:
+        while len(self._shapes) >= self.most:
             del self._shapes[next(iter(self._shapes))]
-        return ShapeIndex(shape, self._nodes, self.scorer)
+        return ShapeIndex(self._nodes, self._roll, self.scorer, self._shape_scorer(shape))
+
+    def _shape_scorer(self, shape: Shape) -> ShapeScorer:
+        return ShapeScorer(shape, self.scorer, self._seats)
+
+    @property
+    def most(self) -> int:
+        """How many shapes are kept at a time: less where there are more nodes."""
+        return min(MOST_SHAPES, max(LEAST_SHAPES, BYTES // (OF_SHAPE + OF_NODE * len(self._roll))))
 
     def warm(self, shape: Shape) -> None:
-        """Make the index of a shape that will be asked soon; `work` fills it."""
-        if shape not in self._shapes:
-            self._shapes[shape] = self._make(shape)
+        """The shape will be asked soon; `ready` does for it what `of` would have to."""
+        if len(self._soon) < self.most and self._by_uuid.named(shape) is None:
+            self._soon[shape] = None
 
-    def learn(self, nodes: int) -> bool:
-        """While few asks came: take over what each says of the mix, and look at up to `nodes` nodes that aged by that.
+    def ready(self, looks: float) -> bool:
+        """Bring those that will be asked soon up to date; returns whether there is more to do."""
+        while self._soon and looks > 0:
+            shape = next(iter(self._soon))
+            index = self._used(shape)
+            looks = index.refresh(looks) - TURN
+            if not index.stale:
+                del self._soon[shape]
+        return bool(self._soon)
 
-        Returns whether there is more to look at. Later on that is done when there is time.
+    def learn(self, looks: int) -> bool:
+        """Take over another mix, a part at a time; while few asks came, also look at nodes that aged by that.
+
+        Returns whether there is more to do. Later on nodes that aged are looked at when there is time.
         """
         if not self.scorer.young:
-            return False
+            if self.scorer.adopting:
+                self.scorer.look()
+            return self.scorer.adopting
         self.scorer.look()
-        self._catch_up()
-        self._renew(nodes)
-        return any(index.aged for index in self._shapes.values())
+        self.renew(looks)
+        return self.scorer.adopting or any(index.aged for index in self._shapes.values())
 
-    def work(self, nodes: int) -> None:
-        """Look at up to this many nodes of one index that lags behind, and as many of one that aged, the last used."""
-        self._catch_up()
-        for index in self._shapes.values():
-            if index.stale:
-                index.refresh(nodes)
-                break
-        self._renew(nodes)
+    def work(self, looks: float) -> float:
+        """Bring the next indexes that lag behind up to date; returns what is left of these looks if none does.
 
-    def _renew(self, nodes: int) -> None:
-        """Look at up to this many aged nodes of one index, the last used that has any."""
+        Those of pods with globs of UUIDs are left alone: the next such pod has others.
+        """
+        if not self._rota:
+            self._rota.extend(shape for shape in self._shapes if shape.ask is None or not shape.ask.selection.uuids)
+        left = looks
+        while self._rota and left > 0:
+            index = self._shapes.get(self._rota[0])
+            if index is not None and index.stale:
+                left = index.refresh(left) - TURN
+                if index.stale:
+                    break  # it goes on with this one
+            self._rota.popleft()
+        return left
+
+    def renew(self, looks: int) -> None:
+        """Look at aged nodes of one index, the last used that has any."""
         for index in reversed(self._shapes.values()):
             if index.aged:
-                index.renew(nodes)
+                index.renew(looks)
                 break

@@ -84,7 +84,7 @@ class Mix:
         self._trim()
         total = sum(self._weights.values())
         shares = {of: weight / total for of, weight in self._weights.items()} if total else {}
-        union = shares.keys() | self.adopted.keys()
+        union = {**shares, **self.adopted}
         moved = sum(abs(shares.get(of, 0.0) - self.adopted.get(of, 0.0)) for of in union) / 2
         if moved <= MOVED:
             return False

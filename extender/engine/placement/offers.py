@@ -14,6 +14,8 @@ from extender.engine.placement.index import Indexes
 from extender.engine.settings import Settings
 from protos.contract.objects import Pod
 
+FIRST = 64
+"""Nodes looked for first among those that are asked for."""
 Ranked = Iterable[tuple[str, int]]
 """Nodes and their scores, best first."""
 
@@ -41,9 +43,8 @@ class Offers:
         everywhere = self._settings.in_tree_preferences or dialect.has_preferences(pod)
         if state.ask is None and everywhere:
             return tuple(nodes)
-        known = frozenset(nodes)
-        among = None if len(nodes) >= len(self._nodes) else known
-        ranked: Ranked = (found for found in self._indexes.of(state.shape).ranked(among) if found[0] in known)
+        among = None if len(nodes) >= len(self._nodes) else frozenset(nodes)
+        ranked: Ranked = _asked(self._indexes.of(state.shape).ranked(among), nodes)
         if admits is not None:
             ranked = (found for found in ranked if found[0] not in self._nodes or admits(self._nodes[found[0]]))
         if beside and not everywhere:
@@ -70,3 +71,13 @@ class Offers:
             if near:
                 return near
         return ranked
+
+
+def _asked(ranked: Iterator[tuple[str, int]], nodes: Sequence[str]) -> Ranked:
+    """Those that are asked for: for most answers the first few are enough, and no set is made of thousands of names."""
+    first = list(islice(ranked, FIRST))
+    here = {name for name, _ in first}.intersection(nodes)
+    yield from (found for found in first if found[0] in here)
+    if len(first) == FIRST:
+        asked = frozenset(nodes)
+        yield from (found for found in ranked if found[0] in asked)

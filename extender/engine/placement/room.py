@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from operator import le
 
 from extender.engine.books.ledger import NodeState
-from extender.engine.placement.index import fits
+from extender.engine.placement.seats import fits
 from protos.contract import choose
 from protos.contract.ask import Demand, PodAsk
 from protos.contract.books import NodeBooks
@@ -15,19 +15,34 @@ Glance = tuple[int, int, int]
 """Units and slices on one GPU, and whole GPUs."""
 
 
+LOOKS = 100
+"""Nodes of which it is told at once whether one shape may fit there."""
+CHOICE = 20
+"""What it takes to find a pod's GPUs on a node, or that it has to leave them to others, in such looks."""
+
+
 class Room:
     """These nodes, while their room is given away to one pod after the other."""
 
     def __init__(self, nodes: Sequence[NodeState]) -> None:
         self._nodes = nodes
-        self._free = {node.name: _free(node.books) for node in nodes}
+        self._free: dict[str, Glance | None] = {}
 
-    def of(self, ask: PodAsk) -> Places:
+    def look(self) -> Generator[int, None, None]:
+        """Find out what is free."""
+        for node in self._nodes:
+            self.taken(node)
+            yield 1 + (len(node.books.gpus) if node.books is not None else 0)
+
+    def of(self, ask: PodAsk) -> Generator[int, None, Places]:
         """Where this shape may fit."""
         places = Places(ask, self._free)
-        for node in self._nodes:
-            if places.may_fit(node):
-                places.add(node)
+        for start in range(0, len(self._nodes), LOOKS):
+            some = self._nodes[start : start + LOOKS]
+            for node in some:
+                if places.may_fit(node):
+                    places.add(node)
+            yield len(some)
         return places
 
     def taken(self, node: NodeState) -> None:
@@ -42,14 +57,14 @@ class Places:
         self.ask = ask
         self.nodes: dict[str, NodeState] = {}
         self.bits = 0
-        """The same as bits by node number."""
+        """The same as bits by node number, of which none goes to another node so soon."""
         self.denied = 0
         """How often a node was kept for others."""
         self._least, self._free = _least(ask), free
 
     def may_fit(self, node: NodeState) -> bool:
         free = self._free[node.name]
-        return not node.problem and (free is None or all(map(le, self._least, free)))
+        return node.seen and not node.problem and (free is None or all(map(le, self._least, free)))
 
     def add(self, node: NodeState) -> None:
         self.nodes[node.name] = node
@@ -57,7 +72,7 @@ class Places:
 
     def take(
         self, excluded: int, admits: Callable[[NodeState], bool] | None = None
-    ) -> tuple[NodeState, Mapping[str, Demand]] | None:
+    ) -> Generator[int, None, tuple[NodeState, Mapping[str, Demand]] | None]:
         """A node that is not excluded (bits by number), and what the ask takes there; full nodes are dropped.
 
         `admits`: whether a node is not kept for others.
@@ -67,12 +82,11 @@ class Places:
                 continue
             if admits is not None and not admits(node):
                 self.denied += 1
-                continue
-            charges = self._charges(node) if self.may_fit(node) else None
-            if charges is not None:
+            elif (charges := self._charges(node) if self.may_fit(node) else None) is not None:
                 return node, charges
-            del self.nodes[node.name]
-            self.bits ^= 1 << node.number
+            elif self.nodes.pop(node.name, None) is not None:
+                self.bits ^= 1 << node.number
+            yield CHOICE
         return None
 
     def _charges(self, node: NodeState) -> Mapping[str, Demand] | None:

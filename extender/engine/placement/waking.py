@@ -4,50 +4,53 @@ A pod was refused since no node that it was asked for had room; so only nodes th
 and of them those it was asked for. The others kube-scheduler ruled out itself, and it brings the pod back by itself
 when it changes its mind. A pod woken is softly charged where it fits, so that the next in line is not woken for the
 same room.
+
+They are looked at in rounds, and a round in slices: between two of them pods come and go, and room does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import chain
+from itertools import islice
 from operator import attrgetter
-
-from sortedcontainers import SortedKeyList
 
 from extender.engine.books.ledger import Ledger, NodeState, PodState
 from extender.engine.effects import Wake
+from extender.engine.placement.refused import TURN, Line, Refused
 from extender.engine.placement.room import Places, Room
-from extender.engine.queues.line import Turn, Waiter, Walk
+from extender.engine.planning.sliced import Sliced
+from extender.engine.quarantine import Quarantine, of_pod
+from extender.engine.queues.line import Waiter, Walk
 from extender.engine.queues.queues import Queues
 from extender.engine.queues.standing import Standing
 from protos.contract.ask import Demand, PodAsk
 from protos.contract.reason import Reason
 
 MOST_WAKES = 25
-"""Pods woken at once; the rest comes with the next look."""
-MOST_LOOKS = 2000
-"""Shapes times nodes looked at at once."""
+"""Pods woken with one round, of which there is one for each tick; the rest comes with the next."""
+MOST_LOOKS = 4000
+"""Shapes times nodes looked at in one round."""
 MOST_DENIED = 50
 """Nodes that are found to be kept for others, after which nobody else of that shape is looked at."""
 AGAIN_S, AGAIN_MOST_S = 10.0, 300.0
 """Seconds after which a pod that was woken and did not come is woken again; doubled each time."""
+SLICE = 800
+"""Work done at once, in looks at a node, some 1 ms in all; and that of these parts of it:"""
+QUEUE, POD = 5, 40
 
-_TURN, _RANK = attrgetter("turn"), attrgetter("rank")
-_Line = tuple[SortedKeyList[Waiter], Places]
-"""Those of one queue and shape, and where they may fit."""
-
-
-def _turn(pod: PodState) -> Turn:
-    """Who comes first in a queue: by priority, then those whom no gang can spare, those not woken in vain, by age."""
-    return Turn(-pod.priority, 2 * pod.spare + (pod.wakes > 0), pod.since, pod.ref)
+Hold = Callable[[PodState, str, Mapping[str, Demand]], None]
+"""Keeps so much of a node for a pod."""
+_RANK = attrgetter("rank")
+_Lines = Sequence[tuple[Line, Places]]
+"""Those of one queue by shape, and where they may fit."""
 
 
 class Waking:
-    """The refused pods, by shape of ask and queue."""
+    """The refused pods, and the nodes that got room."""
 
-    def __init__(self, ledger: Ledger, queues: Queues) -> None:
-        self._ledger, self._queues = ledger, queues
+    def __init__(self, ledger: Ledger, queues: Queues, quarantine: Quarantine) -> None:
+        self._ledger, self._quarantine = ledger, quarantine
         self.admits: Callable[[PodState], bool] = lambda _: True
         """Whether the pod may have room at all; one that may not is woken by whoever says so."""
         self.defers: Callable[[PodState], bool] = lambda _: False
@@ -58,13 +61,15 @@ class Waking:
         """Those for whom room is kept: they come before all others."""
         self.open_to: Callable[[PodState, float], Callable[[NodeState], bool] | None] = lambda _pod, _now: None
         """Whether a node is not kept for others than this pod; None if none is."""
-        self._refused: dict[PodAsk, dict[Standing, SortedKeyList[Waiter]]] = {}
-        self._waiters: dict[str, Waiter] = {}
-        """The same by the UIDs of pods."""
-        self._epoch = 0
-        """Of the tree of queues when they were put there."""
+        self._refused = Refused(queues)
         self._news: dict[str, None] = {}
         """Nodes that got room since the refused pods were looked at, in that order."""
+        self._looking: dict[str, None] = {}
+        """Those of the round under way."""
+        self._round: Sliced[None] | None = None
+        self._wakes: list[Wake] = []
+        self._left = 0
+        """How many more the round may wake."""
 
     def room(self, node: str) -> None:
         """There may be more room on this node."""
@@ -76,122 +81,135 @@ class Waking:
         self.forget(pod)
         pod.refusal, pod.excluded = reason, excluded
         pod.wakes, pod.again_at, pod.spare = 0, 0.0, self.spare(pod)
-        self._put(pod, ask)
+        self._refused.put(pod, ask)
 
-    def _put(self, pod: PodState, ask: PodAsk) -> None:
-        self._epoch = self._epoch if self._waiters else self._queues.epoch
-        queue = self._queues.home(pod.ref.uid)
-        waiter = self._waiters[pod.ref.uid] = Waiter(pod, queue, ask, _turn(pod))
-        of_shape = self._refused.setdefault(ask, {})
-        if queue not in of_shape:
-            of_shape[queue] = SortedKeyList(key=_TURN)
-        of_shape[queue].add(waiter)
-
-    def pending(self, nodes: Iterable[str]) -> bool:
+    def pending(self, nodes: Collection[str]) -> bool:
         """Whether one of these nodes has room that those who wait were not yet looked at for."""
-        return not self._news.keys().isdisjoint(nodes)
+        return not (self._news.keys().isdisjoint(nodes) and self._looking.keys().isdisjoint(nodes))
 
     def forget(self, pod: PodState) -> None:
         """The pod no longer waits for room."""
-        waiter = self._waiters.pop(pod.ref.uid, None)
-        if waiter is None:
-            return
-        of_shape = self._refused[waiter.shape]
-        of_shape[waiter.queue].remove(waiter)
-        if not of_shape[waiter.queue]:
-            del of_shape[waiter.queue]
-        if not of_shape:
-            del self._refused[waiter.shape]
+        self._refused.forget(pod.ref.uid)
 
     def moved(self, uid: str) -> None:
         """The pod, if it is one of them, is in another queue now."""
-        waiter = self._waiters.get(uid)
-        if waiter is not None:
-            self.forget(waiter.name)
-            self._put(waiter.name, waiter.shape)
+        self._refused.moved(uid)
 
-    def due(self, hold: Callable[[PodState, str, Mapping[str, Demand]], None], now: float) -> list[Wake]:
-        """The pods to wake now; `hold` keeps what each needs for a moment."""
-        news = list(self._news)[: max(1, MOST_LOOKS // max(1, len(self._refused)))]
-        for name in news:
-            del self._news[name]
-        room = Room([node for name in news if (node := self._ledger.nodes.get(name)) is not None])
-        if news:
-            self._sort()
-        found = {ask: places for ask in self._refused if (places := room.of(ask)).nodes} if news else {}
-        wakes: list[Wake] = []
-        later: dict[PodAsk, Places] = {}
-        for pod, places in chain(self._ahead(room), self._in_turn(found)):
-            if len(wakes) == MOST_WAKES:
-                self._news.update(dict.fromkeys(news))
-                break
-            if now < pod.again_at or self.defers(pod):
-                later[places.ask] = places
-            elif (place := places.take(pod.excluded, self.open_to(pod, now))) is not None:
-                node, charges = place
-                hold(pod, node.name, charges)
-                room.taken(node)
-                self._woken(pod, places.ask, now)
-                wakes.append(Wake(pod.ref))
-        for places in later.values():
-            self._news.update(dict.fromkeys(places.nodes))
+    # -- rounds
+
+    def begin(self, hold: Hold, now: float) -> None:
+        """Begin a round over the nodes that got room, if none is under way; `hold` keeps what a woken pod needs."""
+        if self._round is None and self._news:
+            self._refused.settle()
+            self._left = MOST_WAKES
+            self._round = Sliced(self._look(hold, now))
+
+    def work(self) -> bool:
+        """Do a slice of the round; returns whether there is more of it."""
+        if self._round is None:
+            return False
+        if not self._refused.settled or self._round.advance(SLICE):
+            self._round = None
+            self._news = {**self._looking, **self._news}  # those not looked at to the end
+            self._looking = {}
+        return self._round is not None
+
+    def taken(self) -> list[Wake]:
+        """The pods to wake now, told once."""
+        wakes, self._wakes = self._wakes, []
         return wakes
 
-    def _ahead(self, room: Room) -> Iterator[tuple[PodState, Places]]:
-        """Those for whom room is kept, if they were refused."""
-        for pod in self.first() if self._refused else ():
-            if pod.state == "waiting" and pod.ask is not None and pod.ref.uid in self._waiters:
-                yield pod, room.of(pod.ask)
+    def _look(self, hold: Hold, now: float) -> Generator[int, None, None]:
+        """A round. Whatever happens meanwhile, nobody is woken who does not wait, nor for room that is not there."""
+        asks = self._refused.asks
+        self._looking = dict.fromkeys(islice(self._news, max(1, MOST_LOOKS // max(1, len(asks)))))
+        for name in self._looking:
+            del self._news[name]
+        room = Room([node for name in self._looking if (node := self._ledger.nodes.get(name)) is not None])
+        yield from room.look()
+        for pod in list(self.first()):
+            if pod.ask is not None and self._waits(pod, pod.ask):
+                yield from self._offer(pod, (yield from room.of(pod.ask)), room, hold, now)
+        found: dict[PodAsk, Places] = {}
+        for ask in asks:
+            places = yield from room.of(ask)
+            if places.nodes:
+                found[ask] = places
+        yield from self._in_turn((yield from self._lined_up(found)), found, room, hold, now)
+        if self._left > 0:
+            self._looking = {}
 
-    def _in_turn(self, found: Mapping[PodAsk, Places]) -> Iterator[tuple[PodState, Places]]:
+    def _lined_up(self, found: Mapping[PodAsk, Places]) -> Generator[int, None, Walk]:
         """Those who wait for these places: of the queue first that has least, with what was kept for those before."""
-        lines: dict[Standing, list[_Line]] = {}
+        lines: dict[Standing, list[tuple[Line, Places]]] = {}
         for ask, places in found.items():
-            for queue, waiters in self._refused.get(ask, {}).items():
-                lines.setdefault(queue, []).append((waiters, places))
-        walk = Walk(map(_together, lines.values()), _RANK)
+            of_ask = self._refused.of(ask)
+            for queue, line in of_ask.items():
+                lines.setdefault(queue, []).append((line, places))
+            yield len(of_ask)
+        walk = Walk((), _RANK)
+        for of_queue in lines.values():
+            if there := [(line, places) for line, places in of_queue if line]:
+                walk.join(_together(there))
+            yield QUEUE + len(of_queue)
+        return walk
+
+    def _in_turn(
+        self, walk: Walk, found: Mapping[PodAsk, Places], room: Room, hold: Hold, now: float
+    ) -> Generator[int, None, None]:
         full = 0
         for pod, _, ask, _ in walk:
-            places = found[ask]
-            if self.admits(pod):
-                yield pod, places
+            if not self._waits(pod, ask):
+                continue
+            places, admitted = found[ask], False
+            with self._quarantine.over(of_pod(pod.ref.uid), "waking"):
+                admitted = self.admits(pod)
+            if admitted:
+                yield from self._offer(pod, places, room, hold, now)
             else:
                 self.forget(pod)
+                yield POD
             if _full(places):
                 walk.leave_out(ask)
                 full += 1
-                if full == len(found):
-                    return
+            if full == len(found) or self._left == 0:
+                return
 
-    def _sort(self) -> None:
-        """Take in that there are other queues now."""
-        if self._epoch == self._queues.epoch:
+    def _offer(self, pod: PodState, places: Places, room: Room, hold: Hold, now: float) -> Generator[int, None, None]:
+        """Wake the pod, if it fits anywhere and nobody comes before it."""
+        if not self._waits(pod, places.ask) or self._left == 0:
             return
-        self._epoch = self._queues.epoch
-        waiters = [waiter for of_shape in self._refused.values() for line in of_shape.values() for waiter in line]
-        anew: dict[PodAsk, dict[Standing, list[Waiter]]] = {}
-        for pod, _, ask, turn in waiters:
-            queue = self._queues.home(pod.ref.uid)
-            self._waiters[pod.ref.uid] = waiter = Waiter(pod, queue, ask, turn)
-            anew.setdefault(ask, {}).setdefault(queue, []).append(waiter)
-        self._refused = {
-            ask: {queue: SortedKeyList(those, key=_TURN) for queue, those in of_shape.items()}
-            for ask, of_shape in anew.items()
-        }
+        with self._quarantine.over(of_pod(pod.ref.uid), "waking"):
+            if now < pod.again_at or self.defers(pod):
+                self._news.update(dict.fromkeys(places.nodes))
+            else:
+                place = yield from places.take(pod.excluded, self.open_to(pod, now))
+                if place is not None and self._waits(pod, places.ask):
+                    node, charges = place
+                    hold(pod, node.name, charges)
+                    room.taken(node)
+                    self._woken(pod, places.ask, now)
+        yield POD
+
+    def _waits(self, pod: PodState, ask: PodAsk) -> bool:
+        """Whether it still does; an error may have kept one in line that is gone."""
+        return self._refused.waits(pod, ask) and self._ledger.pods.get(pod.ref.uid) is pod
 
     def _woken(self, pod: PodState, ask: PodAsk, now: float) -> None:
         self.forget(pod)
         pod.again_at = now + min(AGAIN_MOST_S, AGAIN_S * 2.0 ** min(pod.wakes, 16))
         pod.wakes += 1
-        self._put(pod, ask)
+        self._refused.put(pod, ask)
+        self._wakes.append(Wake(pod.ref))
+        self._left -= 1
 
 
-def _together(lines: Sequence[_Line]) -> Iterator[Waiter]:
+def _together(lines: _Lines) -> Iterator[Waiter]:
     """Those of one queue. Most queues are asked for the first alone, so that is found at a glance."""
     first, of_first = min(((waiters[0], places) for waiters, places in lines), key=lambda found: found[0].turn)
     if _may(first.name, of_first):
         yield first
-    for waiter in merge(*(_one_by_one(*line) for line in lines if not _full(line[1])), key=_TURN):
+    for waiter in merge(*(_one_by_one(*line) for line in lines if not _full(line[1])), key=TURN):
         if waiter.name is not first.name:
             yield waiter
 

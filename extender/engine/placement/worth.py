@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
+from extender.engine.books.amounts import add
 from extender.engine.books.ledger import NodeState, PodState
 from extender.engine.gangs.starts import Starts
 from extender.engine.moves.tenants import Tenants
-from extender.engine.placement.index import UNTOUCHED
 from extender.engine.placement.score import ALONE, UNLINKED, Scorer, terms
+from extender.engine.placement.seats import UNTOUCHED
 from extender.engine.planning.intree import counted, lacking
 from protos.contract import choose
 from protos.contract.books import NodeBooks
@@ -47,8 +48,7 @@ def before(scorer: Scorer, node: NodeState, pod: PodState) -> Row | None:
     It is on the GPUs that it has; while it is merely held, on those that it would get.
     """
     used = dict(node.used)
-    for resource, amount in pod.requests:
-        used[resource] -= amount
+    add(used, pod.requests, -1)
     if node.books is None or pod.ask is None:
         return _row(scorer, pod, node, node.books, used)
     entry = node.books.entries.get(pod.ref.uid)

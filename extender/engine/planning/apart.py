@@ -9,11 +9,11 @@ together. Sources: the filters NodePorts, InterPodAffinity and PodTopologySpread
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import msgspec
 
+from protos.contract import bounds
 from protos.contract.objects import Pod
+from protos.contract.remembered import Remembered
 from protos.contract.selector import Selector
 
 _HOST = "kubernetes.io/hostname"
@@ -75,7 +75,7 @@ def spread(pod: Pod) -> Spread | None:
     meta = pod.metadata
     found = [
         Spread(_named(meta.namespace, each.label_selector), each.max_skew)
-        for each in _spread(bytes(pod.spec.topology_spread_constraints))
+        for each in _spread(read(pod.spec.topology_spread_constraints))
         if each.label_selector is not None and each.label_selector.selects(meta.labels)
     ]
     return min(found, key=lambda each: (each.skew, each.who), default=None)
@@ -95,7 +95,7 @@ def _address(text: str) -> str:
 def _likes(pod: Pod) -> list[str]:
     meta = pod.metadata
     found = []
-    for term in _terms(bytes(pod.spec.affinity)):
+    for term in _terms(read(pod.spec.affinity)):
         selector = term.label_selector
         if selector is not None and term.concerns(meta.namespace) and selector.selects(meta.labels):
             found.append(_named(meta.namespace, selector))
@@ -106,27 +106,44 @@ def _named(namespace: str, selector: Selector) -> str:
     return f"pods of {namespace} {msgspec.json.encode(selector, order='sorted').decode()}"
 
 
-@lru_cache(maxsize=1024)
+def read(text: bytes) -> bytes:
+    """A part of a pod's spec as JSON; nothing, if it is too long to be read: kube-scheduler has the last word."""
+    return bytes(text) if len(text) <= bounds.AFFINITY.most else b""
+
+
+_known_terms: Remembered[bytes, tuple[_Term, ...]] = Remembered(2048, 2**21, len)
+_known_spreads: Remembered[bytes, tuple[_Spreading, ...]] = Remembered(2048, 2**21, len)
+
+
 def _terms(affinity: bytes) -> tuple[_Term, ...]:
     """Those about host names; text that cannot be decoded keeps nobody apart."""
     if b"podAntiAffinity" not in affinity:
         return ()
+    found = _known_terms.get(affinity)
+    return _known_terms.put(affinity, _decoded_terms(affinity)) if found is None else found
+
+
+def _decoded_terms(affinity: bytes) -> tuple[_Term, ...]:
     try:
         found = _affinities.decode(affinity)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return ()
     said = found.pod_anti_affinity.required if found and found.pod_anti_affinity else None
     return tuple(term for term in said or () if term.topology_key == _HOST)
 
 
-@lru_cache(maxsize=1024)
 def _spread(constraints: bytes) -> tuple[_Spreading, ...]:
     """Those over nodes that must hold; text that cannot be decoded spreads nobody."""
     if not constraints:
         return ()
+    found = _known_spreads.get(constraints)
+    return _known_spreads.put(constraints, _decoded_spreads(constraints)) if found is None else found
+
+
+def _decoded_spreads(constraints: bytes) -> tuple[_Spreading, ...]:
     try:
         found = _spreadings.decode(constraints) or ()
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return ()
     strict = (each for each in found if each.topology_key == _HOST and each.when_unsatisfiable == "DoNotSchedule")
     return tuple(each for each in strict if each.max_skew > 0)

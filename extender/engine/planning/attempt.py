@@ -30,6 +30,8 @@ STEP = 32
 """So much is done at least before the work is interrupted."""
 PIECE = 1000
 """What work in one piece costs, told before it is done too, so that nothing else is done in its slice."""
+LISTED = 1000
+"""Nodes of a ranking that are listed at once."""
 RENEWED = 4
 """Nodes that changed which are looked at anew at once."""
 SURVEYED = 16
@@ -171,9 +173,7 @@ class Attempt:
         while indexes.prepare(of, STEP, aged=True):
             yield len(ask.containers) * STEP * TRY
         yield PIECE
-        found = list(indexes.of(of).entries(self._within))
-        yield PIECE
-        return found
+        return (yield from listed(indexes.of(of).entries(self._within)))
 
     def _by_room(self) -> Generator[int, None, Sequence[Entry]]:
         nodes = iter(tuple(self._fleet.nodes.values()))
@@ -266,6 +266,15 @@ class Attempt:
                 trial.put(lot, seat)
         if trial is not None and trial.seated:
             self._trials[trial.name] = trial
+
+
+def listed(entries: Iterator[Entry]) -> Generator[int, None, list[Entry]]:
+    """These nodes, a part of them at once."""
+    found: list[Entry] = []
+    while some := list(islice(entries, LISTED)):
+        found += some
+        yield PIECE
+    return found
 
 
 def _by_cpu(name: str, node: NodeState, used: Mapping[str, int]) -> Entry:

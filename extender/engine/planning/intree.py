@@ -10,14 +10,15 @@ TaintToleration, NodeUnschedulable and NodeResourcesFit of kube-scheduler; k8s.i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from functools import lru_cache
+from itertools import chain
 
 import msgspec
 
 from extender.engine.books.ledger import NodeState
 from extender.engine.planning import apart
-from extender.engine.planning.apart import Spread
+from extender.engine.planning.apart import Spread, read
 from protos.contract.objects import Pod, Taint
+from protos.contract.remembered import Remembered
 from protos.contract.selector import Requirement
 
 Amounts = tuple[tuple[str, int], ...]
@@ -100,7 +101,25 @@ def constraints(pod: Pod) -> Constraints:
     """What the pod's spec says; the same object for pods that say the same."""
     spec = pod.spec
     labels = tuple(sorted(spec.node_selector.items()))
-    return _constraints(labels, bytes(spec.affinity), bytes(spec.tolerations), apart.words(pod), apart.spread(pod))
+    said = labels, read(spec.affinity), read(spec.tolerations), apart.words(pod), apart.spread(pod)
+    found = _known.get(said)
+    if found is None:
+        _, affinity, tolerations, words, spread = said
+        found = _known.put(said, Constraints(labels, _terms(affinity), _tolerations(tolerations), words, spread))
+    return found
+
+
+_Said = tuple[tuple[tuple[str, str], ...], bytes, bytes, tuple[str, ...], Spread | None]
+
+
+def _length(said: _Said) -> int:
+    """Characters of what is said, about."""
+    labels, affinity, tolerations, words, spread = said
+    shorter = sum(map(len, chain(chain.from_iterable(labels), words))) + (len(spread.who) if spread else 0)
+    return shorter + len(affinity) + len(tolerations)
+
+
+_known: Remembered[_Said, Constraints] = Remembered(2048, 2**21, _length)
 
 
 def lacking(amounts: Amounts, allocatable: Mapping[str, int], used: Mapping[str, int]) -> str:
@@ -114,17 +133,6 @@ def lacking(amounts: Amounts, allocatable: Mapping[str, int], used: Mapping[str,
 def counted(requests: Iterable[tuple[str, int]], ignored: Collection[str] = ()) -> Amounts:
     """Those requests that a node's totals must cover: nothing is asked where the amount is zero."""
     return tuple((resource, amount) for resource, amount in requests if amount > 0 and resource not in ignored)
-
-
-@lru_cache(maxsize=1024)
-def _constraints(
-    labels: tuple[tuple[str, str], ...],
-    affinity: bytes,
-    tolerations: bytes,
-    words: tuple[str, ...],
-    spread: Spread | None,
-) -> Constraints:
-    return Constraints(labels, _terms(affinity), _tolerations(tolerations), words, spread)
 
 
 class _Selector(msgspec.Struct, frozen=True, rename="camel"):
@@ -146,7 +154,7 @@ _toleration_lists = msgspec.json.Decoder(tuple[Toleration, ...] | None)
 def _terms(affinity: bytes) -> tuple[Term, ...] | None:
     try:
         found = _affinities.decode(affinity) if affinity else None
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return None
     required = found.node_affinity.required if found and found.node_affinity else None
     return required.node_selector_terms if required else None
@@ -155,5 +163,5 @@ def _terms(affinity: bytes) -> tuple[Term, ...] | None:
 def _tolerations(text: bytes) -> tuple[Toleration, ...]:
     try:
         return (_toleration_lists.decode(text) if text else None) or ()
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return (Toleration(operator="Exists"),)

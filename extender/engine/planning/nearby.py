@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from extender.engine.books.ledger import NodeState
-from extender.engine.planning.attempt import LOOK, PIECE, STEP, TRY, Fleet
+from extender.engine.planning.attempt import LISTED, LOOK, PIECE, STEP, TRY, Fleet, listed
 from extender.engine.planning.seats import Seat
 from extender.engine.planning.trial import Lot
 from protos.contract.ask import ContainerAsk, PodAsk
@@ -58,10 +58,7 @@ def nearby(
     """
     levels: list[str] = []
     for key in labels:
-        yield PIECE
-        values = (node.labels.get(key) for node in fleet.nodes.values())
-        first = next(values, None)
-        if any(value != first for value in values):
+        if (yield from _differs(fleet, key)):
             levels.append(key)
     lots = _lots(fleet, seats) if levels and len(seats) + len(beside) > 1 else []
     if not 0 < len(lots) <= KINDS:
@@ -72,6 +69,17 @@ def nearby(
     found = yield from site.narrowed(places, levels)
     yield PIECE
     return None if len(found) == len(places) else frozenset(node.name for node, _ in found)
+
+
+def _differs(fleet: Fleet, key: str) -> Generator[int, None, bool]:
+    """Whether nodes have different values of this label, or some have none."""
+    nodes, found = iter(tuple(fleet.nodes.values())), set[str | None]()
+    while some := list(islice(nodes, LISTED)):
+        found.update([node.labels.get(key) for node in some])
+        yield PIECE
+        if len(found) > 1:
+            return True
+    return False
 
 
 def _lots(fleet: Fleet, seats: Sequence[Seat]) -> list[Lot]:
@@ -90,12 +98,13 @@ def _reckoned(fleet: Fleet, lots: Sequence[Lot], members: Container[str]) -> Gen
     """The nodes with room for somebody, and those where members are."""
     fitting: list[Container[str]] = []
     for lot in lots:
-        if lot.ask is not None:
-            while fleet.indexes.prepare(lot.shape, STEP):
-                yield lot.weight * STEP * TRY
-            yield PIECE
-        ranked = fleet.nodes if lot.ask is None else {name for name, _ in fleet.indexes.of(lot.shape).ranked()}
-        fitting.append(ranked)
+        if lot.ask is None:
+            fitting.append(fleet.nodes)
+            continue
+        while fleet.indexes.prepare(lot.shape, STEP):
+            yield lot.weight * STEP * TRY
+        yield PIECE
+        fitting.append({name for _, name in (yield from listed(fleet.indexes.of(lot.shape).entries()))})
     memos: list[dict[Signature, int]] = [{} for _ in lots]
     nodes, found = iter(tuple(fleet.nodes.values())), []
     while some := list(islice(nodes, STEP)):

@@ -69,6 +69,8 @@ def least(seats: Sequence[Seat], minimum: int, by_role: Iterable[tuple[str, int]
 
     Those are more than `minimum` where the required ones and the roles' minimums are, and fewer where fewer exist.
     """
+    if minimum >= len(seats):
+        return tuple(seats)
     missing = dict(by_role)
     chosen = set()
     for seat in sorted(seats, key=lambda seat: not seat.required):

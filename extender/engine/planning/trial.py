@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from operator import itemgetter
 
 from extender.engine.books.ledger import NodeState
-from extender.engine.placement.index import UNTOUCHED
 from extender.engine.placement.score import Scorer, Seated
+from extender.engine.placement.seats import UNTOUCHED
 from extender.engine.planning.apart import Spread
 from extender.engine.planning.beside import Beside
 from extender.engine.planning.intree import counted, lacking

@@ -45,7 +45,10 @@ class Register:
         self.turn += 1
 
     def drop(self, namespace: str, name: str) -> None:
-        self._known.get(namespace, {}).pop(name, None)
+        known = self._known.get(namespace, {})
+        known.pop(name, None)
+        if not known:
+            self._known.pop(namespace, None)
         self.turn += 1
 
     def forbidden(self, chosen: Sequence[Unit], units: Sequence[Unit], going: Iterable[Victim] = ()) -> dict[str, str]:

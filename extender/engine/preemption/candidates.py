@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, islice
 from typing import Literal
 
 import msgspec
@@ -11,14 +11,16 @@ import msgspec
 from extender.engine import refusals
 from extender.engine.books.ledger import Ledger, PodState
 from extender.engine.books.reservations import Reservations
+from extender.engine.effects import Subject
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.roster import Known
 from extender.engine.moves.tenants import Tenants
 from extender.engine.planning.attempt import LOOK, STEP
-from extender.engine.planning.seats import Likeness, Seat
+from extender.engine.planning.seats import Seat
 from extender.engine.preemption.fitting import Wanted, opened
 from extender.engine.preemption.occupants import Occupants
 from extender.engine.preemption.taking import Preemptor
+from extender.engine.quarantine import Quarantine, of_gang, of_pod
 from extender.engine.queues import turns
 from extender.engine.queues.line import Turn
 from extender.engine.queues.priorities import Priorities
@@ -34,14 +36,18 @@ PAUSE_S, PAUSE_MOST_S = 1.0, 60.0
 """Seconds after a search, or a preemption that came to nothing, until the next for the same; doubled each time."""
 LAPSED_S, LAPSED_MOST_S = 300.0, 3600.0
 """The same after others were evicted and nobody came for their room: kube-scheduler knows why, and we do not."""
+DOUBLINGS = 16
+"""How often that is doubled."""
+FORGOTTEN, FORGET_S = 4, 2 * PAUSE_MOST_S
+"""So many at a time are dropped of those who could have been looked for since so many seconds, and were not."""
 RESTS = 4096
 """Of so many it is known at most when it is worth looking again."""
 SEEN = 6
 """What it costs to look at one that waits, in `attempt.LOOK`s."""
 PASSED = 0.125
 """As how many of those one counts that waits for something else, or not at all."""
-Key = GroupKey | tuple[Likeness, int, Account | None]
-"""A gang, or all single pods that are alike, of one priority and in one queue."""
+Key = GroupKey | tuple[int, int, Account | None]
+"""A gang, or all single pods that are alike (by the hash of their likeness), of one priority and in one queue."""
 Moment = tuple[int, int, int, int, int]
 """What the cluster is like: it changes with anything that may let somebody fit."""
 Chosen = tuple[Key, Preemptor, Wanted]
@@ -104,7 +110,9 @@ class Candidates:
         tenancy: Tenancy,
         priorities: Priorities,
         reservations: Reservations,
+        quarantine: Quarantine,
     ) -> None:
+        self._quarantine = quarantine
         self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
         self._tenants, self._tenancy, self._reservations = tenants, tenancy, reservations
         self._priorities = priorities
@@ -134,7 +142,9 @@ class Candidates:
             return None
         key, found = best[2:]
         yield LOOK
-        asked = self._gang(found) if isinstance(found, Known) else self._pod(found)
+        asked = None
+        with self._quarantine.over(subject_of(found), "candidates"):
+            asked = self._gang(found) if isinstance(found, Known) else self._pod(found)
         if asked is None or not self._open_to(asked[0].pods, replayed=replayed):
             self.rest(key, now, moment, 0.0, "vain")
             return None
@@ -145,7 +155,7 @@ class Candidates:
         found: dict[str, int] = {}
         for number, known in enumerate(list(self._gangs.known.values())):
             gang = known.gang
-            if gang.phase is Phase.RUNNING and gang.count(*SETTLED) > (gang.minimum[0] or 0):
+            if gang.phase is Phase.RUNNING and gang.members and gang.count(*SETTLED) > (gang.minimum[0] or 0):
                 queue = self._tenancy.queues.at(self._tenancy.admission.account(gang)).name
                 lowest = self._priorities.of(gang, min(member.priority for member in gang.members.values()))
                 found[queue] = min(lowest, found.get(queue, lowest))
@@ -154,25 +164,34 @@ class Candidates:
         return found
 
     def _waiting_gangs(self, chances: Chances, busy: frozenset[str], now: float) -> Iterator[Waiting | None]:
-        for key, known in list(self._gangs.known.items()):
-            gang = known.gang
+        def waits(known: Known) -> Waiting | None:
+            gang, key = known.gang, known.gang.key
             short = known.reason is not None and known.reason.code in (refusals.GANG_NO_ROOM, *refusals.QUEUE_SHORT)
             if not short or not gang.may_plan(now) or f"gang {key}" in busy or self._gangs.starts.wanted(gang):
-                yield None
-                continue
+                return None
             place = self._gangs.starts.turns.place(gang)
             line = chances.line(self._tenancy.admission.account(gang), -place.precedence)
-            yield (line, place, key, known) if line is not None else None
+            return (line, place, key, known) if line is not None else None
+
+        gangs = list(self._gangs.known.values())
+        return self._quarantine.tried(gangs, lambda known: of_gang(known.gang.key), "candidates", waits)
 
     def _waiting_pods(self, chances: Chances, busy: frozenset[str], *, replayed: bool) -> Iterator[Waiting | None]:
-        for uid, wish in list(self._occupants.wishes.items()):
-            pod, account = self._ledger.pods.get(uid), self._tenancy.queues.of(uid)
-            line = chances.line(account, wish.priority) if wish.unschedulable and not wish.never and account else None
+        def waits(uid: str) -> Waiting | None:
+            wish, pod, account = (
+                self._occupants.wishes.get(uid),
+                self._ledger.pods.get(uid),
+                self._tenancy.queues.of(uid),
+            )
+            if wish is None or not wish.unschedulable or wish.never or not account:
+                return None
+            line = chances.line(account, wish.priority)
             if line is None or pod is None or not self._is_single(pod, replayed) or str(pod.ref) in busy:
-                yield None
-            else:
-                place = turns.of_pod(wish.priority, pod.since, pod.ref.name)
-                yield line, place, (self._seat(pod).likeness, wish.priority, account), pod
+                return None
+            place = turns.of_pod(wish.priority, pod.since, pod.ref.name)
+            return line, place, (hash(self._seat(pod).likeness), wish.priority, account), pod
+
+        return self._quarantine.tried(list(self._occupants.wishes), of_pod, "candidates", waits)
 
     def _is_single(self, pod: PodState, replayed: bool) -> bool:
         if pod.state != "waiting" or isinstance(pod.asked, Reason) or pod.forged:
@@ -224,18 +243,28 @@ class Candidates:
 
     def rest(self, key: Key, now: float, moment: Moment, min_run_s: float, how: How) -> Rest:
         """A search or a preemption is over: let some time pass, the longer the less came of it."""
-        if len(self._rests) >= RESTS:
-            self._rests.clear()
-        rest = self._rests.setdefault(key, Rest())
+        self._forget_rested(now)
+        rest = self._rests[key] = self._rests.pop(key, Rest())
         rest.lapses = 0 if how == "done" else rest.lapses + (how == "lapsed")
-        pause = min(LAPSED_MOST_S, LAPSED_S * 2.0 ** (rest.lapses - 1)) if how == "lapsed" else rest.pause
+        pause = min(LAPSED_MOST_S, LAPSED_S * 2.0 ** min(rest.lapses - 1, DOUBLINGS)) if how == "lapsed" else rest.pause
         rest.moment, rest.again_at = moment, now + pause
         rest.sure_at = now + max(pause, min_run_s)
         rest.pause = min(PAUSE_MOST_S, 2 * rest.pause) if how == "vain" else PAUSE_S
         return rest
+
+    def _forget_rested(self, now: float) -> None:
+        """Drop those who have not been looked for in a long time, and of too many the oldest."""
+        for key, rest in list(islice(self._rests.items(), FORGOTTEN)):
+            if len(self._rests) >= RESTS or now >= max(rest.again_at, rest.sure_at) + FORGET_S:
+                del self._rests[key]
 
 
 def _place(waiting: Waiting) -> tuple[Standing, tuple[int, float, float]]:
     """Where somebody stands; whose places are equal come as they are found."""
     line, turn, _, _ = waiting
     return line, (turn.precedence, turn.rank, turn.since)
+
+
+def subject_of(found: Known | PodState) -> Subject:
+    """Whom work for one that waits is done for."""
+    return of_gang(found.gang.key) if isinstance(found, Known) else of_pod(found.ref.uid)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from extender.engine.books.amounts import add
 from extender.engine.books.ledger import Ledger, NodeState, PodState
 from extender.engine.planning.attempt import STEP
 from extender.engine.planning.seats import Spot
@@ -79,17 +80,12 @@ class Cleared:
         uids = []
         for pod in {pod.ref.uid: pod for pod in gone}.values():
             uids.append(pod.ref.uid)
-            _count(twin.used, pod.requests, -1)
+            add(twin.used, pod.requests, -1)
         twin.books = node.books.without(uids) if node.books is not None else None
         twin.problem = twin.problem or ("" if twin.books is not None else ELSEWHERE)
         for keeper, spot in self._claims.get(node.name, ()):
             if keeper.node != node.name:
-                _count(twin.used, keeper.requests, 1)
+                add(twin.used, keeper.requests)
             if twin.books is not None and keeper.ask is not None:
                 twin.books.hold(keeper.ref.uid, keeper.ask, spot.charges)
         return twin
-
-
-def _count(used: dict[str, int], requests: Iterable[tuple[str, int]], sign: int) -> None:
-    for resource, amount in requests:
-        used[resource] = used.get(resource, 0) + sign * amount

@@ -68,8 +68,7 @@ class Fitting:
         """Places for all, as a plan would choose them."""
         nodes = yield from self.census.taking(gone)
         yield PIECE
-        indexes = Indexes(nodes)
-        indexes.scorer = self._fleet.indexes.scorer
+        indexes = Indexes(nodes, self._fleet.indexes.scorer)
         fleet = msgspec.structs.replace(self._fleet, nodes=nodes, indexes=indexes)
         plan = Plan(fleet, self._wanted.seats, self._wanted.seats, self._wanted.free, self._wanted.beside)
         yield PIECE

@@ -10,13 +10,20 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from extender.engine.effects import Effect, Evict
 from extender.engine.settings import Settings
+from extender.engine.wall import Wall
 from protos.contract import names
-from protos.contract.objects import Pod, epoch_seconds
+from protos.contract.bounds import GRACE
+from protos.contract.objects import Pod
 from protos.contract.priority import NEVER
 
 GRACE_S = 30.0
 """Seconds that a pod has to end, if it does not say. Source: core/v1 PodSpec.terminationGracePeriodSeconds."""
+
+
+SLACK_S = 60.0
+"""By which the clocks of the API server and this process may differ."""
 
 
 class Occupant(msgspec.Struct, frozen=True):
@@ -27,7 +34,11 @@ class Occupant(msgspec.Struct, frozen=True):
     ours: bool
     """Another in its place would come to us."""
     leaving: bool
-    """It was told to end."""
+    """It was told to end, and has to within `bounds.GRACE`."""
+    lingers: bool
+    """It was told to end, but may take longer than that."""
+    ends: float
+    """When the grace of one that was told to end is over."""
     running: bool
     """Its phase is Running: a disruption budget may guard it."""
     since: float
@@ -35,6 +46,9 @@ class Occupant(msgspec.Struct, frozen=True):
     saved: float
     """Until when its work is not lost: its start, or the last checkpoint that it tells of."""
     grace_s: float
+    """What an eviction gives it to end."""
+    hurried: bool
+    """That is less than it says itself."""
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -50,8 +64,7 @@ class Wish(msgspec.Struct, frozen=True):
 class Occupants:
     """All of them, by UID."""
 
-    def __init__(self, settings: Settings, wall: float) -> None:
-        """`wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero."""
+    def __init__(self, settings: Settings, wall: Wall) -> None:
         self._schedulers, self._wall = settings.schedulers, wall
         self._known: dict[str, Occupant] = {}
         self._wishes: dict[str, Wish] = {}
@@ -84,23 +97,47 @@ class Occupants:
 
     def _occupant(self, pod: Pod, since: float, now: float, *, ours: bool) -> Occupant:
         times = [c.last_transition_time for c in pod.status.conditions if c.type == "PodScheduled"]
-        since = self._clock(times[0] if times else pod.status.start_time, since, now)
+        since = self._clock(times[0] if times else pod.status.start_time, since)
         grace = pod.spec.termination_grace_period_seconds
+        told = pod.metadata.deletion_timestamp
+        ends = self._clock(told, now)
+        lingers = _lingers(told is not None, ends, now)
         return Occupant(
             labels=pod.metadata.labels,
             priority=pod.spec.priority or 0,
             ours=ours,
-            leaving=bool(pod.metadata.deletion_timestamp),
+            leaving=bool(told) and not lingers,
+            lingers=lingers,
+            ends=ends,
             running=pod.status.phase == "Running",
             since=since,
-            saved=max(since, self._clock(pod.metadata.annotations.get(names.CHECKPOINT), since, now)),
-            grace_s=GRACE_S if grace is None else float(grace),
+            saved=max(since, min(now, self._clock(pod.metadata.annotations.get(names.CHECKPOINT), since))),
+            grace_s=GRACE_S if grace is None else float(GRACE.capped(grace)),
+            hurried=grace is not None and grace > GRACE.most,
         )
 
-    def _clock(self, timestamp: str | None, otherwise: float, now: float) -> float:
-        """A time of the API on the monotonic clock; now, if it is yet to come."""
+    def shift(self, by: float, now: float) -> None:
+        """The wall clock shows so many seconds more than it did: all that was read by it was so much earlier."""
+        for uid, each in list(self._known.items()):
+            told, ends = each.leaving or each.lingers, each.ends - by
+            lingers = _lingers(told, ends, now)
+            self.turn += each.leaving != (told and not lingers)
+            self.forget(uid)
+            since, saved, leaving = each.since - by, each.saved - by, told and not lingers
+            moved = msgspec.structs.replace(each, since=since, saved=saved, ends=ends, leaving=leaving, lingers=lingers)
+            self._occupies(uid, moved)
+
+    def in_time(self, effect: Effect) -> Effect:
+        """The effect; an eviction gives nobody longer than `bounds.GRACE` to end."""
+        seen = self._known.get(effect.pod.uid) if isinstance(effect, Evict) else None
+        if isinstance(effect, Evict) and seen is not None and (seen.hurried or seen.lingers):
+            return msgspec.structs.replace(effect, grace_s=GRACE.most)
+        return effect
+
+    def _clock(self, timestamp: str | None, otherwise: float) -> float:
+        """A time of the API on the monotonic clock, be it one that is yet to come."""
         try:
-            return min(now, epoch_seconds(timestamp) - self._wall) if timestamp else otherwise
+            return self._wall.moment(timestamp) if timestamp else otherwise
         except ValueError:
             return otherwise
 
@@ -127,6 +164,11 @@ class Occupants:
     def priorities(self) -> Collection[int]:
         """The priorities that there are of those that are ours and stay."""
         return self._priorities.keys()
+
+
+def _lingers(told: bool, ends: float, now: float) -> bool:
+    """Whether one that was told to end may take longer than it may."""
+    return told and ends > now + GRACE.most + SLACK_S
 
 
 def _wish(pod: Pod) -> Wish:

@@ -7,6 +7,7 @@ something has changed.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import islice
@@ -14,7 +15,7 @@ from itertools import islice
 from extender.engine import refusals
 from extender.engine.books.ledger import Ledger
 from extender.engine.books.reservations import Reservations
-from extender.engine.effects import Effect, Event, PodGone, PodSeen, Report, Tick
+from extender.engine.effects import Effect, Event, PodGone, PodSeen, Report, Subject, Tick
 from extender.engine.elastic.elastic import Elastic
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.moves.tenants import Tenants
@@ -29,9 +30,12 @@ from extender.engine.preemption.rights import Rights
 from extender.engine.preemption.taking import Context, Preemptor, Taking
 from extender.engine.preemption.units import MayTake, Unit, Units
 from extender.engine.preemption.victims import COMING, Prey, Search, Vain
+from extender.engine.quarantine import Quarantine, of_gang, of_pod
 from extender.engine.queues.priorities import Priorities
 from extender.engine.queues.tenancy import Tenancy
 from extender.engine.settings import Settings
+from extender.engine.wall import Wall
+from gangfilter.group import GroupKey
 
 LOOK_S, PER_LOOK = 0.1, 2000
 """Seconds between looks for somebody who waits, and one more for each so many who do."""
@@ -54,17 +58,19 @@ class Preemption:
         elastic: Elastic,
         settings: Settings,
         counters: Counter[tuple[str, str]],
-        wall: float,
+        quarantine: Quarantine,
+        wall: Wall,
     ) -> None:
+        self._quarantine = quarantine
         self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
         self._reservations, self._settings = reservations, settings
         self._queues, self._admission = tenancy.queues, tenancy.admission
-        self._candidates = Candidates(ledger, gangs, occupants, tenants, tenancy, priorities, reservations)
+        self._candidates = Candidates(ledger, gangs, occupants, tenants, tenancy, priorities, reservations, quarantine)
         self.budgets = Register()
         self._context = Context(
             gangs, occupants, reservations, elastic, self.budgets, counters, settings.scale_in_s, wall
         )
-        self._units = Units(ledger, gangs, occupants, priorities, elastic.spared)
+        self._units = Units(ledger, gangs, occupants, priorities, elastic.spared, quarantine)
         self._under_way: dict[str, tuple[Key, Taking]] = {}
         """By who takes."""
         self._choice: Sliced[Chosen | None] | None = None
@@ -93,15 +99,16 @@ class Preemption:
                 uid = pod.metadata.uid
             case PodGone(gone):
                 uid = gone
-            case Tick():
+            case Tick(last=True):
                 uid = ""
         effects: list[Effect] = []
         if uid is None:
             return effects
         for key, taking in list(self._under_way.values()):
             if not uid or taking.concerns(uid):
-                effects += taking.look(now, uid)
-                self._settle(key, taking, now)
+                with self._given_up(key, taking):
+                    effects += taking.look(now, uid)
+                    self._settle(key, taking, now)
         return effects
 
     def refused(self, uid: str, why: str, now: float) -> list[Effect]:
@@ -109,9 +116,20 @@ class Preemption:
         effects: list[Effect] = []
         for key, taking in list(self._under_way.values()):
             if taking.asked(uid):
-                effects += taking.refused(uid, why, now)
-                self._settle(key, taking, now)
+                with self._given_up(key, taking):
+                    effects += taking.refused(uid, why, now)
+                    self._settle(key, taking, now)
         return effects
+
+    @contextlib.contextmanager
+    def _given_up(self, key: Key, taking: Taking) -> Iterator[None]:
+        """One that fails is under way no more: what it has kept runs out."""
+        whole = False
+        with self._quarantine.over(_subject(key, taking.by), "preemption"):
+            yield
+            whole = True
+        if not whole:
+            self._under_way.pop(taking.by.who, None)
 
     def _settle(self, key: Key, taking: Taking, now: float) -> None:
         if taking.ended:
@@ -133,13 +151,15 @@ class Preemption:
 
     @property
     def _moment(self) -> Moment:
-        return self._ledger.freed, self._occupants.turn, self.budgets.turn, self._queues.epoch, self._queues.dues
+        return self._ledger.freed, self._occupants.turn, self.budgets.turn, self._queues.terms, self._queues.dues
 
     def _choose(self, choice: Sliced[Chosen | None], now: float) -> None:
         """Go on finding out who comes first; then the search begins."""
+        self._choice = None  # unless it goes on
         if not choice.advance():
+            self._choice = choice
             return
-        self._choice, self._look_at = None, now + LOOK_S + self._candidates.seen / PER_LOOK
+        self._look_at = now + LOOK_S + self._candidates.seen / PER_LOOK
         if choice.outcome is not None:
             key, by, wanted = choice.outcome
             self._search = key, by, self._searching(by, wanted, now)
@@ -182,22 +202,27 @@ class Preemption:
         if not effects and self._choice is not None:
             self._choose(self._choice, now)
         elif not effects and self._search is not None:
-            key, by, search = self._search
-            if search.advance() and search.outcome is not None:
-                self._search, self._look_at = None, now
-                self._said = self._take(key, by, search.outcome, now)
-                self.tick(now)
+            (key, by, search), self._search = self._search, None  # unless it goes on
+            with self._quarantine.over(_subject(key, by), "searching"):
+                if not search.advance():
+                    self._search = key, by, search
+                elif search.outcome is not None:
+                    self._look_at = now
+                    self._said = self._take(key, by, search.outcome, now)
+                    self.tick(now)
         return bool(effects or self._choice or self._search), effects
 
     def _take(self, key: Key, by: Preemptor, outcome: Prey | Vain, now: float) -> Iterator[Effect]:
         if any(uid not in self._occupants.wishes or pod.state != "waiting" for uid, pod in by.pods.items()):
+            self._rest(key, now, "vain")
             return
         if isinstance(outcome, Vain):
             rest = self._rest(key, now, "coming" if outcome is COMING else "vain")
             if outcome.why and outcome.why != rest.told:
                 rest.told = outcome.why
                 who = next(iter(by.pods.values())).ref
-                yield Report(who, refusals.preemption_forbidden(by.who, outcome.why))
+                told = refusals.preemption_postponed if outcome.postponed else refusals.preemption_forbidden
+                yield Report(who, told(by.who, outcome.why), warning=not outcome.postponed)
             return
         taking = Taking(self._context, by, outcome.units, outcome.spots, now)
         self._under_way[by.who] = key, taking
@@ -206,3 +231,8 @@ class Preemption:
 
     def _rest(self, key: Key, now: float, how: How) -> Rest:
         return self._candidates.rest(key, now, self._moment, self._settings.min_run_s, how)
+
+
+def _subject(key: Key, by: Preemptor) -> Subject:
+    """Whom work for this one is done for: its gang, or its pod."""
+    return of_gang(key) if isinstance(key, GroupKey) else of_pod(next(iter(by.pods)))

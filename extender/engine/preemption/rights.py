@@ -20,10 +20,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from extender.engine.books.amounts import add
 from extender.engine.preemption.units import Unit, Victim
 from extender.engine.queues.admission import Admission
 from extender.engine.queues.queues import SAME, Queues
-from extender.engine.queues.standing import Account, Standing, add
+from extender.engine.queues.standing import Account, Standing
 from extender.engine.queues.takes import Takes
 from protos.contract.queue import Queue, worded
 from protos.contract.reason import Reason

@@ -25,10 +25,10 @@ from extender.engine.planning.seats import Spot
 from extender.engine.preemption.budgets import Register
 from extender.engine.preemption.occupants import Occupants
 from extender.engine.preemption.units import Unit, Victim
+from extender.engine.wall import Wall
 from gangfilter.group import GroupKey
 from gangfilter.members import Stage
 from protos.contract import codec, names, reservation
-from protos.contract.objects import timestamp
 from protos.contract.reason import listed
 from protos.contract.reservation import Reservation, Room
 
@@ -67,8 +67,7 @@ class Context(msgspec.Struct, frozen=True):
     counters: Counter[tuple[str, str]]
     scale_in_s: float
     """Seconds that an elastic job has to let its workers go, 0 if it is not asked to."""
-    wall: float
-    """What the wall clock showed (s since 1970) when the monotonic clock showed zero."""
+    wall: Wall
 
 
 class Taking:
@@ -108,7 +107,7 @@ class Taking:
 
     def _written(self) -> dict[str, str]:
         """What asks for all of the room, by the UIDs of the pods on which it is to stand."""
-        until, uids = timestamp(self._of.wall + self._until), list(self._spots)
+        until, uids = self._of.wall.text(self._until), list(self._spots)
         texts: dict[str, str] = {}
         for number, start in enumerate(range(0, len(uids), ROOMS)):
             rooms = {uid: _room(self._spots[uid]) for uid in uids[start : start + ROOMS]}
@@ -244,7 +243,7 @@ class Taking:
             uid, victim = next(iter(self._todo.items()))
             del self._todo[uid]
             if not self._goes(uid):
-                self._of.gangs.preempt(uid, now, wholly=not self._unit_of[uid].spare)
+                self._of.gangs.preempt(uid, now, wholly=self._unit_of[uid].kind == "gang")
                 yield self._order(victim, now)
 
     def _order(self, victim: Victim, now: float) -> Evict:

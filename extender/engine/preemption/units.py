@@ -13,6 +13,7 @@ from extender.engine.books.ledger import Ledger, PodState
 from extender.engine.effects import PodRef
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.preemption.occupants import Occupant, Occupants
+from extender.engine.quarantine import Quarantine, of_gang, of_pod
 from extender.engine.queues.priorities import Priorities
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
@@ -91,10 +92,11 @@ class Units:
         occupants: Occupants,
         priorities: Priorities,
         spared: Callable[[Gang], list[Member]],
+        quarantine: Quarantine,
     ) -> None:
         """`spared`: the members that a gang can spare, in the order in which they go."""
         self._ledger, self._gangs, self._occupants = ledger, gangs, occupants
-        self._priorities, self._spared = priorities, spared
+        self._priorities, self._spared, self._quarantine = priorities, spared, quarantine
 
     def found(self, now: float, may_take: MayTake, min_run_s: float = 0.0) -> Generator[int, None, list[Unit]]:
         """The units that may be taken and have run for so long, cheapest first. Work is told in `attempt.LOOK`s."""
@@ -111,29 +113,41 @@ class Units:
         return found
 
     def _singles(self, now: float) -> Iterator[Unit | None]:
-        for uid, pod in list(self._ledger.pods.items()):
+        def single(pod: PodState) -> Unit | None:
+            uid = pod.ref.uid
             seen = self._occupants.of(uid) if pod.state == "bound" else None
-            if seen is not None and self._gangs.of(uid) is None and self._may_go(pod, seen):
-                yield self._unit(str(pod.ref), [pod], now)
-            else:
-                yield None
+            alone = seen is not None and (seen.lingers or self._gangs.of(uid) is None)
+            return self._unit(str(pod.ref), [pod], now) if seen and alone and self._may_go(pod, seen) else None
+
+        pods = list(self._ledger.pods.values())
+        return self._quarantine.tried(pods, lambda pod: of_pod(pod.ref.uid), "units", single)
 
     def _of_gangs(self, now: float) -> Iterator[Unit]:
-        for known in list(self._gangs.known.values()):
-            gang = known.gang
-            if gang.phase not in WHOLE or gang.preempted or gang.count(Stage.LEAVING, Stage.POSTED):
-                continue
-            pods = [self._ledger.pods[member.uid] for member in gang.at(Stage.BOUND)]
-            if not pods or not all((seen := self._occupants.of(p.ref.uid)) and self._may_go(p, seen) for p in pods):
-                continue
-            lost = 0.0
-            for rank, member in enumerate(self._spared(gang)):
-                pod = self._ledger.pods[member.uid]
-                who = f"{pod.ref}, which gang {gang.key} can spare"
-                spare = self._unit(who, [pod], now, gang=gang, spare=True)
-                lost = max(lost, spare.lost)
-                yield msgspec.structs.replace(spare, rank=rank, lost=lost)
-            yield self._unit(f"gang {gang.key}", pods, now, gang=gang)
+        gangs = [known.gang for known in self._gangs.known.values()]
+        for units in self._quarantine.tried(
+            gangs, lambda gang: of_gang(gang.key), "units", lambda gang: list(self._of_gang(gang, now))
+        ):
+            yield from units or ()
+
+    def _of_gang(self, gang: Gang, now: float) -> Iterator[Unit]:
+        if (
+            self._gangs.is_aside(gang)
+            or gang.phase not in WHOLE
+            or gang.preempted
+            or gang.count(Stage.LEAVING, Stage.POSTED)
+        ):
+            return
+        pods = [self._ledger.pods[member.uid] for member in gang.at(Stage.BOUND)]
+        if not pods or not all((seen := self._occupants.of(p.ref.uid)) and self._may_go(p, seen) for p in pods):
+            return
+        lost = 0.0
+        for rank, member in enumerate(self._spared(gang)):
+            pod = self._ledger.pods[member.uid]
+            who = f"{pod.ref}, which gang {gang.key} can spare"
+            spare = self._unit(who, [pod], now, gang=gang, spare=True)
+            lost = max(lost, spare.lost)
+            yield msgspec.structs.replace(spare, rank=rank, lost=lost)
+        yield self._unit(f"gang {gang.key}", pods, now, gang=gang)
 
     def _may_go(self, pod: PodState, seen: Occupant) -> bool:
         """Whether it is ours, stays otherwise, and is known to be where it is."""

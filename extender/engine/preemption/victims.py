@@ -41,10 +41,12 @@ class Vain(msgspec.Struct, frozen=True):
     """No eviction helps. `why` names what forbids those that would, "" if none would."""
 
     why: str = ""
+    postponed: bool = False
+    """Nothing forbids it: this is not the moment for it."""
 
 
-COMING = Vain("room comes free by itself")
-CHANGED = Vain("the cluster changes faster than evictions can be planned")
+COMING = Vain("room comes free by itself", postponed=True)
+CHANGED = Vain("the cluster changes faster than evictions can be planned", postponed=True)
 
 
 class Search(Sliced[Prey | Vain]):

@@ -1,7 +1,8 @@
 """Whether queues have room for who wants to start, and who of those that wait for that comes when there is some.
 
 A queue has room while it and all above it stay within their capability with what is guaranteed to others beside, and
-none of them is closed. Gangs ask for their smallest start; pods that go singly are woken once their queue has room.
+none of them is closed. Pods of namespaces that it does not admit start nowhere. Gangs ask for their smallest start;
+pods that go singly are woken once their queue has room.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from types import MappingProxyType
 from sortedcontainers import SortedKeyList
 
 from extender.engine import refusals
+from extender.engine.books.amounts import add
 from extender.engine.books.ledger import PodState
 from extender.engine.effects import PodRef, Wake
 from extender.engine.queues.queues import Queues
-from extender.engine.queues.standing import Account, Standing, add
+from extender.engine.queues.standing import Account, Standing
 from extender.engine.queues.takes import Takes
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
@@ -46,7 +48,7 @@ class Admission:
         self._asked: dict[GroupKey, tuple[Stamp, tuple[str, ...], Takes]] = {}
         """What the smallest start of a gang takes, and of what that was made."""
         self._told: dict[GroupKey, tuple[Stamp, Reason | None]] = {}
-        self._parked: dict[Account, set[GroupKey]] = {}
+        self._parked: dict[Account, dict[GroupKey, None]] = {}
         self._looked: dict[Account, int] = {}
         """The room when they were looked at."""
         self._seen = (-1, -1, -1)
@@ -109,11 +111,15 @@ class Admission:
         """The gang does not wait any more."""
         self._told.pop(key, None)
         self._asked.pop(key, None)
+        for account, keys in list(self._parked.items()):
+            keys.pop(key, None)
+            if not keys:
+                self._leave(account)
 
     def park(self, gang: Gang) -> None:
         """The gang waits for nothing but room in its queue."""
         account = self.account(gang)
-        self._parked.setdefault(account, set()).add(gang.key)
+        self._parked.setdefault(account, {})[gang.key] = None
         self._looked.setdefault(account, self._room(account))
 
     def unparked(self) -> list[GroupKey]:
@@ -128,11 +134,16 @@ class Admission:
                 continue
             self._looked[account] = room
             ready = list(keys if anew else self._fitting(account, keys))
-            keys.difference_update(ready)
+            for key in ready:
+                del keys[key]
             found += ready
             if not keys:
-                del self._parked[account], self._looked[account]
+                self._leave(account)
         return sorted(found)
+
+    def _leave(self, account: Account) -> None:
+        """None of the account is parked any more."""
+        del self._parked[account], self._looked[account]
 
     def _room(self, account: Account) -> int:
         """Changes when there may have come room for pods of this account."""
@@ -173,6 +184,8 @@ class Admission:
         at = self._queues.at(account)
         if account.missing:
             return refusals.queue_missing(account.named)
+        if account.refused:
+            return refusals.queue_forbidden(account.refused)
         for standing in at.path:
             if standing.queue.closed and standing.queue.problem:
                 return refusals.queue_unreadable(standing.name, standing.queue.problem)
@@ -219,6 +232,20 @@ class Admission:
             return None
         return self.shortage(account, self._queues.takes(uid), self._own(account, (uid,)))
 
+    def keeps(self, uid: str, *, making: bool) -> Reason | None:
+        """Why no room may be kept for a pod, None if it may.
+
+        `making`: others are evicted for it, maybe of its own queue. So what its queues have does not count, but what
+        they have been promised in the same way does.
+        """
+        account = self._queues.of(uid)
+        if account is None:
+            return None
+        less = {name: dict(amounts) for name, amounts in self._own(account, (uid,)).items()}
+        for standing in self._above(account) if making else ():
+            add(less.setdefault(standing.name, {}), standing.allocated.items())
+        return self.shortage(account, self._queues.takes(uid), less)
+
     def block(self, pod: PodState) -> None:
         """The pod waits for room in its queue."""
         self.forget(pod.ref.uid)
@@ -238,7 +265,10 @@ class Admission:
                 del self._blocked[account]
 
     def due(self, now: float) -> list[Wake]:
-        """The pods to wake now: of each account in turn, no more than there is room for."""
+        """The pods to wake now: of each account in turn, no more than there is room for.
+
+        Where nothing starts those are woken that were told another reason for that.
+        """
         if not self._blocked or self._gains == self._queues.gains:
             return []
         wakes: list[Wake] = []
@@ -252,18 +282,22 @@ class Admission:
         given: dict[str, int] = {}
         too_much: set[Takes] = set()
         wakes: list[Wake] = []
+        barred = self._barred(account)
         for pod in self._blocked[account]:
+            if barred is not None and (pod.refusal is None or pod.refusal.sentence == barred.sentence):
+                continue
             takes, own = self._queues.takes(pod.ref.uid), self._own(account, (pod.ref.uid,))
             if len(wakes) == most:
                 break
             if takes in too_much and not own:
                 continue
-            both = dict(given)
-            add(both, takes)
-            if self.shortage(account, tuple(both.items()), own) is not None:
-                too_much.add(takes)
-                continue
-            given = both
+            if barred is None:
+                both = dict(given)
+                add(both, takes)
+                if self.shortage(account, tuple(both.items()), own) is not None:
+                    too_much.add(takes)
+                    continue
+                given = both
             if now >= self._woken.get(pod.ref.uid, now):
                 self._woken[pod.ref.uid] = now + AGAIN_S
                 wakes.append(Wake(pod.ref))

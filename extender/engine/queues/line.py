@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from heapq import heapify, heappop, heapreplace
+from heapq import heappop, heappush, heapreplace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -123,17 +123,22 @@ class Walk(Iterator[Waiter]):
 
     def __init__(self, queues: Iterable[Iterable[Waiter]], share: Callable[[Any], Any]) -> None:
         """Each queue's in turn; of one the next is not looked at before the one ahead was dealt with."""
-        self._share, self._behind = share, [iter(waiters) for waiters in queues]
+        self._share, self._behind = share, list[Iterator[Waiter]]()
         self._ahead: list[tuple[Any, Turn, int, Waiter]] = []
         """Of each queue its share when last asked and who is next; turns differ, so nothing behind them is compared."""
         self._left_out: set[Hashable] = set()
         self._told = False
         """Whether the first of those ahead was given out."""
-        for number, behind in enumerate(self._behind):
-            first = next(behind, None)
-            if first is not None:
-                self._ahead.append((share(first.queue), first.turn, number, first))
-        heapify(self._ahead)
+        for waiters in queues:
+            self.join(waiters)
+
+    def join(self, waiters: Iterable[Waiter]) -> None:
+        """Those of one more queue; before anybody was given out."""
+        behind = iter(waiters)
+        first = next(behind, None)
+        if first is not None:
+            heappush(self._ahead, (self._share(first.queue), first.turn, len(self._behind), first))
+            self._behind.append(behind)
 
     def leave_out(self, shape: Hashable) -> None:
         """Nobody else of this shape, of whatever queue."""

@@ -3,6 +3,9 @@
 Pods that name the same queue in the same namespace share an account; an account is in one queue, so that a queue that
 comes, goes or moves costs by accounts and not by pods. What a pod takes is added to its queue and to all above it.
 Queues whose parent is missing, or that are their own ancestors, hang below the root.
+
+A queue may select the namespaces that it admits. Pods of another one that name it start nowhere; those that run count
+where they would be if they named none. So nobody moves what it has into the queue of somebody else.
 """
 
 from __future__ import annotations
@@ -11,14 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from extender.engine.books.amounts import add
 from extender.engine.queues import shares
 from extender.engine.queues.shares import Claim
-from extender.engine.queues.standing import ALWAYS, Account, Standing, add
+from extender.engine.queues.standing import ALWAYS, Account, Standing
 from extender.engine.queues.takes import Takes
+from protos.contract.bounds import QUEUE_DEPTH, QUEUE_DIVIDED
 from protos.contract.queue import DEFAULT, GPUS, SOURCES, Queue
+from protos.contract.selector import Selector
 
-MOST_DEPTH = 32
-"""Queues above one another; whose parents go on for longer hangs below the root."""
+SWEEP = 1024
+"""Accounts without pods are dropped when there are twice as many as were in use, and so many more."""
 SAME = 0.5
 """Amounts that differ by less are the same: the smallest there are is 1."""
 
@@ -34,7 +40,7 @@ class Queues:
         self._accounts: dict[tuple[str, str], Account] = {}
         self._pods: dict[str, tuple[Account, Takes, bool]] = {}
         self.promised: dict[str, tuple[Account, Takes]] = {}
-        """The pods (UIDs) that wait, and for whom others are evicted: nobody else gets room in their queues before."""
+        """The pods (UIDs) that wait, and for whom room is kept: nobody else gets that room in their queues before."""
         self._nodes: dict[str, dict[str, int]] = {}
         self.total: dict[str, int] = {}
         """What all nodes have."""
@@ -44,11 +50,17 @@ class Queues:
         self._downwards: Sequence[Standing] = ()
         """The root and all queues, each before those below it."""
         self._of_namespace: dict[str, Standing] = {}
+        self._namespaces: dict[str, Mapping[str, str]] = {}
+        """Their labels."""
+        self._peopled: set[str] = set()
+        """Namespaces of which there are accounts or queues."""
+        self._sweep_at = SWEEP
+        """So many accounts are too many."""
         self._nameable = False
         self._fair: frozenset[str] = frozenset()
         self._stale = False
         self._also: Mapping[str, int] = {}
-        self._epoch = self._gains = 0
+        self._epoch = self._gains = self._revalued = 0
         self.moved: Callable[[str], None] = lambda _: None
         """Told of each pod (its UID) that comes to another account."""
         self.prices = 0
@@ -69,11 +81,25 @@ class Queues:
         before = known.get(queue.source)
         if queue.problem:
             former = before if before is not None else msgspec.structs.replace(queue, closed=True)
-            queue = msgspec.structs.replace(former, problem=queue.problem)
+            selector = queue.namespace_selector or former.namespace_selector
+            queue = msgspec.structs.replace(former, problem=queue.problem, namespace_selector=selector)
         if queue != before:
             known[queue.source] = queue
-            self._grown = False
+            standing = self._standings.get(queue.name) if self._grown else None
+            if before is not None and standing is not None and standing.queue is before and _alike(before, queue):
+                self._revalue(standing, queue)
+            else:
+                self._grown = False
             self.touched[queue.name] = None
+
+    def _revalue(self, standing: Standing, queue: Queue) -> None:
+        """The queue may have more now, or less; the tree stays as it is."""
+        standing.revalue(queue)
+        self._revalued += 1
+        self._divided()
+        self._stale = True
+        self._gains += 1
+        self._root.gains += 1
 
     def drop(self, source: str, name: str) -> None:
         """The queue is gone."""
@@ -84,15 +110,25 @@ class Queues:
             if not known:
                 del self._known[name]
 
+    def namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """The namespace has these labels now; None if it is gone, or they cannot be read."""
+        before = self._namespaces.pop(name, None)
+        if labels is not None:
+            self._namespaces[name] = labels
+        if not self._grown or labels == before or name not in self._peopled:
+            return
+        selectors = [s.queue.namespace_selector for s in self._standings.values()]
+        if any(_selects(each, labels) != _selects(each, before) for each in selectors):
+            self._grown = False
+
     def node(self, name: str, has: Mapping[str, int]) -> None:
         """The node has so much for pods; nothing if it is gone."""
         before, now = self._nodes.pop(name, {}), dict(has)
         if now:
             self._nodes[name] = now
         if now != before:
-            for amounts, sign in ((before, -1), (now, 1)):
-                for resource, amount in amounts.items():
-                    self.total[resource] = self.total.get(resource, 0) + sign * amount
+            add(self.total, before.items(), -1)
+            add(self.total, now.items())
             self._stale = True
             self._gains += 1
             self._root.gains += 1
@@ -127,7 +163,7 @@ class Queues:
         self.promise(uid, False)
 
     def promise(self, uid: str, yes: bool) -> None:
-        """Whether others are evicted for this pod."""
+        """Whether room is kept for this pod."""
         before, known = self.promised.pop(uid, None), self._pods.get(uid)
         if before is not None:
             self._promise(*before, -1)
@@ -170,6 +206,15 @@ class Queues:
             self._stale = True
             self._gains += sign < 0
 
+    def recount(self) -> None:
+        """Count anew what is in each account, and build the tree anew: an error may have left a pod counted by half."""
+        for account in self._accounts.values():
+            account.allocated, account.requested, account.running, account.waiting = {}, {}, 0, 0
+        self._grown = False
+        for account, takes, placed in self._pods.values():
+            self._ask(account, takes, 1)
+            self._place(account, takes, placed, 1)
+
     # -- who is where
 
     def account(self, named: str, namespace: str) -> Account:
@@ -177,6 +222,8 @@ class Queues:
         named = "" if named == DEFAULT else named
         account = self._accounts.get((named, namespace))
         if account is None:
+            if len(self._accounts) >= self._sweep_at:
+                self._grown = False
             account = self._accounts[named, namespace] = Account(named, namespace)
             if self._grown:
                 self._settle(account)
@@ -221,14 +268,21 @@ class Queues:
         return self._epoch
 
     @property
+    def terms(self) -> int:
+        """Counts how often the tree changed, or what any of them may have."""
+        return self.epoch + self._revalued
+
+    @property
     def gains(self) -> int:
         """Counts how often there may have come room for somebody."""
         self._grow()
         return self._gains
 
     def at(self, account: Account) -> Standing:
-        """The queue that these pods are in."""
+        """The queue that these pods are in, also if there are none yet."""
         self._grow()
+        if account.epoch != self._epoch:
+            self._settle(account)
         return account.at
 
     def _grow(self) -> None:
@@ -248,13 +302,21 @@ class Queues:
         for name, standing in self._standings.items():
             standing.due = dues.get(name, {})
             self.touched[name] = None
-        self._fair = frozenset((GPUS,)).union(*((*queue.guarantee, *queue.deserved) for queue in best))
+        self._divided()
         self._accounts = {key: a for key, a in self._accounts.items() if a.waiting or a.running}
+        self._sweep_at = 2 * len(self._accounts) + SWEEP
+        self._peopled = {_namespace(standing) for standing in self._standings.values()}
         for account in self._accounts.values():
             self._settle(account)
             self._refill(account)
         for account, takes in self.promised.values():
             self._promise(account, takes, 1)
+
+    def _divided(self) -> None:
+        """Find out which resources are divided."""
+        queues = [standing.queue for standing in self._standings.values()]
+        fair = sorted({GPUS}.union(*((*queue.guarantee, *queue.deserved) for queue in queues)), key=_divided_first)
+        self._fair = frozenset(fair[: QUEUE_DIVIDED.most])
 
     def _hang(self) -> None:
         """Every queue below another, or the root."""
@@ -278,13 +340,15 @@ class Queues:
         if at is None:
             standing.misplaced = f"its parent {named} does not exist: it hangs below the root"
         seen: set[str] = set()
-        while at is not None and at is not standing and at.name not in seen and len(seen) < MOST_DEPTH:
+        while at is not None and at is not standing and at.name not in seen and len(seen) < QUEUE_DEPTH.most:
             seen.add(at.name)
             at = self._find(at.queue.parent, _namespace(at)) if at.queue.parent else None
         if at is standing:
             standing.misplaced = f"its parent {named} hangs below it: it hangs below the root"
-        elif len(seen) == MOST_DEPTH:
-            standing.misplaced = f"{MOST_DEPTH} queues or more are above it: it hangs below the root"
+        elif len(seen) == QUEUE_DEPTH.most:
+            standing.misplaced = f"{QUEUE_DEPTH.most} queues or more are above it: it hangs below the root"
+        elif above is not None and (own := _namespace(standing)) and not self._admits(above, own):
+            standing.misplaced = f"its parent {named} does not admit namespace {own}: it hangs below the root"
         return None if standing.misplaced else above
 
     def _find(self, name: str, namespace: str) -> Standing | None:
@@ -294,11 +358,27 @@ class Queues:
     def _settle(self, account: Account) -> None:
         """Find the queue of an account: that which is named, else that of its namespace, else `default`.
 
-        One that is named and does not exist is missed where there are queues that can be named.
+        The first of these is where its pods want to be, the first that admits their namespace where they are. One that
+        is named and does not exist is missed where there are queues that can be named.
         """
+        account.epoch = self._epoch
+        self._peopled.add(account.namespace)
         found = self._find(account.named, account.namespace) if account.named else None
         account.missing = found is None and bool(account.named) and self._nameable
-        account.at = found or self._of_namespace.get(account.namespace) or self._standings[DEFAULT]
+        default = self._standings[DEFAULT]
+        wanted = [each for each in (found, self._of_namespace.get(account.namespace), default) if each is not None]
+        admitting = (each for each in wanted if self._admits(each, account.namespace))
+        at = next(admitting, None)
+        account.at, account.refused = at or default, "" if at is wanted[0] else wanted[0].name
+        if account.refused:
+            wanted[0].strangers.append(account)
+
+    def _admits(self, standing: Standing, namespace: str) -> bool:
+        """Whether pods of this namespace may use the queue; an ElasticQuota is for those of its own."""
+        own = _namespace(standing)
+        if own:
+            return own == namespace
+        return _selects(standing.queue.namespace_selector, self._namespaces.get(namespace))
 
     def _refill(self, account: Account) -> None:
         """Add all its pods to the queues that it is in."""
@@ -373,9 +453,35 @@ class Queues:
         return {resource: amount for resource, amount in over.items() if amount > 0}
 
 
+def _alike(one: Queue, other: Queue) -> bool:
+    """Whether these are the same but for how much they may have, and when."""
+    return (
+        msgspec.structs.replace(
+            one,
+            weight=other.weight,
+            priority=other.priority,
+            guarantee=other.guarantee,
+            deserved=other.deserved,
+            capability=other.capability,
+        )
+        == other
+    )
+
+
 def _claim(queue: Queue, resource: str, asked: float) -> Claim:
     guarantee, deserved = queue.guarantee.get(resource, 0), queue.deserved.get(resource, 0)
     return Claim(asked, queue.weight, queue.priority, guarantee, deserved)
+
+
+def _divided_first(resource: str) -> tuple[bool, str]:
+    return resource != GPUS, resource
+
+
+def _selects(selector: Selector | None, labels: Mapping[str, str] | None) -> bool:
+    """Whether a namespace with these labels is selected; None: nobody knows them."""
+    if selector is None or not (selector.match_labels or selector.match_expressions):
+        return True
+    return labels is not None and selector.selects(labels)
 
 
 def _namespace(standing: Standing) -> str:

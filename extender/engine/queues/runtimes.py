@@ -17,7 +17,7 @@ from extender.engine.effects import PodRef, Report
 from extender.engine.gangs.roster import Known
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
-from gangfilter.values import Reader, annotation, run_time
+from gangfilter.values import Reader, annotation, run_time, shown
 from protos.contract import names
 from protos.contract.objects import Pod, epoch_seconds
 
@@ -78,7 +78,7 @@ class Runtimes:
         self._pods: dict[str, _Said] = {}
         """Pods that are not over, by UID."""
         self._told: set[tuple[GroupKey, str]] = set()
-        """What could not be read, of which gangs."""
+        """What could not be read, of which gangs, as it is shown."""
 
     def see(self, pod: Pod) -> list[Report]:
         """Take in a pod: one that has done its work says how long its gang ran, one that was stopped says nothing.
@@ -93,13 +93,14 @@ class Runtimes:
         if seconds is not None:
             self._history.note(_gang(known.gang), f"{known.gang.key.name} {known.gang.epoch}", seconds)
         text = pod.metadata.annotations.get(names.EXPECTED_RUNTIME)
-        if text is None or pod.spec.node_name or (known.gang.key, text) in self._told:
+        told = known.gang.key, shown(text or "")
+        if text is None or pod.spec.node_name or told in self._told:
             return []
         reader = Reader(pod.metadata.annotations, {})
         reader.read(run_time, annotation(names.EXPECTED_RUNTIME))
         if len(self._told) >= OWNERS:
             self._told.clear()
-        self._told |= {(known.gang.key, text)} if reader.problems else set()
+        self._told |= {told} if reader.problems else set()
         problems = [refusals.runtime_unreadable(f"gang {known.gang.key}", problem) for problem in reader.problems]
         return [Report(_ref(pod), problem) for problem in problems]
 

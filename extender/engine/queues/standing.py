@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
+from extender.engine.books.amounts import add
 from extender.engine.queues import shares
 from extender.engine.queues.takes import Takes
 from protos.contract.queue import DEFAULT, Queue
@@ -12,18 +13,12 @@ ALWAYS = Queue(name=DEFAULT, source="")
 """The queue `default` where nobody made one."""
 
 
-def add(held: dict[str, int], takes: Iterable[tuple[str, int]], sign: int = 1) -> None:
-    """Add amounts by resource to others, or (-1) take them away."""
-    for resource, amount in takes:
-        held[resource] = held.get(resource, 0) + sign * amount
-
-
 class Standing:
     """A queue in the tree, and how it stands."""
 
     __slots__ = (
         "above", "allocated", "below", "contested", "due", "gains", "idle", "known_part", "misplaced", "own", "own_due",
-        "promised", "queue", "requested", "running", "version", "waiting",
+        "promised", "queue", "requested", "running", "strangers", "version", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: Queue) -> None:
@@ -37,7 +32,7 @@ class Standing:
         self.requested: dict[str, int] = {}
         """What the pods in it and below have, and that with what those ask that wait."""
         self.promised: dict[str, int] = {}
-        """What those of them ask that wait, and for whom others are evicted."""
+        """What those of them ask that wait, and for whom room is kept."""
         self.idle: dict[str, int] = {}
         """What is guaranteed to those directly below and they do not have."""
         self.due: dict[str, float] = {}
@@ -54,6 +49,8 @@ class Standing:
         self.known_part: float | None = 0.0
         self.misplaced = ""
         """Why it hangs below the root and not where it says, "" if it does not."""
+        self.strangers: list[Account] = []
+        """Pods that would be in it, if it admitted their namespace."""
 
     @property
     def name(self) -> str:
@@ -90,6 +87,14 @@ class Standing:
         return tuple([(-standing.queue.priority, standing.part) for standing in reversed([*self.path])])
 
     @property
+    def exceeded(self) -> Iterator[tuple[str, int, int]]:
+        """Resources of which it has more than its capability: what it has, and may have."""
+        for resource, most in self.queue.capability.items():
+            had = self.allocated.get(resource, 0)
+            if had > most:
+                yield resource, had, most
+
+    @property
     def path(self) -> Iterator[Standing]:
         """It, and those above it without the root."""
         at = self
@@ -117,8 +122,21 @@ class Standing:
         self.gains += sign < 0
         self.version += 1
 
+    def revalue(self, queue: Queue) -> None:
+        """It may have so much from now on."""
+        above, before = self.above, {resource: self.unmet(resource) for resource in self.queue.guarantee}
+        self.queue = queue
+        if above is not None:
+            add(above.idle, before.items(), -1)
+            add(above.idle, ((resource, self.unmet(resource)) for resource in queue.guarantee))
+            above.version += 1
+            above.gains += 1
+        self.known_part = None
+        self.gains += 1
+        self.version += 1
+
     def promise(self, takes: Takes, sign: int) -> None:
-        """Others are evicted for pods in it, or below, that ask so much (or not any more)."""
+        """Room is kept for pods in it, or below, that ask so much (or not any more)."""
         add(self.promised, takes, sign)
         self.gains += sign < 0
         self.version += 1
@@ -132,13 +150,19 @@ class Standing:
 class Account:
     """The pods that name one queue (or none) in one namespace."""
 
-    __slots__ = ("allocated", "at", "missing", "named", "namespace", "requested", "running", "waiting")
+    __slots__ = (
+        "allocated", "at", "epoch", "missing", "named", "namespace", "refused", "requested", "running", "waiting",
+    )  # fmt: skip
 
     def __init__(self, named: str, namespace: str) -> None:
         self.named, self.namespace = named, namespace
         self.at: Standing = _NOWHERE
+        self.epoch = 0
+        """Of the tree in which that was found."""
         self.missing = False
         """There are queues, and none of this name."""
+        self.refused = ""
+        """The queue that they would be in if it admitted their namespace, "" if they are where they want to be."""
         self.allocated: dict[str, int] = {}
         self.requested: dict[str, int] = {}
         self.waiting = self.running = 0

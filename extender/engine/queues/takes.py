@@ -16,6 +16,8 @@ from protos.contract.inventory import Inventory
 from protos.contract.queue import CLASS, GPU, GPUS
 from protos.contract.selection import Selection, suits
 
+REMEMBERED = 4096
+"""Asks of which it is known what they take."""
 Takes = tuple[tuple[str, int], ...]
 """Amounts by resource, as queues count them."""
 
@@ -29,6 +31,8 @@ class Tariff:
         """How many nodes serve a whole-GPU resource as so many replicas of a GPU; 1: as whole ones."""
         self._served: dict[str, tuple[tuple[str, int], ...]] = {}
         self._known: dict[PodAsk, int] = {}
+        self._lost = False
+        """Some of what was known was dropped: nobody can tell whether that is another amount now."""
         self._reckoned_with: int | None = None
         """The version of the stock when it was last looked whether that matters; None: it is to be."""
 
@@ -52,7 +56,8 @@ class Tariff:
             return False
         self._reckoned_with = self._ledger.stock.version
         before, self._known = self._known, {}
-        return any(self._guess(ask) != took for ask, took in before.items())
+        lost, self._lost = self._lost, False
+        return lost or any(self._guess(ask) != took for ask, took in before.items())
 
     def of(self, pod: PodState, gpu_class: str) -> Takes:
         """What the pod takes, or would take; `gpu_class` is the GpuClass that it names, "" if none."""
@@ -76,6 +81,8 @@ class Tariff:
     def _guess(self, ask: PodAsk) -> int:
         known = self._known.get(ask)
         if known is None:
+            if len(self._known) >= REMEMBERED:
+                self._known, self._lost = {}, True
             known = self._known[ask] = self._reckoned(ask)
         return known
 

@@ -7,27 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
+from typing import Final
 
 import msgspec
 
 from extender.engine import refusals
 from extender.engine.books.ledger import Ledger, PodState
-from extender.engine.effects import QueueStatus, Wake
+from extender.engine.effects import QueueStatus, Subject, Wake
 from extender.engine.gangs.roster import Known
+from extender.engine.quarantine import Quarantine, of_pod
 from extender.engine.queues.admission import Admission
 from extender.engine.queues.queues import Queues
 from extender.engine.queues.standing import Standing
+from extender.engine.queues.supply import Supply
 from extender.engine.queues.takes import Tariff
 from extender.engine.settings import Settings
 from gangfilter import dialects
 from protos.contract import names
 from protos.contract.gpu_class import GpuClass
 from protos.contract.objects import Pod
-from protos.contract.queue import API_VERSION, CLASS, GPU, GPUS, shown
+from protos.contract.queue import API_VERSION, CLASS, GPUS, Queue, shown, worded
 from protos.contract.reason import Reason
 
-MOST_TOLD, MOST_LOOKED_AT = 20, 200
+MOST_TOLD, MOST_LOOKED_AT = 20, 50
 """Queues told of, and looked at for that, at once; the others come with the next look."""
+MOST_NODES = 200
+"""Nodes whose supply is reckoned anew with one tick."""
+
+PLACED: Final = ("binding", "bound")
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -41,14 +48,19 @@ class _Said(msgspec.Struct, frozen=True):
 class Tenancy:
     """All queues, kept in step with the ledger."""
 
-    def __init__(self, ledger: Ledger, settings: Settings, classes: Mapping[str, GpuClass]) -> None:
+    def __init__(
+        self, ledger: Ledger, settings: Settings, classes: Mapping[str, GpuClass], quarantine: Quarantine
+    ) -> None:
+        self._quarantine = quarantine
         self._ledger, self._settings, self._classes = ledger, settings, classes
         self.queues = Queues()
         self.admission = Admission(self.queues)
-        self._tariff = Tariff(ledger)
+        self._tariff, self._supply = Tariff(ledger), Supply(ledger)
+        self._stale: dict[str, None] = {}
+        """Nodes on which something else is held."""
         self._said: dict[str, _Said] = {}
         self._told: dict[str, QueueStatus] = {}
-        self._leading = True
+        self._leading, self._fixed = True, False
 
     # -- the world
 
@@ -57,10 +69,19 @@ class Tenancy:
         node = self._ledger.nodes.get(name)
         books = node.books if node is not None and node.seen else None
         self._tariff.node(name, books.inventory if books is not None else None, self._settings.resources.whole)
-        has = dict(node.allocatable) if node is not None and node.seen else {}
-        if books is not None:
-            has[GPUS] = len(books.inventory.gpus) * GPU
-        self.queues.node(name, has)
+        self.queues.node(name, self._supply.of_node(name))
+
+    def stale(self, name: str) -> None:
+        """Something else is held on a node: what that has is reckoned anew with the next tick, if it matters."""
+        if self._supply.partial(name):
+            self._stale[name] = None
+
+    def put(self, queue: Queue) -> None:
+        """A queue is there, or another one now. Of an ElasticQuota counts what the settings let count."""
+        if queue.namespaced and self._settings.elastic_quotas != "guaranteed":
+            deserved = queue.deserved if self._settings.elastic_quotas == "deserved" else {}
+            queue = msgspec.structs.replace(queue, guarantee={}, deserved=deserved)
+        self.queues.put(queue)
 
     def drop(self, source: str, name: str) -> None:
         """A queue is gone; of another of its name all is to be told."""
@@ -73,10 +94,16 @@ class Tenancy:
         if not ours and state.ask is None:
             self.forget(uid)
             return
-        queue = known.gang.terms.queue if known is not None else dialects.queue(pod)
-        gpu_class = pod.metadata.annotations.get(names.GPU_CLASS, "")
-        self._said[uid] = _Said(queue, pod.metadata.namespace, gpu_class)
+        if not self.stays(uid):
+            queue = known.gang.terms.queue if known is not None else dialects.queue(pod)
+            gpu_class = pod.metadata.annotations.get(names.GPU_CLASS, "")
+            self._said[uid] = _Said(queue, pod.metadata.namespace, gpu_class)
         self.moved(state)
+
+    def stays(self, uid: str) -> bool:
+        """Whether the pod has a node and counts already: whatever it says now, it stays in its queue while we lead."""
+        state = self._ledger.pods.get(uid)
+        return self._fixed and uid in self._said and state is not None and state.state in PLACED
 
     def moved(self, pod: PodState) -> None:
         """The pod is on another node now, or on none, or on other GPUs."""
@@ -84,7 +111,7 @@ class Tenancy:
         if said is not None:
             takes = self._tariff.of(pod, said.gpu_class)
             self.queues.see(pod.ref.uid, said.queue, said.namespace, takes, placed=pod.state != "waiting")
-            if pod.state in ("binding", "bound"):
+            if pod.state in PLACED:
                 self.admission.forget(pod.ref.uid)
 
     def forget(self, uid: str) -> None:
@@ -104,7 +131,8 @@ class Tenancy:
         if known is not None and known.counted_in != known.gang.terms.queue:
             known.counted_in = known.gang.terms.queue
             for uid in known.gang.members:
-                self._count(uid, known.counted_in)
+                if not self.stays(uid):
+                    self._count(uid, known.counted_in)
 
     def _count(self, uid: str, queue: str) -> None:
         """The pod counts in the queue of this name."""
@@ -112,6 +140,14 @@ class Tenancy:
         if said is not None and state is not None and said.queue != queue:
             self._said[uid] = msgspec.structs.replace(said, queue=queue)
             self.moved(state)
+
+    def recount(self) -> None:
+        """Count all pods anew, as the books have them, after an error of ours."""
+        for uid in [uid for uid in self._said if uid not in self._ledger.pods]:
+            self.forget(uid)
+        self.queues.recount()
+        pods = [self._ledger.pods[uid] for uid in self._said]
+        self._quarantine.each(pods, lambda pod: of_pod(pod.ref.uid), "queues", self.moved)
 
     # -- pods that go singly
 
@@ -141,10 +177,12 @@ class Tenancy:
     def tick(self) -> None:
         """What pods would take, and what is due to each queue, is reckoned anew where something changed."""
         if self._tariff.changed():
-            for uid in list(self._said):
-                state = self._ledger.pods.get(uid)
-                if state is not None and state.ask is not None and state.state == "waiting":
-                    self.moved(state)
+            pods = (self._ledger.pods.get(uid) for uid in list(self._said))
+            waiting = (pod for pod in pods if pod is not None and pod.ask is not None and pod.state == "waiting")
+            self._quarantine.each(waiting, lambda pod: of_pod(pod.ref.uid), "queues", self.moved)
+        for name in list(islice(self._stale, MOST_NODES)):
+            del self._stale[name]
+            self.queues.node(name, self._supply.of_node(name))
         self.queues.reckon(self._of_classes())
 
     def _of_classes(self) -> dict[str, int]:
@@ -152,7 +190,7 @@ class Tenancy:
         wanted = (resource for resource in self.queues.fair if resource.startswith(CLASS))
         known = ((resource, self._classes.get(resource.removeprefix(CLASS))) for resource in wanted)
         return {
-            resource: self._ledger.stock.matching(found.selection)[0] * GPU if found and not found.problem else 0
+            resource: self._supply.of_class(found.selection) if found and not found.problem else 0
             for resource, found in known
         }
 
@@ -160,7 +198,7 @@ class Tenancy:
 
     def lead(self, yes: bool) -> None:
         """Whether this process may write. Another may have written something else: all is told once more then."""
-        self._leading = yes
+        self._leading = self._fixed = yes
         self._told.clear()
         self.queues.touched.update(dict.fromkeys(self.queues.standings))
 
@@ -172,7 +210,9 @@ class Tenancy:
         for name in list(islice(self.queues.touched, MOST_LOOKED_AT)):
             del self.queues.touched[name]
             standing = self.queues.standings.get(name)
-            status = self.status(standing) if standing and standing.queue.source == API_VERSION else None
+            status = None
+            with self._quarantine.over(Subject("queue", name, API_VERSION), "queues' news"):
+                status = self.status(standing) if standing and standing.queue.source == API_VERSION else None
             if status is None:
                 self._told.pop(name, None)
             elif self._told.get(name) != status:
@@ -199,4 +239,11 @@ class Tenancy:
             closed=queue.closed,
             problem=queue.problem,
             misplaced=standing.misplaced,
+            exceeded=_exceeded(standing),
         )
+
+
+def _exceeded(standing: Standing) -> str:
+    """What it has beyond its capability, in words, "" if nothing."""
+    found = [f"{worded(r, had)} are in use, it may have {worded(r, most)}" for r, had, most in standing.exceeded]
+    return f"{'; '.join(found)}: nothing new starts in it until it is within that" if found else ""

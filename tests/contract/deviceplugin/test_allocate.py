@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 import json
+from pathlib import Path
 
 import grpc
 import pytest
 
+from extender.sim.kubelet import checkpoint
 from extender.sim.kubelet.kubelet import Settings
 from protos.contract import names
+from protos.kubelet.deviceplugin.v1beta1.deviceplugin_v1beta1_pb2 import ContainerAllocateResponse as Answer
 from protos.kubelet.podresources.v1 import podresources_v1_pb2 as api
 from protos.kubelet.podresources.v1 import podresources_v1_pb2_grpc as rpc
 from tests.contract.deviceplugin.world import Node, a_container, a_node
@@ -166,11 +169,48 @@ async def test_ids_are_steered_to_the_gpus_given() -> None:
         assert sorted(ids) == [f"{node.uuids[2]}::m{n}" for n in range(4)]
 
 
+def answers(node: Node, pod: str) -> list[Answer]:
+    """What the plugin answered for a pod, as its kubelet wrote it down."""
+    grants, _ = checkpoint.read(node.sim.kubelet_dir)
+    given = grants[node.pod(pod)["metadata"]["uid"]]
+    return [grant.response for by in given.values() for grant in by.values()]
+
+
 async def test_device_nodes_are_listed_where_wanted() -> None:
     async with a_node("--device-list-strategy", "device-nodes") as node:
         node.bind("p", a_container(mem=4), on={"main": (2,)})
         await node.runs("p")
         assert node.given("p") == [2]
+        (answer,) = answers(node, "p")
+        assert "/dev/nvidia2" in [device.host_path for device in answer.devices]
+
+
+@pytest.mark.parametrize("strategy", ["volume-mounts", "cdi-cri"])
+async def test_without_the_environment_a_new_plugin_knows_what_was_given(strategy: str, tmp_path: Path) -> None:
+    options = ["--device-list-strategy", strategy, "--cdi-kind", "vendor.com/gpu", "--cdi-spec-dirs", str(tmp_path)]
+    async with a_node(*options, profile="t4x1") as node:
+        (uuid,) = node.uuids
+        if strategy == "cdi-cri":
+            assert node.health == ["sick:no-cdi-device"]
+            spec = {"kind": "vendor.com/gpu", "devices": [{"name": uuid}]}
+            (tmp_path / "spec.json").write_text(json.dumps(spec))
+        await node.until(lambda: node.health == ["ok"], "the GPU is well")
+        await node.until(lambda: node.allocatable.get(names.GPU_MEM) == "14", "it is offered")
+        node.bind("p", a_container("a", mem=4, slices=5), a_container("b", mem=5), on={"a": (0,), "b": (0,)})
+        await node.runs("p")
+        for answer in answers(node, "p"):
+            assert answer.envs[names.ENV_UUIDS] == uuid
+            mounts = [(mount.host_path, mount.container_path) for mount in answer.mounts]
+            if strategy == "cdi-cri":
+                assert ([device.name for device in answer.cdi_devices], mounts) == ([f"vendor.com/gpu={uuid}"], [])
+                assert answer.envs[names.VISIBLE_DEVICES] == "void"
+            else:
+                assert mounts == [("/dev/null", f"/var/run/nvidia-container-devices/{uuid}")]
+                assert answer.envs[names.VISIBLE_DEVICES] == "/var/run/nvidia-container-devices"
+        await node.plugin.stop()
+        await node.plugin.start()
+        node.annotate("p", names.ALLOCATION, None)
+        await node.until(lambda: node.marked("p", "a") == [0], "the annotation is written again from the record")
 
 
 async def _poll_list(node: Node, rate: float) -> None:

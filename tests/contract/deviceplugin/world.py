@@ -150,7 +150,7 @@ class Node:
     def node_events(self) -> list[str]:
         return [event["message"] for event in self.kubectl.events("default", NODE)]
 
-    async def until(self, holds: Callable[[], object], what: str, seconds: float = 20.0) -> None:
+    async def until(self, holds: Callable[[], object], what: str, seconds: float = 60.0) -> None:
         """Return when `holds()` is true; fails naming `what` and the end of the plugin's log."""
         end = time.monotonic() + seconds
         while not holds():

@@ -182,3 +182,17 @@ def test_who_stands_behind_the_first_in_line_is_told_when_that_starts() -> None:
     told = explain.lines(msgspec.convert(said, Pod), None)
     when = "starts in 12m at the earliest, once ml/train-7 has ended, on n1"
     assert f"  gang default/big is first in line for room: {when}" in told
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_what_a_tenant_wrote_does_not_act_on_the_terminal(
+    capsys: pytest.CaptureFixture[str], status_port: StatusPort, form: str
+) -> None:
+    path = "/explain/ml/hungry"
+    pod = json.loads(status_port.answers[path])
+    pod["numbers"] = "model \x1b[2J\x9b31m\u202e*: it has none"
+    status_port.answers[path] = json.dumps(pod, ensure_ascii=False).encode()
+    ran = gangshare(capsys, "explain", "pod", "hungry", "-n", "ml", "-o", form, "--server", status_port.url)
+    assert "it has none" in ran.out
+    assert not {"\x1b", "\x9b", "\u202e"} & set(ran.out)
+    assert "\\u001b" not in ran.out

@@ -142,3 +142,25 @@ def test_an_unknown_layout_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 def test_options_refuse_what_no_cluster_could_use() -> None:
     with pytest.raises(CommandError, match="ftp://x"):
         config.Options(extender_url="ftp://x")
+
+
+@pytest.mark.parametrize("layout", YAML_LAYOUTS)
+def test_with_tls_every_entry_shows_the_schedulers_certificate(
+    layout: config.Layout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = "/etc/kubernetes/gangshare"
+    printed = gangshare(capsys, "scheduler-config", "--layout", layout, "--tls-files", f"{folder}/").out
+    for entry in yaml.safe_load(printed)["extenders"]:
+        assert entry["urlPrefix"].startswith("https://127.0.0.1:")
+        assert entry["enableHTTPS"] is True
+        assert entry["tlsConfig"] == {
+            "certFile": f"{folder}/tls.crt",
+            "keyFile": f"{folder}/tls.key",
+            "caFile": f"{folder}/ca.crt",
+        }
+    assert all("tlsConfig" not in entry for entry in made(layout)["extenders"])
+
+
+def test_a_policy_has_no_tls() -> None:
+    with pytest.raises(CommandError, match="TLS files are '/pki': expected none"):
+        made("policy", tls_files="/pki")

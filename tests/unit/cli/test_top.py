@@ -51,7 +51,7 @@ def test_colours_are_for_terminals(cluster: Inspection, monkeypatch: pytest.Monk
 def test_the_sums_and_the_problems_stand_below(cluster: Inspection) -> None:
     page = "\n".join(rows(cluster))
     assert "2 nodes, 4 GPUs: 1 whole, 1 shared, 2 empty, 2 not offered; memory 89/186 GiB (47 %)" in page
-    assert "2 pods bound, 2 waiting" in page
+    assert "2 pods bound with GPUs, 2 waiting" in page
     assert "problems: 1 malformed" in page
 
 
@@ -148,6 +148,34 @@ def test_an_answer_that_is_no_inspection_is_told(
     ran = gangshare(capsys, "top", "--server", status_port.url)
     assert ran.code == 1
     assert said in ran.err
+
+
+@pytest.mark.parametrize(
+    ("code", "remedies"),
+    [
+        (401, ["kubectl create token"]),
+        (403, ["port-forward deploy/gangshare-scheduler", "ClusterRole gangshare-viewer"]),
+    ],
+)
+def test_a_refusal_says_what_to_do(
+    code: int, remedies: list[str], status_port: StatusPort, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status_port.code, status_port.answers = code, {"/inspect": b"ada may not\x1b[31m"}
+    ran = gangshare(capsys, "top", "--server", status_port.url)
+    assert ran.code == 1
+    assert "ada may not\ufffd[31m" in ran.err
+    assert "GANGSHARE_TOKEN" in ran.err
+    assert [remedy for remedy in remedies if remedy not in ran.err] == []
+
+
+def test_a_token_is_not_sent_where_others_read_it(
+    status_port: StatusPort, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GANGSHARE_TOKEN", "secret")
+    ran = gangshare(capsys, "top", "--server", status_port.url)
+    assert ran.code == 1
+    assert "expected https://, or no GANGSHARE_TOKEN" in ran.err
+    assert "secret" not in ran.err
 
 
 def test_keys_of_a_newer_extender_are_no_error() -> None:

@@ -270,7 +270,8 @@ def test_cordoned_sick_and_leaving_take_nothing_new() -> None:
 
 def test_a_pod_nobody_knows_the_gpu_of_is_charged_wherever_it_could_be() -> None:
     books = NodeBooks(an_inventory(16, 16, 16))
-    books.hold("whole", ask_of(a_pod(whole=1)), {"GPU-n-2": Demand(16, 100, True)})
+    whole = an_allocation(main=[Share("GPU-n-2", 2, 16, 100, whole=True)])
+    assert books.place("whole", ask_of(a_pod(whole=1)), whole)
     assert not books.place("lost", ask_of(a_pod(mem=10)), None)
     assert [book.mem_used for book in books.gpus.values()] == [10, 10, 16]
     assert books.unplaced() == ("lost",)

@@ -11,7 +11,7 @@ from protos.contract import gpu_class, names
 from protos.contract.ask import parse
 from protos.contract.gpu_class import GpuClass
 from protos.contract.inventory import Gpu
-from protos.contract.selection import Selection, accepts
+from protos.contract.selection import Selection, suits
 from tests.builders import a_pod
 
 WIDE = Selection(models=("*A100*",), min_mem_mib=40960, min_cc=(8, 0), link="nvlink", numa_local=True)
@@ -90,7 +90,7 @@ def test_a_spec_that_makes_no_sense_is_a_problem_and_selects_nothing(spec: dict[
     ],
 )
 def test_both_lists_of_models_and_both_ends_of_memory_must_agree(selection: Selection, accepted: bool) -> None:
-    assert accepts(selection, A100) is accepted
+    assert suits(selection, A100) is accepted
 
 
 @pytest.mark.parametrize(

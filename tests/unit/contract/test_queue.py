@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
-from protos.contract import queue
+from gangfilter import podgroups
+from protos.contract import gpu_class, names, queue
 from protos.contract.queue import GPU, GPUS, OWN, SOURCES, Queue, shown
+from protos.contract.selector import Selector
 
 _, VOLCANO, ELASTIC, KOORDINATOR = SOURCES
 
@@ -34,7 +38,7 @@ def test_amounts_are_counted_as_pods_ask_for_them() -> None:
     ("spec", "problem"),
     [
         ({"weight": 0}, "weight is 0: expected a whole number from 1 to 10000"),
-        ({"priority": 2**40}, "priority is 1099511627776: expected a whole number from -1000000000 to 1000000000"),
+        ({"priority": 2**40}, "priority is more than 1000000000000: expected a whole number from -1000000000"),
         ({"capability": {"gpu": 4}}, "capability names 'gpu': expected gpus, class/NAME, cpu, memory, pods or"),
         ({"capability": {"class/": 4}}, "capability names 'class/'"),
         ({"deserved": {"gpus": "many"}}, "deserved.gpus: 'many' is no quantity"),
@@ -95,3 +99,88 @@ def test_koordinators_labels_make_a_tree_and_forbid_lending() -> None:
 )
 def test_amounts_are_shown_as_people_write_them(resource: str, counted: int, text: str) -> None:
     assert shown(resource, counted) == text
+
+
+# -- whose pods may use it
+
+
+def test_a_namespace_selector_is_read_as_kubernetes_reads_it() -> None:
+    said = {"matchLabels": {"team": "a"}, "matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["test"]}]}
+    found = read(OWN, {"namespaceSelector": said}).namespace_selector
+    assert found is not None
+    assert found.selects({"team": "a"})
+    assert not found.selects({"team": "a", "env": "test"})
+    assert read(OWN, {"namespaceSelector": {}}).namespace_selector == Selector()
+    assert read(OWN, {"namespaceSelector": None}).namespace_selector is None
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        (5, "Expected `object | null`, got `int`"),
+        ({"matchLabels": {"team": 1}}, "Expected `str`, got `int`"),
+        ({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}, "'a' Gt: expected In, NotIn, Exists"),
+        ({"matchExpressions": [{"key": "a", "operator": "In"}]}, "'a' In has 0 values: expected some for In and NotIn"),
+        ({"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["x"]}]}, "'a' Exists has 1 values"),
+        (
+            {"matchExpressions": [{"key": "a", "operator": "In", "values": ["x"] * 257}]},
+            "values of an entry of matchExpressions: 257, expected at most 256",
+        ),
+        ({"matchLabels": {str(i): "" for i in range(33)}}, "of a namespaceSelector: 33, expected at most 32"),
+    ],
+)
+def test_a_selector_that_cannot_be_read_admits_nobody(said: Any, problem: str) -> None:
+    found = read(OWN, {"namespaceSelector": said})
+    assert problem in found.problem
+    assert found.problem.endswith("; it admits no namespace")
+    assert found.namespace_selector is not None
+    assert not any(found.namespace_selector.selects(labels) for labels in ({}, {"a": "x"}, {"team": "a"}))
+
+
+# -- bounds
+
+
+@pytest.mark.parametrize(
+    ("source", "spec", "problem"),
+    [
+        (OWN, {"namespaces": ["a"] * 1025}, "namespaces of a queue: 1025, expected at most 1024"),
+        (
+            OWN,
+            {"capability": {f"example.com/{i}": 1 for i in range(65)}},
+            "capability: resources of one list of amounts: 65, expected at most 64",
+        ),
+        (ELASTIC, {"min": {"x" * 318: 1}}, "min: name of a resource: 318 characters, expected at most 317 characters"),
+        (OWN, {"weight": 10**400}, "weight is more than 1000000000000: expected a whole number"),
+    ],
+)
+def test_what_is_past_its_bound_is_a_problem_of_the_queue(source: queue.Source, spec: Any, problem: str) -> None:
+    assert problem in read(source, spec, namespace="ns").problem
+
+
+def test_an_amount_is_no_larger_than_kubernetes_largest() -> None:
+    found = read(ELASTIC, {"max": {"gpus": 10**400, "example.com/x": 10**400}}, namespace="ns")
+    assert found.capability["example.com/x"] == 2**63 - 1
+    assert shown("gpus", found.capability["gpus"]).startswith("922337203685477")
+
+
+def test_what_stands_in_the_status_of_our_kinds_counts_for_nothing() -> None:
+    """Else whoever may write a status would say what a queue has, a class means or a gang needs."""
+    forged = {
+        "allocated": {"gpus": "-5"},
+        "closed": True,
+        "state": "Closed",
+        "minMember": 1,
+        "models": ["*"],
+        "phase": 7,
+    }
+    group = next(kind for kind in podgroups.KINDS if kind.api_group == names.DOMAIN)
+    decoders: tuple[tuple[dict[str, Any], Callable[[bytes], Any]], ...] = (
+        ({"capability": {"gpus": 4}}, lambda data: queue.decode(OWN, data)),
+        ({"minMember": 4}, lambda data: podgroups.declaration(group, data)),
+        ({"models": ["A100*"]}, gpu_class.decode),
+    )
+    for spec, decode in decoders:
+        honest = {"metadata": {"name": "mine", "namespace": "default"}, "spec": spec}
+        plain, lying = (decode(msgspec.json.encode(made)) for made in (honest, honest | {"status": forged}))
+        assert plain == lying
+        assert not getattr(plain, "problem", "")

@@ -1,10 +1,14 @@
 """What the kubelet is told of a container's GPUs."""
 
+import pytest
+
 from deviceplugin.answers import Style, answer
 from deviceplugin.devices import Sharing
+from deviceplugin.strategies import Host, Strategy
 from protos.contract import names
 from protos.contract.allocation import Share
 from protos.contract.ask import ContainerAsk
+from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 from tests.unit.deviceplugin.builders import an_inventory
 
 ASK = ContainerAsk(name="main", gpus=1, mem=4, slices=25)
@@ -14,6 +18,7 @@ def test_environment_of_a_share() -> None:
     envs = answer(ASK, [Share("GPU-2", 2, 4, 25)], an_inventory(), Style()).envs
     assert envs == {
         "NVIDIA_VISIBLE_DEVICES": "GPU-2",
+        "GANGSHARE_GPU_UUIDS": "GPU-2",
         "GANGSHARE_GPU_MEM_MIB": "4096",
         "GANGSHARE_GPU_SLICES": "25",
     }
@@ -40,14 +45,55 @@ def test_a_whole_gpu_has_all_its_memory_to_the_mebibyte() -> None:
     assert (envs["GANGSHARE_GPU_MEM_MIB"], envs["GANGSHARE_GPU_SLICES"]) == ("16384", "100")
 
 
+def told(strategy: Strategy, *shares: Share) -> api.ContainerAllocateResponse:
+    style = Style(strategy=strategy, host=Host(control_nodes=("/dev/nvidiactl",), cdi_kind="vendor.com/gpu"))
+    return answer(ASK, shares or [Share("GPU-1", 1, 4, 25), Share("GPU-3", 3, 4, 25)], an_inventory(), style)
+
+
+def fields(found: api.ContainerAllocateResponse) -> set[str]:
+    return {field.name for field, _ in found.ListFields()}
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_by_whatever_way_the_environment_names_the_gpus_and_the_amounts(strategy: Strategy) -> None:
+    assert {key: value for key, value in told(strategy).envs.items() if key.startswith("GANGSHARE")} == {
+        "GANGSHARE_GPU_UUIDS": "GPU-1,GPU-3",
+        "GANGSHARE_GPU_MEM_MIB": "4096",
+        "GANGSHARE_GPU_SLICES": "25",
+    }
+
+
 def test_device_nodes_are_listed_where_wanted() -> None:
-    style = Style(strategy="device-nodes", control_nodes=("/dev/nvidiactl",))
-    found = answer(ASK, [Share("GPU-2", 2, 4, 25)], an_inventory(), style)
+    found = told(Strategy.DEVICE_NODES, Share("GPU-2", 2, 4, 25))
     assert [(d.container_path, d.host_path, d.permissions) for d in found.devices] == [
         ("/dev/nvidiactl", "/dev/nvidiactl", "rw"),
         ("/dev/nvidia2", "/dev/nvidia2", "rw"),
     ]
     assert found.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-2"
+    assert fields(found) == {"envs", "devices"}
+
+
+def test_by_volume_mounts_each_gpu_is_the_name_of_a_mount() -> None:
+    found = told(Strategy.VOLUME_MOUNTS)
+    assert found.envs["NVIDIA_VISIBLE_DEVICES"] == "/var/run/nvidia-container-devices"
+    assert [(mount.container_path, mount.host_path) for mount in found.mounts] == [
+        ("/var/run/nvidia-container-devices/GPU-1", "/dev/null"),
+        ("/var/run/nvidia-container-devices/GPU-3", "/dev/null"),
+    ]
+    assert fields(found) == {"envs", "mounts"}
+
+
+def test_by_cdi_each_gpu_is_a_device_of_its_kind_and_the_variable_shows_none() -> None:
+    found = told(Strategy.CDI_CRI)
+    assert found.envs["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert [device.name for device in found.cdi_devices] == ["vendor.com/gpu=GPU-1", "vendor.com/gpu=GPU-3"]
+    assert fields(found) == {"envs", "cdi_devices"}
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_gpu_that_the_machine_does_not_show_is_named_all_the_same(strategy: Strategy) -> None:
+    found = told(strategy, Share("GPU-9", 9, 4, 25))
+    assert "GPU-9" in str(found), "the runtime refuses it, rather than start the container with too few"
 
 
 def test_gpushare_environment_beside_ours() -> None:

@@ -124,6 +124,16 @@ def test_a_file_spoilt_later_leaves_the_machine_as_it_was(tmp_path: Path) -> Non
         ("gpus: [{uuid: x}, {uuid: x}]", r"uuids \['x', 'x'\] are not distinct"),
         ("gpus: [{}, {}]\nlinks: {pairs: [[0, 5, NV1]]}", r"names 0 and 5: expected two of the GPUs \[0, 1\]"),
         ("gpus: [", r"gpus.yaml: while parsing"),
+        (f"gpus: [{'{},' * 257}]", r"GPUs of a node: 257, expected at most 256"),
+        ("gpus: [{index: 70000}]", r"Expected `int` <= 65535.*gpus\[0\].index"),
+        (f"gpus: [{{memMiB: {'9' * 5000}}}]", r"4300 digits"),
+        (f"gpus: [{{memMiB: {'9' * 400}}}]", r"memMiB"),
+        ("gpus: [{memMiB: .inf}]", r"memMiB"),
+        (f"gpus: [{{model: {'m' * 300}}}]", r"length <= 256.*gpus\[0\].model"),
+        (f"gpus: {'[' * 5000}", r"brackets within one another .*: 5000, expected at most 64"),
+        (f"gpus: [{{}}] # {'x' * 300_000}", r"sharing configuration: 300013 bytes, expected at most 262144 bytes"),
+        ("gpus: [{<<: {memMiB: 1}}]", r"constructor for the tag .*merge"),
+        ("gpus: 2001-99-99", r"month must be in 1..12"),
     ],
 )
 def test_a_bad_profile_is_an_error_that_names_the_place(tmp_path: Path, text: str, says: str) -> None:

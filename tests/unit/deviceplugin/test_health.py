@@ -72,6 +72,20 @@ def test_a_lost_gpu_is_gone_but_not_forgotten() -> None:
     assert words(health, health.step(a_machine(16, 16), [], 12)) == ["ok", "ok"]
 
 
+def test_a_lost_gpu_is_gone_also_if_the_driver_numbers_the_others_anew() -> None:
+    health = Health()
+    before = tuple(a_gpu(place, uuid=f"GPU-{place}", pci=f"0000:0{place}:00.0") for place in range(3))
+    health.step(Machine(gpus=before), [], 0)
+    left = tuple(a_gpu(place, uuid=gpu.uuid, pci=gpu.pci) for place, gpu in enumerate((before[0], before[2])))
+    for now in (1, 2):
+        machine = health.step(Machine(gpus=left), [], now)
+        assert [(gpu.index, gpu.uuid) for gpu in machine.gpus] == [(0, "GPU-0"), (1, "GPU-2"), (2, "GPU-1")]
+        assert words(health, machine) == ["ok", "ok", "gone"]
+    new = a_gpu(1, uuid="GPU-new", pci=before[1].pci)
+    machine = health.step(Machine(gpus=(before[0], new, before[2])), [], 3)
+    assert [gpu.uuid for gpu in machine.gpus] == ["GPU-0", "GPU-new", "GPU-2"]
+
+
 def test_a_replaced_gpu_ends_the_one_in_its_place() -> None:
     health = Health()
     health.step(a_machine(16), [], 0)

@@ -18,7 +18,7 @@ from deviceplugin.record import Record
 from protos.contract import names
 from protos.contract.objects import Node, Pod
 from protos.kube import errors
-from tests.unit.deviceplugin.builders import a_machine, a_pod, listed
+from tests.unit.deviceplugin.builders import a_container, a_machine, a_pod, listed
 
 
 class Kubelet(PodResources):
@@ -75,6 +75,24 @@ async def test_while_the_watch_is_down_another_pod_of_the_same_name_is_noticed()
 async def test_while_nothing_can_be_asked_the_one_known_pod_is_believed() -> None:
     cluster = Cluster(a_pod("p"), now=None, followed=False)
     meant, _ = await identifier(cluster).exactly(names.GPU_MEM, 4)
+    assert meant.pod.metadata.uid == "uid-p"
+
+
+async def test_pods_that_might_be_meant_are_read_a_few_times_only() -> None:
+    others = [a_pod(f"other-{number}", a_container()) for number in range(100)]
+    cluster = Cluster(*others, now=tuple(others))
+    kubelet = Kubelet(*(listed(f"other-{number}", main={}) for number in range(100)))
+    with pytest.raises(RefusedError, match="cannot tell which container asks"):
+        await Identifier(kubelet, cluster, Record()).exactly(names.GPU_MEM, 4)  # type: ignore[arg-type]
+    assert len(cluster.read) <= 100 * 6
+
+
+async def test_a_pod_that_comes_while_others_are_in_doubt_is_found() -> None:
+    cluster = Cluster(now=())
+    waiting = asyncio.create_task(identifier(cluster).exactly(names.GPU_MEM, 4))
+    await asyncio.sleep(0.05)
+    cluster.now = (a_pod("p"),)
+    meant, _ = await waiting
     assert meant.pod.metadata.uid == "uid-p"
 
 

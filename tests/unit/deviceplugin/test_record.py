@@ -11,6 +11,7 @@ from deviceplugin import checkpoint
 from deviceplugin.checkpoint import CheckpointError, Entry
 from deviceplugin.record import Record
 from protos.contract import names
+from protos.contract.bounds import CHECKPOINT
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 from tests.unit.deviceplugin.builders import an_inventory
 
@@ -40,6 +41,17 @@ def loaded(*entries: dict[str, Any]) -> Record:
     return record
 
 
+SPOILT = [
+    b"",
+    b"nonsense",
+    b'{"Data":{"PodDeviceEntries":[{}]}}',
+    b'{"Data":{"PodDeviceEntries":[{"PodUID":"\xff","ContainerName":"c","ResourceName":"r"}]}}',
+    b'{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"r","AllocResp":"\xc3"}]}}',
+    b'{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"r","AllocResp":"\xc3\xa9"}]}}',
+    b'{"Data":{"more":' + b"[" * 100_000,
+]
+
+
 class TestCheckpoint:
     def test_entries(self) -> None:
         assert checkpoint.parse(a_file(an_entry(A="b"))) == (Entry("u", "main", MEM, ("GPU-1::m3",), {"A": "b"}),)
@@ -50,11 +62,20 @@ class TestCheckpoint:
     def test_no_file_is_no_entry(self, tmp_path: Path) -> None:
         assert checkpoint.read(tmp_path / "none") == ()
 
-    @pytest.mark.parametrize("data", [b"", b"nonsense", b'{"Data":{"PodDeviceEntries":[{}]}}'])
+    @pytest.mark.parametrize("data", SPOILT)
     def test_a_spoilt_file_is_an_error_that_names_it(self, tmp_path: Path, data: bytes) -> None:
         path = tmp_path / "kubelet_internal_checkpoint"
         path.write_bytes(data)
         with pytest.raises(CheckpointError, match=r"kubelet_internal_checkpoint: no checkpoint"):
+            checkpoint.read(path)
+
+    def test_a_file_past_the_bound_is_not_read(self, tmp_path: Path) -> None:
+        path = tmp_path / "kubelet_internal_checkpoint"
+        with path.open("wb") as file:
+            file.truncate(CHECKPOINT.most + 1)
+        with pytest.raises(
+            CheckpointError, match="the kubelet's checkpoint: 67108865 bytes, expected at most 67108864"
+        ):
             checkpoint.read(path)
 
     def test_an_answer_that_is_none_is_an_error(self) -> None:
@@ -68,6 +89,13 @@ class TestRecord:
         assert record.given("u") == {"main": ("GPU-2", "GPU-3")}
         assert record.answered("u", "main", MEM)
         assert record.origin("u") == "answered"
+
+    @pytest.mark.parametrize("visible", ["void", "/var/run/nvidia-container-devices", "GPU-2,GPU-3"])
+    def test_it_tells_the_gpus_by_whatever_way_the_runtime_was_told(self, visible: str) -> None:
+        uuids, mem = "GPU-2,GPU-3", "4096"
+        entry = an_entry(NVIDIA_VISIBLE_DEVICES=visible, GANGSHARE_GPU_UUIDS=uuids, GANGSHARE_GPU_MEM_MIB=mem)
+        record = loaded(entry)
+        assert record.given("u") == {"main": ("GPU-2", "GPU-3")}
 
     def test_whole_gpus_of_another_plugin_are_taken_over(self) -> None:
         record = loaded(an_entry(WHOLE, ("GPU-2", "GPU-1"), NVIDIA_VISIBLE_DEVICES="GPU-2,GPU-1"))

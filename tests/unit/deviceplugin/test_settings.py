@@ -23,6 +23,8 @@ def test_ignored_errors() -> None:
         ({"slices_per_gpu": 0}, "slices_per_gpu is 0: expected 1 or more"),
         ({"cool_down_s": -1.0}, "cool_down_s is -1.0: expected 0 or more"),
         ({"metrics_port": 70000}, "metrics_port is 70000: expected a port"),
+        ({"cdi_kind": "gpu"}, "cdi_kind is 'gpu': expected vendor/class, like nvidia.com/gpu"),
+        ({"cdi_kind": "nvidia.com/gpu=all"}, "expected vendor/class"),
         ({"resources": names.Resources(mem="a/b", slice="a/b")}, "expected different names"),
     ],
 )

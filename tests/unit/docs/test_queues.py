@@ -11,6 +11,7 @@ import yaml
 from extender.engine.queues.shares import Claim, divide
 from protos.contract import queue
 from protos.contract.queue import GPU, GPUS, OWN
+from protos.contract.selector import Selector
 from tests.unit.docs.pages import ROOT, blocks, page, table
 
 QUEUES = page("docs/queues.md")
@@ -18,8 +19,9 @@ QUEUES = page("docs/queues.md")
 
 def test_the_queues_on_the_page_can_be_read() -> None:
     made = [found for block in blocks(QUEUES, "yaml") for found in yaml.safe_load_all(block.text)]
-    research, vision = (queue.decode(OWN, json.dumps(found).encode()) for found in made)
-    assert (research.problem, vision.problem) == ("", "")
+    research, vision, selecting = (queue.decode(OWN, json.dumps(found).encode()) for found in made)
+    assert (research.problem, vision.problem, selecting.problem) == ("", "", "")
+    assert selecting.namespace_selector == Selector({"team": "research"})
     assert research.capability == {GPUS: 32 * GPU, "nvidia.com/gpu": 24, "class/large": 8 * GPU}
     assert (vision.parent, vision.namespaces) == ("research", ("vision", "vision-dev"))
 

@@ -38,6 +38,11 @@ def a_fleet(*states: NodeState) -> Fleet:
     return Fleet(nodes, Indexes(nodes), OURS)
 
 
+def amounts(cores: float = 0, gib: float = 0) -> tuple[tuple[str, int], ...]:
+    """CPU and memory that a pod requests."""
+    return ("cpu", int(cores * 1000)), ("memory", int(gib * 2**30))
+
+
 def an_ask(gpus: int = 1, **fields: Any) -> PodAsk:
     """One container that asks this; `link` and `spread` are the pod's."""
     selection = Selection(**{key: fields.pop(key) for key in ("link", "spread", "uuids") if key in fields})

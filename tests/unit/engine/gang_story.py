@@ -162,12 +162,16 @@ class GangStory:
     def show(self, *shown: str) -> None:
         self.tell(*(PodSeen(self.pods[name]) for name in shown))
 
-    def change(self, name: str, *, annotations: dict[str, str] | None = None, **status: Any) -> None:
-        """The pod changes; None of an annotation removes it."""
+    def change(
+        self, name: str, *, annotations: dict[str, str] | None = None, managed: list[Any] | None = None, **status: Any
+    ) -> None:
+        """The pod changes; `managed`: its managedFields from now on."""
         pod = self.pods[name]
         metadata = pod.metadata
         if annotations is not None:
             metadata = msgspec.structs.replace(metadata, annotations=annotations)
+        if managed is not None:
+            metadata = msgspec.structs.replace(metadata, managed_fields=msgspec.Raw(msgspec.json.encode(managed)))
         changed = msgspec.structs.replace(pod.status, **status)
         self.pods[name] = msgspec.structs.replace(pod, metadata=metadata, status=changed)
         self.show(name)

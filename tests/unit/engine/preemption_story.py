@@ -9,9 +9,11 @@ import msgspec
 from extender.engine.effects import Evict, PutBack, Report
 from protos.contract import names
 from protos.contract.objects import Condition, Node, Pod
-from tests.builders import a_pod
+from tests.builders import MAKER, a_pod
 from tests.unit.engine.gang_story import GangStory
+from tests.unit.engine.story import owned_by
 
+WRITTEN = [MAKER, *owned_by(names.EXTENDER, "status", names.RESERVATION)]
 REFUSED = Condition("PodScheduled", "False", "Unschedulable")
 
 
@@ -67,7 +69,7 @@ class PreemptionStory(GangStory):
             annotations = {k: v for k, v in pod.metadata.annotations.items() if k != effect.key}
             annotations |= {effect.key: effect.value} if effect.value is not None else {}
             if annotations != pod.metadata.annotations:
-                self.change(effect.pod.name, annotations=annotations)
+                self.change(effect.pod.name, annotations=annotations, managed=WRITTEN)
                 written.append(effect.pod.name)
         return written
 

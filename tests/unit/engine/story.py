@@ -12,7 +12,7 @@ from extender.engine.engine import Engine
 from extender.engine.settings import Settings
 from protos.contract import names
 from protos.contract.objects import Pod
-from tests.builders import a_ref
+from tests.builders import MAKER, a_ref
 
 
 class Story:
@@ -54,8 +54,13 @@ class Story:
         return f"{answer.node}:{','.join(map(str, indexes))}"
 
     def wakes(self, after: float = 0.3) -> list[str]:
+        """Who is woken by a tick and what the engine does until the next."""
         self.now += after
-        return [effect.pod.name for effect in self.tell(Tick()) if isinstance(effect, Wake)]
+        effects = self.tell(Tick())
+        while self.engine.think(self.now):
+            effects += self.engine.effects()
+        effects += self.engine.effects()
+        return [effect.pod.name for effect in effects if isinstance(effect, Wake)]
 
 
 def bound(pod: Pod, place: Place, managed: list[dict[str, Any]] | None = None, **annotations: str) -> Pod:
@@ -74,6 +79,12 @@ def changed(
     return replace(pod, metadata=metadata, spec=spec, status=replace(pod.status, **status))
 
 
-def owned_by(manager: str, subresource: str = "") -> list[dict[str, Any]]:
-    fields: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{names.ALLOCATION}": {}}}}
+def asks_for_room(pod: Pod, said: Mapping[str, str] | None = None, by: str = names.DEFRAG) -> Pod:
+    """The pod with these annotations too; its reservation was written by this manager, through pods/status."""
+    annotations = {**pod.metadata.annotations, **(said or {})}
+    return changed(pod, annotations, [MAKER, *owned_by(by, "status", names.RESERVATION)])
+
+
+def owned_by(manager: str, subresource: str = "", annotation: str = names.ALLOCATION) -> list[dict[str, Any]]:
+    fields: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{annotation}": {}}}}
     return [{"manager": manager, "operation": "Update", "subresource": subresource, "fieldsV1": fields}]

@@ -10,6 +10,7 @@ from extender.engine.effects import PodGone, PodRef, PodSeen
 from extender.engine.moves.defrag import Defrag
 from extender.engine.moves.errand import Errand
 from extender.engine.moves.relief import Hopeless, Relief
+from gangfilter.group import GroupKey
 from protos.contract import names
 from protos.contract.objects import Taint
 from tests.builders import a_node, a_pod
@@ -272,17 +273,23 @@ def test_who_does_not_wait_is_told_so() -> None:
         ("g", "gang default/g does not wait for room: it is Running"),
         ("m0", "default/m0 does not wait for room: it is bound to n1"),
     ):
-        assert world.engine.defrag("default", name, 8) == Hopeless(said)
-    assert world.engine.defrag("default", "nobody", 8) is None
+        assert asked(world, name) == Hopeless(said)
+    assert asked(world, "nobody") is None
     world.create(a_pod("odd", mem=3, annotations={names.GPU_COUNT: "2"}))
-    found = world.engine.defrag("default", "odd", 8)
+    found = asked(world, "odd")
     assert isinstance(found, Hopeless)
     assert "does not divide" in found.why
 
 
+def asked(world: GangStory, name: str) -> Errand | Hopeless | None:
+    """A plan for a pod or gang of this name."""
+    pod = next((pod for pod in world.engine.pods.values() if pod.ref.name == name), None)
+    return world.engine.defrag(pod, GroupKey("default", name), 8)
+
+
 def plan_for(world: GangStory, name: str) -> dict[str, Any]:
-    errand = world.engine.defrag("default", name, 8)
+    errand = asked(world, name)
     assert isinstance(errand, Errand)
     while not errand.advance():
         pass
-    return errand.told(world.engine.nodes)
+    return {**errand.told(world.engine.nodes), "rooms": list(errand.rooms(world.engine.nodes))}

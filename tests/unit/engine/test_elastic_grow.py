@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
 import pytest
 
 from extender.engine.effects import GroupSeen, QueueSeen
+from extender.engine.elastic import growth
+from extender.engine.planning.seats import Seat
 from gangfilter.table import Phase
+from protos.contract.bounds import MEMBERS
 from protos.contract.queue import GPU, GPUS, Queue
-from protos.contract.training import Scaler
+from protos.contract.training import Scaler, decode_job
 from tests.builders import a_node, a_pod
-from tests.unit.engine.elastic_story import ElasticStory, a_worker
+from tests.unit.engine.elastic_story import KEY, ElasticStory, a_worker
 from tests.unit.engine.preemption_story import urgent
 
 
@@ -187,3 +191,36 @@ def test_the_job_with_least_beyond_its_minimum_grows_first() -> None:
     world.later(90)
     (first_asked, *_) = world.asked()
     assert first_asked.job == "small"
+
+
+def test_no_more_seats_are_drawn_than_may_start_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+
+    class Counted(Seat, frozen=True):
+        def __post_init__(self) -> None:
+            drawn.append(self.uid)
+
+    world = roomy(most=3_000_000, largest_gang=100)
+    monkeypatch.setattr(growth, "Seat", Counted)
+    assert grown(world).count == 3, "100 or its halves"
+    assert max(Counter(drawn).values()) <= 10, "looks"
+    assert len(set(drawn)) == 100
+
+
+def test_what_a_job_says_of_its_workers_is_held_against_the_bound() -> None:
+    worker = {"replicas": 2**63, "minReplicas": -5, "maxReplicas": 10**400}
+    raw = msgspec.json.encode({"metadata": {"name": "job"}, "spec": {"etReplicaSpecs": {"worker": {}}}})
+    raw = raw.replace(b"{}", ("{" + ",".join(f'"{key}":{value}' for key, value in worker.items()) + "}").encode())
+    job = decode_job(raw)
+    assert (job.least, job.most) == (0, MEMBERS.most)
+
+
+@pytest.mark.parametrize("failures", [16, 2000])
+def test_many_scaleouts_that_failed_let_a_job_rest_for_an_hour(failures: int) -> None:
+    world = roomy()
+    world.engine.elastic.scalers.failures[KEY] = failures
+    world.engine.elastic.scalers.ended[KEY] = world.now
+    world.later(600)
+    assert world.asked() == []
+    world.later(3600)
+    assert [scaler.kind for scaler in world.asked()] == ["ScaleOut"]

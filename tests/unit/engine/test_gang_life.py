@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from extender.engine.effects import GroupSeen
+from gangfilter.members import Stage
 from gangfilter.table import Phase
+from protos.contract.bounds import ROLES
 from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import KEY, VOLCANO, GangStory, a_declaration, a_member, members, two_nodes
 
@@ -197,3 +199,41 @@ def test_what_a_member_was_promised_alone_ends_with_the_start_of_its_gang_and_no
     assert world.phase() is Phase.STARTING
     world.later(3)
     assert world.booked() == ["m1", "m2"]
+
+
+def test_members_that_succeeded_are_counted_and_no_longer_kept_once_they_are_deleted() -> None:
+    world = two_nodes()
+    world.start(*members(2, least=1))
+    for number in range(300):
+        name = f"r{number}"
+        world.create(a_member(name, least=1, mem=1, role=f"role-{number}"))
+        assert world.come(name) == ["flying"]
+        world.land()
+        world.change(name, phase="Succeeded")
+        world.delete(name)
+    gang = world.gang()
+    assert sorted(gang.members) == ["uid-m0", "uid-m1"]
+    assert gang.count(Stage.SUCCEEDED) == 300
+    assert len(gang.roles(Stage.SUCCEEDED)) <= ROLES.most + 1
+    assert gang.roles(Stage.SUCCEEDED)["role-0"] == 1
+    world.delete("m0", "m1")
+    assert "default/g" not in {str(key) for key in world.engine.gangs.known}
+
+
+def test_a_pod_that_was_said_to_have_failed_and_runs_after_all_is_forgotten_like_any_other() -> None:
+    world = two_nodes()
+    world.create(*members(1))
+    world.change("m0", phase="Failed")
+    world.later(10)
+    world.change("m0", phase="Pending")
+    world.delete("m0")
+    assert world.engine.gangs.of("uid-m0") is None
+    assert not world.engine.gangs.known
+
+
+def test_a_pod_that_was_said_to_have_succeeded_and_runs_after_all_may_succeed_again() -> None:
+    world = two_nodes()
+    world.start(*members(1))
+    for phase, stage in (("Succeeded", Stage.SUCCEEDED), ("Running", Stage.BOUND), ("Succeeded", Stage.SUCCEEDED)):
+        world.change("m0", phase=phase)
+        assert world.stage("m0") is stage

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from extender.engine.effects import Leading, Report
+from extender.engine.effects import Leading, Report, ReportOwner
+from extender.engine.gangs.herald import MOST_MEMBERS
 from tests.builders import a_node
 from tests.unit.engine.gang_story import GangStory, a_member, members
 
 
 def numbers(world: GangStory) -> list[str]:
-    """The numbers of all Events so far."""
-    return [effect.reason.numbers for effect in world.done if isinstance(effect, Report)]
+    """The numbers of all Events of the first member so far."""
+    return [effect.reason.numbers for effect in world.done if isinstance(effect, Report) and effect.pod.name == "m0"]
+
+
+def test_the_first_members_are_told_and_who_made_them_once() -> None:
+    """Whichever of a gang of usual size one describes, it says why it waits."""
+    world = GangStory(a_node("n1", 16))
+    world.create(*members(MOST_MEMBERS + 2, mem=16))
+    world.later(0.3)
+    names = [effect.pod.name for effect in world.done if isinstance(effect, Report)]
+    assert sorted(names) == [f"m{number}" for number in range(MOST_MEMBERS)]
+    assert sum(isinstance(effect, ReportOwner) for effect in world.done) == 1
 
 
 def test_a_gang_whose_pods_come_one_after_the_other_is_told_once_with_the_numbers_of_a_moment_later() -> None:

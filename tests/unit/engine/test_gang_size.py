@@ -29,7 +29,9 @@ def test_a_gang_beyond_the_limit_holds_nothing_and_says_both_numbers() -> None:
     assert world.booked() == []
     world.later(2)
     assert str(world.known().reason) == TOLD
-    assert [str(e.reason) for e in world.done if isinstance(e, Report)] == [TOLD]
+    assert [(e.pod.name, str(e.reason)) for e in world.done if isinstance(e, Report)] == [
+        (f"m{i}", TOLD) for i in range(4)
+    ]
     assert world.come("m0") == ["GangTooLarge"]
 
 

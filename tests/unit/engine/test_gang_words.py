@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.engine.effects import GroupGone, GroupSeen, Leading, Report
+from extender.engine.effects import GroupGone, GroupSeen, Leading, Report, ReportOwner
 from gangfilter.group import Declaration
 from gangfilter.table import Phase
 from protos.contract import names
@@ -66,7 +66,7 @@ def test_members_that_differ_are_told_once_and_the_stricter_holds() -> None:
     world = two_nodes()
     world.create(a_member("m0", least=2, mem=8), a_member("m1", least=3, mem=8))
     assert world.gang().terms.min_member == 3
-    assert [code for _, code in world.told()] == ["GangConflict"]
+    assert world.told() == [("m0", "GangConflict"), ("m1", "GangConflict")]
 
 
 def test_a_gang_that_waits_longer_than_it_may_has_failed_until_new_members_come() -> None:
@@ -111,7 +111,7 @@ def test_a_minimum_that_cannot_be_read_is_told_with_what_was_expected() -> None:
     world.create(*members(2, least=None, mem=8, annotations={names.MIN_MEMBER: "four"}))
     assert ("m0", "GangConflict") in world.told()
     (told,) = world.gang().terms.conflicts
-    assert told == "annotation gangshare.io/min-member is 'four': expected a whole number from 1 to 2147483647"
+    assert told == "annotation gangshare.io/min-member is 'four': expected a whole number from 1 to 150000"
     assert world.why() == "GangAssembling"
     for name in ("m0", "m1"):
         world.change(name, annotations={names.GROUP: "g", names.MIN_MEMBER: "2"})
@@ -147,4 +147,52 @@ def test_conflicts_are_told_anew_by_who_takes_over() -> None:
     world.create(a_member("m0", least=2, mem=8), a_member("m1", least=3, mem=8))
     before = len(world.told())
     world.tell(Leading(True))
-    assert world.told()[before:] == [("m0", "GangConflict")]
+    assert world.told()[before:] == [("m0", "GangConflict"), ("m1", "GangConflict")]
+
+
+def test_a_minimum_that_grows_is_told_as_that_and_a_loss_as_a_loss() -> None:
+    world = two_nodes()
+    world.tell(GroupSeen(VOLCANO, KEY, a_declaration(min_member=2)))
+    world.start(*members(2, least=None, mem=16))
+    world.tell(GroupSeen(VOLCANO, KEY, a_declaration(min_member=4)))
+    assert (world.status().phase, world.why()) == (Phase.DEGRADED, "GangBelowMinimum")
+    assert str(world.known().reason).endswith("2 of 4 members are bound")
+    world.delete("m0")
+    assert (world.status().phase, world.why()) == (Phase.DEGRADED, "GangMemberLost")
+    assert str(world.known().reason).endswith("1 of 4 members are bound")
+
+
+def test_pods_that_failed_are_counted_while_they_are_there() -> None:
+    world = two_nodes()
+    world.tell(GroupSeen(VOLCANO, KEY, a_declaration(min_member=2)))
+    world.start(*members(2, least=None, mem=16))
+    world.change("m0", phase="Failed")
+    assert world.status().failed == 1
+    world.change("m0", phase="Failed")
+    assert world.status().failed == 1
+    world.delete("m0")
+    assert world.status().failed == 0
+
+
+def test_a_gang_that_is_done_stays_so_when_its_podgroup_is_deleted_before_its_pods() -> None:
+    """MPI Operator deletes the PodGroup and the workers of a finished job, and leaves the launcher."""
+    world = two_nodes()
+    world.tell(GroupSeen(VOLCANO, KEY, a_declaration(min_member=2)))
+    world.start(*members(2, least=None, mem=16))
+    world.change("m0", phase="Succeeded")
+    world.tell(GroupGone(VOLCANO, KEY))
+    world.delete("m1")
+    assert world.phase() is Phase.COMPLETED
+    world.groups = []
+    world.restart()
+    assert world.phase() is Phase.COMPLETED
+    world.create(*members(1, least=None, mem=16, prefix="x"))
+    assert world.phase() is Phase.ASSEMBLING
+
+
+def test_why_a_gang_waits_is_told_on_a_member_and_on_its_controller() -> None:
+    world = two_nodes()
+    world.create(*members(2, least=3, mem=16))
+    world.later(5)
+    (told,) = [effect for effect in world.done if isinstance(effect, ReportOwner)]
+    assert (told.owner.kind, told.owner.name, told.reason.code) == ("Job", "job", "GangAssembling")

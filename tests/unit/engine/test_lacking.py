@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from extender.engine.books.stock import Stock
 from extender.engine.effects import NodeGone, NodeSeen, PodSeen, PodsListed
 from protos.contract import names
+from protos.contract.selection import Selection
 from tests.builders import a_node, a_pod
 from tests.unit.engine.selections import a_class, a_machine, named, refusal
 from tests.unit.engine.story import Story
@@ -148,3 +150,20 @@ def test_gangs_say_it_as_well(story: Story) -> None:
         pass
     words = refusal(story, pod)
     assert words.startswith("gang default/g1 waits until all of it fits: no GPU in the cluster matches model A100*: it")
+
+
+@pytest.mark.parametrize("count", [9, 10**6, 2**63 - 1])
+def test_no_more_is_looked_at_than_the_largest_node_has(
+    story: Story, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    joins = Stock.joins
+
+    def joined(stock: Stock, wanted: Selection, n: int) -> bool:
+        looked.append(n)
+        return joins(stock, wanted, n)
+
+    monkeypatch.setattr(Stock, "joins", joined)
+    pod = a_pod(whole=count, annotations={names.LINK: "nvlink"})
+    assert refusal(story, pod) == f"no node in the cluster has link nvlink for {count} GPUs: for 3 at most"
+    assert looked == [count, 8, 7, 6, 5, 4, 3]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from extender.engine import refusals
 from extender.engine.effects import (
     BindDone,
     GpusUnhealthy,
@@ -14,10 +15,11 @@ from extender.engine.effects import (
     PodGone,
     PodSeen,
     PodsListed,
+    Refuse,
     Report,
     Tick,
 )
-from extender.engine.placement.index import SHAPES
+from extender.engine.placement import index
 from protos.contract import allocation, inventory, names
 from protos.contract.allocation import Share
 from protos.contract.inventory import Inventory
@@ -179,11 +181,14 @@ def test_a_pod_that_ended_and_is_touched_again_and_again_keeps_no_others_in_memo
     assert story.filter(other) == ["a"], "a minute later it would be another pod"
 
 
-def test_shapes_nobody_asks_for_any_more_are_let_go_however_they_came() -> None:
+def test_shapes_nobody_asks_for_any_more_are_let_go_however_they_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "MOST_SHAPES", 150)
     story = Story(a_node("a", 2**20))
-    for i in range(SHAPES + 50):
+    for i in range(200):
         story.tell(PodSeen(a_pod(f"p{i}", mem=i + 1)))
-    assert len(story.engine._parts.indexes) == SHAPES
+        while story.engine.think(story.now):
+            pass
+    assert len(story.engine._parts.indexes) == 150
 
 
 def test_prioritize_before_any_filter_and_about_strange_nodes_answers_zeros() -> None:
@@ -218,7 +223,7 @@ def test_what_the_plugin_corrects_onto_another_gpu_makes_room_on_the_first() -> 
 
 
 def test_a_filter_is_prepared_in_parts_once_for_all_pods_of_a_shape_that_fits_nowhere() -> None:
-    story = Story(*(a_node(f"n{i:03}", 16) for i in range(250)))
+    story = Story(*(a_node(f"n{i:03}", 16) for i in range(1000)))
     assert [story.engine.prepare(a_pod("p", mem=99), 0.0) for _ in range(4)] == [True, True, False, False]
     assert story.filter(a_pod("p", mem=99)) == []
     assert not story.engine.prepare(a_pod("q", mem=99), 0.0)
@@ -226,3 +231,27 @@ def test_a_filter_is_prepared_in_parts_once_for_all_pods_of_a_shape_that_fits_no
     assert not story.engine.prepare(a_pod("r", mem=99), 0.0), "one node is looked at again"
     assert story.filter(a_pod("r", mem=99)) == ["n000"]
     assert [story.engine.prepare(a_pod("none"), 0.0) for _ in range(4)] == [True, True, False, False]
+
+
+def test_a_pod_that_is_somewhere_may_be_where_room_is_softly_kept_for_another() -> None:
+    story = Story(a_node("n1", 16))
+    assert story.filter(a_pod("asks", mem=5)) == ["n1"]
+    story.tell(PodSeen(a_pod("stranger", mem=12, node="n1")))
+    assert charges(story, "n1")["uid-stranger"] == [("GPU-n1-0", (12, 0, False))]
+    assert not story.run(a_pod("next", mem=5))
+    assert story.bind(a_pod("asks", mem=5), "n1") == Refuse(refusals.TAKEN)
+
+
+def test_the_check_finds_books_that_do_not_add_up() -> None:
+    story = Story(a_node("n1", 16))
+    assert story.run(a_pod("here", mem=5)) == "n1:0"
+    node = story.engine.nodes["n1"]
+    assert node.books is not None
+    book = node.books.gpus["GPU-n1-0"]
+    book.wholes, book.sharers = -1, 2
+    assert any("less than nothing is booked" in found for found in story.engine.check())
+    book.wholes, book.sharers = 0, 1
+    assert story.engine.check() == []
+    node.used = {names.GPU_MEM: 5, "pods": 2}
+    totals = f"{{'{names.GPU_MEM}': 5, 'pods': 2}}, its pods take {{'{names.GPU_MEM}': 5, 'pods': 1}}"
+    assert story.engine.check() == [f"n1: in-tree totals are {totals}"]

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.engine.effects import BudgetGone, BudgetSeen, EvictionRefused, Leading
+from extender.engine.effects import BudgetGone, BudgetSeen, Evict, EvictionRefused, Leading, Report
 from gangfilter.table import Phase
 from protos.contract import names
+from protos.contract.bounds import GRACE
 from protos.contract.budget import Budget, Spec, Status
 from protos.contract.objects import ObjectMeta, Pod
 from protos.contract.selector import Selector
@@ -39,6 +40,23 @@ def full(**settings: Any) -> PreemptionStory:
 
 
 # -- single pods
+
+
+def test_room_that_comes_free_by_itself_is_told_as_that_and_not_as_a_ban() -> None:
+    world = PreemptionStory(a_node("n1", 16, 16))
+    world.runs(a_single("ends", 12))
+    world.runs(a_single("stays", 12))
+    world.later(11)
+    world.terminate("ends")
+    world.waits(a_single("urgent", 10, 1000))
+    assert world.preempt() == []
+    told = [e for e in world.done if isinstance(e, Report) and e.pod.name == "urgent"]
+    assert "PreemptionForbidden" not in [e.reason.code for e in told]
+    (postponed,) = [e for e in told if e.reason.code == "PreemptionPostponed"]
+    assert not postponed.warning
+    assert str(postponed.reason) == (
+        "default/urgent does not take the room of others for now: room comes free by itself"
+    )
 
 
 def test_a_pod_takes_the_room_of_the_one_of_lower_priority_that_lost_least() -> None:
@@ -368,6 +386,67 @@ def test_room_for_which_nobody_comes_is_free_again_in_the_end() -> None:
     world.later(60)
     assert not world.engine.reservations.claims(())
     assert world.engine.counters["preemptions", "lapsed"] == 1
+
+
+@pytest.mark.parametrize(
+    "grace", [10**9, 250_000_000_000, 10**17, 2**63 - 1, 10**400], ids=lambda s: f"{len(str(s))} digits"
+)
+def test_who_would_take_very_long_to_end_is_given_the_bound(grace: int) -> None:
+    world = PreemptionStory(a_node("n1", 16))
+    world.runs(urgent(a_single("low", 12), 0, termination_grace_period_seconds=grace))
+    world.later(11)
+    world.waits(a_single("urgent", 10, 1000))
+    assert world.preempt() == ["low"]
+    assert {e.grace_s for e in world.done if isinstance(e, Evict)} == {GRACE.most}
+    world.terminate("low")
+    world.later(GRACE.most + 40)
+    assert world.engine.reservations.claims(()), "kept until its time is over"
+    world.later(60)
+    assert not world.engine.reservations.claims(())
+
+
+def test_who_ends_in_time_is_given_what_it_says_itself() -> None:
+    world = PreemptionStory(a_node("n1", 16))
+    world.runs(urgent(a_single("low", 12), 0, termination_grace_period_seconds=GRACE.most))
+    world.later(11)
+    world.waits(a_single("urgent", 10, 1000))
+    assert world.preempt() == ["low"]
+    assert {e.grace_s for e in world.done if isinstance(e, Evict)} == {None}
+
+
+def deleted_until(world: PreemptionStory, name: str, end: float) -> None:
+    """Its owner has deleted the pod; its grace is over then."""
+    pod = world.pods[name]
+    metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=at_wall(end))
+    world.pods[name] = msgspec.structs.replace(pod, metadata=metadata)
+    world.show(name)
+
+
+@pytest.mark.parametrize("end", [10**9, 10**12], ids=["in the year 2056", "past all years"])
+def test_nobody_waits_for_one_that_was_deleted_and_takes_years_to_end(end: int) -> None:
+    world = PreemptionStory(a_node("n1", 16))
+    world.runs(a_single("low", 12))
+    world.later(11)
+    deleted_until(world, "low", min(end, 200_000_000_000))
+    world.waits(a_single("urgent", 10, 1000))
+    assert world.preempt() == ["low"]
+    assert {e.grace_s for e in world.done if isinstance(e, Evict)} == {GRACE.most}
+    deleted_until(world, "low", world.now + GRACE.most)
+    assert world.preempt(60) == [], "it goes by now"
+    world.delete("low")
+    assert ("urgent", "n1") in world.woken()
+
+
+def test_a_member_that_takes_years_to_end_is_taken_without_its_gang() -> None:
+    world = PreemptionStory(a_node("n1", 16, 16))
+    world.start(*a_gang("old", 2))
+    world.later(11)
+    deleted_until(world, "old-1", 10**9)
+    world.waits(urgent(a_single("urgent", 10, -1), -1))
+    assert world.preempt(3) == [], "not for a lower priority"
+    world.waits(a_single("more", 10, 1000))
+    assert world.preempt() == ["old-1"]
+    assert not world.gang("old").preempted
 
 
 def test_who_does_not_come_for_the_room_evicts_nobody_for_a_while() -> None:

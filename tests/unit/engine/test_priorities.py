@@ -1,18 +1,20 @@
-"""The priority of a gang is that of the PriorityClass that its PodGroup names; without it, of its members."""
+"""The priority of a gang: of its PodGroup's class, as far as its members or a setting allow; else of its members."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from extender.engine.effects import Evict, GroupSeen, PodSeen, PriorityGone, PrioritySeen
+import pytest
+
+from extender.engine.effects import Evict, GroupSeen, PodSeen, PriorityGone, PrioritySeen, Report
 from gangfilter.group import GroupKey
 from gangfilter.table import Phase
 from protos.contract import priority
-from protos.contract.objects import ObjectMeta
+from protos.contract.objects import ObjectMeta, SchedulingGate
 from protos.contract.priority import PriorityClass
 from tests.builders import a_node
 from tests.unit.engine.gang_story import VOLCANO, a_declaration
-from tests.unit.engine.preemption_story import PreemptionStory, a_single
+from tests.unit.engine.preemption_story import PreemptionStory, a_single, urgent
 from tests.unit.engine.test_preemption import a_gang
 
 
@@ -25,8 +27,13 @@ def of_class(name: str, gang: str, least: int = 2) -> GroupSeen:
     return GroupSeen(VOLCANO, GroupKey("default", gang), a_declaration(min_member=least, priority_class=name))
 
 
-def taken(**settings: Any) -> PreemptionStory:
+ANY = priority.HIGHEST
+"""What lifts the cap."""
+
+
+def taken(group_priority: int = ANY, **settings: Any) -> PreemptionStory:
     """Two gangs of two on four GPUs, of which the older is of a class `low` that its pods do not name."""
+    settings |= {"group_priority": group_priority}
     world = PreemptionStory(a_node("n1", 16, 16), a_node("n2", 16, 16), **settings)
     world.tell(a_class("low", -5), a_class("high", 1000), a_class("patient", 1000, "Never"))
     world.tell(of_class("low", "old"))
@@ -68,7 +75,7 @@ def test_nobody_goes_for_a_class_that_says_never_nor_for_one_that_does_not_exist
 
 
 def test_among_gangs_that_wait_the_higher_class_goes_first_also_if_it_is_told_late() -> None:
-    world = PreemptionStory(a_node("n1", 16, 16), preemption=False)
+    world = PreemptionStory(a_node("n1", 16, 16), preemption=False, group_priority=ANY)
     world.start(*a_gang("runs", 2))
     waits(world, "first", "low")
     waits(world, "second", "high")
@@ -80,13 +87,77 @@ def test_among_gangs_that_wait_the_higher_class_goes_first_also_if_it_is_told_la
 
 
 def test_one_that_is_in_line_moves_when_its_class_is_told() -> None:
-    world = PreemptionStory(a_node("n1", 16, 16))
+    world = PreemptionStory(a_node("n1", 16, 16), group_priority=ANY)
     for name, priority_class in (("first", "low"), ("second", "high")):
         world.tell(of_class(priority_class, name), *map(PodSeen, a_gang(name, 2)))
     turns = world.engine.gangs.starts.turns
     assert turns.first() is world.gang("first")
     world.tell(a_class("high", 1000))
     assert turns.first() is world.gang("second")
+
+
+# -- how much a class may give
+
+
+def capped(world: PreemptionStory, gang: str) -> list[str]:
+    """What was told of the cap, in Events of the gang's first member."""
+    told = [e for e in world.done if isinstance(e, Report) and e.pod.name == f"{gang}-0"]
+    return [str(e.reason) for e in told if e.reason.code == "PriorityCapped"]
+
+
+def test_a_class_gives_no_more_than_the_highest_of_the_members_has_and_that_is_told_once() -> None:
+    world = taken(priority.LEAST)
+    world.tell(PriorityGone("low"))
+    waits(world, "urgent", "high")
+    assert world.preempt(40) == [], "its members have priority 0, as those that run"
+    assert capped(world, "urgent") == [
+        "gang default/urgent counts for less than the PriorityClass that its PodGroup names: high gives 1000, it counts"
+        " as 0, the highest of its members; --group-priority lets PodGroups give more"
+    ]
+
+
+def test_a_class_gives_what_one_of_the_members_has() -> None:
+    world = taken(priority.LEAST)
+    world.tell(of_class("high", "urgent"))
+    world.create(*a_gang("urgent", 2, 7))
+    world.come("urgent-0", "urgent-1")
+    assert world.preempt() == ["old-0", "old-1"]
+    told = next(str(e.reason) for e in world.done if isinstance(e, Evict))
+    assert "gang default/urgent of priority 7" in told
+
+
+def test_a_member_that_does_not_count_lifts_nothing() -> None:
+    world = taken(priority.LEAST)
+    world.tell(PriorityGone("low"))
+    decoy = urgent(a_gang("urgent", 3)[2], 1000, scheduling_gates=(SchedulingGate("not/ours"),))
+    world.create(decoy)
+    waits(world, "urgent", "high")
+    assert world.preempt(40) == []
+
+
+def test_a_class_below_its_members_still_lowers_them() -> None:
+    world = taken(priority.LEAST)
+    world.waits(a_single("between", 16, -1))
+    assert world.preempt() == ["old-0", "old-1"]
+    assert capped(world, "old") == []
+
+
+def test_a_class_gives_as_much_as_the_setting_allows() -> None:
+    world = taken(5)
+    waits(world, "urgent", "high")
+    assert world.preempt() == ["old-0", "old-1"]
+    assert "it counts as 5, the most that --group-priority allows" in capped(world, "urgent")[0]
+
+
+@pytest.mark.parametrize(("name", "value"), [("system-node-critical", 2_000_001_000), ("system-of-mine", 7)])
+@pytest.mark.parametrize("setting", [priority.LEAST, ANY])
+def test_a_system_class_gives_a_gang_nothing(name: str, value: int, setting: int) -> None:
+    world = taken(setting)
+    world.tell(a_class(name, value))
+    waits(world, "urgent", name)
+    assert world.preempt() == ["old-0", "old-1"]
+    assert "gang default/urgent of priority 0" in next(str(e.reason) for e in world.done if isinstance(e, Evict))
+    assert f"{name} gives {value}, it counts as 0, system classes are not for PodGroups" in capped(world, "urgent")[0]
 
 
 def test_a_class_is_read_as_the_api_server_writes_it() -> None:

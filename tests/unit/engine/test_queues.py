@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from extender.engine.effects import ClassSeen, QueueGone, QueueSeen, QueueStatus, Report
 from extender.engine.queues.takes import Takes
+from extender.engine.settings import Settings
 from protos.contract import names
 from protos.contract.gpu_class import GpuClass
-from protos.contract.queue import GPU, GPUS, Queue
+from protos.contract.queue import GPU, GPUS, SOURCES, Queue, decode
 from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, members
 from tests.unit.engine.preemption_story import PreemptionStory, a_single
@@ -308,3 +310,32 @@ def test_nobody_is_evicted_for_a_pod_whose_queue_is_full() -> None:
     story.later()
     assert story.come("urgent") == ["NoRoom"]
     assert story.preempt() == ["low"]
+
+
+# -- ElasticQuotas, which tenants may have made
+
+
+def a_quota(gpus: int) -> QueueSeen:
+    """An ElasticQuota that lends nothing of its minimum."""
+    labels = {"quota.scheduling.koordinator.sh/allow-lent-resource": "false"}
+    metadata = {"name": "q", "namespace": "greedy", "labels": labels}
+    made = {"metadata": metadata, "spec": {"min": {GPUS: gpus}, "max": {GPUS: gpus}}}
+    return QueueSeen(decode(SOURCES[3], msgspec.json.encode(made)))
+
+
+@pytest.mark.parametrize(
+    ("setting", "code", "deserved"), [("limits", "", 0), ("deserved", "", 1000), ("guaranteed", "QueueReserved", 1000)]
+)
+def test_an_elastic_quota_guarantees_itself_nothing_unless_the_setting_says_so(
+    setting: str, code: str, deserved: int
+) -> None:
+    story = GangStory(a_node("n1", *[16] * 4), elastic_quotas=setting)
+    story.tell(a_quota(1000), a_queue("team-a"))
+    story.create(*gang("a", 4, "team-a"))
+    assert story.why("a") == code
+    quota = story.engine.tenancy.queues.standings["greedy/q"].queue
+    assert (quota.deserved.get(GPUS, 0), quota.capability[GPUS]) == (deserved * GPU, 1000 * GPU)
+
+
+def test_an_elastic_quota_guarantees_itself_nothing_by_default() -> None:
+    assert Settings().elastic_quotas == "deserved"

@@ -12,7 +12,7 @@ from protos.contract.queue import GPU, GPUS
 from protos.contract.reservation import Reservation, Room
 from tests.builders import a_container, a_node, a_pod
 from tests.unit.engine.gang_story import members
-from tests.unit.engine.preemption_story import PreemptionStory, urgent
+from tests.unit.engine.preemption_story import WRITTEN, PreemptionStory, urgent
 from tests.unit.engine.test_queues import a_queue, in_queue
 
 
@@ -144,7 +144,8 @@ def test_what_is_promised_to_members_beyond_it_makes_no_room_for_the_smallest_st
     world.create(*a_gang("mine", 4, "a", least=3))
     rooms = {f"uid-mine-{i}": Room("n2", {"main": (f"GPU-n2-{i}",)}) for i in (2, 3)}
     told = reservation.encode(Reservation(codec.VERSION, rooms, "2100-01-01T00:00:00Z", preempting=True))
-    world.change("mine-0", annotations=world.pods["mine-0"].metadata.annotations | {names.RESERVATION: told})
+    annotations = world.pods["mine-0"].metadata.annotations | {names.RESERVATION: told}
+    world.change("mine-0", annotations=annotations, managed=WRITTEN)
     world.tell(a_queue("a", gpus=5))
     assert world.come("mine-0", "mine-1", "mine-2", "mine-3") == ["QueueFull"] * 4
     world.later(301)

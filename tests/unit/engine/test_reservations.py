@@ -13,7 +13,7 @@ from protos.contract.objects import Pod
 from protos.contract.reservation import Reservation, Room
 from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, a_member
-from tests.unit.engine.story import Story, changed
+from tests.unit.engine.story import Story, asks_for_room, changed
 
 UNTIL = "1970-01-01T00:10:00Z"
 """The clock of these stories shows 100 s since 1970 at first."""
@@ -44,7 +44,7 @@ def waits(story: Story, pod: Pod, **annotations: str) -> Pod:
     """The pod, after it was refused, carries these annotations."""
     story.tell(PodSeen(pod))
     assert story.filter(pod) == []
-    pod = changed(pod, {**pod.metadata.annotations, **annotations})
+    pod = asks_for_room(pod, annotations)
     story.tell(PodSeen(pod))
     return pod
 
@@ -158,7 +158,7 @@ def test_nothing_is_kept_for_a_pod_that_another_scheduler_places() -> None:
 
 def test_nonsense_is_told_to_its_owner_once() -> None:
     story = a_town()
-    pod = a_pod("train", mem=9, annotations={names.RESERVATION: '{"v":1,"rooms":{}}'})
+    pod = asks_for_room(a_pod("train", mem=9), {names.RESERVATION: '{"v":1,"rooms":{}}'})
     told = [effect for effect in story.tell(PodSeen(pod)) if isinstance(effect, Report)]
     assert [(report.reason.code, "until" in report.reason.numbers) for report in told] == [
         ("ReservationMalformed", True)
@@ -168,7 +168,7 @@ def test_nonsense_is_told_to_its_owner_once() -> None:
 
 def test_who_starts_anew_keeps_what_is_left_of_it() -> None:
     story = Story()
-    train = a_pod("train", mem=9, annotations=reserved("n1", 0))
+    train = asks_for_room(a_pod("train", mem=9), reserved("n1", 0))
     story.tell(PodSeen(train))  # pods may come before nodes
     story.tell(NodeSeen(a_node("n1", 10, 10)))
     assert kept(story) == [(9, 0), (0, 0)]
@@ -193,7 +193,7 @@ def test_a_gang_starts_with_all_that_is_kept_for_it() -> None:
     until = "2100-01-01T00:00:00Z"
     world.create(
         *(
-            a_member(name, whole=1, annotations=reserved(*place, until=until, pod=name))
+            asks_for_room(a_member(name, whole=1), reserved(*place, until=until, pod=name))
             for name, place in places.items()
         )
     )
@@ -218,7 +218,7 @@ def test_a_gang_starts_with_room_for_any_of_its_members_that_are_enough() -> Non
 
 def reserved_member(number: int, until: str, gpu: int | None = None) -> Pod:
     said = reserved("n1", number if gpu is None else gpu, until=until, pod=f"m{number}")
-    return a_member(f"m{number}", least=2, whole=1, annotations=said)
+    return asks_for_room(a_member(f"m{number}", least=2, whole=1), said)
 
 
 def test_a_gang_of_other_members_is_planned_like_any_other() -> None:
@@ -262,7 +262,7 @@ def a_pair(**said: dict[str, str]) -> Story:
     """Two pods that wait for a GPU each, with what stands on them."""
     story = Story(a_node("n1", 10, 10))
     for name in ("one", "two"):
-        story.tell(PodSeen(a_pod(name, mem=6, annotations=said.get(name, {}))))
+        story.tell(PodSeen(asks_for_room(a_pod(name, mem=6), said.get(name))))
     return story
 
 
@@ -285,12 +285,12 @@ def test_room_that_two_pods_name_is_kept_while_one_of_them_is_there() -> None:
 
 def test_room_is_kept_for_the_others_when_the_one_whose_word_it_is_has_its_node() -> None:
     story = a_pair(one=BOTH)
-    assert story.run(a_pod("one", mem=6, annotations=BOTH)) == "n1:0"
+    assert story.run(asks_for_room(a_pod("one", mem=6), BOTH)) == "n1:0"
     assert kept(story) == [(0, 0), (6, 0)]
 
 
 def test_no_room_is_kept_for_pods_of_other_namespaces() -> None:
     story = Story(a_node("n1", 10, 10))
-    story.tell(PodSeen(a_pod("one", mem=6, annotations=BOTH)))
+    story.tell(PodSeen(asks_for_room(a_pod("one", mem=6), BOTH)))
     story.tell(PodSeen(a_pod("two", mem=6, namespace="elsewhere")))
     assert kept(story) == [(6, 0), (0, 0)]

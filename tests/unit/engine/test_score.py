@@ -10,19 +10,18 @@ import pytest
 
 from extender.engine.books.ledger import NodeState
 from extender.engine.placement import score
+from extender.engine.placement.gpus import rests
 from extender.engine.placement.index import Indexes, ShapeIndex
 from extender.engine.placement.mix import Shape, shape
-from extender.engine.placement.score import BESIDE, GPU, STRANDED, Terms, Usable, rests
+from extender.engine.placement.score import STRANDED, Terms
+from extender.engine.placement.usable import BESIDE, GPU, Usable, takes
+from extender.engine.placement.uuid_index import UuidIndex
 from protos.contract import choose
 from protos.contract.ask import PodAsk
 from protos.contract.selection import Selection
-from tests.unit.engine.fleets import a_state, an_ask, whole
+from tests.unit.engine.fleets import a_state, amounts, an_ask, whole
 
 CORE = 1000
-
-
-def amounts(cores: float = 0, gib: float = 0) -> tuple[tuple[str, int], ...]:
-    return ("cpu", int(cores * CORE)), ("memory", int(gib * 2**30))
 
 
 def a_cluster(*states: NodeState, asks: Iterable[Shape] = ()) -> Indexes:
@@ -141,11 +140,11 @@ def test_usable_is_what_its_definition_says(seed: int) -> None:
     assert books is not None
     asks = [(draw.choice((1, 1, 2, 8)), draw.choice((10, 25, 60, 100)), draw.randrange(33)) for _ in range(12)]
     shapes = [Shape(an_ask(gpus, mem=mem), cpu, 0) for gpus, mem, cpu in asks]
-    usable = Usable(dict.fromkeys(shapes, 1 / 12), [(of, 1 / 12) for of in shapes], books)
+    usable = Usable(dict.fromkeys(shapes, 1 / 12), [(of, 1 / 12) for of in shapes], takes(shapes, books))
     typical = [(gpus, 10 * mem, cpu, 1 / 12) for gpus, mem, cpu in asks]
     for _ in range(40):
         cpu, free = draw.randrange(40), [draw.choice((0, 100, 250, 400, 610, 1000)) for _ in range(8)]
-        assert usable.of(cpu, tuple(free)) == pytest.approx(naive(cpu, free, typical))
+        assert usable.rates(cpu).worth(tuple(free))[0] == pytest.approx(naive(cpu, free, typical))
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -164,12 +163,16 @@ def test_an_index_knows_what_a_new_one_would(seed: int) -> None:
         state.version += 1
         indexes.stale(state.name)
         asked = draw.choice(wishes)
-        assert ranking(indexes.of(asked)) == ranking(ShapeIndex(asked, indexes._nodes, indexes.scorer))
+        assert ranking(indexes.of(asked)) == anew(indexes, asked)
 
 
-def ranking(index: ShapeIndex) -> list[Any]:
-    index.refresh()
+def ranking(index: ShapeIndex | UuidIndex) -> list[Any]:
     return list(index.ranked())
+
+
+def anew(indexes: Indexes, wanted: Shape) -> list[Any]:
+    """What indexes say that know nothing of what was before."""
+    return ranking(Indexes(indexes.scorer._nodes, indexes.scorer).of(wanted))
 
 
 def test_another_mix_is_taken_over_little_by_little() -> None:
@@ -181,11 +184,11 @@ def test_another_mix_is_taken_over_little_by_little() -> None:
         indexes.scorer.note(shape(whole(8), amounts(8)))
     indexes.scorer.look()
     assert ranking(indexes.of(usual)) == before
-    indexes.work(10)
+    indexes.renew(10)
     assert len({points for _, points in ranking(indexes.of(usual))}) == 2
     for _ in range(2):
-        indexes.work(10)
-    assert ranking(indexes.of(usual)) == ranking(ShapeIndex(usual, indexes._nodes, indexes.scorer)) != before
+        indexes.renew(10)
+    assert ranking(indexes.of(usual)) == anew(indexes, usual) != before
 
 
 def test_a_gpu_asked_for_by_its_uuid_counts_by_what_it_leaves_there() -> None:
@@ -222,7 +225,7 @@ def test_what_the_first_asks_say_is_learnt_at_once_and_what_later_ones_say_when_
     while indexes.learn(10):
         pass
     assert indexes.scorer.version == 1
-    assert ranking(indexes.of(usual)) == ranking(ShapeIndex(usual, indexes._nodes, indexes.scorer))
+    assert ranking(indexes.of(usual)) == anew(indexes, usual)
     for _ in range(100):
         indexes.scorer.note(usual)
     assert not indexes.learn(10)

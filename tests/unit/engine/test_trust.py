@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import Any
 
-from extender.engine.effects import BindDone, PodSeen, PutBack
+import msgspec
+import pytest
+
+from extender.engine.effects import BindDone, PodGone, PodSeen, PutBack
 from protos.contract import allocation, names
 from protos.contract.allocation import Share
 from protos.contract.objects import Pod
@@ -95,3 +98,33 @@ def test_the_same_value_applied_by_a_user_is_still_ours() -> None:
     place = story.bind(pod, "a")
     story.tell(PodSeen(bound(pod, place)))
     assert story.tell(PodSeen(bound(pod, place, owned_by("kubectl")))) == []
+
+
+@pytest.mark.parametrize("emptied", [[], [{}], [{"manager": "kubelet", "subresource": "status", "fieldsV1": {}}]])
+def test_an_edit_whose_traces_were_wiped_before_we_started_is_not_believed_either(
+    emptied: list[dict[str, Any]],
+) -> None:
+    story = Story(a_node("a", 16, 16))
+    pod = changed(a_pod(mem=4, node="a"), on("a", 1), emptied)
+    assert PutBack(a_ref(pod), names.ALLOCATION, None, "1") in story.tell(PodSeen(pod))
+    assert used(story, "a") == [4, 4], "it is charged wherever it could be"
+    corrected = changed(pod, on("a", 0), owned_by(names.PLUGIN, "status"))
+    assert story.tell(PodSeen(corrected)) == []
+    assert used(story, "a") == [4, 0], "until the plugin has said where it is"
+
+
+def test_a_forged_wake_or_nomination_gains_nothing() -> None:
+    story = Story(a_node("a", 16), a_node("b", 16))
+    assert [story.run(a_pod(name, whole=1)) for name in "xy"] == ["a:0", "b:0"]
+    first, second = a_pod("p", mem=9), a_pod("q", mem=9)
+    for pod in (first, second):
+        story.tell(PodSeen(pod))
+        assert story.filter(pod) == []
+    forged = changed(second, {names.WAKE: "2025-01-01T00:00:00Z"}, nominated_node_name="a")
+    story.tell(PodSeen(forged))
+    assert story.filter(forged) == []
+    assert story.wakes() == []
+    story.tell(PodGone("uid-x"))
+    assert story.wakes() == ["p"]
+    assert story.filter(forged, ["a"]) == []
+    assert story.run(first) == "a:0"

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
-from extender.engine.effects import NodeGone, NodeSeen, Place, PodGone, PodSeen
-from protos.contract import allocation, names
+from extender.engine.effects import NodeGone, NodeSeen, Place, PodGone, PodSeen, QueueSeen, Tick, Wake
+from protos.contract import allocation, choose, names
 from protos.contract.allocation import Share
+from protos.contract.objects import Pod
+from protos.contract.queue import Queue
 from tests.builders import a_node, a_pod, an_allocation
 from tests.unit.engine.story import Story, bound, changed, owned_by
 
@@ -136,3 +142,80 @@ def test_a_gpu_that_may_be_used_again_wakes(annotation: dict[str, str]) -> None:
     assert story.filter(a_pod("w", mem=1)) == []
     story.tell(NodeSeen(a_node("a", 16)))
     assert story.wakes() == ["w"]
+
+
+def waiting(pods: int) -> list[Pod]:
+    return [a_pod(f"w{i:03}", mem=1 + i % 16, slices=1 + i % 7, cpu=f"{1 + i}m") for i in range(pods)]
+
+
+def crowded(pods: int) -> Story:
+    """So many pods, each of a shape of its own, that wait while four nodes get room."""
+    names_of = [f"n{i}" for i in range(4)]
+    story = full(*names_of)
+    for pod in waiting(pods):
+        assert story.filter(pod) == []
+    for name in names_of:
+        story.tell(PodGone(f"uid-on-{name}"))
+    return story
+
+
+def slices(story: Story) -> Iterator[list[str]]:
+    """Who is woken by each step from a tick on."""
+    story.now += 0.3
+    yield [effect.pod.name for effect in story.tell(Tick()) if isinstance(effect, Wake)]
+    more = True
+    while more:
+        more = story.engine.think(story.now)
+        yield [effect.pod.name for effect in story.engine.effects() if isinstance(effect, Wake)]
+
+
+def test_no_step_looks_for_room_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    story, chosen = crowded(60), Counter[int]()
+    choose_it, step = choose.choose, 0
+
+    def counted(*args: Any) -> Any:
+        chosen[step] += 1
+        return choose_it(*args)
+
+    monkeypatch.setattr(choose, "choose", counted)
+    woken: list[str] = []
+    for one in slices(story):
+        step += 1
+        woken += one
+    assert len(woken) == len(set(woken)) > 5
+    assert max(chosen.values()) < 0.7 * chosen.total()
+    assert len(chosen) > 2
+
+
+def test_a_pod_that_goes_or_comes_during_a_round_is_not_woken() -> None:
+    story = crowded(60)
+    steps = slices(story)
+    woken = next(steps)
+    left = [f"w{i:03}" for i in range(60) if f"w{i:03}" not in woken]
+    for name in left:
+        story.tell(PodGone(f"uid-{name}"))
+    assert [name for one in steps for name in one] == []
+
+
+def test_a_node_that_goes_during_a_round_keeps_nothing_for_anybody() -> None:
+    story = crowded(60)
+    steps = slices(story)
+    first = next(steps)
+    for name in sorted(story.engine.nodes):
+        story.tell(NodeGone(name))
+    assert [name for one in steps for name in one] == []
+    assert story.engine.check() == []
+    for i in range(4):
+        story.tell(NodeSeen(a_node(f"n{i}", 16)))
+    assert set(story.wakes(20.0)) - set(first)
+
+
+def test_other_queues_during_a_round_lose_nobody() -> None:
+    story = crowded(60)
+    steps = slices(story)
+    woken = next(steps)
+    story.tell(QueueSeen(Queue(name="new")))
+    woken += [name for one in steps for name in one]
+    woken += story.wakes()
+    assert len(woken) == len(set(woken))
+    assert set(woken) == set(crowded(60).wakes())

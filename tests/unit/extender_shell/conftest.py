@@ -32,3 +32,4 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Definitions that are not there are looked for again at once."""
     monkeypatch.setattr(optional, "DISCOVER_S", 0.05)
     monkeypatch.setattr(optional, "DISCOVER_AGAIN_S", 0.05)
+    monkeypatch.setattr(optional, "MISSING_S", 0.3)

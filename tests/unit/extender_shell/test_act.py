@@ -11,6 +11,7 @@ from extender.cluster.act import IN_FLIGHT, Actor
 from extender.cluster.client import PermittedClient
 from extender.cluster.leadership import NotLeading
 from extender.engine.effects import PodRef, PutBack, Report, Wake
+from extender.faults import Faults
 from extender.sim.apiserver.api import Api
 from protos.contract import names
 from protos.contract.reason import Reason
@@ -183,7 +184,9 @@ async def test_who_does_not_lead_carries_out_nothing() -> None:
     await server.start()
     pod = add_pod(server.api, "p1")
     async with PermittedClient(Credentials(server.url), Nobody()) as client:
-        actor = Actor(client, Nobody(), Recorder(client, component="x", instance="y", clock=lambda: 0.0), failed.append)
+        actor = Actor(
+            client, Nobody(), Recorder(client, component="x", instance="y", clock=lambda: 0.0), failed.append, Faults()
+        )
         running = asyncio.create_task(actor.run())
         actor.submit([Wake(ref(pod)), Report(ref(pod), Reason("A", "b"))])
         await until(lambda: actor.idle, "the queue is empty")

@@ -10,11 +10,12 @@ from aiohttp import web
 
 from extender.cluster import act
 from extender.cluster.act import Complaint
-from extender.engine.effects import Evict, GroupStatus, PodRef, Wake
+from extender.engine.effects import Evict, GroupStatus, PodRef, ReportOwner, Wake
 from extender.sim.apiserver.resources import PDBS, PODS
 from gangfilter.group import GroupKey
 from gangfilter.table import Phase
 from protos.contract import names
+from protos.contract.objects import OwnerReference
 from protos.contract.reason import Reason
 from protos.kube.events import Reference
 from tests.unit.extender_shell.definitions import COSCHEDULING, OWN, VOLCANO, add_group, define, group, undefine
@@ -81,6 +82,13 @@ async def test_an_eviction_takes_the_pod_away_and_an_event_says_why(bench: Bench
     assert (event["reason"], event["message"], event["type"]) == (UNDONE.code, str(UNDONE), "Warning")
     assert event["involvedObject"]["uid"] == pod.uid
     assert bench.paths("DELETE") == []
+
+
+@pytest.mark.parametrize(("given", "has"), [(None, 30), (3600, 3600)])
+async def test_an_evicted_pod_has_its_own_time_or_what_it_is_given(bench: Bench, given: int | None, has: int) -> None:
+    bench.actor.submit([Evict(bench.pod("p1"), UNDONE, grace_s=given)])
+    await until(lambda: bench.ending("p1"), "the eviction")
+    assert read_pod(bench.api, "p1")["metadata"]["deletionGracePeriodSeconds"] == has
 
 
 async def test_another_pod_of_the_same_name_is_not_evicted(bench: Bench) -> None:
@@ -255,3 +263,29 @@ async def test_a_complaint_becomes_an_event_about_its_object(bench: Bench) -> No
     (event,) = events(bench.api)
     assert event["involvedObject"]["kind"] == "PodGroup"
     assert event["message"] == "spec.minMember is 'four'"
+
+
+async def test_why_a_gang_waits_is_told_on_its_podgroup_and_on_the_controller_of_its_pods(bench: Bench) -> None:
+    define(bench.api, COSCHEDULING)
+    made: Json = add_group(bench.api, COSCHEDULING, "g1", minMember=2)
+    no_room = Reason("GangNoRoom", "gang default/g1 waits until all of it fits", "short by 2")
+    owner = OwnerReference(kind="Job", name="train", uid="uid-train", controller=True, api_version="batch/v1")
+    waits = msgspec.structs.replace(said(COSCHEDULING), phase=Phase.WAITING, reason=no_room)
+    bench.actor.submit([waits, ReportOwner("default", owner, no_room)])
+    await until(lambda: len(events(bench.api)) == 2, "both Events")
+    about = {told["involvedObject"]["kind"]: told for told in events(bench.api)}
+    assert about["PodGroup"]["involvedObject"]["uid"] == made["metadata"]["uid"]
+    assert about["Job"]["involvedObject"] == {
+        "apiVersion": "batch/v1", "kind": "Job", "name": "train", "namespace": "default", "uid": "uid-train",
+    }  # fmt: skip
+    assert {told["message"] for told in about.values()} == {str(no_room)}
+
+
+async def test_a_gang_that_assembles_gets_no_event_on_its_podgroup(bench: Bench) -> None:
+    define(bench.api, COSCHEDULING)
+    add_group(bench.api, COSCHEDULING, "g1", minMember=2)
+    reason = Reason("GangAssembling", "gang default/g1 waits for its members", "1 of 2 members exist")
+    bench.actor.submit([msgspec.structs.replace(said(COSCHEDULING), phase=Phase.ASSEMBLING, reason=reason)])
+    await until(lambda: phase(bench, COSCHEDULING) == "Pending", "the status")
+    await asyncio.sleep(0.1)
+    assert events(bench.api) == []

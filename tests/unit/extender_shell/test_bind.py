@@ -14,6 +14,7 @@ from extender.engine.effects import Place, PodRef
 from protos.contract import names
 from protos.contract.objects import Pod
 from protos.kube.credentials import Credentials, FixedToken
+from tests.unit.engine.story import owned_by
 from tests.unit.kube import apiserver
 from tests.unit.kube.apiserver import Json, Script, lost, ok, refusal
 
@@ -202,3 +203,23 @@ def test_a_pod_without_gpus_is_judged_by_its_node_alone() -> None:
     place = msgspec.structs.replace(PLACE, annotations={})
     pod = msgspec.convert({"metadata": {"name": "p1", "uid": "u1"}, "spec": {"nodeName": "node-a"}}, Pod)
     assert bind.judge(place, pod) == bind.BOUND
+
+
+@pytest.mark.parametrize(
+    ("managed", "outcome"),
+    [
+        (owned_by(names.PLUGIN, "status"), "bound"),
+        (owned_by(names.EXTENDER, "status"), "bound"),
+        (owned_by("kubectl-edit"), "lost"),
+        (owned_by(names.PLUGIN), "lost"),
+        ([], "lost"),
+    ],
+    ids=["the plugin", "an extender", "a user", "a user under the plugin's name", "another Binding"],
+)
+async def test_a_pod_whose_allocation_was_corrected_before_we_looked_is_bound(
+    script: Script, managed: list[Json], outcome: str
+) -> None:
+    meta: Json = {"name": "p1", "namespace": "ns", "uid": "u1", "resourceVersion": "7", "managedFields": managed}
+    meta["annotations"] = {names.ALLOCATION: '{"v":1,"corrected":true}'}
+    script.then(lost(), ok({"metadata": meta, "spec": {"nodeName": "node-a"}}))
+    assert (await bound(script)).kind == outcome

@@ -130,3 +130,15 @@ def test_what_others_wrote_there_is_no_hindrance(kind: str, conditions: Any) -> 
     status = group_status.status(kind, said(Phase.WAITING, NO_ROOM), {"conditions": conditions}, NOW)
     if conditions == [{"type": "Other", "status": "True"}] and kind != COSCHEDULING:
         assert status["conditions"][0] == {"type": "Other", "status": "True"}
+
+
+def test_volcano_is_told_what_a_gang_below_its_minimum_lacks() -> None:
+    def why(reason: Reason | None) -> tuple[str, str]:
+        status = group_status.status(VOLCANO, said(Phase.DEGRADED, reason, min_member=6), {}, NOW)
+        (told,) = [each for each in status["conditions"] if each["type"] == "Unschedulable"]
+        return told["reason"], told["message"]
+
+    grows, lost = (Reason(code, "sentence") for code in ("GangBelowMinimum", "GangMemberLost"))
+    assert why(grows) == ("NotEnoughResources", "sentence")
+    assert why(lost) == ("PodDeleted", "sentence")
+    assert why(None) == ("NotEnoughResources", "3 of 6 members are bound")

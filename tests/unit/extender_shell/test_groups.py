@@ -188,6 +188,31 @@ async def test_an_api_server_that_lags_behind_takes_no_group_away(server: Faulty
     await bench.shows({})
 
 
+async def test_a_discovery_that_lacks_a_kind_for_a_while_takes_no_group_away(
+    server: FaultyServer, watch: Watch
+) -> None:
+    define(server.api, VOLCANO)
+    add_group(server.api, VOLCANO, "g1", minMember=2)
+    bench = watch()
+    await bench.ready()
+    looks = 0
+
+    async def incomplete(request: web.BaseRequest) -> web.StreamResponse | None:
+        nonlocal looks
+        if request.path != "/apis":
+            return None
+        looks += 1
+        return web.json_response({"groups": []})
+
+    server.fault = incomplete
+    await until(lambda: looks >= 3, "looked again and again")
+    server.fault = None
+    add_group(server.api, VOLCANO, "g2", minMember=5)
+    await bench.shows({(VOLCANO, "g1"): 2, (VOLCANO, "g2"): 5})
+    await asyncio.sleep(0.5)
+    assert not [event for event in bench.told if isinstance(event, GroupGone)]
+
+
 async def test_groups_that_may_not_be_read_are_done_without_after_one_warning(
     server: FaultyServer, watch: Watch, said: CapturingLogger
 ) -> None:

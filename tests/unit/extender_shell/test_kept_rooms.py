@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
 from extender.server import exposition, inspect
 from gangfilter.group import GroupKey
 from tests.builders import a_node
 from tests.unit.engine.gang_story import GangStory, members
+
+KEY = GroupKey("default", "g")
 
 
 def a_gang_that_lost_one() -> GangStory:
@@ -18,10 +21,9 @@ def a_gang_that_lost_one() -> GangStory:
     return world
 
 
-async def test_the_gang_shows_what_is_kept_for_it_and_for_how_long() -> None:
+def test_the_gang_shows_what_is_kept_for_it_and_for_how_long() -> None:
     world = a_gang_that_lost_one()
-    told = await inspect.group_explanation(world.engine, GroupKey("default", "g"), world.now)
-    assert told is not None
+    told = msgspec.json.decode(b"".join(inspect.group_explanation(world.engine, KEY, world.now)))
     assert told["slots"] == [{"name": "m1", "role": "worker", "node": "n1", "gpus": [1], "seconds": 280.0}]
 
 
@@ -35,8 +37,8 @@ def test_the_gpu_shows_for_whom_it_is_booked() -> None:
     assert [gpu["memUsed"] for gpu in gpus] == [10, 10]
 
 
-async def test_prometheus_counts_it_among_the_bookings() -> None:
+def test_prometheus_counts_it_among_the_bookings() -> None:
     world = a_gang_that_lost_one()
-    text = b"".join([piece async for piece in exposition.pieces(world.engine, CollectorRegistry())]).decode()
+    text = b"".join(exposition.pieces(world.engine, CollectorRegistry(), tenants=False)).decode()
     assert 'gangshare_bookings{state="kept"} 1' in text
     assert 'gangshare_bookings{state="bound"} 1' in text

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from extender.server import inspect
+from extender.server.desk import Pieces
 from gangfilter.group import GroupKey
 from protos.contract import names
 from protos.contract.objects import Pod
@@ -44,15 +47,16 @@ def a_busy_node(**settings: Any) -> GangStory:
 
 
 async def pod(story: GangStory, name: str) -> dict[str, Any]:
-    told = await inspect.explanation(story.engine, "default", name, story.now)
-    assert told is not None
-    return told
+    return read(inspect.page(inspect.explanation(story.engine, "default", name, story.now)))
 
 
 async def gang(story: GangStory, name: str) -> dict[str, Any]:
-    told = await inspect.group_explanation(story.engine, GroupKey("default", name), story.now)
-    assert told is not None
-    return told
+    return read(inspect.group_explanation(story.engine, GroupKey("default", name), story.now))
+
+
+def read(page: Pieces) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(b"".join(page))
+    return found
 
 
 async def test_gangs_and_single_pods_of_a_queue_stand_in_one_line() -> None:
@@ -82,7 +86,7 @@ async def test_all_of_a_queue_are_told_when_the_first_in_line_starts() -> None:
     waits(story, single("behind", A, "3h"), single("elsewhere", B, "3h"))
     behind, first = await pod(story, "behind"), await gang(story, "big")
     assert behind["first"] == first["earliest"] == first["first"]
-    assert (behind["first"]["who"], behind["first"]["nodes"]) == ("gang default/big", ("n1",))
+    assert (behind["first"]["who"], behind["first"]["nodes"]) == ("gang default/big", ["n1"])
     assert behind["first"]["after"] == "default/runs"
     assert behind["earliest"] is None
     assert (await pod(story, "elsewhere"))["first"] is None

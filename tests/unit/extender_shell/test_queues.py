@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from extender.sim.apiserver.api import Api
-from extender.sim.apiserver.resources import CRDS, Resource
-from protos.contract import names, queue
+from extender.sim.apiserver.resources import CRDS, NAMESPACES, PODS, Resource
+from protos.contract import bounds, names, queue
 from tests.scenarios.queue_stories import definitions
 from tests.unit.extender_shell.world import ADMIN, Json, World, add_pod, events, until
 
@@ -78,6 +78,40 @@ async def test_a_queue_limits_its_pods_and_tells_how_it_stands(cluster: World) -
     ]
 
 
+async def test_namespaces_are_followed_and_a_queue_admits_those_that_it_selects(cluster: World) -> None:
+    put(cluster, "team-a", namespaceSelector={"matchLabels": {"team": "a"}})
+    await until(lambda: status(cluster, "team-a"), "the queue is known")
+    add_pod(cluster.api, "p1", annotations=IN_TEAM_A, mem=8)
+    await until(lambda: cluster.extender.engine.pods, "the pod is known")
+    sentence = "queue team-a does not admit pods of this namespace; what names it waits until it does"
+    assert await refused(cluster, "p1") == sentence
+    await until(lambda: [e for e in events(cluster.api) if e["reason"] == "QueueForbidden"], "an Event says so")
+    _, page = await cluster.get("/queues")
+    (told,) = [one for one in page["queues"] if one["name"] == "team-a"]
+    assert told["strangers"] == {"waiting": 1, "running": 0, "namespaces": "default"}
+    relabel = {"metadata": {"labels": {"team": "a"}}}
+    cluster.api.patch(NAMESPACES, ("", "default"), relabel, "application/merge-patch+json", ADMIN)
+    await until(lambda: wakes(cluster, "p1"), "the pod is woken")
+    assert await refused(cluster, "p1") == ""
+
+
+def wakes(cluster: World, name: str) -> object:
+    return names.WAKE in cluster.api.get(PODS, ("default", name)).obj["metadata"].get("annotations", {})
+
+
+async def test_a_queue_past_its_capability_says_so_until_it_is_within_it(cluster: World) -> None:
+    put(cluster, "team-a", capability={"gpus": "500m"})
+    await until(lambda: capability(cluster, "team-a"), "the queue is known")
+    for name in ("p1", "p2"):
+        add_pod(cluster.api, name, annotations=IN_TEAM_A, mem=8, node="node-a")
+    await until(lambda: conditions(cluster, "team-a").get("WithinCapability", ("",))[0] == "False", "it says so")
+    assert conditions(cluster, "team-a")["WithinCapability"][1].startswith("1 GPUs are in use, it may have 0.5 GPUs")
+    _, page = await cluster.get("/metrics")
+    assert 'gangshare_queue_over_capability{queue="team-a"} 1' in page
+    cluster.api.delete(PODS, ("default", "p1"), {"gracePeriodSeconds": 0})
+    await until(lambda: conditions(cluster, "team-a")["WithinCapability"] == ("True", ""), "it is within it")
+
+
 async def test_one_that_cannot_be_read_any_more_stays_what_it_was_and_says_so(cluster: World) -> None:
     made = put(cluster, "team-a", capability={"gpus": 1})
     await until(lambda: capability(cluster, "team-a"), "the queue is known")
@@ -144,6 +178,25 @@ async def test_a_gang_that_waits_is_told_its_queue_and_its_place_in_line(cluster
     for name in ("old", "young"):
         add_pod(cluster.api, name, annotations={**IN_TEAM_A, names.GROUP: name, names.MIN_MEMBER: "1"}, mem=17)
     await until(lambda: [known.gang.phase for known in gangs.values()] == ["Waiting"] * 2, "both wait")
+    code, said = await cluster.get("/explain/groups/default/you")
+    assert code == 404
+    assert "default/you: no such gang; there are young (" in str(said)
     code, told = await cluster.get("/explain/groups/default/young")
     assert code == 200
     assert (told["queue"], told["place"], told["inLine"]) == ("team-a", 2, 2)
+
+
+async def test_more_queues_of_a_kind_than_are_read_are_told_so_and_the_others_go_on(
+    cluster: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "QUEUES", bounds.Bound("queues of one kind", 1))
+    put(cluster, "first", capability={"gpus": 1})
+    await until(lambda: capability(cluster, "first"), "the queue is known")
+    put(cluster, "second", capability={"gpus": 1})
+    await until(lambda: [e for e in events(cluster.api) if e["reason"] == "QueueUnreadable"], "an Event says so")
+    (told,) = [e for e in events(cluster.api) if e["reason"] == "QueueUnreadable"]
+    assert told["involvedObject"]["name"] == "second"
+    assert told["message"] == "queues of one kind: 2, expected at most 1"
+    assert not capability(cluster, "second")
+    edit(cluster, "first", capability={"gpus": 2})
+    await until(lambda: capability(cluster, "first") == {queue.GPUS: 2 * queue.GPU}, "the first goes on")

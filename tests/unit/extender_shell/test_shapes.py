@@ -52,6 +52,11 @@ def test_a_refusal_of_every_node_is_one_sentence_that_in_tree_preemption_leaves_
     assert told == {"NodeNames": [], "FailedAndUnresolvableNodes": {"gangshare": "no GPU with 24 units free"}}
 
 
+def test_a_sentence_with_what_a_tenant_wrote_is_printable() -> None:
+    told = read(shapes.refused(shapes.args(captured("filter-names")), "matches model \x1b[2J*"))
+    assert told["FailedAndUnresolvableNodes"] == {"gangshare": "matches model \ufffd[2J*"}
+
+
 def test_scores_are_whole_numbers_also_where_they_are_zero() -> None:
     assert shapes.encode(shapes.scores({"a": 10, "b": 0})) == b'[{"Host":"a","Score":10},{"Host":"b","Score":0}]'
 

@@ -67,7 +67,7 @@ async def test_inspect_tells_nodes_pods_and_what_waits(cluster: World) -> None:
     assert (waiting["name"], waiting["code"], waiting["sentence"]) == ("big", "NoRoom", "no GPU with 12 units free")
     assert "needs 12 on one GPU" in waiting["numbers"]
     assert waiting["since"] >= 0
-    assert told["problems"] == {"forged": 0, "malformed": 0, "overused": 0}
+    assert told["problems"] == {"forged": 0, "malformed": 0, "overused": 0, "setAside": 0}
 
 
 async def test_a_pod_whose_place_nobody_knows_is_told(cluster: World) -> None:

@@ -13,6 +13,7 @@ from aiohttp import web
 from extender.cluster.act import Actor
 from extender.cluster.client import PermittedClient
 from extender.cluster.leadership import Alone
+from extender.faults import Faults
 from extender.server.run import Extender
 from extender.settings import Address, Settings
 from extender.sim.apiserver.api import Api
@@ -165,7 +166,7 @@ async def acting() -> AsyncIterator[Acting]:
     await server.start()
     async with PermittedClient(Credentials(server.url), Alone()) as client:
         recorder = Recorder(client, component=names.EXTENDER, instance="test", clock=asyncio.get_running_loop().time)
-        actor = Actor(client, Alone(), recorder, failed.append)
+        actor = Actor(client, Alone(), recorder, failed.append, Faults())
         running = asyncio.create_task(actor.run())
         yield Acting(server, actor, failed)
         running.cancel()

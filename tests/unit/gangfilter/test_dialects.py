@@ -175,7 +175,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], tuple[str, str, bool], De
             "gang.scheduling.koordinator.sh/groups": '["ml/gang-a"]',
             "gang.scheduling.koordinator.sh/match-policy": "once-satisfied",
         },
-        ("gang-a", "", False), said("gang.scheduling.koordinator.sh/*", min_member=2, schedule_timeout_s=90.0),
+        ("gang-a", "", False), said("gang.scheduling.koordinator.sh/*", min_member=2),
     ),
     "Koordinator, only the total": (
         {}, {"gang.scheduling.koordinator.sh/name": "gang-a", "gang.scheduling.koordinator.sh/total-number": "5"},
@@ -335,3 +335,11 @@ def test_a_task_group_of_no_application_waits_in_the_nameless_group() -> None:
     assert found is not None
     assert found.key == GroupKey("ml", "")
     assert found.problems == ("label applicationId is missing: expected the application whose task group this is",)
+
+
+@pytest.mark.parametrize(("index", "role"), [("0", "leader"), ("1", "worker"), ("12", "worker")])
+def test_a_pod_of_a_leaderworkerset_has_its_role_by_its_index(index: str, role: str) -> None:
+    labels = {"leaderworkerset.sigs.k8s.io/worker-index": index}
+    found = membership(a_pod("p", labels=labels, annotations={"scheduling.k8s.io/group-name": "lws-0"}))
+    assert found is not None
+    assert (found.role, found.required) == (role, False)

@@ -12,6 +12,7 @@ from gangfilter.gang import Gang, Patience
 from gangfilter.group import GroupKey, Terms
 from gangfilter.members import Member, Stage
 from gangfilter.table import TRANSITIONS, Fact, Phase
+from protos.contract.objects import OwnerReference
 
 PATIENCE = Patience(stuck_s=15, hold_s=60, again_s=10, whole_s=30, doublings=3)
 
@@ -24,9 +25,11 @@ class Tale:
         self.gang.terms = Terms(min_member=least, **terms)  # type: ignore[arg-type]
         self.now = 0.0
 
-    def come(self, names: Iterable[str], **fields: object) -> None:
+    def come(self, names: Iterable[str], *, owner: str = "job", **fields: object) -> None:
+        controller = OwnerReference(kind="Job", name=owner, uid=owner, controller=True) if owner else None
         for name in names:
-            member = Member(uid=name, name=name, **({"owner": "job", "created": self.now} | fields))  # type: ignore[arg-type]
+            given = {"controller": controller, "created": self.now} | fields
+            member = Member(uid=name, name=name, **given)  # type: ignore[arg-type]
             self.gang.join(member, self.now)
             self.gang.put(member, Stage.IDLE)
 
@@ -601,7 +604,9 @@ def test_every_row_of_the_table_is_taken_and_the_tally_is_always_a_recount() -> 
                 taken[before, fact] += 1
                 before = TRANSITIONS[before, fact]
             members = tale.gang.members.values()
-            assert +tale.gang._tally == Counter((m.stage, m.role, m.required) for m in members)
+            recount = Counter((m.stage, m.role, m.required) for m in members)
+            recount += Counter({(Stage.SUCCEEDED, *kind): count for kind, count in tale.gang._past.items()})
+            assert tale.gang._tally == recount
             assert before is tale.phase
             assert tale.gang.timed or tale.gang._fact(tale.now + 1e6) is None
     assert set(TRANSITIONS) - set(+taken) == set()

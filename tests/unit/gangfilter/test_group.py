@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from random import Random
+from sys import setprofile
+from types import FrameType
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangfilter.group import LAXEST_FIRST, Declaration, Terms, agree, combined
+from gangfilter.agreement import Agreement, agree, combined
+from gangfilter.group import LAXEST_FIRST, Declaration, Terms
+from protos.contract.bounds import ROLES
 
 POD_GROUP = "PodGroup scheduling.volcano.sh/v1beta1"
 PODS = "pods' gangshare.io/*"
@@ -127,3 +133,60 @@ def test_one_more_voice_never_loosens(said: list[Declaration], more: Declaration
     assert (after.min_member or 0) >= (before.min_member or 0)
     assert all(dict(after.min_by_role)[role] >= least for role, least in before.min_by_role)
     assert (after.schedule_timeout_s or 9) <= (before.schedule_timeout_s or 9)
+
+
+@given(st.lists(declarations, max_size=8), st.randoms(use_true_random=False))
+def test_what_holds_is_the_same_whoever_came_and_went_before(said: list[Declaration], random: Random) -> None:
+    kept = Agreement()
+    for one in said:
+        kept.add(one)
+    stay = [one for one in said if random.random() < 0.5]
+    gone = Counter(said) - Counter(stay)
+    for one in gone.elements():
+        kept.remove(one)
+    assert kept.terms() == agree(stay)
+
+
+def steps(work: Callable[[], object]) -> int:
+    """How many functions are called, those of Python itself too."""
+    count = 0
+
+    def called(_: FrameType, event: str, __: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    setprofile(called)
+    try:
+        work()
+    finally:
+        setprofile(None)
+    return count
+
+
+def nonsense(n: int) -> Declaration:
+    """What no other pod says."""
+    roles = tuple((f"role-{i:02}", 1 + n) for i in range(ROLES.most))
+    return Declaration(source=PODS, min_by_role=roles, expected_runtime_s=1.0 + n, problems=(f"{n:05} is nonsense",))
+
+
+def test_one_more_that_says_something_else_costs_no_more_the_more_there_are() -> None:
+    known = Agreement()
+
+    def one_more(n: int) -> None:
+        known.add(nonsense(n))
+        known.terms()
+
+    one_more(0)
+    one_more(1)
+    few = steps(lambda: one_more(2))
+    for n in range(3, 500):
+        known.add(nonsense(n))
+    assert steps(lambda: one_more(500)) <= 2 * few
+    assert steps(lambda: known.remove(nonsense(250))) <= 2 * few
+
+
+def test_of_more_roles_than_a_gang_may_have_the_first_count_and_it_is_told() -> None:
+    said = [Declaration(source=PODS, min_by_role=((f"r{n:04}", 2),)) for n in range(ROLES.most + 100)]
+    terms = agree(said)
+    assert terms.min_by_role == tuple((f"r{n:04}", 2) for n in range(ROLES.most))
+    assert terms.conflicts == ("roles of a gang: 164, expected at most 64",)

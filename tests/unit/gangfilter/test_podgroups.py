@@ -73,13 +73,21 @@ def test_mpi_operator_makes_both_forms_of_one_policy() -> None:
         VOLCANO, min_member=10, queue="test-queue", min_resources=(("cpu", 3000),), priority_class="high"
     )
     coscheduling = {"minMember": 10, "minResources": resources, "scheduleTimeoutSeconds": 180}
-    assert declared(COSCHEDULING, coscheduling) == said(
-        COSCHEDULING, min_member=10, min_resources=(("cpu", 3000),), schedule_timeout_s=180.0
-    )
+    assert declared(COSCHEDULING, coscheduling) == said(COSCHEDULING, min_member=10, min_resources=(("cpu", 3000),))
 
 
-def test_a_time_limit_of_zero_is_none() -> None:
-    assert declared(COSCHEDULING, {"minMember": 3, "scheduleTimeoutSeconds": 0}) == said(COSCHEDULING, min_member=3)
+@pytest.mark.parametrize("api_group", ["scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.incubator.k8s.io"])
+def test_how_long_others_wait_in_permit_is_no_limit_of_waiting(api_group: str) -> None:
+    kind = KIND[f"{api_group}/v1alpha1"]
+    assert declared(kind, {"minMember": 3, "scheduleTimeoutSeconds": 60}) == said(kind, min_member=3)
+
+
+@pytest.mark.parametrize("api_group", ["gangshare.io", "scheduling.godel.kubewharf.io"])
+def test_a_limit_of_waiting_is_read_where_it_means_that(api_group: str) -> None:
+    kind = KIND[f"{api_group}/v1alpha1"]
+    limited = {"minMember": 3, "scheduleTimeoutSeconds": 60}
+    assert declared(kind, limited) == said(kind, min_member=3, schedule_timeout_s=60.0)
+    assert declared(kind, limited | {"scheduleTimeoutSeconds": 0}) == said(kind, min_member=3)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +151,10 @@ def test_our_annotations_on_any_kind_count() -> None:
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ({"minMember": -1}, "spec.minMember is -1: expected a whole number from 1 to 2147483647"),
-        ({"minMember": 2**40}, "spec.minMember is 1099511627776: expected a whole number from 1 to 2147483647"),
+        ({"minMember": -1}, "spec.minMember is -1: expected a whole number from 1 to 150000"),
+        ({"minMember": 2**40}, "spec.minMember is 1099511627776: expected a whole number from 1 to 150000"),
+        ({"queue": "q" * 300}, "spec.queue is 'qqqqqqqq"),
+        ({"priorityClassName": "\x1b[2J"}, "spec.priorityClassName is '\\x1b[2J': expected a name of at most 253"),
         ({"minMember": "3"}, "Expected `int | null`, got `str` - at `$.minMember`"),
         ({"scheduleTimeoutSeconds": -5}, "spec.scheduleTimeoutSeconds is -5: expected a whole number of seconds"),
         (

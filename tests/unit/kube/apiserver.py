@@ -95,7 +95,7 @@ def ok(body: Any, code: int = 200) -> Play:
     return play
 
 
-def refusal(code: int, reason: str, message: str = "no", *, retry_after: int | None = None, **more: Any) -> Play:
+def refusal(code: int, reason: str, message: str = "no", *, retry_after: int | str | None = None, **more: Any) -> Play:
     async def play(_: web.Request) -> web.StreamResponse:
         body = {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message, **more}
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
@@ -121,11 +121,11 @@ def page(items: list[Json], version: str, token: str = "") -> Play:
     return ok({"kind": "List", "metadata": {"resourceVersion": version, "continue": token}, "items": items})
 
 
-End = Literal["close", "drop", "hold"]
+End = Literal["close", "late", "drop", "hold"]
 
 
 def watch(*parts: bytes, end: End = "hold") -> Play:
-    """A watch that sends these pieces of text, then is closed in order, is dropped, or stays silent."""
+    """A watch that sends these pieces, then is closed (`late`: a little later), is dropped, or stays silent."""
 
     async def play(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -136,7 +136,9 @@ def watch(*parts: bytes, end: End = "hold") -> Play:
         if end == "drop":
             assert request.transport is not None
             request.transport.abort()
-        if end != "close":
+        if end == "late":
+            await asyncio.sleep(0.02)
+        elif end != "close":
             await asyncio.Event().wait()
         return response
 

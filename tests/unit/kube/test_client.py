@@ -89,6 +89,28 @@ async def test_429_is_tried_again_after_the_time_asked_for(script: Script) -> No
     assert len(script.asked) == 3
 
 
+@pytest.mark.parametrize("after", [0, "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 2015 07:28:00 -0000"])
+async def test_a_read_is_tried_again_when_the_server_asks_for_it(script: Script, after: int | str) -> None:
+    plays = [refusal(code, "ServerTimeout", retry_after=after) for code in (429, 500, 503, 504)]
+    script.then(*plays, ok({"done": True}))
+    async with script.client() as api:
+        assert msgspec.json.decode(await api.get(POD)) == {"done": True}
+
+
+async def test_a_write_is_not_repeated_after_an_error_of_the_server(script: Script) -> None:
+    script.then(refusal(500, "ServerTimeout", retry_after=0), ok({}))
+    async with script.client() as api:
+        with pytest.raises(errors.Unavailable) as caught:
+            await api.post(POD, b"{}")
+    assert caught.value.outcome_unknown
+    assert len(script.asked) == 1
+
+
+@pytest.mark.parametrize("after", ["soon", "-1", "Wed, 99 Oct 2015", "\u0661"])
+def test_a_retry_after_that_cannot_be_read_is_none(after: str) -> None:
+    assert client._seconds(after) is None
+
+
 async def test_429_is_given_up_after_bounded_tries(script: Script) -> None:
     script.then(*[refusal(429, "TooManyRequests", retry_after=0)] * client.TRIES)
     async with script.client() as api:

@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestServer
 from protos.kube import credentials, errors
 from protos.kube.client import ApiClient
 from protos.kube.credentials import CredentialsError, FileToken
+from tests.cluster.pki import Authority
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +87,97 @@ async def test_a_kubeconfig_with_a_client_certificate_speaks_to_a_server_of_its_
     assert trusted.namespace == "team"
 
 
+@pytest.fixture
+def looked_at_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials, "LOOK_S", 0.0)
+
+
+@pytest.mark.usefixtures("looked_at_always")
+async def test_a_ca_and_a_client_certificate_may_be_replaced_while_the_client_lives(tmp_path: Path) -> None:
+    """As a cluster rotates its CA: the server changes its certificate, then the file of the CA follows."""
+    authorities = [Authority(tmp_path / name) for name in ("old", "new")]
+    files = {name: tmp_path / name for name in ("ca", "crt", "key")}
+    seen: list[tuple[int, str]] = []
+
+    def install(authority: Authority, user: str) -> None:
+        pair = authority.issue(user, user=user, sans=[])
+        for name, source in (("ca", authority.ca.certificate), ("crt", pair.certificate), ("key", pair.key)):
+            (tmp_path / "next").write_bytes(Path(source).read_bytes())
+            (tmp_path / "next").replace(files[name])
+
+    async def play(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        seen.append((which, request.transport.get_extra_info("peercert")["subject"][-1][0][1]))
+        return web.Response(body=b"{}")
+
+    install(authorities[0], "before")
+    port = 0
+    for which, authority in enumerate(authorities):
+        pair = authority.issue("server", user="server", sans=["IP:127.0.0.1"])
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.ca.certificate))
+        context.load_cert_chain(pair.certificate, pair.key)
+        context.verify_mode = ssl.CERT_REQUIRED
+        app = web.Application()
+        app.router.add_get("/x", play)
+        server = TestServer(app, scheme="https", port=port)
+        await server.start_server(ssl=context)
+        if not which:
+            port = server.port or 0
+            trust = credentials.Trust(str(files["ca"]), str(files["crt"]), str(files["key"]))
+            api = await ApiClient(credentials.Credentials(f"https://127.0.0.1:{port}", tls=trust)).__aenter__()
+        else:
+            with pytest.raises(errors.Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
+                await api.get("/x")
+            install(authority, "after")
+        assert await api.get("/x") == b"{}"
+        await server.close()
+    await api.__aexit__(None, None, None)
+    assert seen == [(0, "before"), (1, "after")]
+
+
+@pytest.mark.usefixtures("looked_at_always")
+def test_while_new_certificates_cannot_be_read_the_former_ones_count(pki: Path, tmp_path: Path) -> None:
+    file = tmp_path / "ca.crt"
+    file.write_bytes((pki / "ca.crt").read_bytes())
+    trust = credentials.Trust(str(file))
+    before = trust.context()
+    assert trust.context() is before
+    file.write_text("half a certif")
+    assert trust.context() is before
+    file.unlink()
+    assert trust.context() is before
+    file.write_bytes((pki / "ca.crt").read_bytes() + b"\n")
+    assert trust.context() is not before
+
+
+def same(file: str | None, other: Path) -> bool:
+    return file is not None and Path(file).read_bytes() == other.read_bytes()
+
+
+@pytest.mark.usefixtures("looked_at_always")
+async def test_the_certificate_of_an_exec_plugin_is_replaced_with_its_token(pki: Path, tmp_path: Path) -> None:
+    script = tmp_path / "plugin"
+    script.write_text(
+        "#!/usr/bin/env python3\nimport json, pathlib\n"
+        f"folder = pathlib.Path({str(pki)!r})\nfirst = pathlib.Path({str(tmp_path / 'asked')!r})\n"
+        "name = 'client' if not first.exists() else 'server'\nfirst.touch()\n"
+        "read = lambda kind: (folder / f'{name}.{kind}').read_text()\n"
+        "status = {'clientCertificateData': read('crt'), 'clientKeyData': read('key'),"
+        " 'expirationTimestamp': '2100-01-01T00:00:00Z'}\n"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',"
+        " 'status': status}))\n"
+    )
+    script.chmod(0o755)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script)}}
+    found = await credentials.load(config(tmp_path, user=user))
+    assert found.tls is not None
+    before = found.tls.context()
+    assert same(found.tls.certificate, pki / "client.crt")
+    await found.tokens.renew()
+    assert same(found.tls.certificate, pki / "server.crt")
+    assert found.tls.context() is not before
+
+
 async def test_a_token_file_of_a_kubeconfig_is_read_again_when_it_changes(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one\n")
     found = await credentials.load(config(tmp_path, user={"tokenFile": "token"}))
@@ -136,6 +228,19 @@ async def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
 async def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "config").write_text(text)
     with pytest.raises(CredentialsError, match=r"config: expected a kubeconfig with a current context"):
+        await credentials.load(str(tmp_path / "config"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("clusters: " + "[" * 1100 + "]" * 1100, "in a kubeconfig: 1100, expected at most 64"),
+        ("# " + "x" * (1 << 20), "a kubeconfig: 1048577 bytes, expected at most 1048576 bytes"),
+    ],
+)
+async def test_a_file_that_would_take_long_to_read_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "config").write_text(text)
+    with pytest.raises(CredentialsError, match=f"config: .*{says}"):
         await credentials.load(str(tmp_path / "config"))
 
 

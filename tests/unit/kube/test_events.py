@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from protos.kube import errors, events
-from tests.unit.kube.apiserver import Script, ok, refusal
+from tests.unit.kube.apiserver import Play, Script, lost, ok, refusal
 from tests.unit.kube.test_lease import Clock
 
 POD = events.Reference(api_version="v1", kind="Pod", name="p", namespace="ns", uid="u")
@@ -33,6 +33,13 @@ async def test_an_event_names_its_object_reason_and_component(script: Script) ->
     assert asked.body["source"] == {"component": "gangshare"}
     assert asked.body["reportingInstance"] == "gangshare-0"
     assert (asked.body["type"], asked.body["reason"], asked.body["count"]) == ("Warning", "NoRoom", 1)
+
+
+async def test_a_message_with_what_a_tenant_wrote_is_printable(script: Script) -> None:
+    script.then(ok({}, 201))
+    async with script.client() as api:
+        await recorder(api, Clock()).post(POD, "NoMatch", "model \x1b[2J\u202e*")
+    assert script.asked[0].body["message"] == "model \ufffd[2J\ufffd*"
 
 
 async def test_repetitions_are_counted_and_told_after_the_pause(script: Script) -> None:
@@ -83,6 +90,44 @@ async def test_an_event_that_failed_is_not_tried_again_before_the_pause(script: 
             await record.post(POD, "NoRoom", "x")
         clock.now = 129.0
         assert not await record.post(POD, "NoRoom", "x")
+
+
+@pytest.mark.parametrize("trouble", [refusal(503, "ServiceUnavailable"), refusal(429, "TooManyRequests"), lost()])
+async def test_an_event_that_met_a_passing_trouble_can_be_tried_again_at_once(script: Script, trouble: Play) -> None:
+    script.then(trouble, ok({}, 201))
+    async with script.client() as api:
+        record = recorder(api, Clock())
+        with pytest.raises(errors.ApiError):
+            await record.post(POD, "NoRoom", "x")
+        assert await record.post(POD, "NoRoom", "x")
+    first, second = script.asked
+    assert (second.method, second.body["count"]) == ("POST", 1)
+    assert second.body["metadata"]["name"] == first.body["metadata"]["name"]
+
+
+async def test_an_event_that_was_written_although_its_answer_was_lost_counts_as_told(script: Script) -> None:
+    script.then(lost(), refusal(409, "AlreadyExists"))
+    async with script.client() as api:
+        record = recorder(api, Clock())
+        with pytest.raises(errors.Unavailable):
+            await record.post(POD, "NoRoom", "x")
+        assert await record.post(POD, "NoRoom", "x")
+        assert not await record.post(POD, "NoRoom", "x")
+
+
+async def test_a_change_of_an_event_that_met_a_passing_trouble_is_tried_again_with_the_same_count(
+    script: Script,
+) -> None:
+    clock = Clock()
+    script.then(ok({}, 201), refusal(503, "ServiceUnavailable"), ok({}))
+    async with script.client() as api:
+        record = recorder(api, clock)
+        assert await record.post(POD, "NoRoom", "x")
+        clock.now += 60
+        with pytest.raises(errors.Unavailable):
+            await record.post(POD, "NoRoom", "x")
+        assert await record.post(POD, "NoRoom", "x")
+    assert [(asked.method, asked.body["count"]) for asked in script.asked[1:]] == [("PATCH", 2), ("PATCH", 2)]
 
 
 async def test_messages_and_names_fit_what_the_api_allows(script: Script) -> None:

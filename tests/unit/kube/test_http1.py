@@ -389,19 +389,19 @@ def trusted(tmp_path: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
 async def test_tls_is_checked_and_served_twice(trusted: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
     server = Server(OK, OK)
     async with served(server, trusted[0]) as url:
-        http = Http(url, tls=trusted[1])
+        http = Http(url, tls=lambda: trusted[1])
         for _ in range(2):
             assert (await http.ask("GET", "/", {})).body == b"ok"
         http.close()
         with pytest.raises(NotConnected, match=r"(?i)certificate"):
-            await Http(url, tls=trusted[1], server_name="other.example").ask("GET", "/", {})
+            await Http(url, tls=lambda: trusted[1], server_name="other.example").ask("GET", "/", {})
     assert len(server.heads) == 2
 
 
 async def test_https_goes_through_a_proxy_in_a_tunnel(trusted: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
     server, proxy = Server(OK, OK), Proxy()
     async with served(server, trusted[0]) as url, served(proxy) as by:
-        http = Http(url, tls=trusted[1], proxy=by.replace("://", "://me:s%40cret@"))
+        http = Http(url, tls=lambda: trusted[1], proxy=by.replace("://", "://me:s%40cret@"))
         for _ in range(2):
             assert (await http.ask("GET", "/x", {})).body == b"ok"
         http.close()
@@ -414,7 +414,7 @@ async def test_https_goes_through_a_proxy_in_a_tunnel(trusted: tuple[ssl.SSLCont
 async def test_a_proxy_that_refuses_is_named(trusted: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
     async with served(Proxy(b"407 Proxy Authentication Required")) as by:
         with pytest.raises(NotConnected, match=r"the proxy 127\.0\.0\.1 answers 407 to CONNECT"):
-            await Http("https://api.example", tls=trusted[1], proxy=by).ask("GET", "/", {})
+            await Http("https://api.example", tls=lambda: trusted[1], proxy=by).ask("GET", "/", {})
 
 
 async def test_plain_http_is_asked_of_the_proxy_itself() -> None:
@@ -437,7 +437,7 @@ async def test_a_tunnel_lasts_whatever_the_proxy_said_of_its_own_connection(
 ) -> None:
     server, proxy = Server(OK), Proxy(b"200 OK\r\nConnection: close\r\nContent-Length: 0")
     async with served(server, trusted[0]) as url, served(proxy) as by:
-        http = Http(url, tls=trusted[1], proxy=by)
+        http = Http(url, tls=lambda: trusted[1], proxy=by)
         http.prepare(1)
         await asyncio.gather(*http._coming)
         assert (await http.ask("GET", "/", {})).body == b"ok"

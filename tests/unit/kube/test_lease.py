@@ -108,6 +108,23 @@ async def test_our_own_lease_is_renewed_and_keeps_its_age(script: Script) -> Non
     assert (spec["acquireTime"], spec.get("leaseTransitions")) == ("t0", 0)
 
 
+async def test_what_others_wrote_on_the_lease_stays(script: Script) -> None:
+    theirs = held("me")
+    theirs["metadata"] |= {
+        "labels": {"team": "a"},
+        "annotations": {"note": "b"},
+        "finalizers": ["example.com/keep"],
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "v", "controller": True}],
+    }
+    theirs["spec"]["strategy"] = "OldestEmulationVersion"
+    assert await steps(script, (100, (ok(theirs), echo))) == [True]
+    written = script.asked[1].body
+    assert {key: written["metadata"].get(key) for key in theirs["metadata"]} | {"resourceVersion": "1"} == (
+        theirs["metadata"]
+    )
+    assert written["spec"]["strategy"] == "OldestEmulationVersion"
+
+
 async def test_a_race_that_was_lost_is_no_leadership(script: Script) -> None:
     assert await steps(script, (100, (refusal(404, "NotFound"), refusal(409, "AlreadyExists")))) == [False]
     assert await steps(script, (100, (ok(held("")), refusal(409, "Conflict")))) == [False]

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import sys
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +16,9 @@ from tests.unit.kube.samples import NODE, POD
 def test_a_pod_of_the_api_server_keeps_what_the_scheduler_reads() -> None:
     pod = objects.decode_pod(msgspec.json.encode(POD))
     assert (pod.metadata.namespace, pod.metadata.name, pod.metadata.uid) == ("default", "train-0", "uid-0")
-    assert pod.metadata.owner_references[0] == objects.OwnerReference("Job", "train", "uid-job", controller=True)
+    assert pod.metadata.owner_references[0] == objects.OwnerReference(
+        "Job", "train", "uid-job", controller=True, api_version="batch/v1"
+    )
     assert pod.spec.containers[0].resources == objects.Resources({"gangshare.io/gpu-mem": "10"}, {"cpu": "500m"})
     assert pod.spec.containers[0].env[1] == objects.EnvVar("SECRET", value_from=objects.Present())
     assert pod.spec.init_containers[0].restart_policy == "Always"
@@ -73,3 +76,53 @@ def test_timestamps_agree_with_the_calendar(microseconds: int) -> None:
 def test_what_is_no_timestamp_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(ValueError, match="is no timestamp: expected"):
         objects.epoch_seconds(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2025-01-31T12:00:nanZ",
+        "2025-01-31T12:00:infZ",
+        "2025-01-31T12:00:1e9Z",
+        "2025-01-31T12:00:-5Z",
+        "2025-13-31T12:00:00Z",
+        "2025-01-99T12:00:00Z",
+        "2025-01-31T99:00:00Z",
+        "+025-01-31T12:00:00Z",
+        "2_25-01-31T12:00:00Z",
+        "٢025-01-31T12:00:00Z",
+        "2025-01-31T12:00:00." + "9" * 5000 + "Z",
+    ],
+)
+def test_what_only_python_would_take_for_numbers_is_no_timestamp(text: str) -> None:
+    with pytest.raises(ValueError, match="is no timestamp: expected"):
+        objects.epoch_seconds(text)
+
+
+@given(st.integers(0, objects.LAST_SECOND))
+def test_a_time_is_written_as_the_calendar_has_it(seconds: int) -> None:
+    moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
+    assert objects.timestamp(seconds) == moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@pytest.mark.parametrize("seconds", [objects.LAST_SECOND + 1, 2.6e11, 1e17, 1e300, float("inf")])
+def test_no_time_is_later_than_a_year_of_four_digits(seconds: float) -> None:
+    assert objects.timestamp(seconds) == "9999-12-31T23:59:59Z"
+    objects.epoch_seconds(objects.timestamp(seconds))
+
+
+@pytest.mark.parametrize(
+    ("meta", "spec"),
+    [
+        ({"name": ""}, {}),
+        ({"name": "n" * 254}, {}),
+        ({"name": "p", "namespace": "n" * 254}, {}),
+        ({"name": "p"}, {"priority": 2**31}),
+        ({"name": "p"}, {"terminationGracePeriodSeconds": 2**63}),
+        ({"name": "p"}, {"nodeName": "n" * 254}),
+        ({"name": "p"}, {"schedulingGroup": {"podGroupName": "g" * 254}}),
+    ],
+)
+def test_what_the_api_server_never_shows_is_no_pod(meta: dict[str, Any], spec: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        objects.decode_pod(msgspec.json.encode({"metadata": meta, "spec": spec}))

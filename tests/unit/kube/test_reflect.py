@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import msgspec
@@ -208,6 +208,39 @@ async def test_a_silent_watch_is_opened_again(script: Script) -> None:
     pace = Pace(backoff_s=0.001, silence_s=0.05)
     await story(script, 2, page([], "9"), watch(bookmark("12")), watch(line("ADDED", thing("a", 13))), pace=pace)
     assert [asked.query["resourceVersion"] for asked in script.asked[1:]] == ["9", "12"]
+
+
+async def test_a_quiet_kind_is_no_trouble_its_watch_is_opened_again_without_a_pause(script: Script) -> None:
+    script.then(page([], "9"), *[watch()] * (FAILURES + 2), watch(line("ADDED", thing("a", 13))))
+    async with script.client() as api, asyncio.timeout(20):
+        reflector = Reflector(api, PATH, decode, pace=Pace(backoff_s=60, silence_s=0.05))
+        async with aclosing(reflector.events()) as events:
+            assert [told(await anext(events)) for _ in range(2)] == ["listed 9", "added a 0"]
+            assert reflector.trouble is None
+    assert [asked.query.get("resourceVersion") for asked in script.asked] == [None, *["9"] * (FAILURES + 3)]
+
+
+async def test_a_watch_that_ends_after_its_time_without_a_word_is_no_trouble(script: Script) -> None:
+    script.then(page([], "9"), *[watch(end="late")] * (FAILURES + 2), watch(line("ADDED", thing("a", 13))))
+    async with script.client() as api, asyncio.timeout(20):
+        reflector = Reflector(api, PATH, decode, pace=Pace(backoff_s=60, short_s=0.01))
+        async with aclosing(reflector.events()) as events:
+            assert [told(await anext(events)) for _ in range(2)] == ["listed 9", "added a 0"]
+
+
+async def test_a_watch_that_is_not_answered_is_trouble(script: Script) -> None:
+    script.then(page([], "9"))
+    async with script.client(answer_s=0.05) as api, asyncio.timeout(20):
+        reflector = Reflector(api, PATH, decode, pace=Pace(backoff_s=60))
+        async with aclosing(reflector.events()) as events:
+            assert told(await anext(events)) == "listed 9"
+            coming = asyncio.ensure_future(anext(events))
+            while reflector.trouble is None:  # noqa: ASYNC110 - a plain attribute
+                await asyncio.sleep(0.005)
+            assert isinstance(reflector.trouble, errors.Unavailable)
+            coming.cancel()
+            with suppress(asyncio.CancelledError):
+                await coming
 
 
 async def test_a_list_that_fails_is_tried_again(script: Script) -> None:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from protos.contract import gpu_class, selection
+from protos.contract.bounds import GLOB, GLOBS
 from protos.contract.quantity import mebibytes
 from tests.unit.manifests.conftest import MANIFESTS, Json, undescribed
 
@@ -28,7 +29,7 @@ def test_every_field_that_is_read_is_there_and_no_other(schema: Json) -> None:
     assert set(schema["spec"]["properties"]) == read
     assert set(schema["spec"]["properties"]["link"]["enum"]) == set(selection.LINKS)
     models = schema["spec"]["properties"]["models"]
-    assert (models["maxItems"], models["items"]["maxLength"]) == (selection.MOST_GLOBS, selection.LONGEST_GLOB)
+    assert (models["maxItems"], models["items"]["maxLength"]) == (GLOBS.most, GLOB.most)
 
 
 @pytest.mark.parametrize("amount", ["40Gi", "1e3", "80000Mi", ".5Gi", "7"])

@@ -58,8 +58,8 @@ def test_the_scheduler_starts_after_its_extender_and_dies_with_it(kustomize: Kus
     extender, scheduler = containers["extender"], containers["kube-scheduler"]
     assert extender["restartPolicy"] == "Always"
     assert extender["startupProbe"]["httpGet"] == {"path": "/readyz", "port": "status"}
-    (status,) = extender["ports"]
-    assert scheduler["livenessProbe"]["httpGet"] == {"path": "/livez", "port": status["containerPort"]}
+    ports = {port["name"]: port["containerPort"] for port in extender["ports"]}
+    assert scheduler["livenessProbe"]["httpGet"] == {"path": "/livez", "port": ports["status"]}
     assert f"--listen={scheduler_config.DEFAULT_URL.removeprefix('http://')}" in extender["args"]
 
 
@@ -186,7 +186,8 @@ def test_the_plugin_alone_brings_no_scheduler(kustomize: Kustomize) -> None:
     assert set(objects.of("DaemonSet")) == {"gangshare-plugin"}
     assert not objects.of("Deployment")
     assert set(objects.of("ServiceAccount")) == {"gangshare-plugin"}
-    assert set(objects.of("ValidatingAdmissionPolicy")) == {"gangshare-allocation", "gangshare-plugin"}
+    policies = {"allocation", "inventory", "plugin", "plugin-events", "visibility", "visibility-keys"}
+    assert set(objects.of("ValidatingAdmissionPolicy")) == {f"gangshare-{policy}" for policy in policies}
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from protos.contract import queue
+from protos.contract.bounds import QUEUE_PRIORITY, WEIGHT
 from protos.contract.quantity import milli
 from tests.unit.manifests.conftest import MANIFESTS, Json, undescribed
 
@@ -28,8 +29,8 @@ def test_every_field_that_is_read_is_there_and_no_other(schema: Json) -> None:
     read = {field.encode_name for field in msgspec.structs.fields(queue._Spec)}
     assert set(schema["spec"]["properties"]) == read
     weight, priority = (schema["spec"]["properties"][field] for field in ("weight", "priority"))
-    assert (weight["minimum"], weight["maximum"]) == (1, queue.MOST_WEIGHT)
-    assert (priority["minimum"], priority["maximum"]) == (-queue.MOST_PRIORITY, queue.MOST_PRIORITY)
+    assert (weight["minimum"], weight["maximum"]) == (1, WEIGHT.most)
+    assert (priority["minimum"], priority["maximum"]) == (-QUEUE_PRIORITY.most, QUEUE_PRIORITY.most)
 
 
 @pytest.mark.parametrize("amount", ["4", "0.5", "2500m", "1e3", "64Gi"])

@@ -9,35 +9,39 @@ import pytest
 
 from extender.cluster import group_status, groups
 from gangfilter import podgroups
-from protos.contract import names, queue, training
+from protos.contract import names, priority, queue, training
 from tests.unit.manifests.conftest import Json, Objects
 
 Kustomize = Callable[[str], Objects]
 PLUGIN = {
     ("", "pods", "get list watch"),
-    ("", "nodes", "get list watch"),
+    ("", "nodes", "list watch"),
     ("", "pods/status", "patch"),
     ("", "nodes/status", "patch"),
     ("", "events", "create patch"),
 }
 SHOWN = [kind for kind in podgroups.KINDS if group_status.writes(groups.api_version(kind))]
 """Kinds into whose status we write how a gang stands."""
+READ, FOLLOW = "get list watch", "list watch"
+"""Single objects are read where their status is written; all others are only followed."""
+QUEUES = [(kind, kind.api_version.partition("/")[0]) for kind in queue.SOURCES]
 EXTENDER = {
     ("", "pods", "get list watch"),
-    ("", "nodes", "get list watch"),
+    ("", "nodes", "list watch"),
     ("", "pods/binding", "create"),
     ("", "pods/status", "patch"),
     ("", "pods/eviction", "create"),
     ("", "pods", "delete"),
     ("", "events", "create patch"),
-    ("", "poddisruptionbudgets.policy", "get list watch"),
-    ("", "priorityclasses.scheduling.k8s.io", "get list watch"),
+    ("", "poddisruptionbudgets.policy", "list watch"),
+    ("", "priorityclasses.scheduling.k8s.io", "list watch"),
     ("", "gpuclasses.gangshare.io", "get list watch"),
     ("", "gpuclasses/status.gangshare.io", "patch"),
-    *(("", f"{kind.plural}.{kind.api_version.partition('/')[0]}", "get list watch") for kind in queue.SOURCES),
+    *(("", f"{kind.plural}.{group}", READ if group == names.DOMAIN else FOLLOW) for kind, group in QUEUES),
     ("", "queues/status.gangshare.io", "patch"),
-    *(("", f"{kind.plural}.{kind.api_group}", "get list watch") for kind in podgroups.KINDS),
-    *(("", f"{plural}.{training.GROUP}", "get list watch create delete") for plural in training.PLURALS.values()),
+    ("", "namespaces", FOLLOW),
+    *(("", f"{kind.plural}.{kind.api_group}", READ if kind in SHOWN else FOLLOW) for kind in podgroups.KINDS),
+    *(("", f"{plural}.{training.GROUP}", "list watch create delete") for plural in training.PLURALS.values()),
     *(("", f"{kind.plural}/status.{kind.api_group}", "patch") for kind in SHOWN),
     *(("", f"{kind.plural}.{kind.api_group}", "patch") for kind in SHOWN if kind.api_group != names.DOMAIN),
 }
@@ -48,8 +52,18 @@ OWN_LEASE = {
     ("kube-system", "leases.coordination.k8s.io", "create"),
     ("kube-system", "leases.coordination.k8s.io[gangshare-scheduler]", "get update"),
 }
+REVIEWS = {
+    ("", "tokenreviews.authentication.k8s.io", "create"),
+    ("", "subjectaccessreviews.authorization.k8s.io", "create"),
+}
+"""Of the secure port, which the layouts with a scheduler of our own have."""
 CLUSTERS_LEASE = {("kube-system", "leases.coordination.k8s.io[kube-scheduler]", "get")}
-UNHEALTHY = {("kube-system", "configmaps", "get list watch")}
+NAMESPACES = "gangshare-queue-namespaces"
+EVERYWHERE = {"allocation", "inventory", "plugin", "plugin-events", "visibility", "visibility-keys"}
+OF_TENANTS = {"gangshare-group-priority", "gangshare-queue-fixed", "gangshare-reservation", NAMESPACES}
+"""Policies of layouts that have an extender."""
+EACH_QUEUE = {"paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"}}
+UNHEALTHY = {("kube-system", "configmaps", FOLLOW)}
 STOCK = {"system:kube-scheduler", "system:volume-scheduler", "extension-apiserver-authentication-reader"}
 
 
@@ -57,11 +71,11 @@ STOCK = {"system:kube-scheduler", "system:volume-scheduler", "extension-apiserve
     ("folder", "account", "rights", "stock"),
     [
         ("base", "gangshare-plugin", PLUGIN, set()),
-        ("base", "gangshare-scheduler", EXTENDER | OWN_LEASE, STOCK),
+        ("base", "gangshare-scheduler", EXTENDER | OWN_LEASE | REVIEWS, STOCK),
         ("overlays/nvidia", "gangshare-plugin", PLUGIN, set()),
-        ("overlays/fake", "gangshare-scheduler", EXTENDER | OWN_LEASE, STOCK),
+        ("overlays/fake", "gangshare-scheduler", EXTENDER | OWN_LEASE | REVIEWS, STOCK),
         ("overlays/gated", "gangshare-plugin", PLUGIN, set()),
-        ("overlays/gated", "gangshare-scheduler", EXTENDER | OWN_LEASE | GATE, STOCK),
+        ("overlays/gated", "gangshare-scheduler", EXTENDER | OWN_LEASE | REVIEWS | GATE, STOCK),
         ("overlays/standalone", "gangshare-plugin", PLUGIN, set()),
         ("overlays/shared", "gangshare-scheduler", EXTENDER | CLUSTERS_LEASE, set()),
         ("overlays/gpushare", "gangshare-scheduler", EXTENDER | CLUSTERS_LEASE | UNHEALTHY, set()),
@@ -102,21 +116,34 @@ def rights_of(scope: str, role: Json) -> Iterator[tuple[str, str, str]]:
 @pytest.mark.parametrize(
     ("folder", "more"),
     [
-        ("base", set()),
-        ("overlays/gpushare", set()),
+        ("base", OF_TENANTS),
+        ("overlays/gpushare", OF_TENANTS),
         ("overlays/standalone", set()),
-        ("overlays/gated", {"gangshare-gate"}),
+        ("overlays/gated", OF_TENANTS | {"gangshare-gate"}),
     ],
 )
 def test_the_policies_deny_and_fail_closed(kustomize: Kustomize, folder: str, more: set[str]) -> None:
     objects = kustomize(folder)
     policies, bound = objects.of("ValidatingAdmissionPolicy"), objects.of("ValidatingAdmissionPolicyBinding")
-    assert set(policies) == set(bound) == {"gangshare-allocation", "gangshare-plugin"} | more
+    everywhere = {f"gangshare-{policy}" for policy in EVERYWHERE}
+    assert set(policies) == set(bound) == everywhere | more
     for name, policy in policies.items():
-        assert policy["spec"]["failurePolicy"] == "Fail"
-        assert bound[name]["spec"] == {"policyName": name, "validationActions": ["Deny"]}
+        # where Queues are not defined this one fails always, and the extender refuses the same pods
+        assert policy["spec"]["failurePolicy"] == ("Ignore" if name == NAMESPACES else "Fail")
+        more_of_it = EACH_QUEUE if name == NAMESPACES else {}
+        if name.startswith("gangshare-visibility"):
+            more_of_it = {"matchResources": bound[name]["spec"]["matchResources"]}
+        assert bound[name]["spec"] == {"policyName": name, "validationActions": ["Deny"], **more_of_it}
         for validation in policy["spec"]["validations"]:
             assert "message" in validation or "messageExpression" in validation
+
+
+def test_no_kind_of_podgroup_may_name_a_system_class(kustomize: Kustomize) -> None:
+    spec = kustomize("base").of("ValidatingAdmissionPolicy")["gangshare-group-priority"]["spec"]
+    (rule,) = spec["matchConstraints"]["resourceRules"]
+    declaring = {(kind.api_group, kind.plural) for kind in podgroups.KINDS if kind.plural == "podgroups"}
+    assert set(itertools.product(rule["apiGroups"], rule["resources"])) == declaring
+    assert f"startsWith('{priority.SYSTEM_PREFIX}')" in spec["matchConditions"][0]["expression"]
 
 
 def test_the_allocation_policy_sees_every_way_to_write_the_annotation(kustomize: Kustomize) -> None:
@@ -126,6 +153,36 @@ def test_the_allocation_policy_sees_every_way_to_write_the_annotation(kustomize:
     assert set(rule["resources"]) == {"pods", "pods/status", "pods/binding", "bindings"}
     for variable in spec["variables"][:2]:
         assert f"'{names.ALLOCATION}' in" in variable["expression"]
+
+
+def test_the_reservation_policy_sees_every_way_to_write_the_annotation(kustomize: Kustomize) -> None:
+    spec = kustomize("base").of("ValidatingAdmissionPolicy")["gangshare-reservation"]["spec"]
+    (rule,) = spec["matchConstraints"]["resourceRules"]
+    assert rule["operations"] == ["CREATE", "UPDATE"]
+    assert set(rule["resources"]) == {"pods", "pods/status", "pods/binding", "bindings"}
+    for variable in spec["variables"][:2]:
+        assert f"'{names.RESERVATION}' in" in variable["expression"]
+
+
+def test_the_inventory_policy_sees_every_way_to_write_the_annotation(kustomize: Kustomize) -> None:
+    spec = kustomize("base").of("ValidatingAdmissionPolicy")["gangshare-inventory"]["spec"]
+    (rule,) = spec["matchConstraints"]["resourceRules"]
+    assert (rule["operations"], rule["resources"]) == (["CREATE", "UPDATE"], ["nodes", "nodes/status"])
+    for variable in spec["variables"]:
+        assert f"'{names.GPUS}' in" in variable["expression"]
+
+
+def test_what_an_operator_needs_to_make_room_is_one_role_bound_to_nobody(kustomize: Kustomize) -> None:
+    objects = kustomize("base")
+    assert set(rights_of("", objects.of("ClusterRole")["gangshare-defrag"])) == {
+        ("", "pods", "get"),
+        ("", "pods/status", "patch"),
+        ("", "reservations.gangshare.io", "create"),
+        ("", "pods/eviction", "create"),
+        ("", "poddisruptionbudgets.policy", "list"),
+    }
+    every = [*objects.of("RoleBinding").values(), *objects.of("ClusterRoleBinding").values()]
+    assert "gangshare-defrag" not in {binding["roleRef"]["name"] for binding in every}
 
 
 @pytest.mark.parametrize(

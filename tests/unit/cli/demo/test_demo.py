@@ -16,7 +16,7 @@ TOLD = (
     r"Assembling  gang default/train waits for its members: 3 of 4 members exist\n"
     r".*  Waiting     gang default/train waits until all of it fits: needs 3×2 whole GPUs.* short by .*\n"
     r".*  Running     4 of 4 members bound\n"
-    r".*  Degraded    3 of 4 members bound.*\n"
+    r".*  Degraded    gang default/train lost members and runs with fewer than its minimum: 3 of 4 members are bound\n"
     r".*  Running     4 of 4 members bound\n"
     r"train-worker-0-\w+ has come in its place"
 )

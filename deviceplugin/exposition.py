@@ -1,0 +1,77 @@
+"""The plugin's metrics over HTTP, for Prometheus: one request a connection, within bounds, on the plugin's own loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import Counter
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from deviceplugin.settings import SettingsError
+from protos.contract.bounds import HEAD_BYTES
+
+CONNECTIONS, OF_ONE_PEER = 16, 8
+"""At most; further ones are closed at once."""
+EXCHANGE_S = 5.0
+"""Seconds from the connection to the last byte of the answer."""
+
+
+class Exposition:
+    """Serves the registry as an async context manager; raises SettingsError where it cannot listen."""
+
+    def __init__(self, registry: CollectorRegistry, port: int) -> None:
+        self._registry, self._port = registry, port
+        self._peers: Counter[str] = Counter()
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> int:
+        """The port."""
+        try:
+            self._server = await asyncio.start_server(self._meet, "0.0.0.0", self._port, limit=HEAD_BYTES.most)
+        except OSError as error:
+            why = os.strerror(error.errno or 0)
+            raise SettingsError(f"metrics_port is {self._port}: expected a port that is free ({why})") from error
+        found: int = self._server.sockets[0].getsockname()[1]
+        return found
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer: str = (writer.get_extra_info("peername") or ("",))[0]
+        if self._peers.total() >= CONNECTIONS or self._peers[peer] >= OF_ONE_PEER:
+            writer.transport.abort()
+            return
+        self._peers[peer] += 1
+        try:
+            async with asyncio.timeout(EXCHANGE_S):
+                await self._answer(reader, writer)
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            writer.transport.abort()
+        finally:
+            self._peers[peer] -= 1
+            if not self._peers[peer]:
+                del self._peers[peer]
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        method, _, rest = head.partition(b" ")
+        path = rest.partition(b" ")[0].partition(b"?")[0]
+        if method != b"GET":
+            status, kind, body = b"405 Method Not Allowed", "text/plain", b"expected GET\n"
+        elif path not in (b"/metrics", b"/"):
+            status, kind, body = b"404 Not Found", "text/plain", b"expected /metrics\n"
+        else:
+            status, kind, body = b"200 OK", CONTENT_TYPE_LATEST, generate_latest(self._registry)
+        writer.write(
+            b"HTTP/1.1 %b\r\nContent-Type: %b\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+            % (status, kind.encode(), len(body))
+        )
+        writer.write(body)
+        await writer.drain()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()

@@ -1,0 +1,80 @@
+"""Pods that name their GPUs by UUID: only the nodes that have these are looked at, anew for each question."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from extender.engine.books.ledger import NodeState
+from extender.engine.placement.mix import Shape
+from extender.engine.placement.ranking import NOWHERE, SHORT, ZERO
+from extender.engine.placement.shape_scorer import ShapeScorer
+from protos.contract.selection import compiled
+
+MOST = 64
+"""Nodes that are looked at anew for each question; of pods that name GPUs of more an index is kept, as of others."""
+
+
+class NodesByUuid:
+    """Which nodes have a GPU, by its UUID in lower case."""
+
+    def __init__(self, nodes: Mapping[str, NodeState]) -> None:
+        self._nodes = nodes
+        self._of: dict[str, tuple[str, ...]] = {}
+        self._have: dict[str, frozenset[str]] = {}
+        for name in nodes:
+            self.changed(name)
+
+    def changed(self, name: str) -> None:
+        """The node changed, came or is gone."""
+        node = self._nodes.get(name)
+        have = node.books.uuids if node is not None and node.books is not None else frozenset[str]()
+        had = self._have.get(name, frozenset[str]())
+        if have is had:
+            return
+        for uuid in had - have:
+            left = tuple(owner for owner in self._of[uuid] if owner != name)
+            if left:
+                self._of[uuid] = left
+            else:
+                del self._of[uuid]
+        for uuid in have - had:
+            self._of[uuid] = (*self._of.get(uuid, ()), name)
+        if have:
+            self._have[name] = have
+        else:
+            self._have.pop(name, None)
+
+    def named(self, shape: Shape) -> list[NodeState] | None:
+        """The nodes that have a GPU of those that the shape names; None where it names none, many, or by globs."""
+        if shape.ask is None or not shape.ask.selection.uuids:
+            return None
+        globs = compiled(shape.ask.selection.uuids)
+        if globs.wild or not globs.wanted:
+            return None
+        names = {name for uuid in globs.wanted for name in self._of.get(uuid, ())}
+        return [self._nodes[name] for name in sorted(names) if name in self._nodes] if len(names) <= MOST else None
+
+
+class UuidIndex:
+    """The same as a `ShapeIndex` of such a shape, as it is now."""
+
+    def __init__(self, nodes: Iterable[NodeState], scores: ShapeScorer) -> None:
+        found = sorted((scores.of(node), node.name, node.number) for node in nodes if node.seen)
+        self._fitting = [(stands - ZERO, name) for stands, name, _ in found if NOWHERE < stands < SHORT]
+        self._short = [(name, number) for stands, name, number in found if stands >= SHORT]
+
+    def entries(self, among: Collection[str] | None = None) -> Iterator[tuple[int, str]]:
+        """(negative score, node) of all that can take it, best first, of `among` only."""
+        return (found for found in self._fitting if among is None or found[1] in among)
+
+    def ranked(self, among: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
+        """(node, score), the same."""
+        return ((name, -negative) for negative, name in self.entries(among))
+
+    def points(self, name: str) -> int | None:
+        """The score of one node, None if it cannot take it."""
+        return next((-negative for negative, node in self._fitting if node == name), None)
+
+    def nearest(self, excluded: int = 0) -> str | None:
+        """The node that comes nearest of those that cannot take it; `excluded` are bits by node number."""
+        return next((name for name, number in self._short if not excluded >> number & 1), None)

@@ -1,0 +1,188 @@
+"""HTTP/1.1 as uvicorn speaks it, within bounds: who sends too much, too slowly or too often is cut off."""
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, cast
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from protos.contract.bounds import HEAD_BYTES, HEADERS, Bound
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one port takes."""
+
+    connections: int
+    per_peer: int
+    """Connections of one address."""
+    body: Bound
+    """Bytes of one request's body."""
+    together: int
+    """Bytes of the bodies of all requests that have no answer yet."""
+    request_s: float
+    """Seconds from the first byte of a request to its last."""
+    answer_s: float
+    """Seconds from there to the last byte of the answer: a reader may be slow, too."""
+    idle_s: float
+    """Seconds without a request after which a connection is closed."""
+
+
+class Load:
+    """What the connections of one port hold at the moment."""
+
+    def __init__(self) -> None:
+        self.body_bytes = 0
+
+
+class _Gathering:
+    """A transport that sends everything written in one turn of the event loop in one piece.
+
+    uvicorn writes an answer's head and its body one after the other: two packets, that wake kube-scheduler twice.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._parts and not self._transport.is_closing():
+            self._transport.write(b"".join(self._parts))
+        self._parts.clear()
+
+
+class _Refused(Exception):
+    """A request that is not read to its end."""
+
+    def __init__(self, status: HTTPStatus, why: str) -> None:
+        super().__init__(why)
+        self.status, self.why = status, why
+
+
+def _nobody() -> None:
+    pass
+
+
+class Protocol(HttpToolsProtocol):
+    """uvicorn's, on such a transport and within such limits.
+
+    A request past them is answered with a sentence and ends its connection.
+    """
+
+    def __init__(self, limits: Limits, load: Load, **given: Any) -> None:
+        super().__init__(**given)
+        self._limits, self._load = limits, load
+        self._in_head, self._head, self._fed, self._body = False, 0, 0, 0
+        self._refused: _Refused | None = None
+        self._due = self.loop.time() + limits.idle_s
+        self.left: Callable[[], None] = _nobody
+        """Called once, when the connection is gone."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(cast("asyncio.Transport", _Gathering(transport)))
+        if len(self.connections) > self._limits.connections:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._forget_body()
+        left, self.left = self.left, _nobody  # it may know this connection, and a cycle is found late
+        left()
+
+    def overdue(self, now: float) -> bool:
+        """Whether this connection has had its time."""
+        return now > self._due
+
+    def abort(self) -> None:
+        """Cut it off."""
+        self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_head and self._refused is None:
+            self._fed += len(data)
+            if self._fed > HEAD_BYTES.most:
+                self._refused = _too_large(HEAD_BYTES, self._fed)
+                self.send_400_response("")
+
+    def on_message_begin(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            raise self._refuse(_Refused(HTTPStatus.BAD_REQUEST, "expected no request before the answer to the last"))
+        super().on_message_begin()
+        self._in_head, self._head, self._fed = True, 0, 0
+        self._due = self.loop.time() + self._limits.request_s
+
+    def on_url(self, url: bytes) -> None:
+        self._grow(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._grow(len(name) + len(value))
+        if len(self.headers) >= HEADERS.most:
+            raise self._refuse(_too_large(HEADERS, len(self.headers) + 1))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body += len(body)
+        self._load.body_bytes += len(body)
+        if self._body > self._limits.body.most:
+            why = self._limits.body.exceeded(self._body)
+            raise self._refuse(_Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why))
+        if self._load.body_bytes > self._limits.together:
+            raise self._refuse(_Refused(HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests at once"))
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._due = self.loop.time() + self._limits.answer_s
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._forget_body()
+        self._due = self.loop.time() + self._limits.idle_s
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Tell why the request is not read, and close the connection."""
+        if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
+            self.abort()
+            return
+        refused = self._refused or _Refused(HTTPStatus.BAD_REQUEST, msg)
+        body = refused.why.encode()
+        head = b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[refused.status] + head + body)
+        self.transport.close()
+
+    def _grow(self, length: int) -> None:
+        self._head += length
+        if self._head > HEAD_BYTES.most:
+            raise self._refuse(_too_large(HEAD_BYTES, self._head))
+
+    def _refuse(self, refused: _Refused) -> _Refused:
+        self._refused = refused
+        return refused
+
+    def _forget_body(self) -> None:
+        self._load.body_bytes -= self._body
+        self._body = 0
+
+
+def _too_large(bound: Bound, value: int) -> _Refused:
+    return _Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, bound.exceeded(value))

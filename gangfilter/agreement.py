@@ -1,0 +1,238 @@
+"""What holds when several sources declare the same group, kept as they come and go.
+
+Of two values the stricter holds, and a sentence names those that differ; the order in which they speak never matters.
+A declaration that comes or goes costs what it says itself, however many others there are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from gangfilter.group import LAXEST_FIRST, Declaration, OnLost, Terms
+from protos.contract.bounds import RESOURCES, ROLES, Bound
+
+DEFAULT_QUEUE = "default"
+"""What operators fill in where nobody chose a queue: any other name goes before it."""
+MOST_TOLD = 4
+"""Values that one sentence names."""
+
+
+class Spoken:
+    """Different values that are said of one thing, in order, and their sources."""
+
+    __slots__ = ("_sources", "values")
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._sources: dict[Any, Counter[str]] = {}
+
+    def add(self, value: Any, source: str) -> None:
+        if value not in self._sources:
+            insort(self.values, value)
+            self._sources[value] = Counter()
+        self._sources[value][source] += 1
+
+    def remove(self, value: Any, source: str) -> None:
+        left = self._sources[value]
+        left[source] -= 1
+        if not left[source]:
+            del left[source]
+        if not left:
+            del self._sources[value]
+            del self.values[bisect_left(self.values, value)]
+
+    def difference(self, what: str, held: Any) -> Iterator[str]:
+        """A sentence if there are several."""
+        if len(self.values) > 1:
+            told = [f"{value} by {min(self._sources[value])}" for value in self.values[:MOST_TOLD]]
+            told += [f"{len(self.values) - MOST_TOLD} more"] if len(self.values) > MOST_TOLD else []
+            yield f"{what} differs: {', '.join(told)}; {held} holds"
+
+
+class Agreement:
+    """All that is declared of one group. Of most groups one thing is, by all who say anything."""
+
+    __slots__ = ("_said", "_several")
+
+    def __init__(self) -> None:
+        self._said: Counter[Declaration] = Counter()
+        self._several: _Several | None = None
+        """The same by value, kept while there are two different declarations at least."""
+
+    def add(self, one: Declaration) -> bool:
+        """This is declared, maybe once more; returns whether nobody had declared it."""
+        self._said[one] += 1
+        if self._said[one] > 1:
+            return False
+        if self._several is not None:
+            self._several.add(one)
+        elif len(self._said) > 1:
+            self._several = _Several(self._said)
+        return True
+
+    def remove(self, one: Declaration) -> None:
+        """This is declared no more, or once less."""
+        self._said[one] -= 1
+        if self._said[one]:
+            return
+        del self._said[one]
+        if self._several is not None:
+            self._several.remove(one)
+        if len(self._said) < 2:
+            self._several = None
+
+    def __bool__(self) -> bool:
+        """Whether anything is declared."""
+        return bool(self._said)
+
+    def terms(self) -> Terms:
+        """What holds: of two minimums the greater, of two limits the shorter."""
+        several = self._several or _Several(self._said)
+        held, differ = several.held()
+        problems = next(iter(self._said)).problems if len(self._said) == 1 else several.problems.values
+        by_role = held.get("min_by_role", ())
+        return Terms(
+            min_member=max(held.get("min_member", 0), sum(least for _, least in by_role)) or None,
+            min_by_role=by_role,
+            lasting_by_role=held.get("lasting_by_role", ()),
+            min_resources=held.get("min_resources", ()),
+            queue=held.get("queue", ""),
+            priority_class=held.get("priority_class", ""),
+            schedule_timeout_s=held.get("schedule_timeout_s"),
+            on_member_lost=held.get("on_member_lost", "wait"),
+            on_completion=held.get("on_completion", ""),
+            expected_runtime_s=held.get("expected_runtime_s"),
+            conflicts=(*_first(problems), *differ),
+        )
+
+    def combined(self) -> tuple[Declaration, tuple[str, ...]]:
+        """All of it as one declaration, and a sentence about each value that differs."""
+        if len(self._said) == 1:
+            return next(iter(self._said)), ()
+        several = self._several or _Several(self._said)
+        held, differ = several.held()
+        source = " and ".join(sorted({one.source for one in self._said}))
+        return Declaration(source=source, problems=tuple(several.problems.values), **held), tuple(differ)
+
+
+class _Several:
+    """Different declarations, by value."""
+
+    __slots__ = ("_amounts", "_names", "_values", "problems")
+
+    def __init__(self, declarations: Iterable[Declaration]) -> None:
+        self._values = {field: Spoken() for field, _, _ in _VALUES}
+        self._amounts: dict[str, dict[str, Spoken]] = {field: {} for field, _, _ in _AMOUNTS}
+        self._names: dict[str, list[str]] = {field: [] for field, _, _ in _AMOUNTS}
+        """The names of those amounts, in order."""
+        self.problems = Spoken()
+        for one in declarations:
+            self.add(one)
+
+    def add(self, one: Declaration) -> None:
+        for field, spoken in self._values.items():
+            if value := getattr(one, field):
+                spoken.add(value, one.source)
+        for field, named in self._amounts.items():
+            for name, amount in getattr(one, field):
+                if name not in named:
+                    insort(self._names[field], name)
+                    named[name] = Spoken()
+                named[name].add(amount, one.source)
+        for problem in one.problems:
+            self.problems.add(problem, one.source)
+
+    def remove(self, one: Declaration) -> None:
+        for field, spoken in self._values.items():
+            if value := getattr(one, field):
+                spoken.remove(value, one.source)
+        for field, named in self._amounts.items():
+            for name, amount in getattr(one, field):
+                named[name].remove(amount, one.source)
+                if not named[name].values:
+                    del named[name]
+                    del self._names[field][bisect_left(self._names[field], name)]
+        for problem in one.problems:
+            self.problems.remove(problem, one.source)
+
+    def held(self) -> tuple[dict[str, Any], list[str]]:
+        """The fields that are said, each with the value that holds, and the sentences."""
+        held: dict[str, Any] = {}
+        differ: list[str] = []
+        for field, what, strictest in _VALUES:
+            spoken = self._values[field]
+            if spoken.values:
+                held[field] = strictest(spoken.values)
+                differ += spoken.difference(what, held[field])
+        for field, what, bound in _AMOUNTS:
+            named, ordered = self._amounts[field], self._names[field]
+            if ordered:
+                first = ordered[: bound.most]
+                held[field] = tuple((name, named[name].values[-1]) for name in first)
+                for name, amount in held[field]:
+                    differ += named[name].difference(f"{what} {name}", amount)
+            if len(ordered) > bound.most:
+                differ.append(bound.exceeded(len(ordered)))
+        return held, differ
+
+
+def agree(declarations: Iterable[Declaration]) -> Terms:
+    """What holds when all of these are made."""
+    return _all(declarations).terms()
+
+
+def combined(declarations: Iterable[Declaration]) -> tuple[Declaration, tuple[str, ...]]:
+    """All of these as one declaration, and a sentence about each value in which they differ."""
+    said = list(declarations)
+    return (said[0], ()) if len(said) == 1 else _all(said).combined()
+
+
+def _all(declarations: Iterable[Declaration]) -> Agreement:
+    found = Agreement()
+    for one in declarations:
+        found.add(one)
+    return found
+
+
+def _first(sentences: Sequence[str]) -> Iterator[str]:
+    """As many as one sentence names, and how many more there are: each member may write nonsense of its own."""
+    yield from sentences[:MOST_TOLD]
+    if len(sentences) > MOST_TOLD:
+        yield f"{len(sentences) - MOST_TOLD} more like these"
+
+
+def _least(values: Sequence[Any]) -> Any:
+    return values[0]
+
+
+def _most(values: Sequence[Any]) -> Any:
+    return values[-1]
+
+
+def _chosen_queue(queues: Sequence[str]) -> str:
+    return queues[1] if queues[0] == DEFAULT_QUEUE and len(queues) > 1 else queues[0]
+
+
+def _strictest_answer(answers: Sequence[OnLost]) -> OnLost:
+    return max(answers, key=LAXEST_FIRST.index)
+
+
+_VALUES: tuple[tuple[str, str, Callable[[Sequence[Any]], Any]], ...] = (
+    ("min_member", "the minimum", _most),
+    ("queue", "the queue", _chosen_queue),
+    ("priority_class", "the priority class", _least),
+    ("schedule_timeout_s", "the time limit in seconds", _least),
+    ("on_member_lost", "the answer to a lost member", _strictest_answer),
+    ("on_completion", "the role that ends the group", _least),
+    ("expected_runtime_s", "the expected run time in seconds", _most),
+)
+"""Single values: field, name for people, which of several in order holds (of texts the first by alphabet)."""
+_AMOUNTS: tuple[tuple[str, str, Bound], ...] = (
+    ("min_by_role", "the minimum of role", ROLES),
+    ("lasting_by_role", "the minimum, once started, of role", ROLES),
+    ("min_resources", "the amount that must be free of", RESOURCES),
+)
+"""Values by name: of each name the greatest holds. Of more names than the bound the first by alphabet count."""

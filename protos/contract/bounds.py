@@ -1,0 +1,129 @@
+"""Bounds on everything that others write: each number, length and count, and the sentence for a value past it.
+
+Whoever writes an object may write anything that the API server takes. What is read from it is held against these
+bounds in the decoder, before any work is done that grows with the value. Nowhere else are such bounds named.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+HUGE = 10**12
+"""Larger values are not repeated: an integer of JSON may have thousands of digits."""
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """The largest value that is read."""
+
+    what: str
+    """What is bounded, as a user would call it: `GPUs of a node`."""
+    most: int
+    unit: str = ""
+
+    def exceeded(self, value: int | float) -> str:
+        """The sentence for a value past it: it names the value and what was expected."""
+        unit = f" {self.unit}" if self.unit else ""
+        shown = f"{value}" if abs(value) < HUGE else f"more than {HUGE}"
+        return f"{self.what}: {shown}{unit}, expected at most {self.most}{unit}"
+
+    def capped(self, value: int) -> int:
+        """The value, no less than nothing and no more than the most."""
+        return min(max(value, 0), self.most)
+
+
+GPUS_PER_NODE = Bound("GPUs of a node", 256)
+"""The largest machines of the field have 16 to 72."""
+
+AFFINITY = Bound("a pod's affinity, tolerations or spread constraints", 32 << 10, "bytes")
+"""Those that operators write have some 1 to 4 KiB. What is longer is left to kube-scheduler."""
+RESOURCES_PER_POD = Bound("resources that a pod asks", 64)
+"""Pods of the field ask two to six."""
+
+HEAD_BYTES = Bound("the head of a request", 32 << 10, "bytes")
+"""A bearer token of an identity provider has some 8 KiB, kube-scheduler's own heads some 200 bytes."""
+HEADERS = Bound("headers of a request", 64)
+VERB_BODY = Bound("the body of a question", 256 << 20, "bytes")
+"""5,000 whole Node objects are some 50 to 125 MiB."""
+BIND_BODY = Bound("the body of a bind", 64 << 10, "bytes")
+"""Four names."""
+REVIEW_BODY = Bound("the body of an AdmissionReview", 8 << 20, "bytes")
+"""kube-apiserver takes objects of 3 MiB."""
+NO_BODY = Bound("the body of a request to this port", 0, "bytes")
+GRACE = Bound("grace period of a pod that is evicted", 3600, "s")
+"""No eviction gives a pod more time to end, and nobody waits longer for a pod that is ending."""
+
+# -- a node's GPUs: `gangshare.io/gpus`, and gpushare's capacity
+
+GPU_INDEX = Bound("index or minor number of a GPU", 65_535)
+GPU_AMOUNT = Bound("amount of a GPU (units, slices, MiB, MHz)", 2**31 - 1)
+"""The largest GPUs of the field have less than 2^20 of each."""
+GPU_TEXT = Bound("text about a GPU (UUID, model, PCI address, health)", 256, "characters")
+"""NVML's own buffers have 96."""
+LINK_KIND = Bound("kind of a link", 16, "characters")
+LINKS_PER_NODE = Bound("links between the GPUs of a node", GPUS_PER_NODE.most * (GPUS_PER_NODE.most - 1))
+"""Every pair, told in both directions."""
+REPLICA_NAMES = Bound("resources that are served as replicas", 16)
+CDI_SPEC_BYTES = Bound("a CDI specification", 4 << 20, "bytes")
+"""NVIDIA's of eight GPUs is some 40 KiB."""
+
+# -- pods: what they ask, and what is written on them
+
+CONTAINERS = Bound("containers of a pod that ask for GPUs", 64)
+NAME = Bound("name of an object", 253, "characters")
+START = Bound("number of a gang's start", 2**63 - 1)
+ROOMS = Bound("rooms of one reservation", 1024)
+ROOMS_IN_SUM = Bound("rooms of all reservations", 32_768)
+"""Each of the largest gang's 2,000 members is named in two annotations."""
+GPU_COUNT = Bound("GPUs of one container that parts are asked of", 1024)
+GLOBS = Bound("globs of one list", 64)
+"""Each is held against each GPU."""
+GLOB = Bound("glob", 128, "characters")
+QUANTITY = Bound("quantity", 64, "characters")
+"""Kubernetes writes at most some 20."""
+DIGITS = Bound("number that is written as text", 9, "digits")
+
+# -- gangs
+
+MEMBERS = Bound("members of a gang", 150_000)
+"""Kubernetes supports so many pods in a cluster."""
+ROLES = Bound("roles of a gang", 64)
+RESOURCES = Bound("resources of one list of amounts", 64)
+DURATION = Bound("duration", 60, "characters")
+TIME = Bound("time that is waited or run", 2**31 - 1, "s")
+"""What a field of the API can say: 68 years."""
+JSON_TEXT = Bound("JSON on a pod or PodGroup that is read for its gang", 65_536, "characters")
+YAML_TEXT = Bound("YAML on a pod", 2048, "characters")
+YAML_BRACKETS = Bound("brackets of a YAML text", 64)
+"""Its parser takes time with the square of its depth."""
+
+# -- elastic jobs
+
+SCALERS = Bound("ScaleIns and ScaleOuts of a job", 64)
+"""One at a time is under way. Ours stay for ten minutes, and there are at most two in a minute."""
+SCALED = Bound("workers that the ScaleIns of a job name", 2048)
+
+# -- queues and classes
+
+WEIGHT = Bound("weight of a queue", 10_000)
+QUEUE_PRIORITY = Bound("priority of a queue", 1_000_000_000)
+QUEUE_DEPTH = Bound("queues above one another", 32)
+QUEUE_NAMESPACES = Bound("namespaces of a queue", 1024)
+DESCRIPTION = Bound("description of a queue or class", 1024, "characters")
+NAMESPACE_LABELS = Bound("labels of a namespace", 256)
+SELECTOR_TERMS = Bound("matchLabels and matchExpressions of a namespaceSelector", 32)
+SELECTOR_VALUES = Bound("values of an entry of matchExpressions", 256)
+QUEUES = Bound("queues of one kind", 5000)
+"""Dues are divided among all of them."""
+QUEUE_DIVIDED = Bound("resources divided among queues", 64)
+"""GPUs, and those that queues deserve or are guaranteed, the first by name."""
+RESOURCE_NAME = Bound("name of a resource", 317, "characters")
+"""A domain of 253, `/` and 63 more."""
+
+# -- files of a node
+
+CHECKPOINT = Bound("the kubelet's checkpoint", 64 << 20, "bytes")
+"""One Allocate's answer has some 1 KiB."""
+FILE = Bound("a profile of a fake machine, or a sharing configuration", 256 << 10, "bytes")
+KUBECONFIG = Bound("a kubeconfig", 1 << 20, "bytes")
+FILE_DEPTH = Bound("brackets within one another in such a file, or in a kubeconfig", 64)
+"""Its parser takes time with the square of its depth."""

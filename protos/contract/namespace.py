@@ -1,0 +1,33 @@
+"""Namespaces, as far as queues select them. Source: core/v1 Namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from protos.contract import bounds
+from protos.contract.objects import ObjectMeta
+
+API_VERSION, KIND, PLURAL = "v1", "Namespace", "namespaces"
+
+
+class Namespace(msgspec.Struct, frozen=True):
+    """A core/v1 Namespace."""
+
+    name: str
+    labels: Mapping[str, str] | None
+    """None: more than are read. Then no selector that says anything selects it."""
+
+
+class _Object(msgspec.Struct):
+    metadata: ObjectMeta
+
+
+_decoder = msgspec.json.Decoder(_Object)
+
+
+def decode(raw: bytes) -> Namespace:
+    """A namespace from its JSON; raises msgspec.DecodeError."""
+    meta = _decoder.decode(raw).metadata
+    return Namespace(meta.name, meta.labels if len(meta.labels) <= bounds.NAMESPACE_LABELS.most else None)

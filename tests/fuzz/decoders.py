@@ -1,0 +1,208 @@
+"""Every decoder of what others write: how it is called, with what it may refuse an input, and valid inputs."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import logging
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from deviceplugin import checkpoint, fake, slices
+from deviceplugin.checkpoint import CheckpointError
+from deviceplugin.fake import ProfileError
+from deviceplugin.slices import SharingError
+from extender.cluster.groups import sources as group_sources
+from extender.cluster.watch import ConfigMap, SickGpus
+from extender.engine import trust
+from extender.wire import admission, shapes
+from gangfilter import dialects
+from gangfilter.podgroups import KINDS, PodGroupError, declaration
+from protos.contract import (
+    allocation,
+    ask,
+    budget,
+    gpu_class,
+    inventory,
+    names,
+    namespace,
+    objects,
+    priority,
+    queue,
+    reservation,
+    training,
+)
+from protos.contract.ask import AskError
+from protos.contract.codec import ContractError
+from protos.kube import credentials, errors, reflect
+from protos.kube.changes import Ref
+from protos.kube.client import ApiClient
+from protos.kube.credentials import CredentialsError
+from protos.kube.reflect import BAD_JSON, Reflector
+from tests.fuzz import corpus
+
+CPU_S = 1.0
+"""The slowest inputs take less than a tenth of it: it holds on a machine three times slower, and busy."""
+FILE_S = 5.0
+"""The same of a file that an operator writes, and that a parser in Python reads: the slowest take half a second."""
+Errors = tuple[type[Exception], ...]
+
+
+class Target(NamedTuple):
+    """A decoder."""
+
+    name: str
+    seeds: Sequence[str]
+    decode: Callable[[bytes], Any]
+    states: Errors
+    """The errors that it may raise."""
+    share: int = 10
+    """Of how many inputs in proportion to others."""
+    cpu_s: float = CPU_S
+    """CPU time that one input may take."""
+
+
+def _pod(data: bytes) -> None:
+    """A pod, and what is read of it by itself."""
+    pod = objects.decode_pod(data)
+    dialects.membership(pod)
+    dialects.queue(pod)
+    dialects.speaks(pod)
+    ask.held(pod, names.Resources())
+    trust.field_owners(pod.metadata.managed_fields, names.ALLOCATION)
+    try:
+        asked = ask.parse(pod, names.GPUSHARE_RESOURCES)
+    except AskError as error:
+        if len(str(error)) > LONGEST:
+            raise
+    else:
+        if asked is not None:
+            trust.from_gpushare(pod, asked, _inventory)
+
+
+_inventory = inventory.decode(corpus.INVENTORIES[0]) or inventory.Inventory(v=1, unit_mib=1, slices_per_gpu=1, gpus=())
+LONGEST = 5000
+"""Characters of a sentence: it names what is wrong, and does not repeat all of it."""
+
+
+def _node(data: bytes) -> None:
+    found = objects.decode_node(data)
+    inventory.from_gpushare(found.status.capacity, 1024, 100)
+
+
+def _text(decode: Callable[[str], Any]) -> Callable[[bytes], None]:
+    """A decoder of an annotation, which is text."""
+    return lambda data: decode(data.decode(errors="replace"))
+
+
+def _profile(data: bytes) -> None:
+    machine = fake.machine(fake.parse(data.decode(errors="replace"), "p.yaml"), "n1")
+    assert len(machine.gpus) <= 256
+
+
+def _sharing(data: bytes) -> None:
+    slices.parse(data.decode(errors="replace"), names.Resources(), 100)
+
+
+def _filter(data: bytes) -> None:
+    asked = shapes.args(data)
+    shapes.encode(shapes.kept(asked, asked.candidates()[:1]))
+    shapes.encode(shapes.refused(asked, "no"))
+    shapes.unchanged(shapes.glance(data))
+
+
+def _preempt(data: bytes) -> None:
+    asked = shapes.preemption(data)
+    shapes.encode(shapes.surviving(asked, {node: found.uids() for node, found in asked.victims().items()}))
+
+
+def _review(data: bytes) -> None:
+    asked = admission.question(data)
+    admission.answer(asked, gated=dialects.born_gated(asked.pod, (names.SCHEDULER,)))
+
+
+def _line(data: bytes) -> None:
+    for _ in Reflector[Any](_nobody, "/pods", objects.decode_pod)._told(data):
+        pass
+
+
+_nobody: ApiClient = msgspec.UNSET  # type: ignore[assignment]
+"""No client: a line of a watch is read without one."""
+_sick = SickGpus()
+_config_map = msgspec.json.Decoder(ConfigMap)
+
+
+def _config(data: bytes) -> None:
+    _sick.seen(Ref("kube-system", f"{names.UNHEALTHY_CONFIGMAP_PREFIX}n1", "u"), _config_map.decode(data))
+
+
+importlib.import_module("kubernetes.aio.config.kube_config")  # that takes a second, and is no input's fault
+
+
+def _kubeconfig(data: bytes) -> None:
+    logging.disable(logging.ERROR)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "config"
+        path.write_bytes(data)
+        asyncio.run(credentials.from_kubeconfig(str(path)))
+
+
+def _job(data: bytes) -> None:
+    """All that is read of a TrainingJob."""
+    _jobs(data)
+
+
+_jobs = next(source.decode for source in group_sources(lambda *_: None) if source.kind == training.JOB_KIND)
+_groups = tuple(Target(kind.source, corpus.GROUPS, partial(declaration, kind), (PodGroupError,), 3) for kind in KINDS)
+_queues = tuple(
+    Target(f"{kind.kind} {kind.api_version}", corpus.QUEUES, partial(queue.decode, kind), BAD_JSON, 5)
+    for kind in queue.SOURCES
+)
+_verbs: Mapping[str, Callable[[bytes], Any]] = {"filter": _filter, "preempt": _preempt, "bind": shapes.binding}
+TARGETS: tuple[Target, ...] = (
+    Target("Pod", corpus.PODS, _pod, BAD_JSON, 60),
+    Target("Node", corpus.NODES, _node, BAD_JSON, 20),
+    Target("inventory", corpus.INVENTORIES, _text(inventory.decode), (ContractError,), 30),
+    Target("allocation", corpus.ALLOCATIONS, _text(allocation.decode), (ContractError,), 20),
+    Target("reservation", corpus.RESERVATIONS, _text(reservation.decode), (ContractError,), 20),
+    *_groups,
+    Target("TrainingJob", corpus.JOBS, _job, (PodGroupError, *BAD_JSON)),
+    Target("ScaleIn", corpus.SCALERS, partial(training.decode_scaler, "ScaleIn"), BAD_JSON),
+    Target("ScaleOut", corpus.SCALERS, partial(training.decode_scaler, "ScaleOut"), BAD_JSON),
+    *_queues,
+    Target("GpuClass", corpus.CLASSES, gpu_class.decode, BAD_JSON),
+    Target("PodDisruptionBudget", corpus.BUDGETS, budget.decode, BAD_JSON),
+    Target("PriorityClass", corpus.PRIORITIES, priority.decode, BAD_JSON, 5),
+    Target("Namespace", corpus.NAMESPACES, namespace.decode, BAD_JSON, 5),
+    Target("ConfigMap", corpus.CONFIG_MAPS, _config, BAD_JSON, 5),
+    *(
+        Target(name, (text,), _verbs[name.partition("-")[0]], (shapes.WireError,), 5)
+        for name, text in corpus.VERBS.items()
+    ),
+    Target("AdmissionReview", corpus.REVIEWS, _review, (admission.AdmissionError,)),
+    Target("list", corpus.LISTS, reflect._pages.decode, BAD_JSON, 5),
+    Target("watch line", corpus.LINES, _line, (errors.ApiError,)),
+    Target("profile", corpus.PROFILES, _profile, (ProfileError,), 2, FILE_S),
+    Target("sharing configuration", corpus.SHARINGS, _sharing, (SharingError,), cpu_s=FILE_S),
+    Target("checkpoint", corpus.CHECKPOINTS, checkpoint.parse, (CheckpointError,)),
+    Target("kubeconfig", corpus.KUBECONFIGS, _kubeconfig, (CredentialsError,), 1, FILE_S),
+)
+
+
+def plain(seeds: Sequence[str]) -> Sequence[str]:
+    """Those of the seeds that are JSON."""
+
+    def is_json(text: str) -> bool:
+        try:
+            json.loads(text)
+        except ValueError:
+            return False
+        return True
+
+    return tuple(filter(is_json, seeds))
