@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given, settings
@@ -98,8 +99,10 @@ def test_what_queues_have_is_what_their_pods_take_whatever_happens(seed: int) ->
                 queues.forget(uid)
                 pods.pop(uid, None)
             case _:
-                pods[uid] = name, draw.randrange(1, 9), draw.random() < 0.5
-                queues.see(uid, name, "ns", ((GPUS, pods[uid][1]),), placed=pods[uid][2])
+                with queues.batched() if draw.random() < 0.5 else nullcontext():
+                    for each in (uid, *draw.sample(sorted(pods), min(3, len(pods)))):
+                        pods[each] = name, draw.randrange(1, 3), draw.random() < 0.5
+                        queues.see(each, name, "ns", ((GPUS, pods[each][1]),), placed=pods[each][2])
         if step % 3 == 0:
             queues.reckon({GPUS: 30})
             _agrees(queues, pods)

@@ -288,10 +288,11 @@ class Conductor:
 
     def _give_back(self, gang: Gang, why: Reason) -> None:
         """Everything that is held, and an answer to everybody in bind; who did not come is woken the next time."""
-        for member in gang.holding():
-            member.refused = member.refused or member.stage is Stage.PLANNED
-            self.leave(gang, member, why)
-            gang.put(member, Stage.IDLE)
+        with self.starts.batched():
+            for member in gang.holding():
+                member.refused = member.refused or member.stage is Stage.PLANNED
+                self.leave(gang, member, why)
+                gang.put(member, Stage.IDLE)
 
     def refill(self, known: Known, now: float, *coming: Member) -> None:
         """Members that come for lost ones get what was kept of those; nothing is kept that the gang does not need."""

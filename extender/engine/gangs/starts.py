@@ -37,7 +37,7 @@ class Starts:
     def __init__(
         self, ledger: Ledger, indexes: Indexes, settings: Settings, admission: Admission, turns: Turns
     ) -> None:
-        self._ledger, self._admission = ledger, admission
+        self._ledger, self._admission, self.batched = ledger, admission, admission.batched
         ignored = frozenset(settings.resources.all)
         self.fleet = Fleet(ledger.nodes, indexes, ignored, settings.resources, settings.locality_labels)
         self.turns = turns
@@ -199,9 +199,10 @@ class Starts:
 
     def hold(self, spots: Mapping[str, Spot]) -> None:
         """Book all these places."""
-        for uid, spot in spots.items():
-            self.spots[uid] = spot
-            self._ledger.hold(self._ledger.pods[uid], spot.node, spot.charges)
+        with self.batched():
+            for uid, spot in spots.items():
+                self.spots[uid] = spot
+                self._ledger.hold(self._ledger.pods[uid], spot.node, spot.charges)
 
     def trade(self, one: str, other: str) -> bool:
         """Give each of two members the place of the other, if those who ask the same may go there."""

@@ -44,7 +44,7 @@ class Admission:
     """Who may start by what its queue may have."""
 
     def __init__(self, queues: Queues) -> None:
-        self._queues = queues
+        self._queues, self.batched = queues, queues.batched
         self._asked: dict[GroupKey, tuple[Stamp, tuple[str, ...], Takes]] = {}
         """What the smallest start of a gang takes, and of what that was made."""
         self._told: dict[GroupKey, tuple[Stamp, Reason | None]] = {}

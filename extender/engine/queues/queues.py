@@ -10,7 +10,9 @@ where they would be if they named none. So nobody moves what it has into the que
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
@@ -61,6 +63,7 @@ class Queues:
         self._stale = False
         self._also: Mapping[str, int] = {}
         self._epoch = self._gains = self._revalued = 0
+        self._batch: Counter[tuple[Account, Takes]] | None = None
         self.moved: Callable[[str], None] = lambda _: None
         """Told of each pod (its UID) that comes to another account."""
         self.prices = 0
@@ -155,6 +158,20 @@ class Queues:
             if before[0] is not account:
                 self.moved(uid)
 
+    @contextmanager
+    def batched(self) -> Iterator[None]:
+        """Meanwhile nobody asks: pods that get a place, or lose theirs, are added up and counted at the end.
+
+        The members of a gang are alike, so that costs little more than one of them.
+        """
+        batch = self._batch = Counter()
+        try:
+            yield
+        finally:
+            self._batch = None
+            for (account, takes), count in batch.items():
+                self._count(account, takes, count)
+
     def forget(self, uid: str) -> None:
         """The pod is over."""
         before = self._pods.pop(uid, None)
@@ -196,15 +213,22 @@ class Queues:
         """If it is placed: one that waits in it has (or has no more) what it asks."""
         if not placed:
             return
-        add(account.allocated, takes, sign)
-        account.running, account.waiting = account.running + sign, account.waiting - sign
+        if self._batch is not None:
+            self._batch[account, takes] += sign
+        else:
+            self._count(account, takes, sign)
+
+    def _count(self, account: Account, takes: Takes, pods: int) -> None:
+        """So many more pods that take so much (or less) have a place."""
+        add(account.allocated, takes, pods)
+        account.running, account.waiting = account.running + pods, account.waiting - pods
         if self._grown:
             for standing in (*account.at.path, self._root):
-                standing.place(takes, sign)
-                standing.count(sign, -sign)
+                standing.place(takes, pods)
+                standing.count(pods, -pods)
                 self.touched[standing.name] = None
             self._stale = True
-            self._gains += sign < 0
+            self._gains += pods < 0
 
     def recount(self) -> None:
         """Count anew what is in each account, and build the tree anew: an error may have left a pod counted by half."""
