@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import cast
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -20,6 +22,8 @@ from protos.contract.remembered import Remembered
 from protos.contract.selection import Selection, compiled, suits
 
 NOTHING = Demand(0, 0, False)
+Taken = tuple[int, int, int, int, bool]
+"""Of a GPU: units, slices, pods that have it whole, pods that share it, and whether it is cordoned."""
 
 
 class GpuBook:
@@ -115,17 +119,22 @@ _suited: Remembered[tuple[Kind, Selection], tuple[int, ...]] = Remembered(8192, 
 """Positions of the healthy GPUs that a selection without UUIDs accepts, by what the inventory offers."""
 
 
-class Signature(msgspec.Struct, frozen=True, cache_hash=True):
+@lru_cache(maxsize=4096)
+def _taken(*of_gpu: int) -> Taken:
+    """The one object for what is equally taken: most GPUs are idle, or taken whole."""
+    return cast(Taken, of_gpu)
+
+
+class Signature(msgspec.Struct, frozen=True, cache_hash=True, weakref=True):
     """What is taken of which GPUs, whatever the names of these."""
 
     kind: Kind
-    taken: tuple[tuple[int, int, int, int, bool], ...]
+    taken: tuple[Taken, ...]
 
 
-@lru_cache(maxsize=16_384)
-def _alike(signature: Signature) -> Signature:
-    """The one object for all equal signatures, as with kinds."""
-    return signature
+_signatures: WeakValueDictionary[tuple[Kind, tuple[Taken, ...]], Signature] = WeakValueDictionary()
+"""The one object for all equal signatures, as with kinds: those that somebody has. A key names no signature: it would
+keep it."""
 
 
 class NodeBooks:
@@ -194,8 +203,11 @@ class NodeBooks:
     def signature(self) -> Signature:
         """Equal for nodes on which everything fits alike, unless it is asked for by UUID."""
         if self._signature is None:
-            used = ((b.mem_used, b.slices_used, b.wholes, b.sharers, b.cordoned) for b in self.gpus.values())
-            self._signature = _alike(Signature(self._kind, tuple(used)))
+            used = [_taken(b.mem_used, b.slices_used, b.wholes, b.sharers, b.cordoned) for b in self.gpus.values()]
+            state = self._kind, tuple(used)
+            self._signature = _signatures.get(state)
+            if self._signature is None:
+                self._signature = _signatures[state] = Signature(*state)
         return self._signature
 
     @property

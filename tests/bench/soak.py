@@ -66,6 +66,8 @@ TICKS = 1
 """Ticks for each pod, so many that there are some 600 in an hour; a real one has 18,000."""
 LYING = 0.1
 """The share of pods that are left lying when they have finished."""
+WAITING = 20
+"""One pod waits for this many that run, and at most twice as many do: as at the end so after the first hour."""
 PODS, SIZES = 100_000, (1_000, 5_000)
 NONE: dict[str, str] = {}
 STEP_MS, CUT_MS, MIB, GROWTH = 5.0, 20.0, 500.0, 1.25
@@ -256,8 +258,8 @@ class Life:
                 self.finished += 1
             else:
                 self._gone(name)
-        if len(self.server.pods) > len(self._lying) + 2 * self.live:  # those for whom there is no room give up
-            for name in [name for name, pod in self.server.pods.items() if not pod.node][: self.live // 2]:
+        if len(self.server.pods) > len(self._lying) + self.live + 2 * self.live // WAITING:  # the oldest give up
+            for name in [name for name, pod in self.server.pods.items() if not pod.node][: self.live // WAITING]:
                 self._gone(name)
         await self.settle()
 

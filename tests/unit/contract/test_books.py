@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.selection import Selection
@@ -37,6 +39,16 @@ def test_what_happens_to_the_books_is_not_seen_in_a_copy() -> None:
     assert twin.signature() == before
     assert [book.gpu.mem for book in twin.eligible(Selection())] == [40, 40]
     assert books.eligible(Selection()) == ()
+
+
+def test_what_is_equally_taken_has_one_signature_and_it_goes_with_those_who_have_it() -> None:
+    books, others = NodeBooks(an_inventory(40, 40)), NodeBooks(an_inventory(40, 40))
+    assert books.signature() is others.signature()
+    former = []
+    for taken in range(1, 30):
+        books.hold("pod", TEN, {"GPU-n-0": Demand(taken, 0, False)})
+        former.append(weakref.ref(books.signature()))
+    assert [signature() is not None for signature in former] == [False] * 28 + [True]
 
 
 def test_a_copy_offers_its_own_gpus() -> None:
