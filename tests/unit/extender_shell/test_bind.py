@@ -13,6 +13,7 @@ from extender.cluster.leadership import Alone, NotLeading, Permission
 from extender.engine.effects import Place, PodRef
 from protos.contract import names
 from protos.contract.objects import Pod
+from protos.kube.client import ANSWER_S
 from protos.kube.credentials import Credentials, FixedToken
 from tests.unit.engine.story import owned_by
 from tests.unit.kube import apiserver
@@ -38,10 +39,12 @@ def shown(node: str = "", text: str | None = None, uid: str = "u1") -> apiserver
     return ok({"metadata": meta, "spec": {"nodeName": node} if node else {}})
 
 
-async def bound(script: Script, permission: Permission | None = None, clock: Any = None) -> Outcome:
+async def bound(
+    script: Script, permission: Permission | None = None, clock: Any = None, answer_s: float = ANSWER_S
+) -> Outcome:
     may = permission or Alone()
     more = {"clock": clock} if clock else {}
-    async with PermittedClient(Credentials(script.url), may, answer_s=0.3) as client:
+    async with PermittedClient(Credentials(script.url), may, answer_s=answer_s) as client:
         return await Binder(client, may, **more).bind(PLACE)
 
 
@@ -120,7 +123,7 @@ async def test_an_answer_that_never_comes_is_no_answer(script: Script) -> None:
         await asyncio.Event().wait()
 
     script.then(silence, shown("node-a", TEXT))
-    assert await bound(script) == ("bound", "")
+    assert await bound(script, answer_s=1.0) == ("bound", "")
 
 
 class Revoked:

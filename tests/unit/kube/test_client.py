@@ -162,7 +162,7 @@ async def test_a_read_over_a_connection_that_the_server_closed_is_sent_again(scr
 
 
 async def test_a_write_without_an_answer_in_time_has_an_unknown_outcome(script: Script) -> None:
-    async with script.client(answer_s=0.05) as api:
+    async with script.client(answer_s=0.5) as api:
         with pytest.raises(errors.Unavailable) as caught:
             await api.post(POD, b"{}")
     assert caught.value.outcome_unknown
@@ -196,7 +196,7 @@ async def test_an_address_that_cannot_be_used_is_told_at_the_start(unusable: Cre
 
 
 async def test_a_lost_read_leaves_nothing_unknown(script: Script) -> None:
-    async with script.client(answer_s=0.05) as api:
+    async with script.client(answer_s=0.5) as api:
         with pytest.raises(errors.Unavailable) as caught:
             await api.get(POD)
     assert not caught.value.outcome_unknown

@@ -230,7 +230,7 @@ async def test_a_watch_that_ends_after_its_time_without_a_word_is_no_trouble(scr
 
 async def test_a_watch_that_is_not_answered_is_trouble(script: Script) -> None:
     script.then(page([], "9"))
-    async with script.client(answer_s=0.05) as api, asyncio.timeout(20):
+    async with script.client(answer_s=1.0) as api, asyncio.timeout(20):
         reflector = Reflector(api, PATH, decode, pace=Pace(backoff_s=60))
         async with aclosing(reflector.events()) as events:
             assert told(await anext(events)) == "listed 9"
