@@ -263,7 +263,7 @@ async def test_what_an_assumed_pod_asks_counts_on_its_node(api: Api, extender: E
 async def test_a_bind_error_is_a_scheduler_error_retried_by_itself(api: Api, extender: Extender) -> None:
     add_nodes(api, "a")
     extender.bind = lambda _: {"Error": "conflict on GPU 3"}
-    async with scheduling(api, extender):
+    async with scheduling(api, extender, podInitialBackoffSeconds=3):
         create(api, "p")
         await until(lambda: scheduled_condition(api, "p"), "condition")
         condition = scheduled_condition(api, "p")
