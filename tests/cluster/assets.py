@@ -120,9 +120,9 @@ def containerd_with_cdi(say: Callable[[str], None] = print) -> Path:
 
 def _build_containerd(missing: Iterable[str], source: Path, programs: Path) -> None:
     package = "github.com/containerd/containerd"
-    (source / "go.mod").write_text(f"module runtime\ngo 1.24.0\nrequire {package} v{CONTAINERD_VERSION}\n")
+    (source / "go.mod").write_text(f"module node\ngo 1.24.0\nrequire {package} v{CONTAINERD_VERSION}\n")
     imports = "".join(f'import _ "{package}/cmd/{name}"\n' for name in CONTAINERD_COMMANDS)
-    (source / "tools.go").write_text(f"//go:build tools\n\npackage runtime\n\n{imports}")
+    (source / "tools.go").write_text(f"//go:build tools\n\npackage node\n\n{imports}")
     _go(source, "mod", "tidy")
     for name in missing:
         _go(source, "build", "-trimpath", "-ldflags=-s -w", "-o", str(source / name), f"{package}/cmd/{name}")
