@@ -115,7 +115,6 @@ class Life:
         ]
         self._tasks, self._garbage = tasks, Garbage()
         self._running: list[str] = []
-        self._lying: list[str] = []
         self._asking: dict[str, None] = {}
         self._opened: list[Place] = []
         self._names = list(self.server.nodes)
@@ -251,14 +250,13 @@ class Life:
             pod = self.server.pods.get(name := self._running.pop())
             if pod is None:
                 continue
-            if self.rng.random() < LYING and len(self._lying) < self.count * LYING:
+            if self.rng.random() < LYING and self.finished < self.count * LYING:
                 pod.phase, pod.annotations = "Succeeded", NONE
                 self.server.tell("MODIFIED", paths.pods(), pod.json(0))
-                self._lying.append(name)
                 self.finished += 1
             else:
                 self._gone(name)
-        if len(self.server.pods) > len(self._lying) + self.live + 2 * self.live // WAITING:  # the oldest give up
+        if len(self.server.pods) > self.finished + self.live + 2 * self.live // WAITING:  # the oldest give up
             for name in [name for name, pod in self.server.pods.items() if not pod.node][: self.live // WAITING]:
                 self._gone(name)
         await self.settle()

@@ -26,7 +26,7 @@ ON_NODE: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": NODE}}
 @pytest.fixture
 def nvidia(cluster: Cluster) -> Iterator[Process]:
     """A stand-in for NVIDIA's plugin, and two running pods that it gave three of the four GPUs."""
-    # only the node's: a request for all would delete thousands of earlier tests, one by one, until it times out
+    # only the node's: to delete all, thousands of earlier tests', takes longer than a request may
     cluster.api.delete("/api/v1/namespaces/default/events", fieldSelector=f"involvedObject.name={NODE}")
     argv = [sys.executable, "-m", "tests.cluster.standins.device_plugin", f"--resource={names.WHOLE_GPU}"]
     plugin = cluster.process("nvidia-plugin", [*argv, f"--devices={','.join(UUIDS)}"], node=NODE, cwd=ROOT)
