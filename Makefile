@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
-.PHONY: help setup demo test coverage test-long bench lint cluster generate test-versions locks images clean
+.PHONY: help setup demo check test coverage test-long bench lint cluster generate test-versions locks images clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
@@ -30,6 +30,14 @@ lint: setup ## ruff, mypy, import contracts, generated files fresh
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m protos.generate --check
+
+check: setup ## before each commit, in seconds: format, ruff, mypy, import contracts, the tests of what changed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@tests=$$($(BIN)/python -m tests.changed) && set -- $$tests && \
+	case $$# in 0) ;; [1-8]) $(BIN)/pytest $$tests;; *) $(BIN)/pytest --numprocesses=auto --dist=loadfile $$tests;; esac
 
 FAST = tests/unit tests/property tests/fuzz tests/contract tests/sim tests/scenarios
 

@@ -10,7 +10,7 @@ import typer
 from deviceplugin import command
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-app.command()(command.serve)
+app.command()(command.command)
 
 
 def main(args: Sequence[str], name: str) -> None:

@@ -9,8 +9,8 @@ from collections import Counter
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from deviceplugin.settings import SettingsError
 from protos.contract.bounds import HEAD_BYTES
+from protos.contract.shared_settings import SettingsError
 
 CONNECTIONS, OF_ONE_PEER = 16, 8
 """At most; further ones are closed at once."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import inf
 from pathlib import Path
-
-import msgspec
+from typing import Annotated
 
 from deviceplugin import cdi
 from deviceplugin.devices import Sharing
@@ -13,62 +12,70 @@ from deviceplugin.health import COOL_DOWN_S, IGNORED_XIDS
 from deviceplugin.slices import TimeSlicing
 from deviceplugin.strategies import Strategy
 from protos.contract import names
+from protos.contract.flag import Flag, listed
+from protos.contract.shared_settings import SettingsError, SharedSettings
+from protos.logs import Format, Level
 
 
-class SettingsError(ValueError):
-    """A setting that cannot be used: names it, its value and what was expected."""
+def xids(text: str) -> frozenset[int]:
+    """Error numbers divided by commas; raises SettingsError."""
+    parts = listed(text)
+    if not all(part.isascii() and part.isdecimal() for part in parts):
+        raise SettingsError(f"{text!r} is no list of XIDs: expected numbers divided by commas, like 13,31")
+    return frozenset(map(int, parts))
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the plugin can be told."""
+def _folders(text: str) -> tuple[Path, ...]:
+    return tuple(map(Path, listed(text)))
 
-    node_name: str
-    fake: str = ""
-    """Profile of a machine without GPUs; "" = real GPUs, by NVML."""
-    standalone: bool = False
-    """No extender places pods: this plugin does, on its own node."""
-    kubelet_dir: Path = Path(names.DEVICE_PLUGIN_DIR)
-    """The kubelet's device plugin folder, with kubelet.sock in it."""
-    pod_resources: Path = Path(names.POD_RESOURCES_SOCKET)
-    """The kubelet's PodResources socket."""
-    kubeconfig: str = ""
-    """File or files of the API server's credentials; "" = the pod's service account, else $KUBECONFIG."""
-    resources: names.Resources = names.Resources()
-    """The extended resource names that pods ask for."""
-    unit_mib: int = names.DEFAULT_UNIT_MIB
-    """MiB per unit of GPU memory; the same in the whole cluster."""
-    slices_per_gpu: int = names.DEFAULT_SLICES_PER_GPU
-    gpushare: bool = False
-    """Serve as gpushare does: its resource, device IDs, annotations and environment."""
+
+class Settings(SharedSettings, frozen=True, kw_only=True):
+    """All settings of the plugin."""
+
+    node_name: Annotated[str, Flag("This node's name.", variables=("NODE_NAME",))] = ""
+    fake: Annotated[str, Flag("Serve the machine of this profile (a shipped name or a YAML file), not real GPUs.")] = ""
+    standalone: Annotated[bool, Flag("No extender: place pods of this node ourselves.")] = False
+    kubelet_dir: Annotated[Path, Flag("The kubelet's device plugin folder.")] = Path(names.DEVICE_PLUGIN_DIR)
+    pod_resources: Annotated[Path, Flag("The kubelet's PodResources socket.")] = Path(names.POD_RESOURCES_SOCKET)
+    kubeconfig: Annotated[str, Flag("Credentials; else the service account, else $KUBECONFIG.")] = ""
+    time_slicing_config: Annotated[
+        Path | None, Flag("NVIDIA's configuration file with sharing.timeSlicing.", variables=("CONFIG_FILE",))
+    ] = None
     time_slicing: TimeSlicing = TimeSlicing()
-    """Replicas of whole GPUs, from NVIDIA's configuration file."""
-    device_list_strategy: Strategy = Strategy.ENVVAR
-    """How the container runtime is told of a container's GPUs."""
-    cdi_kind: str = names.CDI_KIND
-    """vendor/class of the GPUs' CDI devices."""
-    cdi_spec_dirs: tuple[Path, ...] = cdi.SPEC_DIRS
-    """Folders with CDI specifications, as the container runtime reads them."""
-    ignored_xids: frozenset[int] = IGNORED_XIDS
-    """Errors that do not make a GPU sick."""
-    cool_down_s: float = COOL_DOWN_S
-    """Seconds without trouble until a GPU is well again."""
-    metrics_port: int = 0
-    """Port of the Prometheus metrics on every interface; 0 = none."""
-    drain_s: float = 3.0
-    """Seconds between saying `leaving` and going."""
+    """What that file says: replicas of whole GPUs."""
+    device_list_strategy: Annotated[Strategy, Flag("How the container runtime is told of a container's GPUs.")] = (
+        Strategy.ENVVAR
+    )
+    cdi_kind: Annotated[str, Flag("cdi-cri: vendor/class of the GPUs' CDI devices.")] = names.CDI_KIND
+    cdi_spec_dirs: Annotated[
+        tuple[Path, ...],
+        Flag(
+            "cdi-cri: folders with CDI specifications, by comma.",
+            _folders,
+            default=",".join(map(str, cdi.SPEC_DIRS)),
+        ),
+    ] = cdi.SPEC_DIRS
+    ignored_xids: Annotated[
+        frozenset[int],
+        Flag("Errors that do not make a GPU sick, by comma.", xids, default=",".join(map(str, sorted(IGNORED_XIDS)))),
+    ] = IGNORED_XIDS
+    cool_down_s: Annotated[float, Flag("Seconds without trouble until a GPU is well again.")] = COOL_DOWN_S
+    drain_s: Annotated[float, Flag("Seconds between telling the kubelet that we leave and leaving.")] = 3.0
+    metrics_port: Annotated[int, Flag("Port of Prometheus metrics on every interface; 0: none.")] = 0
+    log_format: Annotated[Format, Flag("auto: console on a terminal, else json.")] = "auto"
+    log_level: Annotated[Level, Flag("The least important line that is written.")] = "info"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.node_name:
             raise SettingsError("node_name is empty: expected the name of this node (--node-name or NODE_NAME)")
-        for name, least in (("unit_mib", 1), ("slices_per_gpu", 1), ("cool_down_s", 0), ("drain_s", 0)):
-            if not least <= getattr(self, name) < inf:
-                raise SettingsError(f"{name} is {getattr(self, name)}: expected {least} or more")
+        for name in ("cool_down_s", "drain_s"):
+            if not 0 <= getattr(self, name) < inf:
+                raise SettingsError(f"{name} is {getattr(self, name)}: expected 0 or more")
         if not cdi.KIND.fullmatch(self.cdi_kind):
             raise SettingsError(f"cdi_kind is {self.cdi_kind!r}: expected vendor/class, like {names.CDI_KIND}")
         if not 0 <= self.metrics_port <= 65535:
             raise SettingsError(f"metrics_port is {self.metrics_port}: expected a port, or 0 for none")
-        if len(set(self.resources.all)) < len(self.resources.all):
-            raise SettingsError(f"resources are {', '.join(self.resources.all)}: expected different names")
 
     @property
     def sharing(self) -> Sharing:
@@ -80,11 +87,3 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             replicas=self.time_slicing.replicas,
             gpushare=self.gpushare,
         )
-
-
-def xids(text: str) -> frozenset[int]:
-    """Error numbers divided by commas; raises SettingsError."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not all(part.isascii() and part.isdecimal() for part in parts):
-        raise SettingsError(f"{text!r} is no list of XIDs: expected numbers divided by commas, like 13,31")
-    return frozenset(map(int, parts))

@@ -32,7 +32,7 @@ HANDED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 @app.command(context_settings=HANDED_ON, add_help_option=False)
 def extender(context: typer.Context) -> None:
     """Run the scheduler extender."""
-    from extender.server.command import extender as run
+    from extender.server.command import command as run
 
     _hand_on(run, context)
 
@@ -40,7 +40,7 @@ def extender(context: typer.Context) -> None:
 @app.command(context_settings=HANDED_ON, add_help_option=False)
 def plugin(context: typer.Context) -> None:
     """Run the device plugin of this node."""
-    from deviceplugin.command import serve as run
+    from deviceplugin.command import command as run
 
     _hand_on(run, context)
 

@@ -38,73 +38,86 @@ BOOKINGS = Spec(
     "gangshare_bookings",
     "gauge",
     ("state",),
-    "Pods that hold GPUs, by state: held, binding, bound; kept: for one in a lost member's place, or that waits.",
+    "Pods with GPUs booked, by state: held, binding, bound; kept: reserved for a pending pod or the replacement of a "
+    "lost member.",
 )
-WAITING = Spec("gangshare_waiting_pods", "gauge", (), "Pods that ask for GPUs and have none.")
-MEM = Spec("gangshare_gpu_memory_units", "gauge", ("node", "uuid", "index"), "Memory of a GPU, in units.")
-MEM_FREE = Spec("gangshare_gpu_memory_free_units", "gauge", ("node", "uuid", "index"), "Memory nobody booked.")
-SLICES_FREE = Spec("gangshare_gpu_slices_free", "gauge", ("node", "uuid", "index"), "Time slices nobody booked.")
-OFFERED = Spec("gangshare_gpu_offered", "gauge", ("node", "uuid", "index"), "1 if it is healthy and not cordoned.")
+PENDING = Spec("gangshare_pending_pods", "gauge", (), "Pending pods that request GPUs.")
+MEM = Spec("gangshare_gpu_memory_units", "gauge", ("node", "uuid", "index"), "GPU memory, in units.")
+MEM_FREE = Spec(
+    "gangshare_gpu_memory_free_units", "gauge", ("node", "uuid", "index"), "GPU memory that is free, in units."
+)
+SLICES_FREE = Spec(
+    "gangshare_gpu_slices_free", "gauge", ("node", "uuid", "index"), "Time slices of a GPU that are free."
+)
+OFFERED = Spec("gangshare_gpu_offered", "gauge", ("node", "uuid", "index"), "1 if the GPU is healthy and not cordoned.")
 INFO = Spec(
     "gangshare_allocation_info",
     "gauge",
     ("namespace", "pod", "container", "UUID", "node", "gpu"),
-    "1 for each GPU of each container; join it with dcgm-exporter's metrics by UUID.",
+    "1 for each GPU of each container; joins with dcgm-exporter's metrics by UUID.",
 )
-VERB_SECONDS = Spec("gangshare_verb_seconds", "histogram", ("verb",), "Time to an answer; bind's has the write.")
+VERB_SECONDS = Spec(
+    "gangshare_verb_seconds",
+    "histogram",
+    ("verb",),
+    "Seconds to answer a verb; bind includes the write of the Binding.",
+)
 DECISIONS = Spec("gangshare_decisions", "counter", ("verb", "code"), "Answers to kube-scheduler, by reason code.")
-CONFLICTS = Spec("gangshare_conflicts", "counter", (), "Binds refused since the GPUs were taken after filter.")
-WAKES = Spec("gangshare_wakes", "counter", (), "Refused pods brought back to the scheduler since there was room.")
-PROBLEMS = Spec(
-    "gangshare_problems",
+CONFLICTS = Spec("gangshare_conflicts", "counter", (), "Binds refused because the GPUs were taken after filter.")
+REQUEUES = Spec("gangshare_pod_requeues", "counter", (), "Pending pods requeued because GPUs became free.")
+ERRORS = Spec(
+    "gangshare_errors",
     "counter",
     ("kind",),
-    "Wrong things seen: allocations forged, malformed or newer; objects undecodable; effects given up.",
+    "Invalid input and failed writes: allocations forged, malformed or newer; objects undecodable; effects given up.",
 )
 FAULTS = Spec(
     "gangshare_faults",
     "counter",
     ("place",),
-    "Errors of gangshare's own, caught over an object, by where they happened.",
+    "Internal errors that were caught, by the component in which they happened.",
 )
-SET_ASIDE = Spec("gangshare_set_aside", "gauge", ("kind",), "Objects set aside after such errors, by kind.")
+QUARANTINED = Spec(
+    "gangshare_quarantined", "gauge", ("kind",), "Objects in quarantine after an internal error, by kind."
+)
 GANGS = Spec("gangshare_gangs", "gauge", ("phase",), "Gangs by phase.")
 GANG_STARTS = Spec(
     "gangshare_gang_starts",
     "counter",
     ("outcome",),
-    "Starts of gangs: planned; stuck or upset: given up before any Binding; undone: taken back after some; "
-    "preempted: taken away later.",
+    "Gang starts: planned; stuck or upset: given up before the first Binding; undone: rolled back after it; "
+    "preempted: evicted later.",
 )
 GANG_SECONDS = Spec(
     "gangshare_gang_phase_seconds",
     "histogram",
     ("phase",),
-    "Time a gang spent in a phase it has left; Binding lasts from the first Binding until the minimum is bound.",
+    "Seconds that a gang spent in a phase; Binding lasts from the first Binding until the minimum is bound.",
 )
 PREEMPTIONS = Spec(
     "gangshare_preemptions",
     "counter",
     ("outcome",),
-    "Preemptions: planned; done: who waited came; left, lapsed, changed or unheard: it did not; refused: by a budget.",
+    "Preemptions: planned; done: the preemptor was bound; left, lapsed, changed or unheard: it was not; refused: by a "
+    "budget.",
 )
 PREEMPTED = Spec(
     "gangshare_preemption_victims",
     "counter",
     ("kind", "by"),
-    "Evicted pods: pod, gang, or spare in a gang; by priority in their queue, or by share for another.",
+    "Preempted pods: pod, gang, or spare (surplus member); by priority in their queue, or by share (reclaim).",
 )
 LOST = Spec(
     "gangshare_preemption_lost_gpu_seconds",
     "counter",
     (),
-    "GPU-seconds that evicted pods had run since their start or last checkpoint.",
+    "GPU-seconds that preempted pods had run since their start or last checkpoint.",
 )
 SCALE_INS = Spec(
     "gangshare_scale_ins",
     "counter",
     ("outcome",),
-    "ScaleIns of elastic jobs: created; done, failed: as their operator says; overdue: workers were evicted after all; "
+    "ScaleIns of elastic jobs: created; done, failed: as their operator says; overdue: workers were evicted; "
     "ignored: the job has too many.",
 )
 SCALE_OUTS = Spec(
@@ -113,37 +126,42 @@ SCALE_OUTS = Spec(
     ("outcome",),
     "ScaleOuts of elastic jobs: created; done, failed: as their operator says; ignored: the job has too many.",
 )
-LEFT = Spec(
-    "gangshare_leaving_evictions",
+DRAIN_EVICTIONS = Spec(
+    "gangshare_drain_evictions",
     "counter",
     ("kind",),
-    "Pods evicted from nodes that are about to go: spare in their gang; overdue: a ScaleIn came to nothing; restart: "
-    "their gang starts anew.",
+    "Pods evicted from nodes that are drained: spare (surplus members); overdue: a ScaleIn had no effect; "
+    "restart: their gang restarts.",
 )
-QUEUE_DESERVED = Spec("gangshare_queue_deserved_gpus", "gauge", ("queue",), "GPUs that are due to a queue.")
-QUEUE_ALLOCATED = Spec("gangshare_queue_allocated_gpus", "gauge", ("queue",), "GPUs that its pods have.")
-QUEUE_REQUESTED = Spec("gangshare_queue_requested_gpus", "gauge", ("queue",), "Those, and what its pods wait for.")
-QUEUE_SHARE = Spec("gangshare_queue_share", "gauge", ("queue",), "How much of its due a queue has; 1 is all of it.")
-QUEUE_OVER = Spec(
-    "gangshare_queue_over_capability", "gauge", ("queue",), "1 if pods of a queue have more than its capability."
+QUEUE_DESERVED = Spec("gangshare_queue_deserved_gpus", "gauge", ("queue",), "Fair share of a queue, in GPUs.")
+QUEUE_ALLOCATED = Spec("gangshare_queue_allocated_gpus", "gauge", ("queue",), "GPUs of the bound pods of a queue.")
+QUEUE_REQUESTED = Spec(
+    "gangshare_queue_requested_gpus", "gauge", ("queue",), "GPUs of the bound and pending pods of a queue."
 )
-QUEUE_PODS = Spec("gangshare_queue_pods", "gauge", ("queue", "state"), "Pods of a queue and below: waiting, running.")
-LISTS = Spec("gangshare_lists", "counter", ("path",), "Complete lists read; a second one: the watch was lost.")
-WATCHING = Spec("gangshare_watching", "gauge", ("path",), "1 while a collection is followed without trouble.")
+QUEUE_SHARE = Spec("gangshare_queue_share", "gauge", ("queue",), "Allocated GPUs of a queue over its fair share.")
+QUEUE_OVER = Spec("gangshare_queue_over_capability", "gauge", ("queue",), "1 if a queue uses more than its capability.")
+QUEUE_PODS = Spec(
+    "gangshare_queue_pods", "gauge", ("queue", "state"), "Pods of a queue and the queues below it: waiting, running."
+)
+LISTS = Spec(
+    "gangshare_lists", "counter", ("path",), "Complete lists read; more than one per collection: the watch was lost."
+)
+WATCHING = Spec("gangshare_watching", "gauge", ("path",), "1 while the watch of a collection works.")
 LEADER = Spec("gangshare_leader", "gauge", (), "1 while this process may write.")
-REPLAY = Spec("gangshare_replay_seconds", "gauge", (), "Time from the start until all pods and nodes were read.")
-LAG = Spec("gangshare_loop_lag_seconds", "histogram", (), "How late the event loop came round.")
+REPLAY = Spec("gangshare_replay_seconds", "gauge", (), "Seconds from the start until all pods and nodes were read.")
+LAG = Spec("gangshare_loop_lag_seconds", "histogram", (), "Seconds by which the event loop was late.")
 STEPS = Spec(
     "gangshare_loop_step_seconds",
     "histogram",
     ("step",),
-    "How long the event loop was held at a time: by event, answer, part of a tick, slice of planning, collection.",
+    "Seconds that one step held the event loop: event, answer, part of a tick, slice of planning, garbage collection.",
 )
-VIOLATIONS = Spec("gangshare_invariant_violations", "gauge", (), "What the last check of the books found wrong.")
+VIOLATIONS = Spec("gangshare_invariant_violations", "gauge", (), "Invariants that the last check found violated.")
 
 TABLE = (
-    BOOKINGS, WAITING, MEM, MEM_FREE, SLICES_FREE, OFFERED, INFO, VERB_SECONDS, DECISIONS, CONFLICTS, WAKES, PROBLEMS,
-    FAULTS, SET_ASIDE, GANGS, GANG_STARTS, GANG_SECONDS, PREEMPTIONS, PREEMPTED, LOST, SCALE_INS, SCALE_OUTS, LEFT,
+    BOOKINGS, PENDING, MEM, MEM_FREE, SLICES_FREE, OFFERED, INFO, VERB_SECONDS, DECISIONS, CONFLICTS, REQUEUES, ERRORS,
+    FAULTS, QUARANTINED, GANGS, GANG_STARTS, GANG_SECONDS, PREEMPTIONS, PREEMPTED, LOST, SCALE_INS, SCALE_OUTS,
+    DRAIN_EVICTIONS,
     QUEUE_DESERVED, QUEUE_ALLOCATED, QUEUE_REQUESTED, QUEUE_SHARE, QUEUE_OVER, QUEUE_PODS,
     LISTS, WATCHING, LEADER, REPLAY, LAG, STEPS, VIOLATIONS,
 )  # fmt: skip
@@ -166,12 +184,12 @@ class Metrics:
         self.loop_lag = self._histogram(LAG, LAG_BUCKETS)
         self.violations = self._gauge(VIOLATIONS)
         self.gang_seconds = self._histogram(GANG_SECONDS, GANG_BUCKETS)
-        self.problems: Counts[str] = Counts()
+        self.errors: Counts[str] = Counts()
         """Problems that the shell meets, by kind; the engine counts its own."""
         self.faults = Faults()
         """Errors that the shell catches; the engine counts its own."""
         self.steps = Steps()
-        self.registry.register(_Engine(engine_counters, self.problems, self.faults.counted))
+        self.registry.register(_Engine(engine_counters, self.errors, self.faults.counted))
         self.registry.register(_Loop(self.steps))
 
     def _gauge(self, spec: Spec) -> Gauge:
@@ -185,21 +203,21 @@ class _Engine(Collector):
     """The engine's counters, read when asked."""
 
     def __init__(
-        self, counters: Mapping[tuple[str, str], int], problems: Mapping[str, int], faults: Mapping[str, int]
+        self, counters: Mapping[tuple[str, str], int], errors: Mapping[str, int], faults: Mapping[str, int]
     ) -> None:
-        self._counters, self._problems, self._faults = counters, problems, faults
+        self._counters, self._errors, self._faults = counters, errors, faults
 
     def collect(self) -> Iterator[Metric]:
         yield CounterMetricFamily(CONFLICTS.name, CONFLICTS.help, self._counters.get(("conflicts", ""), 0))
-        yield CounterMetricFamily(WAKES.name, WAKES.help, self._counters.get(("wakes", ""), 0))
-        yield _family(PROBLEMS, Counts(self._problems) + self._of("problems"))
+        yield CounterMetricFamily(REQUEUES.name, REQUEUES.help, self._counters.get(("pod_requeues", ""), 0))
+        yield _family(ERRORS, Counts(self._errors) + self._of("errors"))
         yield _family(FAULTS, Counts(self._faults) + self._of("faults"))
         yield _family(GANG_STARTS, self._of("gang_starts"))
         yield _family(PREEMPTIONS, self._of("preemptions"))
         yield _family(PREEMPTED, self._of("preemption_victims"))
         yield _family(SCALE_INS, self._of("scale_ins"))
         yield _family(SCALE_OUTS, self._of("scale_outs"))
-        yield _family(LEFT, self._of("leaving_evictions"))
+        yield _family(DRAIN_EVICTIONS, self._of("drain_evictions"))
         lost = self._counters.get(("preemption_lost_gpu_seconds", ""), 0)
         yield CounterMetricFamily(LOST.name, LOST.help, lost)
 

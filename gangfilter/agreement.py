@@ -13,11 +13,14 @@ from typing import Any
 
 from gangfilter.group import LAXEST_FIRST, Declaration, OnLost, Terms
 from protos.contract.bounds import RESOURCES, ROLES, Bound
+from protos.contract.remembered import Remembered
 
 DEFAULT_QUEUE = "default"
 """What operators fill in where nobody chose a queue: any other name goes before it."""
 MOST_TOLD = 4
 """Values that one sentence names."""
+KNOWN = 1024
+"""Declarations that are remembered with what follows from each."""
 
 
 class Spoken:
@@ -55,66 +58,70 @@ class Spoken:
 class Agreement:
     """All that is declared of one group. Of most groups one thing is, by all who say anything."""
 
-    __slots__ = ("_said", "_several")
+    __slots__ = ("_count", "_one", "_said", "_several")
 
     def __init__(self) -> None:
-        self._said: Counter[Declaration] = Counter()
+        self._one: Declaration | None = None
+        """What all say, and how many do; None if nobody says anything, or not all say the same."""
+        self._count = 0
+        self._said: Counter[Declaration] | None = None
+        """What is said and how often, while there are different declarations."""
         self._several: _Several | None = None
-        """The same by value, kept while there are two different declarations at least."""
+        """The same by value."""
 
     def add(self, one: Declaration) -> bool:
         """This is declared, maybe once more; returns whether nobody had declared it."""
+        if self._said is None and (self._one is None or self._one == one):
+            self._one = shared(one) if self._one is None else self._one
+            self._count += 1
+            return self._count == 1
+        if self._said is None or self._several is None:
+            assert self._one is not None
+            self._said, self._several, self._one = Counter({self._one: self._count}), _Several((self._one,)), None
         self._said[one] += 1
         if self._said[one] > 1:
             return False
-        if self._several is not None:
-            self._several.add(one)
-        elif len(self._said) > 1:
-            self._several = _Several(self._said)
+        self._several.add(one)
         return True
 
     def remove(self, one: Declaration) -> None:
         """This is declared no more, or once less."""
+        if self._said is None or self._several is None:
+            self._count -= 1
+            self._one = self._one if self._count else None
+            return
         self._said[one] -= 1
         if self._said[one]:
             return
         del self._said[one]
-        if self._several is not None:
-            self._several.remove(one)
-        if len(self._said) < 2:
-            self._several = None
+        self._several.remove(one)
+        if len(self._said) == 1:
+            ((self._one, self._count),) = self._said.items()
+            self._said = self._several = None
 
     def __bool__(self) -> bool:
         """Whether anything is declared."""
-        return bool(self._said)
+        return self._one is not None or self._said is not None
+
+    @property
+    def _all(self) -> Iterable[Declaration]:
+        """Each different declaration."""
+        return self._said if self._said is not None else (self._one,) if self._one is not None else ()
 
     def terms(self) -> Terms:
         """What holds: of two minimums the greater, of two limits the shorter."""
-        several = self._several or _Several(self._said)
-        held, differ = several.held()
-        problems = next(iter(self._said)).problems if len(self._said) == 1 else several.problems.values
-        by_role = held.get("min_by_role", ())
-        return Terms(
-            min_member=max(held.get("min_member", 0), sum(least for _, least in by_role)) or None,
-            min_by_role=by_role,
-            lasting_by_role=held.get("lasting_by_role", ()),
-            min_resources=held.get("min_resources", ()),
-            queue=held.get("queue", ""),
-            priority_class=held.get("priority_class", ""),
-            schedule_timeout_s=held.get("schedule_timeout_s"),
-            on_member_lost=held.get("on_member_lost", "wait"),
-            on_completion=held.get("on_completion", ""),
-            expected_runtime_s=held.get("expected_runtime_s"),
-            conflicts=(*_first(problems), *differ),
-        )
+        if self._one is not None:
+            return _terms_of(self._one)
+        several = self._several or _Several(())
+        return _terms(several, several.problems.values)
 
     def combined(self) -> tuple[Declaration, tuple[str, ...]]:
         """All of it as one declaration, and a sentence about each value that differs."""
-        if len(self._said) == 1:
-            return next(iter(self._said)), ()
-        several = self._several or _Several(self._said)
+        if self._one is not None:
+            return self._one, ()
+        several = self._several or _Several(())
         held, differ = several.held()
-        source = " and ".join(sorted({one.source for one in self._said}))
+        source = " and ".join(sorted({one.source for one in self._all}))
         return Declaration(source=source, problems=tuple(several.problems.values), **held), tuple(differ)
 
 
@@ -177,6 +184,42 @@ class _Several:
             if len(ordered) > bound.most:
                 differ.append(bound.exceeded(len(ordered)))
         return held, differ
+
+
+def _terms(several: _Several, problems: Sequence[str]) -> Terms:
+    held, differ = several.held()
+    by_role = held.get("min_by_role", ())
+    return Terms(
+        min_member=max(held.get("min_member", 0), sum(least for _, least in by_role)) or None,
+        min_by_role=by_role,
+        lasting_by_role=held.get("lasting_by_role", ()),
+        min_resources=held.get("min_resources", ()),
+        queue=held.get("queue", ""),
+        priority_class=held.get("priority_class", ""),
+        schedule_timeout_s=held.get("schedule_timeout_s"),
+        on_member_lost=held.get("on_member_lost", "wait"),
+        on_completion=held.get("on_completion", ""),
+        expected_runtime_s=held.get("expected_runtime_s"),
+        conflicts=(*_first(problems), *differ),
+    )
+
+
+_known: Remembered[Declaration, tuple[Declaration, Terms]] = Remembered(KNOWN)
+"""Declarations, and the terms that hold where nothing else is declared: many groups say the same."""
+
+
+def _known_of(one: Declaration) -> tuple[Declaration, Terms]:
+    found = _known.get(one)
+    return found if found is not None else _known.put(one, (one, _terms(_Several((one,)), one.problems)))
+
+
+def shared(one: Declaration) -> Declaration:
+    """The same for all groups that declare it."""
+    return _known_of(one)[0]
+
+
+def _terms_of(one: Declaration) -> Terms:
+    return _known_of(one)[1]
 
 
 def agree(declarations: Iterable[Declaration]) -> Terms:

@@ -6,6 +6,7 @@ what it says. Our own keys add to any dialect, so that a pod made by an operator
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping
 
 from gangfilter import naming
@@ -90,7 +91,7 @@ def membership(pod: Pod) -> Membership | None:
     who, required = _role(reader)
     problems = tuple(dict.fromkeys((*reader.problems, *differ)))
     leader = "launcher" if who == "worker" and _of_mpi_job(meta.labels) else ""
-    return Membership(GroupKey(meta.namespace, chosen), who, required, declaration, problems, leader)
+    return Membership(GroupKey(sys.intern(meta.namespace), chosen), who, required, declaration, problems, leader)
 
 
 def queue(pod: Pod) -> str:

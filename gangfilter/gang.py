@@ -8,14 +8,13 @@ is kept waiting.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from gangfilter.group import GroupKey, Terms
 from gangfilter.members import ARRIVED, OPEN, PLACED, PRESENT, SETTLED, Member, Members, Stage
-from gangfilter.table import Fact, Phase, after
+from gangfilter.table import Phase, Trigger, after
 
 P = Phase
 BEFORE = (P.ASSEMBLING, P.WAITING, P.FAILED)
@@ -37,14 +36,20 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     """How often that is doubled where the next comes to nothing either."""
     upsets: int = 32
     """Starts in a row whose places turned out to be none, after which the next one waits as well."""
-    whole_s: float = 30.0
+    gang_bind_timeout_s: float = 30.0
     """From the first Binding until the gang must be whole, else it is undone."""
-    slot_s: float = 300.0
+    replacement_hold_s: float = 300.0
     """For which the room of a lost member is kept for the one that comes in its place; 0: not at all."""
 
 
 class Gang(Members):
     """A group of pods that start together."""
+
+    __slots__ = (
+        "_again_at", "_arrivals_before", "_began_at", "_begun", "_bereft", "_due_at", "_made", "_most",
+        "_paused_until", "_progress_at", "_ran", "_released_at", "_shaken", "_started", "_upsets", "_vital",
+        "epoch", "key", "patience", "phase", "preempted", "since", "size", "terms", "tries", "unasked", "upset",
+    )  # fmt: skip
 
     def __init__(self, key: GroupKey, patience: Patience, now: float) -> None:
         super().__init__()
@@ -66,11 +71,11 @@ class Gang(Members):
         """In how many starts in a row."""
         self.preempted = False
         """Its room is taken for others: all of it goes, and nobody goes on by itself meanwhile."""
-        self.unasked: set[str] = set()
+        self.unasked: dict[str, None] = {}
         """After a start in which nobody came: members that kube-scheduler must ask for once more before the next."""
         self._vital = 0
         """How many required members the last start had."""
-        self._started: Counter[str] = Counter()
+        self._started: Mapping[str, int] = {}
         """How many of each role it had."""
         self._most = 0
         """How many of this start were in bind at the same time."""
@@ -172,7 +177,7 @@ class Gang(Members):
 
     def may_plan(self, now: float) -> bool:
         """Whether it waits for nothing but room."""
-        asked = now >= self._again_at or self.unasked.isdisjoint(self.members)
+        asked = now >= self._again_at or self.unasked.keys().isdisjoint(self.members)
         return self.phase is P.WAITING and now >= self._paused_until and asked
 
     @property
@@ -230,10 +235,10 @@ class Gang(Members):
             member = self.members[uid]
             member.node = node
             self.put(member, Stage.PLANNED)
-        self.size, self._vital, self._started = self.count(*PLACED), self.required(*PLACED), self.roles(*PLACED)
+        self.size, self._vital, self._started = self.count(*PLACED), self.required(*PLACED), dict(self.roles(*PLACED))
         self.unasked.clear()
         self.upset = False
-        self._enter(Fact.PLANNED, now)
+        self._enter(Trigger.PLANNED, now)
 
     def arrive(self, uid: str, now: float) -> None:
         """A planned member is in bind."""
@@ -272,7 +277,7 @@ class Gang(Members):
         """Nobody else will come into bind: a start that is not complete is over."""
         self._progress_at = now - self.patience.stuck_s
 
-    def step(self, now: float) -> tuple[Phase, Fact] | None:
+    def step(self, now: float) -> tuple[Phase, Trigger] | None:
         """Go on by one phase if the facts say so; returns the phase left and why, None if it stays."""
         if self.phase in BEFORE:
             self.recall()
@@ -283,38 +288,38 @@ class Gang(Members):
         self._enter(fact, now)
         return left, fact
 
-    def _enter(self, fact: Fact, now: float) -> None:
+    def _enter(self, fact: Trigger, now: float) -> None:
         before, self.phase = self.phase, after(self.phase, fact)
         assert self.phase is not before, f"{fact} does not move {before}"
         self.since, self._arrivals_before = now, self.arrivals
         match fact:
-            case Fact.ALL_IN_BIND:
+            case Trigger.ALL_IN_BIND:
                 self._bind_until(now, now)
-            case Fact.LOST_EARLY:
+            case Trigger.LOST_EARLY:
                 self._bind_until(self._released_at, now)
-            case Fact.FOUND:
+            case Trigger.FOUND:
                 self._adopt(now)
-            case Fact.STUCK:
+            case Trigger.STUCK:
                 self._again_at = now + self._backoff()
-                self.unasked = {m.uid for m in self.holding()}
-            case Fact.OVERDUE:
+                self.unasked = {m.uid: None for m in self.holding()}
+            case Trigger.OVERDUE:
                 self._paused_until = now + self._backoff()
-            case Fact.UPSET:
+            case Trigger.PLAN_INVALIDATED:
                 self._upsets += 1
                 if self._upsets > self.patience.upsets:
                     self._paused_until = now + self._backoff()
-            case Fact.WHOLE:
+            case Trigger.WHOLE:
                 self._shaken = self._bereft = self.preempted = False
                 self._upsets = 0
-            case Fact.STRANDED:
+            case Trigger.STRANDED:
                 self.preempted = False
-            case Fact.LOST | Fact.DONE:
+            case Trigger.LOST | Trigger.DONE:
                 self.tries = 0
-            case Fact.RENEWED | Fact.UNDONE:
+            case Trigger.RENEWED | Trigger.UNDONE:
                 self._begun, self._made, self.preempted = now, math.inf, False
 
     def _bind_until(self, released_at: float, now: float) -> None:
-        self._released_at, self._due_at = released_at, now + self.patience.whole_s
+        self._released_at, self._due_at = released_at, now + self.patience.gang_bind_timeout_s
         self._ran = self._shaken = False
 
     def _backoff(self) -> float:
@@ -328,19 +333,19 @@ class Gang(Members):
         last = [m for m in ours if m.epoch == self.epoch]
         released = min((now, *(m.bound_at for m in last)))
         self.size = max((m.among for m in last), default=0) or self.count(*PRESENT)
-        self._vital, self._started = self.required(*PRESENT), self.roles(*PRESENT)
+        self._vital, self._started = self.required(*PRESENT), dict(self.roles(*PRESENT))
         self._bind_until(released, released)
         may_have_shrunk = self.terms.lasting_by_role and not self.count(Stage.IDLE)
         if now < self._due_at and not may_have_shrunk:
             return
         if any(m.created <= released for m in self.at(Stage.IDLE)):  # it was there when the others were bound
-            self._due_at = now + self.patience.whole_s
+            self._due_at = now + self.patience.gang_bind_timeout_s
         else:
             self._ran, self._vital = True, self.required(*SETTLED)
 
     # -- facts
 
-    def _fact(self, now: float) -> Fact | None:
+    def _fact(self, now: float) -> Trigger | None:
         match self.phase:
             case P.ASSEMBLING | P.WAITING:
                 return self._before_start(now)
@@ -361,71 +366,71 @@ class Gang(Members):
             return False
         return any(m.epoch for m in self.at(Stage.BOUND)) or self.suffices(*SETTLED)
 
-    def _before_start(self, now: float) -> Fact | None:
+    def _before_start(self, now: float) -> Trigger | None:
         if self._found():
-            return Fact.FOUND
+            return Trigger.FOUND
         if self.phase is P.ASSEMBLING and self._done():
-            return Fact.DONE
+            return Trigger.DONE
         complete = self.suffices(*PRESENT)
         if complete != (self.phase is P.WAITING):
-            return Fact.COMPLETE if complete else Fact.INCOMPLETE
+            return Trigger.COMPLETE if complete else Trigger.INCOMPLETE
         limit = self.terms.schedule_timeout_s
-        return Fact.LIMIT if limit and self.members and now >= self.born + limit else None
+        return Trigger.LIMIT if limit and self.members and now >= self.born + limit else None
 
-    def _while_starting(self, now: float) -> Fact | None:
+    def _while_starting(self, now: float) -> Trigger | None:
         if self.upset or not self.suffices(*PLACED):
-            return Fact.UPSET
+            return Trigger.PLAN_INVALIDATED
         if self.suffices(*ARRIVED):
-            return Fact.ALL_IN_BIND
+            return Trigger.ALL_IN_BIND
         if self._found():
-            return Fact.FOUND
+            return Trigger.FOUND
         held_too_long = self._began_at is not None and now >= self._began_at + self.patience.hold_s
-        return Fact.STUCK if held_too_long or now >= self._progress_at + self.patience.stuck_s else None
+        return Trigger.STUCK if held_too_long or now >= self._progress_at + self.patience.stuck_s else None
 
-    def _while_binding(self, now: float) -> Fact | None:
+    def _while_binding(self, now: float) -> Trigger | None:
         if self.suffices(*SETTLED):
-            return Fact.WHOLE
+            return Trigger.WHOLE
         if not self.count(Stage.PLANNED, Stage.IN_BIND, Stage.POSTED, Stage.BOUND):
-            return Fact.UNDONE
+            return Trigger.UNDONE
         if self._ran:
-            return Fact.LOST
+            return Trigger.LOST
         if now < self._due_at:
             return None
         if self.minimum[0] is not None:
-            return Fact.OVERDUE
-        return Fact.LOST if self.count(*SETTLED) >= self.size else None  # nobody is taken back that may be whole
+            return Trigger.OVERDUE
+        return Trigger.LOST if self.count(*SETTLED) >= self.size else None  # nobody is taken back that may be whole
 
-    def _while_running(self, now: float) -> Fact | None:
+    def _while_running(self, now: float) -> Trigger | None:
         if self._done():
-            return Fact.DONE
+            return Trigger.DONE
         if self.preempted:
-            return Fact.PREEMPTED
+            return Trigger.PREEMPTED
         if self.suffices(*SETTLED):
-            return Fact.WHOLE if self.phase is P.DEGRADED else None
+            return Trigger.WHOLE if self.phase is P.DEGRADED else None
         if self.phase is P.RUNNING:
-            early = self._shaken and now < self._released_at + self.patience.whole_s
-            return Fact.LOST_EARLY if early else Fact.LOST
+            early = self._shaken and now < self._released_at + self.patience.gang_bind_timeout_s
+            return Trigger.LOST_EARLY if early else Trigger.LOST
         if not self.count(Stage.BOUND, Stage.POSTED):
-            return Fact.UNDONE
+            return Trigger.UNDONE
         anew = self._bereft and self.terms.on_member_lost == "restart"
-        return Fact.RESTART if anew and all(m.removable for m in self.at(Stage.BOUND)) else None
+        return Trigger.RESTART if anew and all(m.removable for m in self.at(Stage.BOUND)) else None
 
-    def _while_undoing(self) -> Fact | None:
+    def _while_undoing(self) -> Trigger | None:
         if self.suffices(*SETTLED):
-            return Fact.WHOLE
-        if self.count(Stage.POSTED, Stage.LEAVING):
+            return Trigger.WHOLE
+        if self.count(Stage.POSTED, Stage.EVICTING):
             return None
         bound = self.at(Stage.BOUND)
         if not bound:
-            return Fact.UNDONE
-        return None if any(m.removable for m in bound) and not self.preempted else Fact.STRANDED
+            return Trigger.UNDONE
+        return None if any(m.removable for m in bound) and not self.preempted else Trigger.STRANDED
 
-    def _at_the_end(self) -> Fact | None:
+    def _at_the_end(self) -> Trigger | None:
         if self.phase is P.FAILED and self._found():
-            return Fact.FOUND
+            return Trigger.FOUND
         if self.count(Stage.POSTED, Stage.BOUND) and self.phase is P.COMPLETED:
             return None
-        return Fact.RENEWED if self.arrivals > self._arrivals_before and self.count(Stage.IDLE) else None
+        return Trigger.RENEWED if self.arrivals > self._arrivals_before and self.count(Stage.IDLE) else None
 
     def _done(self) -> bool:
         """All have succeeded, or those whose success ends it.
@@ -449,4 +454,4 @@ class Gang(Members):
             return 0
         there, (least, by_role) = self.roles(*PLACED, Stage.POSTED), self.minimum
         others = there.total() - there[role]
-        return max(by_role.get(role, 0), min(self._started[role], (least or 0) - others))
+        return max(by_role.get(role, 0), min(self._started.get(role, 0), (least or 0) - others))

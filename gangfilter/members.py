@@ -25,7 +25,7 @@ class Stage(IntEnum):
     """Its Binding is being written."""
     BOUND = 5
     SUCCEEDED = 6
-    LEAVING = 7
+    EVICTING = 7
     """It is bound, and its eviction was asked for."""
 
 
@@ -65,7 +65,9 @@ class Member(msgspec.Struct):
     bound_at: float = 0.0
     refused: bool = False
     """kube-scheduler does not come for it by itself."""
-    yields: bool = False
+    succeeded: bool = False
+    """Its pod has done its work and is there; whether that counts in this life of the gang, the stage tells."""
+    preempted: bool = False
     """It was taken away since others need its room."""
     denied_at: float = 0.0
     """When kube-scheduler first kept it off its place, 0 if it does not."""
@@ -84,15 +86,15 @@ class Member(msgspec.Struct):
 class Members:
     """Members by UID, and how many there are of each kind."""
 
+    __slots__ = ("_past", "_priority", "_tally", "arrivals", "members", "turnover", "unheld")
+
     def __init__(self) -> None:
         self.members: dict[str, Member] = {}
-        self._tally: Counter[tuple[Stage, str, bool]] = Counter()
+        self._tally: dict[tuple[Stage, str, bool], int] = {}
         """Members by stage, role and whether they are required."""
-        self._succeeded: dict[str, Member] = {}
-        """Of those whose pods are there."""
-        self._past: Counter[tuple[str, bool]] = Counter()
+        self._past: dict[tuple[str, bool], int] = {}
         """Those that have succeeded and count, and whose pods are deleted: how many of each role, and required."""
-        self.unheld: set[str] = set()
+        self.unheld: dict[str, None] = {}
         """UIDs of members that kube-scheduler binds by itself: their bind cannot be kept waiting."""
         self.arrivals = 0
         self.turnover = 0
@@ -141,15 +143,20 @@ class Members:
         self.arrivals += member.stage is Stage.ABSENT and stage is Stage.IDLE
         self.turnover += (member.stage is Stage.ABSENT) != (stage is Stage.ABSENT)
         if stage not in (Stage.SUCCEEDED, Stage.ABSENT):
-            self._succeeded.pop(member.uid, None)  # it was said to have succeeded, and works after all
+            member.succeeded = False  # it was said to have, and works after all
         member.stage = stage
         self._count(stage, member.role, member.required, 1)
 
     def _count(self, stage: Stage, role: str, required: bool, more: int) -> None:
         """So many more are at this stage; no role is kept of which there is nobody."""
-        self._tally[stage, role, required] += more
-        if not self._tally[stage, role, required]:
-            del self._tally[stage, role, required]
+        kind = stage, role, required
+        left = self._tally.get(kind, 0) + more
+        if left:
+            self._tally[kind] = left
+        else:
+            del self._tally[kind]
+            if len(self._tally) == 1:
+                self._tally = dict(self._tally)  # gives back what it took for many kinds
 
     def remove(self, uid: str) -> None:
         """The member is none any more."""
@@ -158,27 +165,27 @@ class Members:
 
     def _drop(self, uid: str) -> Member:
         member = self.members.pop(uid)
-        self._succeeded.pop(uid, None)
-        self.unheld.discard(uid)
+        self.unheld.pop(uid, None)
         self._count(member.stage, member.role, member.required, -1)
         return member
 
     def succeed(self, uid: str) -> None:
         """The member has done its work."""
-        if uid not in self._succeeded:
-            self._succeeded[uid] = self.members[uid]
-            self.put(self.members[uid], Stage.SUCCEEDED)
+        member = self.members[uid]
+        if not member.succeeded:
+            member.succeeded = True
+            self.put(member, Stage.SUCCEEDED)
 
     def vanish(self, uid: str) -> bool:
         """The member's pod is deleted; returns whether it goes on counting, since it had succeeded."""
-        if uid not in self._succeeded:
+        if not self.members[uid].succeeded:
             return False
         member = self._drop(uid)
         self._priority = (-1, 0)
         if member.stage is Stage.SUCCEEDED:
             known = len(self._past) < ROLES.most or (member.role, member.required) in self._past
             role = member.role if known else ""  # a role of its own for each: nobody names them all
-            self._past[role, member.required] += 1
+            self._past[role, member.required] = self._past.get((role, member.required), 0) + 1
             self._count(Stage.SUCCEEDED, role, member.required, 1)
         return True
 
@@ -191,11 +198,12 @@ class Members:
             self._count(Stage.SUCCEEDED, role, required, -past)
             self.turnover += past
         self._past.clear()
-        if not self._succeeded:
+        succeeded = [m for m in self.members.values() if m.succeeded]
+        if not succeeded:
             return
         there = [m for m in self.members.values() if m.stage in OPEN]
         owners = {m.owner for m in there if m.owner}
         epoch = max((m.epoch for m in there), default=0)
-        for member in self._succeeded.values():
+        for member in succeeded:
             counts = not there or member.owner in owners or (epoch > 0 and member.epoch == epoch)
             self.put(member, Stage.SUCCEEDED if counts else Stage.ABSENT)

@@ -30,7 +30,7 @@ class Phase(StrEnum):
     """It waited longer than its user allows."""
 
 
-class Fact(StrEnum):
+class Trigger(StrEnum):
     """What moves a gang on."""
 
     COMPLETE = "the minimum exists"
@@ -39,7 +39,7 @@ class Fact(StrEnum):
     PLANNED = "everybody has a place"
     ALL_IN_BIND = "the minimum is in bind"
     STUCK = "nobody came into bind for too long"
-    UPSET = "a planned member or node is none any more"
+    PLAN_INVALIDATED = "a planned member or node is none any more"
     WHOLE = "the minimum is bound"
     OVERDUE = "not whole in time"
     LOST = "fewer than the minimum are left"
@@ -53,8 +53,8 @@ class Fact(StrEnum):
     RENEWED = "new members come"
 
 
-P, F = Phase, Fact
-TRANSITIONS: dict[tuple[Phase, Fact], Phase] = {
+P, F = Phase, Trigger
+TRANSITIONS: dict[tuple[Phase, Trigger], Phase] = {
     (P.ASSEMBLING, F.COMPLETE): P.WAITING,
     (P.ASSEMBLING, F.FOUND): P.BINDING,
     (P.ASSEMBLING, F.DONE): P.COMPLETED,
@@ -66,7 +66,7 @@ TRANSITIONS: dict[tuple[Phase, Fact], Phase] = {
     (P.STARTING, F.ALL_IN_BIND): P.BINDING,
     (P.STARTING, F.FOUND): P.BINDING,
     (P.STARTING, F.STUCK): P.WAITING,
-    (P.STARTING, F.UPSET): P.WAITING,
+    (P.STARTING, F.PLAN_INVALIDATED): P.WAITING,
     (P.BINDING, F.WHOLE): P.RUNNING,
     (P.BINDING, F.OVERDUE): P.UNDOING,
     (P.BINDING, F.LOST): P.DEGRADED,
@@ -90,7 +90,7 @@ TRANSITIONS: dict[tuple[Phase, Fact], Phase] = {
 """What follows. A pair that is not here changes nothing."""
 
 
-def after(phase: Phase, fact: Fact) -> Phase:
+def after(phase: Phase, fact: Trigger) -> Phase:
     """The phase that follows."""
     return TRANSITIONS.get((phase, fact), phase)
 

@@ -4,32 +4,18 @@ import logging
 import sys
 import traceback
 from collections.abc import MutableMapping
-from enum import StrEnum
 from typing import Any, Literal, TextIO, cast
 
 import structlog
 
 from protos.contract.printable import printable
 
+Format = Literal["auto", "console", "json"]
+"""How a log line looks; auto: console on a terminal, else json."""
+Level = Literal["debug", "info", "warning", "error"]
+"""The least important log line that is written."""
 MOST_CALLS, LONGEST_TRACE = 30, 8000
 """Calls, and characters, of a traceback that are logged."""
-
-
-class LogFormat(StrEnum):
-    """How a log line looks."""
-
-    AUTO = "auto"
-    CONSOLE = "console"
-    JSON = "json"
-
-
-class LogLevel(StrEnum):
-    """The least important log line that is written."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 class _StandardError:
@@ -42,7 +28,7 @@ class _StandardError:
         sys.stderr.flush()
 
 
-def configure(form: Literal["auto", "console", "json"], level: Literal["debug", "info", "warning", "error"]) -> None:
+def configure(form: Format, level: Level) -> None:
     """Set up structlog, and the standard library's logging under it for the packages that use that."""
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
     shared: list[Any] = [

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from extender.engine.effects import PodRef
+from extender.engine.types.effects import PodRef
 from protos.contract import inventory, names
 from protos.contract.allocation import Allocation, Share
 from protos.contract.inventory import Gpu, Inventory, Link

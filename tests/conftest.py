@@ -8,7 +8,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from extender.engine.quarantine import Caught, Quarantine
+from extender.engine.state.quarantine import CaughtError, Quarantine
 from extender.faults import Faults
 
 settings.register_profile("gangshare", deadline=None)  # how long an example takes is no matter of a unit test
@@ -36,7 +36,7 @@ def errors_of_ours_fail_the_test(request: pytest.FixtureRequest, monkeypatch: py
     if request.node.get_closest_marker("faults") is not None:
         return
 
-    def caught(_: Quarantine, caught: Caught) -> None:
+    def caught(_: Quarantine, caught: CaughtError) -> None:
         raise caught.error
 
     def told(_: Faults, __: str, ___: str, error: Exception) -> None:

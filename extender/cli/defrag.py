@@ -17,8 +17,8 @@ from rich.console import RenderableType
 from extender.cli import console, inspection
 from extender.cli.errors import CommandError
 from extender.cli.inspection import Move, Place, Plan, Room
-from extender.engine.moves import relief
-from extender.engine.preemption import budgets
+from extender.engine.planning import defrag_plan
+from extender.engine.policies.preemption import budgets
 from protos.contract import budget, codec, names, reservation
 from protos.contract.budget import Budget, Budgets
 from protos.contract.objects import Pod, decode_pod
@@ -56,7 +56,7 @@ def render(plan: Plan) -> Iterator[RenderableType]:
 
 
 def _place(place: Place | Room) -> str:
-    return relief.place(place.node, place.gpus)
+    return defrag_plan.place(place.node, place.gpus)
 
 
 async def apply(plan: Plan, server: str, kubeconfig: str, context: str, say: Callable[[str], None]) -> None:
@@ -156,7 +156,7 @@ async def _wait(kept: Kept, room: Room) -> None:
     except TimeoutError as error:
         who = f"{room.namespace}/{room.name}"
         why = f"the extender does not keep {_place(room)} for {who}, which was asked for {SEEN_S:g} s ago"
-        ask = "May its queue not have it, does the extender run with --keep-room 0, or do the clocks differ?"
+        ask = "May its queue not have it, does the extender run with --reservation-ttl 0, or do the clocks differ?"
         raise CommandError(f"{why}: nobody was evicted. {ask}") from error
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from extender.cli import console, top
 from extender.cli.errors import CommandError
 from extender.cli.inspection import Earliest, Group, Line, Node, Pod, Reservation, Slot
-from extender.engine.moves import relief
+from extender.engine.planning import defrag_plan
 from protos.contract.allocation import Allocation
 from protos.contract.reason import listed
 
@@ -69,7 +69,7 @@ def ranking(pod: Pod) -> Iterator[str]:
 def _reserved(kept: Reservation) -> str:
     lasts = f"is kept for it for {console.duration(kept.seconds)}"
     free = "all of it is free" if kept.complete else "not all of it is free yet"
-    return f"  {relief.place(kept.node, kept.gpus)} {lasts}: {free}"
+    return f"  {defrag_plan.place(kept.node, kept.gpus)} {lasts}: {free}"
 
 
 def _line(of: Line) -> Iterator[str]:

@@ -15,19 +15,19 @@ import structlog
 from extender.cluster import classes, faults, queues, scalers
 from extender.cluster.group_status import StatusWriter
 from extender.cluster.leadership import NotLeading, Permission
-from extender.engine.effects import (
+from extender.engine.types.effects import (
     ClassStatus,
     Evict,
     Fault,
     GroupStatus,
     PodRef,
-    PutBack,
     QueueStatus,
     Report,
     ReportOwner,
+    Requeue,
     Scale,
+    SetAnnotation,
     Unscale,
-    Wake,
 )
 from extender.faults import Faults
 from gangfilter.table import Phase
@@ -67,7 +67,7 @@ class Complaint(msgspec.Struct, frozen=True):
 
 Told = Report | ReportOwner | Complaint | Fault
 """What people read, and nothing waits for."""
-Write = Wake | PutBack | Evict | Scale | Unscale | GroupStatus | ClassStatus | QueueStatus | Told
+Write = Requeue | SetAnnotation | Evict | Scale | Unscale | GroupStatus | ClassStatus | QueueStatus | Told
 """What an Actor carries out."""
 
 
@@ -199,9 +199,9 @@ class Actor:
 
     async def _write(self, effect: Write) -> None:
         match effect:
-            case Wake(pod, node, gated, nominate):
+            case Requeue(pod, node, gated, nominate):
                 await self._wake(pod, node if nominate else "", gated=gated)
-            case PutBack(pod, key, value, version):
+            case SetAnnotation(pod, key, value, version):
                 only: dict[str, str] = {"resourceVersion": version} if version else {}
                 await self._patch(pod, {key: value}, None, **only)
             case Report(pod, reason, warning):
@@ -283,9 +283,9 @@ def _reference(pod: PodRef) -> Reference:
 
 def _key(effect: Write) -> Key:
     match effect:
-        case Wake(pod):
+        case Requeue(pod):
             return "wake", pod.uid
-        case PutBack(pod, key, _, _):
+        case SetAnnotation(pod, key, _, _):
             return "put back", pod.uid, key
         case Report(pod, reason, _):
             return "report", pod.uid, reason.code

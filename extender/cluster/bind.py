@@ -15,8 +15,8 @@ import msgspec
 import structlog
 
 from extender.cluster.leadership import NotLeading, Permission
-from extender.engine import trust
-from extender.engine.effects import Place
+from extender.engine.types import trust
+from extender.engine.types.effects import PostBinding
 from protos.contract import names
 from protos.contract.objects import Pod
 from protos.kube import binding, errors, paths
@@ -52,7 +52,7 @@ class Binder:
         """So many binds are held, and may be let go at once."""
         self._client.expect(binds)
 
-    async def bind(self, place: Place) -> Outcome:
+    async def bind(self, place: PostBinding) -> Outcome:
         """Bind the pod and find out how that went; comes back only when it is known."""
         await self._permission.settled()
         started, in_doubt_until, pause = self._clock(), 0.0, PAUSE_S
@@ -80,7 +80,7 @@ class Binder:
     def _again(self, refusal: errors.ApiError, started: float) -> bool:
         return isinstance(refusal, errors.Unavailable) and self._clock() - started < PATIENCE_S
 
-    async def _post(self, place: Place) -> errors.ApiError | None:
+    async def _post(self, place: PostBinding) -> errors.ApiError | None:
         """Send the Binding; None once it is carried out."""
         ref = place.pod
         try:
@@ -96,7 +96,7 @@ class Binder:
             return error
         return None
 
-    async def _read(self, place: Place) -> Outcome | None:
+    async def _read(self, place: PostBinding) -> Outcome | None:
         """What the pod itself says, read consistently; None if it is still unbound."""
         try:
             pod = await self._client.fetch(paths.pod(place.pod.namespace, place.pod.name), _pods)
@@ -105,7 +105,7 @@ class Binder:
         return judge(place, pod)
 
 
-def judge(place: Place, pod: Pod) -> Outcome | None:
+def judge(place: PostBinding, pod: Pod) -> Outcome | None:
     """What a pod as it is now says about a Binding; None if it is still unbound.
 
     On our node an allocation that the plugin, or an extender, has corrected since is as good as the one of the Binding:

@@ -6,7 +6,7 @@ Where they are not shown, the API server alone refuses evictions.
 import structlog
 
 from extender.cluster.optional import Declared, Source
-from extender.engine.effects import BudgetGone, BudgetSeen, Event
+from extender.engine.types.events import BudgetGone, BudgetSeen, Event
 from protos.contract import budget
 from protos.contract.budget import API_VERSION, KIND, PLURAL, Budget
 from protos.kube.changes import Ref

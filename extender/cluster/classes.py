@@ -8,7 +8,8 @@ from typing import Any
 
 from extender.cluster.optional import Complain, Declared, Source
 from extender.cluster.status import Condition, Json, conditions, write
-from extender.engine.effects import ClassGone, ClassSeen, ClassStatus, Event
+from extender.engine.types.effects import ClassStatus
+from extender.engine.types.events import ClassGone, ClassSeen, Event
 from protos.contract import gpu_class
 from protos.contract.gpu_class import API_VERSION, KIND, PLURAL, GpuClass
 from protos.contract.reason import Reason

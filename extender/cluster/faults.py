@@ -1,6 +1,6 @@
 """Whom an error of ours is told about: the object in the API server that was set aside."""
 
-from extender.engine.effects import Subject
+from extender.engine.types.subject import Subject
 from protos.contract import gpu_class, queue, training
 from protos.kube.events import Reference
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from extender.engine.effects import Event
+from extender.engine.types.events import Event
 from extender.metrics import Metrics
 from protos.kube import changes, errors
 from protos.kube.changes import Ref
@@ -131,7 +131,7 @@ class Feed:
                 self._listed.set()
                 told = self._kind.listed()
             case changes.Undecodable(ref, _, error):
-                self._metrics.problems["undecodable"] += 1
+                self._metrics.errors["undecodable"] += 1
                 log.warning(
                     "undecodable", path=self._path, object=ref and f"{ref.namespace}/{ref.name}", error=str(error)
                 )

@@ -12,7 +12,7 @@ import structlog
 
 from extender.cluster.groups import api_version
 from extender.cluster.status import BY_US, Condition, Json, conditions, read, unwritten
-from extender.engine.effects import GroupStatus
+from extender.engine.types.effects import GroupStatus
 from gangfilter import podgroups
 from gangfilter.table import Phase as P
 from protos.contract import names

@@ -1,7 +1,7 @@
 """The objects that declare groups, of every kind that there may be."""
 
 from extender.cluster.optional import Complain, Declared, Source
-from extender.engine.effects import Event, GroupGone, GroupSeen
+from extender.engine.types.events import Event, GroupGone, GroupSeen
 from gangfilter import podgroups
 from gangfilter.group import Declaration, GroupKey
 from protos.contract import training

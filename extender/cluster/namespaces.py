@@ -6,7 +6,7 @@ Where they are not shown, no queue that selects namespaces by labels admits any.
 import structlog
 
 from extender.cluster.optional import Declared, Source
-from extender.engine.effects import Event, NamespaceGone, NamespaceSeen
+from extender.engine.types.events import Event, NamespaceGone, NamespaceSeen
 from protos.contract import bounds, namespace
 from protos.contract.namespace import API_VERSION, KIND, PLURAL, Namespace
 from protos.kube.changes import Ref

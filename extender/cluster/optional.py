@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from extender.cluster.feed import Feed, Kind, together
-from extender.engine.effects import Event
+from extender.engine.types.events import Event
 from extender.metrics import Metrics
 from protos.contract.reason import Reason
 from protos.kube import errors, paths

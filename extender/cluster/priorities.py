@@ -6,7 +6,7 @@ Where they are not shown, the priorities of its members are those of a group.
 import structlog
 
 from extender.cluster.optional import Declared, Source
-from extender.engine.effects import Event, PriorityGone, PrioritySeen
+from extender.engine.types.events import Event, PriorityGone, PrioritySeen
 from protos.contract import priority
 from protos.contract.priority import API_VERSION, KIND, PLURAL, PriorityClass
 from protos.kube.changes import Ref

@@ -8,7 +8,8 @@ from typing import Any
 
 from extender.cluster.optional import Complain, Declared, Source
 from extender.cluster.status import Condition, Json, conditions, write
-from extender.engine.effects import Event, QueueGone, QueueSeen, QueueStatus
+from extender.engine.types.effects import QueueStatus
+from extender.engine.types.events import Event, QueueGone, QueueSeen
 from protos.contract import bounds, queue
 from protos.contract.queue import API_VERSION, PLURAL, SOURCES, Queue
 from protos.contract.reason import Reason

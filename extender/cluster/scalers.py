@@ -5,7 +5,8 @@ from __future__ import annotations
 import structlog
 
 from extender.cluster.optional import Declared, Source
-from extender.engine.effects import Event, Scale, ScalerGone, ScalerSeen, ScalersServed, Unscale
+from extender.engine.types.effects import Scale, Unscale
+from extender.engine.types.events import Event, ScalerGone, ScalerSeen, ScalersServed
 from protos.contract import training
 from protos.contract.training import API_VERSION, PLURALS, Scaler, ScalerKind
 from protos.kube import paths

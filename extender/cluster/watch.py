@@ -10,7 +10,7 @@ import structlog
 from extender.cluster import budgets, classes, groups, namespaces, priorities, queues, scalers
 from extender.cluster.feed import Feed, Kind, together
 from extender.cluster.optional import Complain, OptionalKinds
-from extender.engine.effects import Event, GpusUnhealthy, NodeGone, NodeSeen, PodGone, PodSeen, PodsListed
+from extender.engine.types.events import Event, GpusUnhealthy, NodeGone, NodeSeen, PodGone, PodSeen, PodsListed
 from extender.metrics import Metrics
 from protos.contract import names, objects
 from protos.contract.bounds import GPU_INDEX

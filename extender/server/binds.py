@@ -18,7 +18,8 @@ from typing import Any
 import structlog
 
 from extender.cluster.bind import Binder
-from extender.engine.effects import BindDone, BindLeft, Held, Open, Place, PodRef, Refuse
+from extender.engine.types.effects import Held, Open, PodRef, PostBinding, Refuse
+from extender.engine.types.events import BindAbandoned, BindDone
 from extender.server.core import Core, Release
 from protos.contract.reason import Reason
 
@@ -30,7 +31,7 @@ MANY, CALM_S = 64, 1.0
 """So many Bindings at once, and what has time waits for them: for so many seconds at most, and half of the time."""
 Gone = Callable[[], Coroutine[Any, Any, None]]
 """Waits until whoever asked does not wait for the answer any more."""
-Decision = asyncio.Future[Place | Reason | None]
+Decision = asyncio.Future[PostBinding | Reason | None]
 """Of a held bind: it goes on, or why it does not; None once nobody waits for it."""
 
 log = structlog.get_logger(__name__)
@@ -86,9 +87,9 @@ class Binds:
         core = self._core
         answer = core.metrics.steps.timed("bind", core.engine.bind, ref, node, core.clock(), time.time_ns())
         self.arrived.set()
-        if isinstance(answer, Place | Held):
+        if isinstance(answer, PostBinding | Held):
             flight = self._start(ref, node)
-            if isinstance(answer, Place):
+            if isinstance(answer, PostBinding):
                 flight.decision.set_result(answer)
             else:
                 self._binder.expect(len(self._flights))
@@ -119,7 +120,7 @@ class Binds:
 
     async def _decided(self, ref: PodRef, flight: _Flight) -> str:
         match await flight.decision:
-            case Place() as place:
+            case PostBinding() as place:
                 return await self._carry(place, flight.together)
             case Reason(code, sentence):
                 return self._told(ref, flight.node, code, sentence)
@@ -144,7 +145,7 @@ class Binds:
     def _leave(self, ref: PodRef, flight: _Flight) -> None:
         flight.decision.set_result(None)
         del self._flights[ref.uid]
-        self._core.tell(BindLeft(ref.uid))
+        self._core.tell(BindAbandoned(ref.uid))
 
     def _release(self, effect: Release) -> None:
         """A held bind goes on, or is refused."""
@@ -172,7 +173,7 @@ class Binds:
             self._core.calm.clear()
             loop.call_later(CALM_S, self._core.calm.set)
 
-    async def _carry(self, place: Place, together: _Together | None) -> str:
+    async def _carry(self, place: PostBinding, together: _Together | None) -> str:
         try:
             outcome = await self._binder.bind(place)
         finally:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from extender.engine.engine import Engine
+from extender.engine.cycle.engine import Engine
 from extender.server.desk import Pieces
 
 

@@ -6,31 +6,40 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from extender.engine.effects import (
+from extender.engine.cycle.engine import Engine
+from extender.engine.types.effects import (
     ClassStatus,
     Deny,
     Effect,
-    Event,
     Evict,
     Fault,
     GroupStatus,
     Open,
     PhaseLeft,
-    PutBack,
     QueueStatus,
     Report,
     ReportOwner,
+    Requeue,
     Scale,
-    Tick,
+    SetAnnotation,
     Unscale,
-    Wake,
 )
-from extender.engine.engine import Engine
+from extender.engine.types.events import Event, Tick
 from extender.metrics import Metrics
 from protos.logs import trace
 
 Write = (
-    Wake | Report | ReportOwner | PutBack | Evict | Scale | Unscale | GroupStatus | ClassStatus | QueueStatus | Fault
+    Requeue
+    | Report
+    | ReportOwner
+    | SetAnnotation
+    | Evict
+    | Scale
+    | Unscale
+    | GroupStatus
+    | ClassStatus
+    | QueueStatus
+    | Fault
 )
 """Effects that are writes to the API server."""
 Release = Open | Deny

@@ -6,9 +6,9 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from extender.engine.engine import Engine
-from extender.engine.moves.defrag import MOST_MOVES
-from extender.engine.moves.relief import Hopeless
+from extender.engine.cycle.engine import Engine
+from extender.engine.planning.defrag_plan import NoPlan
+from extender.engine.policies.defrag.defrag import MOST_MOVES
 from extender.server import inspect
 from extender.server.desk import Pieces, Refusal, missing
 from gangfilter.group import GroupKey
@@ -24,17 +24,17 @@ def page(engine: Engine, namespace: str, name: str, query: str) -> Pieces:
     most, keep = _asked(query)
     pod = yield from inspect.named(engine, namespace, name)
     yield b""
-    errand = engine.defrag(pod, GroupKey(namespace, name), most, keep)
-    if errand is None:
+    request = engine.defrag(pod, GroupKey(namespace, name), most, keep)
+    if request is None:
         raise missing(f"{namespace}/{name}: no such pod or gang")
-    if isinstance(errand, Hopeless):
-        told: dict[str, Any] = {"fits": False, "verdict": errand.why, "moves": [], "rooms": []}
+    if isinstance(request, NoPlan):
+        told: dict[str, Any] = {"fits": False, "verdict": request.why, "moves": [], "rooms": []}
         yield msgspec.json.encode({"for": f"{namespace}/{name}", **told})
         return
-    while not errand.advance():
+    while not request.advance():
         yield b""
     yield b""
-    yield from inspect.with_lists(errand.told(engine.nodes), {"rooms": errand.rooms(engine.nodes)})
+    yield from inspect.with_lists(request.told(engine.nodes), {"rooms": request.rooms(engine.nodes)})
 
 
 def _asked(query: str) -> tuple[int, tuple[str, ...]]:

@@ -13,10 +13,10 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 
 from extender import metrics
-from extender.engine.books.ledger import NodeState, PodState
-from extender.engine.effects import SubjectKind
-from extender.engine.engine import Engine
-from extender.engine.queues.standing import Standing
+from extender.engine.cycle.engine import Engine
+from extender.engine.queueing.queue_node import QueueNode
+from extender.engine.state.ledger import NodeState, PodState
+from extender.engine.types.subject import SubjectKind
 from extender.metrics import Spec
 from extender.server.desk import Pieces
 from gangfilter.table import Phase
@@ -24,7 +24,7 @@ from protos.contract.books import GpuBook
 from protos.contract.printable import printable
 from protos.contract.queue import GPU, GPUS
 
-Samples = Callable[[Standing], list[str]]
+Samples = Callable[[QueueNode], list[str]]
 """The lines of one queue."""
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SLICE = 200
@@ -40,21 +40,24 @@ _GPUS: tuple[tuple[Spec, Callable[[GpuBook], int]], ...] = (
 )
 
 
-def _gpus_of(spec: Spec, had: Callable[[Standing], Mapping[str, float]]) -> tuple[Spec, Samples]:
-    return spec, lambda standing: [_line(spec, (standing.name,), had(standing).get(GPUS, 0) / GPU)]
+def _gpus_of(spec: Spec, had: Callable[[QueueNode], Mapping[str, float]]) -> tuple[Spec, Samples]:
+    return spec, lambda queue_node: [_line(spec, (queue_node.name,), had(queue_node).get(GPUS, 0) / GPU)]
 
 
-def _pods_of(standing: Standing) -> list[str]:
-    counts = (("waiting", standing.waiting), ("running", standing.running))
-    return [_line(metrics.QUEUE_PODS, (standing.name, state), count) for state, count in counts]
+def _pods_of(queue_node: QueueNode) -> list[str]:
+    counts = (("waiting", queue_node.waiting), ("running", queue_node.running))
+    return [_line(metrics.QUEUE_PODS, (queue_node.name, state), count) for state, count in counts]
 
 
 _QUEUES: tuple[tuple[Spec, Samples], ...] = (
-    _gpus_of(metrics.QUEUE_DESERVED, lambda standing: standing.due),
-    _gpus_of(metrics.QUEUE_ALLOCATED, lambda standing: standing.allocated),
-    _gpus_of(metrics.QUEUE_REQUESTED, lambda standing: standing.requested),
-    (metrics.QUEUE_SHARE, lambda standing: [_line(metrics.QUEUE_SHARE, (standing.name,), standing.part)]),
-    (metrics.QUEUE_OVER, lambda standing: [_line(metrics.QUEUE_OVER, (standing.name,), int(any(standing.exceeded)))]),
+    _gpus_of(metrics.QUEUE_DESERVED, lambda queue_node: queue_node.due),
+    _gpus_of(metrics.QUEUE_ALLOCATED, lambda queue_node: queue_node.allocated),
+    _gpus_of(metrics.QUEUE_REQUESTED, lambda queue_node: queue_node.requested),
+    (metrics.QUEUE_SHARE, lambda queue_node: [_line(metrics.QUEUE_SHARE, (queue_node.name,), queue_node.part)]),
+    (
+        metrics.QUEUE_OVER,
+        lambda queue_node: [_line(metrics.QUEUE_OVER, (queue_node.name,), int(any(queue_node.exceeded)))],
+    ),
     (metrics.QUEUE_PODS, _pods_of),
 )
 
@@ -82,8 +85,8 @@ def _pieces(engine: Engine, tenants: bool) -> Iterator[str]:
     yield from _states(engine)
     for queue_spec, samples in _QUEUES:
         yield _head(queue_spec)
-        for standing in list(engine.tenancy.queues.standings.values()):
-            yield "".join(samples(standing))
+        for queue_node in list(engine.tenancy.queues.queue_nodes.values()):
+            yield "".join(samples(queue_node))
     for spec, value in _GPUS:
         yield _head(spec)
         for name in list(engine.nodes):
@@ -103,13 +106,13 @@ def _states(engine: Engine) -> Iterator[str]:
         states[pod.state if pod is not None and pod.ask is not None else ""] += 1
         if number % SLICE == 0:
             yield ""
-    states["kept"] = sum(slot.ask is not None for slot in engine.ledger.slots.values())
+    states["kept"] = sum(slot.ask is not None for slot in engine.ledger.keepers.values())
     held = (_line(metrics.BOOKINGS, (state,), states[state]) for state in ("held", "binding", "bound", "kept"))
     yield _head(metrics.BOOKINGS) + "".join(held)
-    yield _head(metrics.WAITING) + _line(metrics.WAITING, (), states["waiting"])
+    yield _head(metrics.PENDING) + _line(metrics.PENDING, (), states["waiting"])
     aside = Counter(subject.kind for subject, _ in engine.quarantine.all())
-    kinds = (_line(metrics.SET_ASIDE, (kind,), aside[kind]) for kind in get_args(SubjectKind))
-    yield _head(metrics.SET_ASIDE) + "".join(kinds)
+    kinds = (_line(metrics.QUARANTINED, (kind,), aside[kind]) for kind in get_args(SubjectKind))
+    yield _head(metrics.QUARANTINED) + "".join(kinds)
     phases: Counter[Phase] = Counter()
     for number, key in enumerate(list(engine.gangs.known)):
         known = engine.gangs.known.get(key)

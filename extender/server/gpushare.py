@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from extender.engine.books.ledger import NodeState
-from extender.engine.engine import Engine
+from extender.engine.cycle.engine import Engine
+from extender.engine.state.ledger import NodeState
 from extender.server.binds import Gone
 from extender.server.desk import Desk, Pieces, Refusal, Traffic
 from extender.server.gate import Gate

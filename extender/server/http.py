@@ -16,8 +16,9 @@ import uvicorn
 
 from extender.server.door import Door
 from extender.server.protocol import Limits, Load, Protocol
-from extender.settings import Address, SettingsError
+from extender.settings import Address
 from protos.contract import bounds
+from protos.contract.shared_settings import SettingsError
 
 KEEP_ALIVE_S = 200
 """Longer than the 90 s after which Go's clients drop an idle connection: they must be the ones to drop it, or a

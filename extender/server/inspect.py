@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from extender.engine.books import reservations
-from extender.engine.books.ledger import NodeState, PodState
-from extender.engine.effects import Subject
-from extender.engine.engine import Engine
-from extender.engine.gangs.roster import Known, Slot
-from extender.engine.moves import relief
-from extender.engine.quarantine import Aside
+from extender.engine.cycle.engine import Engine
+from extender.engine.planning import defrag_plan
+from extender.engine.state import reservations
+from extender.engine.state.ledger import NodeState, PodState
+from extender.engine.state.quarantine import Quarantined
+from extender.engine.state.roster import GangInfo, ReplacementHold
+from extender.engine.types.subject import Subject
 from extender.server import queues
 from extender.server.desk import Pieces, missing
 from gangfilter.group import GroupKey
@@ -132,7 +132,7 @@ def _gpu(book: GpuBook, holders: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _ref(engine: Engine, uid: str) -> dict[str, str | bool]:
-    slot = engine.ledger.slots.get(uid)
+    slot = engine.ledger.keepers.get(uid)
     if slot is not None:
         how = "reserved" if uid.startswith(reservations.PREFIX) else "kept"
         return {"namespace": slot.ref.namespace, "name": slot.ref.name, "uid": uid, how: True}
@@ -150,7 +150,7 @@ def _pod_of(engine: Engine, uid: str, problems: Counter[str]) -> dict[str, Any] 
     return placed_pod(engine, pod) if pod.ask is not None and pod.state != "waiting" else None
 
 
-def _aside(engine: Engine, subject: Subject, aside: Aside, now: float) -> dict[str, Any]:
+def _aside(engine: Engine, subject: Subject, aside: Quarantined, now: float) -> dict[str, Any]:
     """One that was set aside after an error of ours; `since` is in seconds of that."""
     pod = engine.pods.get(subject.key) if subject.kind == "pod" else None
     name = str(pod.ref) if pod is not None else subject.key
@@ -204,11 +204,11 @@ def _earliest(engine: Engine, who: str, now: float) -> dict[str, Any] | None:
 def _reservation(engine: Engine, pod: PodState, now: float) -> dict[str, Any] | None:
     """The room that is kept for a pod, and whether all of it is free by now."""
     kept = engine.reservations.of(pod.ref.uid)
-    if kept is None or kept.spot is None:
+    if kept is None or kept.assignment is None:
         return None
     return {
-        "node": kept.spot.node,
-        "gpus": relief.indexes(kept.spot.charges, engine.nodes.get(kept.spot.node)),
+        "node": kept.assignment.node,
+        "gpus": defrag_plan.indexes(kept.assignment.charges, engine.nodes.get(kept.assignment.node)),
         "complete": kept.complete,
         "seconds": round(max(0.0, kept.until - now), 1),
     }
@@ -219,7 +219,7 @@ def _group_of(engine: Engine, key: GroupKey, now: float) -> dict[str, Any] | Non
     return group(known, now) if known is not None else None
 
 
-def group(known: Known, now: float) -> dict[str, Any]:
+def group(known: GangInfo, now: float) -> dict[str, Any]:
     """A gang: its phase and, where it waits, why; `since` is in seconds of that phase."""
     gang, reason = known.gang, known.reason
     return {
@@ -278,7 +278,7 @@ def group_explanation(engine: Engine, key: GroupKey, now: float) -> Pieces:
     conflicts = list(known.gang.terms.conflicts)
     queue = {**queues.of_group(engine, known), **line, "earliest": _earliest(engine, f"gang {key}", now)}
     told = {**group(known, now), **queue, "conflicts": conflicts}
-    members, slots = list(known.gang.members.values()), list(known.slots)
+    members, slots = list(known.gang.members.values()), list(known.replacements)
     yield from with_lists(told, {"members": map(_member, members), "slots": (_slot(slot, now) for slot in slots)})
 
 
@@ -287,13 +287,13 @@ def _member(member: Member) -> dict[str, Any]:
     return {"name": member.name, "uid": member.uid, "role": member.role, "stage": stage, "node": member.node}
 
 
-def _slot(slot: Slot, now: float) -> dict[str, Any]:
+def _slot(slot: ReplacementHold, now: float) -> dict[str, Any]:
     return {
         "name": "" if slot.grown else slot.keeper.ref.name,
         "role": slot.role,
-        "node": slot.spot.node,
-        "gpus": sorted({share.index for given in slot.spot.shares.values() for share in given}),
-        "seconds": round(max(0.0, slot.spot.until - now), 1),
+        "node": slot.assignment.node,
+        "gpus": sorted({share.index for given in slot.assignment.shares.values() for share in given}),
+        "seconds": round(max(0.0, slot.assignment.until - now), 1),
     }
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from extender.engine.backfill.shadow import Shadow
-from extender.engine.books.ledger import PodState
-from extender.engine.engine import Engine
-from extender.engine.gangs.roster import Known
-from extender.engine.queues.standing import Standing
+from extender.engine.cycle.engine import Engine
+from extender.engine.policies.backfill.reservation import BackfillReservation
+from extender.engine.queueing.queue_node import QueueNode
+from extender.engine.state.ledger import PodState
+from extender.engine.state.roster import GangInfo
 from extender.server.desk import Pieces
 from gangfilter.table import Phase
 from protos.contract.queue import shown
@@ -29,41 +29,47 @@ def listing(engine: Engine) -> Pieces:
     yield b"]}"
 
 
-def _below(engine: Engine, above: Standing, depth: int) -> Iterator[dict[str, Any]]:
-    for standing in sorted(above.below, key=lambda each: each.name):
-        yield {**_told(engine, standing), "depth": depth}
-        yield from _below(engine, standing, depth + 1)
+def _below(engine: Engine, above: QueueNode, depth: int) -> Iterator[dict[str, Any]]:
+    for queue_node in sorted(above.below, key=lambda each: each.name):
+        yield {**_told(engine, queue_node), "depth": depth}
+        yield from _below(engine, queue_node, depth + 1)
 
 
-def _told(engine: Engine, standing: Standing) -> dict[str, Any]:
-    queue = standing.queue
+def _told(engine: Engine, queue_node: QueueNode) -> dict[str, Any]:
+    queue = queue_node.queue
     limits = {
         field: {resource: shown(resource, amount) for resource, amount in sorted(getattr(queue, field).items())}
         for field in ("guarantee", "capability")
     }
-    status = msgspec.to_builtins(engine.tenancy.status(standing))
+    status = msgspec.to_builtins(engine.tenancy.status(queue_node))
     own = {"source": queue.source, "parent": queue.parent, "weight": queue.weight, "priority": queue.priority}
     own |= {"reclaimable": queue.reclaimable, "namespaces": list(queue.namespaces)}
-    return {**status, **own, **limits, "namespaceSelector": queue.namespace_selector, "strangers": _strangers(standing)}
+    return {
+        **status,
+        **own,
+        **limits,
+        "namespaceSelector": queue.namespace_selector,
+        "strangers": _strangers(queue_node),
+    }
 
 
-def _strangers(standing: Standing) -> dict[str, Any] | None:
+def _strangers(queue_node: QueueNode) -> dict[str, Any] | None:
     """Pods that name the queue and whose namespaces it does not admit, None if there are none."""
-    found = [account for account in standing.strangers if account.waiting or account.running]
+    found = [local_queue for local_queue in queue_node.strangers if local_queue.waiting or local_queue.running]
     if not found:
         return None
-    namespaces = sorted({account.namespace for account in found})
+    namespaces = sorted({local_queue.namespace for local_queue in found})
     counts = {"waiting": sum(a.waiting for a in found), "running": sum(a.running for a in found)}
     return {**counts, "namespaces": listed(namespaces, NAMED)}
 
 
-def of_group(engine: Engine, known: Known) -> dict[str, Any]:
+def of_group(engine: Engine, known: GangInfo) -> dict[str, Any]:
     """The queue of a gang; for one that waits for it also why, with the numbers of this moment."""
-    account = engine.tenancy.admission.account(known.gang)
-    told: dict[str, Any] = {"queue": engine.tenancy.queues.at(account).name}
+    local_queue = engine.tenancy.admission.local_queue(known.gang)
+    told: dict[str, Any] = {"queue": engine.tenancy.queues.at(local_queue).name}
     if known.gang.phase is not Phase.WAITING:
         return told
-    withheld = engine.gangs.starts.withheld(known.gang)
+    withheld = engine.gangs.planner.withheld(known.gang)
     if withheld is not None:
         told |= {"code": withheld.code, "sentence": withheld.sentence, "numbers": withheld.numbers}
     return told
@@ -71,11 +77,11 @@ def of_group(engine: Engine, known: Known) -> dict[str, Any]:
 
 def of_pod(engine: Engine, uid: str) -> str:
     """The queue that a pod is in, "" if none."""
-    account = engine.tenancy.queues.of(uid)
-    return engine.tenancy.queues.at(account).name if account is not None else ""
+    local_queue = engine.tenancy.queues.of(uid)
+    return engine.tenancy.queues.at(local_queue).name if local_queue is not None else ""
 
 
-def in_line(engine: Engine, of: Known | PodState, now: float) -> Generator[bytes, None, dict[str, Any]]:
+def in_line(engine: Engine, of: GangInfo | PodState, now: float) -> Generator[bytes, None, dict[str, Any]]:
     """Which of those that wait in its queue this gang or single pod is, and when the first in line there starts.
 
     Nothing of one that does not wait, or waits in no queue.
@@ -94,7 +100,7 @@ def in_line(engine: Engine, of: Known | PodState, now: float) -> Generator[bytes
     return {"place": before + 1, "inLine": waiting, "first": start(engine, engine.backfill.first(queue), now)}
 
 
-def start(engine: Engine, kept: Shadow | None, now: float) -> dict[str, Any] | None:
+def start(engine: Engine, kept: BackfillReservation | None, now: float) -> dict[str, Any] | None:
     """When the one for whom this is kept starts at the earliest, in seconds from now, and where."""
     if kept is None:
         return None

@@ -22,9 +22,8 @@ from extender.cluster.election import OwnLease
 from extender.cluster.leadership import Alone, Leadership, LeaseWatch
 from extender.cluster.rivals import Rivals
 from extender.cluster.watch import Watches
-from extender.engine import settings as engine_settings
-from extender.engine.effects import EvictionRefused, Leading, WallMoved
-from extender.engine.engine import Engine
+from extender.engine.cycle.engine import Engine
+from extender.engine.types.events import EvictionRefused, Leading, WallMoved
 from extender.metrics import Metrics
 from extender.server import gpushare, http, status
 from extender.server.binds import Binds
@@ -37,7 +36,6 @@ from extender.server.pages import Pages, loopback_only, nothing
 from extender.server.ports import Ports
 from extender.server.verbs import VerbApp, Verbs
 from extender.settings import Address, Settings
-from gangfilter.gang import Patience
 from protos.contract import names
 from protos.contract.reason import Reason
 from protos.kube import credentials
@@ -55,32 +53,9 @@ DRAIN_S = 10.0
 log = structlog.get_logger(__name__)
 
 
-def decisions(settings: Settings) -> engine_settings.Settings:
-    """The engine's part of the settings."""
-    hold_s = settings.bind_timeout_s / 2
-    stuck_s = min(Patience().stuck_s, hold_s)
-    return engine_settings.Settings(
-        resources=settings.resources,
-        unit_mib=settings.unit_mib,
-        slices_per_gpu=settings.slices_per_gpu,
-        offer_limit=settings.offer_limit,
-        band=settings.band,
-        in_tree_preferences=settings.in_tree_preferences,
-        gpushare=settings.gpushare,
-        schedulers=frozenset(settings.scheduler_names),
-        keep_s=settings.keep_s,
-        preemption=settings.preemption,
-        min_run_s=settings.min_run_s,
-        group_priority=settings.group_priority,
-        elastic_quotas=settings.elastic_quotas,
-        scale_in_s=settings.scale_in_s,
-        grow_after_s=settings.grow_after_s,
-        backfill_s=settings.backfill_s,
-        locality_labels=settings.locality_labels,
-        leaving=settings.leaving,
-        largest_gang=min(settings.largest_gang, http.connections()),
-        patience=Patience(stuck_s=stuck_s, hold_s=hold_s, whole_s=settings.whole_s, slot_s=settings.slot_s),
-    )
+def decisions(settings: Settings) -> Settings:
+    """The settings as far as this machine carries them: each member of a gang that starts holds a connection."""
+    return msgspec.structs.replace(settings, max_gang_size=min(settings.max_gang_size, http.connections()))
 
 
 class Extender:
@@ -90,7 +65,7 @@ class Extender:
         self.settings = settings
         self._reader = ApiClient(access, user_agent=names.EXTENDER)
         self._lease = self._permission(self._reader)
-        self._rivals = Rivals(self._reader, (_place(lease) for lease in settings.rival_leases))
+        self._rivals = Rivals(self._reader, (_place(lease) for lease in settings.conflicting_leases))
         self._writer = PermittedClient(access, self._lease, user_agent=names.EXTENDER)
         self.started = time.monotonic()
         self._clocks = Clocks()
@@ -127,7 +102,7 @@ class Extender:
                 return Alone()
 
     def _problem(self, kind: str) -> None:
-        self.metrics.problems[kind] += 1
+        self.metrics.errors[kind] += 1
 
     def _complain(self, about: Reference, reason: Reason) -> None:
         self._actor.submit([Complaint(about, reason)])

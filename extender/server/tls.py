@@ -11,8 +11,8 @@ import structlog
 
 from extender.cluster import certificate
 from extender.cluster.certificate import Certificate
-from extender.settings import SettingsError
 from protos.contract import names
+from protos.contract.shared_settings import SettingsError
 
 HOSTS = (f"{names.SCHEDULER}.{names.NAMESPACE}.svc", "localhost", "127.0.0.1")
 """For which a certificate is made."""

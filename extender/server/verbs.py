@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from extender.engine.effects import PodRef, Verdict
+from extender.engine.types.effects import PodRef, Verdict
 from extender.server.binds import BROKEN, Binds, Gone
 from extender.server.core import Core
 from extender.server.desk import Traffic

@@ -31,6 +31,10 @@ class Remembered(Generic[K, V]):
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
 
+    def limit(self, most: int) -> None:
+        """Keep at most so many entries from now on; what is more goes as others come."""
+        self._most = most // 2
+
     def get(self, key: K) -> V | None:
         """The answer, None if it is not known."""
         found = self._young.get(key)

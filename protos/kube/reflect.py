@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import random
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -122,7 +122,8 @@ class Reflector(Generic[T]):
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         self._selectors = {key: value for key, value in selectors.items() if value}
         self._consistent, self._optional = consistent, optional
-        self._known: dict[tuple[str, str], str] = {}
+        self._known: dict[str, dict[str, str]] = {}
+        """UIDs by namespace and name."""
         self._version = ""
         self._failures = 0
         self._wanted = asyncio.Event()
@@ -157,7 +158,7 @@ class Reflector(Generic[T]):
 
     async def _listing(self) -> AsyncGenerator[Event[T], None]:
         self._wanted.clear()
-        seen: set[tuple[str, str]] = set()
+        seen: dict[str, set[str]] = {}
         token, limit = "", self.page
         while True:
             try:
@@ -165,20 +166,21 @@ class Reflector(Generic[T]):
             except errors.Gone:
                 if not token:
                     raise
-                seen, token, limit = set(), "", 0  # the list grew too old between its pages: all of it in one
+                seen, token, limit = {}, "", 0  # the list grew too old between its pages: all of it in one
                 continue
             for number, raw in enumerate(page.items or ()):
                 if number % SLICE == 0:
                     await asyncio.sleep(0)
                 for event in self._present(raw):
                     if event.ref is not None:
-                        seen.add((event.ref.namespace, event.ref.name))
+                        seen.setdefault(event.ref.namespace, set()).add(event.ref.name)
                     yield event
             token = page.metadata.continue_
             if not token:
                 break
-        for key in self._known.keys() - seen:
-            yield Deleted(Ref(*key, self._known.pop(key)), None)
+        for ref in [Ref(*each) for each in self._but(seen)]:
+            self._forget(ref)
+            yield Deleted(ref, None)
         self._version, self._consistent, self.trouble = page.metadata.resource_version, True, None
         yield Listed(self._version)
 
@@ -272,12 +274,11 @@ class Reflector(Generic[T]):
         except BAD_JSON as error:
             yield Undecodable(None, bytes(raw), error)
             return
-        key = (sys.intern(meta.namespace), meta.name)
-        ref = Ref(*key, meta.uid)
-        known = self._known.get(key)
-        if known is not None and known != meta.uid:
-            yield Deleted(Ref(*key, known), None)
-        self._known[key] = meta.uid
+        ref = Ref(sys.intern(meta.namespace), meta.name, meta.uid)
+        known = self._known.get(ref.namespace, {}).get(ref.name)
+        if known is not None and known != ref.uid:
+            yield Deleted(Ref(ref.namespace, ref.name, known), None)
+        self._known.setdefault(ref.namespace, {})[ref.name] = ref.uid
         self._version = meta.resource_version
         try:
             decoded = self.decode(raw)
@@ -286,6 +287,20 @@ class Reflector(Generic[T]):
             return
         yield Modified(ref, decoded) if known == meta.uid else Added(ref, decoded)
 
+    def _but(self, seen: Mapping[str, Set[str]]) -> Iterator[tuple[str, str, str]]:
+        """Namespace, name and UID of all that is known, without these."""
+        for namespace, here in self._known.items():
+            there = seen.get(namespace, frozenset())
+            yield from ((namespace, name, uid) for name, uid in here.items() if name not in there)
+
+    def _forget(self, ref: Ref) -> None:
+        """The object is gone; another one under its name is not."""
+        here = self._known.get(ref.namespace, {})
+        if here.get(ref.name) == ref.uid:
+            del here[ref.name]
+        if not here:
+            self._known.pop(ref.namespace, None)
+
     def _absent(self, raw: msgspec.Raw) -> Iterator[Change[T]]:
         """An object that was deleted, or does not match the selectors any more."""
         try:
@@ -293,14 +308,13 @@ class Reflector(Generic[T]):
         except BAD_JSON as error:
             yield Undecodable(None, bytes(raw), error)
             return
-        key = (meta.namespace, meta.name)
-        if self._known.get(key) == meta.uid:
-            del self._known[key]
+        ref = Ref(meta.namespace, meta.name, meta.uid)
+        self._forget(ref)
         self._version = meta.resource_version
         last: T | None = None
         with contextlib.suppress(*BAD_JSON):
             last = self.decode(raw)
-        yield Deleted(Ref(*key, meta.uid), last)
+        yield Deleted(ref, last)
 
     async def _pause(self, error: errors.ApiError) -> None:
         """Note the trouble and wait, unless a listing is asked for meanwhile."""

@@ -11,8 +11,8 @@ from functools import partial
 
 import msgspec
 
-from extender.engine.effects import PodGone, PodSeen, PodsListed, QueueSeen, Tick
-from extender.engine.settings import Settings
+from extender.engine.types.events import PodGone, PodSeen, PodsListed, QueueSeen, Tick
+from extender.engine.types.settings import Settings
 from extender.server.garbage import Garbage
 from protos.contract import names
 from protos.contract.objects import Pod, decode_pod
@@ -35,8 +35,8 @@ LASTS_S = 300
 
 class _World:
     def __init__(self) -> None:
-        self.fleet = Fleet(NODES, PODS, Settings(backfill_s=AFTER_S, preemption=False))
-        self.engine, self.now = self.fleet.engine, time.monotonic()
+        self.view = Fleet(NODES, PODS, Settings(backfill_delay_s=AFTER_S, preemption=False))
+        self.engine, self.now = self.view.engine, time.monotonic()
         self.slices: list[float] = []
         self.engine.step(PodsListed(), self.now)
         idle = [n for n, node in self.engine.nodes.items() if node.books is not None and len(node.books.idle()) == 8]
@@ -95,7 +95,7 @@ def _decisions(world: _World, count: int) -> list[float]:
             world.engine.step(PodGone(ends.pop()), world.now)
         while world.engine.prepare(pod, world.now):
             pass
-        found.append(took(partial(world.engine.filter, pod, world.fleet.names, world.now)))
+        found.append(took(partial(world.engine.filter, pod, world.view.names, world.now)))
         world.engine.step(PodGone(pod.metadata.uid), world.now)
     return found
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from extender.engine.effects import PodGone, PodSeen, Tick
+from extender.engine.types.events import PodGone, PodSeen, Tick
 from extender.metrics import Metrics
 from extender.server.binds import Binds
 from extender.server.core import Core
@@ -49,11 +49,11 @@ class _World:
     """A filled cluster behind the verbs, and the updates of its pods."""
 
     def __init__(self, nodes: int, tasks: asyncio.TaskGroup) -> None:
-        self.fleet = Fleet(nodes, PODS)
-        self.core = Core(self.fleet.engine, Metrics(self.fleet.engine.counters), lambda _: None)
+        self.view = Fleet(nodes, PODS)
+        self.core = Core(self.view.engine, Metrics(self.view.engine.counters), lambda _: None)
         gate = Gate(lambda _: None)
         self.verbs = Verbs(self.core, Binds(self.core, None, tasks), gate)  # type: ignore[arg-type]  # no Binding is written
-        self._running = [(pod["metadata"]["uid"], msgspec.json.encode(pod)) for pod in self.fleet.bound]
+        self._running = [(pod["metadata"]["uid"], msgspec.json.encode(pod)) for pod in self.view.bound]
         self._updates, self._owed, self._since_tick = self._flow(), 0.0, 0.0
 
     def pass_time(self, seconds: float) -> None:
@@ -84,7 +84,7 @@ class _World:
         """What our verbs took, and the nodes offered, for a pod that the watch has shown."""
         pending = bodies.stored(made)
         self.core.tell(PodSeen(decode_pod(msgspec.json.encode(pending))))
-        took, answer = await _timed(self.verbs.filter, _question(pending, self.fleet.names))
+        took, answer = await _timed(self.verbs.filter, _question(pending, self.view.names))
         offered: list[str] = msgspec.json.decode(answer).get("NodeNames") or []
         if len(offered) > 1:  # kube-scheduler asks for scores only where there is a choice
             more, _ = await _timed(self.verbs.prioritize, _question(pending, offered))
@@ -114,7 +114,7 @@ async def _measure(nodes: int) -> tuple[list[Took], list[Took]]:
     new = [{MEM: 11 + i, SLICE: 7} for i in range(NEW_SHAPES)]
     async with asyncio.TaskGroup() as tasks:
         world = _World(nodes, tasks)
-        world.fleet.rng.shuffle(known)
+        world.view.rng.shuffle(known)
         decisions = []
         for i, limits in enumerate([*MIXED, *known, *new]):
             made = bodies.pod(f"new-{i:06}", limits)

@@ -39,7 +39,7 @@ async def _measured() -> list[Figure]:
         await _divide(plane)
         await plane.create(paths.nodes(), (bodies.node(f"node-{i:05}") for i in range(NODES)))
         await _fill(plane)
-        extender = plane.extender("--min-run=0")
+        extender = plane.extender("--min-runtime=0")
         extender.start()
         await plane.settled(extender)
         return await _taken(plane, extender)

@@ -7,9 +7,10 @@ import time
 
 import msgspec
 
-from extender.engine.effects import BindDone, NodeSeen, Place, PodSeen
-from extender.engine.engine import Engine
-from extender.engine.settings import Settings
+from extender.engine.cycle.engine import Engine
+from extender.engine.types.effects import PostBinding
+from extender.engine.types.events import BindDone, NodeSeen, PodSeen
+from extender.engine.types.settings import Settings
 from protos.contract import names
 from protos.contract.objects import decode_node, decode_pod
 from tests.bench import bodies
@@ -48,6 +49,6 @@ class Fleet:
         self.engine.step(PodSeen(pod), time.monotonic())
         best = self.engine.filter(pod, self.names, time.monotonic()).nodes[0]
         answer = self.engine.bind(a_ref(pod), best, time.monotonic())
-        assert isinstance(answer, Place), answer
+        assert isinstance(answer, PostBinding), answer
         self.engine.step(BindDone(pod.metadata.uid, "bound"), time.monotonic())
         return bodies.running(pending, best, answer.annotations)

@@ -17,7 +17,7 @@ from typing import NamedTuple, get_args
 from rich.console import Console
 from rich.table import Table
 
-from extender.engine.queues.line import Line, Turn, Waiter, due
+from extender.engine.queueing.line import Line, Turn, Waiter, due
 from extender.sim.jobtrace import figures, replay, restarts, trace
 from extender.sim.jobtrace.choices import Durations, Policy
 from extender.sim.jobtrace.figures import Figures

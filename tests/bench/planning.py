@@ -14,8 +14,8 @@ from statistics import median
 
 import msgspec
 
-from extender.engine.effects import PodSeen, PodsListed, Tick
-from extender.engine.settings import Settings
+from extender.engine.types.events import PodSeen, PodsListed, Tick
+from extender.engine.types.settings import Settings
 from extender.server.garbage import Garbage
 from protos.contract.objects import decode_pod
 from tests.bench import bodies

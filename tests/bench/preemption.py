@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
-from extender.engine.effects import Evict, PodSeen, PodsListed, PutBack, Tick
-from extender.engine.engine import Engine
-from extender.engine.settings import Settings
+from extender.engine.cycle.engine import Engine
+from extender.engine.types.effects import Evict, SetAnnotation
+from extender.engine.types.events import PodSeen, PodsListed, Tick
+from extender.engine.types.settings import Settings
 from extender.server.garbage import Garbage
 from protos.contract import allocation, codec, names
 from protos.contract.allocation import Allocation, Share
@@ -65,7 +66,7 @@ def in_the_way(size: int) -> Iterator[tuple[Json, str, str]]:
 
 
 def _filled(size: int) -> Engine:
-    engine = Fleet(NODES, 0, Settings(min_run_s=0.0)).engine
+    engine = Fleet(NODES, 0, Settings(min_runtime_s=0.0)).engine
     for made, node, given in in_the_way(size):
         _see(engine, bodies.running(bodies.stored(made), node, {names.ALLOCATION: given}))
     return engine
@@ -90,7 +91,7 @@ def _decided(engine: Engine, waiting: dict[str, Json]) -> Iterator[float]:
         now += 0.2
         effects = yield from _step(engine, now)
         for effect in effects:
-            if isinstance(effect, PutBack) and effect.key == names.RESERVATION:
+            if isinstance(effect, SetAnnotation) and effect.key == names.RESERVATION:
                 metadata = waiting[effect.pod.name]["metadata"]
                 metadata.setdefault("annotations", {})[effect.key] = effect.value
                 metadata["managedFields"] = [WRITTEN]

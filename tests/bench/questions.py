@@ -24,7 +24,7 @@ import msgspec
 import structlog
 import uvloop
 
-from extender.engine.effects import GroupSeen, PodSeen, PodsListed, Tick
+from extender.engine.types.events import GroupSeen, PodSeen, PodsListed, Tick
 from extender.metrics import Metrics
 from extender.server.binds import Binds
 from extender.server.core import Core

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from extender.engine.effects import NodeSeen, PodGone, PodSeen, PodsListed, QueueSeen, Tick
-from extender.engine.engine import Engine
-from extender.engine.queues.queues import Queues
-from extender.engine.settings import Settings
+from extender.engine.cycle.engine import Engine
+from extender.engine.queueing.queues import Queues
+from extender.engine.types.events import NodeSeen, PodGone, PodSeen, PodsListed, QueueSeen, Tick
+from extender.engine.types.settings import Settings
 from protos.contract import names
 from protos.contract.queue import GPU, GPUS, Queue
 from tests.bench.report import Figure

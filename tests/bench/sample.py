@@ -56,14 +56,14 @@ _lists = msgspec.json.Decoder(_PodList)
 class Told:
     """A placer that repeats where the pods went."""
 
-    def __init__(self, spots: Iterable[Spot | None]) -> None:
+    def __init__(self, assignments: Iterable[Spot | None]) -> None:
         """In order of arrival; None is one that was refused."""
-        self._spots = iter(spots)
+        self._assignments = iter(assignments)
 
     def choose(self, pod: Pod) -> Spot | None:
         """The next; `pod` is the next, too."""
         del pod
-        return next(self._spots)
+        return next(self._assignments)
 
 
 def sample(nodes: Sequence[Node], seed: int, part: int = PART) -> list[Node]:
@@ -72,12 +72,12 @@ def sample(nodes: Sequence[Node], seed: int, part: int = PART) -> list[Node]:
     return ordered[random.Random(seed).randrange(part) :: part]
 
 
-def needless(nodes: Sequence[Node], specs: Iterable[Spec], spots: Iterable[Spot | None]) -> int:
+def needless(nodes: Sequence[Node], specs: Iterable[Spec], assignments: Iterable[Spot | None]) -> int:
     """How many pods were refused although a node had room for them."""
     cluster, found = Cluster(nodes), 0
-    for spec, spot in zip(specs, spots, strict=True):
-        if spot is not None:
-            cluster.take(spot, spec)
+    for spec, assignment in zip(specs, assignments, strict=True):
+        if assignment is not None:
+            cluster.take(assignment, spec)
         else:
             found += any(room.takes(spec) for room in cluster.rooms)
     return found
@@ -103,7 +103,7 @@ async def _real(nodes: Sequence[Node], coming: Mapping[str, Spec]) -> tuple[list
     """Where the pods that come went, by their names and in their order; and the seconds that it took."""
     async with Plane() as plane:
         await plane.create(paths.nodes(), map(_node, nodes))
-        extender = plane.extender("--backfill=0")  # nobody ends: room kept for one would be lost for all
+        extender = plane.extender("--backfill-delay=0")  # nobody ends: room kept for one would be lost for all
         extender.start()
         plane.scheduler(extender)
         async with PodWatch.open(plane.api) as watch:
@@ -117,8 +117,8 @@ async def _real(nodes: Sequence[Node], coming: Mapping[str, Spec]) -> tuple[list
         bound = (await plane.api.fetch(PODS, _lists)).items
         _booked(extender, bound)
     number = {node.name: i for i, node in enumerate(nodes)}
-    spots = {pod.metadata.name: _spot(pod, number) for pod in bound}
-    return [spots.get(name) for name in coming], took
+    assignments = {pod.metadata.name: _spot(pod, number) for pod in bound}
+    return [assignments.get(name) for name in coming], took
 
 
 def _booked(extender: Extender, bound: Sequence[objects.Pod]) -> None:
@@ -139,9 +139,9 @@ def _outcome(seed: int) -> Outcome:
     run = Run(sample(openb.real_nodes(), seed), openb.pods_of("default"), seed=seed)
     arrivals = workload.arrivals(run.pods, run.nodes, run.seed, run.inflate)
     coming = {f"{pod.name}.{i}": pod.spec for i, pod in enumerate(arrivals)}
-    spots, seconds = asyncio.run(_real(run.nodes, coming))
-    refused = needless(run.nodes, coming.values(), spots)
-    return Outcome(replay.replay(run, Told(spots)), replay.replay(run), refused, len(coming), seconds)
+    assignments, seconds = asyncio.run(_real(run.nodes, coming))
+    refused = needless(run.nodes, coming.values(), assignments)
+    return Outcome(replay.replay(run, Told(assignments)), replay.replay(run), refused, len(coming), seconds)
 
 
 def _figures(seed: int) -> list[Figure]:

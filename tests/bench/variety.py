@@ -19,7 +19,8 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
-from extender.engine.effects import BindDone, Place, PodGone, PodSeen, Tick
+from extender.engine.types.effects import PostBinding
+from extender.engine.types.events import BindDone, PodGone, PodSeen, Tick
 from extender.metrics import Metrics
 from extender.server.binds import Binds
 from extender.server.core import Core
@@ -59,13 +60,13 @@ class _Life:
     """Pods that come and go, one for one."""
 
     def __init__(self, nodes: int, wishes: Sequence[Wish], tasks: asyncio.TaskGroup) -> None:
-        self.fleet, self.rng = Fleet(nodes, min(PODS, 4 * nodes)), random.Random(nodes)
-        self.core = Core(self.fleet.engine, Metrics(self.fleet.engine.counters), lambda _: None)
+        self.view, self.rng = Fleet(nodes, min(PODS, 4 * nodes)), random.Random(nodes)
+        self.core = Core(self.view.engine, Metrics(self.view.engine.counters), lambda _: None)
         self.verbs = Verbs(self.core, Binds(self.core, None, tasks), Gate(lambda _: None))  # type: ignore[arg-type]
         self._wishes = list(wishes)
         self.rng.shuffle(self._wishes)
         self._weights = [1 / (1 + rank) for rank in range(len(self._wishes))]
-        self._running = [pod["metadata"]["uid"] for pod in self.fleet.bound]
+        self._running = [pod["metadata"]["uid"] for pod in self.view.bound]
         self.filters: list[float] = []
         self.scores: list[float] = []
         self.seen: list[float] = []
@@ -90,12 +91,12 @@ class _Life:
         began = time.thread_time()
         self.core.tell(PodSeen(pod))
         self.seen.append(1000 * (time.thread_time() - began))
-        answer = await self._timed(self.filters, self.verbs.filter, pending, self.fleet.names)
+        answer = await self._timed(self.filters, self.verbs.filter, pending, self.view.names)
         offered: list[str] = msgspec.json.decode(answer).get("NodeNames") or []
         if len(offered) > 1:
             await self._timed(self.scores, self.verbs.prioritize, pending, offered)
         placed = self.core.engine.bind(a_ref(pod), offered[0], self.core.clock()) if offered else None
-        if isinstance(placed, Place):
+        if isinstance(placed, PostBinding):
             self.core.tell(BindDone(pod.metadata.uid, "bound"))
             bound = bodies.running(pending, offered[0], placed.annotations)
             self.core.tell(PodSeen(decode_pod(msgspec.json.encode(bound))))

@@ -65,7 +65,7 @@ def test_an_allocation_set_at_creation_is_removed_and_the_pod_is_placed_by_its_l
     running = sharing.run(pod)
     assert len(sharing.annotated(running)["main"]) == 1
     reported(sharing, "forged", "AllocationForged")
-    assert sharing.pair.metric("gangshare_problems_total") >= 1
+    assert sharing.pair.metric("gangshare_errors_total") >= 1
     sharing.check_books()
     assert sorted(used(sharing)) == [0, 0, 0, 3]
 

@@ -35,7 +35,7 @@ UNLUCKY = 0.1
 
 @pytest.fixture(scope="module")
 def sharing(cluster: Cluster) -> Iterator[Gangshare]:
-    machines, args = {"node-1": "t4x4", "node-2": "dgx1-v100"}, [*EXTENDER, "--gang-whole=10"]
+    machines, args = {"node-1": "t4x4", "node-2": "dgx1-v100"}, [*EXTENDER, "--gang-bind-timeout=10"]
     running = Gangshare(cluster, machines, election=SHORT, extender_args=args)
     yield running.start()
     running.stop()

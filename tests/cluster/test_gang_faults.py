@@ -49,7 +49,7 @@ CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 
 @pytest.fixture(scope="module")
 def sharing(cluster: Cluster) -> Iterator[Gangshare]:
-    machines, args = {T4: "t4x4", V100: "dgx1-v100"}, [*EXTENDER, f"--gang-whole={WHOLE_S:g}"]
+    machines, args = {T4: "t4x4", V100: "dgx1-v100"}, [*EXTENDER, f"--gang-bind-timeout={WHOLE_S:g}"]
     running = Gangshare(cluster, machines, election=SHORT, extender_args=args)
     yield running.start()
     running.stop()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from extender.engine.effects import PodRef, Wake
+from extender.engine.types.effects import PodRef, Requeue
 from protos.contract import names
 from protos.kube import credentials
 from tests import gating
@@ -262,7 +262,7 @@ async def test_a_wake_nominates_the_node_and_then_removes_the_gate(cluster: Clus
     uid = cluster.pod(pod)["metadata"]["uid"]
     async with at_work(await credentials.load(str(extender))) as bench:
         for ref in (PodRef("default", pod, "the-former"), PodRef("default", "never", "u"), PodRef("default", pod, uid)):
-            bench.do(Wake(ref, "node-7", gated=True))
+            bench.do(Requeue(ref, "node-7", gated=True))
         await until(lambda: gating.gates(cluster.pod(pod)) == [gating.OTHERS_GATE], "our gate is gone")
         assert cluster.pod(pod)["status"]["nominatedNodeName"] == "node-7"
         assert bench.failed == []

@@ -15,7 +15,8 @@ from extender.cluster.act import Actor
 from extender.cluster.client import PermittedClient
 from extender.cluster.leadership import Alone
 from extender.cluster.watch import Watches
-from extender.engine.effects import Effect, Event, Evict, GroupGone, GroupSeen, GroupStatus, PodRef, Wake
+from extender.engine.types.effects import Effect, Evict, GroupStatus, PodRef, Requeue
+from extender.engine.types.events import Event, GroupGone, GroupSeen
 from extender.faults import Faults
 from extender.metrics import Metrics
 from gangfilter.group import GroupKey
@@ -227,7 +228,7 @@ async def test_a_wake_nominates_a_node(cluster: Cluster, bench: Bench) -> None:
     made = a_pod("waiting", "true")
     made["spec"]["schedulerName"] = "nobody"
     uid = cluster.create_pod(made)["metadata"]["uid"]
-    bench.do(Wake(PodRef("default", "waiting", uid), "node-7"))
+    bench.do(Requeue(PodRef("default", "waiting", uid), "node-7"))
     await until(lambda: cluster.pod("waiting")["status"]["nominatedNodeName"] == "node-7", "nominated")
     cluster.api.delete(f"{PODS}/waiting")
     assert bench.failed == []

@@ -18,7 +18,7 @@ EXTENDER = [
     "--lease-name=kube-scheduler",
     "--scheduler-names=default-scheduler",
     "--bind-timeout=30",
-    "--largest-gang=500",
+    "--max-gang-size=500",
 ]
 
 

@@ -20,7 +20,7 @@ from deviceplugin.fake import ProfileError
 from deviceplugin.slices import SharingError
 from extender.cluster.groups import sources as group_sources
 from extender.cluster.watch import ConfigMap, SickGpus
-from extender.engine import trust
+from extender.engine.types import trust
 from extender.wire import admission, shapes
 from gangfilter import dialects
 from gangfilter.podgroups import KINDS, PodGroupError, declaration

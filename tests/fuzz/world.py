@@ -14,22 +14,19 @@ import msgspec
 
 from extender.cluster.groups import sources as group_sources
 from extender.cluster.watch import ConfigMap, SickGpus
-from extender.engine.effects import (
+from extender.engine.types.effects import Deny, Effect, Evict, Open
+from extender.engine.types.events import (
     BudgetGone,
     BudgetSeen,
     ClassGone,
     ClassSeen,
-    Deny,
-    Effect,
     Event,
-    Evict,
     GroupGone,
     GroupSeen,
     Leading,
     NamespaceSeen,
     NodeGone,
     NodeSeen,
-    Open,
     PodGone,
     PodSeen,
     PrioritySeen,
@@ -131,8 +128,8 @@ class World:
         self.mutator, self.made, self.data = Mutator(random), 0, b""
         nodes = [objects.decode_node(text.encode()) for text in corpus.NODES]
         self.life = Life(
-            *nodes, gpushare=random.random() < 0.2, min_run_s=1.0, backfill_s=5.0, grow_after_s=5.0,
-            resources=names.GPUSHARE_RESOURCES if random.random() < 0.1 else names.Resources(),
+            *nodes, gpushare=random.random() < 0.2, min_runtime_s=1.0, backfill_delay_s=5.0, scale_out_delay_s=5.0,
+            resource_mem=names.ALIYUN_MEM if random.random() < 0.1 else "",
         )  # fmt: skip
         self.engine = self.life.engine
         self.life.tell(Leading(yes=True), ScalersServed("ScaleIn", yes=True), ScalersServed("ScaleOut", yes=True))

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from extender.engine.engine import Engine
+from extender.engine.cycle.engine import Engine
 
 
 class Injected(Exception):
@@ -23,28 +23,28 @@ WORK: tuple[tuple[str, str], ...] = (
     ("tenancy", "see moved join node refused admits"),
     ("tenancy.queues", "see promise"),
     ("gangs", "see declare recheck forget bind_done arrive"),
-    ("gangs._conductor", "_settle tick take leave wake refill stand_by"),
-    ("gangs._conductor.slots", "keep trim take"),
-    ("gangs.starts", "advance want unwant hold asked learn"),
+    ("gangs._controller", "_settle tick take leave wake refill stand_by"),
+    ("gangs._controller.replacements", "keep trim take"),
+    ("gangs.planner", "advance want unwant hold asked learn"),
     ("gangs._roster", "say agree"),
-    ("gangs._herald", "tell report"),
+    ("gangs._reporter", "tell report"),
     ("barrier", "filter bind prepare"),
     ("booking", "choose book place release"),
     ("offers", "of"),
     ("indexes", "of prepare work learn"),
     ("reservations", "see _waits lend _look _reread"),
-    ("keeping", "_look_at"),
-    ("occupants", "see"),
-    ("tenants", "see"),
+    ("activator", "_look_at"),
+    ("running_pods", "see"),
+    ("movable_pods", "see"),
     ("runtimes", "see"),
-    ("gates", "see opening in_vain due"),
+    ("gates", "see opening ungate_orphan due"),
     ("classes", "see"),
-    ("telling", "report"),
+    ("pending_reasons", "report"),
     ("presence", "seen"),
     ("preemption", "_searching _take _choose"),
     ("preemption._units", "_unit"),
     ("preemption._candidates", "_gang _pod _is_single"),
-    ("backfill", "_put _shadow"),
+    ("backfill", "_put _reservation"),
     ("backfill.heads", "wanted of_gang _is_short"),
     ("elastic._growth", "_act _missing"),
     ("elastic._leaving", "_leave"),
@@ -64,7 +64,7 @@ class Faults:
         upkeep._ticks = tuple((place, self._wrap(place, work)) for place, work in upkeep._ticks)
         upkeep._slices = deque((place, self._wrap(place, work)) for place, work in upkeep._slices)
         for path, methods in WORK:
-            part: Any = engine._parts
+            part: Any = engine._components
             for name in path.split("."):
                 part = getattr(part, name)
             for method in methods.split():

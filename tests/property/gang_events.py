@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from extender.engine.effects import BindDone, Leading, NodeGone, NodeSeen, Place, PodsListed
+from extender.engine.types.effects import PostBinding
+from extender.engine.types.events import BindDone, Leading, NodeGone, NodeSeen, PodsListed
 from gangfilter.members import Stage
 from protos.contract import names
 from protos.contract.objects import ContainerStatus, Pod
@@ -97,7 +98,7 @@ class GangEvents(GangExtenders):
         if ran:
             self.rooms.must_keep(pod.metadata.uid, self.engine, self.sorts[gang].least)
 
-    def tell_lost(self, place: Place) -> None:
+    def tell_lost(self, place: PostBinding) -> None:
         self.tell(BindDone(place.pod.uid, "lost"))
 
     def eviction_happens(self, name: str) -> None:
@@ -137,7 +138,7 @@ class GangEvents(GangExtenders):
         if not self.leads or known is None or known.gang.members[uid].stage is not Stage.IDLE:
             return set()
         asks = self.engine.pods[uid].ask
-        same = {slot.node for slot in self.engine.ledger.slots.values() if slot.ask == asks}
+        same = {slot.node for slot in self.engine.ledger.keepers.values() if slot.ask == asks}
         return self.rooms.may_go_to(gang, name.split("-")[0]) & same & set(nodes)
 
     def goes_to_bind(self, name: str) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from extender.engine.effects import BindDone, BindLeft, Deny, Effect, Event, Evict, Leading, Open, PodsListed, Wake
-from extender.engine.engine import Engine
+from extender.engine.cycle.engine import Engine
+from extender.engine.types.effects import Deny, Effect, Evict, Open, Requeue
+from extender.engine.types.events import BindAbandoned, BindDone, Event, Leading, PodsListed
 from tests.property.gang_truth import GangTruth
 from tests.unit.engine.gang_story import WALL
 
@@ -33,7 +34,7 @@ class GangExtenders(GangTruth):
 
     def tell(self, *events: Event) -> list[Effect]:
         for event in events if self.standby is not None else ():
-            if not isinstance(event, BindDone | BindLeft | Leading):
+            if not isinstance(event, BindDone | BindAbandoned | Leading):
                 self.hear(event)
         return super().tell(*events)
 
@@ -43,10 +44,10 @@ class GangExtenders(GangTruth):
         for effect in self.standby.step(event, self.now):
             assert not isinstance(effect, Open | Deny | Evict), f"{effect} by a process that does not lead"
         self.standby.think(self.now)
-        assert self.standby.gangs.starts.idle, "a plan by a process that does not lead"
+        assert self.standby.gangs.planner.idle, "a plan by a process that does not lead"
         assert self.standby.check() == []
         held = [pod for pod in self.standby.pods.values() if pod.state == "held"]
-        assert not [pod for pod in held if pod.ref.uid in self.standby.gangs.starts.spots]
+        assert not [pod for pod in held if pod.ref.uid in self.standby.gangs.planner.assignments]
 
     def lead(self, yes: bool) -> None:
         self.leads = yes
@@ -67,7 +68,7 @@ class GangExtenders(GangTruth):
         opened: Counter[str] = Counter()
         for effect in effects:
             match effect:
-                case Wake(pod) if pod.name in self.pods and pod.uid == self.pods[pod.name].metadata.uid:
+                case Requeue(pod) if pod.name in self.pods and pod.uid == self.pods[pod.name].metadata.uid:
                     self.coming.add(pod.name)
                 case Deny(pod):
                     self.coming.add(pod.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from extender.engine.engine import Engine
+from extender.engine.cycle.engine import Engine
 from gangfilter.gang import BEFORE
 from gangfilter.members import Stage
 from gangfilter.table import Phase
@@ -56,7 +56,7 @@ def _given(world: GangEvents) -> Iterable[allocation.Allocation]:
 
 def _totals_are_right(world: GangEvents, engine: Engine) -> None:
     for node in engine.nodes.values():
-        here = [pod for pod in (*engine.pods.values(), *engine.ledger.slots.values()) if pod.node == node.name]
+        here = [pod for pod in (*engine.pods.values(), *engine.ledger.keepers.values()) if pod.node == node.name]
         counted: Counter[str] = Counter()
         for pod in here:
             counted.update(dict(pod.requests))
@@ -75,7 +75,7 @@ def _rooms_are_right(world: GangEvents, engine: Engine) -> None:
 def _only_the_living_hold_anything(world: GangEvents) -> None:
     live = {pod.metadata.uid for pod in world.pods.values()}
     assert {uid for uid, pod in world.engine.pods.items() if pod.node} <= live
-    assert set(world.engine.gangs.starts.spots) <= live
+    assert set(world.engine.gangs.planner.assignments) <= live
     for name in world.pods:
         if world.alive_at_node(name):
             assert world.engine.pods[world.pods[name].metadata.uid].state == "bound"
@@ -92,22 +92,24 @@ def _nobody_holds_while_waiting(world: GangEvents) -> None:
             assert {m.uid for m in held} == {m.uid for m in gang.holding()}
             assert world.now <= gang.since + patience.stuck_s + patience.hold_s + 2
         if gang.phase is Phase.RUNNING:
-            assert not [m for m in held if m.uid in world.engine.gangs.starts.spots]
+            assert not [m for m in held if m.uid in world.engine.gangs.planner.assignments]
         if gang.phase is Phase.DEGRADED:
-            spots = [spot for m in held if (spot := world.engine.gangs.starts.spots.get(m.uid))]
-            assert all(world.now - 1.5 <= spot.until <= world.now + SLOT_S for spot in spots)
+            assignments = [
+                assignment for m in held if (assignment := world.engine.gangs.planner.assignments.get(m.uid))
+            ]
+            assert all(world.now - 1.5 <= assignment.until <= world.now + SLOT_S for assignment in assignments)
         for member in gang.holding():
-            spot = world.engine.gangs.starts.spots[member.uid]
+            assignment = world.engine.gangs.planner.assignments[member.uid]
             assert member in held
-            assert (member.node, world.engine.pods[member.uid].node) == (spot.node, spot.node)
-            assert spot.node in world.nodes, f"{member.name} has a place on {spot.node}, which is gone"
-            books = world.engine.nodes[spot.node].books
+            assert (member.node, world.engine.pods[member.uid].node) == (assignment.node, assignment.node)
+            assert assignment.node in world.nodes, f"{member.name} has a place on {assignment.node}, which is gone"
+            books = world.engine.nodes[assignment.node].books
             assert books is not None
-            assert dict(books.entries[member.uid].charges if spot.charges else {}) == dict(spot.charges)
+            assert dict(books.entries[member.uid].charges if assignment.charges else {}) == dict(assignment.charges)
         if gang.phase is Phase.BINDING:
-            assert world.now <= gang.since + patience.whole_s + 2
+            assert world.now <= gang.since + patience.gang_bind_timeout_s + 2
         if not world.leads:
-            assert not [m for m in held if m.uid in world.engine.gangs.starts.spots]
+            assert not [m for m in held if m.uid in world.engine.gangs.planner.assignments]
 
 
 def _is_held(world: GangEvents, uid: str) -> bool:
@@ -119,7 +121,7 @@ def _no_half_gang_is_old(world: GangEvents) -> None:
     for gang, sort in world.sorts.items():
         if sort.half_since is None or not sort.owner or not world.leads:
             continue
-        if world.now - sort.half_since > world.settings.patience.whole_s + SLACK_S:
+        if world.now - sort.half_since > world.settings.patience.gang_bind_timeout_s + SLACK_S:
             bound = {world.pods[n].metadata.uid for n in world.bound_in(gang)} - world.asked_to_go
             left = [uid for uid in bound if world.now - world.landed_at[uid] > SLACK_S]
             assert not left, f"{gang} is half since {world.now - sort.half_since} s and {left} were left alone"

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gangfilter.gang import BEFORE, Patience
+from gangfilter.gang import BEFORE
 from gangfilter.group import GroupKey
 from protos.contract import names
 from protos.contract.objects import Pod, epoch_seconds
@@ -72,7 +72,9 @@ class GangTruth(GangStory):
         """Pods that their controller will make anew."""
         self.rooms = LostRooms(SLOT_S)
         super().__init__(
-            *(self.a_node(name) for name in NODES), patience=Patience(slot_s=SLOT_S), backfill_s=draw.choice((0.0, 5.0))
+            *(self.a_node(name) for name in NODES),
+            replacement_hold_s=SLOT_S,
+            backfill_delay_s=draw.choice((0.0, 5.0)),
         )
 
     def a_node(self, name: str) -> Any:
@@ -144,7 +146,7 @@ class GangTruth(GangStory):
                 sort.half_since = self.now
             sort.half_since = sort.half_since if alive else None
             if not alive and not flying:
-                young = self.now <= sort.released_at + self.settings.patience.whole_s
+                young = self.now <= sort.released_at + self.settings.patience.gang_bind_timeout_s
                 sort.pending = sort.pending and young
                 sort.passed = sort.passed and (young or total >= sort.least)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from extender.engine.engine import Engine
+from extender.engine.cycle.engine import Engine
 from extender.engine.planning.plan import Placement, Plan
 from gangfilter.gang import STARTED
 from gangfilter.table import Phase
@@ -82,9 +82,9 @@ class GangWorld(GangEvents):
         paused = any(
             not k.gang.may_plan(self.now) for k in self.engine.gangs.known.values() if k.gang.phase is Phase.WAITING
         )
-        plans = not self.engine.gangs.starts.idle
+        plans = not self.engine.gangs.planner.idle
         kept = self.somebody_is_kept_off()
-        return not (self.engine.ledger.slots or restless or again or soft or busy or paused or plans or kept)
+        return not (self.engine.ledger.keepers or restless or again or soft or busy or paused or plans or kept)
 
     def somebody_is_kept_off(self) -> bool:
         """Room is kept for somebody: if that one does not come, it is given up after a while."""
@@ -117,9 +117,9 @@ class GangWorld(GangEvents):
 
     def has_a_plan(self, gang: str) -> bool:
         """Whether the planner, asked anew and with every node open to everybody, places the gang."""
-        starts = self.engine.gangs.starts
+        starts = self.engine.gangs.planner
         left_out, starts.excluded = starts.excluded, {}
-        plan = Plan(starts.fleet, *starts.asked(self.gang(gang)))
+        plan = Plan(starts.view, *starts.asked(self.gang(gang)))
         while not plan.advance():
             pass
         starts.excluded = left_out

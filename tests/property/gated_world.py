@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from extender.engine.effects import Effect, Wake
+from extender.engine.types.effects import Effect, Requeue
 from protos.contract import names
 from protos.contract.objects import Pod, SchedulingGate
 from tests.property.gang_world import GangWorld
@@ -40,7 +40,7 @@ class GatedWorld(GangWorld):
         gated = self.gated()
         self.coming -= gated
         for effect in effects:
-            if isinstance(effect, Wake) and effect.pod.name in gated:
+            if isinstance(effect, Requeue) and effect.pod.name in gated:
                 assert effect.gated, f"{effect.pod} is woken, of which kube-scheduler does not know"
                 if self.leads and (self.calm or self.draw.random() > LOST):
                     self.let_through.add(effect.pod.uid)
@@ -79,4 +79,4 @@ class GatedWorld(GangWorld):
         super().stands_still()
 
     def is_quiet(self) -> bool:
-        return super().is_quiet() and not self.let_through and not self.engine._parts.gates._openings
+        return super().is_quiet() and not self.let_through and not self.engine._components.gates._openings

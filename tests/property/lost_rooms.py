@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from extender.engine.books.ledger import PodState
-from extender.engine.engine import Engine
+from extender.engine.cycle.engine import Engine
+from extender.engine.state.ledger import PodState
 from gangfilter.group import GroupKey
 from gangfilter.members import PLACED, Stage
 from gangfilter.table import Phase
@@ -77,7 +77,7 @@ class LostRooms:
 
     def remembered_by(self, engine: Engine) -> None:
         """Another process goes on, which may not have seen everything."""
-        self.kept = {uid: lost for uid, lost in self.kept.items() if f"slot-{uid}" in engine.ledger.slots}
+        self.kept = {uid: lost for uid, lost in self.kept.items() if f"slot-{uid}" in engine.ledger.keepers}
 
     # -- what must hold
 
@@ -110,9 +110,12 @@ class LostRooms:
         self.kept = {uid: lost for uid, lost in self.kept.items() if uid in found}
 
     def _found(self, engine: Engine) -> dict[str, PodState]:
-        return {uid.removeprefix("slot-"): pod for uid, pod in engine.ledger.slots.items()}
+        return {uid.removeprefix("slot-"): pod for uid, pod in engine.ledger.keepers.items()}
 
 
 def _given_on(engine: Engine, lost: Lost) -> bool:
     """Whether a member that waited already has it by now."""
-    return any((spot.node, spot.shares) == (lost.node, lost.shares) for spot in engine.gangs.starts.spots.values())
+    return any(
+        (assignment.node, assignment.shares) == (lost.node, lost.shares)
+        for assignment in engine.gangs.planner.assignments.values()
+    )

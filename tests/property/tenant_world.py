@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from extender.engine.effects import Effect, Evict
-from extender.engine.preemption.fitting import Wanted
-from extender.engine.preemption.taking import Preemptor
-from extender.engine.preemption.units import Unit
-from extender.engine.preemption.victims import Prey, Search, Vain
-from extender.engine.queues.standing import Standing
+from extender.engine.policies.preemption.attempt import Preemptor
+from extender.engine.policies.preemption.fitting import Wanted
+from extender.engine.policies.preemption.units import Unit
+from extender.engine.policies.preemption.victims import NoSolution, Search, Victims
+from extender.engine.queueing.queue_node import QueueNode
+from extender.engine.types.effects import Effect, Evict
 from gangfilter.members import Stage
 from gangfilter.table import Phase
 from protos.contract import names
@@ -64,7 +64,7 @@ class TenantWorld:
         self.draw = random.Random(seed)
         self.total, self.sizes = NODES * each, sizes
         nodes = [a_node(f"n{i}", *[10] * each) for i in range(NODES)]
-        self.world = PreemptionStory(*nodes, min_run_s=MIN_RUN_S)
+        self.world = PreemptionStory(*nodes, min_runtime_s=MIN_RUN_S)
         self.queues = list(self._queues())
         self.jobs: dict[str, Job] = {}
         """Those that there are, by name."""
@@ -97,7 +97,7 @@ class TenantWorld:
 
     def _watch(self) -> None:
         """Every plan to evict passes by here before anything is done about it."""
-        preemption = self.world.engine._parts.preemption
+        preemption = self.world.engine._components.preemption
         searching, take = preemption._searching, preemption._take
         searches: list[Search] = []
 
@@ -105,8 +105,8 @@ class TenantWorld:
             searches[:] = [searching(by, wanted, now)]
             return searches[0]
 
-        def passes(key: Any, by: Preemptor, outcome: Prey | Vain, now: float) -> Iterator[Effect]:
-            if isinstance(outcome, Prey):
+        def passes(key: Any, by: Preemptor, outcome: Victims | NoSolution, now: float) -> Iterator[Effect]:
+            if isinstance(outcome, Victims):
                 self._examine(searches[0], by, outcome.units)
             return take(key, by, outcome, now)
 
@@ -122,11 +122,11 @@ class TenantWorld:
         mine = self.queue_of(next(iter(by.pods)))
         for unit in units:
             queue = self.queue_of(unit.victims[0].uid)
-            assert bool(unit.owed) == (queue != mine), f"{unit.who} of {queue} goes for {by.who} of {mine}"
+            assert bool(unit.over_quota) == (queue != mine), f"{unit.who} of {queue} goes for {by.who} of {mine}"
         self._examine_queues(mine, units)
         if len(units) <= MOST:
             self.plans.append(len(units))
-            without = Without(search._fleet, search._draw(), search._wanted)
+            without = Without(search._view, search._draw(), search._wanted)
             assert search.rights.roomy(units)
             assert without.fits(units)
             assert not [some for some in parts(units) if search.rights.roomy(some) and without.fits(some)]
@@ -156,11 +156,11 @@ class TenantWorld:
 
     def way(self, queue: str) -> list[str]:
         """From the top of the tree down."""
-        return [each.name for each in reversed(list(self.standing(queue).path))]
+        return [each.name for each in reversed(list(self.queue_node(queue).path))]
 
     def _floor(self, queue: str, mine: str) -> float:
         """What a queue keeps for certain, whoever asks."""
-        gives, asks = self.standing(queue), self.standing(mine)
+        gives, asks = self.queue_node(queue), self.queue_node(mine)
         if asks.queue.guarantee:
             return gives.queue.guarantee.get(GPUS, 0) / GPU
         if asks.queue.priority > gives.queue.priority:
@@ -169,11 +169,11 @@ class TenantWorld:
 
     # -- how things stand
 
-    def standing(self, queue: str) -> Standing:
-        return self.world.engine.tenancy.queues.standings[queue]
+    def queue_node(self, queue: str) -> QueueNode:
+        return self.world.engine.tenancy.queues.queue_nodes[queue]
 
     def due(self, queue: str) -> float:
-        return self.standing(queue).due.get(GPUS, 0.0) / GPU
+        return self.queue_node(queue).due.get(GPUS, 0.0) / GPU
 
     def has(self, queue: str, *, starting: bool = False) -> int:
         """GPUs of its pods that run and stay; also of those that are `starting`."""

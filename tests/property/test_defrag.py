@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.engine.effects import PodGone
-from extender.engine.moves.defrag import Defrag
-from extender.engine.moves.relief import Hopeless, Relief
-from extender.engine.planning.seats import Seat
+from extender.engine.planning.defrag_plan import DefragPlan, NoPlan
+from extender.engine.policies.defrag.defrag import Defrag
+from extender.engine.state.seats import Seat
+from extender.engine.types.events import PodGone
 from protos.contract.ask import PodAsk
 from tests.property.asks import asks
 from tests.unit.engine.fleets import an_ask, whole
@@ -81,7 +81,7 @@ def test_as_few_moves_as_exhaustive_search_finds(
         town.settle(f"p{number}", item, movable=movable, node=f"n{node % len(sizes)}")
     best = fewest(town, asked)
     found = town.plan([an_item(item) for item in asked], most=7)
-    if isinstance(found, Hopeless):
+    if isinstance(found, NoPlan):
         assert best is None, found.why
         return
     assert fits_as_told(town, asked, found)
@@ -109,47 +109,47 @@ def test_whatever_is_asked_everybody_fits_at_the_same_time_also_if_pods_go_meanw
         place = f"n{node % len(sizes)}"
         town.settle(f"p{number}", item, movable=movable, node=place, slices=slices, cpu=cpus)
     seats = [Seat(uid=f"w{i}", ask=ask, requests=(("cpu", 1000 * cpu), ("pods", 1))) for i, ask in enumerate(asked)]
-    plan = Defrag(town.engine.gangs.starts.fleet, town.engine.tenants, seats)
+    plan = Defrag(town.engine.gangs.planner.view, town.engine.movable_pods, seats)
     pieces = dict(going)
     done = 0
     while not plan.advance(limit=50):
         done += 1
         if done in pieces:
             town.engine.step(PodGone(f"uid-p{pieces[done]}"), town.now)
-    if isinstance(plan.outcome, Relief):
+    if isinstance(plan.outcome, DefragPlan):
         carry_out(town, plan.outcome, {seat.uid: seat for seat in seats})
 
 
-def carry_out(town: Town, found: Relief, waiting: dict[str, Seat]) -> None:
+def carry_out(town: Town, found: DefragPlan, waiting: dict[str, Seat]) -> None:
     """All at once: who is moved leaves, and everybody goes where the plan says."""
     books = {name: node.books.copy() for name, node in town.engine.nodes.items() if node.books is not None}
     used = {name: Counter(node.used) for name, node in town.engine.nodes.items()}
     for move in found.moves:
         assert books[move.pod.node].release(move.pod.seat.uid)
         used[move.pod.node].subtract(dict(move.pod.seat.requests))
-    coming = [(waiting[uid], spot) for uid, spot in found.spots.items()]
-    for seat, spot in [*coming, *((move.pod.seat, move.to) for move in found.moves)]:
+    coming = [(waiting[uid], assignment) for uid, assignment in found.assignments.items()]
+    for seat, assignment in [*coming, *((move.pod.seat, move.to) for move in found.moves)]:
         assert seat.ask is not None
-        assert sum(c.gpus for c in seat.ask.containers) >= len(spot.charges)
-        assert all(books[spot.node].gpus[uuid].fits(demand) for uuid, demand in spot.charges.items())
-        assert books[spot.node].charges(seat.ask, spot.shares) == spot.charges
-        books[spot.node].hold(seat.uid, seat.ask, spot.charges)
-        used[spot.node].update(dict(seat.requests))
+        assert sum(c.gpus for c in seat.ask.containers) >= len(assignment.charges)
+        assert all(books[assignment.node].gpus[uuid].fits(demand) for uuid, demand in assignment.charges.items())
+        assert books[assignment.node].charges(seat.ask, assignment.shares) == assignment.charges
+        books[assignment.node].hold(seat.uid, seat.ask, assignment.charges)
+        used[assignment.node].update(dict(seat.requests))
     assert not any(book.overused() for book in books.values())
     for name, node in town.engine.nodes.items():
         assert used[name]["cpu"] <= node.allocatable["cpu"]
-    assert set(found.spots) == set(waiting)
+    assert set(found.assignments) == set(waiting)
 
 
-def fits_as_told(town: Town, asked: Sequence[Item], found: Relief) -> bool:
+def fits_as_told(town: Town, asked: Sequence[Item], found: DefragPlan) -> bool:
     """Whether those who wait and those who are moved all fit where the plan puts them, and nobody moves for nothing."""
     free = _without(town, [move.pod.name.partition("/")[2] for move in found.moves])
-    given = [(item, found.spots[f"w{number}"]) for number, item in enumerate(asked)]
+    given = [(item, found.assignments[f"w{number}"]) for number, item in enumerate(asked)]
     given += [(town.items[move.pod.name.partition("/")[2]], move.to) for move in found.moves]
-    for (gpus, wholly, mem), spot in given:
-        assert len(spot.charges) == gpus
-        for uuid in spot.charges:
-            gpu = spot.node, int(uuid.rpartition("-")[2])
+    for (gpus, wholly, mem), assignment in given:
+        assert len(assignment.charges) == gpus
+        for uuid in assignment.charges:
+            gpu = assignment.node, int(uuid.rpartition("-")[2])
             assert not free[gpu][1] if wholly else free[gpu][0] >= mem
             free[gpu] = free[gpu][0] - mem, free[gpu][1] + 1
     return all((move.pod.node, move.pod.charges) != (move.to.node, move.to.charges) for move in found.moves)

@@ -12,22 +12,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from extender.engine.effects import (
-    BindDone,
-    GpusUnhealthy,
-    NodeGone,
-    NodeSeen,
-    Place,
-    PodGone,
-    PodSeen,
-    PodsListed,
-    PutBack,
-    Tick,
-    Wake,
-)
-from extender.engine.engine import Engine
-from extender.engine.requests import requests
-from extender.engine.settings import LEAVING, Settings
+from extender.engine.cycle.engine import Engine
+from extender.engine.types.effects import PostBinding, Requeue, SetAnnotation
+from extender.engine.types.events import BindDone, GpusUnhealthy, NodeGone, NodeSeen, PodGone, PodSeen, PodsListed, Tick
+from extender.engine.types.requests import requests
+from extender.engine.types.settings import DRAIN_TAINTS, Settings
 from protos.contract import allocation, inventory, names
 from protos.contract.allocation import Share
 from protos.contract.ask import Demand
@@ -86,8 +75,8 @@ class EngineAndTwin(RuleBasedStateMachine):
         self.bound: dict[str, Pod] = {}
         self.untold: dict[str, Pod] = {}
         """Bound, but no watch has shown it yet."""
-        self.places: dict[str, Place] = {}
-        self.flying: dict[str, Place] = {}
+        self.places: dict[str, PostBinding] = {}
+        self.flying: dict[str, PostBinding] = {}
         self.strangers: dict[str, Stranger] = {}
         """Bound without us, and really on a GPU that has room for them."""
         self.sick: dict[str, frozenset[int]] = dict.fromkeys(NODES, frozenset())
@@ -110,7 +99,7 @@ class EngineAndTwin(RuleBasedStateMachine):
         gpus = tuple(replace(gpu, index=place) for place, gpu in enumerate(order))
         text = inventory.encode(replace(found, gpus=gpus))
         made = a_node(name, annotations={names.GPUS: text, names.CORDONED_GPUS: look.cordoned})
-        keys = [*([LEAVING[0]] if name in self.leaving else ()), *(["dedicated"] if look.tainted else ())]
+        keys = [*([DRAIN_TAINTS[0]] if name in self.leaving else ()), *(["dedicated"] if look.tainted else ())]
         taints = tuple(Taint(key, "NoSchedule") for key in keys)
         metadata = replace(made.metadata, labels={"pool": look.label})
         return replace(made, metadata=metadata, spec=replace(made.spec, taints=taints))
@@ -181,7 +170,7 @@ class EngineAndTwin(RuleBasedStateMachine):
 
     def bind(self, uid: str, node: str) -> None:
         answer = self.engine.bind(a_ref(self.pending[uid]), node, self.now)
-        if isinstance(answer, Place):
+        if isinstance(answer, PostBinding):
             assert self.engine.bind(a_ref(self.pending[uid]), node, self.now) == answer
             self.flying[uid] = answer
 
@@ -206,7 +195,7 @@ class EngineAndTwin(RuleBasedStateMachine):
         for event in events:
             self.engine.step(event, self.now)
 
-    def with_allocation(self, pod: Pod, place: Place) -> Pod:
+    def with_allocation(self, pod: Pod, place: PostBinding) -> Pod:
         metadata = msgspec.structs.replace(pod.metadata, annotations=dict(place.annotations))
         return msgspec.structs.replace(
             pod, metadata=metadata, spec=msgspec.structs.replace(pod.spec, node_name=place.node)
@@ -220,7 +209,7 @@ class EngineAndTwin(RuleBasedStateMachine):
         uid = data.draw(st.sampled_from(sorted(self.bound)))
         self.untold.pop(uid, None)
         effects = self.engine.step(PodSeen(self.bound[uid]), self.now)
-        assert not [effect for effect in effects if isinstance(effect, PutBack) and effect.pod.uid == uid]
+        assert not [effect for effect in effects if isinstance(effect, SetAnnotation) and effect.pod.uid == uid]
         assert self.engine.pods[uid].problem == ""
 
     @precondition(lambda self: bool(set(self.bound) - set(self.untold)))
@@ -232,7 +221,7 @@ class EngineAndTwin(RuleBasedStateMachine):
         annotations = {names.ALLOCATION: text} if text else {}
         metadata = msgspec.structs.replace(pod.metadata, annotations=annotations, managed_fields=managed)
         effects = self.engine.step(PodSeen(msgspec.structs.replace(pod, metadata=metadata)), self.now)
-        restored = [effect.value for effect in effects if isinstance(effect, PutBack)]
+        restored = [effect.value for effect in effects if isinstance(effect, SetAnnotation)]
         assert restored == [pod.metadata.annotations[names.ALLOCATION]]
         self.engine.step(PodSeen(pod), self.now)
 
@@ -364,7 +353,7 @@ class EngineAndTwin(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         for effect in self.engine.step(Tick(), self.now):
-            if isinstance(effect, Wake):
+            if isinstance(effect, Requeue):
                 assert self.engine.pods[effect.pod.uid].state == "held"
                 self.woken.add(effect.pod.uid)
 
@@ -375,13 +364,13 @@ class EngineAndTwin(RuleBasedStateMachine):
         for _ in range(3 + 2 * len(self.refused)):
             self.now += 0.2
             for effect in self.engine.step(Tick(), self.now):
-                if isinstance(effect, Wake):
+                if isinstance(effect, Requeue):
                     self.woken.add(effect.pod.uid)
         known = [uid for uid in self.refused if uid in self.engine.pods and uid not in self.woken]
         for uid in known:
             nodes = self.refused[uid]
             pod = self.engine.pods[uid]
-            index = self.engine._parts.indexes.of(pod.shape)
+            index = self.engine._components.indexes.of(pod.shape)
             fitting = [n for n in nodes if n in self.engine.nodes and index.points(n) is not None]
             assert not fitting, f"{uid} sleeps although it fits on {fitting}"
 

@@ -12,8 +12,9 @@ from collections import Counter
 import msgspec
 import pytest
 
-from extender.engine.effects import Deny, Effect, Evict, NodeGone, NodeSeen, Open, PhaseLeft, PodsListed
-from extender.engine.engine import Engine
+from extender.engine.cycle.engine import Engine
+from extender.engine.types.effects import Deny, Effect, Evict, Open, PhaseLeft
+from extender.engine.types.events import NodeGone, NodeSeen, PodsListed
 from gangfilter.members import Stage
 from gangfilter.table import Phase
 from protos.contract import names
@@ -37,7 +38,7 @@ class FaultyWorld(PreemptionStory):
         self.draw, self.rate, self.made, self.version = random.Random(seed), rate, 0, 100
         self.faults: Faults | None = None
         self.away: set[str] = set()
-        super().__init__(*(a_node(f"n{i}", *[16] * 4) for i in range(3)), keep_s=60.0, backfill_s=20.0)
+        super().__init__(*(a_node(f"n{i}", *[16] * 4) for i in range(3)), reservation_ttl_s=60.0, backfill_delay_s=20.0)
         self.groups = [a_queue("a", gpus=6), a_queue("b", gpus=8)]
         self.tell(*self.groups)
         self.faults = Faults(self.engine, self.draw, rate)
@@ -187,7 +188,7 @@ class FaultyWorld(PreemptionStory):
         """By queue: who waits, who runs, and what they have."""
         return {
             name: (standing.waiting, standing.running, {r: n for r, n in sorted(standing.allocated.items()) if n})
-            for name, standing in engine.tenancy.queues.standings.items()
+            for name, standing in engine.tenancy.queues.queue_nodes.items()
         }
 
     # -- nothing fails any more

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from extender.engine.planning.sliced import Sliced
+from extender.engine.types.sliced import Sliced
 from tests.property.gang_truth import NODES
 from tests.property.gang_world import GangWorld
 from tests.property.gated_world import GatedWorld

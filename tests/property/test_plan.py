@@ -10,12 +10,12 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.engine.books.ledger import NodeState
-from extender.engine.planning.attempt import Fleet
-from extender.engine.planning.intree import Constraints
+from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.plan import Placement, Plan
-from extender.engine.planning.seats import Seat
 from extender.engine.planning.shortage import Shortage
+from extender.engine.state.intree import Constraints
+from extender.engine.state.ledger import NodeState
+from extender.engine.state.seats import Seat
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from tests.property.asks import asks
@@ -30,7 +30,7 @@ mems = st.lists(st.integers(5, 40), max_size=4)
 nodes = st.lists(st.tuples(mems, pods, st.integers(0, 12), st.sampled_from(LABELS)), min_size=1, max_size=4)
 
 
-def a_cluster(drawn: list[tuple[list[int], list[Pod], int, str]], order: random.Random | None = None) -> Fleet:
+def a_cluster(drawn: list[tuple[list[int], list[Pod], int, str]], order: random.Random | None = None) -> ClusterView:
     states = []
     for number, (gpus, held, cpus, label) in enumerate(drawn):
         state = a_state(f"n{number}", number, *gpus, cpu=1000 * cpus, labels={"zone": label})
@@ -108,21 +108,21 @@ def test_identical_members_are_placed_whenever_they_fit_by_plain_arithmetic(
     found = outcome(fleet, members(count, ask, requests=(("cpu", 1000 * cpus), ("pods", 1))))
     if count <= sum(room.values()):
         assert isinstance(found, Placement)
-        assert len(found.spots) == count
+        assert len(found.assignments) == count
         zones = {label: sum(n for name, n in room.items() if _zone(fleet, name) == label) for label in LABELS}
         if count <= max(zones.values()) and (ask is None or ask.only_whole or ask.containers[0].gpus == 1):
-            assert len({_zone(fleet, spot.node) for spot in found.spots.values()}) == 1
+            assert len({_zone(fleet, assignment.node) for assignment in found.assignments.values()}) == 1
     else:
         assert isinstance(found, Shortage)
         assert {node: placed for placed, node in found.placed} == {name: n for name, n in room.items() if n}
         assert found.short == count - sum(room.values())
 
 
-def _zone(fleet: Fleet, node: str) -> str:
+def _zone(fleet: ClusterView, node: str) -> str:
     return fleet.nodes[node].labels["zone"]
 
 
-def state_of(fleet: Fleet) -> list[object]:
+def state_of(fleet: ClusterView) -> list[object]:
     return [
         (node.books and (node.books.signature(), sorted(node.books.entries)), dict(node.used), node.version)
         for node in fleet.nodes.values()
@@ -139,27 +139,27 @@ def test_a_plan_takes_no_gpu_and_no_node_past_what_it_has(
     found = outcome(fleet, seats)
     assert state_of(fleet) == before
     if isinstance(found, Placement):
-        assert set(found.spots) == {seat.uid for seat in seats}
+        assert set(found.assignments) == {seat.uid for seat in seats}
         _recount(fleet, seats, found)
     else:
         assert found.short + sum(count for count, _ in found.placed) == len(seats)
         assert found.short > 0
 
 
-def _recount(fleet: Fleet, seats: list[Seat], found: Placement) -> None:
+def _recount(fleet: ClusterView, seats: list[Seat], found: Placement) -> None:
     cpu: Counter[str] = Counter()
     taken: Counter[tuple[str, str]] = Counter()
     alone = set()
     for seat in seats:
-        spot = found.spots[seat.uid]
-        node = fleet.nodes[spot.node]
+        assignment = found.assignments[seat.uid]
+        node = fleet.nodes[assignment.node]
         assert not seat.excluded >> node.number & 1
         assert seat.constraints.admits(node)
-        cpu[spot.node] += dict(seat.requests)["cpu"]
+        cpu[assignment.node] += dict(seat.requests)["cpu"]
         if seat.ask is not None:
             assert node.books is not None
-            assert node.books.charges(seat.ask, spot.shares) == spot.charges
-            for uuid, demand in spot.charges.items():
+            assert node.books.charges(seat.ask, assignment.shares) == assignment.charges
+            for uuid, demand in assignment.charges.items():
                 assert not demand.whole or node.books.gpus[uuid].fits(demand)
                 assert uuid not in alone
                 alone |= {uuid} if demand.whole else set()

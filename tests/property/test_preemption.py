@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from extender.engine.effects import Evict
+from extender.engine.types.effects import Evict
 from gangfilter.members import Stage
 from gangfilter.table import Phase
 from protos.contract.objects import Pod
@@ -27,7 +27,7 @@ class Life:
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
-        self.world = PreemptionStory(*(a_node(f"n{i}", 10, 10) for i in range(3)), min_run_s=3.0)
+        self.world = PreemptionStory(*(a_node(f"n{i}", 10, 10) for i in range(3)), min_runtime_s=3.0)
         self.made = 0
         self.seen = 0
         self.dying: dict[str, int] = {}

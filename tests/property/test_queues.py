@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.engine.queues.queues import Queues
-from extender.engine.queues.shares import Claim, divide
+from extender.engine.queueing.queues import Queues
+from extender.engine.queueing.shares import QueueDemand, divide
 from protos.contract.objects import Pod
 from protos.contract.queue import GPU, GPUS, NOBODY, Queue
 from protos.contract.selector import Selector
@@ -22,7 +22,7 @@ from tests.unit.engine.test_queues import a_queue, in_queue
 AMOUNTS = st.integers(0, 40)
 CLAIMS = st.lists(
     st.builds(
-        lambda asked, weight, priority, guarantee, more: Claim(asked, weight, priority, guarantee, guarantee + more),
+        lambda asked, weight, priority, sure, more: QueueDemand(asked, weight, priority, sure, sure + more),
         AMOUNTS, st.integers(1, 5), st.integers(0, 2), st.integers(0, 6), st.integers(0, 10),
     ),
     min_size=1, max_size=6,
@@ -30,7 +30,7 @@ CLAIMS = st.lists(
 NEAR = 1e-6
 
 
-def naive(amount: float, claims: Sequence[Claim]) -> list[float]:
+def naive(amount: float, claims: Sequence[QueueDemand]) -> list[float]:
     """The same by giving a little at a time to those who want more, as the sources iterate it."""
     due = [0.0] * len(claims)
 
@@ -56,13 +56,13 @@ def naive(amount: float, claims: Sequence[Claim]) -> list[float]:
 
 
 @given(AMOUNTS, CLAIMS)
-def test_a_division_is_that_of_its_twin(amount: int, claims: list[Claim]) -> None:
+def test_a_division_is_that_of_its_twin(amount: int, claims: list[QueueDemand]) -> None:
     assert divide(amount, claims) == pytest.approx(naive(amount, claims), abs=1e-4)
 
 
 @given(AMOUNTS, CLAIMS)
 def test_all_is_given_that_is_asked_and_there_and_nobody_gets_more_than_it_asks(
-    amount: int, claims: list[Claim]
+    amount: int, claims: list[QueueDemand]
 ) -> None:
     due = divide(amount, claims)
     assert sum(due) == pytest.approx(min(amount, sum(claim.asked for claim in claims)), abs=NEAR)
@@ -74,7 +74,7 @@ def test_all_is_given_that_is_asked_and_there_and_nobody_gets_more_than_it_asks(
 
 
 @given(AMOUNTS, CLAIMS, st.integers(1, 5))
-def test_more_weight_never_means_less(amount: int, claims: list[Claim], more: int) -> None:
+def test_more_weight_never_means_less(amount: int, claims: list[QueueDemand], more: int) -> None:
     heavier = [claims[0]._replace(weight=claims[0].weight + more), *claims[1:]]
     assert divide(amount, heavier)[0] >= divide(amount, claims)[0] - NEAR
 
@@ -144,7 +144,8 @@ def test_queues_whose_amounts_change_stand_as_in_a_new_process(seed: int) -> Non
 
 def _stand(queues: Queues) -> object:
     return {
-        name: (s.queue, s.idle, s.due, s.rank, s.contested, s.lacks, s.own_due) for name, s in queues.standings.items()
+        name: (s.queue, s.idle, s.due, s.rank, s.contested, s.lacks, s.own_due)
+        for name, s in queues.queue_nodes.items()
     }
 
 
@@ -210,20 +211,20 @@ def _meant(known: dict[str, Queue], labels: dict[str, dict[str, str]], named: st
 
 def _agrees(queues: Queues, pods: dict[str, tuple[str, int, bool]]) -> None:
     """With a sum over all pods."""
-    for standing in (*queues.standings.values(), queues.root):
+    for queue_node in (*queues.queue_nodes.values(), queues.root):
         inside = [
             pods[uid]
             for uid in pods
-            if (account := queues.of(uid)) and standing in (*queues.at(account).path, queues.root)
+            if (account := queues.of(uid)) and queue_node in (*queues.at(account).path, queues.root)
         ]
-        assert standing.requested.get(GPUS, 0) == sum(amount for _, amount, _ in inside)
-        assert standing.allocated.get(GPUS, 0) == sum(amount for _, amount, placed in inside if placed)
-        assert (standing.running, standing.waiting) == (
+        assert queue_node.requested.get(GPUS, 0) == sum(amount for _, amount, _ in inside)
+        assert queue_node.allocated.get(GPUS, 0) == sum(amount for _, amount, placed in inside if placed)
+        assert (queue_node.running, queue_node.waiting) == (
             sum(placed for *_, placed in inside),
             sum(not placed for *_, placed in inside),
         )
-        unmet = [below.unmet(GPUS) for below in standing.below]
-        assert standing.idle.get(GPUS, 0) == sum(unmet)
+        unmet = [below.unmet(GPUS) for below in queue_node.below]
+        assert queue_node.idle.get(GPUS, 0) == sum(unmet)
 
 
 @settings(max_examples=12, deadline=None)
@@ -245,12 +246,12 @@ def test_no_queue_is_ever_past_its_capability_and_nobody_is_left_alone_who_has_r
         waiting = [name for each in alive for name in each if not story.pods[name].spec.node_name]
         story.come(*waiting)
         story.land()
-        standings = story.engine.tenancy.queues.standings
+        standings = story.engine.tenancy.queues.queue_nodes
         for name, count in most.items():
             assert standings[name].allocated.get(GPUS, 0) <= count * GPU
         story.later()
         for known in story.engine.gangs.known.values():
-            assert not known.parked or story.engine.gangs.starts.withheld(known.gang) is not None
+            assert not known.parked or story.engine.gangs.planner.withheld(known.gang) is not None
 
 
 def _drawn(draw: random.Random, name: str, queue: str) -> list[Pod]:

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.engine.effects import BindDone, Place, PodGone, PodSeen, Tick
+from extender.engine.types.effects import PostBinding
+from extender.engine.types.events import BindDone, PodGone, PodSeen, Tick
 from protos.contract.objects import Pod
 from tests.builders import a_node, a_pod
 from tests.unit.engine.story import Story, asks_for_room, bound
@@ -39,7 +40,7 @@ class Life:
         nodes = self.story.engine.nodes.values()
         assert not any(node.books.overused() for node in nodes if node.books is not None)
         engine = self.story.engine
-        kept = list(engine.ledger.slots)
+        kept = list(engine.ledger.keepers)
         assert all(engine.pods[uid.removeprefix("room-")].state == "waiting" for uid in kept)
 
     def do(self, deed: str, number: int, what: Any) -> None:
@@ -68,7 +69,7 @@ class Life:
             self.story.tell(PodSeen(self.pods[number]))
         elif deed in ("bind", "lose"):
             answer = self.story.bind(pod, what or "n1")
-            if not isinstance(answer, Place):
+            if not isinstance(answer, PostBinding):
                 return
             if deed == "bind":
                 self.pods[number] = bound(pod, answer)
@@ -85,4 +86,4 @@ def test_nothing_is_taken_twice_and_nothing_is_kept_for_ever(done: list[tuple[st
         life.sound()
     life.do("pass", 0, 301.0)
     life.do("pass", 0, 301.0)
-    assert not life.story.engine.ledger.slots
+    assert not life.story.engine.ledger.keepers

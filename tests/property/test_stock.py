@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.engine.books.stock import Stock, kind
+from extender.engine.state.stock import Stock, kind
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.inventory import Gpu, Inventory

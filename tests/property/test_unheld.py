@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gangfilter.table import Phase
 from tests.builders import a_node
 from tests.unit.engine.gang_story import a_member, members
-from tests.unit.engine.test_unheld import Shared
+from tests.unit.engine.test_externally_bound import Shared
 
 HANDS, BOSSES = ("m0", "m1", "m2"), ("b0", "b1")
 LEAST = len(HANDS) + len(BOSSES)

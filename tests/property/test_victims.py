@@ -7,16 +7,16 @@ from collections.abc import Generator, Sequence
 
 import pytest
 
-from extender.engine.effects import PodsListed
-from extender.engine.planning.seats import Seat
-from extender.engine.planning.sliced import Sliced
-from extender.engine.preemption.cleared import Cleared
-from extender.engine.preemption.fitting import Wanted
-from extender.engine.preemption.rights import Rights
-from extender.engine.preemption.units import MayTake, Unit
-from extender.engine.preemption.victims import COMING, Prey, Search, Vain
-from extender.engine.queues.admission import Admission
-from extender.engine.queues.queues import Queues
+from extender.engine.policies.preemption.fitting import Wanted
+from extender.engine.policies.preemption.reclaim import ReclaimPolicy
+from extender.engine.policies.preemption.units import MayTake, Unit
+from extender.engine.policies.preemption.victims import COMING, NoSolution, Search, Victims
+from extender.engine.policies.preemption.what_if import WhatIfNodes
+from extender.engine.queueing.admission import Admission
+from extender.engine.queueing.queues import Queues
+from extender.engine.state.seats import Seat
+from extender.engine.types.events import PodsListed
+from extender.engine.types.sliced import Sliced
 from protos.contract import names
 from protos.contract.ask import ContainerAsk, PodAsk
 from tests.property.without import Without, parts
@@ -57,25 +57,25 @@ def seats_of(draw: random.Random) -> tuple[Seat, ...]:
 
 
 def units_of(town: Town) -> list[Unit]:
-    work = Sliced(town.engine._parts.preemption._units.found(town.now, lambda _: True))
+    work = Sliced(town.engine._components.preemption._units.found(town.now, lambda _: True))
     while not work.advance():
         pass
     return work.outcome or []
 
 
-def searched(town: Town, seats: tuple[Seat, ...], units: list[Unit]) -> Prey | Vain:
+def searched(town: Town, seats: tuple[Seat, ...], units: list[Unit]) -> Victims | NoSolution:
     def candidates(_: MayTake) -> Generator[int, None, list[Unit]]:
         yield 1
         return units
 
-    def draw() -> Cleared:
-        return Cleared(town.engine.ledger, ())
+    def draw() -> WhatIfNodes:
+        return WhatIfNodes(town.engine.ledger, ())
 
-    def anybody() -> Rights:
+    def anybody() -> ReclaimPolicy:
         queues = Queues()
-        return Rights(queues, Admission(queues), ["w"], 1000)
+        return ReclaimPolicy(queues, Admission(queues), ["w"], 1000)
 
-    search = Search(town.engine.gangs.starts.fleet, draw, Wanted(seats), candidates, anybody)
+    search = Search(town.engine.gangs.planner.view, draw, Wanted(seats), candidates, anybody)
     while not search.advance():
         pass
     assert search.outcome is not None
@@ -93,15 +93,15 @@ def test_no_part_of_what_goes_would_do_and_no_cheaper_set(seed: int, most: int) 
     town, seats = a_town(draw, most), seats_of(draw)
     units = units_of(town)[:most]
     found = searched(town, seats, units)
-    without = Without(town.engine.gangs.starts.fleet, Cleared(town.engine.ledger, ()), Wanted(seats))
+    without = Without(town.engine.gangs.planner.view, WhatIfNodes(town.engine.ledger, ()), Wanted(seats))
     will_do = [some for some in (*parts(units), tuple(units)) if without.fits(some)]
-    if isinstance(found, Vain):
+    if isinstance(found, NoSolution):
         assert will_do == [] if found is not COMING else () in will_do
         return
     assert found.units in will_do
     assert not [some for some in will_do if set(_who(some)) < set(_who(found.units))]
     assert dearness(units, found.units) == min(dearness(units, some) for some in will_do)
-    assert set(found.spots) == {seat.uid for seat in seats}
+    assert set(found.assignments) == {seat.uid for seat in seats}
 
 
 def _who(units: Sequence[Unit]) -> list[str]:

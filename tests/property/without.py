@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, combinations
 
 from extender.engine.placement.index import Indexes
-from extender.engine.planning.attempt import Fleet
+from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.plan import Placement, Plan
-from extender.engine.preemption.cleared import Cleared
-from extender.engine.preemption.fitting import Wanted
-from extender.engine.preemption.units import Unit
+from extender.engine.policies.preemption.fitting import Wanted
+from extender.engine.policies.preemption.units import Unit
+from extender.engine.policies.preemption.what_if import WhatIfNodes
 
 
 class Without:
     """The nodes without some units. Sets that take the same from a node share its copy, and nothing else."""
 
-    def __init__(self, fleet: Fleet, cleared: Cleared, wanted: Wanted) -> None:
+    def __init__(self, fleet: ClusterView, cleared: WhatIfNodes, wanted: Wanted) -> None:
         self._fleet, self._cleared, self._wanted = fleet, cleared, wanted
 
     def fits(self, units: Iterable[Unit]) -> bool:
@@ -27,7 +27,7 @@ class Without:
             for name, node in self._fleet.nodes.items()
         }
         known, wanted = self._fleet, self._wanted
-        fleet = Fleet(nodes, Indexes(nodes), known.ignored, known.resources, known.localities)
+        fleet = ClusterView(nodes, Indexes(nodes), known.ignored, known.resources, known.localities)
         plan = Plan(fleet, wanted.seats, wanted.seats, wanted.free, wanted.beside)
         while not plan.advance():
             pass

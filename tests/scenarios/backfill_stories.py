@@ -12,7 +12,7 @@ from tests.scenarios.pods import a_container, a_pod
 from tests.scenarios.stories import T4, event, on, phase, run, until
 from tests.scenarios.world import Object, World
 
-ARGS = ["--backfill=1"]
+ARGS = ["--backfill-delay=1"]
 
 
 def lasting(name: str, seconds: int, gpus: int = 1) -> Object:

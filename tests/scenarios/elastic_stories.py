@@ -27,7 +27,7 @@ from tests.scenarios.world import Object, World
 
 SAMPLE = Path(__file__).parents[2] / "manifests/samples/elastic/trainingjob.yaml"
 SPOT = {"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}
-ARGS = ["--min-run=1", "--scale-in=10", "--grow-after=2"]
+ARGS = ["--min-runtime=1", "--scale-in-timeout=10", "--scale-out-delay=2"]
 DEFINITIONS = training.definitions()
 
 

@@ -45,7 +45,7 @@ def a_cluster(
 
     def extender(place: ExtenderPlace) -> list[str]:
         beside = (
-            ["--lease-name=kube-scheduler", "--bind-timeout=30", "--largest-gang=500"] if layout == "shared" else []
+            ["--lease-name=kube-scheduler", "--bind-timeout=30", "--max-gang-size=500"] if layout == "shared" else []
         )
         return [*gangshare_extender(place), *beside, *extender_args]
 

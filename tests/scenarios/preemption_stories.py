@@ -17,7 +17,7 @@ from tests.scenarios.queue_stories import a_queue, has, known
 from tests.scenarios.stories import T4, event, mem, on, phase, run, seat, until
 from tests.scenarios.world import Object, World
 
-ARGS = ["--min-run=0"]
+ARGS = ["--min-runtime=0"]
 WHOLE = {names.WHOLE_GPU: 1}
 CLASSES: list[Object] = [
     {

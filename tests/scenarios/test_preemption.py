@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running() -> AsyncIterator[EmbeddedWorld]:
     async with embedded.a_cluster(
-        NodeSpec(name=T4, profile="t4x4"), extender_args=[*ARGS, "--gang-whole=4", "--group-priority=10"]
+        NodeSpec(name=T4, profile="t4x4"), extender_args=[*ARGS, "--gang-bind-timeout=4", "--group-priority=10"]
     ) as cluster:
         world = EmbeddedWorld(cluster)
         for each in CLASSES:

@@ -213,7 +213,7 @@ def _scheduler_config(url_prefix: str) -> str:
 
 
 def _extender(place: ExtenderPlace) -> list[str]:
-    return [*gangshare_extender(place), f"--min-run={MIN_RUN_S:g}"]
+    return [*gangshare_extender(place), f"--min-runtime={MIN_RUN_S:g}"]
 
 
 def _status(cluster: EmbeddedCluster) -> str:

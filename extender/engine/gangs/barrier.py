@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from extender.engine import refusals
-from extender.engine.books.ledger import PodState
-from extender.engine.effects import BindAnswer, Refuse, Verdict
-from extender.engine.gangs.conductor import REFUSED_AGAIN_S
+from extender.engine.gangs.controller import REFUSED_AGAIN_S
 from extender.engine.gangs.gangs import Gangs
-from extender.engine.gangs.roster import Known
-from extender.engine.gangs.trade import trade
+from extender.engine.gangs.swap import trade
+from extender.engine.state.ledger import PodState
+from extender.engine.state.roster import GangInfo
+from extender.engine.types import refusals
+from extender.engine.types.effects import BindAnswer, Refuse, Verdict
 from gangfilter.gang import STARTED
 from gangfilter.members import HOLDING, Member, Stage
 from gangfilter.table import Phase
@@ -31,10 +31,10 @@ class Barrier:
         plans of others, nor for a long one: the member is told to wait, and is woken by its plan.
         """
         known = self._gangs.of(uid)
-        if known is None or not self._gangs.starts.next(known.gang):
+        if known is None or not self._gangs.planner.next(known.gang):
             return False
         self._gangs.plan(now)
-        return self._gangs.starts.next(known.gang)
+        return self._gangs.planner.next(known.gang)
 
     def single(self, uid: str) -> bool:
         """Whether the pod is placed like any single one."""
@@ -64,11 +64,11 @@ class Barrier:
             self._gangs.unhold(known, member)
         if unheld and member.stage is Stage.PLANNED and member not in gang.last():
             member.refused = True
-            gang.unasked.discard(member.uid)
+            gang.unasked.pop(member.uid, None)
             return refusals.gang_starting(gang.key)
         offered = member.stage in HOLDING and member.node in nodes
         denied = member.stage in HOLDING and not offered and not _nominated_alone(pod, nodes)
-        if offered or (denied and trade(self._gangs.starts, gang, member, nodes, now)):
+        if offered or (denied and trade(self._gangs.planner, gang, member, nodes, now)):
             member.denied_at, member.refused = 0.0, False
             return Verdict((member.node,))
         if denied:
@@ -76,14 +76,14 @@ class Barrier:
         if gang.phase in STARTED and member.stage not in HOLDING:
             return None
         member.refused = True
-        gang.unasked.discard(member.uid)
+        gang.unasked.pop(member.uid, None)
         if gang.phase is Phase.STARTING or member.stage in HOLDING:
             return refusals.gang_starting(gang.key)
-        if not _nominated_alone(pod, nodes) and self._gangs.starts.restrict(member.uid, nodes):
+        if not _nominated_alone(pod, nodes) and self._gangs.planner.restrict(member.uid, nodes):
             known.planned = None
         return known.reason or refusals.gang_no_room(gang.key, "")
 
-    def _denied(self, known: Known, member: Member, now: float) -> None:
+    def _denied(self, known: GangInfo, member: Member, now: float) -> None:
         """kube-scheduler keeps a member off its place, which may be a passing thing the first time."""
         if not member.denied_at:
             member.denied_at = now

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from extender.engine import refusals
-from extender.engine.books.ledger import Ledger
-from extender.engine.effects import Effect, PodRef, Wake
 from extender.engine.placement.index import Indexes
-from extender.engine.placement.mix import Shape
-from extender.engine.placement.waking import Waking
+from extender.engine.queueing.waking import Waking
+from extender.engine.state.ledger import Ledger
+from extender.engine.types import refusals
+from extender.engine.types.effects import Effect, PodRef, Requeue
+from extender.engine.types.shape import Shape
 from protos.contract import names
 from protos.contract.objects import Pod
 
@@ -26,7 +26,7 @@ AGAIN_S, AGAIN_MOST_S = 10.0, 300.0
 class Opening(msgspec.Struct):
     """A gate that is to go."""
 
-    wake: Wake
+    wake: Requeue
     asked_at: float | None = None
     """None: since the clock ticked last."""
     again_s: float = AGAIN_S
@@ -65,17 +65,17 @@ class Gates:
 
     # -- who is let through
 
-    def in_vain(self, pod: PodRef) -> list[Wake]:
+    def ungate_orphan(self, pod: PodRef) -> list[Requeue]:
         """Let a pod through that waits for no gang: behind the gate nobody would ever come for it."""
         waits = pod.uid in self._shut and pod.uid not in self._openings
-        return [self.opening(Wake(pod))] if waits else []
+        return [self.opening(Requeue(pod))] if waits else []
 
-    def opening(self, wake: Wake) -> Wake:
+    def opening(self, wake: Requeue) -> Requeue:
         """This wake of a pod for which there is room; behind the gate it removes that, again and again until seen."""
         if wake.pod.uid not in self._shut or wake.gated:
             return wake
         large = len(self._ledger.nodes) >= self._nominate_from
-        said = Wake(wake.pod, wake.node if large and wake.nominate else "", gated=True)
+        said = Requeue(wake.pod, wake.node if large and wake.nominate else "", gated=True)
         self._openings[wake.pod.uid] = Opening(said)
         return said
 
@@ -83,13 +83,13 @@ class Gates:
         """These effects, without the wakes of pods behind the gate that have no place yet: for those one is sought."""
         told: list[Effect] = []
         for effect in effects:
-            if not isinstance(effect, Wake):
+            if not isinstance(effect, Requeue):
                 told.append(effect)
             elif not self._seeks(effect):
                 told.append(self.opening(effect))
         return told
 
-    def _seeks(self, wake: Wake) -> bool:
+    def _seeks(self, wake: Requeue) -> bool:
         if wake.gated or wake.node or wake.pod.uid not in self._shut:
             return False
         pod = self._ledger.pods.get(wake.pod.uid)
@@ -109,7 +109,7 @@ class Gates:
                 for name, _ in self._indexes.of(sought).ranked():
                     self._waking.room(name)
 
-    def due(self, now: float) -> list[Wake]:
+    def due(self, now: float) -> list[Requeue]:
         """Removals to be said again."""
         wakes = []
         for opening in self._openings.values() if self._leading else ():

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import deque
 from enum import IntEnum
 
-from extender.engine.books.ledger import Ledger
-from extender.engine.gangs.conductor import Conductor
-from extender.engine.gangs.herald import Herald
-from extender.engine.gangs.roster import Known, Roster
-from extender.engine.quarantine import Quarantine, of_gang
+from extender.engine.gangs.controller import GangController
+from extender.engine.gangs.reporter import GangReporter
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.quarantine import Quarantine
+from extender.engine.state.roster import GangInfo, Roster
+from extender.engine.types.subject import of_gang
 from gangfilter.group import GroupKey
 from gangfilter.members import HOLDING
 from gangfilter.table import Phase
@@ -41,10 +42,10 @@ class Rounds:
     """The round under way, and the gangs that have yet to take something in."""
 
     def __init__(
-        self, ledger: Ledger, quarantine: Quarantine, roster: Roster, conductor: Conductor, herald: Herald
+        self, ledger: Ledger, quarantine: Quarantine, roster: Roster, controller: GangController, reporter: GangReporter
     ) -> None:
         self._ledger, self._quarantine, self._roster = ledger, quarantine, roster
-        self._conductor, self._herald = conductor, herald
+        self._controller, self._reporter = controller, reporter
         self.waiting = False
         """Gangs wait for room, as far as the last round saw."""
         self.looked = 0
@@ -68,9 +69,9 @@ class Rounds:
 
     def tick(self, now: float) -> None:
         """Begin a round, if none is under way."""
-        self._conductor.unpark()
+        self._controller.unpark()
         if not self._under_way:
-            self._left.extend(self._conductor.agenda.due(now))
+            self._left.extend(self._controller.agenda.due(now))
             self._under_way, self._waits, self._freed = True, False, self._ledger.freed
         self.work(now)
 
@@ -101,24 +102,24 @@ class Rounds:
             with self._quarantine.over(of_gang(key), "gang"):
                 self._take_in(news, known, now)
 
-    def _take_in(self, news: News, known: Known, now: float) -> None:
+    def _take_in(self, news: News, known: GangInfo, now: float) -> None:
         if news is News.STAND_BY:
-            self._conductor.stand_by(known, now)
+            self._controller.stand_by(known, now)
         if news is not News.REPLAYED:
             known.told, known.planned, known.reported, known.warned = None, None, (None, 0.0), ()
             known.capped, known.offering = None, True
-            self._herald.warn(known, now)
-        self._conductor.settle(known, now)
+            self._reporter.warn(known, now)
+        self._controller.settle(known, now)
 
-    def _look(self, known: Known, now: float) -> None:
-        self._conductor.tick(known, now)
-        self._herald.news(known, now)
-        self._conductor.park(known)
-        self._conductor.note(known)
+    def _look(self, known: GangInfo, now: float) -> None:
+        self._controller.tick(known, now)
+        self._reporter.news(known, now)
+        self._controller.park(known)
+        self._controller.note(known)
         self._waits |= known.gang.phase is Phase.WAITING and not known.parked
 
 
-def _cost(known: Known | None) -> int:
+def _cost(known: GangInfo | None) -> int:
     if known is None:
         return 1
     return 1 + len(known.gang.members) // MEMBERS + known.gang.count(*HOLDING) // HOLDERS

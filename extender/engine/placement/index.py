@@ -11,14 +11,14 @@ from array import array
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 
-from extender.engine.books.ledger import NodeState
-from extender.engine.placement.mix import Shape
 from extender.engine.placement.ranking import NOWHERE, SHORT, ZERO, Ranking
 from extender.engine.placement.roll import Roll
 from extender.engine.placement.score import Scorer
 from extender.engine.placement.seats import Seats
 from extender.engine.placement.shape_scorer import ShapeScorer
 from extender.engine.placement.uuid_index import NodesByUuid, UuidIndex
+from extender.engine.state.ledger import NodeState
+from extender.engine.types.shape import Shape
 
 BYTES, OF_NODE, OF_SHAPE = 96 << 20, 20, 4096
 """What all indexes may take, and about what one takes for each node and beside."""
@@ -167,7 +167,7 @@ class Indexes:
         """`scorer`: that of other indexes, of which these are a part."""
         self._nodes = nodes
         self.scorer = Scorer(nodes) if scorer is None else scorer
-        self._roll, self._by_uuid, self._seats = Roll(nodes), NodesByUuid(nodes), Seats(self.scorer)
+        self._roll, self._by_uuid, self._seats = Roll(nodes), NodesByUuid(nodes), Seats(self.scorer, nodes)
         self._shapes: dict[Shape, ShapeIndex] = {}
         self._rota: deque[Shape] = deque()
         """Those to be brought up to date when there is time, in turn."""

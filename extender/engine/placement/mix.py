@@ -7,10 +7,9 @@ here learnt from the pods that come rather than given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
 
-from protos.contract.ask import PodAsk
+from extender.engine.types.shape import Shape
 
 WINDOW = 2000
 """Asks after which one counts 1/e as much as a new one."""
@@ -23,27 +22,6 @@ COVERED, MOST_TYPICAL = 0.9, 64
 MOST_SHAPES = 512
 """Shapes counted at a time; the rarest go."""
 LARGE = 1e12
-
-
-class Shape(NamedTuple):
-    """What matters of a pod for where it goes: pods of one shape are placed alike."""
-
-    ask: PodAsk | None
-    cpu: int
-    """Thousandths of a core, rounded up by at most a sixteenth."""
-    memory: int
-    """Bytes, rounded likewise."""
-
-
-def shape(ask: PodAsk | None, requests: Sequence[tuple[str, int]]) -> Shape:
-    """The shape of a pod with this ask and these in-tree requests."""
-    amounts = dict(requests)
-    return Shape(ask, _rounded(amounts.get("cpu", 0)), _rounded(amounts.get("memory", 0)))
-
-
-def _rounded(amount: int) -> int:
-    step = 1 << max(0, amount.bit_length() - 5)
-    return -(-amount // step) * step
 
 
 class Mix:

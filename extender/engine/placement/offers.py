@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from extender.engine import dialect
-from extender.engine.books.ledger import NodeState, PodState
 from extender.engine.placement.index import Indexes
-from extender.engine.settings import Settings
+from extender.engine.state import dialect
+from extender.engine.state.ledger import NodeState, PodState
+from extender.engine.types.settings import Settings
 from protos.contract.objects import Pod
 
 FIRST = 64
@@ -58,7 +58,7 @@ class Offers:
         """Those within the band of the best."""
         least: int | None = None
         for name, points in ranked:
-            least = points - self._settings.band if least is None else least
+            least = points - self._settings.score_tolerance if least is None else least
             if points < least:
                 return
             yield name

@@ -22,11 +22,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from extender.engine.books.ledger import NodeState
 from extender.engine.placement.gpus import Gpus, gpus, rest
-from extender.engine.placement.mix import Mix, Shape
+from extender.engine.placement.mix import Mix
 from extender.engine.placement.usable import GPU, RATES, Rates, Rests, Takes, Usable, Worth, size, takes
-from extender.engine.planning.sliced import Sliced
+from extender.engine.state.ledger import NodeState
+from extender.engine.types.shape import Shape
+from extender.engine.types.sliced import Sliced
 from protos.contract.ask import Demand
 from protos.contract.books import Kind, NodeBooks, Signature
 from protos.contract.choose import Choice
@@ -38,8 +39,10 @@ OPENED, SPARE, UNLINKED = 100, 100, 500
 """Most that these terms come to."""
 LARGEST = 16
 """GPUs from which on a node is none the larger for being opened."""
-MEMO, MEMO_GPUS = 8192, 1 << 17
-"""States of nodes that are remembered, and how many GPUs these have together."""
+LEAST_MEMO, MEMO, MEMO_GPUS = 1024, 8192, 1 << 17
+"""States of nodes that are remembered: at least, at most, and how many GPUs these have together."""
+STATES = 2
+"""States remembered for each node, between those bounds: what it was before, and is."""
 KINDS = 64
 """Kinds of nodes of which it does not matter whether any are there."""
 PART, STEP, ASK = 400, 50, 2
@@ -123,8 +126,8 @@ class Scorer:
         self._typical: list[tuple[Shape, float]] = []
         self._adoption: Sliced[None] | None = None
         self._kinds: dict[Kind, Usable] = {}
-        self._gpus: Remembered[Signature, Gpus] = Remembered(MEMO, MEMO_GPUS, lambda of: len(of.taken))
-        self._presents: Remembered[tuple[Signature, int, int, int], Present] = Remembered(MEMO)
+        self._gpus: Remembered[Signature, Gpus] = Remembered(LEAST_MEMO, MEMO_GPUS, lambda of: len(of.taken))
+        self._presents: Remembered[tuple[Signature, int, int, int], Present] = Remembered(LEAST_MEMO)
         """By the state of the GPUs, free CPU and memory, and all CPU: of many nodes nobody is on any."""
         self.version = 0
         """Counts how often another mix was adopted."""
@@ -145,6 +148,9 @@ class Scorer:
 
     def look(self) -> None:
         """Take over what the mix is now, if enough came and it moved: a part of that at once."""
+        memo = min(MEMO, max(LEAST_MEMO, STATES * len(self._nodes)))
+        self._gpus.limit(memo)
+        self._presents.limit(memo)
         if self._adoption is None and self._mix.due and self._mix.look():
             self._adoption = Sliced(self._adopt(self._mix.adopted))
         if self._adoption is not None and self._adoption.advance(PART):

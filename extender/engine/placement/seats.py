@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from extender.engine.books.ledger import NodeState
+from collections.abc import Sized
+
 from extender.engine.placement.gpus import room
 from extender.engine.placement.ranking import Room
 from extender.engine.placement.score import Scorer, Seated
+from extender.engine.state.ledger import NodeState
 from protos.contract import choose
 from protos.contract.ask import PodAsk
 from protos.contract.books import NodeBooks, Signature
 
 SEATS, ALL_SEATS = 4096, 32_768
-"""Node states remembered for one ask, and for all."""
+"""Node states remembered for one ask, and for all, at most."""
+LEAST_SEATS, OF_NODE = 2048, 2
+"""For all at least, and for each node."""
 UNTOUCHED = -500
 """The score of a node that serves whole GPUs without us."""
 
@@ -39,8 +43,8 @@ def untouched(ask: PodAsk, node: NodeState) -> bool:
 class Seats:
     """How pods sit on nodes: alike where the same GPUs are taken, whatever their CPU and memory."""
 
-    def __init__(self, scorer: Scorer) -> None:
-        self._scorer = scorer
+    def __init__(self, scorer: Scorer, nodes: Sized) -> None:
+        self._scorer, self._nodes = scorer, nodes
         self._of: dict[PodAsk, dict[Signature, Seated | Room]] = {}
         self._count = 0
 
@@ -67,7 +71,7 @@ class Seats:
         of_ask = self._of.setdefault(ask, {})
         if len(of_ask) >= SEATS:
             self._drop(ask)
-        elif self._count >= ALL_SEATS:
+        elif self._count >= min(ALL_SEATS, max(LEAST_SEATS, OF_NODE * len(self._nodes))):
             self._drop(next(iter(self._of)))
         self._of.setdefault(ask, of_ask)[signature] = found
         self._count += 1

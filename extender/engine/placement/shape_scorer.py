@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from extender.engine.books.ledger import NodeState
-from extender.engine.placement.mix import Shape
 from extender.engine.placement.ranking import NOWHERE, of_room, of_score
 from extender.engine.placement.score import ALONE, Present, Scorer, Seated
 from extender.engine.placement.seats import UNTOUCHED, Seats, untouched
 from extender.engine.placement.single import Single, is_single
+from extender.engine.state.ledger import NodeState
+from extender.engine.types.shape import Shape
 from protos.contract.ask import PodAsk
 from protos.contract.books import NodeBooks
 

@@ -8,9 +8,9 @@ there are not enough.
 from __future__ import annotations
 
 from extender.engine.placement.gpus import thousandths
-from extender.engine.placement.mix import Shape
 from extender.engine.placement.ranking import of_score
 from extender.engine.placement.score import Present, costs, worth
+from extender.engine.types.shape import Shape
 from protos.contract.ask import Demand, PodAsk
 from protos.contract.books import Kind, NodeBooks
 

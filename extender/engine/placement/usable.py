@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
 
-from extender.engine.placement.mix import Shape
+from extender.engine.types.shape import Shape
 from protos.contract.ask import ContainerAsk, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.inventory import Gpu

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from extender.engine.books.ledger import NodeState
-from extender.engine.placement.mix import Shape
 from extender.engine.placement.ranking import NOWHERE, SHORT, ZERO
 from extender.engine.placement.shape_scorer import ShapeScorer
+from extender.engine.state.ledger import NodeState
+from extender.engine.types.shape import Shape
 from protos.contract.selection import compiled
 
 MOST = 64

@@ -14,13 +14,13 @@ from operator import attrgetter
 
 import msgspec
 
-from extender.engine.books.ledger import NodeState
 from extender.engine.placement.index import Indexes
-from extender.engine.placement.mix import Shape
-from extender.engine.planning.beside import Kept, nobody
-from extender.engine.planning.intree import Constraints
-from extender.engine.planning.seats import Likeness, Seat, Spot
-from extender.engine.planning.trial import Choices, Lot, Trial, is_puzzle
+from extender.engine.planning.backfill_guard import Kept, nobody
+from extender.engine.planning.trial import Choices, EquivalenceClass, Trial, is_puzzle
+from extender.engine.state.intree import Constraints
+from extender.engine.state.ledger import NodeState
+from extender.engine.state.seats import Assignment, Likeness, Seat
+from extender.engine.types.shape import Shape
 from protos.contract import names
 from protos.contract.ask import PodAsk
 
@@ -43,7 +43,7 @@ LATER = 2**40
 """More than any node's CPUs, in thousandths, and than any score."""
 
 
-class Fleet(msgspec.Struct, frozen=True):
+class ClusterView(msgspec.Struct, frozen=True):
     """Where plans look."""
 
     nodes: Mapping[str, NodeState]
@@ -66,31 +66,33 @@ class Attempt:
     """
 
     def __init__(
-        self, fleet: Fleet, seats: Sequence[Seat], *, wide: bool, strict: bool, within: Set[str] | None = None
+        self, view: ClusterView, seats: Sequence[Seat], *, wide: bool, strict: bool, within: Set[str] | None = None
     ) -> None:
         """`strict` ends it at the first member that has no place; `within`: the nodes to be used, None for all."""
-        self._fleet, self._seats, self._wide, self._strict = fleet, seats, wide, strict
+        self._view, self._seats, self._wide, self._strict = view, seats, wide, strict
         self._within = within
         self._choices: dict[PodAsk, Choices] = {}
         self._ranked: dict[Shape, Sequence[Entry]] = {}
         self._trials: dict[str, Trial] = {}
-        self.lots: list[Lot] = []
+        self.eq_classes: list[EquivalenceClass] = []
 
     @property
     def complete(self) -> bool:
         """Whether everybody has a place."""
-        return not any(lot.waiting for lot in self.lots)
+        return not any(eq_class.waiting for eq_class in self.eq_classes)
 
     @property
     def worth_another(self) -> bool:
         """Whether the wide way may place somebody who has no place."""
-        if self._wide or not all(self._ranked.get(lot.shape) for lot in self.lots if lot.waiting):
+        if self._wide or not all(self._ranked.get(eq_class.shape) for eq_class in self.eq_classes if eq_class.waiting):
             return False
-        return len(self.lots) > 1 or any(lot.ask is not None and is_puzzle(lot.ask) for lot in self.lots)
+        return len(self.eq_classes) > 1 or any(
+            eq_class.ask is not None and is_puzzle(eq_class.ask) for eq_class in self.eq_classes
+        )
 
-    def spots(self) -> dict[str, Spot]:
+    def assignments(self) -> dict[str, Assignment]:
         """Where each member goes, by UID."""
-        return {seat.uid: spot for trial in self._trials.values() for _, seat, spot in trial.seated}
+        return {seat.uid: assignment for trial in self._trials.values() for _, seat, assignment in trial.seated}
 
     def placed(self) -> dict[str, int]:
         """How many members each node takes."""
@@ -100,12 +102,12 @@ class Attempt:
         """The work, step by step. When it ends with all placed, what it found is true of that very moment."""
         yield from self._sort()
         while True:
-            for lot in self.lots:
-                if self._strict and lot.waiting and not (yield from self._candidates(lot.shape)):
+            for eq_class in self.eq_classes:
+                if self._strict and eq_class.waiting and not (yield from self._candidates(eq_class.shape)):
                     return
-            for lot in self.lots:
-                yield from self._fill(lot)
-                if lot.waiting and self._strict:
+            for eq_class in self.eq_classes:
+                yield from self._fill(eq_class)
+                if eq_class.waiting and self._strict:
                     return
             if not self.complete:
                 return
@@ -125,36 +127,36 @@ class Attempt:
 
     def _sort(self) -> Iterator[int]:
         """Members into lots, and these into the order in which they are placed."""
-        found: dict[Likeness, Lot] = {}
+        found: dict[Likeness, EquivalenceClass] = {}
         for number, seat in enumerate(self._seats):
-            lot = found.get(seat.likeness)
-            if lot is None:
-                lot = found[seat.likeness] = Lot(seat, self._chooser(seat.ask), self._fleet.ignored)
-            lot.add(seat)
+            eq_class = found.get(seat.likeness)
+            if eq_class is None:
+                eq_class = found[seat.likeness] = EquivalenceClass(seat, self._chooser(seat.ask), self._view.ignored)
+            eq_class.add(seat)
             if number % STEP == 0:
                 yield 2 * STEP * LOOK
-        self.lots = sorted(found.values(), key=attrgetter("hardness"))
-        spread = [lot for lot in self.lots if lot.constraints.spread is not None]
+        self.eq_classes = sorted(found.values(), key=attrgetter("hardness"))
+        spread = [eq_class for eq_class in self.eq_classes if eq_class.constraints.spread is not None]
         breadths = yield from self._survey(spread)
-        for lot in spread:
-            lot.spread_over(breadths[lot.constraints])
+        for eq_class in spread:
+            eq_class.spread_over(breadths[eq_class.constraints])
         if self._wide:
-            several = 1 < len({lot.constraints for lot in self.lots}) <= SURVEYED
-            breadths = (yield from self._survey(self.lots)) if several else {}
-            self.lots.sort(key=lambda lot: (breadths.get(lot.constraints, 0), lot.ask is not None))
+            several = 1 < len({eq_class.constraints for eq_class in self.eq_classes}) <= SURVEYED
+            breadths = (yield from self._survey(self.eq_classes)) if several else {}
+            self.eq_classes.sort(key=lambda eq_class: (breadths.get(eq_class.constraints, 0), eq_class.ask is not None))
 
     def _chooser(self, ask: PodAsk | None) -> Choices | None:
         if ask is None:
             return None
         if ask not in self._choices:
-            self._choices[ask] = Choices(ask, self._fleet.indexes.scorer, evenly=self._wide)
+            self._choices[ask] = Choices(ask, self._view.indexes.scorer, evenly=self._wide)
         return self._choices[ask]
 
-    def _survey(self, lots: Sequence[Lot]) -> Generator[int, None, dict[Constraints, int]]:
+    def _survey(self, eq_classes: Sequence[EquivalenceClass]) -> Generator[int, None, dict[Constraints, int]]:
         """How many nodes each selection of nodes admits."""
-        found: dict[Constraints, int] = dict.fromkeys((lot.constraints for lot in lots), 0)
+        found: dict[Constraints, int] = dict.fromkeys((eq_class.constraints for eq_class in eq_classes), 0)
         for constraints in found:
-            for number, node in enumerate(tuple(self._fleet.nodes.values())):
+            for number, node in enumerate(tuple(self._view.nodes.values())):
                 found[constraints] += constraints.admits(node)
                 if number % STEP == 0:
                     yield STEP * LOOK
@@ -169,14 +171,14 @@ class Attempt:
         return self._ranked[of]
 
     def _by_score(self, of: Shape, ask: PodAsk) -> Generator[int, None, Sequence[Entry]]:
-        indexes = self._fleet.indexes
+        indexes = self._view.indexes
         while indexes.prepare(of, STEP, aged=True):
             yield len(ask.containers) * STEP * TRY
         yield PIECE
         return (yield from listed(indexes.of(of).entries(self._within)))
 
     def _by_room(self) -> Generator[int, None, Sequence[Entry]]:
-        nodes = iter(tuple(self._fleet.nodes.values()))
+        nodes = iter(tuple(self._view.nodes.values()))
         found: list[Entry] = []
         while some := list(islice(nodes, STEP)):
             usable = (node for node in some if node.seen and (self._within is None or node.name in self._within))
@@ -189,51 +191,51 @@ class Attempt:
 
     # -- placing
 
-    def _fill(self, lot: Lot) -> Iterator[int]:
+    def _fill(self, eq_class: EquivalenceClass) -> Iterator[int]:
         """Place the members of one lot until nobody has room for another."""
-        if not lot.waiting:
+        if not eq_class.waiting:
             return
-        lot.passed.clear()
-        untouched = iter((yield from self._candidates(lot.shape)))
+        eq_class.passed.clear()
+        untouched = iter((yield from self._candidates(eq_class.shape)))
         near: list[Entry] = []
         for trial in self._trials.values():
-            offered = not lot.barred(trial.node) and self._offer(lot, trial, near)
-            yield lot.weight * TRY if offered else LOOK
+            offered = not eq_class.barred(trial.node) and self._offer(eq_class, trial, near)
+            yield eq_class.weight * TRY if offered else LOOK
         ahead, done = next(untouched, None), 0
-        while lot.waiting and (near or ahead):
+        while eq_class.waiting and (near or ahead):
             if ahead is not None and (not near or ahead < near[0]):
-                done += self._approach(lot, ahead[1], near)
+                done += self._approach(eq_class, ahead[1], near)
                 ahead = next(untouched, None)
             else:
                 trial = self._trials[heappop(near)[1]]
-                trial.put(lot, lot.waiting.popleft())
-                self._offer(lot, trial, near)
-                done += 2 * lot.weight * TRY
+                trial.put(eq_class, eq_class.waiting.popleft())
+                self._offer(eq_class, trial, near)
+                done += 2 * eq_class.weight * TRY
             if done >= STEP:
                 yield done
                 done = 0
 
-    def _approach(self, lot: Lot, name: str, near: list[Entry]) -> int:
+    def _approach(self, eq_class: EquivalenceClass, name: str, near: list[Entry]) -> int:
         """Look at a node for the first time; returns what that costs."""
-        node = self._fleet.nodes.get(name)
+        node = self._view.nodes.get(name)
         if node is None or not node.seen or name in self._trials:
             return LOOK
-        obstacle = lot.barred(node) or lot.lack(node.books, node.allocatable, node.used)
+        obstacle = eq_class.barred(node) or eq_class.lack(node.books, node.allocatable, node.used)
         if obstacle:
-            lot.passed[obstacle] += 1
+            eq_class.passed[obstacle] += 1
             return LOOK
-        trial = Trial(node, self._fleet.indexes.scorer, self._fleet.kept(node))
-        if self._offer(lot, trial, near):
+        trial = Trial(node, self._view.indexes.scorer, self._view.kept(node))
+        if self._offer(eq_class, trial, near):
             self._trials[name] = trial
-        return lot.weight * TRY
+        return eq_class.weight * TRY
 
-    def _offer(self, lot: Lot, trial: Trial, near: list[Entry]) -> bool:
+    def _offer(self, eq_class: EquivalenceClass, trial: Trial, near: list[Entry]) -> bool:
         """Make the node a candidate if one more member goes there."""
-        score = trial.score(lot)
+        score = trial.score(eq_class)
         if score is None:
             return False
-        key = -score - self._wide * LATER if lot.ask else _by_cpu(trial.name, trial.node, trial.used)[0]
-        heappush(near, (key + 2 * LATER * trial.alike(lot), trial.name))
+        key = -score - self._wide * LATER if eq_class.ask else _by_cpu(trial.name, trial.node, trial.used)[0]
+        heappush(near, (key + 2 * LATER * trial.alike(eq_class), trial.name))
         return True
 
     def _tidy(self) -> Iterator[int]:
@@ -246,7 +248,7 @@ class Attempt:
 
     def _look_anew(self) -> Iterator[int]:
         """Put the members on nodes that changed meanwhile there again; who does not fit any more waits again."""
-        nodes = self._fleet.nodes
+        nodes = self._view.nodes
         while changed := [trial for trial in self._trials.values() if not trial.current(nodes)]:
             for trial in changed[:RENEWED]:
                 self._renew(trial)
@@ -255,15 +257,15 @@ class Attempt:
 
     def _renew(self, old: Trial) -> None:
         del self._trials[old.name]
-        node = self._fleet.nodes.get(old.name)
+        node = self._view.nodes.get(old.name)
         trial = None
         if node is not None and node.seen:
-            trial = Trial(node, self._fleet.indexes.scorer, self._fleet.kept(node))
-        for lot, seat, _ in old.seated:
-            if trial is None or lot.barred(trial.node) or trial.score(lot) is None:
-                lot.waiting.append(seat)
+            trial = Trial(node, self._view.indexes.scorer, self._view.kept(node))
+        for eq_class, seat, _ in old.seated:
+            if trial is None or eq_class.barred(trial.node) or trial.score(eq_class) is None:
+                eq_class.waiting.append(seat)
             else:
-                trial.put(lot, seat)
+                trial.put(eq_class, seat)
         if trial is not None and trial.seated:
             self._trials[trial.name] = trial
 

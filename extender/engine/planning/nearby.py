@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from extender.engine.books.ledger import NodeState
-from extender.engine.planning.attempt import LISTED, LOOK, PIECE, STEP, TRY, Fleet, listed
-from extender.engine.planning.seats import Seat
-from extender.engine.planning.trial import Lot
+from extender.engine.planning.attempt import LISTED, LOOK, PIECE, STEP, TRY, ClusterView, listed
+from extender.engine.planning.trial import EquivalenceClass
+from extender.engine.state.ledger import NodeState
+from extender.engine.state.seats import Seat
 from protos.contract.ask import ContainerAsk, PodAsk
 from protos.contract.books import NodeBooks, Signature
 
@@ -50,7 +50,7 @@ class Domain(NamedTuple):
 
 
 def nearby(
-    fleet: Fleet, labels: Sequence[str], seats: Sequence[Seat], beside: Sequence[str] = ()
+    view: ClusterView, labels: Sequence[str], seats: Sequence[Seat], beside: Sequence[str] = ()
 ) -> Generator[int, None, frozenset[str] | None]:
     """Names of the nodes among which the gang is to be placed first, None if any will do.
 
@@ -58,22 +58,22 @@ def nearby(
     """
     levels: list[str] = []
     for key in labels:
-        if (yield from _differs(fleet, key)):
+        if (yield from _differs(view, key)):
             levels.append(key)
-    lots = _lots(fleet, seats) if levels and len(seats) + len(beside) > 1 else []
-    if not 0 < len(lots) <= KINDS:
+    eq_classes = _eq_classes(view, seats) if levels and len(seats) + len(beside) > 1 else []
+    if not 0 < len(eq_classes) <= KINDS:
         return None
     yield PIECE
-    site = _Site(tuple(lot.size for lot in lots), Counter(beside))
-    places = yield from _reckoned(fleet, lots, site.known)
+    site = _Site(tuple(eq_class.size for eq_class in eq_classes), Counter(beside))
+    places = yield from _reckoned(view, eq_classes, site.known)
     found = yield from site.narrowed(places, levels)
     yield PIECE
     return None if len(found) == len(places) else frozenset(node.name for node, _ in found)
 
 
-def _differs(fleet: Fleet, key: str) -> Generator[int, None, bool]:
+def _differs(view: ClusterView, key: str) -> Generator[int, None, bool]:
     """Whether nodes have different values of this label, or some have none."""
-    nodes, found = iter(tuple(fleet.nodes.values())), set[str | None]()
+    nodes, found = iter(tuple(view.nodes.values())), set[str | None]()
     while some := list(islice(nodes, LISTED)):
         found.update([node.labels.get(key) for node in some])
         yield PIECE
@@ -82,47 +82,53 @@ def _differs(fleet: Fleet, key: str) -> Generator[int, None, bool]:
     return False
 
 
-def _lots(fleet: Fleet, seats: Sequence[Seat]) -> list[Lot]:
+def _eq_classes(view: ClusterView, seats: Sequence[Seat]) -> list[EquivalenceClass]:
     """Members that are alike, whatever kube-scheduler refuses one or the other of them."""
-    found: dict[tuple[object, ...], Lot] = {}
+    found: dict[tuple[object, ...], EquivalenceClass] = {}
     for seat in seats:
         key = seat.ask, seat.requests, seat.constraints
-        lot = found.get(key)
-        if lot is None:
-            lot = found[key] = Lot(msgspec.structs.replace(seat, excluded=0), None, fleet.ignored)
-        lot.add(seat)
+        eq_class = found.get(key)
+        if eq_class is None:
+            eq_class = found[key] = EquivalenceClass(msgspec.structs.replace(seat, excluded=0), None, view.ignored)
+        eq_class.add(seat)
     return list(found.values())
 
 
-def _reckoned(fleet: Fleet, lots: Sequence[Lot], members: Container[str]) -> Generator[int, None, list[Place]]:
+def _reckoned(
+    view: ClusterView, eq_classes: Sequence[EquivalenceClass], members: Container[str]
+) -> Generator[int, None, list[Place]]:
     """The nodes with room for somebody, and those where members are."""
     fitting: list[Container[str]] = []
-    for lot in lots:
-        if lot.ask is None:
-            fitting.append(fleet.nodes)
+    for eq_class in eq_classes:
+        if eq_class.ask is None:
+            fitting.append(view.nodes)
             continue
-        while fleet.indexes.prepare(lot.shape, STEP):
-            yield lot.weight * STEP * TRY
+        while view.indexes.prepare(eq_class.shape, STEP):
+            yield eq_class.weight * STEP * TRY
         yield PIECE
-        fitting.append({name for _, name in (yield from listed(fleet.indexes.of(lot.shape).entries()))})
-    memos: list[dict[Signature, int]] = [{} for _ in lots]
-    nodes, found = iter(tuple(fleet.nodes.values())), []
+        fitting.append({name for _, name in (yield from listed(view.indexes.of(eq_class.shape).entries()))})
+    memos: list[dict[Signature, int]] = [{} for _ in eq_classes]
+    nodes, found = iter(tuple(view.nodes.values())), []
     while some := list(islice(nodes, STEP)):
         for node in some:
-            each = zip(lots, fitting, memos, strict=True)
-            room = tuple([_room(lot, node, known) if node.name in fit else 0 for lot, fit, known in each])
+            each = zip(eq_classes, fitting, memos, strict=True)
+            room = tuple([_room(eq_class, node, known) if node.name in fit else 0 for eq_class, fit, known in each])
             if any(room) or node.name in members:
                 found.append((node, room))
-        yield RECKONED * len(lots) * STEP * LOOK
+        yield RECKONED * len(eq_classes) * STEP * LOOK
     return found
 
 
-def _room(lot: Lot, node: NodeState, known: dict[Signature, int]) -> int:
+def _room(eq_class: EquivalenceClass, node: NodeState, known: dict[Signature, int]) -> int:
     """How many members of the lot go at most onto a node that has GPUs for one."""
-    if not node.seen or lot.barred(node):
+    if not node.seen or eq_class.barred(node):
         return 0
-    most = lot.size if lot.ask is None or node.books is None else min(lot.size, _by_gpus(lot.ask, node.books, known))
-    return lot.times(most, node.books, node.allocatable, node.used)
+    most = (
+        eq_class.size
+        if eq_class.ask is None or node.books is None
+        else min(eq_class.size, _by_gpus(eq_class.ask, node.books, known))
+    )
+    return eq_class.times(most, node.books, node.allocatable, node.used)
 
 
 def _by_gpus(ask: PodAsk, books: NodeBooks, known: dict[Signature, int]) -> int:

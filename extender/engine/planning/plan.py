@@ -12,19 +12,19 @@ from collections.abc import Generator, Mapping, Sequence, Set
 
 import msgspec
 
-from extender.engine.planning.attempt import PIECE, Attempt, Fleet
-from extender.engine.planning.intree import Amounts
+from extender.engine.planning.attempt import PIECE, Attempt, ClusterView
 from extender.engine.planning.nearby import nearby
 from extender.engine.planning.scarcity import Reckoning, Scarcity
-from extender.engine.planning.seats import Seat, Spot
 from extender.engine.planning.shortage import Shortage, shortage
-from extender.engine.planning.sliced import Sliced
+from extender.engine.state.intree import Amounts
+from extender.engine.state.seats import Assignment, Seat
+from extender.engine.types.sliced import Sliced
 
 
 class Placement(msgspec.Struct, frozen=True):
     """A place for every member of the gang, or of its smallest start."""
 
-    spots: Mapping[str, Spot]
+    assignments: Mapping[str, Assignment]
     """Where each of them goes, by UID."""
 
 
@@ -37,7 +37,7 @@ class Plan(Sliced[Placement | Shortage | Scarcity]):
 
     def __init__(
         self,
-        fleet: Fleet,
+        view: ClusterView,
         seats: Sequence[Seat],
         minimum: Sequence[Seat],
         free: Amounts = (),
@@ -47,8 +47,8 @@ class Plan(Sliced[Placement | Shortage | Scarcity]):
 
         `beside`: the nodes of those members that have a place already.
         """
-        self._fleet, self._beside = fleet, beside
-        self._reckoning = Reckoning(fleet, free, minimum)
+        self._view, self._beside = view, beside
+        self._reckoning = Reckoning(view, free, minimum)
         self._sizes = [seats, minimum] if len(minimum) < len(seats) else [seats]
         super().__init__(self._plan())
 
@@ -76,9 +76,9 @@ class Plan(Sliced[Placement | Shortage | Scarcity]):
 
     def _close(self, seats: Sequence[Seat]) -> Generator[int, None, Placement | None]:
         """Places close together, None if there are none, or if any are as close as others."""
-        levels = self._fleet.localities
+        levels = self._view.localities
         while levels:
-            within = yield from nearby(self._fleet, levels, seats, self._beside)
+            within = yield from nearby(self._view, levels, seats, self._beside)
             if within is None:
                 return None
             found, _ = yield from self._try(seats, wide=False, strict=True, within=within)
@@ -92,11 +92,11 @@ class Plan(Sliced[Placement | Shortage | Scarcity]):
         self, seats: Sequence[Seat], *, wide: bool, strict: bool, within: Set[str] | None = None
     ) -> Generator[int, None, tuple[Placement | Shortage, bool]]:
         """One attempt: what it found, and whether the wide way is worth another."""
-        attempt = Attempt(self._fleet, seats, wide=wide, strict=strict, within=within)
+        attempt = Attempt(self._view, seats, wide=wide, strict=strict, within=within)
         yield from attempt.run()
         if attempt.complete:
-            return Placement(attempt.spots()), False
+            return Placement(attempt.assignments()), False
         yield PIECE
-        found = shortage(attempt.lots, attempt.placed())
+        found = shortage(attempt.eq_classes, attempt.placed())
         yield from attempt.dissolve()
         return found, attempt.worth_another

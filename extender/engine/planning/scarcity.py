@@ -12,11 +12,11 @@ from itertools import islice
 
 import msgspec
 
-from extender.engine.books.ledger import NodeState
-from extender.engine.planning.attempt import LOOK, STEP, Fleet
-from extender.engine.planning.intree import Amounts
-from extender.engine.planning.seats import Seat
+from extender.engine.planning.attempt import LOOK, STEP, ClusterView
 from extender.engine.planning.shortage import amount_of
+from extender.engine.state.intree import Amounts
+from extender.engine.state.ledger import NodeState
+from extender.engine.state.seats import Seat
 from protos.contract.names import Resources
 
 
@@ -35,8 +35,8 @@ class Scarcity(msgspec.Struct, frozen=True):
 class Reckoning:
     """The sums of one gang, in the making."""
 
-    def __init__(self, fleet: Fleet, wanted: Amounts, minimum: Sequence[Seat]) -> None:
-        self._fleet = fleet
+    def __init__(self, view: ClusterView, wanted: Amounts, minimum: Sequence[Seat]) -> None:
+        self._view = view
         taken: Counter[str] = Counter()
         for seat in minimum if wanted else ():
             taken.update(dict(seat.requests))
@@ -45,10 +45,10 @@ class Reckoning:
 
     def run(self) -> Iterator[int]:
         """The work, step by step."""
-        nodes = iter(tuple(self._fleet.nodes.values()) if self._wanted else ())
+        nodes = iter(tuple(self._view.nodes.values()) if self._wanted else ())
         while some := list(islice(nodes, STEP)):
             for resource, _ in self._wanted:
-                self._free[resource] += sum(_free(node, resource, self._fleet.resources) for node in some)
+                self._free[resource] += sum(_free(node, resource, self._view.resources) for node in some)
             yield len(self._wanted) * STEP * LOOK
 
     @property

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 import msgspec
 
-from extender.engine.planning.trial import Lot
+from extender.engine.planning.trial import EquivalenceClass
 from protos.contract import choose
 from protos.contract.reason import listed
 
@@ -43,16 +43,16 @@ class Shortage(msgspec.Struct, frozen=True):
         return f"needs {_shapes(self.needed)}; {count or 'none'} can be placed{nodes}; short by {short}{passed}"
 
 
-def shortage(lots: Sequence[Lot], placed: Mapping[str, int]) -> Shortage:
+def shortage(eq_classes: Sequence[EquivalenceClass], placed: Mapping[str, int]) -> Shortage:
     """What it came to where some of the lots' members have no place; `placed` counts the others by node."""
     needed: Counter[str] = Counter()
     missing: Counter[str] = Counter()
-    ordered = sorted(lots, key=attrgetter("hardness"))
-    for lot in ordered:
-        words = _words(lot)
-        needed[words] += lot.size
-        missing[words] += len(lot.waiting)
-    passed = next((lot.passed for lot in ordered if lot.waiting), Counter[str]())
+    ordered = sorted(eq_classes, key=attrgetter("hardness"))
+    for eq_class in ordered:
+        words = _words(eq_class)
+        needed[words] += eq_class.size
+        missing[words] += len(eq_class.waiting)
+    passed = next((eq_class.passed for eq_class in ordered if eq_class.waiting), Counter[str]())
     return Shortage(
         needed=tuple((count, words) for words, count in needed.items()),
         placed=_most_first(placed),
@@ -65,13 +65,13 @@ def _most_first(counts: Mapping[str, int]) -> tuple[Count, ...]:
     return tuple((count, name) for name, count in sorted(counts.items(), key=lambda found: (-found[1], found[0])))
 
 
-def _words(lot: Lot) -> str:
+def _words(eq_class: EquivalenceClass) -> str:
     """One member in words: `40`, `2 whole GPUs on NVLink nodes`, `4 cpu and 8Gi memory`."""
-    if lot.ask is None:
-        return " and ".join(amount_of(*amount) for amount in lot.amounts if amount[0] != "pods") or "pod slot"
-    single = len(lot.ask.containers) == 1
-    words = choose.wanted(lot.ask).removesuffix(" on one GPU") if single else f"({choose.wanted(lot.ask)})"
-    return words + " on NVLink nodes" * (lot.ask.selection.link == "nvlink")
+    if eq_class.ask is None:
+        return " and ".join(amount_of(*amount) for amount in eq_class.amounts if amount[0] != "pods") or "pod slot"
+    single = len(eq_class.ask.containers) == 1
+    words = choose.wanted(eq_class.ask).removesuffix(" on one GPU") if single else f"({choose.wanted(eq_class.ask)})"
+    return words + " on NVLink nodes" * (eq_class.ask.selection.link == "nvlink")
 
 
 def amount_of(resource: str, amount: int) -> str:

@@ -6,13 +6,13 @@ from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from operator import itemgetter
 
-from extender.engine.books.ledger import NodeState
 from extender.engine.placement.score import Scorer, Seated
 from extender.engine.placement.seats import UNTOUCHED
-from extender.engine.planning.apart import Spread
-from extender.engine.planning.beside import Beside
-from extender.engine.planning.intree import counted, lacking
-from extender.engine.planning.seats import Seat, Spot
+from extender.engine.planning.backfill_guard import BackfillGuard
+from extender.engine.state.apart import Spread
+from extender.engine.state.intree import counted, lacking
+from extender.engine.state.ledger import NodeState
+from extender.engine.state.seats import Assignment, Seat
 from protos.contract import choose
 from protos.contract.allocation import Share
 from protos.contract.ask import Demand, PodAsk
@@ -100,7 +100,7 @@ def _evenly(ask: PodAsk, books: NodeBooks) -> Choice | None:
     return Choice({container.name: shares}, {book.gpu.uuid: demand for *_, book, demand in chosen})
 
 
-class Lot:
+class EquivalenceClass:
     """Members that ask the same and may go to the same nodes; `waiting` are those without a place."""
 
     def __init__(self, like: Seat, choices: Choices | None, ignored: Collection[str]) -> None:
@@ -184,7 +184,7 @@ class Trial:
         "used",
     )
 
-    def __init__(self, node: NodeState, scorer: Scorer, kept: Sequence[Beside] = ()) -> None:
+    def __init__(self, node: NodeState, scorer: Scorer, kept: Sequence[BackfillGuard] = ()) -> None:
         """`kept`: what is left there for others."""
         self._scorer, self._kept = scorer, [each.copy() for each in kept]
         self.node, self._version = node, node.version
@@ -192,7 +192,7 @@ class Trial:
         self.allocatable = node.allocatable
         self.used = dict(node.used)
         self.books = node.books.copy() if node.books is not None else None
-        self.seated: list[tuple[Lot, Seat, Spot]] = []
+        self.seated: list[tuple[EquivalenceClass, Seat, Assignment]] = []
         self._apart: set[str] = set()
         self._alike: dict[Spread | None, int] = {}
 
@@ -200,53 +200,53 @@ class Trial:
         """Whether the node is still as it was when it was copied."""
         return nodes.get(self.name) is self.node and self.node.version == self._version
 
-    def alike(self, lot: Lot) -> int:
+    def alike(self, eq_class: EquivalenceClass) -> int:
         """How many are here from which the lot's members must be spread."""
-        return self._alike.get(lot.constraints.spread, 0)
+        return self._alike.get(eq_class.constraints.spread, 0)
 
-    def score(self, lot: Lot) -> int | None:
+    def score(self, eq_class: EquivalenceClass) -> int | None:
         """How well one more of the lot's members goes here, None if not at all; any that needs no GPU scores 0."""
-        points = self._points(lot)
+        points = self._points(eq_class)
         if points is None:
             return None
-        lack = lot.lack(self.books, self.allocatable, self.used)
-        if not lack and not self._apart.isdisjoint(lot.constraints.apart):
+        lack = eq_class.lack(self.books, self.allocatable, self.used)
+        if not lack and not self._apart.isdisjoint(eq_class.constraints.apart):
             lack = APART
-        if not lack and lot.each is not None and self.alike(lot) >= lot.each:
+        if not lack and eq_class.each is not None and self.alike(eq_class) >= eq_class.each:
             lack = UNEVEN
-        if not lack and not all(each.admits(lot.ask, lot.requests, self.books) for each in self._kept):
+        if not lack and not all(each.admits(eq_class.ask, eq_class.requests, self.books) for each in self._kept):
             lack = KEPT
         if lack:
-            lot.passed[lack] += 1
+            eq_class.passed[lack] += 1
             return None
         return points
 
-    def _points(self, lot: Lot) -> int | None:
-        if lot.choices is None or lot.ask is None:
+    def _points(self, eq_class: EquivalenceClass) -> int | None:
+        if eq_class.choices is None or eq_class.ask is None:
             return 0
         if self.node.problem:
             return None
         if self.books is None:
-            return UNTOUCHED if lot.ask.only_whole and not lot.ask.selection.selective else None
-        seat = lot.choices.seated(self.books)
+            return UNTOUCHED if eq_class.ask.only_whole and not eq_class.ask.selection.selective else None
+        seat = eq_class.choices.seated(self.books)
         if seat is None:
             return None
-        return self._scorer.points(lot.shape, self._scorer.present(self.books, self.allocatable, self.used), seat)
+        return self._scorer.points(eq_class.shape, self._scorer.present(self.books, self.allocatable, self.used), seat)
 
-    def put(self, lot: Lot, seat: Seat) -> None:
+    def put(self, eq_class: EquivalenceClass, seat: Seat) -> None:
         """Put a member of the lot here, after `score` said that it fits."""
-        spot = Spot(self.name)
-        if lot.choices is not None and lot.ask is not None and self.books is not None:
-            choice = lot.choices.of(self.books)
+        assignment = Assignment(self.name)
+        if eq_class.choices is not None and eq_class.ask is not None and self.books is not None:
+            choice = eq_class.choices.of(self.books)
             if choice is None:
                 raise ValueError(f"{seat.uid} does not fit on {self.name}: expected a member that does")
-            self.books.hold(seat.uid, lot.ask, choice.charges)
-            spot = Spot(self.name, choice.charges, choice.shares)
+            self.books.hold(seat.uid, eq_class.ask, choice.charges)
+            assignment = Assignment(self.name, choice.charges, choice.shares)
         for resource, amount in seat.requests:
             self.used[resource] = self.used.get(resource, 0) + amount
         for each in self._kept:
-            each.put(seat.uid, lot.ask, seat.requests, self.books)
-        self._apart.update(lot.constraints.apart)
-        if lot.each is not None:
-            self._alike[lot.constraints.spread] = self.alike(lot) + 1
-        self.seated.append((lot, seat, spot))
+            each.put(seat.uid, eq_class.ask, seat.requests, self.books)
+        self._apart.update(eq_class.constraints.apart)
+        if eq_class.each is not None:
+            self._alike[eq_class.constraints.spread] = self.alike(eq_class) + 1
+        self.seated.append((eq_class, seat, assignment))

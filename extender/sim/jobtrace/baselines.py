@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from extender.engine.queues.backfill import OPEN, Reservation
+from extender.sim.jobtrace.easy import OPEN, Reservation
 from extender.sim.jobtrace.floor import Floor
 from extender.sim.jobtrace.trace import Job, Shape
 

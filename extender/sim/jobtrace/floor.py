@@ -10,9 +10,10 @@ from heapq import heappop, heappush
 import msgspec
 from sortedcontainers import SortedKeyList
 
-from extender.engine.queues import backfill
-from extender.engine.queues.backfill import Reservation
+from extender.engine.queueing.runtimes import end_of_running
+from extender.sim.jobtrace import easy
 from extender.sim.jobtrace.cluster import Cluster
+from extender.sim.jobtrace.easy import Reservation
 from extender.sim.jobtrace.trace import Job
 
 
@@ -61,8 +62,8 @@ class Floor:
 
     def reserve(self, job: Job) -> Reservation:
         """When and where a job would start for which there is no room now."""
-        ends = ((backfill.end_of_running(one.start, one.job.expected, self.now), one) for one in self._expected)
-        return backfill.reserve(_Later(self.cluster.copy(), job), ends)
+        ends = ((end_of_running(one.start, one.job.expected, self.now), one) for one in self._expected)
+        return easy.reserve(_Later(self.cluster.copy(), job), ends)
 
 
 def _expected_end(running: Running) -> tuple[float, float, int]:

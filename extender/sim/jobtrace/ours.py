@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from extender.engine.queues.backfill import OPEN
-from extender.engine.queues.line import Line, Turn, Waiter, due
+from extender.engine.queueing.line import Line, Turn, Waiter, due
+from extender.sim.jobtrace.easy import OPEN
 from extender.sim.jobtrace.floor import Floor
 from extender.sim.jobtrace.trace import Job, Shape
 

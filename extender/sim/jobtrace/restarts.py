@@ -2,7 +2,8 @@
 
 All that are there are put in order anew at each event, and given room in that order as if all nodes stood empty; one
 that runs stays where it is unless an earlier one takes its place. Who is left without room stops. A job's level is that
-of the service it has had, or of the work that is left where run times are known.
+of the service it has had, or of the work that is left where run times are known. Source: Tiresias (Gu et al., NSDI
+2019).
 """
 
 from __future__ import annotations
@@ -13,14 +14,31 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from extender.engine.queues.line import Line, Turn, Waiter, level, level_end
+from extender.engine.queueing.line import Line, Turn, Waiter
 from extender.sim.jobtrace import trace
 from extender.sim.jobtrace.cluster import Cluster
 from extender.sim.jobtrace.replay import Ran
 from extender.sim.jobtrace.trace import Job
 
+FIRST_LEVEL = 3600.0
+"""GPU-seconds of service at which a job leaves the first level."""
+NEXT_LEVEL = 10.0
+"""How many times that of the level before a level ends at."""
 EPS_S = 1e-3
 """Less than that is no time."""
+
+
+def level(service: float) -> int:
+    """The level of one that has had, or still wants, so many GPU-seconds; lower goes first."""
+    found, end = 0, FIRST_LEVEL
+    while service >= end:
+        found, end = found + 1, end * NEXT_LEVEL
+    return found
+
+
+def level_end(found: int) -> float:
+    """The GPU-seconds at which this level ends."""
+    return FIRST_LEVEL * NEXT_LEVEL**found
 
 
 class Restartable(msgspec.Struct, eq=False):

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from extender.engine.effects import BindDone, NodeSeen, Place, PodGone, PodRef, PodSeen, Tick
-from extender.engine.engine import Engine
-from extender.engine.settings import Settings
+from extender.engine.cycle.engine import Engine
+from extender.engine.types.effects import PodRef, PostBinding
+from extender.engine.types.events import BindDone, NodeSeen, PodGone, PodSeen, Tick
+from extender.engine.types.settings import Settings
 from extender.sim.openb import trace
 from extender.sim.openb.cluster import Cluster, PlacementError, Spot
 from extender.sim.openb.trace import MILLI, Spec
@@ -31,7 +32,7 @@ class Gangshare:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._number = dict(sorted((node.name, i) for i, node in enumerate(cluster.nodes)))
-        self._engine = Engine(Settings(slices_per_gpu=MILLI, backfill_s=0.0))
+        self._engine = Engine(Settings(slices_per_gpu=MILLI, backfill_delay_s=0.0))
         self._left: dict[tuple[int, int], tuple[dict[str, int], int]] = {}
         """(CPU, memory) → the nodes that had so much, and how many of the cluster's changes that takes in."""
         self._arrived = 0
@@ -57,7 +58,7 @@ class Gangshare:
             return None
         ref = PodRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
         answer = self._engine.bind(ref, offered[0], now)
-        if not isinstance(answer, Place):
+        if not isinstance(answer, PostBinding):
             raise PlacementError(f"the engine offers {ref} the node {offered[0]} and then says {answer}")
         shares = answer.allocation.containers[CONTAINER] if answer.allocation else ()
         return Spot(self._number[answer.node], tuple(share.index for share in shares))

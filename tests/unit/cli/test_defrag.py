@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.engine.preemption.budgets import forbidden
+from extender.engine.policies.preemption.budgets import forbidden
 from protos.contract.budget import Budget, Spec, Status
 from protos.contract.objects import ObjectMeta, Pod, PodStatus
 from protos.contract.selector import Requirement, Selector

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.engine import trust
+from extender.engine.types import trust
 from protos.contract import allocation, ask, codec, names, reservation
 from protos.contract.bounds import CONTAINERS, GPU_INDEX, GPU_TEXT, GPUS_PER_NODE, NAME, ROOMS
 from tests.builders import a_pod, an_inventory

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.engine.effects import NodeSeen
+from extender.engine.types.events import NodeSeen
 from protos.contract import codec, inventory, links, names, selection
 from protos.contract.bounds import GPU_AMOUNT, GPU_INDEX, GPU_TEXT, GPUS_PER_NODE, LINK_KIND, LINKS_PER_NODE
 from tests.builders import a_node, a_pod

@@ -21,6 +21,16 @@ def test_no_more_entries_are_kept_than_said() -> None:
     assert known.get(0) is None
 
 
+def test_a_lower_limit_is_kept_as_others_come() -> None:
+    known: Remembered[int, int] = Remembered(1000)
+    for number in range(1000):
+        known.put(number, number)
+    known.limit(10)
+    for number in range(1000, 1020):
+        known.put(number, number)
+    assert len(known) <= 10
+
+
 def test_what_is_in_use_stays() -> None:
     known: Remembered[str, int] = Remembered(10)
     known.put("used", 1)

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from deviceplugin import exposition
 from deviceplugin.exposition import Exposition
 from deviceplugin.metrics import Metrics
-from deviceplugin.settings import SettingsError
+from protos.contract.shared_settings import SettingsError
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from deviceplugin import settings
-from deviceplugin.settings import Settings, SettingsError
-from protos.contract import names
+from deviceplugin.settings import Settings
+from protos.contract.shared_settings import SettingsError
 
 
 def test_ignored_errors() -> None:
@@ -25,7 +25,7 @@ def test_ignored_errors() -> None:
         ({"metrics_port": 70000}, "metrics_port is 70000: expected a port"),
         ({"cdi_kind": "gpu"}, "cdi_kind is 'gpu': expected vendor/class, like nvidia.com/gpu"),
         ({"cdi_kind": "nvidia.com/gpu=all"}, "expected vendor/class"),
-        ({"resources": names.Resources(mem="a/b", slice="a/b")}, "expected different names"),
+        ({"resource_mem": "a/b", "resource_slice": "a/b"}, "expected different names"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_an_error_that_names_it(bad: dict[str, Any], says: str) -> None:

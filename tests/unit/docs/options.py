@@ -7,9 +7,9 @@ from collections.abc import Callable
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from deviceplugin.command import serve
+from deviceplugin.command import command as plugin
 from extender.__main__ import app
-from extender.server.command import extender
+from extender.server.command import command as extender
 
 Command = TyperCommand | TyperGroup
 
@@ -26,7 +26,7 @@ def _known(made: object) -> Command:
     return made
 
 
-PROCESSES = {"gangshare extender": command(extender), "gangshare plugin": command(serve)}
+PROCESSES = {"gangshare extender": command(extender), "gangshare plugin": command(plugin)}
 
 
 def commands() -> dict[str, Command]:

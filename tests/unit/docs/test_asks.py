@@ -15,7 +15,7 @@ from protos.contract.ask import AskError, PodAsk
 from protos.contract.selection import Selection
 from tests.unit.docs.pages import PAGES, ROOT, blocks, page, table
 
-README, SPECS = page("README.md"), page("docs/pod-specs.md")
+SPECS = page("docs/pod-specs.md")
 SAID = {
     "web": ("6 on one GPU", Selection()),
     "memory": ("10 on one GPU", Selection()),
@@ -26,7 +26,7 @@ SAID = {
     "server": ("2 on one GPU + 2 whole GPUs", Selection()),
 }
 """What each pod of the pages asks."""
-WANTED = table(README, "you want", "limits of the container", "annotations of the pod", "read as")
+WANTED = table(SPECS, "you want", "limits of the container", "annotations of the pod", "read as")
 REFUSED = table(SPECS, "code", "limits", "annotations", "sentence")
 ANNOTATIONS = table(SPECS, "annotation", "value", "meaning")
 FIELDS = table(SPECS, "field of `spec`", "value", "meaning")

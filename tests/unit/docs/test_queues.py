@@ -8,7 +8,7 @@ import re
 import pytest
 import yaml
 
-from extender.engine.queues.shares import Claim, divide
+from extender.engine.queueing.shares import QueueDemand, divide
 from protos.contract import queue
 from protos.contract.queue import GPU, GPUS, OWN
 from protos.contract.selector import Selector
@@ -40,10 +40,10 @@ def test_the_table_of_fields_is_complete() -> None:
 @pytest.mark.parametrize(
     ("claims", "due"),
     [
-        ([Claim(12, 2), Claim(12, 1)], [8, 4]),
-        ([Claim(12, 2, deserved=6), Claim(12, 1)], [10, 2]),
-        ([Claim(5, 2), Claim(12, 1)], [5, 7]),
+        ([QueueDemand(12, 2), QueueDemand(12, 1)], [8, 4]),
+        ([QueueDemand(12, 2, deserved=6), QueueDemand(12, 1)], [10, 2]),
+        ([QueueDemand(5, 2), QueueDemand(12, 1)], [5, 7]),
     ],
 )
-def test_the_examples_are_reckoned_as_the_page_says(claims: list[Claim], due: list[float]) -> None:
+def test_the_examples_are_reckoned_as_the_page_says(claims: list[QueueDemand], due: list[float]) -> None:
     assert divide(12, claims) == pytest.approx(due)

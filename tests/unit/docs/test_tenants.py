@@ -9,8 +9,8 @@ import msgspec
 import pytest
 import yaml
 
-from extender.engine import refusals
-from extender.engine.settings import LEAVING
+from extender.engine.types import refusals
+from extender.engine.types.settings import DRAIN_TAINTS
 from gangfilter.group import GroupKey
 from protos.contract import names, training
 from protos.contract.training import API_VERSION, JOB_KIND, MANAGED_BY, PLURALS
@@ -66,4 +66,4 @@ def test_the_sample_says_what_the_table_of_fields_means() -> None:
 
 def test_the_taints_on_the_page_are_those_that_are_looked_for() -> None:
     told = [code for cells in table(ELASTIC, "taint", "who sets it") for code in re.findall(r"`([^`]+)`", cells[0])]
-    assert sorted(told) == sorted(LEAVING), ids(ELASTIC)
+    assert sorted(told) == sorted(DRAIN_TAINTS), ids(ELASTIC)

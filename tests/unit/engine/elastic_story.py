@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from extender.engine.effects import GroupSeen, Scale, ScalerSeen, ScalersServed, Unscale
+from extender.engine.types.effects import Scale, Unscale
+from extender.engine.types.events import GroupSeen, ScalerSeen, ScalersServed
 from gangfilter import podgroups
 from gangfilter.group import GroupKey
 from protos.contract import training

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from extender.engine.books.ledger import NodeState
 from extender.engine.placement.index import Indexes
-from extender.engine.planning.attempt import Fleet
+from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.plan import Placement, Plan
-from extender.engine.planning.seats import Seat
 from extender.engine.planning.shortage import Shortage
+from extender.engine.state.ledger import NodeState
+from extender.engine.state.seats import Seat
 from protos.contract import names
 from protos.contract.ask import ContainerAsk, PodAsk
 from protos.contract.books import NodeBooks
@@ -33,9 +33,9 @@ def a_state(name: str, number: int = 0, *mems: int, **fields: Any) -> NodeState:
     return state
 
 
-def a_fleet(*states: NodeState) -> Fleet:
+def a_fleet(*states: NodeState) -> ClusterView:
     nodes = {state.name: state for state in states}
-    return Fleet(nodes, Indexes(nodes), OURS)
+    return ClusterView(nodes, Indexes(nodes), OURS)
 
 
 def amounts(cores: float = 0, gib: float = 0) -> tuple[tuple[str, int], ...]:
@@ -60,7 +60,7 @@ def members(count: int, ask: PodAsk | None = None, prefix: str = "m", **fields: 
     return [Seat(uid=f"{prefix}{i}", ask=ask, **fields) for i in range(count)]
 
 
-def outcome(fleet: Fleet, seats: Sequence[Seat], minimum: Sequence[Seat] | None = None) -> Placement | Shortage:
+def outcome(fleet: ClusterView, seats: Sequence[Seat], minimum: Sequence[Seat] | None = None) -> Placement | Shortage:
     plan = Plan(fleet, seats, seats if minimum is None else minimum)
     while not plan.advance():
         pass
@@ -68,14 +68,14 @@ def outcome(fleet: Fleet, seats: Sequence[Seat], minimum: Sequence[Seat] | None 
     return plan.outcome
 
 
-def places(fleet: Fleet, seats: Sequence[Seat], minimum: Sequence[Seat] | None = None) -> dict[str, str]:
+def places(fleet: ClusterView, seats: Sequence[Seat], minimum: Sequence[Seat] | None = None) -> dict[str, str]:
     """The node of each member that has a place; it is an error if the gang does not fit."""
     found = outcome(fleet, seats, minimum)
     assert isinstance(found, Placement), str(found)
-    return {uid: spot.node for uid, spot in found.spots.items()}
+    return {uid: assignment.node for uid, assignment in found.assignments.items()}
 
 
-def missing(fleet: Fleet, seats: Sequence[Seat], minimum: Sequence[Seat] | None = None) -> Shortage:
+def missing(fleet: ClusterView, seats: Sequence[Seat], minimum: Sequence[Seat] | None = None) -> Shortage:
     """What the gang is short of; it is an error if it fits."""
     found = outcome(fleet, seats, minimum)
     assert isinstance(found, Shortage), found

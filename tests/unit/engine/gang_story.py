@@ -8,32 +8,25 @@ from typing import Any
 
 import msgspec
 
-from extender.engine.effects import (
-    BindDone,
-    BindLeft,
+from extender.engine.cycle.engine import Engine
+from extender.engine.state.roster import GangInfo
+from extender.engine.types.effects import (
     Deny,
     Effect,
-    Event,
     Evict,
     GroupStatus,
     Held,
-    NodeSeen,
     Open,
     PhaseLeft,
-    Place,
-    PodGone,
-    PodSeen,
-    PodsListed,
-    PutBack,
+    PostBinding,
     Refuse,
     Report,
-    Tick,
+    Requeue,
+    SetAnnotation,
     Verdict,
-    Wake,
 )
-from extender.engine.engine import Engine
-from extender.engine.gangs.roster import Known
-from extender.engine.settings import Settings
+from extender.engine.types.events import BindAbandoned, BindDone, Event, NodeSeen, PodGone, PodSeen, PodsListed, Tick
+from extender.engine.types.settings import Settings
 from gangfilter.gang import Gang
 from gangfilter.group import Declaration, GroupKey
 from gangfilter.members import Stage
@@ -91,7 +84,7 @@ class GangStory:
         """PodGroups, as the events that tell them."""
         self.done: list[Effect] = []
         """All effects so far."""
-        self.flying: dict[str, Place] = {}
+        self.flying: dict[str, PostBinding] = {}
         """Bindings under way, by the pod's name."""
         self.held: set[str] = set()
         self.restart()
@@ -237,7 +230,7 @@ class GangStory:
         answer = self.engine.bind(a_ref(self.pods[name]), node, self.now)
         if isinstance(answer, Held):
             self.held.add(name)
-        if isinstance(answer, Place):
+        if isinstance(answer, PostBinding):
             self.flying[name] = answer
         self.carry(self.engine.effects())
         if isinstance(answer, Refuse):
@@ -255,7 +248,7 @@ class GangStory:
     def leave(self, name: str) -> None:
         """kube-scheduler does not wait for the answer to a held bind any more."""
         self.held.discard(name)
-        self.tell(BindLeft(self.pods[name].metadata.uid))
+        self.tell(BindAbandoned(self.pods[name].metadata.uid))
 
     def start(self, *pods: Pod) -> None:
         """A gang from its creation until it runs."""
@@ -265,7 +258,7 @@ class GangStory:
 
     # -- what is seen
 
-    def known(self, gang: str = "g") -> Known:
+    def known(self, gang: str = "g") -> GangInfo:
         return self.engine.gangs.known[GroupKey("default", gang)]
 
     def gang(self, gang: str = "g") -> Gang:
@@ -287,7 +280,7 @@ class GangStory:
         return sorted(pod.ref.name for pod in self.engine.pods.values() if pod.node)
 
     def woken(self, since: int = 0) -> list[tuple[str, str]]:
-        return [(e.pod.name, e.node) for e in self.done[since:] if isinstance(e, Wake)]
+        return [(e.pod.name, e.node) for e in self.done[since:] if isinstance(e, Requeue)]
 
     def denied(self, since: int = 0) -> dict[str, str]:
         return {e.pod.name: e.reason.code for e in self.done[since:] if isinstance(e, Deny)}
@@ -300,7 +293,7 @@ class GangStory:
         return [(e.pod.name, e.reason.code) for e in self.done if isinstance(e, Report)]
 
     def taken_away(self) -> list[tuple[str, str | None]]:
-        return [(e.pod.name, e.value) for e in self.done if isinstance(e, PutBack)]
+        return [(e.pod.name, e.value) for e in self.done if isinstance(e, SetAnnotation)]
 
     def status(self) -> GroupStatus:
         """What was last written on the PodGroup."""
@@ -312,7 +305,7 @@ def two_nodes(**settings: Any) -> GangStory:
     return GangStory(a_node("n1", 16, 16), a_node("n2", 16, 16), **settings)
 
 
-def bound_pod(pod: Pod, place: Place, now: float) -> Pod:
+def bound_pod(pod: Pod, place: PostBinding, now: float) -> Pod:
     """The pod as the API server shows it after this Binding."""
     annotations = {**pod.metadata.annotations, **place.annotations}
     scheduled = Condition("PodScheduled", "True", last_transition_time=at_wall(now))

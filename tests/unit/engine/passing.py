@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from extender.engine.effects import (
+from extender.engine.types.events import (
     BudgetGone,
     BudgetSeen,
     ClassGone,
@@ -81,7 +81,7 @@ class Passing:
             self.story.now += 50.0
             self.tell(Tick())
             self.story.think()
-        parts = self.story.engine._parts
+        parts = self.story.engine._components
         for node in parts.ledger.nodes.values():
             parts.indexes.scorer.node(node)  # which is reckoned when it is asked for
         self._clear()

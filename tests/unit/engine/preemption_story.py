@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from extender.engine.effects import Evict, PutBack, Report
+from extender.engine.types.effects import Evict, Report, SetAnnotation
 from protos.contract import names
 from protos.contract.objects import Condition, Node, Pod
 from tests.builders import MAKER, a_pod
@@ -28,7 +28,7 @@ class PreemptionStory(GangStory):
     def __init__(self, *nodes: Node, **settings: Any) -> None:
         self.written = 0
         """Of how many effects the annotations are written."""
-        super().__init__(*nodes, **{"min_run_s": 10.0, **settings})
+        super().__init__(*nodes, **{"min_runtime_s": 10.0, **settings})
 
     def runs(self, pod: Pod) -> str:
         """A single pod from its creation until it runs; returns its node."""
@@ -60,7 +60,7 @@ class PreemptionStory(GangStory):
     def annotate(self) -> list[str]:
         """The annotations asked for are written and seen; returns of which pods."""
         new, self.written = self.done[self.written :], len(self.done)
-        wanted = [e for e in new if isinstance(e, PutBack) and e.key == names.RESERVATION]
+        wanted = [e for e in new if isinstance(e, SetAnnotation) and e.key == names.RESERVATION]
         written = []
         for effect in wanted:
             pod = self.pods.get(effect.pod.name)

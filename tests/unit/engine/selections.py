@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from extender.engine.effects import ClassSeen, ClassStatus, Effect, Wake
+from extender.engine.types.effects import ClassStatus, Effect, Requeue
+from extender.engine.types.events import ClassSeen
 from protos.contract import gpu_class, inventory, names
 from protos.contract.objects import Node, Pod
 from tests.builders import a_node, a_pod, an_inventory
@@ -38,7 +39,7 @@ def a_class(name: str = "large", **spec: Any) -> ClassSeen:
 
 
 def woken(effects: list[Effect]) -> list[str]:
-    return [effect.pod.name for effect in effects if isinstance(effect, Wake)]
+    return [effect.pod.name for effect in effects if isinstance(effect, Requeue)]
 
 
 def statuses(effects: list[Effect]) -> list[ClassStatus]:

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from extender.engine.effects import BindDone, Effect, NodeSeen, Place, PodSeen, Tick, Wake
-from extender.engine.engine import Engine
-from extender.engine.settings import Settings
+from extender.engine.cycle.engine import Engine
+from extender.engine.types.effects import Effect, PostBinding, Requeue
+from extender.engine.types.events import BindDone, NodeSeen, PodSeen, Tick
+from extender.engine.types.settings import Settings
 from protos.contract import names
 from protos.contract.objects import Pod
 from tests.builders import MAKER, a_ref
@@ -46,7 +47,7 @@ class Story:
         if not nodes:
             return ""
         answer = self.bind(pod, nodes[0])
-        assert isinstance(answer, Place), answer
+        assert isinstance(answer, PostBinding), answer
         self.tell(PodSeen(bound(pod, answer)))
         self.tell(BindDone(pod.metadata.uid, "bound"))
         assert answer.allocation is not None
@@ -60,10 +61,10 @@ class Story:
         while self.engine.think(self.now):
             effects += self.engine.effects()
         effects += self.engine.effects()
-        return [effect.pod.name for effect in effects if isinstance(effect, Wake)]
+        return [effect.pod.name for effect in effects if isinstance(effect, Requeue)]
 
 
-def bound(pod: Pod, place: Place, managed: list[dict[str, Any]] | None = None, **annotations: str) -> Pod:
+def bound(pod: Pod, place: PostBinding, managed: list[dict[str, Any]] | None = None, **annotations: str) -> Pod:
     """The pod as the API server shows it after this Binding."""
     return changed(pod, {**pod.metadata.annotations, **place.annotations, **annotations}, managed, place.node)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from extender.engine.effects import NodeSeen, PodSeen
-from extender.engine.engine import Engine
-from extender.engine.moves.defrag import MOST_MOVES, Defrag
-from extender.engine.moves.relief import Hopeless, Move, Relief
-from extender.engine.planning.seats import Seat
-from extender.engine.settings import Settings
+from extender.engine.cycle.engine import Engine
+from extender.engine.planning.defrag_plan import DefragPlan, Move, NoPlan
+from extender.engine.policies.defrag.defrag import MOST_MOVES, Defrag
+from extender.engine.state.seats import Seat
+from extender.engine.types.events import NodeSeen, PodSeen
+from extender.engine.types.settings import Settings
 from protos.contract import allocation, choose, names
 from protos.contract.allocation import Allocation
 from protos.contract.ask import PodAsk
@@ -50,7 +50,7 @@ class Town:
         containers = [a_container("main", mem * gpus * (not wholly), slices, gpus * wholly, limits=limits)]
         asked: dict[str, Any] = {"containers": containers}
         waiting = a_pod(name, annotations=annotations, **asked, **metadata)
-        ask = self.engine._parts.observer.ask(waiting)
+        ask = self.engine._components.observer.ask(waiting)
         books = self.engine.nodes[node].books
         assert ask is not None
         assert books is not None
@@ -67,10 +67,10 @@ class Town:
         self.places[name] = node, tuple(books.gpus[uuid].gpu.index for uuid in choice.charges)
         self.movable |= {name} if movable else set()
 
-    def plan(self, asks: Sequence[PodAsk], most: int = MOST_MOVES, **fields: Any) -> Relief | Hopeless:
+    def plan(self, asks: Sequence[PodAsk], most: int = MOST_MOVES, **fields: Any) -> DefragPlan | NoPlan:
         """A plan for pods w0, w1, … that ask this."""
         seats = [Seat(uid=f"w{number}", ask=ask, **fields) for number, ask in enumerate(asks)]
-        plan = Defrag(self.engine.gangs.starts.fleet, self.engine.tenants, seats, most)
+        plan = Defrag(self.engine.gangs.planner.view, self.engine.movable_pods, seats, most)
         while not plan.advance():
             pass
         assert plan.outcome is not None
@@ -79,13 +79,13 @@ class Town:
     def moves(self, *asks: PodAsk, most: int = MOST_MOVES, **fields: Any) -> list[str]:
         """The moves of a plan, `p1 n0:0→n1:2`; it is an error if there is none."""
         found = self.plan(asks, most, **fields)
-        assert isinstance(found, Relief), found
+        assert isinstance(found, DefragPlan), found
         return [_told(move) for move in found.moves]
 
     def why(self, *asks: PodAsk, most: int = MOST_MOVES, **fields: Any) -> str:
         """Why there is no plan."""
         found = self.plan(asks, most, **fields)
-        assert isinstance(found, Hopeless), found
+        assert isinstance(found, NoPlan), found
         return found.why
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from extender.engine import recovery
-from extender.engine.books.holds import Holds
-from extender.engine.books.ledger import Ledger
-from extender.engine.classes import Classes
-from extender.engine.effects import ClassGone, NodeGone, NodeSeen, PodGone, PodSeen, QueueGone, Tick
+from extender.engine.cycle import recovery
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.gates import Gates
-from extender.engine.observe import Observer
-from extender.engine.presence import Presence
-from extender.engine.quarantine import of_pod
-from extender.engine.queues.tenancy import Tenancy
+from extender.engine.queueing.tenancy import Tenancy
+from extender.engine.state.classes import Classes
+from extender.engine.state.holds import Holds
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.observe import Observer
+from extender.engine.state.presence import Presence
+from extender.engine.types.events import ClassGone, NodeGone, NodeSeen, PodGone, PodSeen, QueueGone, Tick
+from extender.engine.types.subject import of_pod
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 from gangfilter.members import Stage
@@ -100,7 +100,7 @@ def test_room_that_cannot_be_given_back_at_once_is_given_back_later(monkeypatch:
     assert kept(story) == [(4, 0), (0, 0)]
     story.tell(PodGone("uid-train"))
     assert kept(story) == [(0, 0), (0, 0)]
-    assert story.engine.ledger.slots == {}
+    assert story.engine.ledger.keepers == {}
 
 
 def test_a_soft_charge_that_nobody_knows_of_ends(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_a_start_that_fails_by_half_keeps_no_places(monkeypatch: pytest.MonkeyPa
     story.create(*members(2, gang="bad", prefix="bad-", mem=16))
     assert story.why("bad") == "SetAside"
     assert story.booked() == []
-    assert story.engine.gangs.starts.spots == {}
+    assert story.engine.gangs.planner.assignments == {}
     monkeypatch.undo()
     story.create(*members(4, gang="good", prefix="good-", mem=16))
     assert sorted(story.come("good-0", "good-1", "good-2", "good-3")) == ["flying", "held", "held", "held"]
@@ -142,14 +142,14 @@ def test_a_search_for_one_who_found_a_place_meanwhile_is_not_begun_again_at_once
     story.engine.pods[story.pods["m0"].metadata.uid].state = "held"  # as nothing may have it
     story.now += 30.0
     began = 0
-    right = type(story.engine._parts.preemption)._searching
+    right = type(story.engine._components.preemption)._searching
 
     def searching(self: Any, *args: Any) -> Any:
         nonlocal began
         began += 1
         return right(self, *args)
 
-    monkeypatch.setattr(type(story.engine._parts.preemption), "_searching", searching)
+    monkeypatch.setattr(type(story.engine._components.preemption), "_searching", searching)
     story.engine.step(Tick(), story.now)
     steps = 0
     while story.engine.think(story.now) and steps < 1000:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.engine.planning.apart import Spread, spread, words
+from extender.engine.state.apart import Spread, spread, words
 from gangfilter.table import Phase
 from protos.contract.objects import Pod
 from tests.builders import a_container, a_node, a_pod

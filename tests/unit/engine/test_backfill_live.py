@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.engine.effects import NodeGone, NodeSeen
+from extender.engine.types.events import NodeGone, NodeSeen
 from protos.contract import names
 from protos.contract.objects import Node, Pod
 from tests.builders import a_node, a_pod
@@ -31,7 +31,7 @@ def big(runs: str = "") -> list[Pod]:
 @pytest.fixture
 def story() -> GangStory:
     """One node with four GPUs, of which three are taken for 600 s; a gang waits for all four."""
-    story = GangStory(a_node("n1", *FOUR), backfill_s=30.0)
+    story = GangStory(a_node("n1", *FOUR), backfill_delay_s=30.0)
     for number in range(3):
         run(story, single(f"r{number}", runs="600"))
     story.create(*big("600"))
@@ -111,7 +111,7 @@ def test_room_elsewhere_is_for_all(story: GangStory) -> None:
 
 
 def test_who_leaves_enough_beside_the_first_in_line_goes_there_however_long_it_runs() -> None:
-    story = GangStory(a_node("n1", *FOUR, 16, 16), backfill_s=30.0)
+    story = GangStory(a_node("n1", *FOUR, 16, 16), backfill_delay_s=30.0)
     for number in range(4):
         run(story, single(f"r{number}", runs="600"))
     story.create(*big("600"))
@@ -130,7 +130,7 @@ def test_who_leaves_enough_beside_the_first_in_line_goes_there_however_long_it_r
 
 
 def test_a_gang_behind_takes_as_many_gpus_of_such_a_node_as_are_left_beside() -> None:
-    story = GangStory(a_node("n1", *FOUR, 16, 16, 16), backfill_s=30.0)
+    story = GangStory(a_node("n1", *FOUR, 16, 16, 16), backfill_delay_s=30.0)
     for number in range(4):
         run(story, single(f"r{number}", runs="600"))
     story.create(*big("600"))
@@ -147,7 +147,7 @@ def test_a_gang_behind_takes_as_many_gpus_of_such_a_node_as_are_left_beside() ->
 
 
 def test_nobody_gets_a_promise_who_has_room_somewhere() -> None:
-    story = GangStory(a_node("n1", 16), backfill_s=30.0)
+    story = GangStory(a_node("n1", 16), backfill_delay_s=30.0)
     run(story, single("r0", runs="600"))
     assert asked(story, single("waits", runs="600")) == "NoRoom"
     add_node(story, a_node("n2", 16, 16))
@@ -180,7 +180,7 @@ def test_a_promise_on_a_node_that_is_lost_is_made_anew_elsewhere(story: GangStor
 
 
 def test_a_stream_of_short_pods_of_unknown_run_time_does_not_keep_it_waiting() -> None:
-    story = GangStory(a_node("n1", *FOUR), backfill_s=30.0)
+    story = GangStory(a_node("n1", *FOUR), backfill_delay_s=30.0)
     for number in range(4):
         run(story, single(f"s{number}"))
         story.later(15.0)
@@ -201,7 +201,7 @@ def test_a_stream_of_short_pods_of_unknown_run_time_does_not_keep_it_waiting() -
 
 
 def test_one_that_does_not_start_when_it_should_have_keeps_nobody_off_for_as_long_again() -> None:
-    story = GangStory(a_node("n1", *FOUR), backfill_s=30.0)
+    story = GangStory(a_node("n1", *FOUR), backfill_delay_s=30.0)
     run(story, single("endless"))
     story.create(*big())
     story.later(60.0)
@@ -215,7 +215,7 @@ def test_one_that_does_not_start_when_it_should_have_keeps_nobody_off_for_as_lon
 
 
 def test_nothing_is_kept_for_who_would_not_fit_an_empty_cluster_nor_for_who_just_came() -> None:
-    story = GangStory(a_node("n1", *FOUR), backfill_s=30.0)
+    story = GangStory(a_node("n1", *FOUR), backfill_delay_s=30.0)
     run(story, single("r0", runs="600"))
     story.create(*members(3, gang="huge", prefix="huge-", mem=0, whole=2))
     story.later(60.0)
@@ -224,7 +224,7 @@ def test_nothing_is_kept_for_who_would_not_fit_an_empty_cluster_nor_for_who_just
 
 
 def test_one_that_never_fits_does_not_stand_in_the_way_of_the_next_in_its_queue() -> None:
-    story = GangStory(a_node("n1", *FOUR), backfill_s=30.0)
+    story = GangStory(a_node("n1", *FOUR), backfill_delay_s=30.0)
     run(story, single("r0", runs="7200"))
     story.create(*members(3, gang="huge", prefix="huge-", mem=0, whole=2))
     story.later(1.0)
@@ -239,7 +239,7 @@ def test_one_that_never_fits_does_not_stand_in_the_way_of_the_next_in_its_queue(
 
 
 def test_a_start_that_is_a_guess_and_far_away_keeps_nobody_off_until_it_is_near() -> None:
-    story = GangStory(a_node("n1", *FOUR), backfill_s=30.0)
+    story = GangStory(a_node("n1", *FOUR), backfill_delay_s=30.0)
     run(story, single("unknown"))
     story.later(4000.0)
     story.create(*big())
@@ -268,7 +268,7 @@ def test_room_that_has_come_is_kept_until_the_first_in_line_comes_for_it(story: 
 
 
 def test_who_takes_the_room_of_others_stands_before_the_first_in_line_whose_start_is_made_anew() -> None:
-    story = PreemptionStory(a_node("n1", *FOUR), backfill_s=30.0)
+    story = PreemptionStory(a_node("n1", *FOUR), backfill_delay_s=30.0)
     for number in range(3):
         story.runs(single(f"r{number}", runs="600"))
     story.create(*big("600"))
@@ -290,7 +290,7 @@ def test_who_takes_the_room_of_others_stands_before_the_first_in_line_whose_star
 
 
 def test_services_never_end() -> None:
-    story = GangStory(a_node("n1", *FOUR), backfill_s=30.0)
+    story = GangStory(a_node("n1", *FOUR), backfill_delay_s=30.0)
     run(story, single("service", spec={"restartPolicy": "Always"}))
     story.create(*big())
     story.later(60.0)
@@ -298,7 +298,7 @@ def test_services_never_end() -> None:
 
 
 def test_it_can_be_turned_off() -> None:
-    story = GangStory(a_node("n1", *FOUR), backfill_s=0.0)
+    story = GangStory(a_node("n1", *FOUR), backfill_delay_s=0.0)
     run(story, single("r0", runs="600"))
     story.create(*big())
     story.later(60.0)

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.engine.effects import (
-    ClassGone,
-    Leading,
-    NodeSeen,
-    PodSeen,
-    PodsListed,
-    Tick,
-)
+from extender.engine.types.events import ClassGone, Leading, NodeSeen, PodSeen, PodsListed, Tick
 from protos.contract import names
 from tests.builders import a_pod
 from tests.unit.engine.selections import a_class, a_machine, named, refusal, statuses, woken

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from extender.engine.effects import PodGone, PodRef, PodSeen
-from extender.engine.moves.defrag import Defrag
-from extender.engine.moves.errand import Errand
-from extender.engine.moves.relief import Hopeless, Relief
+from extender.engine.planning.defrag_plan import DefragPlan, NoPlan
+from extender.engine.policies.defrag.defrag import Defrag
+from extender.engine.policies.defrag.request import DefragRequest
+from extender.engine.types.effects import PodRef
+from extender.engine.types.events import PodGone, PodSeen
 from gangfilter.group import GroupKey
 from protos.contract import names
 from protos.contract.objects import Taint
@@ -190,9 +191,9 @@ def test_a_gang_gets_room_for_all_of_its_members() -> None:
     for node in ("n0", "n1", "n2"):
         town.settle(f"p-{node}", part(3), node=node)
     found = town.plan([whole(2), whole(2)])
-    assert isinstance(found, Relief)
+    assert isinstance(found, DefragPlan)
     assert len(found.moves) == 2
-    assert {spot.node for spot in found.spots.values()} == {move.pod.node for move in found.moves}
+    assert {assignment.node for assignment in found.assignments.values()} == {move.pod.node for move in found.moves}
     assert found.verdict("gang default/g", town.engine.nodes) == (
         "2 moves make room for gang default/g: n0 GPU 0 and 1, n1 GPU 0 and 1"
     )
@@ -204,9 +205,9 @@ def test_of_a_large_gang_only_those_without_a_place_cost_moves() -> None:
         town.settle(f"p-{node}", part(3), node=node)
     town.settle("fixed", part(1), node="n3", movable=False)
     found = town.plan([whole() for _ in range(10)])
-    assert isinstance(found, Relief)
+    assert isinstance(found, DefragPlan)
     assert len(found.moves) == 1
-    assert len(found.spots) == 10
+    assert len(found.assignments) == 10
 
 
 def test_what_is_kept_for_the_one_who_waits_is_free_for_it() -> None:
@@ -217,13 +218,13 @@ def test_what_is_kept_for_the_one_who_waits_is_free_for_it() -> None:
     books = town.engine.nodes["n0"].books
     assert books is not None
     found = town.plan([ask])
-    assert isinstance(found, Relief)
-    town.engine.ledger.hold(keeper, "n0", found.spots["w0"].charges)
-    assert isinstance(town.plan([ask]), Hopeless)
-    plan = Defrag(town.engine.gangs.starts.fleet, town.engine.tenants, members(1, ask), void=[keeper])
+    assert isinstance(found, DefragPlan)
+    town.engine.ledger.hold(keeper, "n0", found.assignments["w0"].charges)
+    assert isinstance(town.plan([ask]), NoPlan)
+    plan = Defrag(town.engine.gangs.planner.view, town.engine.movable_pods, members(1, ask), void=[keeper])
     while not plan.advance():
         pass
-    assert isinstance(plan.outcome, Relief)
+    assert isinstance(plan.outcome, DefragPlan)
 
 
 def test_it_works_in_small_pieces_and_changes_no_books() -> None:
@@ -232,12 +233,12 @@ def test_it_works_in_small_pieces_and_changes_no_books() -> None:
         for number in range(4):
             town.settle(f"p{node}-{number}", part(6), node=f"n{node}")
     before = {name: node.books and node.books.signature() for name, node in town.engine.nodes.items()}
-    plan = Defrag(town.engine.gangs.starts.fleet, town.engine.tenants, members(1, whole(4)))
+    plan = Defrag(town.engine.gangs.planner.view, town.engine.movable_pods, members(1, whole(4)))
     pieces = 1
     while not plan.advance(limit=200):
         pieces += 1
     assert pieces > 5
-    assert isinstance(plan.outcome, Hopeless)
+    assert isinstance(plan.outcome, NoPlan)
     assert {name: node.books and node.books.signature() for name, node in town.engine.nodes.items()} == before
 
 
@@ -273,15 +274,15 @@ def test_who_does_not_wait_is_told_so() -> None:
         ("g", "gang default/g does not wait for room: it is Running"),
         ("m0", "default/m0 does not wait for room: it is bound to n1"),
     ):
-        assert asked(world, name) == Hopeless(said)
+        assert asked(world, name) == NoPlan(said)
     assert asked(world, "nobody") is None
     world.create(a_pod("odd", mem=3, annotations={names.GPU_COUNT: "2"}))
     found = asked(world, "odd")
-    assert isinstance(found, Hopeless)
+    assert isinstance(found, NoPlan)
     assert "does not divide" in found.why
 
 
-def asked(world: GangStory, name: str) -> Errand | Hopeless | None:
+def asked(world: GangStory, name: str) -> DefragRequest | NoPlan | None:
     """A plan for a pod or gang of this name."""
     pod = next((pod for pod in world.engine.pods.values() if pod.ref.name == name), None)
     return world.engine.defrag(pod, GroupKey("default", name), 8)
@@ -289,7 +290,7 @@ def asked(world: GangStory, name: str) -> Errand | Hopeless | None:
 
 def plan_for(world: GangStory, name: str) -> dict[str, Any]:
     errand = asked(world, name)
-    assert isinstance(errand, Errand)
+    assert isinstance(errand, DefragRequest)
     while not errand.advance():
         pass
     return {**errand.told(world.engine.nodes), "rooms": list(errand.rooms(world.engine.nodes))}

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.engine.effects import GroupSeen, QueueSeen
-from extender.engine.elastic import growth
-from extender.engine.planning.seats import Seat
+from extender.engine.policies.elastic import growth
+from extender.engine.state.seats import Seat
+from extender.engine.types.events import GroupSeen, QueueSeen
 from gangfilter.table import Phase
 from protos.contract.bounds import MEMBERS
 from protos.contract.queue import GPU, GPUS, Queue
@@ -54,9 +54,9 @@ def test_a_job_grows_to_its_maximum_when_gpus_were_idle_for_a_while() -> None:
     assert world.asked() == []
     scaler = grown(world, 40)
     assert scaler.count == 2
-    nodes = [slot.spot.node for slot in world.known("job").slots]
+    nodes = [slot.assignment.node for slot in world.known("job").replacements]
     assert comes(world, scaler) == nodes
-    assert world.known("job").slots == []
+    assert world.known("job").replacements == []
     world.later(300)
     assert world.asked() == []
     counts = world.engine.counters
@@ -69,7 +69,7 @@ def test_it_grows_by_as_many_as_there_is_room_for() -> None:
     assert grown(world).count == 2
 
 
-@pytest.mark.parametrize("fields", [{"most": 4}, {"grow_after_s": 0.0}, {"gpus": 4}])
+@pytest.mark.parametrize("fields", [{"most": 4}, {"scale_out_delay_s": 0.0}, {"gpus": 4}])
 def test_it_stays_as_it_is_at_its_maximum_without_room_and_where_told_so(fields: dict[str, Any]) -> None:
     world = roomy(**fields)
     world.later(300)
@@ -103,7 +103,7 @@ def test_after_a_scaler_has_ended_time_must_pass_and_longer_after_failures() -> 
     world = roomy()
     world.finish(grown(world), "failed")
     world.later(1)
-    assert world.known("job").slots == []
+    assert world.known("job").replacements == []
     world.later(100)
     assert world.asked() == []
     world.finish(grown(world, 120), "failed")
@@ -123,9 +123,9 @@ def test_room_is_kept_until_the_scaleout_can_be_over() -> None:
     world = roomy()
     grown(world)
     world.waits(a_pod("late", whole=2))
-    assert len(world.known("job").slots) == 2
+    assert len(world.known("job").replacements) == 2
     world.later(400)
-    assert world.known("job").slots == []
+    assert world.known("job").replacements == []
 
 
 def test_whoever_starts_anew_keeps_room_for_what_is_still_to_come() -> None:
@@ -134,17 +134,17 @@ def test_whoever_starts_anew_keeps_room_for_what_is_still_to_come() -> None:
     world.restart()
     world.later(30)
     assert world.asked() == []
-    assert len(world.known("job").slots) == 2
+    assert len(world.known("job").replacements) == 2
     comes(world, scaler)
-    assert world.known("job").slots == []
+    assert world.known("job").replacements == []
 
 
 def test_one_that_was_not_seen_is_forgotten_after_a_minute() -> None:
     world = roomy()
     world.later(90)
-    assert len(world.known("job").slots) == 2
+    assert len(world.known("job").replacements) == 2
     world.later(70)
-    assert world.known("job").slots == []
+    assert world.known("job").replacements == []
     assert world.engine.elastic.scalers.unfinished(world.gang("job").key) == []
 
 
@@ -200,7 +200,7 @@ def test_no_more_seats_are_drawn_than_may_start_together(monkeypatch: pytest.Mon
         def __post_init__(self) -> None:
             drawn.append(self.uid)
 
-    world = roomy(most=3_000_000, largest_gang=100)
+    world = roomy(most=3_000_000, max_gang_size=100)
     monkeypatch.setattr(growth, "Seat", Counted)
     assert grown(world).count == 3, "100 or its halves"
     assert max(Counter(drawn).values()) <= 10, "looks"

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.engine.effects import EvictionRefused, Leading, NodeGone, NodeSeen
-from extender.engine.settings import LEAVING
+from extender.engine.types.events import EvictionRefused, Leading, NodeGone, NodeSeen
+from extender.engine.types.settings import DRAIN_TAINTS
 from gangfilter.table import Phase
 from protos.contract.objects import Node, Taint
 from tests.builders import a_node, a_pod
@@ -61,7 +61,7 @@ def nodes_of(world: GangStory, *names: str) -> set[str | None]:
     return {world.pods[name].spec.node_name for name in names}
 
 
-@pytest.mark.parametrize("sign", LEAVING)
+@pytest.mark.parametrize("sign", DRAIN_TAINTS)
 def test_every_usual_taint_says_so_and_nobody_is_placed_there(sign: str) -> None:
     key, _, value = sign.partition("=")
     world = PreemptionStory(a_node("n1", 16))
@@ -77,7 +77,7 @@ def test_every_usual_taint_says_so_and_nobody_is_placed_there(sign: str) -> None
 
 @pytest.mark.parametrize(("labels", "leaving"), [({"going": "soon"}, True), ({"going": "no"}, False), ({}, False)])
 def test_a_label_says_so_where_it_is_set(labels: dict[str, str], leaving: bool) -> None:
-    world = PreemptionStory(a_node("n1", 16), leaving=("going=soon",))
+    world = PreemptionStory(a_node("n1", 16), drain_taints=("going=soon",))
     labelled(world, "n1", labels)
     assert bool(world.engine.nodes["n1"].leaving) == leaving
 
@@ -105,13 +105,13 @@ def test_a_job_is_asked_to_take_its_workers_off_the_node_and_grows_back_elsewher
     world.later(150)
     (grown,) = world.asked()
     assert (grown.kind, grown.count) == ("ScaleOut", 2)
-    assert {slot.spot.node for slot in world.known("job").slots} <= {"n1", "n2", "n3"}
+    assert {slot.assignment.node for slot in world.known("job").replacements} <= {"n1", "n2", "n3"}
     assert world.evicted() == []
     assert world.phase("job") is Phase.RUNNING
 
 
 def test_what_its_operator_does_not_let_go_in_time_is_evicted_once() -> None:
-    world = a_job(scale_in_s=60)
+    world = a_job(scale_in_timeout_s=60)
     leaves = of_job(2, "n0", world)
     tainted(world, "n0")
     world.later(50)
@@ -120,11 +120,11 @@ def test_what_its_operator_does_not_let_go_in_time_is_evicted_once() -> None:
     world.later(20)
     assert sorted(set(world.evicted())) == leaves
     counts = world.engine.counters
-    assert (counts["scale_ins", "overdue"], counts["leaving_evictions", "overdue"]) == (1, 2)
+    assert (counts["scale_ins", "overdue"], counts["drain_evictions", "overdue"]) == (1, 2)
 
 
 def test_whoever_starts_anew_in_between_goes_on_with_the_scaler_that_exists() -> None:
-    world = a_job(scale_in_s=60)
+    world = a_job(scale_in_timeout_s=60)
     leaves = of_job(2, "n0", world)
     tainted(world, "n0")
     world.later(3)
@@ -137,7 +137,7 @@ def test_whoever_starts_anew_in_between_goes_on_with_the_scaler_that_exists() ->
 
 
 def test_one_that_stays_after_all_is_left_by_nobody_else() -> None:
-    world = a_job(scale_in_s=60)
+    world = a_job(scale_in_timeout_s=60)
     tainted(world, "n0")
     world.later(3)
     assert len(world.asked()) == 1
@@ -147,7 +147,7 @@ def test_one_that_stays_after_all_is_left_by_nobody_else() -> None:
 
 
 def test_a_node_that_is_gone_before_the_scalein_ends_is_left_by_nobody_else() -> None:
-    world = a_job(scale_in_s=60)
+    world = a_job(scale_in_timeout_s=60)
     tainted(world, "n0")
     world.later(3)
     assert len(world.asked()) == 1
@@ -185,7 +185,7 @@ def test_while_another_scaler_is_unfinished_none_is_made() -> None:
 
 
 def test_where_all_nodes_go_a_job_keeps_its_minimum() -> None:
-    world = a_job(scale_in_s=0)
+    world = a_job(scale_in_timeout_s=0)
     for name in world.nodes:
         tainted(world, name)
     world.later(3)
@@ -204,7 +204,7 @@ def test_surplus_of_a_plain_gang_is_evicted_and_the_rest_stays() -> None:
     gone = world.evicted()
     assert len(gone) == 2
     assert nodes_of(world, *gone) == {"n1"}
-    assert world.engine.counters["leaving_evictions", "spare"] == 2
+    assert world.engine.counters["drain_evictions", "spare"] == 2
     world.terminate(*gone)
     world.later(60)
     assert world.evicted() == gone
@@ -272,9 +272,9 @@ def test_rooms_kept_on_such_a_node_are_given_up() -> None:
     lost = next(name for name, pod in world.pods.items() if pod.spec.node_name == "n1")
     world.terminate(lost)
     world.delete(lost)
-    assert [slot.spot.node for slot in world.known().slots] == ["n1"]
+    assert [slot.assignment.node for slot in world.known().replacements] == ["n1"]
     tainted(world, "n1")
-    assert world.known().slots == []
+    assert world.known().replacements == []
 
 
 def test_a_start_that_has_places_there_is_planned_anew_elsewhere() -> None:
@@ -291,7 +291,7 @@ def test_a_start_that_has_places_there_is_planned_anew_elsewhere() -> None:
 
 
 def test_members_without_gpus_are_not_planned_there_either() -> None:
-    world = PreemptionStory(a_node("n1", 16), leaving=("going",))
+    world = PreemptionStory(a_node("n1", 16), drain_taints=("going",))
     labelled(world, "n1", {"going": ""})
     world.create(*members(2, mem=0))
     world.later(1)

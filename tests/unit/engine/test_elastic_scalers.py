@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.engine.elastic.scalers import Scalers
-from extender.engine.quarantine import Quarantine
-from extender.engine.wall import Wall
+from extender.engine.state.quarantine import Quarantine
+from extender.engine.state.scalers import Scalers
+from extender.engine.types.wall import Wall
 from gangfilter.group import GroupKey
 from protos.contract import training
 from protos.contract.bounds import SCALED, SCALERS

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from extender.engine.effects import BudgetSeen, Leading, Scale, ScalerGone, ScalersServed
+from extender.engine.types.effects import Scale
+from extender.engine.types.events import BudgetSeen, Leading, ScalerGone, ScalersServed
 from gangfilter.table import Phase
 from protos.contract.budget import Budget, Spec, Status
 from protos.contract.objects import ObjectMeta
@@ -72,7 +73,7 @@ def test_one_of_equal_priority_gets_what_a_job_can_spare_and_nothing_else() -> N
 
 
 def test_what_the_operator_does_not_let_go_in_time_is_evicted() -> None:
-    world = full(scale_in_s=60)
+    world = full(scale_in_timeout_s=60)
     world.presses(2)
     assert world.preempt(50) == []
     asked = one(world.asked())
@@ -81,7 +82,7 @@ def test_what_the_operator_does_not_let_go_in_time_is_evicted() -> None:
 
 
 def test_a_budget_that_forbids_it_by_then_keeps_them() -> None:
-    world = full(scale_in_s=60)
+    world = full(scale_in_timeout_s=60)
     for i in range(4):
         world.change(f"job-worker-{i}", phase="Running")
     world.presses()
@@ -93,7 +94,7 @@ def test_a_budget_that_forbids_it_by_then_keeps_them() -> None:
 
 
 def test_workers_have_no_less_time_than_their_grace() -> None:
-    world = full(scale_in_s=1)
+    world = full(scale_in_timeout_s=1)
     world.presses()
     assert world.preempt(28) == []
     assert len(world.preempt(5)) == 1
@@ -138,7 +139,7 @@ def test_while_another_scaler_is_unfinished_none_is_made() -> None:
 
 
 def test_a_job_that_lost_workers_meanwhile_is_not_asked_to_go_below_its_minimum() -> None:
-    world = full(scale_in_s=60)
+    world = full(scale_in_timeout_s=60)
     world.scalers["grow"] = Scaler(kind="ScaleOut", namespace="default", name="grow", job="job", count=1)
     world.declare()
     world.presses(2)
@@ -156,7 +157,7 @@ def test_a_job_that_lost_workers_meanwhile_is_not_asked_to_go_below_its_minimum(
 
 @pytest.mark.parametrize("deleted", [False, True])
 def test_after_one_that_failed_or_was_deleted_another_is_made_only_after_a_while(deleted: bool) -> None:
-    world = full(scale_in_s=60)
+    world = full(scale_in_timeout_s=60)
     world.presses()
     world.preempt(3)
     asked = one(world.asked())
@@ -195,7 +196,7 @@ def test_one_that_is_not_seen_is_asked_for_again_by_the_same_name() -> None:
 
 
 def test_whoever_starts_anew_goes_on_with_the_scaler_that_exists() -> None:
-    world = full(scale_in_s=60)
+    world = full(scale_in_timeout_s=60)
     world.presses()
     world.preempt(5)
     asked = one(world.asked())
@@ -214,7 +215,7 @@ def test_where_no_scaler_can_be_made_surplus_is_evicted() -> None:
 
 
 def test_a_job_is_not_asked_where_the_setting_says_so() -> None:
-    world = full(scale_in_s=0)
+    world = full(scale_in_timeout_s=0)
     world.presses()
     assert len(world.preempt(3)) == 1
 

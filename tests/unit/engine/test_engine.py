@@ -7,21 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.engine.effects import (
-    Already,
-    BindDone,
-    NodeGone,
-    NodeSeen,
-    Place,
-    PodGone,
-    PodSeen,
-    PutBack,
-    Refuse,
-    Report,
-    Tick,
-)
-from extender.engine.engine import Engine
-from extender.engine.settings import Settings
+from extender.engine.cycle.engine import Engine
+from extender.engine.placement.index import ShapeIndex
+from extender.engine.types.effects import Already, PostBinding, Refuse, Report, SetAnnotation
+from extender.engine.types.events import BindDone, NodeGone, NodeSeen, PodGone, PodSeen, Tick
+from extender.engine.types.settings import Settings
 from protos.contract import allocation, names
 from protos.contract.allocation import Share
 from tests.builders import a_container, a_node, a_pod, a_ref, an_allocation
@@ -39,7 +29,7 @@ def test_equal_nodes_are_all_offered_and_a_better_one_alone() -> None:
     first = a_pod("first", mem=4)
     assert story.filter(first) == ["a", "b", "c"]
     assert story.engine.prioritize(first, ["a", "b", "c"]) == {"a": 10, "b": 10, "c": 10}
-    assert isinstance(story.bind(first, "b"), Place)
+    assert isinstance(story.bind(first, "b"), PostBinding)
     assert story.filter(a_pod("second", mem=4)) == ["b"]
 
 
@@ -109,7 +99,7 @@ def test_a_bind_of_an_unseen_pod_is_refused_unless_we_just_started() -> None:
     young = Engine(Settings(), started=0)
     young.step(NodeSeen(a_node("a", 16)), 1)
     young.step(PodSeen(pod), 1)
-    assert isinstance(young.bind(a_ref(pod), "a", 2), Place)
+    assert isinstance(young.bind(a_ref(pod), "a", 2), PostBinding)
 
 
 def test_a_lost_binding_gives_its_room_back() -> None:
@@ -242,10 +232,10 @@ def test_an_allocation_set_at_creation_is_taken_away_before_the_pod_is_placed() 
     story = Story(a_node("a", 16, 16))
     pod = a_pod(mem=4, annotations={names.ALLOCATION: CLAIM})
     effects = story.tell(PodSeen(pod))
-    assert PutBack(a_ref(pod), names.ALLOCATION, None, "1") in effects
+    assert SetAnnotation(a_ref(pod), names.ALLOCATION, None, "1") in effects
     newer = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, resource_version="2"))
-    assert PutBack(a_ref(pod), names.ALLOCATION, None, "2") in story.tell(PodSeen(newer)), "tried on each version"
-    assert story.engine.counters["problems", "forged"] == 1
+    assert SetAnnotation(a_ref(pod), names.ALLOCATION, None, "2") in story.tell(PodSeen(newer)), "tried on each version"
+    assert story.engine.counters["errors", "forged"] == 1
     verdict = story.engine.filter(pod, ["a"], story.now)
     assert verdict.reason is not None
     assert verdict.reason.code == "AllocationForged"
@@ -260,10 +250,10 @@ def test_an_edit_after_the_bind_is_put_back_and_charges_nothing() -> None:
     place = story.bind(pod, "a")
     story.tell(PodSeen(bound(pod, place)))
     effects = story.tell(PodSeen(changed(pod, {names.ALLOCATION: CLAIM}, owned_by("kubectl-annotate"), "a")))
-    assert PutBack(a_ref(pod), names.ALLOCATION, place.annotations[names.ALLOCATION], "1") in effects
+    assert SetAnnotation(a_ref(pod), names.ALLOCATION, place.annotations[names.ALLOCATION], "1") in effects
     assert any(isinstance(effect, Report) and effect.reason.code == "AllocationForged" for effect in effects)
     effects = story.tell(PodSeen(changed(pod, {}, [], "a")))
-    assert PutBack(a_ref(pod), names.ALLOCATION, place.annotations[names.ALLOCATION], "1") in effects
+    assert SetAnnotation(a_ref(pod), names.ALLOCATION, place.annotations[names.ALLOCATION], "1") in effects
     books = story.engine.nodes["a"].books
     assert books
     assert [book.mem_used for book in books.gpus.values()] == [4, 0]
@@ -273,7 +263,7 @@ def test_a_claim_to_eight_gpus_without_limits_is_charged_nothing() -> None:
     story = Story(a_node("a", 16, 16))
     pod = a_pod(annotations={names.ALLOCATION: CLAIM}, node="a")
     effects = story.tell(PodSeen(changed(pod, pod.metadata.annotations, owned_by("kubectl-create"))))
-    assert PutBack(a_ref(pod), names.ALLOCATION, None, "1") in effects
+    assert SetAnnotation(a_ref(pod), names.ALLOCATION, None, "1") in effects
     assert story.run(a_pod("whole", whole=2)) == "a:0,1"
 
 
@@ -315,7 +305,7 @@ def test_pods_that_ask_no_gpus_pass_untouched_and_count_in_tree() -> None:
     pod = a_pod(containers=[a_container("c", limits={"cpu": "1500m", "memory": "1Gi"})])
     assert story.filter(pod) == ["b"], "a's CPU is for pods with GPUs"
     place = story.bind(pod, "b")
-    assert place == Place(a_ref(pod), "b", {}, None)
+    assert place == PostBinding(a_ref(pod), "b", {}, None)
     assert story.engine.nodes["b"].used == {"cpu": 1500, "memory": 2**30, "pods": 1}
 
 
@@ -325,7 +315,7 @@ def test_a_node_without_inventory_passes_for_whole_gpus_it_serves_itself() -> No
     assert story.filter(a_pod("frac", mem=1)) == ["a"]
     big = a_pod("big", whole=2)
     assert story.filter(big) == ["other"]
-    assert story.bind(big, "other") == Place(a_ref(big), "other", {}, None)
+    assert story.bind(big, "other") == PostBinding(a_ref(big), "other", {}, None)
     assert story.filter(a_pod("more", whole=2)) == []
 
 
@@ -399,7 +389,7 @@ def test_preempt_confirms_a_node_without_victims_only_if_the_pod_fits_there_alre
 
 
 def test_gpushare_pods_and_nodes_are_read_and_its_annotations_written() -> None:
-    mode = {"gpushare": True, "resources": names.GPUSHARE_RESOURCES}
+    mode = {"gpushare": True}
     node = a_node("g", allocatable={names.ALIYUN_MEM: "30", names.ALIYUN_COUNT: "2"})
     story = Story(node, **mode)
     limits: dict[str, Any] = {"limits": {names.ALIYUN_MEM: "10"}}
@@ -413,7 +403,7 @@ def test_gpushare_pods_and_nodes_are_read_and_its_annotations_written() -> None:
     new = a_pod("new", containers=[a_container("c", limits={names.ALIYUN_MEM: "5"})])
     story.filter(new)
     place = story.engine.bind(a_ref(new), "g", story.now, wall_ns=12345)
-    assert isinstance(place, Place)
+    assert isinstance(place, PostBinding)
     assert {key: place.annotations[key] for key in place.annotations if key.startswith("ALIYUN")} == {
         names.ALIYUN_IDX: "1", names.ALIYUN_POD: "5", names.ALIYUN_DEV: "15",
         names.ALIYUN_ASSUME_TIME: "12345", names.ALIYUN_ASSIGNED: "false",
@@ -429,7 +419,7 @@ def test_what_gpushare_placed_is_never_lost_while_our_plugin_takes_its_node_over
     after = changed(before, {names.ALIYUN_IDX: "1", names.ALLOCATION: text}, owned_by(names.PLUGIN, "status"))
 
     for events in ([NodeSeen(ours), PodSeen(after)], [PodSeen(after), NodeSeen(ours)]):
-        story = Story(theirs, gpushare=True, resources=names.GPUSHARE_RESOURCES)
+        story = Story(theirs, gpushare=True)
         story.tell(PodSeen(before))
         assert used(story, "g") == [0, 10]
         story.tell(events[0])
@@ -482,3 +472,20 @@ def test_a_bound_pod_with_a_senseless_ask_is_charged() -> None:
     env = [{"name": names.VISIBLE_DEVICES, "value": "all"}]
     story.tell(PodSeen(a_pod("stranger", containers=[a_container("c", whole=1, env=env)], node="a", phase="Running")))
     assert story.filter(a_pod("q", mem=1)) == []
+
+
+def test_labels_and_cordons_of_all_nodes_cost_no_ranking_anything_and_amounts_do() -> None:
+    nodes = [a_node(f"n{i}", 16) for i in range(20)]
+    story = Story(*nodes)
+    pod = a_pod("p", mem=4)
+    story.filter(pod)
+    index = story.engine._components.indexes.of(story.engine.pods[pod.metadata.uid].shape)
+    for node in nodes:
+        labels, spec = {"zone": "a"}, msgspec.structs.replace(node.spec, unschedulable=True)
+        metadata = msgspec.structs.replace(node.metadata, labels=labels)
+        story.tell(NodeSeen(msgspec.structs.replace(node, metadata=metadata, spec=spec)))
+    assert isinstance(index, ShapeIndex)
+    assert not index.stale
+    assert story.engine.nodes["n0"].labels == {"zone": "a"}
+    story.tell(NodeSeen(a_node("n0", 16, allocatable={"cpu": "8", "memory": "256Gi", "pods": "110"})))
+    assert index.stale

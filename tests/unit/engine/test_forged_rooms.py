@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from extender.engine.effects import PodGone, PodSeen, QueueSeen, Report, Tick
+from extender.engine.types.effects import Report
+from extender.engine.types.events import PodGone, PodSeen, QueueSeen, Tick
 from protos.contract import bounds, codec, names, reservation
 from protos.contract.objects import Pod
 from protos.contract.queue import GPU, GPUS, Queue
@@ -41,7 +42,7 @@ def a_tenant(name: str, queue: str = "", **asked: Any) -> Pod:
 
 def rooms(story: Story) -> list[str]:
     """For whom anything is kept."""
-    return sorted(uid.removeprefix("room-uid-") for uid in story.engine.ledger.slots)
+    return sorted(uid.removeprefix("room-uid-") for uid in story.engine.ledger.keepers)
 
 
 def limited(name: str, gpus: int, **fields: Any) -> QueueSeen:

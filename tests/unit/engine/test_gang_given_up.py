@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.engine.effects import GroupSeen, NodeGone, NodeSeen
+from extender.engine.types.events import GroupSeen, NodeGone, NodeSeen
 from gangfilter.table import Phase
 from protos.contract import names
 from protos.contract.objects import Node, NodeSpec, Taint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.engine.effects import GroupSeen
+from extender.engine.types.events import GroupSeen
 from gangfilter.members import Stage
 from gangfilter.table import Phase
 from protos.contract.bounds import ROLES
@@ -166,7 +166,7 @@ def test_a_gang_is_forgotten_with_its_last_pod() -> None:
     world.start(*members(2, mem=16))
     world.delete("m0", "m1")
     assert world.engine.gangs.known == {}
-    assert world.engine.gangs.starts.wishes == {}
+    assert world.engine.gangs.planner.demands == {}
 
 
 def test_a_replacement_that_found_no_room_waits_with_the_others_once_the_gang_is_gone() -> None:

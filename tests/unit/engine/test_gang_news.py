@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from extender.engine.effects import Leading, Report, ReportOwner
-from extender.engine.gangs.herald import MOST_MEMBERS
+from extender.engine.gangs.reporter import MOST_MEMBERS
+from extender.engine.types.effects import Report, ReportOwner
+from extender.engine.types.events import Leading
 from tests.builders import a_node
 from tests.unit.engine.gang_story import GangStory, a_member, members
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from extender.engine.effects import NodeGone
+from extender.engine.types.events import NodeGone
 from gangfilter.table import Phase
 from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, a_member, members, two_nodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from extender.engine.effects import GroupSeen, Leading, PodSeen
+from extender.engine.types.events import GroupSeen, Leading, PodSeen
 from gangfilter.table import Phase
 from protos.contract import allocation, names
 from protos.contract.allocation import Group

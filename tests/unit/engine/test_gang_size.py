@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from extender.engine.effects import GroupSeen, Report
+from extender.engine.types.effects import Report
+from extender.engine.types.events import GroupSeen
 from gangfilter.group import Declaration, GroupKey
 from gangfilter.table import Phase
 from protos.contract import names
@@ -18,7 +19,7 @@ TOLD = "gang default/g is too large to start as one: its minimum is 4 members, a
 
 def a_world() -> GangStory:
     """Room for eight, and a limit of three."""
-    return GangStory(a_node("n1", 16, 16, 16, 16), largest_gang=3)
+    return GangStory(a_node("n1", 16, 16, 16, 16), max_gang_size=3)
 
 
 def test_a_gang_beyond_the_limit_holds_nothing_and_says_both_numbers() -> None:

@@ -53,7 +53,7 @@ def test_a_gang_that_does_not_fit_waits_with_numbers_and_holds_nothing() -> None
 
 
 def test_what_is_not_a_member_is_not_counted() -> None:
-    world = two_nodes(schedulers=frozenset({"default-scheduler"}))
+    world = two_nodes(scheduler_names=("default-scheduler",))
     gated = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
     world.create(
         a_member("m0", mem=8),
@@ -311,7 +311,7 @@ def test_a_member_that_dies_while_the_plan_is_made_is_not_in_it() -> None:
     for pod in members(4, least=3, mem=16):
         world.pods[pod.metadata.name] = pod
         world.show(pod.metadata.name)
-    while not world.engine.gangs.starts.idle and world.engine.gangs.starts._plan is None:
+    while not world.engine.gangs.planner.idle and world.engine.gangs.planner._plan is None:
         world.engine.think(world.now)
     world.delete("m1")
     world.later()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from extender.engine.effects import GroupGone, GroupSeen, Leading, Report, ReportOwner
+from extender.engine.types.effects import Report, ReportOwner
+from extender.engine.types.events import GroupGone, GroupSeen, Leading
 from gangfilter.group import Declaration
 from gangfilter.table import Phase
 from protos.contract import names

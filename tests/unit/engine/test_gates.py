@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.engine.effects import Leading, Wake
+from extender.engine.types.effects import Requeue
+from extender.engine.types.events import Leading
 from gangfilter.table import Phase
 from protos.contract import names
 from protos.contract.objects import Pod, SchedulingGate
@@ -26,7 +27,7 @@ def two_nodes(**settings: Any) -> GangStory:
 
 def ungated(world: GangStory, since: int = 0) -> list[tuple[str, str]]:
     """Whose gate was to be removed, and the node nominated before, in this order."""
-    return [(e.pod.name, e.node) for e in world.done[since:] if isinstance(e, Wake) and e.gated]
+    return [(e.pod.name, e.node) for e in world.done[since:] if isinstance(e, Requeue) and e.gated]
 
 
 def leave_gates(world: GangStory, name: str, *left: str) -> None:
@@ -130,12 +131,12 @@ def test_members_of_a_start_that_fails_are_refused_like_any_others() -> None:
     assert world.come("m0") == ["GangAgain"]
     before = len(world.done)
     world.later(30)
-    woken = {e.pod.name: e.gated for e in world.done[before:] if isinstance(e, Wake)}
+    woken = {e.pod.name: e.gated for e in world.done[before:] if isinstance(e, Requeue)}
     assert woken == {"m0": False, "m1": False, "m2": False}
 
 
 def test_what_waits_for_no_gang_is_let_through() -> None:
-    world = two_nodes(schedulers=frozenset({"default-scheduler"}))
+    world = two_nodes(scheduler_names=("default-scheduler",))
     world.create(
         a_pod("single", mem=8, spec=GATED),
         a_pod("plain", spec=GATED),

@@ -8,14 +8,14 @@ from unittest.mock import patch
 
 import pytest
 
-from extender.engine.books.ledger import NodeState
 from extender.engine.placement import seats, single
 from extender.engine.placement.index import Indexes
-from extender.engine.placement.mix import Shape, shape
 from extender.engine.placement.ranking import NOWHERE
 from extender.engine.placement.score import Scorer
 from extender.engine.placement.shape_scorer import ShapeScorer
 from extender.engine.placement.usable import RATES, Usable, takes
+from extender.engine.state.ledger import NodeState
+from extender.engine.types.shape import Shape, shape
 from protos.contract import choose, names
 from protos.contract.ask import ContainerAsk, PodAsk
 from protos.contract.books import NodeBooks
@@ -73,7 +73,7 @@ def test_what_is_free_tells_the_same_as_seating(seed: int) -> None:
     told = 0
     for _ in range(12):
         wanted = shape(a_simple_ask(draw), amounts(draw.randrange(12)))
-        standing = ShapeScorer(wanted, indexes.scorer, seats.Seats(indexes.scorer))
+        standing = ShapeScorer(wanted, indexes.scorer, seats.Seats(indexes.scorer, indexes._nodes))
         standings = [standing.of(state) for state in nodes.values()]
         told_by, standing._single = standing._single, None
         assert told_by is not None
@@ -101,7 +101,7 @@ def test_kinds_of_nodes_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(single, "KINDS", 4)
     nodes = {f"n{i}": a_state(f"n{i}", i, 16 + i) for i in range(20)}
     scorer = Scorer(nodes)
-    standing = ShapeScorer(shape(an_ask(mem=5), amounts(1)), scorer, seats.Seats(scorer))
+    standing = ShapeScorer(shape(an_ask(mem=5), amounts(1)), scorer, seats.Seats(scorer, ()))
     found = standing._single
     assert found is not None
     assert NOWHERE not in map(standing.of, nodes.values())

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from extender.engine import lacking
-from extender.engine.books import ledger, stock
-from extender.engine.effects import NodeGone, NodeSeen, PodGone, PodSeen
-from extender.engine.gangs import behind
 from extender.engine.placement import index, mix, roll, score, seats
-from extender.engine.preemption import candidates
-from extender.engine.queues import queues, runtimes, takes
+from extender.engine.policies.elastic import surplus_policy
+from extender.engine.policies.preemption import candidates
+from extender.engine.queueing import queues, runtimes, usage
+from extender.engine.state import lacking, ledger, stock
+from extender.engine.types.events import NodeGone, NodeSeen, PodGone, PodSeen
 from protos.contract import bounds, names
 from protos.contract.objects import Pod
 from tests import growth
@@ -48,10 +47,10 @@ BOUNDED = {
     "_history._runs": runtimes.OWNERS,
     "queues._accounts": queues.SWEEP,
     "queues._peopled": queues.SWEEP,
-    "_tariff._known": takes.REMEMBERED,
+    "_tariff._known": usage.REMEMBERED,
     "_lack._known": lacking.REMEMBERED,
     "stock._matching": stock.REMEMBERED,
-    "behind._known": behind.REMEMBERED,
+    "behind._known": surplus_policy.REMEMBERED,
 }
 """Tables that outlive what they are about, by how the path to them ends: so many entries at most."""
 

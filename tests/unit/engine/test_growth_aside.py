@@ -7,11 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.engine import quarantine
-from extender.engine.books.holds import Holds
-from extender.engine.books.ledger import Ledger
-from extender.engine.classes import Classes
-from extender.engine.effects import (
+from extender.engine.cycle.pending_reasons import PendingReasons
+from extender.engine.gangs.controller import GangController
+from extender.engine.gangs.gangs import Gangs
+from extender.engine.gangs.planner import GangPlanner
+from extender.engine.queueing.tenancy import Tenancy
+from extender.engine.state import quarantine
+from extender.engine.state.classes import Classes
+from extender.engine.state.holds import Holds
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.observe import Observer
+from extender.engine.state.running_pods import RunningPods
+from extender.engine.types.events import (
     ClassGone,
     ClassSeen,
     GroupGone,
@@ -23,13 +30,6 @@ from extender.engine.effects import (
     QueueSeen,
     Tick,
 )
-from extender.engine.gangs.conductor import Conductor
-from extender.engine.gangs.gangs import Gangs
-from extender.engine.gangs.starts import Starts
-from extender.engine.observe import Observer
-from extender.engine.preemption.occupants import Occupants
-from extender.engine.queues.tenancy import Tenancy
-from extender.engine.telling import Telling
 from gangfilter.group import GroupKey
 from protos.contract.gpu_class import GpuClass
 from protos.contract.queue import Queue
@@ -46,12 +46,12 @@ from tests.unit.engine.test_reservations import reserved
 pytestmark = pytest.mark.faults
 
 POISONED: tuple[tuple[type[Any], str, str], ...] = (
-    (Occupants, "see", "unseen"),
-    (Telling, "forget", "unforgotten"),
+    (RunningPods, "see", "unseen"),
+    (PendingReasons, "forget", "unforgotten"),
     (Gangs, "forget", "ghost"),
     (Holds, "drop", "undropped"),
-    (Starts, "advance", "unplanned"),
-    (Conductor, "_settle", "unsettled"),
+    (GangPlanner, "advance", "unplanned"),
+    (GangController, "_settle", "unsettled"),
     (Observer, "node", "unread"),
     (Ledger, "drop_node", "undropped"),
     (Ledger, "unbind", "room-uid-reserves"),
@@ -155,7 +155,7 @@ def test_so_many_are_set_aside_at_most_and_the_others_are_tried_like_any(monkeyp
     monkeypatch.setattr(quarantine, "MOST", 50)
     world = Passing()
     with monkeypatch.context() as faulty:
-        poison(Occupants, "see", faulty, named("bad"))
+        poison(RunningPods, "see", faulty, named("bad"))
         for number in range(200):
             world.tell(PodSeen(a_pod(f"bad-{number}", mem=1)))
     assert len(world.story.engine.quarantine._known) == len(world.story.engine.quarantine._out) == 50

@@ -8,12 +8,12 @@ from unittest.mock import patch
 
 import pytest
 
-from extender.engine.books.ledger import NodeState
-from extender.engine.placement import index, ranking, roll, seats, uuid_index
+from extender.engine.placement import index, ranking, roll, score, seats, uuid_index
 from extender.engine.placement.index import NOTED, TURN, Indexes, ShapeIndex
-from extender.engine.placement.mix import Shape, shape
 from extender.engine.placement.ranking import ZERO, Ranking, of_room, of_score
 from extender.engine.placement.shape_scorer import ShapeScorer
+from extender.engine.state.ledger import NodeState
+from extender.engine.types.shape import Shape, shape
 from protos.contract.ask import PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.selection import Selection
@@ -218,6 +218,23 @@ def test_seats_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> 
         kept = [len(of_ask) for of_ask in indexes._seats._of.values()]
         assert max(kept) <= 8
         assert sum(kept) == indexes._seats._count <= 40
+
+
+def test_the_fewer_nodes_there_are_the_fewer_states_of_theirs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seats, "LEAST_SEATS", 10)
+    monkeypatch.setattr(score, "LEAST_MEMO", 10)
+    nodes = {f"n{i}": a_state(f"n{i}", i, 16, 1 + i) for i in range(30)}
+    indexes = Indexes(nodes)
+    for round_ in range(40):
+        for node in nodes.values():
+            node.used["cpu"] = round_
+            node.version += 1
+            indexes.stale(node.name)
+        indexes.scorer.look()
+        for wanted in SHAPES:
+            indexes.of(wanted)
+    assert len(indexes.scorer._presents) <= score.STATES * len(nodes)
+    assert indexes._seats._count <= seats.OF_NODE * len(nodes)
 
 
 def test_a_pin_by_uuid_is_weighed_on_the_nodes_that_have_such_a_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:

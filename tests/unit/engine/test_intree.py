@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.engine.planning.intree import ANYWHERE, Constraints, constraints, counted, lacking
+from extender.engine.state.intree import ANYWHERE, Constraints, constraints, counted, lacking
 from protos.contract.objects import Taint
 from tests.builders import a_pod
 from tests.unit.engine.fleets import a_state

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from extender.engine.books.stock import Stock
-from extender.engine.effects import NodeGone, NodeSeen, PodSeen, PodsListed
+from extender.engine.state.stock import Stock
+from extender.engine.types.events import NodeGone, NodeSeen, PodSeen, PodsListed
 from protos.contract import names
 from protos.contract.selection import Selection
 from tests.builders import a_node, a_pod

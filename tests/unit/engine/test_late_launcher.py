@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.engine.effects import GroupSeen
+from extender.engine.types.events import GroupSeen
 from gangfilter.group import Declaration, GroupKey
 from gangfilter.table import Phase
 from protos.contract.objects import Pod

@@ -5,21 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from extender.engine import refusals
-from extender.engine.effects import (
-    BindDone,
-    GpusUnhealthy,
-    NodeGone,
-    NodeSeen,
-    Place,
-    PodGone,
-    PodSeen,
-    PodsListed,
-    Refuse,
-    Report,
-    Tick,
-)
 from extender.engine.placement import index
+from extender.engine.types import refusals
+from extender.engine.types.effects import PostBinding, Refuse, Report
+from extender.engine.types.events import BindDone, GpusUnhealthy, NodeGone, NodeSeen, PodGone, PodSeen, PodsListed, Tick
 from protos.contract import allocation, inventory, names
 from protos.contract.allocation import Share
 from protos.contract.inventory import Inventory
@@ -99,7 +88,7 @@ def test_an_allocation_of_other_gpus_than_asked_is_told_once_and_changes_nothing
     story = Story(a_node("a", 16))
     told = [effect.reason.code for _ in range(3) for effect in story.tell(PodSeen(pod)) if isinstance(effect, Report)]
     assert told == ["AllocationMalformed"]
-    assert story.engine.counters["problems", "malformed"] == 1
+    assert story.engine.counters["errors", "malformed"] == 1
     waiting = a_pod("w", mem=16)
     assert story.filter(waiting) == []
     story.tell(PodSeen(pod))
@@ -125,12 +114,12 @@ def test_a_bind_to_a_node_nobody_knows_is_refused_and_leaves_nothing_behind() ->
     story = Story(a_node("a", 16))
     pod = a_pod(mem=4)
     story.filter(pod)
-    assert not isinstance(story.bind(pod, "nowhere"), Place)
+    assert not isinstance(story.bind(pod, "nowhere"), PostBinding)
     assert set(story.engine.nodes) == {"a"}
 
 
 def test_sick_gpus_that_gpushare_told_of_stay_sick_when_their_node_comes_back() -> None:
-    story = Story(gpushare=True)
+    story = Story(gpushare=True, resource_mem=names.GPU_MEM)
     story.tell(GpusUnhealthy("a", frozenset({0})))
     assert story.engine.nodes == {}
     story.tell(NodeSeen(a_node("a", 16)))
@@ -188,7 +177,7 @@ def test_shapes_nobody_asks_for_any_more_are_let_go_however_they_came(monkeypatc
         story.tell(PodSeen(a_pod(f"p{i}", mem=i + 1)))
         while story.engine.think(story.now):
             pass
-    assert len(story.engine._parts.indexes) == 150
+    assert len(story.engine._components.indexes) == 150
 
 
 def test_prioritize_before_any_filter_and_about_strange_nodes_answers_zeros() -> None:
@@ -205,7 +194,7 @@ def test_questions_with_no_node_or_the_same_ones_twice_are_answered() -> None:
     pod = a_pod(mem=4)
     assert story.engine.filter(pod, [], story.now).nodes == ()
     assert story.filter(pod, ["b", "b", "b", "c"]) == ["b"]
-    assert isinstance(story.engine.bind(a_ref(pod), "b", story.now), Place)
+    assert isinstance(story.engine.bind(a_ref(pod), "b", story.now), PostBinding)
 
 
 def test_what_the_plugin_corrects_onto_another_gpu_makes_room_on_the_first() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from extender.engine.queues.line import MOST_PATIENCE_S, PATIENCE, Line, Turn, Waiter, Walk, due, level, level_end
+from extender.engine.queueing.line import MOST_PATIENCE_S, PATIENCE, Line, Turn, Waiter, Walk, due
 
 
 def waiter(name: int, rank: float = 0, *, priority: int = 0, queue: str = "q", shape: str = "s") -> Waiter:
@@ -87,9 +87,3 @@ def test_nobody_is_passed_by_one_submitted_after_its_due_date() -> None:
 def test_a_claim_of_endless_run_time_does_not_make_one_wait_for_ever() -> None:
     assert due(0, 1e12) == MOST_PATIENCE_S
     assert due(0, math.inf) < MOST_PATIENCE_S
-
-
-@pytest.mark.parametrize("found", range(5))
-def test_a_level_ends_where_the_next_begins(found: int) -> None:
-    assert level(level_end(found) - 1) == found
-    assert level(level_end(found)) == found + 1

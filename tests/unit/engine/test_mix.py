@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from extender.engine.placement.mix import EVERY, MOST_SHAPES, WINDOW, Mix, Shape, shape
+from extender.engine.placement.mix import EVERY, MOST_SHAPES, WINDOW, Mix
+from extender.engine.types.shape import Shape, shape
 from tests.unit.engine.fleets import an_ask, whole
 
 PART, ONE, EIGHT = (shape(ask, (("cpu", 4000),)) for ask in (an_ask(mem=4), whole(), whole(8)))

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from extender.engine.books.ledger import NodeState
-from extender.engine.planning.attempt import Fleet
+from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.plan import Placement, Plan
-from extender.engine.planning.seats import Seat
+from extender.engine.state.ledger import NodeState
+from extender.engine.state.seats import Seat
 from protos.contract import names
 from protos.contract.ask import Demand
 from protos.contract.objects import Node
@@ -22,7 +22,7 @@ from tests.unit.engine.gang_story import members as a_gang
 RACK, ZONE = "rack", "zone"
 
 
-def a_site(*racks: tuple[str, str, Sequence[int]], levels: Sequence[str] = (RACK, ZONE)) -> Fleet:
+def a_site(*racks: tuple[str, str, Sequence[int]], levels: Sequence[str] = (RACK, ZONE)) -> ClusterView:
     """Racks of a zone, with so many free GPUs of two on each of their nodes; names say nothing of where a node is."""
     states: list[NodeState] = []
     for rack, zone, nodes in racks:
@@ -40,15 +40,15 @@ def take(state: NodeState, gpu: int) -> None:
     state.books.hold(f"{state.name}-{gpu}", whole(), {f"GPU-{state.name}-{gpu}": Demand(40, 100, True)})
 
 
-def racks(fleet: Fleet, seats: Sequence[Seat], beside: Sequence[str] = (), key: str = RACK) -> dict[str, int]:
+def racks(fleet: ClusterView, seats: Sequence[Seat], beside: Sequence[str] = (), key: str = RACK) -> dict[str, int]:
     """Members by rack."""
     plan = Plan(fleet, seats, seats, beside=beside)
     while not plan.advance():
         pass
     assert isinstance(plan.outcome, Placement), str(plan.outcome)
-    spots = plan.outcome.spots.values()
-    assert len(spots) == len(seats)
-    return dict(sorted(Counter(fleet.nodes[spot.node].labels.get(key, "") for spot in spots).items()))
+    assignments = plan.outcome.assignments.values()
+    assert len(assignments) == len(seats)
+    return dict(sorted(Counter(fleet.nodes[assignment.node].labels.get(key, "") for assignment in assignments).items()))
 
 
 def test_a_gang_goes_to_the_one_rack_that_holds_it() -> None:
@@ -115,7 +115,7 @@ def test_the_smallest_start_is_kept_together_where_the_whole_does_not_fit() -> N
     seats = members(9, whole())
     found = outcome(fleet, seats, seats[:3])
     assert isinstance(found, Placement)
-    assert {fleet.nodes[spot.node].labels[RACK] for spot in found.spots.values()} == {"b"}
+    assert {fleet.nodes[assignment.node].labels[RACK] for assignment in found.assignments.values()} == {"b"}
 
 
 def test_members_of_several_shapes_are_kept_together() -> None:

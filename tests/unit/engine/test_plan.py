@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from extender.engine.placement.index import Indexes
-from extender.engine.planning.attempt import Fleet
-from extender.engine.planning.intree import Constraints
+from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.plan import Placement, Plan
-from extender.engine.planning.seats import Seat, least
+from extender.engine.state.intree import Constraints
+from extender.engine.state.seats import Seat, least
 from protos.contract import names
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.objects import Taint
@@ -24,7 +24,7 @@ def on(found: Mapping[str, str]) -> dict[str, int]:
     return dict(sorted(Counter(found.values()).items()))
 
 
-def take(fleet: Fleet, name: str, uuid: str, mem: int, uid: str = "other") -> None:
+def take(fleet: ClusterView, name: str, uuid: str, mem: int, uid: str = "other") -> None:
     """Another pod gets this much of a GPU, as the ledger would book it."""
     node = fleet.nodes[name]
     assert node.books is not None
@@ -44,9 +44,12 @@ def test_a_gang_gets_all_its_gpus_and_the_books_know_nothing_of_it() -> None:
     fleet = a_fleet(a_state("a", 0, 40, 40), a_state("b", 1, 40, 40))
     found = outcome(fleet, members(4, whole()))
     assert isinstance(found, Placement)
-    taken = sorted((spot.node, *spot.charges) for spot in found.spots.values())
+    taken = sorted((assignment.node, *assignment.charges) for assignment in found.assignments.values())
     assert taken == [("a", "GPU-a-0"), ("a", "GPU-a-1"), ("b", "GPU-b-0"), ("b", "GPU-b-1")]
-    assert all({share.uuid for share in spot.shares["main"]} == set(spot.charges) for spot in found.spots.values())
+    assert all(
+        {share.uuid for share in assignment.shares["main"]} == set(assignment.charges)
+        for assignment in found.assignments.values()
+    )
     for node in fleet.nodes.values():
         assert node.books is not None
         assert node.books.entries == {}
@@ -102,23 +105,23 @@ def test_a_pod_with_several_containers_is_placed_as_one() -> None:
     fleet = a_fleet(a_state("a", 0, 40), a_state("b", 1, 40, 40))
     found = outcome(fleet, members(1, PodAsk(containers=containers)))
     assert isinstance(found, Placement)
-    spot = found.spots["m0"]
-    assert spot.node == "b"
-    assert {share.uuid for given in spot.shares.values() for share in given} == {"GPU-b-0", "GPU-b-1"}
+    assignment = found.assignments["m0"]
+    assert assignment.node == "b"
+    assert {share.uuid for given in assignment.shares.values() for share in given} == {"GPU-b-0", "GPU-b-1"}
 
 
 def test_gpus_asked_for_by_uuid_are_those() -> None:
     fleet = a_fleet(*(a_state(f"n{i}", i, 40, 40) for i in range(3)))
     found = outcome(fleet, members(2, an_ask(mem=20, uuids=("GPU-n1-1",))))
     assert isinstance(found, Placement)
-    assert [list(spot.charges) for spot in found.spots.values()] == [["GPU-n1-1"]] * 2
+    assert [list(assignment.charges) for assignment in found.assignments.values()] == [["GPU-n1-1"]] * 2
 
 
 def test_gpus_asked_for_by_uuid_are_told_apart_on_nodes_that_are_else_alike() -> None:
     fleet = a_fleet(*(a_state(f"n{i}", i, 40, 40) for i in range(2)))
     found = outcome(fleet, members(2, whole(uuids=("GPU-n0-1", "GPU-n1-0"))))
     assert isinstance(found, Placement)
-    assert [list(spot.charges) for spot in found.spots.values()] == [["GPU-n0-1"], ["GPU-n1-0"]]
+    assert [list(assignment.charges) for assignment in found.assignments.values()] == [["GPU-n0-1"], ["GPU-n1-0"]]
 
 
 def test_several_gpus_of_one_member_are_linked() -> None:
@@ -126,7 +129,10 @@ def test_several_gpus_of_one_member_are_linked() -> None:
     fleet = a_fleet(a_state("a", 0, 40, 40, 40, 40, links=links), a_state("b", 1, 40, 40, 40, 40))
     found = outcome(fleet, members(2, whole(2, link="nvlink")))
     assert isinstance(found, Placement)
-    assert [set(spot.charges) for spot in found.spots.values()] == [{"GPU-a-0", "GPU-a-1"}, {"GPU-a-2", "GPU-a-3"}]
+    assert [set(assignment.charges) for assignment in found.assignments.values()] == [
+        {"GPU-a-0", "GPU-a-1"},
+        {"GPU-a-2", "GPU-a-3"},
+    ]
     assert missing(fleet, members(3, whole(2, link="nvlink"))).short == 1
 
 
@@ -138,7 +144,7 @@ def test_where_several_gpus_of_one_member_lie_is_chosen_so_that_all_fit() -> Non
     take(fleet, "a", "GPU-a-2", 20, "z")
     found = outcome(fleet, members(2, an_ask(2, mem=10)))
     assert isinstance(found, Placement)
-    assert all("GPU-a-2" in spot.charges for spot in found.spots.values())
+    assert all("GPU-a-2" in assignment.charges for assignment in found.assignments.values())
 
 
 def test_all_fit_is_no_reason_to_take_gpus_that_are_not_linked() -> None:
@@ -182,8 +188,8 @@ def test_whole_gpus_of_a_node_without_books_are_counted_by_its_total() -> None:
     fleet.nodes["a"].used = {names.WHOLE_GPU: 1}
     found = outcome(fleet, members(4, whole(), requests=needing()))
     assert isinstance(found, Placement)
-    assert on({uid: spot.node for uid, spot in found.spots.items()}) == {"a": 3, "b": 1}
-    assert all(spot.charges == {} for spot in found.spots.values())
+    assert on({uid: assignment.node for uid, assignment in found.assignments.items()}) == {"a": 3, "b": 1}
+    assert all(assignment.charges == {} for assignment in found.assignments.values())
     assert missing(fleet, members(5, whole(), requests=needing())).short == 1
 
 
@@ -360,7 +366,7 @@ def test_of_two_ways_that_fail_the_one_that_places_more_is_told(ps: int) -> None
 # -- in slices, while the world goes on
 
 
-def underway(fleet: Fleet, seats: list[Seat], left: int = 1) -> Plan:
+def underway(fleet: ClusterView, seats: list[Seat], left: int = 1) -> Plan:
     """A plan that has this many steps left, as long as nothing changes."""
     steps, rehearsal = 1, Plan(fleet, seats, seats)
     while not rehearsal.advance(1):
@@ -379,7 +385,7 @@ def test_a_large_plan_is_made_in_many_slices() -> None:
         slices += 1
     assert slices > 20
     assert isinstance(plan.outcome, Placement)
-    assert len(plan.outcome.spots) == 500
+    assert len(plan.outcome.assignments) == 500
 
 
 @pytest.mark.parametrize("left", [1, 4, 7, 9])
@@ -390,7 +396,7 @@ def test_who_lost_its_gpu_while_the_plan_was_made_goes_elsewhere(left: int) -> N
     while not plan.advance(1):
         pass
     assert isinstance(plan.outcome, Placement)
-    taken = {uuid for spot in plan.outcome.spots.values() for uuid in spot.charges}
+    taken = {uuid for assignment in plan.outcome.assignments.values() for uuid in assignment.charges}
     assert len(taken) == 8
     assert "GPU-n0-1" not in taken
 
@@ -398,7 +404,7 @@ def test_who_lost_its_gpu_while_the_plan_was_made_goes_elsewhere(left: int) -> N
 @pytest.mark.parametrize("end", ["gone", "unseen", "new", "tainted", "problem"])
 def test_nobody_stays_on_a_node_that_went_while_the_plan_was_made(end: str) -> None:
     states = {f"n{i}": a_state(f"n{i}", i, 40, 40) for i in range(4)}
-    fleet = Fleet(states, Indexes(states), OURS)
+    fleet = ClusterView(states, Indexes(states), OURS)
     plan = underway(fleet, members(6, whole()))
     if end == "gone":
         del states["n0"]
@@ -416,12 +422,16 @@ def test_nobody_stays_on_a_node_that_went_while_the_plan_was_made(end: str) -> N
     while not plan.advance(1):
         pass
     assert isinstance(plan.outcome, Placement)
-    assert on({uid: spot.node for uid, spot in plan.outcome.spots.items()}) == {"n1": 2, "n2": 2, "n3": 2}
+    assert on({uid: assignment.node for uid, assignment in plan.outcome.assignments.items()}) == {
+        "n1": 2,
+        "n2": 2,
+        "n3": 2,
+    }
 
 
 def test_a_node_that_came_while_the_plan_was_made_takes_who_lost_its_place() -> None:
     states = {"a": a_state("a", 0, 40)}
-    fleet = Fleet(states, Indexes(states), OURS)
+    fleet = ClusterView(states, Indexes(states), OURS)
     plan = underway(fleet, members(1, whole()))
     take(fleet, "a", "GPU-a-0", 5)
     states["b"] = a_state("b", 1, 40)
@@ -429,7 +439,7 @@ def test_a_node_that_came_while_the_plan_was_made_takes_who_lost_its_place() -> 
     while not plan.advance(1):
         pass
     assert isinstance(plan.outcome, Placement)
-    assert plan.outcome.spots["m0"].node == "b"
+    assert plan.outcome.assignments["m0"].node == "b"
 
 
 def test_a_plan_whose_room_went_meanwhile_ends_short() -> None:
@@ -448,7 +458,7 @@ def test_a_node_that_changed_but_still_has_room_keeps_its_members() -> None:
     while not plan.advance(1):
         pass
     assert isinstance(plan.outcome, Placement)
-    assert {spot.node for spot in plan.outcome.spots.values()} == {"a"}
+    assert {assignment.node for assignment in plan.outcome.assignments.values()} == {"a"}
 
 
 def test_the_order_in_which_nodes_became_known_does_not_matter() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.engine.effects import BudgetGone, BudgetSeen, Evict, EvictionRefused, Leading, Report
+from extender.engine.types.effects import Evict, Report
+from extender.engine.types.events import BudgetGone, BudgetSeen, EvictionRefused, Leading
 from gangfilter.table import Phase
 from protos.contract import names
 from protos.contract.bounds import GRACE
@@ -251,7 +252,7 @@ def test_half_a_gang_never_goes() -> None:
 
 
 def test_who_has_only_just_started_stays() -> None:
-    world = PreemptionStory(a_node("n1", 16), min_run_s=100.0)
+    world = PreemptionStory(a_node("n1", 16), min_runtime_s=100.0)
     world.runs(a_single("low", 12))
     world.waits(a_single("urgent", 10, 1000))
     assert world.preempt(90) == []
@@ -465,7 +466,7 @@ def test_who_does_not_come_for_the_room_evicts_nobody_for_a_while() -> None:
 
 
 def test_it_can_be_turned_off() -> None:
-    for off in ({"preemption": False}, {"keep_s": 0.0}):
+    for off in ({"preemption": False}, {"reservation_ttl_s": 0.0}):
         world = PreemptionStory(a_node("n1", 16), **off)
         world.runs(a_single("low", 12))
         world.later(11)

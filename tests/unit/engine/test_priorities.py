@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from extender.engine.effects import Evict, GroupSeen, PodSeen, PriorityGone, PrioritySeen, Report
+from extender.engine.types.effects import Evict, Report
+from extender.engine.types.events import GroupSeen, PodSeen, PriorityGone, PrioritySeen
 from gangfilter.group import GroupKey
 from gangfilter.table import Phase
 from protos.contract import priority
@@ -90,7 +91,7 @@ def test_one_that_is_in_line_moves_when_its_class_is_told() -> None:
     world = PreemptionStory(a_node("n1", 16, 16), group_priority=ANY)
     for name, priority_class in (("first", "low"), ("second", "high")):
         world.tell(of_class(priority_class, name), *map(PodSeen, a_gang(name, 2)))
-    turns = world.engine.gangs.starts.turns
+    turns = world.engine.gangs.planner.turns
     assert turns.first() is world.gang("first")
     world.tell(a_class("high", 1000))
     assert turns.first() is world.gang("second")

@@ -9,36 +9,27 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.engine import quarantine, refusals
-from extender.engine.backfill.backfill import Backfill
-from extender.engine.books.reservations import Reservations
-from extender.engine.classes import Classes
-from extender.engine.effects import (
-    BindDone,
-    Effect,
-    Fault,
-    NodeSeen,
-    Place,
-    PodGone,
-    PodSeen,
-    Refuse,
-    Report,
-    Subject,
-    Tick,
-)
-from extender.engine.elastic.elastic import Elastic
+from extender.engine.cycle.pending_reasons import PendingReasons
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.gates import Gates
-from extender.engine.moves.tenants import Tenants
 from extender.engine.placement.index import Indexes
-from extender.engine.placement.waking import Waking
-from extender.engine.preemption.occupants import Occupants
-from extender.engine.preemption.preempt import Preemption
-from extender.engine.presence import Presence
-from extender.engine.quarantine import Caught, Quarantine, of_node, of_pod
-from extender.engine.queues.runtimes import Runtimes
-from extender.engine.queues.tenancy import Tenancy
-from extender.engine.telling import Telling
+from extender.engine.planning.movable_pods import MovablePods
+from extender.engine.policies.backfill.backfill import Backfill
+from extender.engine.policies.elastic.elastic import Elastic
+from extender.engine.policies.preemption.preempt import Preemption
+from extender.engine.queueing.runtimes import Runtimes
+from extender.engine.queueing.tenancy import Tenancy
+from extender.engine.queueing.waking import Waking
+from extender.engine.state import quarantine
+from extender.engine.state.classes import Classes
+from extender.engine.state.presence import Presence
+from extender.engine.state.quarantine import CaughtError, Quarantine
+from extender.engine.state.reservations import Reservations
+from extender.engine.state.running_pods import RunningPods
+from extender.engine.types import refusals
+from extender.engine.types.effects import Effect, Fault, PostBinding, Refuse, Report
+from extender.engine.types.events import BindDone, NodeSeen, PodGone, PodSeen, Tick
+from extender.engine.types.subject import Subject, of_node, of_pod
 from protos.contract.objects import Pod
 from tests.builders import a_node, a_pod
 from tests.unit.engine.story import Story, bound
@@ -88,7 +79,7 @@ def story() -> Story:
     return Story(a_node("n1", 16, 16))
 
 
-PARTS = ["gates", "classes", "runtimes", "occupants", "tenants", "reservations", "tenancy", "gangs", "presence"]
+PARTS = ["gates", "classes", "runtimes", "running_pods", "movable_pods", "reservations", "tenancy", "gangs", "presence"]
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -98,10 +89,10 @@ def test_a_bound_pod_over_which_a_part_fails_keeps_its_gpus_and_others_go_on(
     one, other = a_pod("one", mem=16), a_pod("other", mem=16)
     nodes = story.filter(one)
     place = story.bind(one, nodes[0])
-    assert isinstance(place, Place)
+    assert isinstance(place, PostBinding)
     method = "seen" if part == "presence" else "see"
     of_one = lambda first, *_: getattr(first, "metadata", None) is None or first.metadata.uid == "uid-one"  # noqa: E731
-    poison(getattr(story.engine._parts, part), method, monkeypatch, of_one)
+    poison(getattr(story.engine._components, part), method, monkeypatch, of_one)
 
     effects = story.tell(PodSeen(bound(one, place)))
 
@@ -116,14 +107,14 @@ def test_a_bound_pod_over_which_a_part_fails_keeps_its_gpus_and_others_go_on(
 
 def test_a_pod_that_failed_is_left_alone_until_it_changes(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = again(a_pod("one", mem=16), "1")
-    poison(story.engine._parts.occupants, "see", monkeypatch)
+    poison(story.engine._components.running_pods, "see", monkeypatch)
     assert len(faults(story.tell(PodSeen(pod)))) == 1
     assert story.filter(pod) == []
     assert story.engine.filter(pod, ["n1"], story.now).reason == refusals.SET_ASIDE
     assert isinstance(story.bind(pod, "n1"), Refuse)
 
     story.tell(PodSeen(pod))  # listed once more
-    assert story.engine._parts.counters["faults", "PodSeen"] == 1
+    assert story.engine._components.counters["faults", "PodSeen"] == 1
 
     monkeypatch.undo()
     story.tell(PodSeen(pod))
@@ -135,7 +126,7 @@ def test_a_pod_that_failed_is_left_alone_until_it_changes(story: Story, monkeypa
 
 def test_a_pod_that_nobody_changes_is_tried_again_after_a_while(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = again(a_pod("one", mem=16), "1")
-    poison(story.engine._parts.occupants, "see", monkeypatch)
+    poison(story.engine._components.running_pods, "see", monkeypatch)
     story.tell(PodSeen(pod))
     monkeypatch.undo()
     assert story.filter(pod) == []
@@ -147,22 +138,22 @@ def test_each_version_is_told_once_and_not_more_often_than_people_read(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = a_pod("one", mem=16)
-    poison(story.engine._parts.occupants, "see", monkeypatch)
+    poison(story.engine._components.running_pods, "see", monkeypatch)
     told = [len(faults(story.tell(PodSeen(again(pod, str(version)))))) for version in range(1, 50)]
     assert sum(told) == 1
-    assert story.engine._parts.counters["faults", "PodSeen"] == 49
+    assert story.engine._components.counters["faults", "PodSeen"] == 49
     story.now += quarantine.TELL_S
     assert len(faults(story.tell(PodSeen(again(pod, "50"))))) == 1
 
 
 def test_many_objects_that_fail_at_once_do_not_flood_the_log(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    poison(story.engine._parts.occupants, "see", monkeypatch)
+    poison(story.engine._components.running_pods, "see", monkeypatch)
     told = sum(len(faults(story.tell(PodSeen(a_pod(f"p{number}", mem=1))))) for number in range(100))
     assert told == quarantine.MOST_TOLD
     assert Counter(subject.kind for subject, _ in story.engine.quarantine.all()) == {"pod": 100}
 
 
-GOES = (Gates, Classes, Runtimes, Occupants, Tenants, Tenancy, Reservations, Gangs, Telling, Waking)
+GOES = (Gates, Classes, Runtimes, RunningPods, MovablePods, Tenancy, Reservations, Gangs, PendingReasons, Waking)
 
 
 @pytest.mark.parametrize("part", GOES)
@@ -187,7 +178,7 @@ def test_a_node_that_fails_takes_nobody_new_and_keeps_who_is_there(
     one = a_pod("one", mem=16)
     assert story.run(one) == "n1:0"
     story.tell(NodeSeen(a_node("n2", 16)))
-    poison(story.engine._parts.observer, "node", monkeypatch)
+    poison(story.engine._components.observer, "node", monkeypatch)
     effects = story.tell(NodeSeen(a_node("n1", 16, 16, allocatable={"cpu": "32"})))
     assert [fault.subject for fault in faults(effects)] == [of_node("n1")]
     assert "SetAside" not in reports(effects)
@@ -235,7 +226,7 @@ def test_a_question_that_fails_is_refused_with_a_constant_sentence(
     methods = {"indexes": "of", "offers": "of", "barrier": "filter", "tenancy": "refused", "holds": "drop"}
     pod = again(a_pod("one", mem=16), "1")
     story.tell(PodSeen(pod))
-    poison(getattr(story.engine._parts, part), methods[part], monkeypatch)
+    poison(getattr(story.engine._components, part), methods[part], monkeypatch)
     first = story.engine.filter(pod, ["n1"], story.now)
     second = story.engine.filter(pod, ["n1"], story.now)
     assert (first.nodes, first.reason) == ((), refusals.SET_ASIDE)
@@ -251,7 +242,7 @@ def test_a_bind_that_fails_books_nothing(method: str, story: Story, monkeypatch:
     pod = again(a_pod("one", mem=16), "1")
     story.tell(PodSeen(pod))
     assert story.filter(pod) == ["n1"]
-    poison(story.engine._parts.booking, method, monkeypatch)
+    poison(story.engine._components.booking, method, monkeypatch)
     answer = story.bind(pod, "n1")
     assert isinstance(answer, Refuse)
     assert answer.reason.code == "SetAside"
@@ -265,9 +256,9 @@ def test_a_bind_that_fails_books_nothing(method: str, story: Story, monkeypatch:
 def test_preempt_and_prioritize_that_fail_are_answered(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = a_pod("one", mem=16)
     story.tell(PodSeen(pod))
-    poison(story.engine._parts.observer, "ask", monkeypatch)
+    poison(story.engine._components.observer, "ask", monkeypatch)
     assert story.engine.preempt(pod, {"n1": ["uid-x"]}) == {}
-    poison(story.engine._parts.indexes, "of", monkeypatch)
+    poison(story.engine._components.indexes, "of", monkeypatch)
     assert story.engine.prioritize(pod, ["n1"]) == {"n1": 0}
 
 
@@ -278,7 +269,7 @@ def test_a_wake_that_fails_does_not_keep_others_asleep(story: Story, monkeypatch
     for pod in waiting:
         story.tell(PodSeen(pod))
         assert story.filter(pod) == []
-    poison(story.engine._parts.holds, "put", monkeypatch, lambda pod, *_: pod.ref.name == "one")
+    poison(story.engine._components.holds, "put", monkeypatch, lambda pod, *_: pod.ref.name == "one")
     story.tell(PodGone("uid-a"))
     assert story.wakes() == ["two"]
     assert [subject for subject, _ in story.engine.quarantine.all()] == [of_pod("uid-one")]
@@ -288,7 +279,7 @@ def test_memory_errors_are_nobodys(story: Story, monkeypatch: pytest.MonkeyPatch
     def out_of_memory(*_: Any, **__: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(story.engine._parts.occupants, "see", out_of_memory)
+    monkeypatch.setattr(story.engine._components.running_pods, "see", out_of_memory)
     with pytest.raises(MemoryError):
         story.engine.step(PodSeen(a_pod("one", mem=1)), story.now)
 
@@ -297,7 +288,7 @@ def test_an_endless_recursion_is_an_error_over_its_object(story: Story, monkeypa
     def deeper(*args: Any) -> None:
         deeper(*args)
 
-    monkeypatch.setattr(story.engine._parts.occupants, "see", deeper)
+    monkeypatch.setattr(story.engine._components.running_pods, "see", deeper)
     (fault,) = faults(story.tell(PodSeen(a_pod("one", mem=1))))
     assert isinstance(fault.error, RecursionError)
 
@@ -305,7 +296,7 @@ def test_an_endless_recursion_is_an_error_over_its_object(story: Story, monkeypa
 def test_what_is_remembered_is_bounded_and_forgotten() -> None:
     kept = Quarantine(Counter())
     for number in range(quarantine.MOST + 10):
-        kept.caught(Caught(of_pod(str(number)), "place", Poison("x" * 10_000)))
+        kept.caught(CaughtError(of_pod(str(number)), "place", Poison("x" * 10_000)))
     assert len(list(kept.all())) == quarantine.MOST
     assert max(len(aside.problem) for _, aside in kept.all()) == quarantine.LONGEST
     for subject, _ in list(kept.all()):
@@ -318,7 +309,7 @@ def test_what_is_remembered_is_bounded_and_forgotten() -> None:
 def test_an_object_that_fails_again_and_again_is_tried_less_and_less() -> None:
     kept, subject, times = Quarantine(Counter()), of_pod("one"), []
     for _ in range(12):
-        kept.caught(Caught(subject, "place", Poison()))
+        kept.caught(CaughtError(subject, "place", Poison()))
         times.append(kept._known[subject].again_at - kept.now)
         kept.now = kept._known[subject].again_at
         kept.release(subject)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from extender.engine import quarantine
-from extender.engine.effects import PodGone
-from extender.engine.gangs.conductor import Conductor
-from extender.engine.gangs.slots import Slots
-from extender.engine.gangs.starts import Starts
-from extender.engine.preemption.victims import Search
-from extender.engine.quarantine import of_gang
+from extender.engine.gangs.controller import GangController
+from extender.engine.gangs.planner import GangPlanner
+from extender.engine.gangs.replacement_holds import ReplacementHolds
+from extender.engine.policies.preemption.victims import Search
+from extender.engine.state import quarantine
+from extender.engine.types.events import PodGone
+from extender.engine.types.subject import of_gang
 from gangfilter.group import GroupKey
 from gangfilter.table import Phase
 from tests.builders import a_node, a_pod
@@ -46,7 +46,9 @@ def two_gangs(story: GangStory) -> None:
         story.create(*members(2, gang=name, prefix=f"{name}-", mem=16))
 
 
-@pytest.mark.parametrize(("kind", "method"), [(Starts, "advance"), (Starts, "asked"), (Conductor, "take")])
+@pytest.mark.parametrize(
+    ("kind", "method"), [(GangPlanner, "advance"), (GangPlanner, "asked"), (GangController, "take")]
+)
 def test_a_plan_that_fails_keeps_no_other_gang_waiting(
     kind: type[Any], method: str, story: GangStory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,7 +66,7 @@ def test_a_plan_that_fails_keeps_no_other_gang_waiting(
 
 
 def test_a_gang_is_tried_again_when_one_of_its_pods_changes(story: GangStory, monkeypatch: pytest.MonkeyPatch) -> None:
-    poison(Starts, "advance", monkeypatch, of("bad"))
+    poison(GangPlanner, "advance", monkeypatch, of("bad"))
     two_gangs(story)
     monkeypatch.undo()
     story.later(3.0)
@@ -78,7 +80,7 @@ def test_a_gang_is_tried_again_when_one_of_its_pods_changes(story: GangStory, mo
 def test_a_gang_that_nobody_changes_is_tried_again_after_a_while(
     story: GangStory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    poison(Starts, "advance", monkeypatch, of("bad"))
+    poison(GangPlanner, "advance", monkeypatch, of("bad"))
     two_gangs(story)
     monkeypatch.undo()
     story.later(quarantine.AGAIN_S + 2.0)
@@ -89,7 +91,7 @@ def test_a_gang_that_nobody_changes_is_tried_again_after_a_while(
 def test_held_binds_of_a_gang_that_fails_are_answered(story: GangStory, monkeypatch: pytest.MonkeyPatch) -> None:
     two_gangs(story)
     assert story.come("bad-0") == ["held"]
-    poison(Conductor, "tick", monkeypatch, of("bad"))
+    poison(GangController, "tick", monkeypatch, of("bad"))
     story.later(1.0)
     assert story.denied() == {"bad-0": "SetAside"}
     assert [name for name in story.booked() if name.startswith("bad")] == []
@@ -100,7 +102,7 @@ def test_a_gang_that_runs_keeps_its_gpus_and_nobody_is_evicted(
     story: GangStory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story.start(*members(3, gang="bad", prefix="bad-", mem=16, lost="restart"))
-    poison(Conductor, "_settle", monkeypatch, of("bad"))
+    poison(GangController, "_settle", monkeypatch, of("bad"))
     story.delete("bad-2")
     story.later(200.0)
     assert story.booked() == ["bad-0", "bad-1"]
@@ -113,7 +115,7 @@ def test_a_gang_that_runs_keeps_its_gpus_and_nobody_is_evicted(
 
 def test_what_fails_as_a_member_goes_leaves_no_ghost(story: GangStory, monkeypatch: pytest.MonkeyPatch) -> None:
     story.start(*members(2, gang="bad", prefix="bad-", mem=16))
-    for part, method in ((Slots, "keep"), (Conductor, "leave")):
+    for part, method in ((ReplacementHolds, "keep"), (GangController, "leave")):
         poison(part, method, monkeypatch)
     for name in ("bad-0", "bad-1"):
         story.tell(PodGone(story.pods.pop(name).metadata.uid))
@@ -132,7 +134,7 @@ def test_a_preemption_whose_search_fails_keeps_no_other_from_its_own(monkeypatch
     right = Search.advance
 
     def advance(self: Search, *args: Any) -> bool:
-        assert story.engine._parts.preemption._search is None  # taken out until it is known to go on
+        assert story.engine._components.preemption._search is None  # taken out until it is known to go on
         searched.append("one")
         if len(searched) == 1:
             raise KeyError("the first")

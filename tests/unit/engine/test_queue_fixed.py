@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.engine.effects import GroupGone, GroupSeen, Leading
+from extender.engine.types.events import GroupGone, GroupSeen, Leading
 from gangfilter.group import GroupKey
 from protos.contract import names
 from tests.builders import a_node, a_pod

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.engine.effects import Event, GroupSeen, NamespaceGone, NamespaceSeen, PodSeen, QueueGone, QueueStatus
-from extender.engine.queues.queues import Queues
+from extender.engine.queueing.queues import Queues
+from extender.engine.types.effects import QueueStatus
+from extender.engine.types.events import Event, GroupSeen, NamespaceGone, NamespaceSeen, PodSeen, QueueGone
 from gangfilter.group import GroupKey
 from protos.contract import bounds, names
 from protos.contract.namespace import Namespace
@@ -140,8 +141,8 @@ def test_what_waits_without_being_admitted_is_no_demand_of_that_queue(story: Gan
     story.create(a_single("b", "team-b"), *(a_single(f"p{i}", "team-a") for i in range(30)))
     story.later()
     queues = story.engine.tenancy.queues
-    assert queues.standings["team-a"].requested.get(GPUS, 0) == 0
-    assert queues.deserved("team-a")[GPUS] == 0
+    assert queues.queue_nodes["team-a"].requested.get(GPUS, 0) == 0
+    assert queues.queue_nodes["team-a"].due[GPUS] == 0
 
 
 def test_a_running_pod_does_not_move_its_usage_into_a_queue_that_does_not_admit_it(story: GangStory) -> None:
@@ -174,7 +175,7 @@ def test_pods_that_run_go_on_and_count_with_their_namespace_when_it_is_not_admit
 
 def strangers(story: GangStory, queue: str) -> tuple[int, int]:
     """Pods that name a queue and are not admitted: those that wait and those that run."""
-    found = story.engine.tenancy.queues.standings[queue].strangers
+    found = story.engine.tenancy.queues.queue_nodes[queue].strangers
     return sum(account.waiting for account in found), sum(account.running for account in found)
 
 
@@ -198,10 +199,10 @@ def test_an_elastic_quota_hangs_below_a_queue_only_if_that_admits_its_namespace(
     quota = a_queue("default/q", source=ELASTIC, parent="team-a", namespaces=("default",))
     story.tell(a_namespace("default"), closed_to_others("team-a", gpus=4), quota)
     queues = story.engine.tenancy.queues
-    assert queues.standings["default/q"].above is queues.root
-    assert "team-a does not admit namespace default" in queues.standings["default/q"].misplaced
+    assert queues.queue_nodes["default/q"].above is queues.root
+    assert "team-a does not admit namespace default" in queues.queue_nodes["default/q"].misplaced
     story.tell(a_namespace("default", team="a"))
-    above = queues.standings["default/q"].above
+    above = queues.queue_nodes["default/q"].above
     assert above is not None
     assert above.name == "team-a"
 

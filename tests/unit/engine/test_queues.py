@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.engine.effects import ClassSeen, QueueGone, QueueSeen, QueueStatus, Report
-from extender.engine.queues.takes import Takes
-from extender.engine.settings import Settings
+from extender.engine.queueing.usage import Takes
+from extender.engine.types.effects import QueueStatus, Report
+from extender.engine.types.events import ClassSeen, QueueGone, QueueSeen
+from extender.engine.types.settings import Settings
 from protos.contract import names
 from protos.contract.gpu_class import GpuClass
 from protos.contract.queue import GPU, GPUS, SOURCES, Queue, decode
@@ -49,7 +50,7 @@ def run(story: GangStory, name: str, count: int) -> list[str]:
 
 
 def gpus(story: GangStory, queue: str) -> float:
-    return story.engine.tenancy.queues.standings[queue].allocated.get(GPUS, 0) / GPU
+    return story.engine.tenancy.queues.queue_nodes[queue].allocated.get(GPUS, 0) / GPU
 
 
 def numbers(story: GangStory, name: str) -> str:
@@ -171,10 +172,10 @@ def test_nothing_starts_in_a_queue_that_is_closed_missing_or_unreadable(
 
 def test_a_queue_that_cannot_be_read_any_more_stays_what_it_was(story: GangStory) -> None:
     story.tell(a_queue("team-a", gpus=1), a_queue("team-a", problem="spec cannot be read"))
-    standing = story.engine.tenancy.queues.standings["team-a"]
-    assert standing.queue.capability == {GPUS: GPU}
-    assert standing.queue.problem == "spec cannot be read"
-    assert not standing.queue.closed
+    queue_node = story.engine.tenancy.queues.queue_nodes["team-a"]
+    assert queue_node.queue.capability == {GPUS: GPU}
+    assert queue_node.queue.problem == "spec cannot be read"
+    assert not queue_node.queue.closed
 
 
 def test_what_is_above_a_queue_bounds_it_too(story: GangStory) -> None:
@@ -236,16 +237,16 @@ def test_namespaces_belong_to_the_queue_that_lists_them(story: GangStory) -> Non
 def test_of_two_queues_of_one_name_ours_holds(story: GangStory) -> None:
     story.tell(a_queue("team-a", source=VOLCANO, gpus=1), a_queue("team-a", gpus=2))
     queues = story.engine.tenancy.queues
-    assert queues.standings["team-a"].queue.capability == {GPUS: 2 * GPU}
+    assert queues.queue_nodes["team-a"].queue.capability == {GPUS: 2 * GPU}
     story.tell(QueueGone(OWN, "team-a"))
-    assert queues.standings["team-a"].queue.capability == {GPUS: GPU}
+    assert queues.queue_nodes["team-a"].queue.capability == {GPUS: GPU}
 
 
 def test_parents_that_are_missing_or_go_in_circles_are_told_and_hang_below_the_root(story: GangStory) -> None:
     story.tell(
         a_queue("a", parent="b"), a_queue("b", parent="a"), a_queue("c", parent="a"), a_queue("d", parent="nobody")
     )
-    found = {name: (s.above.name if s.above else None) for name, s in story.engine.tenancy.queues.standings.items()}
+    found = {name: (s.above.name if s.above else None) for name, s in story.engine.tenancy.queues.queue_nodes.items()}
     assert found == {"a": "", "b": "", "c": "a", "d": "", "default": ""}
     told = {e.name: e.misplaced for e in story.later() if isinstance(e, QueueStatus)}
     assert told["a"] == "its parent b hangs below it: it hangs below the root"
@@ -333,7 +334,7 @@ def test_an_elastic_quota_guarantees_itself_nothing_unless_the_setting_says_so(
     story.tell(a_quota(1000), a_queue("team-a"))
     story.create(*gang("a", 4, "team-a"))
     assert story.why("a") == code
-    quota = story.engine.tenancy.queues.standings["greedy/q"].queue
+    quota = story.engine.tenancy.queues.queue_nodes["greedy/q"].queue
     assert (quota.deserved.get(GPUS, 0), quota.capability[GPUS]) == (deserved * GPU, 1000 * GPU)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from extender.engine.effects import Evict
+from extender.engine.types.effects import Evict
 from gangfilter.table import Phase
 from protos.contract import codec, names, reservation
 from protos.contract.objects import Pod

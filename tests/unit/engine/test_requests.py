@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.engine.effects import PodSeen
-from extender.engine.requests import requests
+from extender.engine.types.events import PodSeen
+from extender.engine.types.requests import requests
 from protos.contract import names
 from protos.contract.objects import Condition, Pod, Resources, decode_pod
 from tests.builders import a_container, a_node, a_pod

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from extender.engine.effects import NodeSeen, Place, PodGone, PodSeen, Report, Tick, Wake
+from extender.engine.types.effects import PostBinding, Report, Requeue
+from extender.engine.types.events import NodeSeen, PodGone, PodSeen, Tick
 from gangfilter.table import Phase
 from protos.contract import codec, names, reservation
 from protos.contract.objects import Pod
@@ -66,7 +67,7 @@ def test_what_is_free_is_booked_at_once_and_the_rest_in_the_step_in_which_it_bec
     assert kept(story) == [(4, 100), (10, 100)]
     told = story.tell(PodGone("uid-a"))
     assert kept(story) == [(10, 100), (10, 100)]
-    assert [(wake.pod.name, wake.node) for wake in told if isinstance(wake, Wake)] == [("train", "n1")]
+    assert [(wake.pod.name, wake.node) for wake in told if isinstance(wake, Requeue)] == [("train", "n1")]
     assert story.run(train) == "n1:0,1"
     assert kept(story) == [(0, 0), (0, 0)]
 
@@ -93,7 +94,7 @@ def test_the_pod_may_be_asked_for_again_and_again() -> None:
     story.now += 2
     story.tell(Tick())
     assert kept(story) == [(9, 0), (0, 0)]
-    assert isinstance(story.bind(train, "n1"), Place)
+    assert isinstance(story.bind(train, "n1"), PostBinding)
     assert kept(story) == [(0, 0), (0, 0)]
 
 
@@ -143,13 +144,13 @@ def test_no_gpu_is_kept_that_the_pod_does_not_select() -> None:
 
 
 def test_nothing_is_kept_where_the_setting_says_so() -> None:
-    story = a_town(keep_s=0.0)
+    story = a_town(reservation_ttl_s=0.0)
     waits(story, a_pod("train", mem=9), **reserved("n1", 0))
     assert kept(story) == [(0, 0), (0, 0)]
 
 
 def test_nothing_is_kept_for_a_pod_that_another_scheduler_places() -> None:
-    story = a_town(schedulers=frozenset({"gangshare"}))
+    story = a_town(scheduler_names=("gangshare",))
     waits(story, a_pod("train", mem=9, spec={"schedulerName": "another"}), **reserved("n1", 0))
     assert kept(story) == [(0, 0), (0, 0)]
     waits(story, a_pod("ours", mem=9, spec={"schedulerName": "gangshare"}), **reserved("n1", 0, pod="ours"))

@@ -7,9 +7,10 @@ from unittest.mock import patch
 
 import pytest
 
-from extender.engine.effects import GroupSeen, Leading, PodGone, Report, Tick
-from extender.engine.gangs.conductor import Conductor
-from extender.engine.gangs.roster import Known
+from extender.engine.gangs.controller import GangController
+from extender.engine.state.roster import GangInfo
+from extender.engine.types.effects import Report
+from extender.engine.types.events import GroupSeen, Leading, PodGone, Tick
 from gangfilter.group import GroupKey
 from gangfilter.table import Phase
 from tests.builders import a_node
@@ -22,13 +23,13 @@ MANY = 300
 def looks() -> Iterator[list[str]]:
     """The names of gangs looked at as time passes, once for each look."""
     found: list[str] = []
-    tick = Conductor.tick
+    tick = GangController.tick
 
-    def counted(self: Conductor, known: Known, now: float) -> None:
+    def counted(self: GangController, known: GangInfo, now: float) -> None:
         found.append(known.gang.key.name)
         tick(self, known, now)
 
-    with patch.object(Conductor, "tick", counted):
+    with patch.object(GangController, "tick", counted):
         yield found
 
 
@@ -100,13 +101,13 @@ def test_one_step_looks_at_a_part_of_many_that_wait(looks: list[str]) -> None:
 def test_a_change_of_leader_is_taken_in_part_by_part(looks: list[str]) -> None:
     world = crowd()
     settled: list[str] = []
-    settle = Conductor.settle
+    settle = GangController.settle
 
-    def counted(self: Conductor, known: Known, now: float) -> None:
+    def counted(self: GangController, known: GangInfo, now: float) -> None:
         settled.append(known.gang.key.name)
         settle(self, known, now)
 
-    with patch.object(Conductor, "settle", counted):
+    with patch.object(GangController, "settle", counted):
         world.tell(Leading(False))
         assert 0 < len(set(settled)) < MANY
         assert not world.engine.gangs.leading

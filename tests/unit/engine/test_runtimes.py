@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from extender.engine.effects import Report
-from extender.engine.queues.line import PATIENCE, UNKNOWN_S
-from extender.engine.queues.runtimes import OWNERS, RUNS, History, stem
+from extender.engine.queueing.line import PATIENCE, UNKNOWN_S
+from extender.engine.queueing.runtimes import OWNERS, RUNS, History, end_of_running, stem
+from extender.engine.types.effects import Report
 from protos.contract import names
 from protos.contract.objects import ContainerState, ContainerStatus, Terminated
 from tests.builders import a_node
@@ -76,7 +76,7 @@ def test_a_run_time_that_cannot_be_read_counts_as_unknown_and_is_told(story: Gan
             "expected seconds above 0, like 5400, or a duration like 90m or 2h30m",
         )
     ]
-    assert story.engine.gangs.starts.turns.place(story.gang("odd")).rank == pytest.approx(
+    assert story.engine.gangs.planner.turns.place(story.gang("odd")).rank == pytest.approx(
         story.gang("odd").born + PATIENCE * UNKNOWN_S
     )
 
@@ -121,3 +121,10 @@ def test_runs_are_kept_of_a_bounded_number_of_names() -> None:
 )
 def test_runs_of_one_thing_are_told_apart_by_what_ends_their_names(name: str, short: str) -> None:
     assert stem(name) == short
+
+
+@pytest.mark.parametrize(
+    ("expected", "now", "end"), [(50, 30, 60), (50, 70, 70), (math.inf, 30, 50), (math.inf, 70, 130)]
+)
+def test_one_ends_as_expected_or_at_any_moment_or_after_as_long_again(expected: float, now: float, end: float) -> None:
+    assert end_of_running(10, expected, now) == end

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from extender.engine.effects import GroupSeen, NodeSeen
-from extender.engine.planning.intree import Amounts
 from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.scarcity import Scarcity
+from extender.engine.state.intree import Amounts
+from extender.engine.types.events import GroupSeen, NodeSeen
 from gangfilter.group import Declaration, GroupKey
 from gangfilter.table import Phase
 from protos.contract import names

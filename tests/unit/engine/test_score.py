@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from extender.engine.books.ledger import NodeState
 from extender.engine.placement import score
 from extender.engine.placement.gpus import rests
 from extender.engine.placement.index import Indexes, ShapeIndex
-from extender.engine.placement.mix import Shape, shape
 from extender.engine.placement.score import STRANDED, Terms
 from extender.engine.placement.usable import BESIDE, GPU, Usable, takes
 from extender.engine.placement.uuid_index import UuidIndex
+from extender.engine.state.ledger import NodeState
+from extender.engine.types.shape import Shape, shape
 from protos.contract import choose
 from protos.contract.ask import PodAsk
 from protos.contract.selection import Selection
@@ -114,14 +114,14 @@ def test_gpus_asked_for_by_name_are_kept_for_those_who_do() -> None:
 
 
 def test_the_names_of_nodes_decide_between_equals_only() -> None:
-    def spot(first: str, second: str) -> int:
+    def assignment(first: str, second: str) -> int:
         used, idle = a_state(first, 0, 16, 16), a_state(second, 1, 16, 16)
         take(used, "x", an_ask(mem=5), cores=3)
         wanted = shape(an_ask(mem=8), amounts(2))
         index = a_cluster(used, idle, asks=[wanted] * 9).of(wanted)
         return [first, second].index(next(name for name, _ in index.ranked()))
 
-    assert spot("a", "b") == spot("b", "a")
+    assert assignment("a", "b") == assignment("b", "a")
 
 
 def naive(cpu: int, free: list[int], typical: list[tuple[int, int, int, float]]) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 
-from extender.engine.planning.sliced import Sliced
+from extender.engine.types.sliced import Sliced
 
 
 def steps(*costs: int) -> Generator[int, None, str]:

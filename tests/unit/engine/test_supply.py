@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from extender.engine.effects import ClassSeen, GpusUnhealthy, NodeSeen
+from extender.engine.types.events import ClassSeen, GpusUnhealthy, NodeSeen
 from protos.contract import names
 from protos.contract.gpu_class import GpuClass
 from protos.contract.inventory import decode, encode
@@ -28,7 +28,7 @@ def a_story() -> GangStory:
 def due(story: GangStory) -> float:
     """GPUs that are due to the queue, which asks for more than there are."""
     story.later()
-    return story.engine.tenancy.queues.deserved("team-a")[GPUS] / GPU
+    return story.engine.tenancy.queues.queue_nodes["team-a"].due[GPUS] / GPU
 
 
 def there(story: GangStory, resource: str) -> float:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from extender.engine.effects import NodeGone, NodeSeen, Place, PodGone, PodSeen, QueueSeen, Tick, Wake
+from extender.engine.types.effects import PostBinding, Requeue
+from extender.engine.types.events import NodeGone, NodeSeen, PodGone, PodSeen, QueueSeen, Tick
 from protos.contract import allocation, choose, names
 from protos.contract.allocation import Share
 from protos.contract.objects import Pod
@@ -80,7 +81,7 @@ def test_a_bind_on_another_node_frees_the_one_that_was_kept() -> None:
     chooser, waiter = a_pod("chooser", mem=16), a_pod("waiter", mem=16)
     assert story.filter(chooser) == ["a", "b"]
     assert story.filter(waiter, ["a"]) == []
-    assert isinstance(story.bind(chooser, "b"), Place)
+    assert isinstance(story.bind(chooser, "b"), PostBinding)
     assert story.wakes() == ["waiter"]
 
 
@@ -162,11 +163,11 @@ def crowded(pods: int) -> Story:
 def slices(story: Story) -> Iterator[list[str]]:
     """Who is woken by each step from a tick on."""
     story.now += 0.3
-    yield [effect.pod.name for effect in story.tell(Tick()) if isinstance(effect, Wake)]
+    yield [effect.pod.name for effect in story.tell(Tick()) if isinstance(effect, Requeue)]
     more = True
     while more:
         more = story.engine.think(story.now)
-        yield [effect.pod.name for effect in story.engine.effects() if isinstance(effect, Wake)]
+        yield [effect.pod.name for effect in story.engine.effects() if isinstance(effect, Requeue)]
 
 
 def test_no_step_looks_for_room_for_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.engine.effects import PodGone, PodSeen
+from extender.engine.types.events import PodGone, PodSeen
 from protos.contract.objects import Pod
 from tests.builders import a_node, a_pod
 from tests.unit.engine.preemption_story import urgent

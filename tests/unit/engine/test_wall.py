@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.engine.effects import GroupSeen, PodSeen, Tick, WallMoved
+from extender.engine.types.events import GroupSeen, PodSeen, Tick, WallMoved
 from gangfilter.table import Phase
 from protos.contract import names
 from protos.contract.bounds import GRACE
@@ -29,7 +29,7 @@ def tick(story: Story, seconds: float = 0.0) -> None:
 
 
 def test_room_whose_time_is_over_by_the_clock_that_was_set_is_kept_no_longer_until_that_is_set_back() -> None:
-    story = a_town(keep_s=1000.0)
+    story = a_town(reservation_ttl_s=1000.0)
     waits(story, a_pod("train", mem=9), **reserved("n1", 0, until=stamp(story.now + 600)))
     tick(story)
     assert kept(story) == [(4, 0), (0, 0)]
@@ -45,7 +45,7 @@ def test_room_whose_time_is_over_by_the_clock_that_was_set_is_kept_no_longer_unt
 
 @pytest.mark.parametrize("by", [HOUR, -HOUR])
 def test_room_asked_for_after_the_clock_was_set_ends_when_it_says(by: float) -> None:
-    story = a_town(keep_s=1000.0)
+    story = a_town(reservation_ttl_s=1000.0)
     story.now = 10_000.0
     story.tell(WallMoved(by))
     waits(story, a_pod("train", mem=9), **reserved("n1", 0, until=stamp(story.now + by + 60)))
@@ -57,7 +57,7 @@ def test_room_asked_for_after_the_clock_was_set_ends_when_it_says(by: float) -> 
 
 
 def test_room_is_kept_no_longer_than_may_be_however_far_the_clock_is_set_back() -> None:
-    story = a_town(keep_s=300.0)
+    story = a_town(reservation_ttl_s=300.0)
     waits(story, a_pod("train", mem=9), **reserved("n1", 0, until=stamp(story.now + 600)))
     story.tell(WallMoved(-HOUR))
     tick(story, 290.0)
@@ -97,7 +97,7 @@ def test_a_gang_has_waited_for_as_long_as_the_machine_was_suspended() -> None:
 
 
 def test_who_has_just_started_is_not_taken_for_one_that_has_run_for_an_hour() -> None:
-    world = PreemptionStory(a_node("n1", 16), min_run_s=100.0)
+    world = PreemptionStory(a_node("n1", 16), min_runtime_s=100.0)
     world.now += 2 * HOUR
     world.engine.step(WallMoved(-HOUR), world.now)  # the wall clock of this machine is wrong, and told so by its shell
     world.runs(a_single("low", 12))  # an hour from now, as it seems
@@ -111,7 +111,7 @@ def test_one_that_was_told_to_end_lingers_by_the_clock_that_was_set() -> None:
     world = PreemptionStory(a_node("n1", 16))
     world.runs(a_single("low", 12))
     deleted_until(world, "low", world.now + GRACE.most + 600)
-    leaving = world.engine._parts.occupants.leaving
+    leaving = world.engine._components.running_pods.leaving
     assert list(leaving) == []
     world.tell(WallMoved(HOUR))
     assert list(leaving) == ["uid-low"]

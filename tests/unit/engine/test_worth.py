@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from extender.engine.effects import NodeSeen, PodSeen
-from extender.engine.placement import worth
-from extender.engine.placement.worth import Row
+from extender.engine.cycle import worth
+from extender.engine.cycle.worth import Row
+from extender.engine.types.events import NodeSeen, PodSeen
 from protos.contract import names
 from protos.contract.objects import Pod
 from tests.builders import a_node, a_pod

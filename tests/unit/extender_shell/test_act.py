@@ -10,7 +10,7 @@ from aiohttp import web
 from extender.cluster.act import IN_FLIGHT, Actor
 from extender.cluster.client import PermittedClient
 from extender.cluster.leadership import NotLeading
-from extender.engine.effects import PodRef, PutBack, Report, Wake
+from extender.engine.types.effects import PodRef, Report, Requeue, SetAnnotation
 from extender.faults import Faults
 from extender.sim.apiserver.api import Api
 from protos.contract import names
@@ -45,16 +45,16 @@ def ref(pod: Json) -> PodRef:
 
 async def test_a_wake_touches_the_annotation_with_a_fresh_value_each_time(bench: Bench) -> None:
     pod = add_pod(bench.api, "p1")
-    bench.actor.submit([Wake(ref(pod))])
+    bench.actor.submit([Requeue(ref(pod))])
     first = await until(lambda: bench.annotation("p1", names.WAKE), "a wake")
-    bench.actor.submit([Wake(ref(pod))])
+    bench.actor.submit([Requeue(ref(pod))])
     await until(lambda: bench.annotation("p1", names.WAKE) != first, "another wake")
     assert {path for _, path in bench.server.writes} == {"/api/v1/namespaces/default/pods/p1/status"}
 
 
 async def test_a_wake_that_nominates_nobody_leaves_the_status_as_it_is(bench: Bench) -> None:
     pod = add_pod(bench.api, "p1")
-    bench.actor.submit([Wake(ref(pod), "node-7", nominate=False)])
+    bench.actor.submit([Requeue(ref(pod), "node-7", nominate=False)])
     await until(lambda: bench.annotation("p1", names.WAKE), "a wake")
     assert "nominatedNodeName" not in bench.pod("p1")["status"]
 
@@ -62,14 +62,14 @@ async def test_a_wake_that_nominates_nobody_leaves_the_status_as_it_is(bench: Be
 async def test_the_wake_of_a_gated_pod_nominates_its_node_and_then_removes_our_gate_and_no_other(bench: Bench) -> None:
     gates = [{"name": "example.com/hold"}, {"name": names.PLAN_GATE}]
     pod = add_pod(bench.api, "p1", schedulingGates=gates)
-    bench.actor.submit([Wake(ref(pod), "node-7", gated=True)])
+    bench.actor.submit([Requeue(ref(pod), "node-7", gated=True)])
     await until(lambda: bench.pod("p1")["spec"]["schedulingGates"] == gates[:1], "our gate is gone")
     assert bench.pod("p1")["status"]["nominatedNodeName"] == "node-7"
     paths = [path.removeprefix("/api/v1/namespaces/default/pods/") for _, path in bench.server.writes]
     assert paths == ["p1/status", "p1"]
-    bench.actor.submit([Wake(ref(pod), gated=True)])
+    bench.actor.submit([Requeue(ref(pod), gated=True)])
     await until(lambda: len(bench.server.writes) == 3, "its removal once more")
-    bench.actor.submit([Wake(PodRef("default", "p1", "the-former"), gated=True)])
+    bench.actor.submit([Requeue(PodRef("default", "p1", "the-former"), gated=True)])
     await until(lambda: len(bench.server.writes) == 4, "that of a former pod")
     assert bench.server.writes[-1][1].endswith("/p1")
     assert bench.failed == []
@@ -77,20 +77,20 @@ async def test_the_wake_of_a_gated_pod_nominates_its_node_and_then_removes_our_g
 
 async def test_another_pod_of_the_same_name_is_not_touched(bench: Bench) -> None:
     add_pod(bench.api, "p1")
-    bench.actor.submit([Wake(PodRef("default", "p1", "the-former"))])
+    bench.actor.submit([Requeue(PodRef("default", "p1", "the-former"))])
     await until(lambda: bench.server.writes, "the patch")
     other = add_pod(bench.api, "p2")
-    bench.actor.submit([Wake(ref(other))])
+    bench.actor.submit([Requeue(ref(other))])
     await until(lambda: bench.annotation("p2", names.WAKE), "the other's wake")
     assert bench.annotation("p1", names.WAKE) is None
     assert bench.failed == []
 
 
 async def test_a_pod_that_is_gone_is_dropped_in_silence(bench: Bench) -> None:
-    bench.actor.submit([Wake(PodRef("default", "never", "u"))])
+    bench.actor.submit([Requeue(PodRef("default", "never", "u"))])
     await until(lambda: bench.server.writes, "the patch")
     pod = add_pod(bench.api, "p1")
-    bench.actor.submit([Wake(ref(pod))])
+    bench.actor.submit([Requeue(ref(pod))])
     await until(lambda: bench.annotation("p1", names.WAKE), "the next one's wake")
     assert len([path for _, path in bench.server.writes if "/never/" in path]) == 1
     assert bench.failed == []
@@ -98,11 +98,13 @@ async def test_a_pod_that_is_gone_is_dropped_in_silence(bench: Bench) -> None:
 
 async def test_an_annotation_is_put_back_on_the_version_seen_only(bench: Bench) -> None:
     pod = add_pod(bench.api, "p1", annotations={names.ALLOCATION: "forged"})
-    bench.actor.submit([PutBack(ref(pod), names.ALLOCATION, "true", pod["metadata"]["resourceVersion"])])
+    bench.actor.submit([SetAnnotation(ref(pod), names.ALLOCATION, "true", pod["metadata"]["resourceVersion"])])
     await until(lambda: bench.annotation("p1", names.ALLOCATION) == "true", "put back")
-    bench.actor.submit([PutBack(ref(pod), names.ALLOCATION, "old news", pod["metadata"]["resourceVersion"])])
+    bench.actor.submit([SetAnnotation(ref(pod), names.ALLOCATION, "old news", pod["metadata"]["resourceVersion"])])
     await until(lambda: len(bench.server.writes) == 2, "the second patch")
-    bench.actor.submit([PutBack(ref(pod), names.ALLOCATION, None, bench.pod("p1")["metadata"]["resourceVersion"])])
+    bench.actor.submit(
+        [SetAnnotation(ref(pod), names.ALLOCATION, None, bench.pod("p1")["metadata"]["resourceVersion"])]
+    )
     await until(lambda: bench.annotation("p1", names.ALLOCATION) is None, "removed")
     assert bench.failed == []
 
@@ -126,7 +128,7 @@ async def test_a_failure_that_passes_is_tried_again(bench: Bench) -> None:
 
     bench.server.fault = fault
     pod = add_pod(bench.api, "p1")
-    bench.actor.submit([Wake(ref(pod))])
+    bench.actor.submit([Requeue(ref(pod))])
     await until(lambda: bench.annotation("p1", names.WAKE), "the wake in the end")
     assert bench.failed == []
 
@@ -137,9 +139,9 @@ async def test_a_failure_that_stays_is_counted_and_let_go(bench: Bench) -> None:
 
     bench.server.fault = fault
     first, second = add_pod(bench.api, "p1"), add_pod(bench.api, "p2")
-    bench.actor.submit([Wake(ref(first)), Wake(ref(second))])
+    bench.actor.submit([Requeue(ref(first)), Requeue(ref(second))])
     await until(lambda: bench.annotation("p2", names.WAKE), "the other's wake")
-    await until(lambda: bench.failed == ["Wake"], "the failure counted")
+    await until(lambda: bench.failed == ["Requeue"], "the failure counted")
 
 
 async def test_a_burst_stays_within_its_share_of_writes_and_equal_effects_are_one(bench: Bench) -> None:
@@ -156,7 +158,7 @@ async def test_a_burst_stays_within_its_share_of_writes_and_equal_effects_are_on
     bench.server.fault = fault
     pods = [add_pod(bench.api, f"p{i}") for i in range(100)]
     for _ in range(3):
-        bench.actor.submit([Wake(ref(pod)) for pod in pods])
+        bench.actor.submit([Requeue(ref(pod)) for pod in pods])
     await until(lambda: all(bench.annotation(f"p{i}", names.WAKE) for i in range(100)), "100 wakes")
     assert most == IN_FLIGHT
     assert len(bench.server.writes) == 100
@@ -165,7 +167,7 @@ async def test_a_burst_stays_within_its_share_of_writes_and_equal_effects_are_on
 async def test_what_is_only_told_does_not_keep_waiting_what_changes_something(bench: Bench) -> None:
     pods = [add_pod(bench.api, f"p{i}") for i in range(50)]
     bench.actor.submit([Report(ref(pod), Reason("A", "b")) for pod in pods])
-    bench.actor.submit([Wake(ref(pod)) for pod in pods])
+    bench.actor.submit([Requeue(ref(pod)) for pod in pods])
     await until(lambda: len(bench.server.writes) == 100, "everything is written")
     paths = [path for _, path in bench.server.writes]
     last_wake = max(i for i, path in enumerate(paths) if path.endswith("/status"))
@@ -188,7 +190,7 @@ async def test_who_does_not_lead_carries_out_nothing() -> None:
             client, Nobody(), Recorder(client, component="x", instance="y", clock=lambda: 0.0), failed.append, Faults()
         )
         running = asyncio.create_task(actor.run())
-        actor.submit([Wake(ref(pod)), Report(ref(pod), Reason("A", "b"))])
+        actor.submit([Requeue(ref(pod)), Report(ref(pod), Reason("A", "b"))])
         await until(lambda: actor.idle, "the queue is empty")
         running.cancel()
         await asyncio.wait([running])

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from extender.cluster import act
 from extender.cluster.act import Complaint
-from extender.engine.effects import Evict, GroupStatus, PodRef, ReportOwner, Wake
+from extender.engine.types.effects import Evict, GroupStatus, PodRef, ReportOwner, Requeue
 from extender.sim.apiserver.resources import PDBS, PODS
 from gangfilter.group import GroupKey
 from gangfilter.table import Phase
@@ -64,7 +64,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 async def test_a_wake_with_a_node_nominates_it_in_the_same_write(bench: Bench) -> None:
     pod = add_pod(bench.api, "p1")
-    bench.actor.submit([Wake(PodRef("default", "p1", pod["metadata"]["uid"]), "node-b")])
+    bench.actor.submit([Requeue(PodRef("default", "p1", pod["metadata"]["uid"]), "node-b")])
     await until(lambda: names.WAKE in read_pod(bench.api, "p1")["metadata"].get("annotations", {}), "the wake")
     assert read_pod(bench.api, "p1")["status"]["nominatedNodeName"] == "node-b"
     assert bench.server.writes == [("PATCH", "/api/v1/namespaces/default/pods/p1/status")]

@@ -10,7 +10,7 @@ from extender.cluster import bind
 from extender.cluster.bind import Binder, Outcome
 from extender.cluster.client import PermittedClient
 from extender.cluster.leadership import Alone, NotLeading, Permission
-from extender.engine.effects import Place, PodRef
+from extender.engine.types.effects import PodRef, PostBinding
 from protos.contract import names
 from protos.contract.objects import Pod
 from protos.kube.client import ANSWER_S
@@ -20,7 +20,7 @@ from tests.unit.kube import apiserver
 from tests.unit.kube.apiserver import Json, Script, lost, ok, refusal
 
 TEXT = '{"v":1}'
-PLACE = Place(PodRef("ns", "p1", "u1"), "node-a", {names.ALLOCATION: TEXT}, None)
+PLACE = PostBinding(PodRef("ns", "p1", "u1"), "node-a", {names.ALLOCATION: TEXT}, None)
 DONE = ok({"kind": "Status", "status": "Success"}, 201)
 CONFLICT = refusal(409, "Conflict", 'pod p1 is already assigned to node "x"')
 

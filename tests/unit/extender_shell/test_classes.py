@@ -139,7 +139,7 @@ async def test_a_class_that_is_deleted_before_its_status_is_written_is_no_failur
     await until(lambda: class_status(cluster.api, "small").get("gpus") == 2, "it is counted")
     delete_class(cluster.api, "small")
     await until(lambda: not cluster.extender.engine.classes.known, "it is forgotten")
-    assert cluster.extender.metrics.problems["ClassStatus"] == 0
+    assert cluster.extender.metrics.errors["ClassStatus"] == 0
 
 
 async def test_the_status_port_lists_classes_and_models(cluster: World) -> None:

@@ -7,7 +7,7 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
-from extender.engine.wall import Wall
+from extender.engine.types.wall import Wall
 from extender.server.clocks import STEP_S, Clocks
 from tests.unit.extender_shell.world import World, until
 

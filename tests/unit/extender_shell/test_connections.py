@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from extender.server import http, run
-from extender.settings import Settings, SettingsError
+from extender.settings import Settings
+from protos.contract.shared_settings import SettingsError
 
 
 @pytest.fixture
@@ -30,12 +31,12 @@ def test_without_a_limit_there_is_none(limits: list[tuple[int, int]]) -> None:
 
 
 def test_a_gang_may_not_be_larger_than_the_process_can_hold(limits: list[tuple[int, int]]) -> None:
-    assert run.decisions(Settings()).largest_gang == 1024 - http.OTHER_FILES
+    assert run.decisions(Settings()).max_gang_size == 1024 - http.OTHER_FILES
     limits.append((1 << 20, 1 << 20))
-    assert run.decisions(Settings()).largest_gang == 2000
-    assert run.decisions(Settings(largest_gang=500)).largest_gang == 500
+    assert run.decisions(Settings()).max_gang_size == 2000
+    assert run.decisions(Settings(max_gang_size=500)).max_gang_size == 500
 
 
 def test_a_largest_gang_of_nobody_is_refused() -> None:
-    with pytest.raises(SettingsError, match="largest_gang is 0: expected 1 or more"):
-        Settings(largest_gang=0)
+    with pytest.raises(SettingsError, match="max_gang_size is 0: expected 1 or more"):
+        Settings(max_gang_size=0)

@@ -210,7 +210,7 @@ async def test_a_budget_that_is_used_up_meanwhile_ends_it_and_the_room_is_given_
 
 async def test_nobody_goes_while_the_extender_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(defrag, "SEEN_S", 0.5)
-    async with world(keep_s=0.0) as ours:
+    async with world(reservation_ttl_s=0.0) as ours:
         await a_town(ours)
         with pytest.raises(CommandError, match="the extender does not keep n1 GPU 0 and 1 for default/train"):
             await carry_out(ours, await plan(ours))

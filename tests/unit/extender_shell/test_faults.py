@@ -12,12 +12,12 @@ from structlog.testing import capture_logs
 from extender.cluster import watch
 from extender.cluster.act import Actor
 from extender.cluster.bind import Binder
-from extender.engine.effects import Wake
-from extender.engine.engine import Engine
-from extender.engine.observe import Observer
-from extender.engine.preemption.occupants import Occupants
-from extender.engine.recovery import Recovery
-from extender.engine.upkeep import Upkeep
+from extender.engine.cycle.engine import Engine
+from extender.engine.cycle.recovery import Recovery
+from extender.engine.cycle.upkeep import Upkeep
+from extender.engine.state.observe import Observer
+from extender.engine.state.running_pods import RunningPods
+from extender.engine.types.effects import Requeue
 from extender.faults import MOST_TOLD, Faults
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import NODES, PODS
@@ -70,7 +70,7 @@ def touch(api: Api, name: str) -> None:
 
 
 async def test_a_poison_pod_waits_alone_and_all_can_see_why(cluster: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    poison(Occupants, "see", monkeypatch, named("poison"))
+    poison(RunningPods, "see", monkeypatch, named("poison"))
     with capture_logs() as logs:
         pod = add_pod(cluster.api, "poison", mem=16)
         await until(lambda: list(cluster.extender.engine.quarantine.all()), "the pod is set aside")
@@ -85,7 +85,7 @@ async def test_a_poison_pod_waits_alone_and_all_can_see_why(cluster: World, monk
     assert (told["kind"], told["object"], told["place"]) == ("pod", "default/poison", "PodSeen")
     assert "what nobody thought of" in told["traceback"]
     said = await metrics(cluster)
-    assert sample(said, 'gangshare_set_aside{kind="pod"}') == 1
+    assert sample(said, 'gangshare_quarantined{kind="pod"}') == 1
     assert sample(said, 'gangshare_faults_total{place="PodSeen"}') == 1
     await until(lambda: [e for e in worlds.events(cluster.api) if e["reason"] == "SetAside"], "the event")
     _, explained = await cluster.get("/explain/default/poison")
@@ -109,7 +109,7 @@ async def test_a_poison_pod_that_is_there_at_the_start_keeps_its_gpu_and_nobody_
         held = add_pod(before.api, "poison", mem=16)
         await before.filter(held, ALL)
         assert await before.bind(held, "node-a") == ""
-    poison(Occupants, "see", monkeypatch, named("poison"))
+    poison(RunningPods, "see", monkeypatch, named("poison"))
     async with world(api) as cluster:
         await cluster.ready()
         await served(cluster)
@@ -186,14 +186,14 @@ async def test_an_effect_that_breaks_keeps_no_other_from_being_carried_out(monke
     poison(Actor, "_wake", monkeypatch, lambda pod, *_: pod.name == "poison")
     async with acting() as at_work:
         pods = [add_pod(at_work.server.api, name) for name in ("poison", "p1", "p2")]
-        at_work.actor.submit([Wake(ref(pod)) for pod in pods] * 40)
+        at_work.actor.submit([Requeue(ref(pod)) for pod in pods] * 40)
 
         def woken(name: str) -> bool:
             return names.WAKE in worlds.read_pod(at_work.server.api, name)["metadata"]["annotations"]
 
         await until(lambda: woken("p1") and woken("p2"), "the others")
         await until(lambda: at_work.failed, "it was given up")
-        assert at_work.failed == ["Wake"]
+        assert at_work.failed == ["Requeue"]
 
 
 @pytest.mark.parametrize(("kind", "method"), [(Recovery, "settle"), (Upkeep, "think"), (Engine, "effects")])
@@ -201,7 +201,7 @@ async def test_what_the_engine_cannot_set_aside_ends_nothing(
     cluster: World, kind: type[Any], method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also nothing spins, and the log is not flooded."""
-    poison(Occupants, "see", monkeypatch, named("poison"))
+    poison(RunningPods, "see", monkeypatch, named("poison"))
     poison(kind, method, monkeypatch, lambda *_: True)
     with capture_logs() as logs:
         add_pod(cluster.api, "poison")

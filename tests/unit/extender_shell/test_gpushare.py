@@ -22,7 +22,7 @@ async def cluster() -> AsyncIterator[World]:
     for name, capacity in (("gpu-1", shared), ("cpu-1", {"cpu": "8", "pods": "110"})):
         status = {"capacity": capacity, "allocatable": capacity}
         api.create(NODES, "", {"metadata": {"name": name}, "status": status}, ADMIN)
-    async with world.world(api, gpushare=True, resources=names.GPUSHARE_RESOURCES) as made:
+    async with world.world(api, gpushare=True) as made:
         await made.ready()
         yield made
 

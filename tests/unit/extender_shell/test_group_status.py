@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from extender.cluster import group_status, groups
-from extender.engine.effects import GroupStatus
+from extender.engine.types.effects import GroupStatus
 from gangfilter import podgroups
 from gangfilter.group import GroupKey
 from gangfilter.table import Phase

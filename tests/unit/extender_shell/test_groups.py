@@ -10,7 +10,7 @@ from structlog.testing import CapturingLogger
 
 from extender.cluster import feed, groups, optional
 from extender.cluster.watch import Watches
-from extender.engine.effects import Event, GroupGone, GroupSeen, PodsListed
+from extender.engine.types.events import Event, GroupGone, GroupSeen, PodsListed
 from extender.metrics import Metrics
 from extender.sim.apiserver.api import Api
 from gangfilter.group import GroupKey
@@ -267,7 +267,7 @@ async def test_a_group_that_cannot_be_read_is_told_its_owner_and_counted(server:
     assert about == Reference(VOLCANO, "PodGroup", "odd", "default", made["metadata"]["uid"])
     assert reason.code == "GroupUnreadable"
     assert "minMember" in str(reason)
-    assert bench.metrics.problems["undecodable"] == 1
+    assert bench.metrics.errors["undecodable"] == 1
 
 
 async def test_taking_over_tells_groups_that_no_watch_told(server: FaultyServer, watch: Watch) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from extender.cluster import act
 from extender.cluster.act import Actor
-from extender.engine.effects import GroupStatus, PodRef, PutBack, Report, Wake
+from extender.engine.types.effects import GroupStatus, PodRef, Report, Requeue, SetAnnotation
 from extender.faults import Faults
 from gangfilter.group import GroupKey
 from gangfilter.table import Phase
@@ -30,10 +30,10 @@ async def test_of_effects_that_nobody_takes_so_many_wait_at_most() -> None:
     actor = Actor(cast(Any, None), cast(Any, None), cast(Any, None), given_up.append, Faults())
     many = act.MOST_ACTS + 100
     for number in range(many):
-        actor.submit([Wake(a_ref(number)), Report(a_ref(number), Reason("NoRoom", "none"))])
+        actor.submit([Requeue(a_ref(number)), Report(a_ref(number), Reason("NoRoom", "none"))])
     assert len(actor._acts._of) == act.MOST_ACTS
     assert len(actor._told._of) == act.MOST_TOLD
-    assert given_up.count("Wake") == 100
+    assert given_up.count("Requeue") == 100
     assert given_up.count("Report") == many - act.MOST_TOLD
     for number in range(act.MOST_TOLD):
         _, effect = await asyncio.wait_for(actor._told.next(), 1)
@@ -54,7 +54,7 @@ async def test_nothing_is_kept_of_what_was_written() -> None:
                     key=key, kinds=("gangshare.io/v1alpha1",), phase=Phase.RUNNING, reason=None, min_member=1,
                     present=1, bound=1, succeeded=0, failed=0,
                 )  # fmt: skip
-                at_work.actor.submit([Wake(ref), PutBack(ref, "gangshare.io/x", "y", ""), status])
+                at_work.actor.submit([Requeue(ref), SetAnnotation(ref, "gangshare.io/x", "y", ""), status])
             await until(lambda: at_work.actor.idle and not at_work.actor._acts.in_flight, "all is written")
             await until(lambda: not at_work.actor._resting, "statuses may be written again")
             sizes.append(growth.sizes(actor=at_work.actor))

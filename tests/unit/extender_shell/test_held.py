@@ -6,21 +6,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from extender.engine.effects import (
-    BindAnswer,
-    BindDone,
-    BindLeft,
-    Deny,
-    Effect,
-    Event,
-    Held,
-    Leading,
-    Open,
-    Place,
-    PodRef,
-    Refuse,
-)
-from extender.engine.engine import Engine
+from extender.engine.cycle.engine import Engine
+from extender.engine.types.effects import BindAnswer, Deny, Effect, Held, Open, PodRef, PostBinding, Refuse
+from extender.engine.types.events import BindAbandoned, BindDone, Event, Leading
 from extender.server import binds
 from extender.sim.apiserver.api import Api
 from protos.contract import names
@@ -57,7 +45,7 @@ class Barrier:
         return answer
 
     def step(self, event: Event, now: float) -> list[Effect]:
-        if isinstance(event, BindLeft | BindDone | Leading):
+        if isinstance(event, BindAbandoned | BindDone | Leading):
             self.events.append(event)
         if event == Leading(False):
             self._effects += [Deny(ref, AGAIN) for ref in self.held.values()]
@@ -68,7 +56,7 @@ class Barrier:
         return found
 
     def open(self, *pods: Json, node: str = "node-a") -> None:
-        self.do(*(Open(Place(ref(pod), node, {names.ALLOCATION: "given"}, None)) for pod in pods))
+        self.do(*(Open(PostBinding(ref(pod), node, {names.ALLOCATION: "given"}, None)) for pod in pods))
 
     def do(self, *effects: Effect) -> None:
         self._effects += effects
@@ -126,7 +114,7 @@ async def test_the_last_bind_opens_the_others_at_once(cluster: World, barrier: B
     asking = asyncio.create_task(cluster.bind(first, "node-a"))
     await barrier.waits(first)
     barrier._effects += [
-        Open(Place(ref(pod), "node-a", {names.ALLOCATION: "given"}, None)) for pod in (first, last)
+        Open(PostBinding(ref(pod), "node-a", {names.ALLOCATION: "given"}, None)) for pod in (first, last)
     ]  # as an answer to the last one's bind leaves them behind
     assert await cluster.bind(last, "node-a") == ""
     assert await asking == ""
@@ -139,7 +127,7 @@ async def test_whoever_hangs_up_leaves_the_barrier_and_may_come_again(cluster: W
     await barrier.waits(pod)
     await gone(asking)
     await until(lambda: barrier.events, "told")
-    assert barrier.events == [BindLeft(pod["metadata"]["uid"])]
+    assert barrier.events == [BindAbandoned(pod["metadata"]["uid"])]
     again = asyncio.create_task(cluster.bind(pod, "node-a"))
     await until(lambda: len(barrier.asked) == 2, "asked anew")
     barrier.open(pod)
@@ -172,7 +160,7 @@ async def test_when_all_who_joined_hang_up_the_pod_leaves_once(cluster: World, b
         await gone(one)
     await until(lambda: barrier.events, "told")
     await asyncio.sleep(0.1)
-    assert barrier.events == [BindLeft(pod["metadata"]["uid"])]
+    assert barrier.events == [BindAbandoned(pod["metadata"]["uid"])]
 
 
 async def test_on_another_node_the_engine_decides_and_the_held_one_stays(cluster: World, barrier: Barrier) -> None:
@@ -194,7 +182,7 @@ async def test_a_bind_held_on_another_node_takes_the_place_of_the_former(cluster
     barrier.open(pod, node="node-b")
     assert await later == ""
     assert cluster.pod("p1")["spec"]["nodeName"] == "node-b"
-    assert [event for event in barrier.events if isinstance(event, BindLeft)] == []
+    assert [event for event in barrier.events if isinstance(event, BindAbandoned)] == []
 
 
 async def test_opened_after_whoever_asked_hung_up_nothing_is_written(cluster: World, barrier: Barrier) -> None:
@@ -385,4 +373,4 @@ async def test_an_ordinary_bind_does_not_care_who_hangs_up(cluster: World, monke
     assert (await cluster.filter(pod, ["node-a"]))["NodeNames"] == ["node-a"]
     assert await cluster.bind(pod, "node-a") == ""
     assert BindDone(pod["metadata"]["uid"], "bound") in told
-    assert not [event for event in told if isinstance(event, BindLeft)]
+    assert not [event for event in told if isinstance(event, BindAbandoned)]

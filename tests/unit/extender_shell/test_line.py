@@ -60,7 +60,7 @@ def read(page: Pieces) -> dict[str, Any]:
 
 
 async def test_gangs_and_single_pods_of_a_queue_stand_in_one_line() -> None:
-    story = a_busy_node(backfill_s=0.0)
+    story = a_busy_node(backfill_delay_s=0.0)
     waits(story, single("other", B, "2h"))
     story.create(*big())
     story.later(1.0)
@@ -80,7 +80,7 @@ async def test_gangs_and_single_pods_of_a_queue_stand_in_one_line() -> None:
 
 
 async def test_all_of_a_queue_are_told_when_the_first_in_line_starts() -> None:
-    story = a_busy_node(backfill_s=30.0)
+    story = a_busy_node(backfill_delay_s=30.0)
     story.create(*big())
     story.later(40.0)
     waits(story, single("behind", A, "3h"), single("elsewhere", B, "3h"))

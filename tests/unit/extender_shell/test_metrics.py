@@ -17,15 +17,15 @@ def test_the_page_is_made_of_the_table() -> None:
 
 
 def test_counters_of_the_engine_are_read_when_asked() -> None:
-    counters = {("conflicts", ""): 2, ("problems", "forged"): 1}
+    counters = {("conflicts", ""): 2, ("errors", "forged"): 1}
     made = Metrics(counters)
-    made.problems["undecodable"] += 3
-    counters["wakes", ""] = 7
+    made.errors["undecodable"] += 3
+    counters["pod_requeues", ""] = 7
     value = made.registry.get_sample_value
     assert value("gangshare_conflicts_total") == 2
-    assert value("gangshare_wakes_total") == 7
-    assert value("gangshare_problems_total", {"kind": "forged"}) == 1
-    assert value("gangshare_problems_total", {"kind": "undecodable"}) == 3
+    assert value("gangshare_pod_requeues_total") == 7
+    assert value("gangshare_errors_total", {"kind": "forged"}) == 1
+    assert value("gangshare_errors_total", {"kind": "undecodable"}) == 3
 
 
 async def test_a_scrape_serves_every_metric_of_the_table_and_no_other() -> None:

@@ -9,7 +9,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from extender import metrics
-from protos.contract import names
 from tests.unit.extender_shell import world
 from tests.unit.extender_shell.world import World, add_node, add_pod
 
@@ -97,7 +96,7 @@ async def test_what_is_no_page_is_told(cluster: World) -> None:
 
 
 async def test_gpushares_inspect_is_for_loopback_alone(stranger: aiohttp.ClientSession) -> None:
-    async with world.world(gpushare=True, resources=names.GPUSHARE_RESOURCES) as cluster:
+    async with world.world(gpushare=True) as cluster:
         await cluster.ready()
         status, _ = await told(stranger, f"{cluster.verbs}/gpushare-scheduler/inspect")
         assert status == 403

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from extender.engine.effects import GroupSeen, NodeSeen
+from extender.engine.types.events import GroupSeen, NodeSeen
 from extender.server import defrag, inspect
 from extender.server.desk import Pieces, Refusal
 from gangfilter.group import GroupKey

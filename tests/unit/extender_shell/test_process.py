@@ -17,7 +17,7 @@ from aiohttp import web
 from extender.sim.apiserver.api import Api
 from tests.unit.extender_shell.world import FaultyServer, add_node, add_pod, binding, hold_lease, read_pod, until
 
-COMMAND = "import typer; from extender.server.command import extender; typer.run(extender)"
+COMMAND = "import typer; from extender.server.command import command; typer.run(command)"
 FREE = ("--listen", "127.0.0.1:0", "--status-listen", "127.0.0.1:0", "--log-format", "json")
 
 

@@ -49,8 +49,8 @@ def conditions(cluster: World, name: str) -> dict[str, tuple[str, str]]:
 
 
 def capability(cluster: World, name: str) -> dict[str, int]:
-    standing = cluster.extender.engine.tenancy.queues.standings.get(name)
-    return dict(standing.queue.capability) if standing is not None else {}
+    queue_node = cluster.extender.engine.tenancy.queues.queue_nodes.get(name)
+    return dict(queue_node.queue.capability) if queue_node is not None else {}
 
 
 async def refused(cluster: World, name: str) -> str:
@@ -150,7 +150,7 @@ async def test_an_elastic_quota_is_the_queue_of_its_namespace(cluster: World) ->
 
 async def test_queues_that_go_with_their_definition_limit_nobody_any_more(cluster: World) -> None:
     put(cluster, "team-a", closed=True)
-    await until(lambda: cluster.extender.engine.tenancy.queues.standings.get("team-a"), "the queue is known")
+    await until(lambda: cluster.extender.engine.tenancy.queues.queue_nodes.get("team-a"), "the queue is known")
     add_pod(cluster.api, "p1", annotations=IN_TEAM_A)
     await until(lambda: cluster.extender.engine.pods, "the pod is known")
     assert await refused(cluster, "p1") == "queue team-a is closed; what is in it waits until it is opened"
@@ -162,10 +162,10 @@ async def test_queues_that_go_with_their_definition_limit_nobody_any_more(cluste
 
 async def test_every_queue_is_in_the_metrics(cluster: World) -> None:
     put(cluster, "team-a")
-    await until(lambda: "team-a" in cluster.extender.engine.tenancy.queues.standings, "the queue is known")
+    await until(lambda: "team-a" in cluster.extender.engine.tenancy.queues.queue_nodes, "the queue is known")
     add_pod(cluster.api, "p1", annotations=IN_TEAM_A, node="node-a", mem=8)
     engine = cluster.extender.engine
-    await until(lambda: engine.tenancy.queues.standings["team-a"].running, "the pod is counted")
+    await until(lambda: engine.tenancy.queues.queue_nodes["team-a"].running, "the pod is counted")
     _, text = await cluster.get("/metrics")
     assert 'gangshare_queue_pods{queue="team-a",state="running"} 1' in text
     assert 'gangshare_queue_requested_gpus{queue="team-a"} ' in text

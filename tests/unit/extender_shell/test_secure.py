@@ -18,8 +18,9 @@ from aiohttp import web
 from extender.cluster import certificate, reviews
 from extender.cluster.reviews import Reviews, TooManyReviews
 from extender.server import tls
-from extender.settings import Address, Settings, SettingsError
+from extender.settings import Address, Settings
 from extender.sim.apiserver.api import Api
+from protos.contract.shared_settings import SettingsError
 from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials
 from tests.cluster.pki import Authority

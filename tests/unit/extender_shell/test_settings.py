@@ -5,8 +5,8 @@ import socket
 import pytest
 
 from extender.server import run
-from extender.settings import Address, Settings, SettingsError, address
-from protos.contract import names
+from extender.settings import Address, Settings, address
+from protos.contract.shared_settings import SettingsError
 
 
 @pytest.mark.parametrize(
@@ -41,21 +41,21 @@ def test_our_scheduler_is_known_by_the_hostname_unless_told_otherwise() -> None:
         ({"unit_mib": 0}, "unit_mib is 0: expected 1 or more"),
         ({"slices_per_gpu": 0}, "slices_per_gpu is 0"),
         ({"offer_limit": 0}, "offer_limit is 0"),
-        ({"band": -1}, "band is -1"),
-        ({"band": 1001}, "at most 1000"),
+        ({"score_tolerance": -1}, "score_tolerance is -1"),
+        ({"score_tolerance": 1001}, "at most 1000"),
         ({"renew_deadline_s": 0.0}, "above zero"),
         ({"bind_timeout_s": 0.0}, "bind_timeout_s is 0.0: expected a number of seconds above zero"),
-        ({"rival_leases": ("volcano",)}, "'volcano': expected namespace/name"),
-        ({"rival_leases": ("a/",)}, "'a/': expected namespace/name"),
+        ({"conflicting_leases": ("volcano",)}, "'volcano': expected namespace/name"),
+        ({"conflicting_leases": ("a/",)}, "'a/': expected namespace/name"),
         ({"locality_labels": ("rack", "a zone")}, "'a zone': expected keys of labels, each once"),
         ({"locality_labels": ("rack", "rack")}, "locality_labels has 'rack'"),
-        ({"leaving": ("a taint",)}, "leaving has 'a taint': expected keys of taints or labels, each once"),
-        ({"leaving": ("spot=a", "spot=b")}, "leaving has 'spot'"),
-        ({"whole_s": -1.0}, "whole_s is -1.0"),
-        ({"slot_s": -1.0}, "slot_s is -1.0: expected a number of seconds from zero on"),
-        ({"slot_s": float("inf")}, "slot_s is inf"),
+        ({"drain_taints": ("a taint",)}, "drain_taints has 'a taint': expected keys of taints or labels, each once"),
+        ({"drain_taints": ("spot=a", "spot=b")}, "drain_taints has 'spot'"),
+        ({"gang_bind_timeout_s": -1.0}, "gang_bind_timeout_s is -1.0"),
+        ({"replacement_hold_s": -1.0}, "replacement_hold_s is -1.0: expected a number of seconds from zero on"),
+        ({"replacement_hold_s": float("inf")}, "replacement_hold_s is inf"),
         ({"scheduler_healthz": "localhost:10259"}, "expected a URL"),
-        ({"resources": names.Resources(mem="a/b", slice="a/b")}, "expected different names"),
+        ({"resource_mem": "a/b", "resource_slice": "a/b"}, "expected different names"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_refused(wrong: dict[str, object], expected: str) -> None:
@@ -65,26 +65,10 @@ def test_a_setting_that_cannot_be_used_is_refused(wrong: dict[str, object], expe
 
 def test_binds_are_kept_waiting_for_half_of_the_schedulers_patience_at_most() -> None:
     usual = run.decisions(Settings()).patience
-    assert (usual.hold_s, usual.whole_s) == (60.0, 30.0)
+    assert (usual.hold_s, usual.gang_bind_timeout_s) == (60.0, 30.0)
     assert usual.stuck_s < usual.hold_s
-    short = run.decisions(Settings(bind_timeout_s=20.0, whole_s=5.0)).patience
-    assert (short.hold_s, short.stuck_s, short.whole_s) == (10.0, 10.0, 5.0)
-
-
-def test_the_labels_that_keep_gangs_together_reach_the_engine() -> None:
-    assert run.decisions(Settings(leaving=("going=soon",))).leaving == ("going=soon",)
-    assert run.decisions(Settings()).locality_labels == ("topology.kubernetes.io/zone",)
-    assert run.decisions(Settings(locality_labels=("rack", "a.example/row"))).locality_labels[1] == "a.example/row"
-
-
-def test_how_long_a_lost_members_room_is_kept_reaches_the_engine() -> None:
-    assert run.decisions(Settings()).patience.slot_s == 300.0
-    assert run.decisions(Settings(slot_s=0.0)).patience.slot_s == 0.0
-
-
-def test_the_names_of_our_scheduler_reach_the_engine() -> None:
-    assert run.decisions(Settings(scheduler_names=("gangshare", "volcano"))).schedulers == {"gangshare", "volcano"}
-    assert not run.decisions(Settings()).schedulers
+    short = run.decisions(Settings(bind_timeout_s=20.0, gang_bind_timeout_s=5.0)).patience
+    assert (short.hold_s, short.stuck_s, short.gang_bind_timeout_s) == (10.0, 10.0, 5.0)
 
 
 def test_the_webhook_is_told_whose_pods_it_gates() -> None:

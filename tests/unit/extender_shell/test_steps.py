@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import generate_latest
 
-from extender.engine.effects import Tick
-from extender.engine.engine import Engine
-from extender.engine.settings import Settings
+from extender.engine.cycle.engine import Engine
+from extender.engine.types.events import Tick
+from extender.engine.types.settings import Settings
 from extender.metrics import Metrics
 from extender.server.core import Core
 from extender.server.garbage import IDLE_S, MOST, OLD, TURNS, YOUNG, Garbage

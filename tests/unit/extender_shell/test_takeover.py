@@ -157,7 +157,7 @@ async def test_while_another_scheduler_serves_the_same_names_nothing_is_placed(
     lease.take("us_1")
     lease.api.create(NAMESPACES, "", {"metadata": {"name": "volcano-system"}}, ADMIN)
     hold_lease(lease.api, "left-behind", 0, where=RIVAL)
-    async with elected(lease.api, rival_leases=("/".join(RIVAL),)) as cluster:
+    async with elected(lease.api, conflicting_leases=("/".join(RIVAL),)) as cluster:
         await cluster.ready()
         assert await placed(cluster, "p1") == ""  # nobody renews that Lease
         renewing = asyncio.create_task(renew_rival(lease.api))

@@ -231,7 +231,7 @@ async def test_an_undecodable_pod_is_a_counted_problem_and_nothing_more(cluster:
     container = {"name": "main", "image": "x"}
     odd = {"metadata": {"name": "odd"}, "spec": {"containers": [container], "hostNetwork": "yes"}}
     cluster.api.create(PODS, "default", odd, ADMIN)
-    await until(lambda: cluster.extender.metrics.problems["undecodable"], "the problem counted")
+    await until(lambda: cluster.extender.metrics.errors["undecodable"], "the problem counted")
     pod = add_pod(cluster.api, "p1")
     assert (await cluster.filter(pod, BOTH))["NodeNames"]
 

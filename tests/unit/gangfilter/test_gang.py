@@ -11,10 +11,10 @@ import pytest
 from gangfilter.gang import Gang, Patience
 from gangfilter.group import GroupKey, Terms
 from gangfilter.members import Member, Stage
-from gangfilter.table import TRANSITIONS, Fact, Phase
+from gangfilter.table import TRANSITIONS, Phase, Trigger
 from protos.contract.objects import OwnerReference
 
-PATIENCE = Patience(stuck_s=15, hold_s=60, again_s=10, whole_s=30, doublings=3)
+PATIENCE = Patience(stuck_s=15, hold_s=60, again_s=10, gang_bind_timeout_s=30, doublings=3)
 
 
 class Tale:
@@ -43,12 +43,12 @@ class Tale:
         for member in self.gang.at(Stage.IN_BIND):
             self.gang.post(member.uid, "n")
 
-    def bound(self, names: str) -> list[Fact]:
+    def bound(self, names: str) -> list[Trigger]:
         for name in names:
             self.gang.bound(name, "n", self.gang.epoch, self.now)
         return self.runs()
 
-    def runs(self, seconds: float = 0.0) -> list[Fact]:
+    def runs(self, seconds: float = 0.0) -> list[Trigger]:
         """The facts that move it on."""
         self.now += seconds
         found = []
@@ -79,9 +79,9 @@ def test_the_minimum_is_a_number_of_members() -> None:
     tale.come("a")
     assert tale.runs() == []
     tale.come("b")
-    assert tale.runs() == [Fact.COMPLETE]
+    assert tale.runs() == [Trigger.COMPLETE]
     tale.gang.lose("a")
-    assert tale.runs() == [Fact.INCOMPLETE]
+    assert tale.runs() == [Trigger.INCOMPLETE]
 
 
 def test_a_gang_of_unknown_size_is_never_complete() -> None:
@@ -97,7 +97,7 @@ def test_the_minimum_of_each_role_counts_too() -> None:
     assert tale.runs() == []
     assert tale.gang.lacking() == "0 of 1 ps exist"
     tale.come("p", role="ps")
-    assert tale.runs() == [Fact.COMPLETE]
+    assert tale.runs() == [Trigger.COMPLETE]
 
 
 def test_nobody_starts_without_those_that_are_required() -> None:
@@ -110,7 +110,7 @@ def test_nobody_starts_without_those_that_are_required() -> None:
     tale.gang.arrive("b", 0.0)
     assert tale.runs() == []
     tale.gang.arrive("l", 0.0)
-    assert tale.runs() == [Fact.ALL_IN_BIND]
+    assert tale.runs() == [Trigger.ALL_IN_BIND]
 
 
 def test_a_start_planned_before_a_required_member_came_is_planned_anew() -> None:
@@ -119,7 +119,7 @@ def test_a_start_planned_before_a_required_member_came_is_planned_anew() -> None
     tale.runs()
     tale.gang.start({"a": "n", "b": "n"}, 0.0)
     tale.come("l", required=True)
-    assert tale.runs() == [Fact.UPSET]
+    assert tale.runs() == [Trigger.PLAN_INVALIDATED]
 
 
 def test_once_started_only_as_many_required_ones_are_missed_as_the_start_had() -> None:
@@ -132,7 +132,7 @@ def test_once_started_only_as_many_required_ones_are_missed_as_the_start_had() -
     whole.starts("abl")
     whole.bound("abl")
     whole.gang.lose("l")
-    assert whole.runs() == [Fact.LOST]
+    assert whole.runs() == [Trigger.LOST]
 
 
 # -- deadlines
@@ -144,7 +144,7 @@ def test_a_start_is_given_up_when_nobody_comes_for_too_long() -> None:
     tale.runs()
     tale.gang.start({"a": "n", "b": "n"}, tale.now)
     assert tale.runs(14.9) == []
-    assert tale.runs(0.2) == [Fact.STUCK]
+    assert tale.runs(0.2) == [Trigger.STUCK]
 
 
 def test_each_newcomer_gives_it_more_time_but_whoever_left_does_not() -> None:
@@ -157,7 +157,7 @@ def test_each_newcomer_gives_it_more_time_but_whoever_left_does_not() -> None:
     assert tale.runs(14) == []
     tale.gang.leave("a")
     tale.gang.arrive("a", tale.now)
-    assert tale.runs(2) == [Fact.STUCK]
+    assert tale.runs(2) == [Trigger.STUCK]
 
 
 def test_no_bind_is_kept_waiting_for_longer_than_the_hold() -> None:
@@ -169,7 +169,7 @@ def test_no_bind_is_kept_waiting_for_longer_than_the_hold() -> None:
     for name in names[:7]:
         tale.gang.arrive(name, tale.now)
         facts = tale.runs(9)
-    assert facts == [Fact.STUCK]
+    assert facts == [Trigger.STUCK]
     assert tale.now == 63
 
 
@@ -180,10 +180,10 @@ def test_after_a_start_that_came_to_nothing_it_waits_for_all_to_ask_again_or_a_w
     tale.gang.start({"a": "n", "b": "n"}, tale.now)
     tale.runs(16)
     assert not tale.gang.may_plan(tale.now)
-    tale.gang.unasked.discard("a")
+    tale.gang.unasked.pop("a", None)
     assert not tale.gang.may_plan(tale.now)
     assert tale.gang.may_plan(tale.now + 10)
-    tale.gang.unasked.discard("b")
+    tale.gang.unasked.pop("b", None)
     assert tale.gang.may_plan(tale.now)
 
 
@@ -194,7 +194,7 @@ def test_a_member_that_is_gone_need_not_ask_again() -> None:
     tale.gang.start(dict.fromkeys("abc", "n"), tale.now)
     tale.runs(16)
     for name in "ab":
-        tale.gang.unasked.discard(name)
+        tale.gang.unasked.pop(name, None)
     assert not tale.gang.may_plan(tale.now)
     tale.gang.lose("c")
     assert tale.gang.may_plan(tale.now)
@@ -226,7 +226,7 @@ def test_a_start_whose_places_are_none_is_planned_anew_at_once() -> None:
     tale.runs()
     tale.gang.start({"a": "n", "b": "n"}, tale.now)
     tale.gang.upset = True
-    assert tale.runs() == [Fact.UPSET]
+    assert tale.runs() == [Trigger.PLAN_INVALIDATED]
     for member in tale.gang.holding():
         tale.gang.put(member, Stage.IDLE)
     assert tale.gang.may_plan(tale.now)
@@ -245,7 +245,7 @@ def test_a_gang_whose_places_are_none_again_and_again_waits_and_holds_nothing_me
     for pause in (10, 20):
         tale.gang.start(dict.fromkeys("ab", "n"), tale.now)
         tale.gang.upset = True
-        assert tale.runs() == [Fact.UPSET]
+        assert tale.runs() == [Trigger.PLAN_INVALIDATED]
         assert not tale.gang.may_plan(tale.now + pause - 1)
         tale.now += pause
         assert tale.gang.may_plan(tale.now)
@@ -257,13 +257,13 @@ def test_a_gang_that_is_not_whole_in_time_is_undone() -> None:
     tale.starts("ab")
     tale.bound("a")
     assert tale.runs(29.9) == []
-    assert tale.runs(0.2) == [Fact.OVERDUE]
+    assert tale.runs(0.2) == [Trigger.OVERDUE]
     assert tale.runs(100) == []
     tale.gang.put(tale.gang.members["b"], Stage.IDLE)
-    tale.gang.put(tale.gang.members["a"], Stage.LEAVING)
+    tale.gang.put(tale.gang.members["a"], Stage.EVICTING)
     assert tale.runs() == []
     tale.gang.lose("a")
-    assert tale.runs() == [Fact.UNDONE]
+    assert tale.runs() == [Trigger.UNDONE]
     tale.come("c")
     tale.runs()
     assert not tale.gang.may_plan(tale.now - 100 + 9)
@@ -276,25 +276,25 @@ def test_a_gang_of_which_nobody_is_left_before_it_is_whole_begins_anew() -> None
     tale.starts("ab")
     tale.gang.lose("a")
     tale.gang.lose("b")
-    assert tale.runs() == [Fact.UNDONE]
+    assert tale.runs() == [Trigger.UNDONE]
 
 
 def test_it_has_as_long_again_after_a_kubelet_has_refused_a_member_right_after_the_start() -> None:
     tale = a_running()
     tale.now += 20
     tale.gang.lose("a", refused=True)
-    assert tale.runs() == [Fact.LOST_EARLY]
+    assert tale.runs() == [Trigger.LOST_EARLY]
     assert tale.runs(29.9) == []
-    assert tale.runs(0.2) == [Fact.OVERDUE]
+    assert tale.runs(0.2) == [Trigger.OVERDUE]
 
 
 def test_a_refusal_long_after_the_start_and_a_death_right_after_it_are_losses_like_others() -> None:
     late, dead = a_running(), a_running()
     late.now += 31
     late.gang.lose("a", refused=True)
-    assert late.runs() == [Fact.LOST]
+    assert late.runs() == [Trigger.LOST]
     dead.gang.lose("a")
-    assert dead.runs() == [Fact.LOST]
+    assert dead.runs() == [Trigger.LOST]
 
 
 def test_a_start_that_stands_by_is_given_up_at_once() -> None:
@@ -303,7 +303,7 @@ def test_a_start_that_stands_by_is_given_up_at_once() -> None:
     tale.runs()
     tale.gang.start({"a": "n", "b": "n"}, tale.now)
     tale.gang.give_up(tale.now)
-    assert tale.runs() == [Fact.STUCK]
+    assert tale.runs() == [Trigger.STUCK]
 
 
 def test_the_users_limit_counts_from_when_the_first_member_was_made() -> None:
@@ -312,10 +312,10 @@ def test_the_users_limit_counts_from_when_the_first_member_was_made() -> None:
     tale.come("a", created=490.0)
     assert tale.runs(49) == []
     tale.come("b")
-    assert tale.runs(2) == [Fact.LIMIT]
+    assert tale.runs(2) == [Trigger.LIMIT]
     assert tale.runs(1000) == []
     tale.come("c")
-    assert tale.runs() == [Fact.RENEWED, Fact.COMPLETE]
+    assert tale.runs() == [Trigger.RENEWED, Trigger.COMPLETE]
 
 
 # -- life
@@ -328,7 +328,7 @@ def test_succeeded_members_count_and_the_work_is_done_when_all_have() -> None:
     assert tale.runs() == []
     tale.gang.succeed("b")
     tale.gang.succeed("c")
-    assert tale.runs() == [Fact.DONE]
+    assert tale.runs() == [Trigger.DONE]
 
 
 def test_a_gang_whose_last_member_failed_is_not_done() -> None:
@@ -336,9 +336,9 @@ def test_a_gang_whose_last_member_failed_is_not_done() -> None:
     tale.gang.succeed("a")
     tale.gang.succeed("b")
     tale.gang.lose("c")
-    assert tale.runs() == [Fact.LOST, Fact.UNDONE]
+    assert tale.runs() == [Trigger.LOST, Trigger.UNDONE]
     tale.come("d")
-    assert tale.runs() == [Fact.COMPLETE]
+    assert tale.runs() == [Trigger.COMPLETE]
 
 
 def test_a_role_whose_success_ends_it_ends_it() -> None:
@@ -350,7 +350,7 @@ def test_a_role_whose_success_ends_it_ends_it() -> None:
     tale.gang.succeed("a")
     assert tale.runs() == []
     tale.gang.succeed("l")
-    assert tale.runs() == [Fact.DONE]
+    assert tale.runs() == [Trigger.DONE]
 
 
 def test_a_role_whose_member_is_lost_has_not_succeeded_until_another_has_in_its_place() -> None:
@@ -362,13 +362,13 @@ def test_a_role_whose_member_is_lost_has_not_succeeded_until_another_has_in_its_
     tale.bound("pab")
     tale.gang.succeed("a")
     tale.gang.lose("b")
-    assert tale.runs() == [Fact.LOST]
+    assert tale.runs() == [Trigger.LOST]
     tale.come("c", role="worker")
     assert tale.runs() == []
     tale.gang.post("c", "n")
-    assert tale.bound("c") == [Fact.WHOLE]
+    assert tale.bound("c") == [Trigger.WHOLE]
     tale.gang.succeed("c")
-    assert tale.runs() == [Fact.DONE]
+    assert tale.runs() == [Trigger.DONE]
 
 
 def test_a_role_that_ends_it_need_not_wait_for_other_roles_nor_for_those_that_can_be_spared() -> None:
@@ -378,9 +378,9 @@ def test_a_role_that_ends_it_need_not_wait_for_other_roles_nor_for_those_that_ca
     lost.starts("abl")
     lost.bound("abl")
     lost.gang.lose("a")
-    assert lost.runs() == [Fact.LOST]
+    assert lost.runs() == [Trigger.LOST]
     lost.gang.succeed("l")
-    assert lost.runs() == [Fact.DONE]
+    assert lost.runs() == [Trigger.DONE]
     fewer = Tale(3, on_completion="worker")
     fewer.come("p", role="ps")
     fewer.come("abc", role="worker")
@@ -390,7 +390,7 @@ def test_a_role_that_ends_it_need_not_wait_for_other_roles_nor_for_those_that_ca
     for uid in "bc":
         assert fewer.runs() == []
         fewer.gang.succeed(uid)
-    assert fewer.runs() == [Fact.DONE]
+    assert fewer.runs() == [Trigger.DONE]
 
 
 def test_a_role_that_nobody_has_keeps_no_gang_from_being_done() -> None:
@@ -398,7 +398,7 @@ def test_a_role_that_nobody_has_keeps_no_gang_from_being_done() -> None:
     tale.gang.succeed("a")
     assert tale.runs() == []
     tale.gang.succeed("b")
-    assert tale.runs() == [Fact.DONE]
+    assert tale.runs() == [Trigger.DONE]
 
 
 def test_a_completed_gang_begins_anew_with_new_members_only_and_when_nobody_is_left_of_it() -> None:
@@ -408,11 +408,11 @@ def test_a_completed_gang_begins_anew_with_new_members_only_and_when_nobody_is_l
     tale.starts("al")
     tale.bound("al")
     tale.gang.succeed("l")
-    assert tale.runs() == [Fact.DONE]
+    assert tale.runs() == [Trigger.DONE]
     tale.come("b", role="worker", owner="next")
     assert tale.runs() == []
     tale.gang.lose("a")
-    assert tale.runs() == [Fact.RENEWED]
+    assert tale.runs() == [Trigger.RENEWED]
     assert tale.gang.lacking() == "1 of 2 members exist"
 
 
@@ -420,20 +420,20 @@ def test_what_follows_a_loss_is_the_users_choice() -> None:
     wait, restart = a_running(), a_running(on_member_lost="restart")
     for tale in (wait, restart):
         tale.gang.lose("a")
-    assert wait.runs() == [Fact.LOST]
-    assert restart.runs() == [Fact.LOST, Fact.RESTART]
+    assert wait.runs() == [Trigger.LOST]
+    assert restart.runs() == [Trigger.LOST, Trigger.RESTART]
 
 
 def test_a_member_that_ends_is_lost_at_once() -> None:
     tale = a_running(on_member_lost="restart")
     tale.gang.put(tale.gang.members["a"], Stage.ABSENT)
-    assert tale.runs() == [Fact.LOST, Fact.RESTART]
+    assert tale.runs() == [Trigger.LOST, Trigger.RESTART]
 
 
 def test_nobody_is_taken_back_for_a_minimum_that_was_raised() -> None:
     tale = a_running(on_member_lost="restart")
     tale.gang.terms = Terms(min_member=3, on_member_lost="restart")
-    assert tale.runs() == [Fact.LOST]
+    assert tale.runs() == [Trigger.LOST]
 
 
 def test_a_gang_with_members_that_nobody_makes_anew_is_not_restarted() -> None:
@@ -443,7 +443,7 @@ def test_a_gang_with_members_that_nobody_makes_anew_is_not_restarted() -> None:
     tale.starts("abx")
     tale.bound("abx")
     tale.gang.lose("a")
-    assert tale.runs() == [Fact.LOST]
+    assert tale.runs() == [Trigger.LOST]
 
 
 def test_undoing_ends_with_those_that_nobody_makes_anew() -> None:
@@ -452,9 +452,9 @@ def test_undoing_ends_with_those_that_nobody_makes_anew() -> None:
     tale.starts("ab")
     tale.bound("a")
     tale.gang.put(tale.gang.members["b"], Stage.IDLE)
-    assert tale.runs(31) == [Fact.OVERDUE, Fact.STRANDED]
+    assert tale.runs(31) == [Trigger.OVERDUE, Trigger.STRANDED]
     tale.gang.post("b", "n")
-    assert tale.bound("b") == [Fact.WHOLE]
+    assert tale.bound("b") == [Trigger.WHOLE]
 
 
 # -- what others have bound
@@ -466,10 +466,10 @@ def test_members_bound_a_moment_ago_are_a_start_to_be_finished_in_what_is_left_o
     tale.come("abc", created=50.0)
     tale.gang.bound("b", "n", 7, 85.0)
     tale.gang.bound("a", "n", 7, 80.0)
-    assert tale.runs() == [Fact.FOUND]
+    assert tale.runs() == [Trigger.FOUND]
     assert tale.gang.epoch == 7
     assert tale.runs(9.9) == []
-    assert tale.runs(0.2) == [Fact.OVERDUE]
+    assert tale.runs(0.2) == [Trigger.OVERDUE]
 
 
 def test_the_time_is_that_of_the_latest_start() -> None:
@@ -478,7 +478,7 @@ def test_the_time_is_that_of_the_latest_start() -> None:
     tale.come("abc", created=90.0)
     tale.gang.bound("a", "n", 6, 10.0)
     tale.gang.bound("b", "n", 7, 95.0)
-    assert tale.runs() == [Fact.FOUND]
+    assert tale.runs() == [Trigger.FOUND]
     assert tale.runs(24) == []
 
 
@@ -489,7 +489,7 @@ def test_members_bound_long_ago_whose_replacements_wait_are_left_alone() -> None
     tale.come("c", created=900.0)
     tale.gang.bound("a", "n", 7, 60.0)
     tale.gang.bound("b", "n", 7, 999.0)
-    assert tale.runs() == [Fact.FOUND, Fact.LOST]
+    assert tale.runs() == [Trigger.FOUND, Trigger.LOST]
     assert tale.phase is Phase.DEGRADED
     assert tale.runs(1000) == []
 
@@ -499,18 +499,18 @@ def test_members_bound_long_ago_without_one_that_was_there_are_finished_or_undon
     tale.now = 1000.0
     tale.come("abc", created=50.0)
     tale.gang.bound("a", "n", 7, 60.0)
-    assert tale.runs() == [Fact.FOUND]
+    assert tale.runs() == [Trigger.FOUND]
     assert tale.runs(29.9) == []
-    assert tale.runs(0.2) == [Fact.OVERDUE]
+    assert tale.runs(0.2) == [Trigger.OVERDUE]
 
 
 def test_a_gang_that_others_started_as_a_whole_runs() -> None:
     tale = Tale(2)
     tale.come("ab")
     tale.gang.bound("a", "n", 0, 0.0)
-    assert tale.runs() == [Fact.COMPLETE]
+    assert tale.runs() == [Trigger.COMPLETE]
     tale.gang.bound("b", "n", 0, 0.0)
-    assert tale.runs() == [Fact.FOUND, Fact.WHOLE]
+    assert tale.runs() == [Trigger.FOUND, Trigger.WHOLE]
 
 
 def test_members_bound_by_another_scheduler_are_no_start_and_never_removed() -> None:
@@ -529,7 +529,7 @@ def test_members_that_succeeded_are_a_gang_that_is_done_unless_new_ones_wait() -
         tale.gang.succeed("a")
         tale.gang.succeed("b")
     anew.come("c", owner="next")
-    assert done.runs() == [Fact.DONE]
+    assert done.runs() == [Trigger.DONE]
     assert anew.runs() == []
     assert anew.gang.lacking() == "1 of 2 members exist"
 
@@ -542,7 +542,7 @@ def test_those_that_succeeded_in_a_start_whose_others_still_run_count_whoever_ma
     tale.gang.succeed("l")
     tale.gang.bound("a", "n", 7, 0.0)
     tale.gang.bound("b", "n", 7, 0.0)
-    assert tale.runs() == [Fact.FOUND, Fact.WHOLE]
+    assert tale.runs() == [Trigger.FOUND, Trigger.WHOLE]
 
 
 # -- room for others
@@ -553,7 +553,7 @@ def running(least: int, **terms: object) -> Tale:
     tale.come("abc")
     for uid in "abc":
         tale.gang.bound(uid, "n", 7, 0.0)
-    assert tale.runs()[-1] is Fact.WHOLE
+    assert tale.runs()[-1] is Trigger.WHOLE
     return tale
 
 
@@ -561,22 +561,22 @@ def test_a_gang_whose_room_is_taken_goes_as_a_whole_and_begins_anew() -> None:
     tale = running(3)
     tale.gang.preempted = True
     for member in tale.gang.at(Stage.BOUND):
-        tale.gang.put(member, Stage.LEAVING)
-    assert tale.runs() == [Fact.PREEMPTED]
+        tale.gang.put(member, Stage.EVICTING)
+    assert tale.runs() == [Trigger.PREEMPTED]
     assert tale.runs(1000) == []
     for uid in "abc":
         tale.gang.lose(uid)
-    assert tale.runs() == [Fact.UNDONE]
+    assert tale.runs() == [Trigger.UNDONE]
     assert not tale.gang.preempted
 
 
 def test_what_may_not_go_of_a_gang_whose_room_is_taken_stays_and_is_not_taken_back() -> None:
     tale = running(3)
     tale.gang.preempted = True
-    tale.gang.put(tale.gang.members["a"], Stage.LEAVING)
-    assert tale.runs() == [Fact.PREEMPTED]
+    tale.gang.put(tale.gang.members["a"], Stage.EVICTING)
+    assert tale.runs() == [Trigger.PREEMPTED]
     tale.gang.lose("a")
-    assert tale.runs() == [Fact.STRANDED]
+    assert tale.runs() == [Trigger.STRANDED]
     assert tale.runs(1000) == []
 
 
@@ -585,7 +585,7 @@ def test_what_may_not_go_of_a_gang_whose_room_is_taken_stays_and_is_not_taken_ba
 
 def test_every_row_of_the_table_is_taken_and_the_tally_is_always_a_recount() -> None:
     """Arbitrary things happen to gangs, whether they make sense or not."""
-    taken: Counter[tuple[Phase, Fact]] = Counter()
+    taken: Counter[tuple[Phase, Trigger]] = Counter()
     for seed in range(500):
         draw = random.Random(seed)
         tale = Tale(
@@ -599,7 +599,7 @@ def test_every_row_of_the_table_is_taken_and_the_tally_is_always_a_recount() -> 
             waited = tale.phase is Phase.WAITING
             _anything(tale, draw, step)
             before = tale.phase
-            taken[Phase.WAITING, Fact.PLANNED] += waited and before is Phase.STARTING
+            taken[Phase.WAITING, Trigger.PLANNED] += waited and before is Phase.STARTING
             for fact in tale.runs(draw.choice([0, 0, 0, 1, 5, 20])):
                 taken[before, fact] += 1
                 before = TRANSITIONS[before, fact]
@@ -656,7 +656,7 @@ def _act(tale: Tale, draw: random.Random) -> None:
     if gang.phase is Phase.UNDOING:
         for one in gang.at(Stage.BOUND):
             if one.removable:
-                gang.put(one, Stage.LEAVING)
+                gang.put(one, Stage.EVICTING)
     gang.upset = gang.upset or draw.random() < 0.05
 
 

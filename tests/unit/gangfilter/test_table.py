@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gangfilter.table import TRANSITIONS, Fact, Phase, after, diagram
+from gangfilter.table import TRANSITIONS, Phase, Trigger, after, diagram
 
 
 def reachable(start: Phase) -> set[Phase]:
@@ -27,7 +27,7 @@ def test_a_gang_gets_from_every_phase_to_any_other(phase: Phase) -> None:
 
 
 def test_every_fact_moves_a_gang_somewhere() -> None:
-    assert {fact for _, fact in TRANSITIONS} == set(Fact)
+    assert {fact for _, fact in TRANSITIONS} == set(Trigger)
 
 
 def test_no_fact_leads_where_the_gang_is() -> None:
@@ -35,20 +35,20 @@ def test_no_fact_leads_where_the_gang_is() -> None:
 
 
 def test_what_is_not_in_the_table_moves_nobody() -> None:
-    others = [(phase, fact) for phase in Phase for fact in Fact if (phase, fact) not in TRANSITIONS]
+    others = [(phase, fact) for phase in Phase for fact in Trigger if (phase, fact) not in TRANSITIONS]
     assert [(phase, fact) for phase, fact in others if after(phase, fact) is not phase] == []
 
 
 def test_only_a_plan_leads_to_a_start_and_only_the_whole_minimum_through_it() -> None:
     into = {fact for (phase, fact), to in TRANSITIONS.items() if to is Phase.STARTING}
     out = {fact for (phase, fact), to in TRANSITIONS.items() if phase is Phase.STARTING and to is Phase.BINDING}
-    assert into == {Fact.PLANNED}
-    assert out == {Fact.ALL_IN_BIND, Fact.FOUND}
+    assert into == {Trigger.PLANNED}
+    assert out == {Trigger.ALL_IN_BIND, Trigger.FOUND}
 
 
 def test_the_diagram_has_one_arrow_for_each_row_and_names_that_mermaid_can_read() -> None:
     first, begin, *arrows = diagram().splitlines()
     assert (first, begin) == ("stateDiagram-v2", "    [*] --> Assembling")
     drawn = [re.fullmatch(r"    (\w+) --> (\w+): ([^:;#]+)", arrow) for arrow in arrows]
-    told = [(Phase(m[1]), Fact(m[3]), Phase(m[2])) for m in drawn if m]
+    told = [(Phase(m[1]), Trigger(m[3]), Phase(m[2])) for m in drawn if m]
     assert told == [(phase, fact, to) for (phase, fact), to in TRANSITIONS.items()]

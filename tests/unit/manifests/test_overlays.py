@@ -91,7 +91,7 @@ def test_with_the_component_for_operators_their_pods_come_to_us(kustomize: Kusto
     profiles = (names.PROFILE, "volcano", "kube-batch")
     args = objects.containers("Deployment", "gangshare-scheduler")["extender"]["args"]
     assert f"--scheduler-names={','.join(profiles)}" in args
-    (rival,) = [arg.partition("=")[2] for arg in args if arg.startswith("--rival-leases")]
+    (rival,) = [arg.partition("=")[2] for arg in args if arg.startswith("--conflicting-leases")]
     (rule,) = objects.of("ClusterRole")["gangshare-rivals"]["rules"]
     assert (rule["verbs"], rule["resourceNames"]) == (["get"], [rival.partition("/")[2]])
     ((name, made),) = objects.of("ConfigMap").items()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from extender.cluster import group_status, groups
-from extender.engine.effects import GroupStatus
+from extender.engine.types.effects import GroupStatus
 from gangfilter import podgroups
 from gangfilter.group import LAXEST_FIRST, GroupKey
 from gangfilter.table import Phase

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from extender.engine.queues import line
+from extender.engine.queueing import line
 from extender.sim.jobtrace import replay
 from extender.sim.jobtrace.choices import Policy
 from tests.unit.sim_jobs.made import a_job, some_jobs, starts

@@ -1,5 +1,8 @@
 import math
 
+import pytest
+
+from extender.sim.jobtrace.restarts import level, level_end
 from extender.sim.jobtrace.trace import Job
 from tests.unit.sim_jobs.made import a_job, ends
 
@@ -38,3 +41,9 @@ def test_no_node_is_given_away_twice() -> None:
     work = sum(job.gpus * job.duration for job in jobs)
     assert sorted(found) == list(range(8))
     assert max(found.values()) * 16 >= work
+
+
+@pytest.mark.parametrize("found", range(5))
+def test_a_level_ends_where_the_next_begins(found: int) -> None:
+    assert level(level_end(found) - 1) == found
+    assert level(level_end(found)) == found + 1

@@ -1,0 +1,52 @@
+"""Whether a pod is bound to the node that kube-scheduler chose, and with which GPUs."""
+
+from __future__ import annotations
+
+from extender.engine.cycle.components import Components
+from extender.engine.types import refusals
+from extender.engine.types.effects import Already, BindAnswer, PodRef, Refuse
+from protos.contract.reason import Reason
+
+
+class Binding:
+    """Answers bind: the pod is booked for good before anything is written."""
+
+    def __init__(self, components: Components, started: float) -> None:
+        """`started`: for a while from then on a pod is believed to have been filtered by another process."""
+        self._components, self._effects, self._counters = components, components.effects, components.counters
+        self._believed_until = started + components.settings.unseen_bind_s
+
+    def bind(self, ref: PodRef, node: str, now: float, wall_ns: int) -> BindAnswer:
+        """Book the pod's GPUs on this node. `wall_ns`: the wall clock in ns since 1970."""
+        self._components.reservations.lend(ref.uid)
+        answer = self._answer(ref, node, now, wall_ns)
+        self._effects += self._components.activator.look(now)
+        return answer
+
+    def _answer(self, ref: PodRef, node: str, now: float, wall_ns: int) -> BindAnswer:
+        components = self._components
+        pod = components.ledger.pods.get(ref.uid)
+        if pod is None or not (pod.filtered or now < self._believed_until):
+            return self._refuse(refusals.UNSEEN)
+        if pod.state in ("binding", "bound"):
+            if pod.node != node:
+                return self._refuse(refusals.ELSEWHERE)
+            return Already() if pod.state == "bound" else components.booking.place(pod, node, wall_ns)
+        if isinstance(pod.asked, Reason) or pod.forged:
+            return self._refuse(pod.asked if isinstance(pod.asked, Reason) else refusals.FORGED)
+        answer = components.barrier.bind(pod, node, now)
+        if answer is not None:
+            return self._refuse(answer.reason) if isinstance(answer, Refuse) else answer
+        components.holds.drop(pod)
+        full = components.tenancy.refused(pod)
+        if full is not None:
+            return self._refuse(full)
+        if not components.booking.choose(pod, node):
+            return self._refuse(refusals.TAKEN)
+        return components.booking.book(pod, node, components.gangs.posted(ref.uid, node, now), wall_ns)
+
+    def _refuse(self, reason: Reason) -> Refuse:
+        self._counters["decisions", reason.code] += 1
+        if reason is refusals.TAKEN:
+            self._counters["conflicts", ""] += 1
+        return Refuse(reason)

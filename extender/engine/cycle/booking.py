@@ -1,0 +1,75 @@
+"""Books pods for good, before anything is written, and says what their Bindings carry."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from extender.engine.gangs.planner import GangPlanner
+from extender.engine.placement.seats import fits
+from extender.engine.queueing.waking import Waking
+from extender.engine.state import dialect
+from extender.engine.state.ledger import Ledger, PodState
+from extender.engine.types.effects import PostBinding
+from extender.engine.types.settings import Settings
+from gangfilter.gang import Gang
+from protos.contract import allocation, choose, codec
+from protos.contract.allocation import Allocation, Group
+
+
+class Booking:
+    """From a node to the Binding."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        planner: GangPlanner,
+        waking: Waking,
+        settings: Settings,
+        counters: Counter[tuple[str, str]],
+    ) -> None:
+        self._ledger, self._planner, self._waking = ledger, planner, waking
+        self._settings, self._counters = settings, counters
+
+    def choose(self, pod: PodState, node: str) -> bool:
+        """Pick the pod's GPUs on this node; returns whether it fits there."""
+        target = self._ledger.nodes.get(node)
+        if pod.ask is None:
+            return True
+        if target is None or target.books is None:
+            return target is not None and fits(pod.ask, target)
+        choice = None if target.problem else choose.choose(pod.ask, target.books)
+        if choice is not None:
+            inventory = target.books.inventory
+            pod.allocation = Allocation(codec.VERSION, inventory.unit_mib, inventory.slices_per_gpu, choice.shares)
+        return choice is not None
+
+    def release(self, pod: PodState, gang: Gang) -> PostBinding:
+        """Book the place held for a member of a gang for good."""
+        assignment = self._planner.assignments[pod.ref.uid]
+        books = self._ledger.node(assignment.node).books
+        if books is not None and assignment.shares:
+            inventory = books.inventory
+            pod.allocation = Allocation(
+                codec.VERSION, inventory.unit_mib, inventory.slices_per_gpu, dict(assignment.shares)
+            )
+        return self.book(pod, assignment.node, gang)
+
+    def book(self, pod: PodState, node: str, gang: Gang | None, wall_ns: int = 0) -> PostBinding:
+        """Book what was picked. `wall_ns`: the wall clock in ns since 1970, which the gpushare dialect writes down."""
+        if gang is not None:
+            group = Group(str(gang.key), gang.epoch, max(1, gang.size))
+            nothing = Allocation(codec.VERSION, self._settings.unit_mib, self._settings.slices_per_gpu, {})
+            pod.allocation = msgspec.structs.replace(pod.allocation or nothing, group=group)
+        pod.text = allocation.encode(pod.allocation) if pod.allocation else None
+        self._ledger.bind(pod, node, "binding")
+        self._waking.forget(pod)
+        pod.refusal = None
+        self._counters["decisions", "Bound"] += 1
+        return self.place(pod, node, wall_ns)
+
+    def place(self, pod: PodState, node: str, wall_ns: int) -> PostBinding:
+        """The Binding of a pod that is booked."""
+        carried = dialect.of_binding(pod, self._ledger.node(node), self._settings, wall_ns) if pod.text else {}
+        return PostBinding(pod.ref, node, carried, pod.allocation)

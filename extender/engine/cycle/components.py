@@ -1,0 +1,192 @@
+"""What the engine consists of: every part made once, and told of those that it needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from extender.engine.cycle.booking import Booking
+from extender.engine.cycle.pending_reasons import PendingReasons
+from extender.engine.cycle.worth import Worth
+from extender.engine.gangs.activator import ReservationActivator
+from extender.engine.gangs.barrier import Barrier
+from extender.engine.gangs.gangs import Gangs
+from extender.engine.gangs.gates import Gates
+from extender.engine.gangs.planner import GangPlanner
+from extender.engine.placement.index import Indexes
+from extender.engine.placement.offers import Offers
+from extender.engine.planning.movable_pods import MovablePods
+from extender.engine.policies.backfill.backfill import Backfill
+from extender.engine.policies.backfill.heads import Heads
+from extender.engine.policies.elastic.elastic import Elastic
+from extender.engine.policies.elastic.surplus_policy import SurplusPolicy
+from extender.engine.policies.preemption.preempt import Preemption
+from extender.engine.queueing.grants import Grants
+from extender.engine.queueing.priorities import Priorities
+from extender.engine.queueing.runtimes import Runtimes
+from extender.engine.queueing.tenancy import Tenancy
+from extender.engine.queueing.turns import Turns
+from extender.engine.queueing.waking import Waking
+from extender.engine.state.classes import Classes
+from extender.engine.state.holds import Holds
+from extender.engine.state.ledger import Ledger, PodState
+from extender.engine.state.observe import Observer
+from extender.engine.state.presence import Presence
+from extender.engine.state.quarantine import Quarantine
+from extender.engine.state.reservations import Reservations
+from extender.engine.state.roster import GangInfo
+from extender.engine.state.running_pods import RunningPods
+from extender.engine.types.effects import Effect
+from extender.engine.types.settings import Settings
+from extender.engine.types.subject import Subject, of_pod
+from extender.engine.types.wall import Wall
+
+
+class Components:
+    """All of them, those first on which others stand."""
+
+    def __init__(self, settings: Settings, wall: float) -> None:
+        """`wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero."""
+        self.settings = settings
+        self.counters: Counter[tuple[str, str]] = Counter()
+        """(what, label) → how often: decisions by code, conflicts, problems by kind, wakes."""
+        self.effects: list[Effect] = []
+        """What is to be done and was not told yet."""
+        self.quarantine = Quarantine(self.counters)
+        self.wall = Wall(wall)
+        self._make_books()
+        self._make_queues_and_gangs()
+        self._make_claims()
+        self.pending_reasons = PendingReasons(self.ledger, self.indexes, self.classes, self.gangs)
+        self.worth = Worth(self.gangs.planner, self.movable_pods)
+
+    def _make_books(self) -> None:
+        """Nodes, pods, GPUs and tenants, how nodes rank, and what single pods are promised."""
+        settings = self.settings
+        self.ledger = Ledger(
+            settings.unit_mib,
+            settings.slices_per_gpu,
+            settings.gpushare,
+            changed=self._changed,
+            moved=self._moved,
+            renumbered=self._renumbered,
+        )
+        self.indexes = Indexes(self.ledger.nodes)
+        self.classes = Classes(self.ledger.stock, self.quarantine)
+        self.offers = Offers(self.ledger.nodes, self.indexes, settings)
+        self.observer = Observer(self.ledger, settings, self.counters, self.classes)
+        self.tenancy = Tenancy(self.ledger, settings, self.classes.known, self.quarantine, self._in_other_queue)
+        self.waking = Waking(self.ledger, self.tenancy.queues, self.quarantine)
+        self.holds = Holds(self.ledger, self.quarantine, settings.soft_charge_s, settings.undecided_s)
+        self.presence = Presence()
+        self.gates = Gates(self.ledger, self.indexes, self.waking, settings.nominate_from)
+        self.movable_pods = MovablePods(self.ledger.pods, self.ledger.on_node)
+
+    def _make_queues_and_gangs(self) -> None:
+        """Who may start, whose turn it is, and gangs from their first member to their last."""
+        settings = self.settings
+        self.waking.admits = self.tenancy.admits
+        admission = self.tenancy.admission
+        self.runtimes = Runtimes(self._gang_of)
+        self.priorities = Priorities(settings.group_priority)
+        turns = Turns(admission.local_queue, admission.queue_rank, self.runtimes.of_gang, self.priorities.highest)
+        planner = GangPlanner(self.ledger, self.indexes, settings, admission, turns)
+        self.booking = Booking(self.ledger, planner, self.waking, settings, self.counters)
+        self.gangs = Gangs(
+            self.ledger,
+            settings,
+            self.counters,
+            self.quarantine,
+            planner,
+            self.booking.release,
+            self._unpromise,
+            self.priorities.capped,
+            self.wall,
+        )
+        self.barrier = Barrier(self.gangs)
+        self.behind = SurplusPolicy(self.ledger, self.gangs, self.tenancy.queues, self.priorities)
+        self.waking.defers, self.waking.spare = self.behind.waits, self.behind.spare
+
+    def _make_claims(self) -> None:
+        """What room is kept, given back, taken from others, or left to the first in line."""
+        settings, admission = self.settings, self.tenancy.admission
+        grants = Grants(self.tenancy.queues, admission)
+        self.reservations = Reservations(self.ledger, self.quarantine, settings, grants, self.wall)
+        self.activator = ReservationActivator(
+            self.reservations, self.gangs, self.barrier, self.counters, self.quarantine
+        )
+        self.running_pods = RunningPods(settings, self.wall)
+        self.elastic = Elastic(
+            self.ledger, self.gangs, self.movable_pods, admission, settings, self.counters, self.quarantine, self.wall
+        )
+        self.preemption = Preemption(
+            self.ledger,
+            self.gangs,
+            self.running_pods,
+            self.movable_pods,
+            self.tenancy,
+            self.priorities,
+            self.reservations,
+            self.elastic,
+            settings,
+            self.counters,
+            self.quarantine,
+            self.wall,
+        )
+        heads = Heads(
+            self.ledger,
+            self.gangs,
+            self.running_pods,
+            self.movable_pods,
+            self.tenancy,
+            self.priorities,
+            self.reservations,
+            self.runtimes,
+            self.quarantine,
+            self.wall,
+        )
+        self.backfill = Backfill(
+            self.ledger,
+            self.gangs,
+            self.running_pods,
+            self.reservations,
+            self.waking,
+            self.runtimes,
+            heads,
+            settings,
+            self.quarantine,
+        )
+        self.gangs.planner.kept = self.backfill.before_gang
+        self.waking.first, self.waking.open_to = self.backfill.pods, self.backfill.open_to
+
+    def _changed(self, node: str, room: bool, amounts: bool) -> None:
+        """None of these may fail: the books have changed, and the caller goes on."""
+        if amounts:  # a score tells nothing of labels and taints
+            self.indexes.stale(node)
+        self.ledger.stock.changed(node)
+        self.tenancy.stale(node)
+        self.reservations.changed(node)
+        if room:
+            self.waking.room(node)
+
+    def _moved(self, pod: PodState) -> None:
+        """The books are right, whatever its queue says. What keeps room counts there by its promise alone."""
+        if pod.ref.uid in self.ledger.pods:
+            self.quarantine.each((pod,), _subject, "queues", self.tenancy.moved)
+
+    def _renumbered(self, gone: int) -> None:
+        self.gangs.planner.renumbered(gone)
+
+    def _in_other_queue(self, uid: str) -> None:
+        self.waking.moved(uid)
+
+    def _gang_of(self, uid: str) -> GangInfo | None:
+        return self.gangs.of(uid)
+
+    def _unpromise(self, pod: PodState) -> None:
+        """The pod is not placed as a single one any more."""
+        self.holds.drop(pod)
+        self.waking.forget(pod)
+
+
+def _subject(pod: PodState) -> Subject:
+    return of_pod(pod.ref.uid)

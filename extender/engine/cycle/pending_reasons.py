@@ -1,0 +1,80 @@
+"""What people are told of a pod that waits: why, with the numbers of the moment, and how often."""
+
+from __future__ import annotations
+
+from extender.engine.gangs.gangs import Gangs
+from extender.engine.placement.index import Indexes
+from extender.engine.state.classes import Classes
+from extender.engine.state.lacking import Lacking
+from extender.engine.state.ledger import Ledger, NodeState, PodState
+from extender.engine.types import refusals
+from extender.engine.types.effects import Report
+from protos.contract import choose
+from protos.contract.ask import PodAsk
+from protos.contract.reason import Reason
+
+REPORT_EVERY_S = 30.0
+"""Seconds between Events about one pod."""
+
+
+class PendingReasons:
+    """Reasons, and when they were told last."""
+
+    def __init__(self, ledger: Ledger, indexes: Indexes, classes: Classes, gangs: Gangs) -> None:
+        self._ledger, self._indexes, self._classes, self._gangs = ledger, indexes, classes, gangs
+        self._lack = Lacking(ledger.stock)
+        self._told: dict[str, float] = {}
+
+    def no_gpu(self, state: PodState, ask: PodAsk) -> Reason:
+        """Why no node takes the pod: none could even if every GPU were free, or there is no room now."""
+        return self._lacking(state, ask) or refusals.no_room(ask)
+
+    def _lacking(self, state: PodState, ask: PodAsk) -> Reason | None:
+        return self._classes.none_of(state.ref.uid) or self._lack.of(ask)
+
+    def explain(self, state: PodState) -> Reason | None:
+        """Why the pod waits, with the numbers of this moment; None if it was not refused."""
+        if isinstance(state.asked, Reason):
+            return state.asked
+        known = self._gangs.of(state.ref.uid)
+        if known is not None and known.reason is not None:
+            return known.reason
+        reason = state.refusal
+        if (
+            reason is None
+            or state.ask is None
+            or reason.code not in refusals.FOR_ROOM
+            or reason.code == refusals.IN_LINE
+        ):
+            return reason
+        lacking = self._lacking(state, state.ask)
+        if lacking is not None:
+            return lacking
+        nearest = self._indexes.of(state.shape).nearest(state.excluded)
+        node = self._ledger.nodes[nearest] if nearest else None
+        return _with_numbers(refusals.no_room(state.ask), state.ask, node, self._ledger.stock.largest())
+
+    def report(self, state: PodState, reason: Reason, now: float) -> list[Report]:
+        """The Event about a refusal for this reason, unless there was one about the pod a moment ago."""
+        if now - self._told.get(state.ref.uid, -REPORT_EVERY_S) < REPORT_EVERY_S:
+            return []
+        self._told[state.ref.uid] = now
+        return [Report(state.ref, self.explain(state) or reason)]
+
+    def forget(self, uid: str) -> None:
+        """The pod is over."""
+        self._told.pop(uid, None)
+
+
+def _with_numbers(reason: Reason, ask: PodAsk, nearest: NodeState | None, largest: int) -> Reason:
+    """The same refusal with the arithmetic: what is needed, and where the most of it is free.
+
+    `nearest` is the node that comes nearest, `largest` the units of the largest GPU in the cluster.
+    """
+    if nearest is None or nearest.books is None:
+        where = "no node offered has GPUs of ours"
+    else:
+        where = f"freest: {nearest.name} {choose.misfit(ask, nearest.books).removeprefix('freest: ')}"
+    too_big = max((container.mem for container in ask.containers), default=0) > largest
+    size = f"the largest GPU has {largest}; " if too_big else ""
+    return Reason(reason.code, reason.sentence, f"needs {choose.wanted(ask)}; {size}{where}")

@@ -1,0 +1,129 @@
+"""What is done as time passes: at each tick of the clock, and in slices between two events.
+
+A part that fails as a whole rests for a moment; the others go on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from extender.engine.cycle.components import Components
+from extender.engine.cycle.lifecycle import Lifecycle
+from extender.engine.cycle.recovery import Recovery
+from extender.engine.types.effects import Effect, Requeue
+from extender.engine.types.events import Tick
+
+WARM_NODES, FRESH_NODES = 200, 1600
+"""Nodes looked at at once for shapes that will be asked soon, some 1 ms in all, and in the time of one tick."""
+AGED_NODES = 100
+"""Nodes looked at per tick that stand as in a former mix of asks."""
+COUNTED_NODES = 200
+"""Nodes whose free GPUs are counted per tick."""
+Work = Callable[[float], bool]
+"""A slice of planning; whether there is more to do."""
+
+
+class Upkeep:
+    """Has each part go on."""
+
+    def __init__(self, components: Components, pods: Lifecycle, recovery: Recovery) -> None:
+        self._components, self._pods, self._recovery = components, pods, recovery
+        self._quarantine = components.quarantine
+        self._looks = 0
+        """How many more nodes are looked at for the indexes before the next tick."""
+        self._ticks: tuple[tuple[str, Callable[[float], object]], ...] = (
+            ("holds", components.holds.expire),
+            ("gates", lambda _: components.gates.seek(WARM_NODES)),
+            ("queues", lambda _: components.tenancy.tick()),
+            (
+                "gangs",
+                components.gangs.rounds.tick,
+            ),  # before pods that go singly are woken: some of them stand behind gangs
+            ("waking", self._wake),
+            ("mix", lambda _: components.indexes.scorer.look()),
+            ("index", lambda _: self._index()),
+            ("preemption", components.preemption.tick),
+            ("backfill", components.backfill.tick),
+            ("stock", lambda _: components.ledger.stock.recount(components.ledger.takes_pods, COUNTED_NODES)),
+            ("classes", lambda _: components.effects.extend(components.classes.news())),
+            ("queues' news", lambda _: components.effects.extend(components.tenancy.news())),
+            ("elastic", lambda now: components.effects.extend(components.elastic.tick(now))),
+            ("lost pods", pods.forget_lost),
+        )
+        self._slices: deque[tuple[str, Work]] = deque((
+            ("learning", lambda _: components.indexes.learn(WARM_NODES)),
+            ("planning", components.gangs.work),
+            ("waking", lambda _: self._go_on_waking()),
+            ("coming", lambda _: components.indexes.ready(WARM_NODES)),
+            ("index", lambda _: self._freshen()),
+            ("searching", lambda now: self._told(components.preemption.work(now))),
+            ("growing", lambda now: self._told(components.elastic.work(now))),
+            ("shadows", components.backfill.work),
+        ))  # fmt: skip
+
+    @property
+    def ticks(self) -> tuple[Tick, ...]:
+        """One tick, in parts."""
+        places = [place for place, _ in self._ticks]
+        return tuple(Tick(place, last=place == places[-1]) for place in places)
+
+    def tick(self, part: str, now: float) -> None:
+        """Time has passed; `part`: all that is to be done of it, everything if ""."""
+        if part in ("", self._ticks[0][0]):
+            self._recovery.retry(now)
+        for place, work in self._ticks:
+            if part in ("", place) and not self._quarantine.rests(place):
+                with self._quarantine.part(place):
+                    work(now)
+
+    def _index(self) -> None:
+        """Look again at nodes for shapes that will be asked soon, so that their questions need not."""
+        self._components.indexes.renew(AGED_NODES)
+        self._looks = FRESH_NODES
+        self._freshen()
+
+    def _freshen(self) -> bool:
+        if self._looks <= 0:
+            return False
+        behind = self._components.indexes.work(WARM_NODES) <= 0
+        self._looks = self._looks - WARM_NODES if behind else 0
+        return self._looks > 0
+
+    def _wake(self, now: float) -> None:
+        """Bring those back for whom there is room, or who are to be told once more that there is."""
+        components = self._components
+        components.waking.begin(lambda pod, node, charges: components.holds.put(pod, node, charges, now), now)
+        self._go_on_waking()
+        self._woken([*components.gates.due(now), *components.tenancy.due(now)])
+
+    def _go_on_waking(self) -> bool:
+        more = self._components.waking.work()
+        self._woken([self._components.gates.opening(wake) for wake in self._components.waking.taken()])
+        return more
+
+    def _woken(self, wakes: Sequence[Requeue]) -> None:
+        self._components.effects += wakes
+        self._components.counters["pod_requeues", ""] += len(wakes)
+
+    def think(self, now: float) -> bool:
+        """Do a slice of planning; returns whether there is more to do. Effects may come of it.
+
+        One part after the other has its slice, each in its turn.
+        """
+        self._quarantine.now = now
+        more = False
+        for _ in range(len(self._slices)):
+            place, work = self._slices[0]
+            self._slices.rotate(-1)
+            if not self._quarantine.rests(place):
+                with self._quarantine.part(place):
+                    more |= work(now)
+            if more:
+                break
+        return more
+
+    def _told(self, worked: tuple[bool, Sequence[Effect]]) -> bool:
+        more, effects = worked
+        self._components.effects += effects
+        return more

@@ -1,0 +1,118 @@
+"""What a pod costs on the nodes that are best for it, term by term, for people: why it is there or would go there.
+
+All is reckoned as of this moment; a pod that has a node, on that node as it would be without the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from extender.engine.gangs.planner import GangPlanner
+from extender.engine.placement.score import ALONE, UNLINKED, Scorer, terms
+from extender.engine.placement.seats import UNTOUCHED
+from extender.engine.planning.movable_pods import MovablePods
+from extender.engine.state.intree import counted, lacking
+from extender.engine.state.ledger import NodeState, PodState
+from extender.engine.types.amounts import add
+from protos.contract import choose
+from protos.contract.books import NodeBooks
+from protos.contract.choose import Choice
+from protos.contract.reason import Reason
+
+BEST = 5
+"""Nodes that are told."""
+LOOKED = 1000
+"""Nodes looked at for them, best first: kube-scheduler may keep the pod off some, or there is no CPU left."""
+PIECE = 32
+"""Nodes scored at a time."""
+
+
+class Row(NamedTuple):
+    """A pod on one node."""
+
+    node: str
+    points: int
+    """Its score there."""
+    terms: Mapping[str, int]
+    """By name: those of `score.Terms`, then the score is minus their sum; for a pod that is to be spread `emptiness`,
+    from which `links` are taken off. None on a node without GPUs of ours, where nothing is reckoned."""
+    here: bool = False
+    """The node is the pod's own."""
+
+
+def before(scorer: Scorer, node: NodeState, pod: PodState) -> Row | None:
+    """The pod on its own node as that would be without it; None if that cannot be told.
+
+    It is on the GPUs that it has; while it is merely held, on those that it would get.
+    """
+    used = dict(node.used)
+    add(used, pod.requests, -1)
+    if node.books is None or pod.ask is None:
+        return _row(scorer, pod, node, node.books, used)
+    entry = node.books.entries.get(pod.ref.uid)
+    if entry is None or not entry.placed or not entry.charges.keys() <= node.books.gpus.keys():
+        return None
+    held = Choice(pod.allocation.containers, dict(entry.charges)) if pod.allocation is not None else None
+    books = node.books.without([pod.ref.uid])
+    return _row(scorer, pod, node, books, used, held)
+
+
+def _row(
+    scorer: Scorer,
+    pod: PodState,
+    node: NodeState,
+    books: NodeBooks | None,
+    used: Mapping[str, int],
+    held: Choice | None = None,
+) -> Row | None:
+    """The pod on a node with these books and totals; `held`: on these GPUs, None: on those that it would get."""
+    sits, of = ALONE, pod.shape
+    if pod.ask is not None:
+        if books is None:
+            return Row(node.name, UNTOUCHED, {})
+        choice = held or choose.choose(pod.ask, books)
+        if choice is None:
+            return None
+        sits = scorer.seated(choice, books, spread=pod.ask.selection.spread)
+    present = scorer.present(books, node.allocatable, used)
+    points = scorer.points(of, present, sits)
+    if sits.spread is not None:
+        links = 0 if sits.joined else UNLINKED
+        return Row(node.name, points, {"emptiness": points + links, "links": links})
+    return Row(node.name, points, terms(of, present, sits)._asdict() if present is not None else {})
+
+
+class Worth:
+    """Tells it of any pod."""
+
+    def __init__(self, planner: GangPlanner, movable_pods: MovablePods) -> None:
+        self._planner, self._movable_pods, self._view = planner, movable_pods, planner.view
+
+    def prepare(self, pod: PodState) -> bool:
+        """Score some of the nodes for a pod like this; False when all are."""
+        return self._view.indexes.prepare(pod.shape, PIECE, aged=True)
+
+    def rows(self, pod: PodState) -> list[Row]:
+        """The best nodes of those with room for the pod, and its own if it has one; the best first."""
+        if isinstance(pod.asked, Reason):
+            return []
+        scorer, own = self._view.indexes.scorer, self._view.nodes.get(pod.node)
+        rows = (_row(scorer, pod, node, node.books, node.used) for node in self._nodes(pod))
+        found = list(islice((row for row in rows if row is not None), BEST))
+        here = before(scorer, own, pod) if own is not None else None
+        found += [here._replace(here=True)] if here is not None else []
+        return sorted(found, key=lambda row: (-row.points, row.node))
+
+    def _nodes(self, pod: PodState) -> Iterator[NodeState]:
+        """Those that the pod could be on instead, best first."""
+        waits = pod.state == "waiting"
+        excluded = pod.excluded | self._planner.excluded.get(pod.ref.uid, 0) if waits else 0
+        allowed = self._movable_pods.constraints(pod.ref.uid)
+        amounts, beside = counted(pod.requests), counted(pod.requests, self._view.ignored)
+        for name, _ in islice(self._view.indexes.of(pod.shape).ranked(), LOOKED):
+            node = self._view.nodes[name]
+            short = lacking(amounts if node.books is None else beside, node.allocatable, node.used)
+            if name != pod.node and not short and not excluded >> node.number & 1 and allowed.admits(node):
+                yield node

@@ -1,1 +1,0 @@
-"""Which pods to move so that somebody who waits fits (defragmentation)."""

@@ -1,0 +1,110 @@
+"""How many pods would have to leave a node for somebody to fit there, at a glance: never more than it takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+
+import msgspec
+
+from extender.engine.planning.movable_pods import Movable
+from extender.engine.planning.sketch import barred
+from extender.engine.state.intree import counted
+from extender.engine.state.ledger import NodeState
+from extender.engine.state.seats import Seat
+from protos.contract.ask import ContainerAsk, Demand, PodAsk
+from protos.contract.books import GpuBook, NodeBooks
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """What stands in the way on one node."""
+
+    stuck: int
+    """Pods that may not be moved; with any, the node is no use."""
+    moves: int
+    """Pods that have to leave at least."""
+    node: str
+
+
+def outlook(seat: Seat, node: NodeState, movable: Sequence[Movable], ignored: Collection[str]) -> Outlook | None:
+    """What stands in the way of one more on this node; None where nothing that could leave is what keeps it off."""
+    if barred(seat, node, ignored) or not node.seen or node.problem or not seat.constraints.admits(node):
+        return None
+    beside = _beside(seat, node, movable, ignored if node.books is not None else ())
+    if beside is None:
+        return None
+    if seat.ask is None or node.books is None:
+        return Outlook(0, beside, node.name) if seat.ask is None or seat.ask.only_whole else None
+    if node.books.inventory.state != "ready":
+        return None
+    held = {m.seat.uid: m for m in movable}
+    stuck, moves = 0, beside
+    for container in seat.ask.containers:
+        found = _container(container, seat.ask, node.books, held)
+        if found is None:
+            return None
+        stuck, moves = max(stuck, found[0]), max(moves, found[1])
+    return Outlook(stuck, moves, node.name)
+
+
+def _beside(seat: Seat, node: NodeState, movable: Sequence[Movable], ignored: Collection[str]) -> int | None:
+    """How many must leave for CPU, memory and the like; None if all of them were too few."""
+    most = 0
+    for resource, amount in counted(seat.requests, ignored):
+        missing = amount - node.room(resource)
+        given = sorted((dict(m.seat.requests).get(resource, 0) for m in movable), reverse=True)
+        needed = _cover(missing, given)
+        if needed is None:
+            return None
+        most = max(most, needed)
+    return most
+
+
+def _cover(missing: int, given: Sequence[int]) -> int | None:
+    """How many of the largest cover what is missing; None if all of them do not."""
+    for count, amount in enumerate(given):
+        if missing <= 0:
+            return count
+        missing -= amount
+    return len(given) if missing <= 0 else None
+
+
+def _container(
+    container: ContainerAsk, ask: PodAsk, books: NodeBooks, held: dict[str, Movable]
+) -> tuple[int, int] | None:
+    """(pods that may not be moved, pods that must leave) for one container alone; None if no GPUs would do."""
+    each = sorted(_each(container, ask, books, held))
+    if len(each) < container.gpus:
+        return None
+    chosen = each[: container.gpus]
+    return sum(stuck for stuck, _ in chosen), math.ceil(sum(share for _, share in chosen) - 1e-9)
+
+
+def _each(
+    container: ContainerAsk, ask: PodAsk, books: NodeBooks, held: dict[str, Movable]
+) -> Iterator[tuple[int, float]]:
+    for book in books.eligible(ask.selection):
+        demand = books.demand(container, book.gpu)
+        if demand is None or demand.mem > book.gpu.mem or demand.slices > book.slices_per_gpu:
+            continue
+        here = [(uid, entry.charges) for uid, entry in books.entries.items() if book.gpu.uuid in entry.charges]
+        fixed = sum(uid not in held for uid, _ in here)
+        leaving = [(charges[book.gpu.uuid], len(charges)) for uid, charges in here if uid in held]
+        yield _needed(demand, book, leaving, fixed)
+
+
+def _needed(demand: Demand, book: GpuBook, leaving: Sequence[tuple[Demand, int]], fixed: int) -> tuple[int, float]:
+    """(pods that may not be moved and are in the way, pods that must leave, one on n GPUs as 1/n)."""
+    wholes = [span for held, span in leaving if held.whole]
+    if demand.whole:
+        return fixed, sum(1 / span for _, span in leaving)
+    if wholes:
+        return 0, sum(1 / span for span in wholes)
+    if book.fits(demand):
+        return 0, 0.0
+    mem = _cover(demand.mem - (book.gpu.mem - book.mem_used), sorted((h.mem for h, _ in leaving), reverse=True))
+    room = book.slices_per_gpu - book.slices_used
+    slices = _cover(demand.slices - room, sorted((h.slices for h, _ in leaving), reverse=True))
+    if mem is None or slices is None or book.wholes:
+        return max(1, fixed), 0.0
+    return 0, max(mem, slices) / max(span for _, span in leaving)

@@ -1,0 +1,125 @@
+"""For whom moves are planned: a pod by its name, or a gang; and what comes of it, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from extender.engine.gangs.gangs import Gangs
+from extender.engine.planning.attempt import PIECE
+from extender.engine.planning.defrag_plan import DefragPlan, Move, NoPlan, indexes
+from extender.engine.planning.movable_pods import MovablePods
+from extender.engine.policies.defrag.defrag import Defrag
+from extender.engine.state.ledger import NodeState, PodState
+from extender.engine.state.roster import GangInfo
+from extender.engine.state.seats import Assignment, Seat
+from extender.engine.types.sliced import Sliced
+from gangfilter.group import GroupKey
+from gangfilter.table import Phase
+from protos.contract.reason import Reason
+
+READ = 200
+"""Members read in one piece."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """Who waits for room."""
+
+    who: str
+    """`default/train`, `gang default/resnet`."""
+    seats: Iterator[Seat]
+    """Read once."""
+
+
+def asked(gangs: Gangs, movable_pods: MovablePods, pod: PodState | None, key: GroupKey) -> Asked | NoPlan | None:
+    """Who is meant: this pod or the gang that it is in; without a pod, the gang of this name.
+
+    Why it needs no room, None if it is nobody.
+    """
+    known = gangs.of(pod.ref.uid) if pod is not None else gangs.known.get(key)
+    if known is not None and (pod is None or known.gang.phase is Phase.WAITING):
+        return _gang(gangs, known)
+    return _single(movable_pods, pod) if pod is not None else None
+
+
+def _gang(gangs: Gangs, known: GangInfo) -> Asked | NoPlan:
+    key = known.gang.key
+    if known.gang.phase is not Phase.WAITING:
+        return NoPlan(f"gang {key} does not wait for room: it is {known.gang.phase}")
+    return Asked(f"gang {key}", gangs.planner.seats(known.gang))
+
+
+def _single(movable_pods: MovablePods, pod: PodState) -> Asked | NoPlan:
+    if pod.state in ("binding", "bound"):
+        return NoPlan(f"{pod.ref} does not wait for room: it is bound to {pod.node}")
+    if isinstance(pod.asked, Reason):
+        return NoPlan(str(pod.asked))
+    seat = Seat(
+        uid=pod.ref.uid,
+        ask=pod.ask,
+        requests=pod.requests,
+        constraints=movable_pods.constraints(pod.ref.uid),
+        excluded=pod.excluded,
+    )
+    return Asked(str(pod.ref), iter((seat,)))
+
+
+class DefragRequest(Sliced[DefragPlan | NoPlan]):
+    """A plan of moves in the making, for whom it is, and what came of it."""
+
+    def __init__(self, asked: Asked, pods: Mapping[str, PodState], plan: Callable[[Sequence[Seat]], Defrag]) -> None:
+        """`plan`: of moves that make room for these."""
+        self._asked, self._plan, self._known = asked, plan, pods
+        self._pods: dict[str, PodState] = {}
+        """Those who wait for room."""
+        super().__init__(self._go())
+
+    def _go(self) -> Generator[int, None, DefragPlan | NoPlan]:
+        seats: list[Seat] = []
+        for seat in self._asked.seats:
+            seats.append(seat)
+            self._pods[seat.uid] = self._known[seat.uid]
+            if len(seats) % READ == 0:
+                yield PIECE
+        yield PIECE
+        return (yield from self._plan(seats).whole())
+
+    def told(self, nodes: Mapping[str, NodeState]) -> dict[str, Any]:
+        """What came of it, as JSON, but for the rooms."""
+        outcome, who = self.outcome, self._asked.who
+        if not isinstance(outcome, DefragPlan):
+            return {"for": who, "fits": False, "verdict": outcome.why if outcome else "", "moves": []}
+        moves = [_move(move, nodes) for move in outcome.moves]
+        return {"for": who, "fits": True, "verdict": outcome.verdict(who, nodes), "moves": moves}
+
+    def rooms(self, nodes: Mapping[str, NodeState]) -> Iterator[dict[str, Any]]:
+        """Where those go for whom it is, as JSON; nothing if there is no room."""
+        if isinstance(self.outcome, DefragPlan):
+            for uid, assignment in self.outcome.assignments.items():
+                yield _room(self._pods[uid], assignment, nodes)
+
+
+def _move(move: Move, nodes: Mapping[str, NodeState]) -> dict[str, Any]:
+    pod, to = move.pod, move.to
+    namespace, _, name = pod.name.partition("/")
+    return {
+        "namespace": namespace,
+        "name": name,
+        "uid": pod.seat.uid,
+        "mem": pod.mem,
+        "from": {"node": pod.node, "gpus": indexes(pod.charges, nodes.get(pod.node))},
+        "to": {"node": to.node, "gpus": indexes(to.charges, nodes.get(to.node))},
+    }
+
+
+def _room(pod: PodState, assignment: Assignment, nodes: Mapping[str, NodeState]) -> dict[str, Any]:
+    return {
+        "namespace": pod.ref.namespace,
+        "name": pod.ref.name,
+        "uid": pod.ref.uid,
+        "node": assignment.node,
+        "gpus": indexes(assignment.charges, nodes.get(assignment.node)),
+        "containers": {name: [share.uuid for share in given] for name, given in assignment.shares.items()},
+    }

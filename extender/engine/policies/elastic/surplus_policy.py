@@ -1,0 +1,49 @@
+"""Members beyond the minimum of a gang that runs stand behind the gangs of their queue that wait, at their priority.
+
+They are placed like single pods, once every such gang was planned with the room that there is and did not fit.
+"""
+
+from __future__ import annotations
+
+from extender.engine.gangs.gangs import Gangs
+from extender.engine.queueing.priorities import Priorities
+from extender.engine.queueing.queue_node import QueueNode
+from extender.engine.queueing.queues import Queues
+from extender.engine.state.ledger import Ledger, PodState
+from gangfilter.table import Phase
+
+REMEMBERED = 1024
+"""Answers that are remembered, by queue and priority."""
+
+
+class SurplusPolicy:
+    """Tells who has to wait."""
+
+    def __init__(self, ledger: Ledger, gangs: Gangs, queues: Queues, priorities: Priorities) -> None:
+        self._ledger, self._gangs, self._queues, self._priorities = ledger, gangs, queues, priorities
+        self._known: dict[tuple[QueueNode, int], bool] = {}
+        self._version = -1
+        """Of the line of gangs, when that was found out."""
+
+    def spare(self, pod: PodState) -> bool:
+        """Whether a gang that runs has this member beyond its minimum."""
+        known = self._gangs.of(pod.ref.uid)
+        return known is not None and known.gang.phase is Phase.RUNNING and not known.gang.members[pod.ref.uid].required
+
+    def waits(self, pod: PodState) -> bool:
+        """Whether this pod is such a member, and gangs go first at this moment."""
+        uid = pod.ref.uid
+        known, local_queue = self._gangs.of(uid), self._queues.of(uid)
+        if known is None or local_queue is None or not self._gangs.leading or not self.spare(pod):
+            return False
+        if self._gangs.rounds.looked != self._ledger.freed:
+            return self._gangs.rounds.waiting  # they are yet to be planned with this room
+        turns = self._gangs.planner.turns
+        if self._version != turns.version or len(self._known) >= REMEMBERED:
+            self._version = turns.version
+            self._known.clear()
+        key = self._queues.at(local_queue), -self._priorities.of(known.gang, pod.priority)
+        if key not in self._known:
+            first = (w for w in turns.firsts() if self._queues.at(w.queue) is key[0])
+            self._known[key] = any(waiter.turn.precedence <= key[1] for waiter in first)
+        return self._known[key]

@@ -1,0 +1,244 @@
+"""Preemption: pods and gangs that wait take the room of others of lower priority.
+
+Those are looked for whose refusal was told: gangs that do not fit, and single pods for which kube-scheduler has found
+no node. For one of them at a time it is searched who has to go; a search that found nobody is not repeated before
+something has changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from itertools import islice
+
+from extender.engine.gangs.gangs import Gangs
+from extender.engine.planning.attempt import STEP
+from extender.engine.planning.movable_pods import MovablePods
+from extender.engine.policies.elastic.elastic import Elastic
+from extender.engine.policies.preemption.attempt import Context, PreemptionAttempt, Preemptor
+from extender.engine.policies.preemption.budgets import Register
+from extender.engine.policies.preemption.candidates import Backoff, Candidates, Chosen, How, Key, Moment
+from extender.engine.policies.preemption.fitting import Wanted
+from extender.engine.policies.preemption.reclaim import ReclaimPolicy
+from extender.engine.policies.preemption.units import MayTake, Unit, Units
+from extender.engine.policies.preemption.victims import COMING, NoSolution, Search, Victims
+from extender.engine.policies.preemption.what_if import WhatIfNodes
+from extender.engine.queueing.priorities import Priorities
+from extender.engine.queueing.tenancy import Tenancy
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.quarantine import Quarantine
+from extender.engine.state.reservations import Reservations
+from extender.engine.state.running_pods import RunningPods
+from extender.engine.types import refusals
+from extender.engine.types.effects import Effect, Report
+from extender.engine.types.events import Event, PodGone, PodSeen, Tick
+from extender.engine.types.settings import Settings
+from extender.engine.types.sliced import Sliced
+from extender.engine.types.subject import Subject, of_gang, of_pod
+from extender.engine.types.wall import Wall
+from gangfilter.group import GroupKey
+
+LOOK_S, PER_LOOK = 0.1, 2000
+"""Seconds between looks for somebody who waits, and one more for each so many who do."""
+ENDS: dict[str, How] = {"done": "done", "lapsed": "lapsed"}
+"""What the ends of one are for the next; all others are in vain."""
+
+
+class Preemption:
+    """All that is looked for and under way."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        gangs: Gangs,
+        running_pods: RunningPods,
+        movable_pods: MovablePods,
+        tenancy: Tenancy,
+        priorities: Priorities,
+        reservations: Reservations,
+        elastic: Elastic,
+        settings: Settings,
+        counters: Counter[tuple[str, str]],
+        quarantine: Quarantine,
+        wall: Wall,
+    ) -> None:
+        self._quarantine = quarantine
+        self._ledger, self._gangs, self._running_pods = ledger, gangs, running_pods
+        self._reservations, self._settings = reservations, settings
+        self._queues, self._admission = tenancy.queues, tenancy.admission
+        self._candidates = Candidates(
+            ledger, gangs, running_pods, movable_pods, tenancy, priorities, reservations, quarantine
+        )
+        self.budgets = Register()
+        self._context = Context(
+            gangs, running_pods, reservations, elastic, self.budgets, counters, settings.scale_in_timeout_s, wall
+        )
+        self._units = Units(ledger, gangs, running_pods, priorities, elastic.spared, quarantine)
+        self._under_way: dict[str, tuple[Key, PreemptionAttempt]] = {}
+        """By who takes."""
+        self._choice: Sliced[Chosen | None] | None = None
+        """Who comes first, while that is being found out."""
+        self._search: tuple[Key, Preemptor, Search] | None = None
+        self._said: Iterator[Effect] = iter(())
+        """What is still to be done to begin with the last one."""
+        self._look_at = 0.0
+        self._led_at: float | None = None
+        """Since when this process may write."""
+        self._on = settings.preemption and settings.reservation_ttl_s > 0
+
+    def lead(self, yes: bool) -> None:
+        """Whether this process may write; who begins anew plans what another has left undone."""
+        if not yes:
+            self._under_way.clear()
+            self._choice, self._search, self._said = None, None, iter(())
+
+    # -- what is under way
+
+    def look(self, event: Event, now: float) -> list[Effect]:
+        """Go on with what is under way, as far as this event matters to it."""
+        uid = None
+        match event:
+            case PodSeen(pod):
+                uid = pod.metadata.uid
+            case PodGone(gone):
+                uid = gone
+            case Tick(last=True):
+                uid = ""
+        effects: list[Effect] = []
+        if uid is None:
+            return effects
+        for key, taking in list(self._under_way.values()):
+            if not uid or taking.concerns(uid):
+                with self._given_up(key, taking):
+                    effects += taking.look(now, uid)
+                    self._settle(key, taking, now)
+        return effects
+
+    def refused(self, uid: str, why: str, now: float) -> list[Effect]:
+        """A pod was not let go."""
+        effects: list[Effect] = []
+        for key, taking in list(self._under_way.values()):
+            if taking.asked(uid):
+                with self._given_up(key, taking):
+                    effects += taking.refused(uid, why, now)
+                    self._settle(key, taking, now)
+        return effects
+
+    @contextlib.contextmanager
+    def _given_up(self, key: Key, taking: PreemptionAttempt) -> Iterator[None]:
+        """One that fails is under way no more: what it has kept runs out."""
+        whole = False
+        with self._quarantine.over(_subject(key, taking.by), "preemption"):
+            yield
+            whole = True
+        if not whole:
+            self._under_way.pop(taking.by.who, None)
+
+    def _settle(self, key: Key, taking: PreemptionAttempt, now: float) -> None:
+        if taking.ended:
+            del self._under_way[taking.by.who]
+            self._rest(key, now, ENDS.get(taking.ended, "vain"))
+
+    # -- who waits
+
+    def tick(self, now: float) -> None:
+        """Begin to search for whoever comes first, if anybody waits."""
+        if not self._on or not self._gangs.leading:
+            self._led_at = None
+            return
+        self._led_at = now if self._led_at is None else self._led_at
+        if self._search is None and self._choice is None and now >= self._look_at:
+            settled = now >= self._led_at + self._settings.patience.gang_bind_timeout_s
+            first = self._candidates.first(now, self._moment, self._under_way, replayed=settled)
+            self._choice = Sliced(first)
+
+    @property
+    def _moment(self) -> Moment:
+        return self._ledger.freed, self._running_pods.turn, self.budgets.turn, self._queues.terms, self._queues.dues
+
+    def _choose(self, choice: Sliced[Chosen | None], now: float) -> None:
+        """Go on finding out who comes first; then the search begins."""
+        self._choice = None  # unless it goes on
+        if not choice.advance():
+            self._choice = choice
+            return
+        self._look_at = now + LOOK_S + self._candidates.seen / PER_LOOK
+        if choice.outcome is not None:
+            key, by, wanted = choice.outcome
+            self._search = key, by, self._searching(by, wanted, now)
+
+    # -- searches
+
+    def _searching(self, by: Preemptor, wanted: Wanted, now: float) -> Search:
+        void = self._reservations.keepers(by.pods)
+        going = frozenset(uid for _, taking in self._under_way.values() for uid in taking.victims)
+        going |= frozenset(self._gangs.leaving())
+
+        def draw() -> WhatIfNodes:
+            claims = self._reservations.claims(by.pods)
+            claims += [claim for _, taking in self._under_way.values() for claim in taking.claims()]
+            return WhatIfNodes(self._ledger, [*self._running_pods.leaving, *going], void, claims)
+
+        def entitle() -> ReclaimPolicy:
+            gone = [*self._running_pods.leaving, *going]
+            coming = dict.fromkeys(self._reservations.preempting())
+            coming |= {u: None for _, it in self._under_way.values() for u, pod in it.by.pods.items() if not pod.node}
+            others = [uid for uid in coming if uid not in by.pods]
+            uids = list(by.pods)
+            return ReclaimPolicy(
+                self._queues, self._admission, uids, by.priority, going=dict.fromkeys(gone), coming=others
+            )
+
+        def candidates(may_take: MayTake) -> Generator[int, None, list[Unit]]:
+            def free(unit: Unit) -> bool:
+                return may_take(unit) and not any(victim.uid in going for victim in unit.victims)
+
+            return self._units.found(now, free, self._settings.min_runtime_s)
+
+        def forbidden(chosen: Sequence[Unit], units: Sequence[Unit]) -> Mapping[str, str]:
+            others = (victim for _, taking in self._under_way.values() for victim in taking.going)
+            return self.budgets.forbidden(chosen, units, others)
+
+        return Search(self._gangs.planner.view, draw, wanted, candidates, entitle, forbidden)
+
+    def work(self, now: float) -> tuple[bool, Sequence[Effect]]:
+        """Do a slice of searching; returns whether there is more to do, and what is to be done."""
+        effects = list(islice(self._said, STEP))
+        if not effects and self._choice is not None:
+            self._choose(self._choice, now)
+        elif not effects and self._search is not None:
+            (key, by, search), self._search = self._search, None  # unless it goes on
+            with self._quarantine.over(_subject(key, by), "searching"):
+                if not search.advance():
+                    self._search = key, by, search
+                elif search.outcome is not None:
+                    self._look_at = now
+                    self._said = self._take(key, by, search.outcome, now)
+                    self.tick(now)
+        return bool(effects or self._choice or self._search), effects
+
+    def _take(self, key: Key, by: Preemptor, outcome: Victims | NoSolution, now: float) -> Iterator[Effect]:
+        if any(uid not in self._running_pods.pending_pods or pod.state != "waiting" for uid, pod in by.pods.items()):
+            self._rest(key, now, "vain")
+            return
+        if isinstance(outcome, NoSolution):
+            rest = self._rest(key, now, "coming" if outcome is COMING else "vain")
+            if outcome.why and outcome.why != rest.told:
+                rest.told = outcome.why
+                who = next(iter(by.pods.values())).ref
+                told = refusals.preemption_postponed if outcome.postponed else refusals.preemption_forbidden
+                yield Report(who, told(by.who, outcome.why), warning=not outcome.postponed)
+            return
+        taking = PreemptionAttempt(self._context, by, outcome.units, outcome.assignments, now)
+        self._under_way[by.who] = key, taking
+        self._context.counters["preemptions", "planned"] += 1
+        yield from taking.begin()
+
+    def _rest(self, key: Key, now: float, how: How) -> Backoff:
+        return self._candidates.rest(key, now, self._moment, self._settings.min_runtime_s, how)
+
+
+def _subject(key: Key, by: Preemptor) -> Subject:
+    """Whom work for this one is done for: its gang, or its pod."""
+    return of_gang(key) if isinstance(key, GroupKey) else of_pod(next(iter(by.pods)))

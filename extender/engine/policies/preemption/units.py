@@ -1,0 +1,193 @@
+"""What may be evicted as one: a member that a gang can spare, else a whole gang, never half of it; or a single pod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import chain, islice
+from operator import attrgetter
+
+import msgspec
+
+from extender.engine.gangs.gangs import Gangs
+from extender.engine.queueing.priorities import Priorities
+from extender.engine.state.ledger import Ledger, PodState
+from extender.engine.state.quarantine import Quarantine
+from extender.engine.state.running_pods import RunningPod, RunningPods
+from extender.engine.types.effects import PodRef
+from extender.engine.types.subject import of_gang, of_pod
+from gangfilter.gang import Gang
+from gangfilter.group import GroupKey
+from gangfilter.members import Member, Stage
+from gangfilter.table import Phase
+
+WHOLE = (Phase.RUNNING, Phase.DEGRADED)
+"""Phases in which a gang may be taken away: in the others it is being made or undone."""
+PART, BUILT = 32, 8
+"""Units looked at in one piece, and what one costs, and to put it in order, in `attempt.LOOK`s."""
+MayTake = Callable[["Unit"], bool]
+"""Whether the room of a unit may be taken for somebody."""
+
+
+class Victim(msgspec.Struct, frozen=True):
+    """A pod that would have to go."""
+
+    ref: PodRef
+    node: str
+    grace_s: float
+    lost: float
+    """GPU-seconds of work that would be lost."""
+    labels: Mapping[str, str]
+    guarded: bool
+    """A disruption budget may guard it: it runs."""
+
+    @property
+    def uid(self) -> str:
+        return self.ref.uid
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """What goes together."""
+
+    who: str
+    """`default/web-1`, `gang default/train`, `default/train-7, which gang default/train can spare`."""
+    victims: tuple[Victim, ...]
+    gang: GroupKey | None
+    spare: bool
+    """Its gang goes on without it."""
+    priority: int
+    """Of its gang, if that has one; else the highest of its pods."""
+    since: float
+    """When the last of its pods got its node."""
+    lost: float
+    """GPU-seconds of work that would be lost."""
+    gpus: float
+    rank: int = 0
+    """Of what its gang can spare, how many go before it; it counts as no cheaper than they."""
+    over_quota: str = ""
+    """What its queue has and is due, if it is taken back for another queue."""
+
+    @property
+    def by(self) -> str:
+        """Why it may be taken: `priority` in its queue, or the `share` of another."""
+        return "share" if self.over_quota else "priority"
+
+    @property
+    def kind(self) -> str:
+        """`spare`, `gang` or `pod`."""
+        return "spare" if self.spare else "gang" if self.gang is not None else "pod"
+
+    @property
+    def cost(self) -> tuple[bool, int, float, int, float, float, str]:
+        """Cheapest first: what can be spared, lower priority, less work lost, fewer GPUs, younger; then by name."""
+        return not self.spare, self.priority, self.lost, self.rank, self.gpus, -self.since, self.who
+
+
+class Units:
+    """All that there is."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        gangs: Gangs,
+        running_pods: RunningPods,
+        priorities: Priorities,
+        spared: Callable[[Gang], list[Member]],
+        quarantine: Quarantine,
+    ) -> None:
+        """`spared`: the members that a gang can spare, in the order in which they go."""
+        self._ledger, self._gangs, self._running_pods = ledger, gangs, running_pods
+        self._priorities, self._spared, self._quarantine = priorities, spared, quarantine
+
+    def found(self, now: float, may_take: MayTake, min_runtime_s: float = 0.0) -> Generator[int, None, list[Unit]]:
+        """The units that may be taken and have run for so long, cheapest first. Work is told in `attempt.LOOK`s."""
+        parts: list[list[Unit]] = []
+        every = chain(self._singles(now), self._of_gangs(now))
+        while some := list(islice(every, PART)):
+            may = (unit for unit in some if unit is not None and unit.since <= now - min_runtime_s and may_take(unit))
+            parts.append(sorted(may, key=attrgetter("cost")))
+            yield PART * BUILT
+        ordered, found = merge(*parts, key=attrgetter("cost")), []
+        while some := list(islice(ordered, PART)):
+            found += some
+            yield PART * BUILT
+        return found
+
+    def _singles(self, now: float) -> Iterator[Unit | None]:
+        def single(pod: PodState) -> Unit | None:
+            uid = pod.ref.uid
+            seen = self._running_pods.of(uid) if pod.state == "bound" else None
+            alone = seen is not None and (seen.lingers or self._gangs.of(uid) is None)
+            return self._unit(str(pod.ref), [pod], now) if seen and alone and self._may_go(pod, seen) else None
+
+        pods = list(self._ledger.pods.values())
+        return self._quarantine.tried(pods, lambda pod: of_pod(pod.ref.uid), "units", single)
+
+    def _of_gangs(self, now: float) -> Iterator[Unit]:
+        gangs = [known.gang for known in self._gangs.known.values()]
+        for units in self._quarantine.tried(
+            gangs, lambda gang: of_gang(gang.key), "units", lambda gang: list(self._of_gang(gang, now))
+        ):
+            yield from units or ()
+
+    def _of_gang(self, gang: Gang, now: float) -> Iterator[Unit]:
+        if (
+            self._gangs.is_aside(gang)
+            or gang.phase not in WHOLE
+            or gang.preempted
+            or gang.count(Stage.EVICTING, Stage.POSTED)
+        ):
+            return
+        pods = [self._ledger.pods[member.uid] for member in gang.at(Stage.BOUND)]
+        if not pods or not all((seen := self._running_pods.of(p.ref.uid)) and self._may_go(p, seen) for p in pods):
+            return
+        lost = 0.0
+        for rank, member in enumerate(self._spared(gang)):
+            pod = self._ledger.pods[member.uid]
+            who = f"{pod.ref}, which gang {gang.key} can spare"
+            spare = self._unit(who, [pod], now, gang=gang, spare=True)
+            lost = max(lost, spare.lost)
+            yield msgspec.structs.replace(spare, rank=rank, lost=lost)
+        yield self._unit(f"gang {gang.key}", pods, now, gang=gang)
+
+    def _may_go(self, pod: PodState, seen: RunningPod) -> bool:
+        """Whether it is ours, stays otherwise, and is known to be where it is."""
+        books = self._ledger.nodes[pod.node].books
+        entry = books.entries.get(pod.ref.uid) if books is not None else None
+        return seen.ours and not seen.leaving and not pod.problem and (entry is None or entry.placed)
+
+    def _unit(
+        self, who: str, pods: Sequence[PodState], now: float, *, gang: Gang | None = None, spare: bool = False
+    ) -> Unit:
+        seen = [(pod, found) for pod in pods if (found := self._running_pods.of(pod.ref.uid)) is not None]
+        gpus = [self._gpus(pod) for pod, _ in seen]
+        victims = tuple(
+            Victim(pod.ref, pod.node, it.grace_s, held * max(0.0, now - it.saved), it.labels, it.running)
+            for (pod, it), held in zip(seen, gpus, strict=True)
+        )
+        highest = max(found.priority for _, found in seen)
+        return Unit(
+            who=who,
+            victims=victims,
+            gang=gang.key if gang is not None else None,
+            spare=spare,
+            priority=highest if gang is None else self._priorities.of(gang, highest),
+            since=max(found.since for _, found in seen),
+            lost=sum(victim.lost for victim in victims),
+            gpus=sum(gpus),
+        )
+
+    def _gpus(self, pod: PodState) -> float:
+        """How many GPUs it holds; a part of one counts as the larger of its parts of memory and of time."""
+        books = self._ledger.nodes[pod.node].books
+        entry = books.entries.get(pod.ref.uid) if books is not None else None
+        if books is None or entry is None:
+            return float(sum(c.gpus for c in pod.ask.containers)) if pod.ask is not None else 0.0
+        total = 0.0
+        for uuid, demand in entry.charges.items():
+            book = books.gpus.get(uuid)
+            if demand.whole or book is None:
+                total += 1.0
+            else:
+                total += max(demand.mem / max(1, book.gpu.mem), demand.slices / max(1, book.slices_per_gpu))
+        return total

@@ -1,1 +1,0 @@
-"""Who has to go so that somebody of higher priority fits."""

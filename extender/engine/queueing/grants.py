@@ -1,0 +1,26 @@
+"""What queues say of room that is kept for their pods: how much of it they may have, and that it counts."""
+
+from __future__ import annotations
+
+from extender.engine.queueing.admission import Admission
+from extender.engine.queueing.queues import Queues
+
+
+class Grants:
+    """Told of pods by UID."""
+
+    def __init__(self, queues: Queues, admission: Admission) -> None:
+        self._queues, self._admission = queues, admission
+
+    def promise(self, uid: str, yes: bool) -> None:
+        """The room counts as the pod's in its queue, or not any more."""
+        self._queues.promise(uid, yes)
+
+    def admits(self, uid: str, *, making: bool) -> bool:
+        """Whether the queue may have that much more; `making`: others of it may be leaving for the pod."""
+        return self._queues.of(uid) is not None and self._admission.keeps(uid, making=making) is None
+
+    def turn(self, uid: str, *, admitted: bool) -> object:
+        """Is another one when the answer may have changed: what was admitted is promised, so that nobody takes it."""
+        local_queue = self._queues.of(uid)
+        return self._queues.terms, local_queue, None if admitted else self._queues.capacity_generation

@@ -1,0 +1,497 @@
+"""The queues as a tree, which pods are in which, and what they take: kept up to date pod by pod.
+
+Pods that name the same queue in the same namespace share an account; an account is in one queue, so that a queue that
+comes, goes or moves costs by accounts and not by pods. What a pod takes is added to its queue and to all above it.
+Queues whose parent is missing, or that are their own ancestors, hang below the root.
+
+A queue may select the namespaces that it admits. Pods of another one that name it start nowhere; those that run count
+where they would be if they named none. So nobody moves what it has into the queue of somebody else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from extender.engine.queueing import shares
+from extender.engine.queueing.queue_node import ALWAYS, LocalQueue, QueueNode
+from extender.engine.queueing.shares import QueueDemand
+from extender.engine.queueing.usage import Takes
+from extender.engine.types.amounts import add
+from protos.contract.bounds import QUEUE_DEPTH, QUEUE_DIVIDED
+from protos.contract.queue import DEFAULT, GPUS, SOURCES, Queue
+from protos.contract.selector import Selector
+
+SWEEP = 1024
+"""Accounts without pods are dropped when there are twice as many as were in use, and so many more."""
+SAME = 0.5
+"""Amounts that differ by less are the same: the smallest there are is 1."""
+
+_RANK = {source.api_version: place for place, source in enumerate(SOURCES)}
+
+
+class Queues:
+    """All queues."""
+
+    def __init__(self, moved: Callable[[str], None] = lambda _: None) -> None:
+        """`moved` is told of each pod (its UID) that comes to another queue."""
+        self._moved = moved
+        self._known: dict[str, dict[str, Queue]] = {}
+        """By name and source."""
+        self._accounts: dict[tuple[str, str], LocalQueue] = {}
+        self._pods: dict[str, tuple[LocalQueue, Takes, bool]] = {}
+        self.promised: dict[str, tuple[LocalQueue, Takes]] = {}
+        """The pods (UIDs) that wait, and for whom room is kept: nobody else gets that room in their queues before."""
+        self._nodes: dict[str, dict[str, int]] = {}
+        self.total: dict[str, int] = {}
+        """What all nodes have."""
+        self._grown = False
+        self._root = QueueNode(Queue(name="", source=""))
+        self._queue_nodes: dict[str, QueueNode] = {}
+        self._downwards: Sequence[QueueNode] = ()
+        """The root and all queues, each before those below it."""
+        self._of_namespace: dict[str, QueueNode] = {}
+        self._namespaces: dict[str, Mapping[str, str]] = {}
+        """Their labels."""
+        self._peopled: set[str] = set()
+        """Namespaces of which there are accounts or queues."""
+        self._sweep_at = SWEEP
+        """So many accounts are too many."""
+        self._nameable = False
+        self._fair: frozenset[str] = frozenset()
+        self._stale = False
+        self._also: Mapping[str, int] = {}
+        self._epoch = self._gains = self._revalued = 0
+        self._batch: Counter[tuple[LocalQueue, Takes]] | None = None
+        self.prices = 0
+        """Counts how often what a pod that waits would take turned out to be something else."""
+        self.dues = 0
+        """Counts how often something else was due to somebody."""
+        self.touched: dict[str, None] = {}
+        """Queues of which something changed since that was told."""
+
+    # -- the world
+
+    def put(self, queue: Queue) -> None:
+        """The queue is there, or another one now.
+
+        One that cannot be read stays what it was, with its problem; nothing starts in it if it never could be read.
+        """
+        known = self._known.setdefault(queue.name, {})
+        before = known.get(queue.source)
+        if queue.problem:
+            former = before if before is not None else msgspec.structs.replace(queue, closed=True)
+            selector = queue.namespace_selector or former.namespace_selector
+            queue = msgspec.structs.replace(former, problem=queue.problem, namespace_selector=selector)
+        if queue != before:
+            known[queue.source] = queue
+            queue_node = self._queue_nodes.get(queue.name) if self._grown else None
+            if before is not None and queue_node is not None and queue_node.queue is before and _alike(before, queue):
+                self._revalue(queue_node, queue)
+            else:
+                self._grown = False
+            self.touched[queue.name] = None
+
+    def _revalue(self, queue_node: QueueNode, queue: Queue) -> None:
+        """The queue may have more now, or less; the tree stays as it is."""
+        queue_node.revalue(queue)
+        self._revalued += 1
+        self._divided()
+        self._stale = True
+        self._gains += 1
+        self._root.capacity_generation += 1
+
+    def drop(self, source: str, name: str) -> None:
+        """The queue is gone."""
+        known = self._known.get(name, {})
+        if known.pop(source, None) is not None:
+            self._grown = False
+            self.touched.pop(name, None)
+            if not known:
+                del self._known[name]
+
+    def namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """The namespace has these labels now; None if it is gone, or they cannot be read."""
+        before = self._namespaces.pop(name, None)
+        if labels is not None:
+            self._namespaces[name] = labels
+        if not self._grown or labels == before or name not in self._peopled:
+            return
+        selectors = [s.queue.namespace_selector for s in self._queue_nodes.values()]
+        if any(_selects(each, labels) != _selects(each, before) for each in selectors):
+            self._grown = False
+
+    def node(self, name: str, has: Mapping[str, int]) -> None:
+        """The node has so much for pods; nothing if it is gone."""
+        before, now = self._nodes.pop(name, {}), dict(has)
+        if now:
+            self._nodes[name] = now
+        if now != before:
+            add(self.total, before.items(), -1)
+            add(self.total, now.items())
+            self._stale = True
+            self._gains += 1
+            self._root.capacity_generation += 1
+
+    def see(self, uid: str, named: str, namespace: str, takes: Takes, *, placed: bool) -> None:
+        """The pod names this queue ("" for none), takes so much, and is `placed` or waits."""
+        local_queue = self.local_queue(named, namespace)
+        before, now = self._pods.get(uid), (local_queue, takes, placed)
+        if now == before:
+            return
+        self._pods[uid] = now
+        if uid in self.promised:
+            self.promise(uid, not placed)
+        if before is None:
+            self._ask(local_queue, takes, 1)
+            self._place(local_queue, takes, placed, 1)
+        elif before[:2] == now[:2]:
+            self._place(local_queue, takes, placed=True, sign=1 if placed else -1)
+        else:
+            self.prices += before[1] != takes and not (before[2] or placed)
+            self._leave(*before)
+            self._ask(local_queue, takes, 1)
+            self._place(local_queue, takes, placed, 1)
+            if before[0] is not local_queue:
+                self._moved(uid)
+
+    @contextmanager
+    def batched(self) -> Iterator[None]:
+        """Meanwhile nobody asks: pods that get a place, or lose theirs, are added up and counted at the end.
+
+        The members of a gang are alike, so that costs little more than one of them.
+        """
+        batch = self._batch = Counter()
+        try:
+            yield
+        finally:
+            self._batch = None
+            for (local_queue, takes), count in batch.items():
+                self._count(local_queue, takes, count)
+
+    def forget(self, uid: str) -> None:
+        """The pod is over."""
+        before = self._pods.pop(uid, None)
+        if before is not None:
+            self._leave(*before)
+        self.promise(uid, False)
+
+    def promise(self, uid: str, yes: bool) -> None:
+        """Whether room is kept for this pod."""
+        before, known = self.promised.pop(uid, None), self._pods.get(uid)
+        if before is not None:
+            self._promise(*before, -1)
+        if yes and known is not None and not known[2]:
+            self.promised[uid] = known[:2]
+            self._promise(*known[:2], 1)
+
+    def _promise(self, local_queue: LocalQueue, takes: Takes, sign: int) -> None:
+        for queue_node in (*local_queue.at.path, self._root) if self._grown else ():
+            queue_node.promise(takes, sign)
+            self._gains += sign < 0
+
+    def _leave(self, local_queue: LocalQueue, takes: Takes, placed: bool) -> None:
+        self._place(local_queue, takes, placed, -1)
+        self._ask(local_queue, takes, -1)
+
+    def _ask(self, local_queue: LocalQueue, takes: Takes, sign: int) -> None:
+        """One more pod that waits (or less) is in it."""
+        add(local_queue.requested, takes, sign)
+        local_queue.waiting += sign
+        if self._grown:
+            add(local_queue.at.own, takes, sign)
+            for queue_node in (*local_queue.at.path, self._root):
+                queue_node.ask(takes, sign)
+                queue_node.count(0, sign)
+                self.touched[queue_node.name] = None
+            self._stale = True
+
+    def _place(self, local_queue: LocalQueue, takes: Takes, placed: bool, sign: int) -> None:
+        """If it is placed: one that waits in it has (or has no more) what it asks."""
+        if not placed:
+            return
+        if self._batch is not None:
+            self._batch[local_queue, takes] += sign
+        else:
+            self._count(local_queue, takes, sign)
+
+    def _count(self, local_queue: LocalQueue, takes: Takes, pods: int) -> None:
+        """So many more pods that take so much (or less) have a place."""
+        add(local_queue.allocated, takes, pods)
+        local_queue.running, local_queue.waiting = local_queue.running + pods, local_queue.waiting - pods
+        if self._grown:
+            for queue_node in (*local_queue.at.path, self._root):
+                queue_node.place(takes, pods)
+                queue_node.count(pods, -pods)
+                self.touched[queue_node.name] = None
+            self._stale = True
+            self._gains += pods < 0
+
+    def recount(self) -> None:
+        """Count anew what is in each account, and build the tree anew: an error may have left a pod counted by half."""
+        for local_queue in self._accounts.values():
+            local_queue.allocated, local_queue.requested, local_queue.running, local_queue.waiting = {}, {}, 0, 0
+        self._grown = False
+        for local_queue, takes, placed in self._pods.values():
+            self._ask(local_queue, takes, 1)
+            self._place(local_queue, takes, placed, 1)
+
+    # -- who is where
+
+    def local_queue(self, named: str, namespace: str) -> LocalQueue:
+        """The account of pods of this namespace that name this queue."""
+        named = "" if named == DEFAULT else named
+        local_queue = self._accounts.get((named, namespace))
+        if local_queue is None:
+            if len(self._accounts) >= self._sweep_at:
+                self._grown = False
+            local_queue = self._accounts[named, namespace] = LocalQueue(named, namespace)
+            if self._grown:
+                self._settle(local_queue)
+        return local_queue
+
+    def of(self, uid: str) -> LocalQueue | None:
+        """The account of a pod, None if it is in none."""
+        found = self._pods.get(uid)
+        return found[0] if found is not None else None
+
+    def shared(self, uid: str, other: str) -> bool:
+        """Whether two pods are in the same queue, as far as both count in any."""
+        local_queue, another = self.of(uid), self.of(other)
+        return local_queue is None or another is None or self.at(local_queue) is self.at(another)
+
+    def takes(self, uid: str) -> Takes:
+        """What a pod takes, or would take."""
+        found = self._pods.get(uid)
+        return found[1] if found is not None else ()
+
+    def home(self, uid: str) -> QueueNode:
+        """The queue that a pod is in; the root if it is in none."""
+        local_queue = self.of(uid)
+        return self.at(local_queue) if local_queue is not None else self.root
+
+    @property
+    def root(self) -> QueueNode:
+        """What is above all queues."""
+        self._grow()
+        return self._root
+
+    @property
+    def queue_nodes(self) -> Mapping[str, QueueNode]:
+        """All queues by name, as they stand."""
+        self._grow()
+        return self._queue_nodes
+
+    @property
+    def epoch(self) -> int:
+        """Counts how often the tree changed."""
+        self._grow()
+        return self._epoch
+
+    @property
+    def terms(self) -> int:
+        """Counts how often the tree changed, or what any of them may have."""
+        return self.epoch + self._revalued
+
+    @property
+    def capacity_generation(self) -> int:
+        """Counts how often there may have come room for somebody."""
+        self._grow()
+        return self._gains
+
+    def at(self, local_queue: LocalQueue) -> QueueNode:
+        """The queue that these pods are in, also if there are none yet."""
+        self._grow()
+        if local_queue.epoch != self._epoch:
+            self._settle(local_queue)
+        return local_queue.at
+
+    def _grow(self) -> None:
+        """Build the tree anew, if that changed."""
+        if self._grown:
+            return
+        self._grown, self._stale = True, True
+        self._epoch += 1
+        self._gains += 1
+        dues = {name: queue_node.due for name, queue_node in self._queue_nodes.items()}
+        best = [self._known[name][min(self._known[name], key=_RANK.__getitem__)] for name in sorted(self._known)]
+        self._queue_nodes = {queue.name: QueueNode(queue) for queue in best}
+        self._queue_nodes.setdefault(DEFAULT, QueueNode(ALWAYS))
+        self._root = QueueNode(self._root.queue)
+        self._nameable = any("/" not in name for name in self._known)
+        self._hang()
+        for name, queue_node in self._queue_nodes.items():
+            queue_node.due = dues.get(name, {})
+            self.touched[name] = None
+        self._divided()
+        self._accounts = {key: a for key, a in self._accounts.items() if a.waiting or a.running}
+        self._sweep_at = 2 * len(self._accounts) + SWEEP
+        self._peopled = {_namespace(queue_node) for queue_node in self._queue_nodes.values()}
+        for local_queue in self._accounts.values():
+            self._settle(local_queue)
+            self._refill(local_queue)
+        for local_queue, takes in self.promised.values():
+            self._promise(local_queue, takes, 1)
+
+    def _divided(self) -> None:
+        """Find out which resources are divided."""
+        queues = [queue_node.queue for queue_node in self._queue_nodes.values()]
+        fair = sorted({GPUS}.union(*((*queue.guarantee, *queue.deserved) for queue in queues)), key=_divided_first)
+        self._fair = frozenset(fair[: QUEUE_DIVIDED.most])
+
+    def _hang(self) -> None:
+        """Every queue below another, or the root."""
+        for queue_node in self._queue_nodes.values():
+            queue_node.above = self._parent(queue_node) or self._root
+            queue_node.above.below.append(queue_node)
+            add(queue_node.above.idle, queue_node.queue.guarantee.items())
+        downwards = [self._root]
+        for queue_node in downwards:
+            downwards += queue_node.below
+        self._downwards = downwards
+        last = sorted(self._queue_nodes.values(), key=lambda s: (_RANK.get(s.queue.source, 0), s.name), reverse=True)
+        self._of_namespace = {namespace: s for s in last for namespace in s.queue.namespaces}
+
+    def _parent(self, queue_node: QueueNode) -> QueueNode | None:
+        """The one above it, None if that is the root; says why it is that though another is named."""
+        named = queue_node.queue.parent
+        if not named:
+            return None
+        above = at = self._find(named, _namespace(queue_node))
+        if at is None:
+            queue_node.misplaced = f"its parent {named} does not exist: it hangs below the root"
+        seen: set[str] = set()
+        while at is not None and at is not queue_node and at.name not in seen and len(seen) < QUEUE_DEPTH.most:
+            seen.add(at.name)
+            at = self._find(at.queue.parent, _namespace(at)) if at.queue.parent else None
+        if at is queue_node:
+            queue_node.misplaced = f"its parent {named} hangs below it: it hangs below the root"
+        elif len(seen) == QUEUE_DEPTH.most:
+            queue_node.misplaced = f"{QUEUE_DEPTH.most} queues or more are above it: it hangs below the root"
+        elif above is not None and (own := _namespace(queue_node)) and not self._admits(above, own):
+            queue_node.misplaced = f"its parent {named} does not admit namespace {own}: it hangs below the root"
+        return None if queue_node.misplaced else above
+
+    def _find(self, name: str, namespace: str) -> QueueNode | None:
+        """The queue that is meant by a name in a namespace: one of that name, else the namespace's ElasticQuota."""
+        return self._queue_nodes.get(name) or self._queue_nodes.get(f"{namespace}/{name}")
+
+    def _settle(self, local_queue: LocalQueue) -> None:
+        """Find the queue of an account: that which is named, else that of its namespace, else `default`.
+
+        The first of these is where its pods want to be, the first that admits their namespace where they are. One that
+        is named and does not exist is missed where there are queues that can be named.
+        """
+        local_queue.epoch = self._epoch
+        self._peopled.add(local_queue.namespace)
+        found = self._find(local_queue.named, local_queue.namespace) if local_queue.named else None
+        local_queue.missing = found is None and bool(local_queue.named) and self._nameable
+        default = self._queue_nodes[DEFAULT]
+        wanted = [each for each in (found, self._of_namespace.get(local_queue.namespace), default) if each is not None]
+        admitting = (each for each in wanted if self._admits(each, local_queue.namespace))
+        at = next(admitting, None)
+        local_queue.at, local_queue.refused = at or default, "" if at is wanted[0] else wanted[0].name
+        if local_queue.refused:
+            wanted[0].strangers.append(local_queue)
+
+    def _admits(self, queue_node: QueueNode, namespace: str) -> bool:
+        """Whether pods of this namespace may use the queue; an ElasticQuota is for those of its own."""
+        own = _namespace(queue_node)
+        if own:
+            return own == namespace
+        return _selects(queue_node.queue.namespace_selector, self._namespaces.get(namespace))
+
+    def _refill(self, local_queue: LocalQueue) -> None:
+        """Add all its pods to the queues that it is in."""
+        allocated, requested = tuple(local_queue.allocated.items()), tuple(local_queue.requested.items())
+        add(local_queue.at.own, requested)
+        for queue_node in (*local_queue.at.path, self._root):
+            queue_node.ask(requested, 1)
+            queue_node.place(allocated, 1)
+            queue_node.count(local_queue.running, local_queue.waiting)
+
+    # -- what is due
+
+    def reckon(self, also: Mapping[str, int]) -> bool:
+        """Reckon anew what is due to each, if anything changed; returns whether it did.
+
+        `also` is what there is of resources that no node tells, like GPUs of a class.
+        """
+        self._grow()
+        if not self._stale and also == self._also:
+            return False
+        self._stale, self._also = False, dict(also)
+        due: dict[str, dict[str, float]] = {name: {} for name in self._queue_nodes}
+        for queue_node in self._downwards:
+            queue_node.contested, queue_node.own_due = frozenset(), {}
+        for resource in sorted(self._fair):
+            self._divide(resource, also.get(resource, self.total.get(resource, 0)), due)
+        for name, queue_node in self._queue_nodes.items():
+            if queue_node.due != due[name]:
+                queue_node.due, queue_node.known_part = due[name], None
+                self.touched[name] = None
+                self.dues += 1
+        return True
+
+    @property
+    def fair(self) -> frozenset[str]:
+        """The resources that are divided: GPUs, and whatever a queue is guaranteed or deserves."""
+        self._grow()
+        return self._fair
+
+    def _divide(self, resource: str, amount: float, due: Mapping[str, dict[str, float]]) -> None:
+        """Divide what is due to each queue among those below it; its own pods count as one of weight 1."""
+        asked: dict[str, float] = {}
+        for queue_node in reversed(self._downwards):
+            in_all = queue_node.own.get(resource, 0) + sum(asked[below.name] for below in queue_node.below)
+            asked[queue_node.name] = min(in_all, queue_node.queue.capability.get(resource, in_all))
+        for above in self._downwards:
+            if above.below:
+                claims = [_claim(queue_node.queue, resource, asked[queue_node.name]) for queue_node in above.below]
+                there = amount if above is self._root else due[above.name][resource]
+                claims.append(QueueDemand(above.own.get(resource, 0)))
+                parts = shares.divide(there, claims)
+                for queue_node, part in zip(above.below, parts, strict=False):
+                    due[queue_node.name][resource] = part
+                above.own_due[resource] = parts[-1]
+                if sum(parts) < sum(claim.asked for claim in claims) - SAME:
+                    above.contested |= {resource}
+
+
+def _alike(one: Queue, other: Queue) -> bool:
+    """Whether these are the same but for how much they may have, and when."""
+    return (
+        msgspec.structs.replace(
+            one,
+            weight=other.weight,
+            priority=other.priority,
+            guarantee=other.guarantee,
+            deserved=other.deserved,
+            capability=other.capability,
+        )
+        == other
+    )
+
+
+def _claim(queue: Queue, resource: str, asked: float) -> QueueDemand:
+    guarantee, deserved = queue.guarantee.get(resource, 0), queue.deserved.get(resource, 0)
+    return QueueDemand(asked, queue.weight, queue.priority, guarantee, deserved)
+
+
+def _divided_first(resource: str) -> tuple[bool, str]:
+    return resource != GPUS, resource
+
+
+def _selects(selector: Selector | None, labels: Mapping[str, str] | None) -> bool:
+    """Whether a namespace with these labels is selected; None: nobody knows them."""
+    if selector is None or not (selector.match_labels or selector.match_expressions):
+        return True
+    return labels is not None and selector.selects(labels)
+
+
+def _namespace(queue_node: QueueNode) -> str:
+    """Of an ElasticQuota, "" of other queues."""
+    return queue_node.name.rpartition("/")[0]

@@ -1,0 +1,256 @@
+"""Tenants and their queues: which pod counts in which queue and for how much, and what is told of each queue.
+
+Pods of our schedulers count, and whoever else asks for GPUs. A member of a gang is in the gang's queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from extender.engine.queueing.admission import Admission
+from extender.engine.queueing.queue_node import QueueNode
+from extender.engine.queueing.queues import Queues
+from extender.engine.queueing.supply import Supply
+from extender.engine.queueing.usage import UsageCalculator
+from extender.engine.state.ledger import Ledger, PodState
+from extender.engine.state.quarantine import Quarantine
+from extender.engine.state.roster import GangInfo
+from extender.engine.types import refusals
+from extender.engine.types.effects import QueueStatus, Requeue
+from extender.engine.types.settings import Settings
+from extender.engine.types.subject import Subject, of_pod
+from gangfilter import dialects
+from protos.contract import names
+from protos.contract.gpu_class import GpuClass
+from protos.contract.objects import Pod
+from protos.contract.queue import API_VERSION, CLASS, GPUS, Queue, shown, worded
+from protos.contract.reason import Reason
+
+MOST_TOLD, MOST_LOOKED_AT = 20, 50
+"""Queues told of, and looked at for that, at once; the others come with the next look."""
+MOST_NODES = 200
+"""Nodes whose supply is reckoned anew with one tick."""
+
+PLACED: Final = ("binding", "bound")
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """What a pod says of itself."""
+
+    queue: str
+    namespace: str
+    gpu_class: str
+
+
+class Tenancy:
+    """All queues, kept in step with the ledger."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: Settings,
+        classes: Mapping[str, GpuClass],
+        quarantine: Quarantine,
+        moved: Callable[[str], None],
+    ) -> None:
+        """`moved` is told of each pod (its UID) that comes to another queue."""
+        self._quarantine = quarantine
+        self._ledger, self._settings, self._classes = ledger, settings, classes
+        self.queues = Queues(moved)
+        self.admission = Admission(self.queues)
+        self._tariff, self._supply = UsageCalculator(ledger), Supply(ledger)
+        self._stale: dict[str, None] = {}
+        """Nodes on which something else is held."""
+        self._said: dict[str, _Said] = {}
+        self._told: dict[str, QueueStatus] = {}
+        self._leading, self._fixed = True, False
+
+    # -- the world
+
+    def node(self, name: str) -> None:
+        """The node is there, changed or is gone."""
+        node = self._ledger.nodes.get(name)
+        books = node.books if node is not None and node.seen else None
+        self._tariff.node(name, books.inventory if books is not None else None, self._settings.resources.whole)
+        self.queues.node(name, self._supply.of_node(name))
+
+    def stale(self, name: str) -> None:
+        """Something else is held on a node: what that has is reckoned anew with the next tick, if it matters."""
+        if self._supply.partial(name):
+            self._stale[name] = None
+
+    def put(self, queue: Queue) -> None:
+        """A queue is there, or another one now. Of an ElasticQuota counts what the settings let count."""
+        if queue.namespaced and self._settings.elastic_quotas != "guaranteed":
+            deserved = queue.deserved if self._settings.elastic_quotas == "deserved" else {}
+            queue = msgspec.structs.replace(queue, guarantee={}, deserved=deserved)
+        self.queues.put(queue)
+
+    def drop(self, source: str, name: str) -> None:
+        """A queue is gone; of another of its name all is to be told."""
+        self.queues.drop(source, name)
+        self._told.pop(name, None)
+
+    def see(self, pod: Pod, state: PodState, known: GangInfo | None, *, ours: bool) -> None:
+        """Take in a pod that is not over."""
+        uid = pod.metadata.uid
+        if not ours and state.ask is None:
+            self.forget(uid)
+            return
+        if not self.stays(uid):
+            queue = known.gang.terms.queue if known is not None else dialects.queue(pod)
+            gpu_class = pod.metadata.annotations.get(names.GPU_CLASS, "")
+            self._said[uid] = _Said(queue, pod.metadata.namespace, gpu_class)
+        self.moved(state)
+
+    def stays(self, uid: str) -> bool:
+        """Whether the pod has a node and counts already: whatever it says now, it stays in its queue while we lead."""
+        state = self._ledger.pods.get(uid)
+        return self._fixed and uid in self._said and state is not None and state.state in PLACED
+
+    def moved(self, pod: PodState) -> None:
+        """The pod is on another node now, or on none, or on other GPUs."""
+        said = self._said.get(pod.ref.uid)
+        if said is not None:
+            takes = self._tariff.of(pod, said.gpu_class)
+            self.queues.see(pod.ref.uid, said.queue, said.namespace, takes, placed=pod.state != "waiting")
+            if pod.state in PLACED:
+                self.admission.forget(pod.ref.uid)
+
+    def forget(self, uid: str) -> None:
+        """The pod is over, or does not count."""
+        self._said.pop(uid, None)
+        self.queues.forget(uid)
+        self.admission.forget(uid)
+
+    def join(self, uid: str, known: GangInfo | None) -> None:
+        """The pod is in this gang, and so in its queue."""
+        if known is not None:
+            self._count(uid, known.gang.terms.queue)
+            self.renamed(known)
+
+    def renamed(self, known: GangInfo | None) -> None:
+        """The gang may be in another queue now."""
+        if known is not None and known.counted_in != known.gang.terms.queue:
+            known.counted_in = known.gang.terms.queue
+            for uid in known.gang.members:
+                if not self.stays(uid):
+                    self._count(uid, known.counted_in)
+
+    def _count(self, uid: str, queue: str) -> None:
+        """The pod counts in the queue of this name."""
+        said, state = self._said.get(uid), self._ledger.pods.get(uid)
+        if said is not None and state is not None and said.queue != queue:
+            self._said[uid] = msgspec.structs.replace(said, queue=queue)
+            self.moved(state)
+
+    def recount(self) -> None:
+        """Count all pods anew, as the books have them, after an error of ours."""
+        for uid in [uid for uid in self._said if uid not in self._ledger.pods]:
+            self.forget(uid)
+        self.queues.recount()
+        pods = [self._ledger.pods[uid] for uid in self._said]
+        self._quarantine.each(pods, lambda pod: of_pod(pod.ref.uid), "queues", self.moved)
+
+    # -- pods that go singly
+
+    def refused(self, pod: PodState) -> Reason | None:
+        """Why the pod's queue has no room for it, None if it has; one without room is woken when there is."""
+        why = self.admission.single(pod)
+        if why is not None:
+            self.admission.block(pod)
+            return why
+        self.admission.forget(pod.ref.uid)
+        if refusals.for_queue(pod.refusal):
+            pod.refusal = None
+        return None
+
+    def admits(self, pod: PodState) -> bool:
+        """Whether the pod's queue has room for a pod that waits for GPUs; if not, that is why it waits from now on."""
+        why = self.refused(pod)
+        pod.refusal = why or pod.refusal
+        return why is None
+
+    def due(self, now: float) -> list[Requeue]:
+        """The pods whose queue has room again."""
+        return self.admission.due(now)
+
+    # -- time
+
+    def tick(self) -> None:
+        """What pods would take, and what is due to each queue, is reckoned anew where something changed."""
+        if self._tariff.changed():
+            pods = (self._ledger.pods.get(uid) for uid in list(self._said))
+            waiting = (pod for pod in pods if pod is not None and pod.ask is not None and pod.state == "waiting")
+            self._quarantine.each(waiting, lambda pod: of_pod(pod.ref.uid), "queues", self.moved)
+        for name in list(islice(self._stale, MOST_NODES)):
+            del self._stale[name]
+            self.queues.node(name, self._supply.of_node(name))
+        self.queues.reckon(self._of_classes())
+
+    def _of_classes(self) -> dict[str, int]:
+        """How many GPUs there are of the classes that are divided among queues."""
+        wanted = (resource for resource in self.queues.fair if resource.startswith(CLASS))
+        known = ((resource, self._classes.get(resource.removeprefix(CLASS))) for resource in wanted)
+        return {
+            resource: self._supply.of_class(found.selection) if found and not found.problem else 0
+            for resource, found in known
+        }
+
+    # -- what is told
+
+    def lead(self, yes: bool) -> None:
+        """Whether this process may write. Another may have written something else: all is told once more then."""
+        self._leading = self._fixed = yes
+        self._told.clear()
+        self.queues.touched.update(dict.fromkeys(self.queues.queue_nodes))
+
+    def news(self) -> Iterator[QueueStatus]:
+        """How those queues stand of which something else was told before: a few at a time."""
+        if not self._leading:
+            return
+        told = 0
+        for name in list(islice(self.queues.touched, MOST_LOOKED_AT)):
+            del self.queues.touched[name]
+            queue_node = self.queues.queue_nodes.get(name)
+            status = None
+            with self._quarantine.over(Subject("queue", name, API_VERSION), "queues' news"):
+                status = self.status(queue_node) if queue_node and queue_node.queue.source == API_VERSION else None
+            if status is None:
+                self._told.pop(name, None)
+            elif self._told.get(name) != status:
+                self._told[name] = status
+                told += 1
+                yield status
+            if told == MOST_TOLD:
+                return
+
+    def status(self, queue_node: QueueNode) -> QueueStatus:
+        """How a queue stands now."""
+        queue = queue_node.queue
+        limits = {*queue.guarantee, *queue.deserved, *queue.capability, GPUS}
+        has = {resource for resource, amount in queue_node.requested.items() if amount and resource != "pods"}
+        resources = sorted(limits | has)
+        return QueueStatus(
+            name=queue_node.name,
+            allocated={r: shown(r, queue_node.allocated.get(r, 0)) for r in resources},
+            requested={r: shown(r, queue_node.requested.get(r, 0)) for r in resources},
+            deserved={r: shown(r, due) for r, due in sorted(queue_node.due.items())},
+            share=f"{queue_node.part:.2f}",
+            waiting=queue_node.waiting,
+            running=queue_node.running,
+            closed=queue.closed,
+            problem=queue.problem,
+            misplaced=queue_node.misplaced,
+            exceeded=_exceeded(queue_node),
+        )
+
+
+def _exceeded(queue_node: QueueNode) -> str:
+    """What it has beyond its capability, in words, "" if nothing."""
+    found = [f"{worded(r, had)} are in use, it may have {worded(r, most)}" for r, had, most in queue_node.exceeded]
+    return f"{'; '.join(found)}: nothing new starts in it until it is within that" if found else ""

@@ -1,0 +1,487 @@
+"""Nodes, pods and who holds what: rebuilt at any time from the cluster's own objects.
+
+The pods are the books: allocation annotations on bound pods and inventories on nodes say everything. A booking is
+HELD (a soft charge with a deadline), then BINDING, then BOUND, then gone. Every change of a node marks it stale in the
+indexes that rank nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Literal
+
+from extender.engine.state.stock import Stock
+from extender.engine.types.amounts import add
+from extender.engine.types.effects import PodRef
+from extender.engine.types.shape import Shape, shape
+from protos.contract import codec, inventory, names
+from protos.contract.allocation import Allocation
+from protos.contract.ask import Demand, PodAsk
+from protos.contract.books import NodeBooks
+from protos.contract.inventory import Inventory
+from protos.contract.objects import Node, Taint
+from protos.contract.reason import Reason
+from protos.contract.remembered import Remembered
+
+State = Literal["waiting", "held", "binding", "bound"]
+Requests = tuple[tuple[str, int], ...]
+"""Amounts by resource, sorted."""
+INTERNED = 8192
+"""Sets of amounts that are kept once for all pods that ask the same."""
+RENUMBERED = 1024
+"""Nodes that are gone, from which on their numbers are given to others."""
+UNUSABLE = "malformed: the allocation does not name the GPUs that the pod asks"
+
+
+class PodState:
+    """What we know of one live pod, by UID. Finished and deleted pods are forgotten."""
+
+    __slots__ = (
+        "again_at", "allocation", "asked", "deadline", "excluded", "filtered", "forged", "learned", "misread", "node",
+        "open_until", "priority", "ref", "refusal", "requests", "since", "spare", "state", "text", "unusable", "wakes",
+    )  # fmt: skip
+
+    def __init__(self, ref: PodRef, now: float) -> None:
+        self.ref = ref
+        self.since = now
+        self.state: State = "waiting"
+        self.node = ""
+        self.asked: PodAsk | Reason | None = None
+        """What it wants, or why that makes no sense."""
+        self.requests: Requests = ()
+        self.priority = 0
+        self.allocation: Allocation | None = None
+        self.text: str | None = None
+        """The allocation's text as written or believed."""
+        self.misread = ""
+        """BOUND: why its annotation is not believed, "" if it is."""
+        self.unusable = False
+        """Its allocation is believed, but does not fit what it asks or its node."""
+        self.forged = False
+        """An unbound pod that carries an allocation: it waits until that is taken away."""
+        self.learned = False
+        """All of the above was read to its end; not so after an error of ours: then it is read anew."""
+        self.filtered = False
+        self.deadline = 0.0
+        """HELD: when the soft charge ends."""
+        self.open_until = 0.0
+        """HELD: until when a filter should wait for this pod's bind, since it was offered several nodes."""
+        self.refusal: Reason | None = None
+        self.excluded = 0
+        """The nodes that it was not refused for, since kube-scheduler did not ask about them: bits by node number."""
+        self.wakes = 0
+        """How often it was woken since it was last refused."""
+        self.again_at = 0.0
+        """When it may be woken once more."""
+        self.spare = False
+        """A gang that runs could do without it when it was last refused."""
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with its annotation: `forged`, `malformed` or `newer`, details after a colon; or nothing."""
+        return self.misread or (UNUSABLE if self.unusable else "")
+
+    @property
+    def ask(self) -> PodAsk | None:
+        """What it wants of GPUs, None if nothing or nonsense."""
+        return self.asked if isinstance(self.asked, PodAsk) else None
+
+    @property
+    def shape(self) -> Shape:
+        return shape(self.ask, self.requests)
+
+
+class NodeState:
+    """One node: its GPUs' books where it has any, and its in-tree totals."""
+
+    __slots__ = (
+        "allocatable", "books", "cordoned", "fault", "inventory_text", "labels", "leaving", "name", "number", "present",
+        "problem", "seen", "taints", "unschedulable", "used", "version",
+    )  # fmt: skip
+
+    def __init__(self, name: str, number: int) -> None:
+        self.name = name
+        self.number = number
+        """Its bit in sets of nodes. Another node has it only once this one is gone, and forgotten in all sets."""
+        self.seen = False
+        """False while only pods speak of it."""
+        self.books: NodeBooks | None = None
+        self.inventory_text: str | None = None
+        self.fault = ""
+        """Why its inventory is of no use, "" if it is."""
+        self.leaving = ""
+        """The taint or label by which it is about to go, "" if it is not."""
+        self.problem = ""
+        """Why it takes no new pods, "" if it does."""
+        self.cordoned = ""
+        self.labels: Mapping[str, str] = {}
+        self.taints: tuple[Taint, ...] = ()
+        self.unschedulable = False
+        self.allocatable: Mapping[str, int] = {}
+        self.used: dict[str, int] = {}
+        """In-tree requests of all pods on it, whatever their scheduler (cpu in thousandths of a core)."""
+        self.version = 0
+        """Counts what changed of the node, its books and its totals."""
+        self.present: Any = None
+        """What `score.Scorer` remembers of it."""
+
+    def room(self, resource: str) -> int:
+        return self.allocatable.get(resource, 0) - self.used.get(resource, 0)
+
+
+class Ledger:
+    """All nodes and pods. `changed(node, room, amounts)` is called when what a node can take changed.
+
+    `room`: maybe it can take more; `amounts`: its GPUs or totals are others, not only its labels and taints. `moved` is
+    called when a pod is on another node or other GPUs than before; `renumbered` before numbers of nodes are reused.
+    """
+
+    def __init__(
+        self,
+        unit_mib: int,
+        slices_per_gpu: int,
+        gpushare: bool,
+        changed: Callable[[str, bool, bool], None],
+        moved: Callable[[PodState], None],
+        renumbered: Callable[[int], None],
+    ) -> None:
+        self.unit_mib, self.slices_per_gpu, self.gpushare = unit_mib, slices_per_gpu, gpushare
+        self._changed, self._told_moved, self._renumbered = changed, moved, renumbered
+        self.nodes: dict[str, NodeState] = {}
+        self.pods: dict[str, PodState] = {}
+        self.keepers: dict[str, PodState] = {}
+        """What is kept for pods that do not exist yet: HELD, under names that are no UIDs."""
+        self.on_node: dict[str, dict[str, None]] = {}
+        """UIDs by node, in the order in which they came."""
+        self.leaving: dict[str, None] = {}
+        """The nodes that are about to go."""
+        self.freed = 0
+        """Counts how often a node may have got room for something, be it only CPU."""
+        self._unhealthy: dict[str, frozenset[int]] = {}
+        """GPU minors by node, whether the node is there or not."""
+        self._numbers = 0
+        """Numbers of nodes that were ever given."""
+        self._gone: list[int] = []
+        """Those of nodes that are gone."""
+        self._unused: list[int] = []
+        """Those of them by which nobody remembers a node any more."""
+        self.stock = Stock()
+        self._interned: Remembered[Requests, Requests] = Remembered(INTERNED, 2**17, len)
+
+    # -- nodes
+
+    def node(self, name: str) -> NodeState:
+        found = self.nodes.get(name)
+        if found is None:
+            found = self.nodes[name] = NodeState(name, self._number())
+        return found
+
+    def _number(self) -> int:
+        """One that no other node has, and by which nobody remembers another."""
+        if len(self._gone) >= RENUMBERED:
+            gone = sum(1 << number for number in self._gone)
+            for pod in self.pods.values():
+                if pod.excluded:
+                    pod.excluded &= ~gone
+            self._renumbered(gone)
+            self._unused += self._gone
+            self._gone = []
+        if self._unused:
+            return self._unused.pop()
+        self._numbers += 1
+        return self._numbers - 1
+
+    def takes_pods(self, name: str) -> NodeBooks | None:
+        """The books of a node that takes new pods, None of any other."""
+        state = self.nodes.get(name)
+        return state.books if state is not None and state.seen and not state.problem else None
+
+    def all_but(self, nodes: Collection[str]) -> int:
+        """The known nodes that are not among these (of as many as there are, all are): bits by node number."""
+        if len(nodes) >= len(self.nodes):
+            return 0
+        left = bytearray(self._numbers // 8 + 1)
+        for name in self.nodes.keys() - frozenset(nodes):
+            number = self.nodes[name].number
+            left[number >> 3] |= 1 << (number & 7)
+        return int.from_bytes(left, "little")
+
+    def set_node(self, node: Node, allocatable: Mapping[str, int], leaving: str = "") -> bool:
+        """Take over a node object; returns whether anything that matters changed. `leaving`: by what it is to go."""
+        state = self.node(node.metadata.name)
+        annotations = node.metadata.annotations
+        text, cordoned = annotations.get(names.GPUS), annotations.get(names.CORDONED_GPUS, "")
+        marks = (node.metadata.labels, node.spec.taints, node.spec.unschedulable)
+        before = (state.allocatable, state.inventory_text, state.cordoned, state.leaving)
+        amounts = not state.seen or before != (allocatable, text, cordoned, leaving)
+        if not amounts and marks == (state.labels, state.taints, state.unschedulable):
+            return False
+        state.seen, state.cordoned, state.allocatable = True, cordoned, allocatable
+        state.labels, state.taints, state.unschedulable = marks
+        state.version += 1
+        if amounts:
+            self._set_amounts(state, node, text, leaving)
+        self.freed += 1
+        self._changed(state.name, True, amounts)
+        return True
+
+    def _set_amounts(self, state: NodeState, node: Node, text: str | None, leaving: str) -> None:
+        if text is None or text != state.inventory_text or state.books is None:
+            state.inventory_text = text
+            self._set_inventory(state, node)
+        else:
+            self._mark(state, state.books.inventory)
+        self._set_leaving(state, leaving)
+
+    def _set_leaving(self, state: NodeState, leaving: str) -> None:
+        state.leaving = leaving
+        state.problem = state.fault or (f"it is about to go, as {leaving} says" if leaving else "")
+        self.leaving.pop(state.name, None)
+        if leaving:
+            self.leaving[state.name] = None
+
+    def _set_inventory(self, state: NodeState, node: Node) -> None:
+        state.fault = ""
+        try:
+            found = inventory.decode(state.inventory_text)
+        except codec.ContractError as error:
+            state.fault = str(error)
+            return
+        if found is None and self.gpushare:
+            found = inventory.from_gpushare(node.status.capacity, self.unit_mib, self.slices_per_gpu)
+        if found is None:
+            state.books = None
+            self.stock.put(state.name, None)
+            return
+        if found.unit_mib != self.unit_mib:
+            state.fault = f"it counts GPU memory in units of {found.unit_mib} MiB, the cluster in {self.unit_mib} MiB"
+        self._mark(state, found)
+        for uid in sorted(self.on_node.get(state.name, ())):
+            pod = self.pods.get(uid)
+            if pod is not None and pod.state != "held":
+                self._place(pod)
+                self._told_moved(pod)
+
+    def _mark(self, state: NodeState, found: Inventory) -> None:
+        marks = {mark.strip() for mark in state.cordoned.split(",") if mark.strip()}
+        unhealthy = self._unhealthy.get(state.name, frozenset())
+        marks |= {gpu.uuid for gpu in found.gpus if gpu.minor in unhealthy}
+        self.stock.put(state.name, found)
+        if state.books is None:
+            state.books = NodeBooks(found, marks)
+        else:
+            state.books.set_inventory(found, marks)
+
+    def set_unhealthy(self, name: str, minors: frozenset[int]) -> None:
+        self._unhealthy.pop(name, None)
+        if minors:
+            self._unhealthy[name] = minors
+        state = self.nodes.get(name)
+        if state is not None and state.books is not None:
+            self._mark(state, state.books.inventory)
+            state.version += 1
+            self.freed += 1
+            self._changed(name, True, True)
+
+    def drop_node(self, name: str) -> None:
+        """The node is gone; pods that are still said to be on it stay so."""
+        state = self.nodes.get(name)
+        if state is not None:
+            state.seen, state.books, state.inventory_text, state.fault = False, None, None, ""
+            self._set_leaving(state, "")
+            state.version += 1
+            self.stock.put(name, None)
+            self._let_go(state)
+        self._changed(name, False, True)
+
+    def _let_go(self, state: NodeState) -> None:
+        if not state.seen and state.name not in self.on_node:
+            del self.nodes[state.name]
+            self._gone.append(state.number)
+
+    # -- pods
+
+    def pod(self, ref: PodRef, now: float) -> PodState:
+        found = self.pods.get(ref.uid)
+        if found is None:
+            found = self.pods[ref.uid] = PodState(ref, now)
+        return found
+
+    def intern(self, requests: Iterable[tuple[str, int]]) -> Requests:
+        """The same tuple for equal requests: pods come from few templates."""
+        value = tuple(requests)
+        return self._interned.get(value) or self._interned.put(value, value)
+
+    def bind(self, pod: PodState, node: str, state: State) -> None:
+        """Put a pod on a node with what `pod.allocation` says (nothing or nonsense: wherever it could be)."""
+        before = self._leave(pod)
+        self._enter(pod, node, state)
+        self._place(pod)
+        self._moved(pod, before)
+
+    def hold(self, pod: PodState, node: str, charges: Mapping[str, Demand]) -> None:
+        """A soft charge: GPUs of the node are kept for the pod for a moment."""
+        before = self._leave(pod)
+        self._enter(pod, node, "held")
+        books = self.node(node).books
+        if books is not None and pod.ask is not None:
+            books.hold(pod.ref.uid, pod.ask, charges)
+        self._moved(pod, before)
+
+    def unbind(self, pod: PodState) -> None:
+        """Take a pod off its node."""
+        before = self._leave(pod)
+        if before is not None:
+            self._left(pod, before[0])
+            self._told_moved(pod)
+
+    def unbook(self, pod: PodState) -> None:
+        """Its Binding is not written: nothing of what was picked for the pod is its own."""
+        pod.allocation = pod.text = None
+        self.unbind(pod)
+
+    def resize(self, pod: PodState, requests: tuple[tuple[str, int], ...]) -> None:
+        """The pod takes other amounts in-tree from now on."""
+        before, pod.requests = dict(pod.requests), requests
+        now = dict(requests)
+        less = any(now.get(resource, 0) < amount for resource, amount in before.items())
+        if pod.node:
+            here = self.node(pod.node)
+            here.version += 1
+            add(here.used, before.items(), -1)
+            add(here.used, requests)
+            self.freed += less
+            self._changed(pod.node, less, True)
+        self._told_moved(pod)
+
+    def _enter(self, pod: PodState, node: str, state: State) -> None:
+        pod.node, pod.state = node, state
+        self.on_node.setdefault(node, {})[pod.ref.uid] = None
+        here = self.node(node)
+        here.version += 1
+        add(here.used, pod.requests)
+
+    def _moved(self, pod: PodState, before: tuple[str, Mapping[str, Demand]] | None) -> None:
+        """Tell of the node that the pod is on now, and of the one that it left."""
+        if before is not None and before[0] != pod.node:
+            self._left(pod, before[0])
+        less = pod.ask is not None and before is not None and before != (pod.node, self._charges(pod))
+        self.freed += less
+        self._told_moved(pod)
+        self._changed(pod.node, less, True)
+
+    def _left(self, pod: PodState, node: str) -> None:
+        self.freed += 1
+        self._changed(node, pod.ask is not None, True)
+
+    def _charges(self, pod: PodState) -> Mapping[str, Demand]:
+        state = self.nodes.get(pod.node)
+        entry = state.books.entries.get(pod.ref.uid) if state and state.books else None
+        return entry.charges if entry else {}
+
+    def _leave(self, pod: PodState) -> tuple[str, Mapping[str, Demand]] | None:
+        """Take a pod off its node; returns which that was and what the pod held there, None if it had none."""
+        if not pod.node:
+            return None
+        before = (pod.node, self._charges(pod))
+        state, here = self.nodes.get(pod.node), self.on_node[pod.node]
+        if state is not None and state.books is not None:
+            state.books.release(pod.ref.uid)  # first: if that fails, the pod is still where it was
+        here.pop(pod.ref.uid, None)
+        if not here:
+            del self.on_node[pod.node]
+        if state is not None:
+            state.version += 1
+            add(state.used, pod.requests, -1)
+            self._let_go(state)
+        pod.node, pod.state, pod.unusable = "", "waiting", False
+        return before
+
+    def _place(self, pod: PodState) -> None:
+        books = self.node(pod.node).books
+        if pod.ask is None or books is None:
+            return
+        known = pod.allocation
+        if self.gpushare and known and any(map(inventory.made_up, known.uuids())) != _made_up(books.inventory):
+            known = None
+        usable = books.place(pod.ref.uid, pod.ask, known)
+        pod.unusable = known is not None and not usable
+
+    # -- after an error of ours
+
+    def set_aside(self, name: str, why: str) -> None:
+        """The node takes nobody new until it is told anew; what is on it stays booked."""
+        state = self.nodes.get(name)
+        if state is not None:
+            state.seen, state.inventory_text = False, None
+            state.fault = state.problem = why
+            state.version += 1
+            self._changed(name, False, True)
+
+    def rebuild(self, name: str) -> None:
+        """Book anew who is on a node: soft charges as they were, everybody else where their allocations say."""
+        state = self.nodes[name]
+        here = [
+            pod for uid in sorted(self.on_node.get(name, ())) if (pod := self.pods.get(uid) or self.keepers.get(uid))
+        ]
+        held = {pod.ref.uid: self._charges(pod) for pod in here if pod.state == "held"}
+        if state.books is not None:
+            before, state.books = state.books.inventory, None
+            self._mark(state, before)
+        state.used = {}
+        self.on_node.pop(name, None)
+        for pod in here:
+            self._enter(pod, name, pod.state)
+            if pod.state != "held":
+                self._place(pod)
+            elif pod.ask is not None and state.books is not None:
+                state.books.hold(pod.ref.uid, pod.ask, held[pod.ref.uid])
+        self._changed(name, True, True)
+
+    # -- soundness
+
+    def check(self, nodes: Iterable[str] | None = None) -> list[str]:
+        """What is wrong with the books of these nodes (None = all), in sentences; empty when they are sound."""
+        found: list[str] = []
+        for name in list(self.nodes) if nodes is None else nodes:
+            node = self.nodes.get(name)
+            if node is not None and node.books is not None:
+                found += self._check_node(node, node.books)
+        return found
+
+    def _check_node(self, node: NodeState, books: NodeBooks) -> Iterable[str]:
+        for uid in books.entries:
+            pod = self.pods.get(uid) or self.keepers.get(uid)
+            if pod is None:
+                yield f"{node.name} holds GPUs for {uid}, which is no live pod"
+            elif pod.node != node.name or pod.state == "waiting":
+                yield f"{node.name} holds GPUs for {pod.ref}, which is {pod.state} on {pod.node or 'no node'}"
+        for uid in self.on_node.get(node.name, ()):
+            pod = self.pods.get(uid) if uid not in books.entries else None
+            if pod is not None and pod.state in ("binding", "bound") and pod.ask is not None:
+                yield f"{node.name} holds no GPUs for {pod.ref}, which is {pod.state} there"
+        used = self._requested(node.name)
+        if {resource: amount for resource, amount in node.used.items() if amount} != used:
+            yield f"{node.name}: in-tree totals are {node.used}, its pods take {used}"
+        for uuid, book in books.gpus.items():
+            charges = [entry.charges[uuid] for entry in books.entries.values() if uuid in entry.charges]
+            held = sum(c.mem for c in charges), sum(c.slices for c in charges), sum(c.whole for c in charges)
+            if (book.mem_used, book.slices_used, book.wholes) != held or book.wholes + book.sharers != len(charges):
+                booked = f"{book.mem_used} units, {book.slices_used} slices and {book.wholes} times the whole"
+                yield f"{node.name} {uuid}: booked are {booked}, held {held} by {len(charges)} pods"
+            if min(book.mem_used, book.slices_used, book.wholes, book.sharers) < 0:
+                yield f"{node.name} {uuid}: less than nothing is booked"
+
+    def _requested(self, name: str) -> dict[str, int]:
+        """What the pods on this node take in-tree, counted anew."""
+        total: dict[str, int] = {}
+        for uid in self.on_node.get(name, ()):
+            pod = self.pods.get(uid) or self.keepers.get(uid)
+            for resource, amount in pod.requests if pod is not None else ():
+                total[resource] = total.get(resource, 0) + amount
+        return {resource: amount for resource, amount in total.items() if amount}
+
+
+def _made_up(found: Inventory) -> bool:
+    """Whether its names of GPUs are no UUIDs. Which of them a UUID means, or the other way round, nobody can tell."""
+    return any(inventory.made_up(gpu.uuid) for gpu in found.gpus)

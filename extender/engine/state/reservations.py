@@ -1,0 +1,369 @@
+"""Reservations: room that is kept for a pod that waits, while the pods that stand in its way are being moved.
+
+Annotations name the GPUs. What is free of them is booked at once, and the rest as it becomes free, in the very step
+in which that is seen, so that nobody else gets in between. The booking is HELD, has an end, and is the pod's own: while
+kube-scheduler asks about that pod it is lent to it. They are rebuilt from the annotations by whoever starts anew.
+Nothing is kept past what the pod's queue admits: what is kept is promised to the pod there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from typing import Protocol
+
+import msgspec
+
+from extender.engine.state.intree import counted, lacking
+from extender.engine.state.ledger import Ledger, NodeState, PodState
+from extender.engine.state.promises import Promises
+from extender.engine.state.quarantine import Quarantine
+from extender.engine.state.seats import Assignment
+from extender.engine.types import trust
+from extender.engine.types.amounts import add
+from extender.engine.types.effects import PodRef, Report
+from extender.engine.types.settings import Settings
+from extender.engine.types.subject import of_pod
+from extender.engine.types.wall import Wall
+from protos.contract import names
+from protos.contract.allocation import Share
+from protos.contract.ask import Demand, PodAsk
+from protos.contract.books import GpuBook, NodeBooks
+from protos.contract.objects import Pod
+from protos.contract.reason import Reason
+from protos.contract.reservation import Room
+
+AGAIN_S, AGAIN_MOST_S = 5.0, 60.0
+"""Seconds after which a pod whose room is complete and that does not come is woken again; doubled each time."""
+NOTHING = Demand(0, 0, False)
+PREFIX = "room-"
+"""How the names begin under which it is booked; a UID follows."""
+
+
+class Grants(Protocol):
+    """What queues say of room that is kept for their pods (by UID)."""
+
+    def promise(self, uid: str, yes: bool) -> None:
+        """The room counts as the pod's in its queue, or not any more."""
+
+    def admits(self, uid: str, *, making: bool) -> bool:
+        """Whether the queue may have that much more; `making`: others of it may be leaving for the pod."""
+
+    def turn(self, uid: str, *, admitted: bool) -> object:
+        """Is another one when the answer may have changed."""
+
+
+class Reservation(msgspec.Struct, eq=False):
+    """One reservation."""
+
+    pod: PodState
+    ask: PodAsk | None
+    text: str
+    """The annotation that asks for it."""
+    room: Room | None
+    """None: it is over."""
+    preempting: bool
+    """We make the room ourselves."""
+    until: float
+    keeper: PodState
+    """What holds it in the books."""
+    assignment: Assignment | None = None
+    """What is to be kept; None while the node does not have it."""
+    made_of: Mapping[str, GpuBook] | None = None
+    """The GPUs of the node of which that was made out."""
+    version: int = -1
+    """The node's, when it was booked."""
+    admitted: bool = False
+    """Its queue may have it."""
+    turn: object = None
+    """When that was looked at."""
+    promised: bool = False
+    """It counts in its queue."""
+    complete: bool = False
+    complete_at: float = 0.0
+    """When it was seen to be, the last time."""
+    again_at: float = 0.0
+    again_s: float = AGAIN_S
+
+
+class Reservations:
+    """All of them, by the UIDs of the pods that wait."""
+
+    def __init__(self, ledger: Ledger, quarantine: Quarantine, settings: Settings, grants: Grants, wall: Wall) -> None:
+        self._ledger, self._quarantine, self._grants = ledger, quarantine, grants
+        self._enabled = settings.reservation_ttl_s > 0
+        self._ignored = frozenset(settings.resources.all)
+        self.promises = Promises(settings.reservation_ttl_s, wall)
+        self._waiting: dict[str, PodState] = {}
+        """The pods that have no node."""
+        self._of: dict[str, Reservation] = {}
+        self._on: dict[str, dict[str, None]] = {}
+        """Whose room is on a node, by its name."""
+        self._stale: dict[str, None] = {}
+        """Whose room is to be looked at: something happened to it."""
+        self._soonest = math.inf
+        """No room is given up for its time's sake before."""
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def of(self, uid: str) -> Reservation | None:
+        """What is kept for this pod, None if nothing is."""
+        kept = self._of.get(uid)
+        return kept if kept is not None and kept.room is not None else None
+
+    def holds(self, keeper: PodState) -> bool:
+        """Whether this holds the room of a pod in the books."""
+        kept = self._of.get(keeper.ref.uid.removeprefix(PREFIX))
+        return kept is not None and kept.keeper is keeper
+
+    def preempting(self) -> Iterator[str]:
+        """The pods (UIDs) that wait for room for which others are evicted."""
+        return (uid for uid, kept in self._of.items() if kept.room and kept.preempting and not kept.pod.node)
+
+    def claims(self, but: Collection[str]) -> list[tuple[PodState, Assignment]]:
+        """What is kept for pods other than these (UIDs): what holds it in the books, and all of it."""
+        return [
+            (kept.keeper, kept.assignment)
+            for uid, kept in self._of.items()
+            if kept.assignment is not None and kept.keeper.node and uid not in but
+        ]
+
+    def keepers(self, uids: Collection[str]) -> tuple[PodState, ...]:
+        """What holds the room of these pods in the books."""
+        return tuple(kept.keeper for uid in uids if (kept := self.of(uid)) is not None and kept.keeper.node)
+
+    def see(self, pod: Pod, state: PodState | None, now: float) -> list[Report]:
+        """Take in a pod and what its annotation says; tells its owner if that cannot be read, or is not believed."""
+        uid, waits = pod.metadata.uid, state is not None and not pod.spec.node_name
+        if state is not None and waits:
+            self._waiting[uid] = state
+        else:
+            self._waiting.pop(uid, None)
+        there = state is not None and self._enabled
+        text = pod.metadata.annotations.get(names.RESERVATION) if there else None
+        news, why = self.promises.read(pod, text, trust.reserver(pod) if text is not None else "", now)
+        self._reread(uid, now)
+        for each in news:
+            self._reread(each, now)
+        return [Report(state.ref, why)] if state is not None and why is not None and waits else []
+
+    def read_anew(self, now: float) -> None:
+        """The wall clock was set: what is written says another moment now."""
+        for each in self.promises.read_anew(now):
+            self._reread(each, now)
+
+    def forget(self, uid: str, now: float) -> None:
+        """The pod is over: nothing is kept for it any more, nor by its word."""
+        self._waiting.pop(uid, None)
+        self._drop(uid)
+        for each in self.promises.forget(uid):
+            self._reread(each, now)
+
+    def _reread(self, uid: str, now: float) -> None:
+        """Keep what is asked for a pod by now."""
+        state, known = self._waiting.get(uid), self._of.get(uid)
+        found = self.promises.of(uid, state.ref.namespace) if state is not None else None
+        if state is None or found is None:
+            self._drop(uid)
+        elif known is None or _asked(known) != (found.text, found.preempting, state.ask, state.requests):
+            self._drop(uid)
+            room, keeper = found.rooms[uid], PodState(PodRef(state.ref.namespace, state.ref.name, PREFIX + uid), now)
+            keeper.asked, keeper.requests = state.asked, state.requests
+            self._of[uid] = Reservation(state, state.ask, found.text, room, found.preempting, found.until, keeper)
+            self._on.setdefault(room.node, {})[uid] = None
+            self._stale[uid] = None
+            self._soonest = min(self._soonest, found.until)
+        elif known.until != found.until:
+            known.until, known.assignment, known.version = found.until, None, -1  # its place says when it ends, too
+            self._stale[uid] = None
+            self._soonest = min(self._soonest, found.until)
+
+    def _drop(self, uid: str) -> None:
+        kept = self._of.get(uid)
+        if kept is not None:
+            self._off(kept)
+            del self._of[uid]
+
+    def _off(self, kept: Reservation) -> None:
+        """Nothing is kept for the pod any more."""
+        uid, room = kept.pod.ref.uid, kept.room
+        if room is not None:
+            del self._on[room.node][uid]
+            if not self._on[room.node]:
+                del self._on[room.node]
+        kept.room = kept.assignment = None
+        self._release(kept)
+
+    def changed(self, node: str) -> None:
+        """Something happened to this node."""
+        self._stale |= self._on.get(node, {})
+
+    def lend(self, uid: str) -> None:
+        """What is kept for the pod is there for it, until the next look."""
+        kept = self._of.get(uid)
+        if kept is not None:
+            self._stale[uid] = None
+            self._free(kept)
+
+    def give_up(self, uid: str) -> None:
+        """Nothing is kept for the pod any more, until it asks for something else."""
+        self._off(self._of[uid])
+
+    def _free(self, kept: Reservation) -> None:
+        kept.version = -1
+        if kept.keeper.node:
+            self._ledger.unbind(kept.keeper)
+        self._ledger.keepers.pop(kept.keeper.ref.uid, None)
+
+    # -- booking
+
+    def keep(self, now: float, *, everything: bool = False) -> list[Reservation]:
+        """Book what is free of all that is to be kept; returns those whose pods wait, as far as they were looked at.
+
+        Looked at is where something happened, and `everything` from time to time: what pods do is not told here.
+        """
+        everything = everything or now >= self._soonest
+        looked_at, self._stale = list(self._of if everything else self._stale), {}
+        if everything:
+            self._soonest = min((kept.until for kept in self._of.values() if kept.room is not None), default=math.inf)
+        known = [kept for uid in looked_at if (kept := self._of.get(uid)) is not None]
+        waits = self._quarantine.tried(
+            known, lambda kept: of_pod(kept.pod.ref.uid), "reservations", lambda kept: self._waits(kept, now)
+        )
+        return [kept for kept, yes in zip(known, waits, strict=True) if yes]
+
+    def _waits(self, kept: Reservation, now: float) -> bool:
+        """Keep what is there for it; whether its pod waits and has not used up its time."""
+        if kept.room is None:
+            self._release(kept)  # an error may have come in between
+            return False
+        if now >= kept.until:
+            self.give_up(kept.pod.ref.uid)
+        elif kept.pod.state == "waiting":
+            before = kept.complete
+            if self._admits(kept):
+                self._look(kept, kept.room)
+            if kept.complete and not before:
+                kept.complete_at = now
+            return True
+        else:
+            self._release(kept)
+        return False
+
+    def _admits(self, kept: Reservation) -> bool:
+        """Whether the pod may come, and its queue may have the room; if not, nothing is kept until it may."""
+        uid, pod = kept.pod.ref.uid, kept.pod
+        turn = self._grants.turn(uid, admitted=kept.admitted)
+        if turn != kept.turn:
+            kept.admitted = self._grants.admits(uid, making=kept.preempting)
+            kept.turn = self._grants.turn(uid, admitted=kept.admitted)
+        admitted = kept.admitted and not pod.forged and not isinstance(pod.asked, Reason)
+        if not admitted:
+            kept.assignment = None
+            self._release(kept)
+        return admitted
+
+    def _release(self, kept: Reservation) -> None:
+        """Nothing is kept for now, nor promised."""
+        kept.complete = False
+        self._promise(kept, yes=False)
+        self._free(kept)
+
+    def _promise(self, kept: Reservation, *, yes: bool) -> None:
+        if kept.promised is not yes:
+            self._grants.promise(kept.pod.ref.uid, yes)
+            kept.promised = yes
+
+    def _look(self, kept: Reservation, room: Room) -> None:
+        node = self._ledger.nodes.get(room.node)
+        if node is not None and node.version == kept.version:
+            return
+        if node is None or not node.seen or node.problem:
+            kept.assignment = None
+        elif kept.assignment is None or kept.made_of is not _gpus(node):
+            kept.assignment, kept.made_of = _spot(kept, room, node), _gpus(node)
+        if node is None or kept.assignment is None:
+            self._release(kept)
+            return
+        self._promise(kept, yes=True)
+        charges = _free_of(kept.assignment.charges, node.books, kept.keeper.ref.uid)
+        if not kept.keeper.node or charges != _held(node, kept.keeper):
+            self._ledger.keepers[kept.keeper.ref.uid] = kept.keeper
+            self._ledger.hold(kept.keeper, node.name, charges)
+        short = lacking(counted(kept.keeper.requests, self._ignored), node.allocatable, _but(node, kept.keeper))
+        kept.complete = charges == kept.assignment.charges and not short
+        kept.version = node.version
+
+    def due(self, uid: str, now: float) -> bool:
+        """Whether a pod whose room is complete is to be woken now."""
+        kept = self._of[uid]
+        if now < kept.again_at:
+            return False
+        kept.again_at, kept.again_s = now + kept.again_s, min(AGAIN_MOST_S, 2 * kept.again_s)
+        return True
+
+
+def _asked(kept: Reservation) -> tuple[object, ...]:
+    """What is asked for whom."""
+    return kept.text, kept.preempting, kept.ask, kept.keeper.requests
+
+
+def _gpus(node: NodeState) -> Mapping[str, GpuBook] | None:
+    return node.books.gpus if node.books is not None else None
+
+
+def _spot(kept: Reservation, room: Room, node: NodeState) -> Assignment | None:
+    """What is to be kept on the node; None if it does not have that, or the pod asks for something else."""
+    if kept.ask is None or node.books is None:
+        return Assignment(node.name, until=kept.until) if kept.ask is None else None
+    shares = _shares(kept.ask, node.books, room.containers)
+    charges = node.books.charges(kept.ask, shares) if shares is not None else None
+    return Assignment(node.name, charges, shares, kept.until) if shares is not None and charges is not None else None
+
+
+def _shares(
+    ask: PodAsk, books: NodeBooks, containers: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[Share, ...]] | None:
+    eligible = {book.gpu.uuid: book for book in books.eligible(ask.selection)}
+    found: dict[str, tuple[Share, ...]] = {}
+    for container in ask.containers:
+        given = containers.get(container.name, ())
+        demands = [(eligible[uuid], books.demand(container, eligible[uuid].gpu)) for uuid in given if uuid in eligible]
+        shares = [Share(b.gpu.uuid, b.gpu.index, d.mem, d.slices, d.whole) for b, d in demands if d is not None]
+        if len(shares) != container.gpus or len(given) != container.gpus:
+            return None
+        found[container.name] = tuple(shares)
+    return found
+
+
+def _free_of(charges: Mapping[str, Demand], books: NodeBooks | None, own: str) -> dict[str, Demand]:
+    """As much of this as there is, beside all but what is booked for it already."""
+    if books is None:
+        return {}
+    entry = books.entries.get(own)
+    if entry is not None:
+        books.release(own)
+    free = {uuid: _part(demand, books.gpus.get(uuid)) for uuid, demand in charges.items()}
+    if entry is not None:
+        books.restore(own, entry)
+    return {uuid: part for uuid, part in free.items() if part != NOTHING}
+
+
+def _part(demand: Demand, book: GpuBook | None) -> Demand:
+    if book is None or book.wholes or not book.offered:
+        return NOTHING
+    if book.fits(demand):
+        return demand
+    return Demand(min(demand.mem, book.mem_free), min(demand.slices, book.slices_free), False)
+
+
+def _held(node: NodeState, keeper: PodState) -> Mapping[str, Demand]:
+    entry = node.books.entries.get(keeper.ref.uid) if node.books is not None else None
+    return entry.charges if entry is not None else {}
+
+
+def _but(node: NodeState, keeper: PodState) -> dict[str, int]:
+    used = dict(node.used)
+    add(used, keeper.requests, -1)
+    return used

@@ -1,0 +1,220 @@
+"""Why a pod does not get GPUs: the constant sentence for the scheduler and the arithmetic for people."""
+
+from __future__ import annotations
+
+from gangfilter.group import GroupKey
+from protos.contract import choose
+from protos.contract.ask import PodAsk
+from protos.contract.reason import Reason
+
+NO_ROOM = "NoRoom"
+NO_MATCH = "NoMatch"
+IN_LINE = "InLine"
+FOR_ROOM = (NO_ROOM, NO_MATCH, IN_LINE)
+"""Codes of those that wait for GPUs; they are woken when there are some for them."""
+QUEUE = "Queue"
+"""How the codes of those begin that wait for their queue: room on nodes does not help them."""
+QUEUE_SHORT = ("QueueFull", "QueueReserved")
+"""Codes of those of them who are helped if somebody leaves the queue."""
+GANG_NO_ROOM = "GangNoRoom"
+GANG_AGAIN = "GangAgain"
+BEHIND_GANGS = Reason(NO_ROOM, "others that wait go before what a gang that runs has beyond its minimum")
+FORGED = Reason(
+    "AllocationForged", "the pod carries an allocation that gangshare did not write; it waits until that is removed"
+)
+KEPT_IN_LINE = Reason(IN_LINE, "what room there is for the pod is kept for those before it in line")
+GONE = Reason("PodGone", "the pod has ended")
+UNSEEN = Reason("BindUnseen", "this extender has not placed the pod; it goes through the scheduler again")
+TAKEN = Reason("BindConflict", "the GPUs on the chosen node were taken meanwhile; the pod is placed anew")
+SET_ASIDE = Reason(
+    "SetAside", "gangshare met an error of its own over this; it is set aside until it changes, or for a while"
+)
+NOT_READY = Reason("NotReady", "the pod's gang waits until the extender has read the cluster")
+ELSEWHERE = Reason("BindElsewhere", "the pod is bound to another node already")
+
+
+def assembling(gang: GroupKey, lacking: str) -> Reason:
+    """Its minimum does not exist."""
+    return Reason("GangAssembling", f"gang {gang} waits for its members", lacking)
+
+
+def gang_no_room(gang: GroupKey, shortage: str) -> Reason:
+    """It does not fit as a whole."""
+    return Reason(GANG_NO_ROOM, f"gang {gang} waits until all of it fits", shortage)
+
+
+def gang_too_large(gang: GroupKey, least: int, most: int) -> Reason:
+    """So many cannot be kept in bind together."""
+    numbers = f"its minimum is {least} members, and at most {most} can start together here"
+    return Reason("GangTooLarge", f"gang {gang} is too large to start as one", numbers)
+
+
+def gang_starting(gang: GroupKey) -> Reason:
+    """It has places, and this pod or node is not among them."""
+    return Reason("GangStarting", f"gang {gang} starts with other pods or nodes first")
+
+
+def gang_conflict(gang: GroupKey, how: str) -> Reason:
+    """Its members or PodGroups say different things, or some that cannot be read."""
+    return Reason("GangConflict", f"gang {gang} is told what differs or cannot be read; the strictest holds", how)
+
+
+def gang_again(gang: GroupKey, why: str) -> Reason:
+    """A start was given up."""
+    return Reason(GANG_AGAIN, f"gang {gang} is placed anew", why)
+
+
+def gang_undone(gang: GroupKey) -> Reason:
+    """It could not be finished, or starts anew."""
+    return Reason("GangUndone", f"gang {gang} is taken back and starts anew as a whole")
+
+
+def gang_lost(gang: GroupKey, numbers: str) -> Reason:
+    """It ran whole, and members are gone."""
+    return Reason("GangMemberLost", f"gang {gang} lost members and runs with fewer than its minimum", numbers)
+
+
+def gang_below(gang: GroupKey, numbers: str) -> Reason:
+    """Its minimum was raised, or it was found so: nothing is known to be lost."""
+    return Reason("GangBelowMinimum", f"gang {gang} runs with fewer than its minimum until more members run", numbers)
+
+
+def gang_done(gang: GroupKey) -> Reason:
+    """Its work is done."""
+    return Reason("GangCompleted", f"gang {gang} has done its work")
+
+
+def gang_limit(gang: GroupKey) -> Reason:
+    """Its user's limit is over."""
+    return Reason("GangTimedOut", f"gang {gang} waited longer than it may")
+
+
+def preempting(who: str, units: str, over_quota: str, *, spare: bool) -> Reason:
+    """Others are evicted for it. `over_quota`: what other queues have beyond their due, "" if none of theirs are.
+
+    `spare`: all of them are members that their gangs can spare.
+    """
+    if over_quota:
+        return Reason("Reclaiming", f"{who} takes back what is due to its queue", f"{units}; {over_quota}")
+    if spare:
+        return Reason("Preempting", f"{who} takes the room of members that their gangs can spare", units)
+    return Reason("Preempting", f"{who} takes the room of pods of lower priority", units)
+
+
+def preempted(by: str, priority: int, unit: str) -> Reason:
+    """It is evicted for others. `unit`: what goes with it."""
+    return Reason("Preempted", f"{by} of priority {priority} takes the room of this pod", f"{unit} goes")
+
+
+def priority_capped(gang: GroupKey, numbers: str) -> Reason:
+    """The PriorityClass that its PodGroup names gives less than it says."""
+    sentence = f"gang {gang} counts for less than the PriorityClass that its PodGroup names"
+    return Reason("PriorityCapped", sentence, numbers)
+
+
+def scaling_in(by: str, priority: int) -> Reason:
+    """Its job's operator is asked to let it go."""
+    return Reason("ScalingIn", f"{by} of priority {priority} needs the room of this worker: its job shrinks")
+
+
+def node_leaving(node: str, sign: str) -> Reason:
+    """It goes before its node does: its gang can spare it, or starts anew without that node."""
+    return Reason("NodeLeaving", f"node {node} is about to go, and this pod leaves it in time", f"the node has {sign}")
+
+
+def reclaimed(by: str, unit: str, over_quota: str) -> Reason:
+    """It is evicted for what is due to another queue. `unit`: what goes with it; `over_quota`: what its queue has."""
+    return Reason("Reclaimed", f"{by} takes back what is due to its queue", f"{unit} goes; {over_quota}")
+
+
+def preemption_forbidden(who: str, why: str) -> Reason:
+    """Those whose room it could take may not be evicted."""
+    return Reason("PreemptionForbidden", f"{who} may not take the room of others", why)
+
+
+def preemption_postponed(who: str, why: str) -> Reason:
+    """Nothing forbids it, and nobody is evicted at this moment."""
+    return Reason("PreemptionPostponed", f"{who} does not take the room of others for now", why)
+
+
+def preemption_stopped(who: str, why: str) -> Reason:
+    """One of them was not let go."""
+    return Reason("PreemptionStopped", f"{who} does not take the room of others after all", why)
+
+
+def class_missing(name: str) -> Reason:
+    """It names a class that does not exist."""
+    return Reason("ClassMissing", f"GpuClass {name} does not exist; the pod waits for it")
+
+
+def class_unreadable(name: str, problem: str) -> Reason:
+    """The class that it names cannot be read."""
+    return Reason("ClassUnreadable", f"GpuClass {name} cannot be read; the pod waits until it is mended", problem)
+
+
+def class_empty(name: str, models: str) -> Reason:
+    """No GPU is of the class that it names."""
+    return Reason(NO_MATCH, f"no GPU in the cluster is of class {name}", f"it has {models}")
+
+
+def for_queue(reason: Reason | None) -> bool:
+    """Whether somebody waits for its queue."""
+    return reason is not None and reason.code.startswith(QUEUE)
+
+
+def queue_missing(name: str) -> Reason:
+    """The queue that it names does not exist."""
+    return Reason("QueueMissing", f"queue {name} does not exist; what names it waits for it")
+
+
+def queue_forbidden(name: str) -> Reason:
+    """Its queue selects other namespaces than the one that it is in."""
+    sentence = f"queue {name} does not admit pods of this namespace; what names it waits until it does"
+    return Reason("QueueForbidden", sentence)
+
+
+def queue_closed(name: str) -> Reason:
+    """Nothing new starts in its queue, or in one above that."""
+    return Reason("QueueClosed", f"queue {name} is closed; what is in it waits until it is opened")
+
+
+def queue_unreadable(name: str, problem: str) -> Reason:
+    """Its queue, or one above that, cannot be read and never could."""
+    return Reason("QueueUnreadable", f"queue {name} cannot be read; what is in it waits until it is mended", problem)
+
+
+def queue_full(name: str, numbers: str) -> Reason:
+    """It would take its queue, or one above that, past what that may have."""
+    return Reason("QueueFull", f"queue {name} has no room for what this asks", numbers)
+
+
+def queue_reserved(numbers: str) -> Reason:
+    """What is left of the cluster, or of a queue, is guaranteed to others."""
+    return Reason("QueueReserved", "what is free is guaranteed to other queues", numbers)
+
+
+def runtime_unreadable(who: str, problem: str) -> Reason:
+    """What it is expected to run is said in a way that says nothing."""
+    return Reason("RuntimeUnreadable", f"how long {who} will run cannot be read: nothing is known of it", problem)
+
+
+def no_match(conditions: str, instead: str) -> Reason:
+    """No GPU is as it is asked for."""
+    return Reason(NO_MATCH, f"no GPU in the cluster matches {conditions}", instead)
+
+
+def not_joined(gpus: int, joined: str, conditions: str, most: int) -> Reason:
+    """Nowhere so many GPUs lie together as they are asked for; there are places for `most`, 0 for none."""
+    which = f" that match {conditions}" if conditions else ""
+    sentence = f"no node in the cluster has {joined} for {gpus} GPUs{which}"
+    return Reason(NO_MATCH, sentence, f"for {most} at most" if most else "not even for 2")
+
+
+def no_room(ask: PodAsk) -> Reason:
+    """The constant sentence for an ask that no node can take now."""
+    if len(ask.containers) == 1 and not ask.containers[0].whole and ask.containers[0].gpus == 1:
+        container = ask.containers[0]
+        amounts = [f"{container.mem} units"] if container.mem else []
+        amounts += [f"{container.slices} slices"] if container.slices else []
+        return Reason(NO_ROOM, f"no GPU with {' and '.join(amounts) or 'room'} free")
+    return Reason(NO_ROOM, f"no node with {choose.wanted(ask)} free")

@@ -1,0 +1,29 @@
+"""What matters of a pod for where it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from protos.contract.ask import PodAsk
+
+
+class Shape(NamedTuple):
+    """What matters of a pod for where it goes: pods of one shape are placed alike."""
+
+    ask: PodAsk | None
+    cpu: int
+    """Thousandths of a core, rounded up by at most a sixteenth."""
+    memory: int
+    """Bytes, rounded likewise."""
+
+
+def shape(ask: PodAsk | None, requests: Sequence[tuple[str, int]]) -> Shape:
+    """The shape of a pod with this ask and these in-tree requests."""
+    amounts = dict(requests)
+    return Shape(ask, _rounded(amounts.get("cpu", 0)), _rounded(amounts.get("memory", 0)))
+
+
+def _rounded(amount: int) -> int:
+    step = 1 << max(0, amount.bit_length() - 5)
+    return -(-amount // step) * step

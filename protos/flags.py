@@ -1,0 +1,72 @@
+"""The command of a process, made from its settings struct: one flag for each field that `Flag` annotates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from inspect import Parameter, Signature
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+import typer
+
+from protos.contract.flag import Flag
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def command(settings: type[S], run: Callable[[S], None], refused: tuple[type[Exception], ...]) -> Callable[..., None]:
+    """A function for typer that makes the settings of the flags and runs the process with them.
+
+    Errors of the types in `refused` end it with code 2 and their sentence. The docstring is that of `run`.
+    """
+
+    def called(**given: Any) -> None:
+        try:
+            run(settings(**given))
+        except refused as error:
+            typer.echo(f"gangshare {run.__name__}: {error}", err=True)
+            raise typer.Exit(2) from error
+
+    parameters = [_parameter(*each) for each in _fields(settings)]
+    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what typer looks at
+    called.__annotations__ = {each.name: each.annotation for each in parameters}
+    called.__doc__, called.__name__ = run.__doc__, run.__name__
+    return called
+
+
+def _fields(settings: type[msgspec.Struct]) -> Iterator[tuple[msgspec.structs.FieldInfo, Any, Flag]]:
+    """Each field with a flag, its type, and the flag; the process's own before those that it shares with others."""
+    hints = get_type_hints(settings, include_extras=True)
+    for field in sorted(msgspec.structs.fields(settings), key=lambda field: field.name not in settings.__annotations__):
+        hint = hints[field.name]
+        flags = [each for each in get_args(hint)[1:] if isinstance(each, Flag)] if get_origin(hint) is Annotated else []
+        if flags:
+            yield field, get_args(hint)[0], flags[0]
+
+
+def _parameter(field: msgspec.structs.FieldInfo, kind: Any, flag: Flag) -> Parameter:
+    name = flag.name or field.name.removesuffix("_s")
+    more: dict[str, Any] = {}
+    default = field.default
+    if flag.read is not None:
+        kind, default, more["parser"] = str, flag.default, _parser(flag.read)
+    if flag.metavar:
+        more["metavar"] = flag.metavar
+    if "  [default: " in flag.help:
+        more["show_default"] = False
+    option = f"--{name.replace('_', '-')}"
+    if kind is bool:
+        option += f"/--no-{name.replace('_', '-')}"
+    variables = [f"GANGSHARE_{name.upper()}", *flag.variables]
+    told = typer.Option(option, envvar=variables, help=flag.help, **more)
+    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, told])
+
+
+def _parser(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    def parser(text: str) -> Any:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    return parser
