@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ from protos.contract import names
 from tests.cluster import builds
 from tests.cluster.api import Api, ApiError, Json
 from tests.cluster.cluster import Cluster, a_pod
-from tests.cluster.process import wait_for
+from tests.cluster.process import HarnessError, wait_for
 
 Account = Callable[..., Api]
 MANIFESTS = builds.ROOT / "manifests"
@@ -540,20 +542,30 @@ def test_what_has_started_stays_in_its_queue(cluster: Cluster, account: Account)
     cluster.api.delete(f"{GROUPS}/started")
 
 
-def test_our_policies_are_free_of_mistakes_that_the_api_server_finds(cluster: Cluster) -> None:
-    """It checks each version of a policy once, the first one maybe before it knows the kind of the parameters."""
-    for name in ("gangshare-queue-namespaces", "gangshare-queue-fixed", "gangshare-group-priority"):
-        path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}"
-        validations = cluster.api.get(path)["spec"]["validations"]
-        validations[0]["expression"] += " "
-        version = cluster.api.patch(path, {"spec": {"validations": validations}})["metadata"]["generation"]
-        told = functools.partial(_type_checking, cluster, path, version)
-        wait_for(lambda: told() is not None, 30, f"{name} was checked")  # noqa: B023  # at once
-        warnings = (told() or {}).get("expressionWarnings", [])
-        assert warnings == [], name
+@pytest.mark.parametrize(
+    ("name", "mistake"),
+    [("gangshare-queue-namespaces", "params.spec.nothing"), ("gangshare-queue-fixed", "object.spec.nothing")],
+)
+def test_our_policies_are_free_of_mistakes_that_the_api_server_finds(cluster: Cluster, name: str, mistake: str) -> None:
+    """It finds a mistake that we add, once it knows the kinds, and no other."""
+    path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}"
+    validations = cluster.api.get(path)["spec"]["validations"]
+    versions = (f"{mistake} == '{n}'" for n in itertools.count())
+
+    def warnings() -> list[Json]:
+        asked = [*validations, {"expression": next(versions)}]
+        version = cluster.api.patch(path, {"spec": {"validations": asked}})["metadata"]["generation"]
+        with contextlib.suppress(HarnessError):
+            return wait_for(functools.partial(_warnings, cluster, path, version), 5, "a mistake was found")
+        return []
+
+    found = wait_for(warnings, 60, f"mistake in {name} was found")
+    cluster.api.patch(path, {"spec": {"validations": validations}})
+    assert [warning["fieldRef"] for warning in found] == [f"spec.validations[{len(validations)}].expression"], found
 
 
-def _type_checking(cluster: Cluster, path: str, version: int) -> Any:
-    """What the API server found in this version of a policy, None while it has not looked."""
-    status = cluster.api.get(path).get("status", {})
-    return status.get("typeChecking") if status.get("observedGeneration", 0) >= version else None
+def _warnings(cluster: Cluster, path: str, version: int) -> list[Json]:
+    """What the API server finds in this version of a policy, which it checks once."""
+    status: Json = cluster.api.get(path)["status"]
+    found: list[Json] = status["typeChecking"]["expressionWarnings"] if status["observedGeneration"] >= version else []
+    return found
