@@ -72,7 +72,7 @@ class Agreement:
     def add(self, one: Declaration) -> bool:
         """This is declared, maybe once more; returns whether nobody had declared it."""
         if self._said is None and (self._one is None or self._one == one):
-            self._one = shared(one) if self._one is None else self._one
+            self._one = shared(one)[0] if self._one is None else self._one
             self._count += 1
             return self._count == 1
         if self._said is None or self._several is None:
@@ -111,7 +111,7 @@ class Agreement:
     def terms(self) -> Terms:
         """What holds: of two minimums the greater, of two limits the shorter."""
         if self._one is not None:
-            return _terms_of(self._one)
+            return shared(self._one)[1]
         several = self._several or _Several(())
         return _terms(several, several.problems.values)
 
@@ -208,18 +208,10 @@ _known: Remembered[Declaration, tuple[Declaration, Terms]] = Remembered(KNOWN)
 """Declarations, and the terms that hold where nothing else is declared: many groups say the same."""
 
 
-def _known_of(one: Declaration) -> tuple[Declaration, Terms]:
+def shared(one: Declaration) -> tuple[Declaration, Terms]:
+    """The same declaration for all groups that make it, and the terms that follow from it alone."""
     found = _known.get(one)
     return found if found is not None else _known.put(one, (one, _terms(_Several((one,)), one.problems)))
-
-
-def shared(one: Declaration) -> Declaration:
-    """The same for all groups that declare it."""
-    return _known_of(one)[0]
-
-
-def _terms_of(one: Declaration) -> Terms:
-    return _known_of(one)[1]
 
 
 def agree(declarations: Iterable[Declaration]) -> Terms:

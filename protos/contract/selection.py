@@ -177,7 +177,7 @@ class Globs(NamedTuple):
         return [value for value in values if self.lets(value)]
 
 
-_known: Remembered[tuple[str, ...], Globs] = Remembered(4096, 2**20, lambda patterns: sum(map(len, patterns)))
+_known: Remembered[tuple[str, ...], Globs] = Remembered(1024, 2**20, lambda patterns: sum(map(len, patterns)))
 """By globs as written: the answers weigh some ten times as much as these."""
 
 

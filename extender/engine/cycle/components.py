@@ -1,4 +1,4 @@
-"""What the engine consists of: every part made once, and told of those that it needs."""
+"""What the engine consists of: every part is made once and given those that it needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from extender.engine.placement.index import Indexes
 from extender.engine.placement.offers import Offers
 from extender.engine.planning.movable_pods import MovablePods
 from extender.engine.policies.backfill.backfill import Backfill
-from extender.engine.policies.backfill.heads import Heads
+from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.elastic.elastic import Elastic
 from extender.engine.policies.elastic.surplus_policy import SurplusPolicy
 from extender.engine.policies.preemption.preempt import Preemption
@@ -103,58 +103,35 @@ class Components:
             self.wall,
         )
         self.barrier = Barrier(self.gangs)
-        self.behind = SurplusPolicy(self.ledger, self.gangs, self.tenancy.queues, self.priorities)
-        self.waking.defers, self.waking.spare = self.behind.waits, self.behind.spare
+        self.surplus_policy = SurplusPolicy(self.ledger, self.gangs, self.tenancy.queues, self.priorities)
+        self.waking.defers, self.waking.spare = self.surplus_policy.waits, self.surplus_policy.spare
 
     def _make_claims(self) -> None:
         """What room is kept, given back, taken from others, or left to the first in line."""
-        settings, admission = self.settings, self.tenancy.admission
-        grants = Grants(self.tenancy.queues, admission)
+        settings = self.settings
+        grants = Grants(self.tenancy.queues, self.tenancy.admission)
         self.reservations = Reservations(self.ledger, self.quarantine, settings, grants, self.wall)
         self.activator = ReservationActivator(
             self.reservations, self.gangs, self.barrier, self.counters, self.quarantine
         )
         self.running_pods = RunningPods(settings, self.wall)
-        self.elastic = Elastic(
-            self.ledger, self.gangs, self.movable_pods, admission, settings, self.counters, self.quarantine, self.wall
+        context = PolicyContext(
+            ledger=self.ledger,
+            gangs=self.gangs,
+            running_pods=self.running_pods,
+            movable_pods=self.movable_pods,
+            tenancy=self.tenancy,
+            priorities=self.priorities,
+            reservations=self.reservations,
+            runtimes=self.runtimes,
+            settings=settings,
+            counters=self.counters,
+            quarantine=self.quarantine,
+            wall=self.wall,
         )
-        self.preemption = Preemption(
-            self.ledger,
-            self.gangs,
-            self.running_pods,
-            self.movable_pods,
-            self.tenancy,
-            self.priorities,
-            self.reservations,
-            self.elastic,
-            settings,
-            self.counters,
-            self.quarantine,
-            self.wall,
-        )
-        heads = Heads(
-            self.ledger,
-            self.gangs,
-            self.running_pods,
-            self.movable_pods,
-            self.tenancy,
-            self.priorities,
-            self.reservations,
-            self.runtimes,
-            self.quarantine,
-            self.wall,
-        )
-        self.backfill = Backfill(
-            self.ledger,
-            self.gangs,
-            self.running_pods,
-            self.reservations,
-            self.waking,
-            self.runtimes,
-            heads,
-            settings,
-            self.quarantine,
-        )
+        self.elastic = Elastic(context)
+        self.preemption = Preemption(context, self.elastic)
+        self.backfill = Backfill(context, self.waking)
         self.gangs.planner.kept = self.backfill.before_gang
         self.waking.first, self.waking.open_to = self.backfill.pods, self.backfill.open_to
 

@@ -89,7 +89,7 @@ class Filtering:
             reason = refusals.KEPT_IN_LINE if kept else self._telling.no_gpu(state, state.ask)
             self._waking.refused(state, state.ask, reason, self._ledger.all_but(nodes))
             return self._refuse(state, reason, now)
-        behind = self._components.behind
+        behind = self._components.surplus_policy
         others_first = behind.spare(state) and not state.wakes and self._waking.pending(offered)
         if not promised and (others_first or behind.waits(state)):
             self._waking.refused(state, state.ask, refusals.BEHIND_GANGS, self._ledger.all_but(nodes))

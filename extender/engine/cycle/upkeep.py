@@ -36,10 +36,8 @@ class Upkeep:
             ("holds", components.holds.expire),
             ("gates", lambda _: components.gates.seek(WARM_NODES)),
             ("queues", lambda _: components.tenancy.tick()),
-            (
-                "gangs",
-                components.gangs.rounds.tick,
-            ),  # before pods that go singly are woken: some of them stand behind gangs
+            # before pods that go singly are requeued: some of them come after gangs in their queue
+            ("gangs", components.gangs.rounds.tick),
             ("waking", self._wake),
             ("mix", lambda _: components.indexes.scorer.look()),
             ("index", lambda _: self._index()),

@@ -20,7 +20,7 @@ from extender.engine.placement.uuid_index import NodesByUuid, UuidIndex
 from extender.engine.state.ledger import NodeState
 from extender.engine.types.shape import Shape
 
-BYTES, OF_NODE, OF_SHAPE = 96 << 20, 20, 4096
+BYTES, OF_NODE, OF_SHAPE = 80 << 20, 16, 4096
 """What all indexes may take, and about what one takes for each node and beside."""
 LEAST_SHAPES, MOST_SHAPES = 128, 4096
 """Shapes of ask kept at a time, whatever they take."""
@@ -38,7 +38,7 @@ class ShapeIndex:
     def __init__(self, nodes: Mapping[str, NodeState], roll: Roll, scorer: Scorer, scores: ShapeScorer) -> None:
         """`scores`: of the shape."""
         self._nodes, self._roll, self._scorer, self._scores = nodes, roll, scorer, scores
-        self._known = array("q")
+        self._known = array("i")
         """How each place stands."""
         self._ranking = Ranking()
         self._epoch = roll.epoch
@@ -103,7 +103,7 @@ class ShapeIndex:
             self._renumber()
 
     def _renumber(self) -> None:
-        before, self._known = self._known, array("q", [NOWHERE] * len(self._roll))
+        before, self._known = self._known, array("i", [NOWHERE] * len(self._roll))
         moved, self._renewed = self._roll.moved, 0
         if self._epoch == self._roll.epoch - 1:
             for place, now in moved.items():

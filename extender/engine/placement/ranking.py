@@ -14,7 +14,7 @@ from itertools import filterfalse
 from extender.engine.placement.roll import RANK_BITS, RANKS
 
 SHORT = 1 << 29
-"""Standings from here on are of nodes that the ask does not fit on."""
+"""Standings from here on are of nodes that the ask does not fit on; all are below twice this: they fit in 32 bits."""
 ZERO = 1 << 28
 """The standing of score 0."""
 NOWHERE = -1

@@ -128,7 +128,7 @@ class Roster:
             del self._saying[uid]
             known.agreement.remove(before)
         if said is not None:
-            self._saying[uid] = said = shared(said)
+            self._saying[uid] = said = shared(said)[0]
             if not known.agreement.add(said) and before is None:
                 return False
         self.agree(known)

@@ -50,7 +50,7 @@ BOUNDED = {
     "_tariff._known": usage.REMEMBERED,
     "_lack._known": lacking.REMEMBERED,
     "stock._matching": stock.REMEMBERED,
-    "behind._known": surplus_policy.REMEMBERED,
+    "surplus_policy._known": surplus_policy.REMEMBERED,
 }
 """Tables that outlive what they are about, by how the path to them ends: so many entries at most."""
 

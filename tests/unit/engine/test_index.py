@@ -166,17 +166,17 @@ def test_equals_come_by_name_however_nodes_come(seed: int, monkeypatch: pytest.M
 def test_hundreds_of_shapes_are_kept_at_thousands_of_nodes() -> None:
     at = Indexes({f"n{i}": NodeState(f"n{i}", i) for i in range(5_000)})
     assert at.most >= 512
-    assert at.most * 5_000 * 16 <= index.BYTES
+    assert at.most * 5_000 * 12 <= index.BYTES
     small = Indexes({"n": NodeState("n", 0)})
     assert small.most == index.MOST_SHAPES
 
 
-def test_a_node_takes_sixteen_bytes_of_an_index() -> None:
+def test_a_node_takes_twelve_bytes_of_an_index() -> None:
     indexes = cluster(2_000)
     found = indexes.of(SHAPES[0])
     assert isinstance(found, ShapeIndex)
     taken = len(found._known) * found._known.itemsize + len(found._ranking) * found._ranking._kept.itemsize
-    assert taken == 2_000 * 16
+    assert taken == 2_000 * 12
     assert not found._scores._known
 
 

@@ -15,21 +15,17 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 
 import msgspec
 
-from extender.engine.gangs.gangs import Gangs
 from extender.engine.planning.attempt import TRY
 from extender.engine.planning.backfill_guard import BackfillGuard, Kept, nobody
 from extender.engine.policies.backfill.earliest import Earliest, End, EndOf, earliest, ends
 from extender.engine.policies.backfill.heads import Head, Heads, QueuePosition
 from extender.engine.policies.backfill.reservation import SOON_S, BackfillReservation, FutureNodes
+from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.preemption.fitting import Wanted, opened
 from extender.engine.policies.preemption.what_if import Claim, WhatIfNodes
-from extender.engine.queueing.runtimes import Runtimes, end_of_running
+from extender.engine.queueing.runtimes import end_of_running
 from extender.engine.queueing.waking import Waking
-from extender.engine.state.ledger import Ledger, NodeState, PodState
-from extender.engine.state.quarantine import Quarantine
-from extender.engine.state.reservations import Reservations
-from extender.engine.state.running_pods import RunningPods
-from extender.engine.types.settings import Settings
+from extender.engine.state.ledger import NodeState, PodState
 from extender.engine.types.sliced import SLICE, Sliced
 from gangfilter.gang import Gang
 
@@ -48,22 +44,10 @@ something else."""
 class Backfill:
     """The starts of those who come first, and what others have to leave them."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        gangs: Gangs,
-        running_pods: RunningPods,
-        reservations: Reservations,
-        waking: Waking,
-        runtimes: Runtimes,
-        heads: Heads,
-        settings: Settings,
-        quarantine: Quarantine,
-    ) -> None:
-        self._quarantine = quarantine
-        self._ledger, self._gangs, self._running_pods = ledger, gangs, running_pods
-        self._reservations, self._waking, self._runtimes = reservations, waking, runtimes
-        self.heads, self._after_s = heads, settings.backfill_delay_s
+    def __init__(self, context: PolicyContext, waking: Waking) -> None:
+        self._context, self._waking = context, waking
+        self._ledger, self._gangs, self._running_pods = context.ledger, context.gangs, context.running_pods
+        self.heads = Heads(context)
         self._kept: dict[str, BackfillReservation] = {}
         self._rests: dict[object, float] = {}
         """Until when nothing is kept for some, or for anybody of some queues, since that is in vain."""
@@ -93,7 +77,7 @@ class Backfill:
         """What a gang has to leave on a node when it starts now."""
         if not self._kept:
             return nobody
-        expected = self._runtimes.of_gang(gang)
+        expected = self._context.runtimes.of_gang(gang)
         binding = self._binding(self.heads.of_gang(gang), f"gang {gang.key}", now + expected, now)
         return lambda node: _there(binding, node)
 
@@ -102,7 +86,7 @@ class Backfill:
         ask = pod.ask
         if not self._kept or ask is None or self.heads.needs(pod):
             return None
-        end = now + self._runtimes.of_pod(pod.ref.uid)
+        end = now + self._context.runtimes.of_pod(pod.ref.uid)
         binding = self._binding(self.heads.of_pod(pod), str(pod.ref), end, now)
         if not binding:
             return None
@@ -120,7 +104,7 @@ class Backfill:
 
     def tick(self, now: float) -> None:
         """Drop those that are over; begin to reckon anew, if it is time."""
-        if not self._after_s:
+        if not self._context.settings.backfill_delay_s:
             return
         if any(not self.heads.waits(reservation.head) for reservation in self._kept.values()):
             self._put(
@@ -169,17 +153,17 @@ class Backfill:
 
     def _reckoned(self, now: float) -> Generator[int, None, dict[str, BackfillReservation]]:
         self._lapse(now)
-        heads = yield from self.heads.first(now, self._after_s, self._rests, self._kept)
+        heads = yield from self.heads.first(now, self._context.settings.backfill_delay_s, self._rests, self._kept)
         found: dict[str, BackfillReservation] = {}
         ordered = (yield from ends(self._ledger, list(self._ledger.nodes), self._end_of(now))) if heads else []
         claims: list[Claim] = []
         passed = set()
         for head in heads:
-            with self._quarantine.over(self.heads.subject(head), "backfill"):
+            with self._context.quarantine.over(self.heads.subject(head), "backfill"):
                 wanted = self.heads.wanted(head)
                 first = (yield from self._earliest(head, wanted, ordered, claims, now)) if wanted is not None else None
                 if wanted is None or first is None or not (first.last or head.who in self._kept):
-                    never = wanted is not None and first is None and not (claims or self._reservations)
+                    never = wanted is not None and first is None and not (claims or self._context.reservations)
                     self._rests[head.who] = now + (VAIN_S if never else AGAIN_S)
                     passed.add(self.heads.queue(head.place))
                     continue
@@ -208,7 +192,7 @@ class Backfill:
         """Where it is kept room already, as long as nobody knows better; else wherever it is first."""
         uids = [seat.uid for seat in wanted.seats]
         held = [pod for uid in uids if (pod := self._ledger.pods[uid]).state == "held"]
-        others = [*self._reservations.claims(uids), *claims]
+        others = [*self._context.reservations.claims(uids), *claims]
         cleared = WhatIfNodes(self._ledger, self._running_pods.leaving, held, others)
         view = self._gangs.planner.view
         anywhere = msgspec.structs.replace(wanted, seats=opened(view, wanted.seats))
@@ -235,7 +219,10 @@ class Backfill:
         if before is not None and bool(before.first.last) == bool(first.last):  # wherever it is by now
             made, until = before.made, before.until
         future_nodes = FutureNodes(
-            self._ledger, self._running_pods, self._gangs.planner.view.ignored, self._end_of(now)
+            self._ledger,
+            self._running_pods,
+            self._gangs.planner.view.ignored,
+            self._end_of(now),
         )
         return BackfillReservation(head, first, there, made, until, future_nodes)
 
@@ -244,8 +231,8 @@ class Backfill:
             occupant = self._running_pods.of(uid)
             if occupant is None:
                 return None
-            expected = self._runtimes.of_pod(uid)
-            if expected == math.inf and self._runtimes.endless(uid):
+            expected = self._context.runtimes.of_pod(uid)
+            if expected == math.inf and self._context.runtimes.endless(uid):
                 return None
             return end_of_running(min(now, occupant.since), expected, now), expected < math.inf
 

@@ -7,25 +7,17 @@ from collections.abc import Container, Generator, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from extender.engine.gangs.gangs import Gangs
 from extender.engine.planning.attempt import LOOK, STEP
-from extender.engine.planning.movable_pods import MovablePods
+from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.preemption.fitting import Wanted
 from extender.engine.queueing.line import Turn, due
-from extender.engine.queueing.priorities import Priorities
 from extender.engine.queueing.queue_node import LocalQueue
-from extender.engine.queueing.runtimes import Runtimes
-from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.queueing.turns import QueueRank
-from extender.engine.state.ledger import Ledger, PodState
-from extender.engine.state.quarantine import Quarantine
-from extender.engine.state.reservations import Reservations
+from extender.engine.state.ledger import PodState
 from extender.engine.state.roster import GangInfo
-from extender.engine.state.running_pods import RunningPods
 from extender.engine.state.seats import Seat
 from extender.engine.types import refusals
 from extender.engine.types.subject import Subject, of_gang, of_pod
-from extender.engine.types.wall import Wall
 from gangfilter.gang import Gang
 from gangfilter.table import Phase
 
@@ -59,44 +51,33 @@ class Head(NamedTuple):
 class Heads:
     """Finds them, and tells where anybody stands."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        gangs: Gangs,
-        running_pods: RunningPods,
-        movable_pods: MovablePods,
-        tenancy: Tenancy,
-        priorities: Priorities,
-        reservations: Reservations,
-        runtimes: Runtimes,
-        quarantine: Quarantine,
-        wall: Wall,
-    ) -> None:
-        self._ledger, self._gangs, self._running_pods, self._movable_pods = ledger, gangs, running_pods, movable_pods
-        self._tenancy, self._reservations, self._runtimes, self._wall = tenancy, reservations, runtimes, wall
-        self._priorities, self._quarantine = priorities, quarantine
+    def __init__(self, context: PolicyContext) -> None:
+        self._context = context
+        self._ledger, self._gangs = context.ledger, context.gangs
 
     # -- where they stand
 
     def of_gang(self, gang: Gang) -> QueuePosition:
         """Where a gang stands."""
-        return QueuePosition(self._tenancy.admission.local_queue(gang), _plain(self._gangs.planner.turns.place(gang)))
+        return QueuePosition(
+            self._context.tenancy.admission.local_queue(gang), _plain(self._gangs.planner.turns.place(gang))
+        )
 
     def queue(self, place: QueuePosition) -> object:
         """The queue that one stands in; None if in none."""
-        return self._tenancy.queues.at(place.local_queue) if place.local_queue is not None else None
+        return self._context.tenancy.queues.at(place.local_queue) if place.local_queue is not None else None
 
     def of_pod(self, pod: PodState) -> QueuePosition:
         """Where a pod stands that goes singly; a member that a gang which runs can do without, behind all others."""
         uid, since, known = pod.ref.uid, self._since(pod), self._gangs.of(pod.ref.uid)
-        at = due(since, self._runtimes.of_pod(uid)) if known is None else math.inf
-        priority = pod.priority if known is None else self._priorities.of(known.gang, pod.priority)
-        return QueuePosition(self._tenancy.queues.of(uid), Turn(-priority, at, since, str(pod.ref)))
+        at = due(since, self._context.runtimes.of_pod(uid)) if known is None else math.inf
+        priority = pod.priority if known is None else self._context.priorities.of(known.gang, pod.priority)
+        return QueuePosition(self._context.tenancy.queues.of(uid), Turn(-priority, at, since, str(pod.ref)))
 
     def _since(self, pod: PodState) -> float:
         """When it was created, by the monotonic clock."""
-        created = self._movable_pods.created(pod.ref.uid)
-        return min(pod.since, self._wall.of(created)) if created else pod.since
+        created = self._context.movable_pods.created(pod.ref.uid)
+        return min(pod.since, self._context.wall.of(created)) if created else pod.since
 
     def before(self, one: QueuePosition, other: QueuePosition) -> bool:
         """Whether one stands before the other, as their queues stand at this moment."""
@@ -112,13 +93,13 @@ class Heads:
         """Where all stand that wait, in no order; None for each that is looked at and does not."""
         for known in list(self._gangs.known.values()):
             yield self.waiting(known)
-        for uid in list(self._running_pods.pending_pods):
+        for uid in list(self._context.running_pods.pending_pods):
             pod = self._ledger.pods.get(uid)
             yield self.waiting(pod) if pod is not None else None
 
     def _rank(self, place: QueuePosition) -> tuple[QueueRank, Turn]:
         local_queue = place.local_queue
-        return self._tenancy.admission.queue_rank(local_queue) if local_queue is not None else (), place.turn
+        return self._context.tenancy.admission.queue_rank(local_queue) if local_queue is not None else (), place.turn
 
     # -- who comes first
 
@@ -152,7 +133,7 @@ class Heads:
             return None
 
         gangs = list(self._gangs.known.values())
-        return self._quarantine.tried(gangs, lambda known: of_gang(known.gang.key), "heads", head)
+        return self._context.quarantine.tried(gangs, lambda known: of_gang(known.gang.key), "heads", head)
 
     def _waiting_pods(self, before: float, kept: Container[str]) -> Iterator[Head | None]:
         def head(uid: str) -> Head | None:
@@ -161,7 +142,7 @@ class Heads:
                 return Head(self.of_pod(pod), str(pod.ref), since, pod)
             return None
 
-        return self._quarantine.tried(list(self._running_pods.pending_pods), of_pod, "heads", head)
+        return self._context.quarantine.tried(list(self._context.running_pods.pending_pods), of_pod, "heads", head)
 
     def _is_short(self, pod: PodState, kept: Container[str]) -> bool:
         """Whether a pod that goes singly has found no room, or has some kept that it has not come to yet."""
@@ -195,8 +176,8 @@ class Heads:
         else:
             pod, free = head.of, ()
             uid = pod.ref.uid
-            seats = [Seat(uid, pod.ask, pod.requests, self._movable_pods.constraints(uid), pod.excluded)]
-        if not seats or any(self._reservations.of(seat.uid) is not None for seat in seats):
+            seats = [Seat(uid, pod.ask, pod.requests, self._context.movable_pods.constraints(uid), pod.excluded)]
+        if not seats or any(self._context.reservations.of(seat.uid) is not None for seat in seats):
             return None
         return Wanted(tuple(seats), free)
 

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from extender.engine.gangs.gangs import Gangs
-from extender.engine.planning.movable_pods import MovablePods
+from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.elastic.growth import Growth
 from extender.engine.policies.elastic.leaving import Leaving
-from extender.engine.queueing.admission import Admission
-from extender.engine.state.ledger import Ledger
-from extender.engine.state.quarantine import Quarantine
 from extender.engine.state.scalers import Scalers
 from extender.engine.state.surplus import spared
 from extender.engine.types.effects import Effect
-from extender.engine.types.settings import Settings
-from extender.engine.types.wall import Wall
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 from gangfilter.members import Member, Stage
@@ -26,32 +19,11 @@ from protos.contract.training import API_VERSION, TrainingJob
 class Elastic:
     """All of them."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        gangs: Gangs,
-        movable_pods: MovablePods,
-        admission: Admission,
-        settings: Settings,
-        counters: Counter[tuple[str, str]],
-        quarantine: Quarantine,
-        wall: Wall,
-    ) -> None:
-        self._ledger, self._gangs, self._settings = ledger, gangs, settings
-        self.scalers = Scalers(counters, quarantine, wall)
-        self._growth = Growth(
-            ledger,
-            gangs,
-            movable_pods,
-            admission,
-            self.scalers,
-            settings.scale_out_delay_s,
-            settings.max_gang_size,
-            quarantine,
-        )
-        self._leaving = Leaving(
-            ledger, gangs, self.scalers, self.spared, settings.scale_in_timeout_s, counters, quarantine
-        )
+    def __init__(self, context: PolicyContext) -> None:
+        self._context = context
+        self.scalers = Scalers(context.counters, context.quarantine, context.wall)
+        self._growth = Growth(context, self.scalers)
+        self._leaving = Leaving(context, self.scalers, self.spared)
 
     def job(self, kind: str, key: GroupKey, job: TrainingJob | None) -> None:
         """What an object of this API group and version says beside what it declares; None if it is gone."""
@@ -73,7 +45,7 @@ class Elastic:
         """The members that a gang can spare, in the order in which they go: those in `first` (names) before others."""
         going, unnamed = self.scalers.leaving(gang.key)
         going = going.union(first, self._leaving.asked(gang.key))
-        return spared(gang, going, unnamed, self._ledger.nodes, self._settings.locality_labels)
+        return spared(gang, going, unnamed, self._context.ledger.nodes, self._context.settings.locality_labels)
 
     def spares(self, gang: Gang, those: Collection[str]) -> bool:
         """Whether a gang can do without all of these members (names), and those that go anyway."""
@@ -83,7 +55,7 @@ class Elastic:
 
     def tick(self, now: float) -> Iterator[Effect]:
         """Let time pass."""
-        if self._gangs.leading:
+        if self._context.gangs.leading:
             yield from self.scalers.tick(now)
             self._growth.tick(now)
             self._leaving.tick(now)

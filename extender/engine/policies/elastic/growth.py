@@ -12,14 +12,11 @@ from collections.abc import Generator, Iterator, Sequence
 
 import msgspec
 
-from extender.engine.gangs.gangs import Gangs
 from extender.engine.planning.attempt import LOOK, STEP
-from extender.engine.planning.movable_pods import MovablePods
 from extender.engine.planning.plan import Placement, Plan
-from extender.engine.queueing.admission import Admission
+from extender.engine.policies.context import PolicyContext
 from extender.engine.state.intree import Constraints
-from extender.engine.state.ledger import Ledger, PodState
-from extender.engine.state.quarantine import Quarantine
+from extender.engine.state.ledger import PodState
 from extender.engine.state.scalers import Scalers
 from extender.engine.state.seats import Seat
 from extender.engine.types import refusals
@@ -69,21 +66,9 @@ class Found(msgspec.Struct, frozen=True):
 class Growth:
     """All of it."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        gangs: Gangs,
-        movable_pods: MovablePods,
-        admission: Admission,
-        scalers: Scalers,
-        scale_out_delay_s: float,
-        largest: int,
-        quarantine: Quarantine,
-    ) -> None:
-        """`scale_out_delay_s`: how long there must be room, 0 disables; `largest`: most workers of one step."""
-        self._ledger, self._gangs, self._movable_pods, self._largest = ledger, gangs, movable_pods, largest
-        self._admission, self._scalers, self._after_s = admission, scalers, scale_out_delay_s
-        self._quarantine = quarantine
+    def __init__(self, context: PolicyContext, scalers: Scalers) -> None:
+        self._context, self._scalers = context, scalers
+        self._ledger, self._gangs = context.ledger, context.gangs
         self._chances: dict[GroupKey, Chance] = {}
         self._kept: set[str] = set()
         """UIDs of ScaleOuts for whose workers room was looked for."""
@@ -101,9 +86,14 @@ class Growth:
             if not self._growing(key):
                 self._gangs.shed(key, now)
 
-        self._quarantine.each(self._gangs.growing(), of_gang, "growing", shed)
-        if self._after_s and self._work is None and now >= self._look_at and self._scalers.jobs:
-            self._look_at = now + self._after_s / LOOKS
+        self._context.quarantine.each(self._gangs.growing(), of_gang, "growing", shed)
+        if (
+            self._context.settings.scale_out_delay_s
+            and self._work is None
+            and now >= self._look_at
+            and self._scalers.jobs
+        ):
+            self._look_at = now + self._context.settings.scale_out_delay_s / LOOKS
             self._work = Sliced(self._look())
 
     def stop(self) -> None:
@@ -123,7 +113,7 @@ class Growth:
             return True, ()
         effects: list[Effect] = []
         if work.outcome is not None:
-            with self._quarantine.over(of_gang(work.outcome.key), "growing"):
+            with self._context.quarantine.over(of_gang(work.outcome.key), "growing"):
                 effects += self._act(work.outcome)
         return False, effects
 
@@ -148,7 +138,7 @@ class Growth:
         rivals = yield from self._rivals()
         for key in sorted(self._scalers.jobs, key=self._turn):
             found = None
-            with self._quarantine.over(of_gang(key), "growing"):
+            with self._context.quarantine.over(of_gang(key), "growing"):
                 found = yield from self._of_job(key, rivals)
             if found is not None:
                 return found
@@ -194,7 +184,10 @@ class Growth:
     def _missing(self, key: GroupKey, gang: Gang) -> int:
         """How many workers the job may have beyond those that it has, if it may grow now."""
         job = self._scalers.jobs[key]
-        pause = min(PAUSE_MOST_S, self._after_s * 2.0 ** min(DOUBLINGS, self._scalers.failures.get(key, 0)))
+        pause = min(
+            PAUSE_MOST_S,
+            self._context.settings.scale_out_delay_s * 2.0 ** min(DOUBLINGS, self._scalers.failures.get(key, 0)),
+        )
         rests = self._now < self._scalers.ended.get(key, -pause) + pause
         steady = gang.phase is Phase.RUNNING and not gang.count(*COMING, Stage.EVICTING) and not gang.preempted
         if not (job.running and steady) or rests or self._scalers.unfinished(key):
@@ -214,7 +207,7 @@ class Growth:
         chance = self._chances.setdefault(key, Chance(self._now, gang.turnover))
         if chance.turnover != gang.turnover:
             self._chances[key] = chance = Chance(self._now, gang.turnover)
-        return self._now >= chance.since + self._after_s
+        return self._now >= chance.since + self._context.settings.scale_out_delay_s
 
     # -- who else there is, and where there is room
 
@@ -226,7 +219,7 @@ class Growth:
                 yield STEP * LOOK
             pod = self._ledger.pods.get(uid)
             if pod is not None and pod.state == "waiting" and pod.ask is not None and self._waits(pod):
-                found.add((pod.ask.selection, self._movable_pods.constraints(uid)))
+                found.add((pod.ask.selection, self._context.movable_pods.constraints(uid)))
         return found
 
     def _waits(self, pod: PodState) -> bool:
@@ -239,14 +232,14 @@ class Growth:
     def _room(self, gang: Gang, model: Member, count: int) -> Generator[int, None, Placement | None]:
         """Places for so many more workers, else for half as many, and so on."""
         pod, beside = self._ledger.pods[model.uid], [member.node for member in gang.at(*ON_NODE)]
-        asked, constraints = pod.ask, self._movable_pods.constraints(model.uid)
+        asked, constraints = pod.ask, self._context.movable_pods.constraints(model.uid)
         seats: list[Seat] = []
-        for i in range(min(count, self._largest)):
+        for i in range(min(count, self._context.settings.max_gang_size)):
             seats.append(Seat(f"{gang.key} {i}", asked, pod.requests, constraints, role=WORKER))
             if i % STEP == 0:
                 yield STEP * LOOK
         while seats:
-            if not isinstance(self._admission.admits(gang, [model.uid] * len(seats)), Reason):
+            if not isinstance(self._context.tenancy.admission.admits(gang, [model.uid] * len(seats)), Reason):
                 found = yield from Plan(self._gangs.planner.view, seats, seats, (), beside).whole()
                 if isinstance(found, Placement):
                     return found

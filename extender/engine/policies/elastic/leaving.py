@@ -8,16 +8,14 @@ Nothing is kept of this: it follows from the nodes as they are. A node that stay
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 import msgspec
 
-from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.reporter import ref
 from extender.engine.planning.attempt import LOOK
-from extender.engine.state.ledger import Ledger, NodeState
-from extender.engine.state.quarantine import Quarantine
+from extender.engine.policies.context import PolicyContext
+from extender.engine.state.ledger import NodeState
 from extender.engine.state.scalers import Scalers
 from extender.engine.types import refusals
 from extender.engine.types.effects import Effect, Evict, Report
@@ -66,20 +64,10 @@ def anew(gang: Gang, spared: Sequence[Member], nodes: Mapping[str, NodeState]) -
 class Leaving:
     """All such nodes, and who leaves them."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        gangs: Gangs,
-        scalers: Scalers,
-        spared: Callable[[Gang], list[Member]],
-        scale_in_timeout_s: float,
-        counters: Counter[tuple[str, str]],
-        quarantine: Quarantine,
-    ) -> None:
-        """`spared`: members that a gang can spare, in order; `scale_in_timeout_s`: the operator's time for that."""
-        self._ledger, self._gangs, self._scalers = ledger, gangs, scalers
-        self._spared, self._scale_in_s, self._counters = spared, scale_in_timeout_s, counters
-        self._quarantine = quarantine
+    def __init__(self, context: PolicyContext, scalers: Scalers, spared: Callable[[Gang], list[Member]]) -> None:
+        """`spared`: members that a gang can spare, in order."""
+        self._context, self._scalers, self._spared = context, scalers, spared
+        self._ledger, self._gangs = context.ledger, context.gangs
         self._going: dict[GroupKey, Going] = {}
         self._work: Sliced[None] | None = None
         self._effects: list[Effect] = []
@@ -128,7 +116,7 @@ class Leaving:
         for key in concerned:
             known = self._gangs.known.get(key)
             if known is not None:
-                with self._quarantine.over(of_gang(key), "leaving"):
+                with self._context.quarantine.over(of_gang(key), "leaving"):
                     self._effects += self._leave(known.gang)
                 yield WEIGHED * len(known.gang.members) * LOOK
         self._look_at = self._now + LOOK_S + len(concerned) / PER_LOOK
@@ -144,7 +132,11 @@ class Leaving:
             return
         going = self._going.setdefault(gang.key, Going({}))
         going.since = {m.name: going.since.get(m.name, self._since(gang, m)) for m in leaving}
-        patience = self._scale_in_s if self._scalers.serves(gang.key, "ScaleIn") and not restarting else 0.0
+        patience = (
+            self._context.settings.scale_in_timeout_s
+            if self._scalers.serves(gang.key, "ScaleIn") and not restarting
+            else 0.0
+        )
         late = [member for member in leaving if self._now >= going.since[member.name] + patience]
         if len(late) < len(leaving):
             yield from self._ask(gang, [member for member in leaving if member not in late])
@@ -166,7 +158,7 @@ class Leaving:
         if kind == "overdue" and not going.evicted:
             self._scalers.overdue()
         for member in late[:AT_ONCE]:
-            self._counters["drain_evictions", kind] += member.name not in going.evicted
+            self._context.counters["drain_evictions", kind] += member.name not in going.evicted
             yield Evict(ref(gang, member), self._why(member), insist=False)
         going.evicted |= {member.name for member in late[:AT_ONCE]}
 

@@ -9,23 +9,19 @@ is being deleted. So whoever starts anew plans what is left to do, with what is 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from extender.engine.gangs.gangs import Gangs
+from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.elastic.asking import Asking
 from extender.engine.policies.elastic.elastic import Elastic
 from extender.engine.policies.preemption.budgets import Register
 from extender.engine.policies.preemption.units import Unit, Victim
 from extender.engine.state.ledger import PodState
-from extender.engine.state.reservations import Reservations
-from extender.engine.state.running_pods import RunningPods
 from extender.engine.state.seats import Assignment
 from extender.engine.types import refusals
 from extender.engine.types.effects import Effect, Evict, PodRef, Report, SetAnnotation
-from extender.engine.types.wall import Wall
 from gangfilter.group import GroupKey
 from gangfilter.members import Stage
 from protos.contract import codec, names, reservation
@@ -56,32 +52,31 @@ class Preemptor(msgspec.Struct, frozen=True):
     """Those that need a place, by UID."""
 
 
-class Context(msgspec.Struct, frozen=True):
+class AttemptContext(msgspec.Struct, frozen=True):
     """What all of them work on."""
 
-    gangs: Gangs
-    running_pods: RunningPods
-    reservations: Reservations
+    policy: PolicyContext
     elastic: Elastic
     budgets: Register
-    counters: Counter[tuple[str, str]]
-    scale_in_timeout_s: float
-    """Seconds that an elastic job has to let its workers go, 0 if it is not asked to."""
-    wall: Wall
 
 
 class PreemptionAttempt:
     """One of them. `ended` says how it ended, "" while it goes on."""
 
     def __init__(
-        self, of: Context, by: Preemptor, units: tuple[Unit, ...], assignments: Mapping[str, Assignment], now: float
+        self,
+        of: AttemptContext,
+        by: Preemptor,
+        units: tuple[Unit, ...],
+        assignments: Mapping[str, Assignment],
+        now: float,
     ) -> None:
         self._of, self.by, self._units = of, by, units
         victims = {victim.uid: victim for unit in units for victim in unit.victims}
         self._unit_of = {victim.uid: unit for unit in units for victim in unit.victims}
         grace_s = max((victim.grace_s for victim in victims.values()), default=0.0)
         lent = self._lent(units)
-        patience_s = max(grace_s, of.scale_in_timeout_s)
+        patience_s = max(grace_s, of.policy.settings.scale_in_timeout_s)
         self._asking = Asking(of.elastic.scalers, lent, patience_s)
         self._until = now + grace_s + COME_S + (patience_s if lent else 0.0)
         self._assignments = assignments
@@ -100,14 +95,14 @@ class PreemptionAttempt:
     def _lent(self, units: Iterable[Unit]) -> dict[GroupKey, list[PodRef]]:
         """Workers that their operator can let go, by job."""
         found: dict[GroupKey, list[PodRef]] = {}
-        for unit in units if self._of.scale_in_timeout_s else ():
+        for unit in units if self._of.policy.settings.scale_in_timeout_s else ():
             if unit.spare and unit.gang is not None and self._of.elastic.scalers.serves(unit.gang, "ScaleIn"):
                 found.setdefault(unit.gang, []).extend(victim.ref for victim in unit.victims)
         return found
 
     def _written(self) -> dict[str, str]:
         """What asks for all of the room, by the UIDs of the pods on which it is to stand."""
-        until, uids = self._of.wall.text(self._until), list(self._assignments)
+        until, uids = self._of.policy.wall.text(self._until), list(self._assignments)
         texts: dict[str, str] = {}
         for number, start in enumerate(range(0, len(uids), ROOMS)):
             rooms = {uid: _room(self._assignments[uid]) for uid in uids[start : start + ROOMS]}
@@ -128,7 +123,7 @@ class PreemptionAttempt:
 
     def claims(self) -> Iterator[tuple[PodState, Assignment]]:
         """Places that are not kept yet, and for whom they are."""
-        kept = self._of.reservations
+        kept = self._of.policy.reservations
         return (
             (self.by.pods[uid], assignment) for uid, assignment in self._assignments.items() if kept.of(uid) is None
         )
@@ -145,7 +140,7 @@ class PreemptionAttempt:
         """Ask for the room."""
         self._texts = self._written()
         for uid, text in self._texts.items():
-            self._of.reservations.promises.allow(uid, self._until)
+            self._of.policy.reservations.promises.allow(uid, self._until)
             yield SetAnnotation(self.by.pods[uid].ref, names.RESERVATION, text, "")
         first = next(iter(self.by.pods.values()))
         over_quota = "; ".join(sorted({unit.over_quota for unit in self._units if unit.over_quota}))
@@ -187,11 +182,11 @@ class PreemptionAttempt:
         return [msgspec.structs.replace(unit, victims=victims) for unit, victims in left if victims]
 
     def _waits(self, uid: str) -> bool:
-        return uid in self._of.running_pods.pending_pods
+        return uid in self._of.policy.running_pods.pending_pods
 
     def _kept(self, uids: Iterable[str]) -> bool:
         """Whether all of the room is kept, as far as it is free; it may be since something happened to these pods."""
-        kept = self._of.reservations
+        kept = self._of.policy.reservations
         if not any(uid in self._texts for uid in uids):
             return False
         return self._stands() and all(kept.promises.on(uid) == text for uid, text in self._texts.items())
@@ -199,12 +194,13 @@ class PreemptionAttempt:
     def _stands(self) -> bool:
         """Whether all of the room still is where it was found."""
         return all(
-            (found := self._of.reservations.of(uid)) is not None and found.assignment for uid in self._assignments
+            (found := self._of.policy.reservations.of(uid)) is not None and found.assignment
+            for uid in self._assignments
         )
 
     def _whole(self, unit: Unit) -> bool:
         """Whether nobody of a gang that has to go would stay."""
-        known = self._of.gangs.known.get(unit.gang) if unit.gang is not None and not unit.spare else None
+        known = self._of.policy.gangs.known.get(unit.gang) if unit.gang is not None and not unit.spare else None
         uids = {victim.uid for victim in unit.victims}
         return known is None or all(member.uid in uids for member in known.gang.at(Stage.POSTED, Stage.BOUND))
 
@@ -214,14 +210,14 @@ class PreemptionAttempt:
         for unit in self._units:
             if unit.spare and unit.gang is not None:
                 chosen.setdefault(unit.gang, set()).update(v.ref.name for v in unit.victims if not self._goes(v.uid))
-        known = self._of.gangs.known
+        known = self._of.policy.gangs.known
         return all(key not in known or self._of.elastic.spares(known[key].gang, some) for key, some in chosen.items())
 
     def _ask(self, now: float) -> Iterator[Effect]:
         """Begin with those that their operator can let go."""
         for pods in self._asking.workers.values():
             for pod in pods:
-                self._of.gangs.preempt(pod.uid, now, wholly=False)
+                self._of.policy.gangs.preempt(pod.uid, now, wholly=False)
                 reason = refusals.scaling_in(self.by.who, self.by.priority)
                 yield Report(pod, reason, warning=False)
         yield from self._evict(now)
@@ -247,7 +243,7 @@ class PreemptionAttempt:
             uid, victim = next(iter(self._todo.items()))
             del self._todo[uid]
             if not self._goes(uid):
-                self._of.gangs.preempt(uid, now, wholly=self._unit_of[uid].kind == "gang")
+                self._of.policy.gangs.preempt(uid, now, wholly=self._unit_of[uid].kind == "gang")
                 yield self._order(victim, now)
 
     def _order(self, victim: Victim, now: float) -> Evict:
@@ -258,13 +254,13 @@ class PreemptionAttempt:
         return Evict(victim.ref, refusals.preempted(self.by.who, self.by.priority, unit.who), insist=False)
 
     def _goes(self, uid: str) -> bool:
-        seen = self._of.running_pods.of(uid)
+        seen = self._of.policy.running_pods.of(uid)
         return seen is None or seen.leaving
 
     def _gone(self, victim: Victim) -> None:
         self._lost += victim.lost
         unit = self._unit_of[victim.uid]
-        self._of.counters["preemption_victims", f"{unit.kind}/{unit.by}"] += 1
+        self._of.policy.counters["preemption_victims", f"{unit.kind}/{unit.by}"] += 1
 
     def _end(self, how: str, now: float) -> Iterator[Effect]:
         """It is over; who was not asked to go stays, and what is kept in vain is given up."""
@@ -273,12 +269,12 @@ class PreemptionAttempt:
             self._gone(victim)
         for unit in self._units:
             if unit.gang is not None and any(victim.uid in self._todo for victim in unit.victims):
-                self._of.gangs.spare(unit.gang, now)
-        self._of.counters["preemptions", how] += 1
-        self._of.counters["preemption_lost_gpu_seconds", ""] += round(self._lost)
+                self._of.policy.gangs.spare(unit.gang, now)
+        self._of.policy.counters["preemptions", how] += 1
+        self._of.policy.counters["preemption_lost_gpu_seconds", ""] += round(self._lost)
         if how in ("refused", "unheard", "changed"):
             for uid in self._texts:
-                if uid in self._of.running_pods.pending_pods:
+                if uid in self._of.policy.running_pods.pending_pods:
                     yield SetAnnotation(self.by.pods[uid].ref, names.RESERVATION, None, "")
 
 

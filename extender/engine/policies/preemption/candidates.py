@@ -8,22 +8,17 @@ from typing import Literal
 
 import msgspec
 
-from extender.engine.gangs.gangs import Gangs
 from extender.engine.planning.attempt import LOOK, STEP
-from extender.engine.planning.movable_pods import MovablePods
+from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.preemption.attempt import Preemptor
 from extender.engine.policies.preemption.fitting import Wanted, opened
 from extender.engine.queueing import turns
 from extender.engine.queueing.line import Turn
-from extender.engine.queueing.priorities import Priorities
 from extender.engine.queueing.queue_node import LocalQueue
 from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.queueing.turns import QueueRank
-from extender.engine.state.ledger import Ledger, PodState
-from extender.engine.state.quarantine import Quarantine
-from extender.engine.state.reservations import Reservations
+from extender.engine.state.ledger import PodState
 from extender.engine.state.roster import GangInfo
-from extender.engine.state.running_pods import RunningPods
 from extender.engine.state.seats import Seat
 from extender.engine.types import refusals
 from extender.engine.types.subject import Subject, of_gang, of_pod
@@ -101,21 +96,9 @@ class CandidateFilter:
 class Candidates:
     """Chooses whom to search for."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        gangs: Gangs,
-        running_pods: RunningPods,
-        movable_pods: MovablePods,
-        tenancy: Tenancy,
-        priorities: Priorities,
-        reservations: Reservations,
-        quarantine: Quarantine,
-    ) -> None:
-        self._quarantine = quarantine
-        self._ledger, self._gangs, self._running_pods = ledger, gangs, running_pods
-        self._movable_pods, self._tenancy, self._reservations = movable_pods, tenancy, reservations
-        self._priorities = priorities
+    def __init__(self, context: PolicyContext) -> None:
+        self._context = context
+        self._gangs, self._running_pods = context.gangs, context.running_pods
         self._rests: dict[Key, Backoff] = {}
         self.seen = 0.0
         """How many were looked at the last time."""
@@ -128,9 +111,9 @@ class Candidates:
         `replayed`: also such for whom another process has begun to make room.
         """
         best, self.seen = None, 0.0
-        lowest = self._priorities.lowest(self._running_pods.priorities)
+        lowest = self._context.priorities.lowest(self._running_pods.priorities)
         spare = yield from self._spare()
-        busy, chances = frozenset(busy), CandidateFilter(self._tenancy, lowest, spare)
+        busy, chances = frozenset(busy), CandidateFilter(self._context.tenancy, lowest, spare)
         every = chain(self._waiting_gangs(chances, busy, now), self._waiting_pods(chances, busy, replayed=replayed))
         for number, each in enumerate(every if lowest is not None else ()):
             self.seen += 1 if each is not None else PASSED
@@ -143,7 +126,7 @@ class Candidates:
         key, found = best[2:]
         yield LOOK
         asked = None
-        with self._quarantine.over(subject_of(found), "candidates"):
+        with self._context.quarantine.over(subject_of(found), "candidates"):
             asked = self._gang(found) if isinstance(found, GangInfo) else self._pod(found)
         if asked is None or not self._open_to(asked[0].pods, replayed=replayed):
             self.rest(key, now, moment, 0.0, "vain")
@@ -156,8 +139,8 @@ class Candidates:
         for number, known in enumerate(list(self._gangs.known.values())):
             gang = known.gang
             if gang.phase is Phase.RUNNING and gang.members and gang.count(*SETTLED) > (gang.minimum[0] or 0):
-                queue = self._tenancy.queues.at(self._tenancy.admission.local_queue(gang)).name
-                lowest = self._priorities.of(gang, min(member.priority for member in gang.members.values()))
+                queue = self._context.tenancy.queues.at(self._context.tenancy.admission.local_queue(gang)).name
+                lowest = self._context.priorities.of(gang, min(member.priority for member in gang.members.values()))
                 found[queue] = min(lowest, found.get(queue, lowest))
             if number % STEP == STEP - 1:
                 yield STEP * LOOK
@@ -170,11 +153,11 @@ class Candidates:
             if not short or not gang.may_plan(now) or f"gang {key}" in busy or self._gangs.planner.wanted(gang):
                 return None
             place = self._gangs.planner.turns.place(gang)
-            line = chances.line(self._tenancy.admission.local_queue(gang), -place.precedence)
+            line = chances.line(self._context.tenancy.admission.local_queue(gang), -place.precedence)
             return (line, place, key, known) if line is not None else None
 
         gangs = list(self._gangs.known.values())
-        return self._quarantine.tried(gangs, lambda known: of_gang(known.gang.key), "candidates", waits)
+        return self._context.quarantine.tried(gangs, lambda known: of_gang(known.gang.key), "candidates", waits)
 
     def _waiting_pods(
         self, chances: CandidateFilter, busy: frozenset[str], *, replayed: bool
@@ -182,8 +165,8 @@ class Candidates:
         def waits(uid: str) -> Waiting | None:
             pending_pod, pod, local_queue = (
                 self._running_pods.pending_pods.get(uid),
-                self._ledger.pods.get(uid),
-                self._tenancy.queues.of(uid),
+                self._context.ledger.pods.get(uid),
+                self._context.tenancy.queues.of(uid),
             )
             if pending_pod is None or not pending_pod.unschedulable or pending_pod.never or not local_queue:
                 return None
@@ -193,7 +176,7 @@ class Candidates:
             place = turns.of_pod(pending_pod.priority, pod.since, pod.ref.name)
             return line, place, (hash(self._seat(pod).likeness), pending_pod.priority, local_queue), pod
 
-        return self._quarantine.tried(list(self._running_pods.pending_pods), of_pod, "candidates", waits)
+        return self._context.quarantine.tried(list(self._running_pods.pending_pods), of_pod, "candidates", waits)
 
     def _is_single(self, pod: PodState, replayed: bool) -> bool:
         if pod.state != "waiting" or isinstance(pod.asked, Reason) or pod.forged:
@@ -211,13 +194,15 @@ class Candidates:
         if (
             not minimum
             or any(pending_pod is None or pending_pod.never for pending_pod in pending_pods)
-            or self._priorities.never(gang)
+            or self._context.priorities.never(gang)
         ):
             return None
-        priority = self._priorities.of(
+        priority = self._context.priorities.of(
             gang, min(pending_pod.priority for pending_pod in pending_pods if pending_pod is not None)
         )
-        by = Preemptor(f"gang {gang.key}", priority, {seat.uid: self._ledger.pods[seat.uid] for seat in minimum})
+        by = Preemptor(
+            f"gang {gang.key}", priority, {seat.uid: self._context.ledger.pods[seat.uid] for seat in minimum}
+        )
         return by, Wanted(opened(self._gangs.planner.view, minimum), free)
 
     def _pod(self, pod: PodState) -> tuple[Preemptor, Wanted] | None:
@@ -232,13 +217,13 @@ class Candidates:
             uid=pod.ref.uid,
             ask=pod.ask,
             requests=pod.requests,
-            constraints=self._movable_pods.constraints(pod.ref.uid),
+            constraints=self._context.movable_pods.constraints(pod.ref.uid),
             excluded=pod.excluded,
         )
 
     def _open_to(self, uids: Iterable[str], *, replayed: bool) -> bool:
         """Whether no room is kept for these, or such as another process did not finish making."""
-        kept = [found for uid in uids if (found := self._reservations.of(uid)) is not None]
+        kept = [found for uid in uids if (found := self._context.reservations.of(uid)) is not None]
         ours = all(found.preempting for found in kept)
         return not kept or (ours and replayed and not all(found.complete for found in kept))
 

@@ -8,15 +8,13 @@ something has changed.
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import islice
 
-from extender.engine.gangs.gangs import Gangs
 from extender.engine.planning.attempt import STEP
-from extender.engine.planning.movable_pods import MovablePods
+from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.elastic.elastic import Elastic
-from extender.engine.policies.preemption.attempt import Context, PreemptionAttempt, Preemptor
+from extender.engine.policies.preemption.attempt import AttemptContext, PreemptionAttempt, Preemptor
 from extender.engine.policies.preemption.budgets import Register
 from extender.engine.policies.preemption.candidates import Backoff, Candidates, Chosen, How, Key, Moment
 from extender.engine.policies.preemption.fitting import Wanted
@@ -24,19 +22,11 @@ from extender.engine.policies.preemption.reclaim import ReclaimPolicy
 from extender.engine.policies.preemption.units import MayTake, Unit, Units
 from extender.engine.policies.preemption.victims import COMING, NoSolution, Search, Victims
 from extender.engine.policies.preemption.what_if import WhatIfNodes
-from extender.engine.queueing.priorities import Priorities
-from extender.engine.queueing.tenancy import Tenancy
-from extender.engine.state.ledger import Ledger
-from extender.engine.state.quarantine import Quarantine
-from extender.engine.state.reservations import Reservations
-from extender.engine.state.running_pods import RunningPods
 from extender.engine.types import refusals
 from extender.engine.types.effects import Effect, Report
 from extender.engine.types.events import Event, PodGone, PodSeen, Tick
-from extender.engine.types.settings import Settings
 from extender.engine.types.sliced import Sliced
 from extender.engine.types.subject import Subject, of_gang, of_pod
-from extender.engine.types.wall import Wall
 from gangfilter.group import GroupKey
 
 LOOK_S, PER_LOOK = 0.1, 2000
@@ -48,33 +38,13 @@ ENDS: dict[str, How] = {"done": "done", "lapsed": "lapsed"}
 class Preemption:
     """All that is looked for and under way."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        gangs: Gangs,
-        running_pods: RunningPods,
-        movable_pods: MovablePods,
-        tenancy: Tenancy,
-        priorities: Priorities,
-        reservations: Reservations,
-        elastic: Elastic,
-        settings: Settings,
-        counters: Counter[tuple[str, str]],
-        quarantine: Quarantine,
-        wall: Wall,
-    ) -> None:
-        self._quarantine = quarantine
-        self._ledger, self._gangs, self._running_pods = ledger, gangs, running_pods
-        self._reservations, self._settings = reservations, settings
-        self._queues, self._admission = tenancy.queues, tenancy.admission
-        self._candidates = Candidates(
-            ledger, gangs, running_pods, movable_pods, tenancy, priorities, reservations, quarantine
-        )
+    def __init__(self, context: PolicyContext, elastic: Elastic) -> None:
+        self._context = context
+        self._gangs, self._running_pods = context.gangs, context.running_pods
+        self._candidates = Candidates(context)
         self.budgets = Register()
-        self._context = Context(
-            gangs, running_pods, reservations, elastic, self.budgets, counters, settings.scale_in_timeout_s, wall
-        )
-        self._units = Units(ledger, gangs, running_pods, priorities, elastic.spared, quarantine)
+        self._parts = AttemptContext(context, elastic, self.budgets)
+        self._units = Units(context, elastic.spared)
         self._under_way: dict[str, tuple[Key, PreemptionAttempt]] = {}
         """By who takes."""
         self._choice: Sliced[Chosen | None] | None = None
@@ -85,7 +55,7 @@ class Preemption:
         self._look_at = 0.0
         self._led_at: float | None = None
         """Since when this process may write."""
-        self._on = settings.preemption and settings.reservation_ttl_s > 0
+        self._on = context.settings.preemption and context.settings.reservation_ttl_s > 0
 
     def lead(self, yes: bool) -> None:
         """Whether this process may write; who begins anew plans what another has left undone."""
@@ -129,7 +99,7 @@ class Preemption:
     def _given_up(self, key: Key, taking: PreemptionAttempt) -> Iterator[None]:
         """One that fails is under way no more: what it has kept runs out."""
         whole = False
-        with self._quarantine.over(_subject(key, taking.by), "preemption"):
+        with self._context.quarantine.over(_subject(key, taking.by), "preemption"):
             yield
             whole = True
         if not whole:
@@ -149,13 +119,19 @@ class Preemption:
             return
         self._led_at = now if self._led_at is None else self._led_at
         if self._search is None and self._choice is None and now >= self._look_at:
-            settled = now >= self._led_at + self._settings.patience.gang_bind_timeout_s
+            settled = now >= self._led_at + self._context.settings.patience.gang_bind_timeout_s
             first = self._candidates.first(now, self._moment, self._under_way, replayed=settled)
             self._choice = Sliced(first)
 
     @property
     def _moment(self) -> Moment:
-        return self._ledger.freed, self._running_pods.turn, self.budgets.turn, self._queues.terms, self._queues.dues
+        return (
+            self._context.ledger.freed,
+            self._running_pods.turn,
+            self.budgets.turn,
+            self._context.tenancy.queues.terms,
+            self._context.tenancy.queues.dues,
+        )
 
     def _choose(self, choice: Sliced[Chosen | None], now: float) -> None:
         """Go on finding out who comes first; then the search begins."""
@@ -171,30 +147,35 @@ class Preemption:
     # -- searches
 
     def _searching(self, by: Preemptor, wanted: Wanted, now: float) -> Search:
-        void = self._reservations.keepers(by.pods)
+        void = self._context.reservations.keepers(by.pods)
         going = frozenset(uid for _, taking in self._under_way.values() for uid in taking.victims)
         going |= frozenset(self._gangs.leaving())
 
         def draw() -> WhatIfNodes:
-            claims = self._reservations.claims(by.pods)
+            claims = self._context.reservations.claims(by.pods)
             claims += [claim for _, taking in self._under_way.values() for claim in taking.claims()]
-            return WhatIfNodes(self._ledger, [*self._running_pods.leaving, *going], void, claims)
+            return WhatIfNodes(self._context.ledger, [*self._running_pods.leaving, *going], void, claims)
 
         def entitle() -> ReclaimPolicy:
             gone = [*self._running_pods.leaving, *going]
-            coming = dict.fromkeys(self._reservations.preempting())
+            coming = dict.fromkeys(self._context.reservations.preempting())
             coming |= {u: None for _, it in self._under_way.values() for u, pod in it.by.pods.items() if not pod.node}
             others = [uid for uid in coming if uid not in by.pods]
             uids = list(by.pods)
             return ReclaimPolicy(
-                self._queues, self._admission, uids, by.priority, going=dict.fromkeys(gone), coming=others
+                self._context.tenancy.queues,
+                self._context.tenancy.admission,
+                uids,
+                by.priority,
+                going=dict.fromkeys(gone),
+                coming=others,
             )
 
         def candidates(may_take: MayTake) -> Generator[int, None, list[Unit]]:
             def free(unit: Unit) -> bool:
                 return may_take(unit) and not any(victim.uid in going for victim in unit.victims)
 
-            return self._units.found(now, free, self._settings.min_runtime_s)
+            return self._units.found(now, free, self._context.settings.min_runtime_s)
 
         def forbidden(chosen: Sequence[Unit], units: Sequence[Unit]) -> Mapping[str, str]:
             others = (victim for _, taking in self._under_way.values() for victim in taking.going)
@@ -209,7 +190,7 @@ class Preemption:
             self._choose(self._choice, now)
         elif not effects and self._search is not None:
             (key, by, search), self._search = self._search, None  # unless it goes on
-            with self._quarantine.over(_subject(key, by), "searching"):
+            with self._context.quarantine.over(_subject(key, by), "searching"):
                 if not search.advance():
                     self._search = key, by, search
                 elif search.outcome is not None:
@@ -230,13 +211,13 @@ class Preemption:
                 told = refusals.preemption_postponed if outcome.postponed else refusals.preemption_forbidden
                 yield Report(who, told(by.who, outcome.why), warning=not outcome.postponed)
             return
-        taking = PreemptionAttempt(self._context, by, outcome.units, outcome.assignments, now)
+        taking = PreemptionAttempt(self._parts, by, outcome.units, outcome.assignments, now)
         self._under_way[by.who] = key, taking
         self._context.counters["preemptions", "planned"] += 1
         yield from taking.begin()
 
     def _rest(self, key: Key, now: float, how: How) -> Backoff:
-        return self._candidates.rest(key, now, self._moment, self._settings.min_runtime_s, how)
+        return self._candidates.rest(key, now, self._moment, self._context.settings.min_runtime_s, how)
 
 
 def _subject(key: Key, by: Preemptor) -> Subject:

@@ -9,11 +9,9 @@ from operator import attrgetter
 
 import msgspec
 
-from extender.engine.gangs.gangs import Gangs
-from extender.engine.queueing.priorities import Priorities
-from extender.engine.state.ledger import Ledger, PodState
-from extender.engine.state.quarantine import Quarantine
-from extender.engine.state.running_pods import RunningPod, RunningPods
+from extender.engine.policies.context import PolicyContext
+from extender.engine.state.ledger import PodState
+from extender.engine.state.running_pods import RunningPod
 from extender.engine.types.effects import PodRef
 from extender.engine.types.subject import of_gang, of_pod
 from gangfilter.gang import Gang
@@ -86,18 +84,10 @@ class Unit(msgspec.Struct, frozen=True):
 class Units:
     """All that there is."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        gangs: Gangs,
-        running_pods: RunningPods,
-        priorities: Priorities,
-        spared: Callable[[Gang], list[Member]],
-        quarantine: Quarantine,
-    ) -> None:
+    def __init__(self, context: PolicyContext, spared: Callable[[Gang], list[Member]]) -> None:
         """`spared`: the members that a gang can spare, in the order in which they go."""
-        self._ledger, self._gangs, self._running_pods = ledger, gangs, running_pods
-        self._priorities, self._spared, self._quarantine = priorities, spared, quarantine
+        self._context, self._spared = context, spared
+        self._ledger, self._gangs, self._running_pods = context.ledger, context.gangs, context.running_pods
 
     def found(self, now: float, may_take: MayTake, min_runtime_s: float = 0.0) -> Generator[int, None, list[Unit]]:
         """The units that may be taken and have run for so long, cheapest first. Work is told in `attempt.LOOK`s."""
@@ -121,11 +111,11 @@ class Units:
             return self._unit(str(pod.ref), [pod], now) if seen and alone and self._may_go(pod, seen) else None
 
         pods = list(self._ledger.pods.values())
-        return self._quarantine.tried(pods, lambda pod: of_pod(pod.ref.uid), "units", single)
+        return self._context.quarantine.tried(pods, lambda pod: of_pod(pod.ref.uid), "units", single)
 
     def _of_gangs(self, now: float) -> Iterator[Unit]:
         gangs = [known.gang for known in self._gangs.known.values()]
-        for units in self._quarantine.tried(
+        for units in self._context.quarantine.tried(
             gangs, lambda gang: of_gang(gang.key), "units", lambda gang: list(self._of_gang(gang, now))
         ):
             yield from units or ()
@@ -171,7 +161,7 @@ class Units:
             victims=victims,
             gang=gang.key if gang is not None else None,
             spare=spare,
-            priority=highest if gang is None else self._priorities.of(gang, highest),
+            priority=highest if gang is None else self._context.priorities.of(gang, highest),
             since=max(found.since for _, found in seen),
             lost=sum(victim.lost for victim in victims),
             gpus=sum(gpus),
