@@ -43,5 +43,6 @@ def test_the_drawing_shows_the_layers_that_are_checked() -> None:
 def test_every_folder_of_the_engine_is_drawn_and_nothing_lies_beside_them() -> None:
     layers, policies = _drawing()
     assert set(layers) == _folders(ENGINE)
-    assert set(policies) == _folders(ENGINE / "policies")
+    assert set(policies) == _folders(ENGINE / "policies") | {"context"}
     assert [it.name for it in ENGINE.glob("*.py")] == ["__init__.py"]
+    assert {it.name for it in (ENGINE / "policies").glob("*.py")} == {"__init__.py", "context.py"}
