@@ -75,16 +75,14 @@ class Components:
         self.offers = Offers(self.ledger.nodes, self.indexes, settings)
         self.observer = Observer(self.ledger, settings, self.counters, self.classes)
         self.tenancy = Tenancy(self.ledger, settings, self.classes.known, self.quarantine, self._in_other_queue)
-        self.waking = Waking(self.ledger, self.tenancy.queues, self.quarantine)
+        self.waking = Waking(self.ledger, self.tenancy, self.quarantine)
         self.holds = Holds(self.ledger, self.quarantine, settings.soft_charge_s, settings.undecided_s)
         self.presence = Presence()
-        self.gates = Gates(self.ledger, self.indexes, self.waking, settings.nominate_from)
         self.movable_pods = MovablePods(self.ledger.pods, self.ledger.on_node)
 
     def _make_queues_and_gangs(self) -> None:
         """Who may start, whose turn it is, and gangs from their first member to their last."""
         settings = self.settings
-        self.waking.admits = self.tenancy.admits
         admission = self.tenancy.admission
         self.runtimes = Runtimes(self._gang_of)
         self.priorities = Priorities(settings.group_priority)
@@ -102,9 +100,9 @@ class Components:
             self.priorities.capped,
             self.wall,
         )
+        self.gates = Gates(self.ledger, self.indexes, self.waking, self.gangs, settings.nominate_from)
         self.barrier = Barrier(self.gangs)
         self.surplus_policy = SurplusPolicy(self.ledger, self.gangs, self.tenancy.queues, self.priorities)
-        self.waking.defers, self.waking.spare = self.surplus_policy.waits, self.surplus_policy.spare
 
     def _make_claims(self) -> None:
         """What room is kept, given back, taken from others, or left to the first in line."""
@@ -132,8 +130,6 @@ class Components:
         self.elastic = Elastic(context)
         self.preemption = Preemption(context, self.elastic)
         self.backfill = Backfill(context, self.waking)
-        self.gangs.planner.kept = self.backfill.before_gang
-        self.waking.first, self.waking.open_to = self.backfill.pods, self.backfill.open_to
 
     def _changed(self, node: str, room: bool, amounts: bool) -> None:
         """None of these may fail: the books have changed, and the caller goes on."""

@@ -24,8 +24,12 @@ class Filtering:
     def __init__(self, components: Components, pods: Lifecycle) -> None:
         self._components, self._pods, self._effects = components, pods, components.effects
         self._ledger, self._gangs, self._barrier = components.ledger, components.gangs, components.barrier
-        self._holds, self._waking, self._telling = components.holds, components.waking, components.pending_reasons
-        self._keeping, self._counters = components.activator, components.counters
+        self._holds, self._waking, self._pending_reasons = (
+            components.holds,
+            components.waking,
+            components.pending_reasons,
+        )
+        self._activator, self._counters = components.activator, components.counters
 
     def prepare(self, pod: Pod, now: float) -> bool:
         """Do a part of the work that a filter of this pod needs first; False when none is left.
@@ -33,7 +37,7 @@ class Filtering:
         A shape of ask that is new costs a look at every node, which nobody else should have to wait for.
         """
         uid = pod.metadata.uid
-        if self._barrier.prepare(uid, now):
+        if self._barrier.prepare(uid, now, self._components.backfill.before_gang):
             return True
         if self._gangs.of(uid) is not None and not self._barrier.single(uid):
             return False
@@ -45,10 +49,10 @@ class Filtering:
     def filter(self, pod: Pod, nodes: Sequence[str], now: float, *, unheld: bool) -> Verdict:
         """Which of these nodes the pod may go to, best first. `unheld`: its bind will not be asked of us."""
         self._holds.expire(now)
-        self._effects += self._keeping.look(now)
+        self._effects += self._activator.look(now)
         self._components.reservations.lend(pod.metadata.uid)
         verdict = self._verdict(pod, nodes, now, unheld=unheld)
-        self._effects += self._keeping.look(now)
+        self._effects += self._activator.look(now)
         return verdict
 
     def _verdict(self, pod: Pod, nodes: Sequence[str], now: float, *, unheld: bool) -> Verdict:
@@ -84,15 +88,15 @@ class Filtering:
         offered = offers.of(state, pod, nodes, beside, admits)
         if state.ask is None:
             return Verdict(offered)
+        spare = self._gangs.surplus(state.ref.uid)
         if not offered:
             kept = admits is not None and offers.of(state, pod, nodes, beside)
-            reason = refusals.KEPT_IN_LINE if kept else self._telling.no_gpu(state, state.ask)
-            self._waking.refused(state, state.ask, reason, self._ledger.all_but(nodes))
+            reason = refusals.KEPT_IN_LINE if kept else self._pending_reasons.no_gpu(state, state.ask)
+            self._waking.refused(state, state.ask, reason, self._ledger.all_but(nodes), spare=spare)
             return self._refuse(state, reason, now)
-        behind = self._components.surplus_policy
-        others_first = behind.spare(state) and not state.wakes and self._waking.pending(offered)
-        if not promised and (others_first or behind.waits(state)):
-            self._waking.refused(state, state.ask, refusals.BEHIND_GANGS, self._ledger.all_but(nodes))
+        others_first = spare and not state.wakes and self._waking.pending(offered)
+        if not promised and (others_first or self._components.surplus_policy.waits(state)):
+            self._waking.refused(state, state.ask, refusals.BEHIND_GANGS, self._ledger.all_but(nodes), spare=spare)
             for name in offered:
                 self._waking.room(name)
             return self._refuse(state, refusals.BEHIND_GANGS, now)
@@ -112,7 +116,7 @@ class Filtering:
             self._counters["decisions", reason.code] += 1
         else:
             self._note(state, reason)
-        self._effects += self._telling.report(state, reason, now)
+        self._effects += self._pending_reasons.report(state, reason, now)
         return Verdict((), reason)
 
     def _note(self, state: PodState, reason: Reason) -> None:

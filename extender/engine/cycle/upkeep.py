@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from extender.engine.cycle.components import Components
 from extender.engine.cycle.lifecycle import Lifecycle
 from extender.engine.cycle.recovery import Recovery
+from extender.engine.queueing.waking import RoundRules
 from extender.engine.types.effects import Effect, Requeue
 from extender.engine.types.events import Tick
 
@@ -51,7 +52,7 @@ class Upkeep:
         )
         self._slices: deque[tuple[str, Work]] = deque((
             ("learning", lambda _: components.indexes.learn(WARM_NODES)),
-            ("planning", components.gangs.work),
+            ("planning", lambda now: components.gangs.work(now, components.backfill.before_gang)),
             ("waking", lambda _: self._go_on_waking()),
             ("coming", lambda _: components.indexes.ready(WARM_NODES)),
             ("index", lambda _: self._freshen()),
@@ -91,7 +92,13 @@ class Upkeep:
     def _wake(self, now: float) -> None:
         """Bring those back for whom there is room, or who are to be told once more that there is."""
         components = self._components
-        components.waking.begin(lambda pod, node, charges: components.holds.put(pod, node, charges, now), now)
+        rules = RoundRules(
+            hold=components.holds.put,
+            first=components.backfill.pods,
+            defers=components.surplus_policy.waits,
+            open_to=components.backfill.open_to,
+        )
+        components.waking.begin(rules, now)
         self._go_on_waking()
         self._woken([*components.gates.due(now), *components.tenancy.due(now)])
 

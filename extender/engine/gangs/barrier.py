@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from extender.engine.gangs.controller import REFUSED_AGAIN_S
 from extender.engine.gangs.gangs import Gangs
+from extender.engine.gangs.planner import KeptBefore
 from extender.engine.gangs.swap import trade
 from extender.engine.state.ledger import PodState
 from extender.engine.state.roster import GangInfo
@@ -24,7 +25,7 @@ class Barrier:
     def __init__(self, gangs: Gangs) -> None:
         self._gangs = gangs
 
-    def prepare(self, uid: str, now: float) -> bool:
+    def prepare(self, uid: str, now: float, kept: KeptBefore) -> bool:
         """Go on planning where the pod's gang is next and its plan is short; returns whether to do so before a filter.
 
         kube-scheduler has one cycle for all pods, which stands until this one is answered. So nobody waits for the
@@ -33,7 +34,7 @@ class Barrier:
         known = self._gangs.of(uid)
         if known is None or not self._gangs.planner.next(known.gang):
             return False
-        self._gangs.plan(now)
+        self._gangs.plan(now, kept)
         return self._gangs.planner.next(known.gang)
 
     def single(self, uid: str) -> bool:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from extender.engine.gangs.controller import GangController, Release
-from extender.engine.gangs.planner import GangPlanner
+from extender.engine.gangs.planner import GangPlanner, KeptBefore
 from extender.engine.gangs.reporter import GangReporter
 from extender.engine.gangs.rounds import News, Rounds
 from extender.engine.planning.plan import Placement
@@ -225,6 +225,11 @@ class Gangs:
         if pod is not None and not refused:
             self._controller.replacements.keep(known, member, pod, now)
 
+    def surplus(self, uid: str) -> bool:
+        """Whether a gang that runs has this member beyond its minimum."""
+        known = self.of(uid)
+        return known is not None and known.gang.phase is Phase.RUNNING and not known.gang.members[uid].required
+
     def look_at(self, node: str, now: float) -> None:
         """The node changed or is gone: places held there may be none any more."""
 
@@ -397,18 +402,18 @@ class Gangs:
         if key in self.known:
             self._controller.spare(self.known[key], now)
 
-    def work(self, now: float) -> bool:
+    def work(self, now: float, kept: KeptBefore) -> bool:
         """Do a slice of planning, and of what time brings; returns whether there is more to do."""
         more = self.rounds.work(now)
-        return self.plan(now) or more
+        return self.plan(now, kept) or more
 
-    def plan(self, now: float) -> bool:
+    def plan(self, now: float, kept: KeptBefore) -> bool:
         """Do a slice of planning; returns whether there is more to do."""
         gang = self.planner.upcoming()
         if gang is None or not self._controller.leading:
             return not self.planner.idle
         with self._quarantine.over(of_gang(gang.key), "plan"):
-            outcome = self.planner.advance(gang, now)
+            outcome = self.planner.advance(gang, now, kept)
             if outcome is not None:
                 self._controller.take(self.known[gang.key], outcome, now)
         if self.is_aside(gang):

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from extender.engine.gangs.gangs import Gangs
 from extender.engine.placement.index import Indexes
 from extender.engine.queueing.waking import Waking
 from extender.engine.state.ledger import Ledger
@@ -35,9 +36,9 @@ class Opening(msgspec.Struct):
 class Gates:
     """The pods that are gated by us, and those of them that need not be any more."""
 
-    def __init__(self, ledger: Ledger, indexes: Indexes, waking: Waking, nominate_from: int) -> None:
+    def __init__(self, ledger: Ledger, indexes: Indexes, waking: Waking, gangs: Gangs, nominate_from: int) -> None:
         """On clusters of `nominate_from` nodes a nomination is worth a write more."""
-        self._ledger, self._indexes, self._waking = ledger, indexes, waking
+        self._ledger, self._indexes, self._waking, self._gangs = ledger, indexes, waking, gangs
         self._nominate_from = nominate_from
         self._shut: set[str] = set()
         self._openings: dict[str, Opening] = {}
@@ -95,7 +96,7 @@ class Gates:
         pod = self._ledger.pods.get(wake.pod.uid)
         if pod is None or pod.ask is None:
             return False
-        self._waking.refused(pod, pod.ask, refusals.no_room(pod.ask), 0)
+        self._waking.refused(pod, pod.ask, refusals.no_room(pod.ask), 0, spare=self._gangs.surplus(wake.pod.uid))
         self._sought[pod.shape] = None
         return True
 

@@ -8,7 +8,7 @@ import msgspec
 
 from extender.engine.placement.index import Indexes
 from extender.engine.planning.attempt import ClusterView
-from extender.engine.planning.backfill_guard import Kept, nobody
+from extender.engine.planning.backfill_guard import Kept
 from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.scarcity import Scarcity
 from extender.engine.planning.shortage import Shortage
@@ -30,6 +30,9 @@ SHORT = 20
 """A plan of fewer slices is short: it takes some 10 ms."""
 MemberDemand = tuple[PodAsk | Reason | None, Constraints]
 
+KeptBefore = Callable[[Gang, float], Kept]
+"""What is reserved on nodes, when it starts now, for those before a gang in its queue."""
+
 
 class GangPlanner:
     """The gangs that want a plan, the plan in the making, and the places held."""
@@ -48,8 +51,6 @@ class GangPlanner:
         """Where a member goes whose place is held, or whose Binding is being written."""
         self.demands: dict[str, MemberDemand] = {}
         """What a member wants of GPUs, and which nodes it may go to."""
-        self.kept: Callable[[Gang, float], Kept] = lambda _gang, _now: nobody
-        """What is kept for those before a gang in line."""
         self.excluded: dict[str, int] = {}
         """Nodes that kube-scheduler refuses a member: bits by node number."""
 
@@ -108,7 +109,7 @@ class GangPlanner:
         """Whose plan is in the making, or is the next; None if nobody wants one."""
         return self._plan[0] if self._plan is not None else self.turns.first()
 
-    def advance(self, gang: Gang, now: float) -> Outcome | None:
+    def advance(self, gang: Gang, now: float, kept: KeptBefore) -> Outcome | None:
         """Do a slice of planning for the next; returns what came of its plan, to be taken at once.
 
         Whose queue has no room gets that as its outcome; whose queue has room for its minimum alone starts with that.
@@ -122,7 +123,7 @@ class GangPlanner:
             if self._admission.admits(gang, (seat.uid for seat in seats)) is not None:
                 seats = minimum
             beside = [member.node for member in gang.at(*ON_NODE)]
-            view = msgspec.structs.replace(self.view, kept=self.kept(gang, now))
+            view = msgspec.structs.replace(self.view, kept=kept(gang, now))
             self._plan, self._slices = (gang, seats, Plan(view, seats, minimum, free, beside)), 0
         _, seats, plan = self._plan
         self._slices += 1

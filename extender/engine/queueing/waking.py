@@ -15,11 +15,13 @@ from heapq import merge
 from itertools import islice
 from operator import attrgetter
 
+import msgspec
+
 from extender.engine.queueing.line import Waiter, Walk
 from extender.engine.queueing.queue_node import QueueNode
-from extender.engine.queueing.queues import Queues
 from extender.engine.queueing.refused import TURN, Line, Refused
 from extender.engine.queueing.room import Places, Room
+from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.state.ledger import Ledger, NodeState, PodState
 from extender.engine.state.quarantine import Quarantine
 from extender.engine.types.effects import Requeue
@@ -40,29 +42,30 @@ SLICE = 800
 """Work done at once, in looks at a node, some 1 ms in all; and that of these parts of it:"""
 QUEUE, POD = 5, 40
 
-Hold = Callable[[PodState, str, Mapping[str, Demand]], None]
-"""Keeps so much of a node for a pod."""
 _RANK = attrgetter("rank")
 _Lines = Sequence[tuple[Line, Places]]
 """Those of one queue by shape, and where they may fit."""
 
 
+class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a round asks of those who know more than the queues."""
+
+    hold: Callable[[PodState, str, Mapping[str, Demand], float], None]
+    """Keeps so much of a node for a pod, from now on."""
+    first: Callable[[], Iterable[PodState]]
+    """Those for whom a reservation is kept: they come before all others."""
+    defers: Callable[[PodState], bool]
+    """Whether others are to be placed before the pod, at this moment."""
+    open_to: Callable[[PodState, float], Callable[[NodeState], bool] | None]
+    """Whether a node is not reserved for others than this pod; None if none is."""
+
+
 class Waking:
     """The refused pods, and the nodes that got room."""
 
-    def __init__(self, ledger: Ledger, queues: Queues, quarantine: Quarantine) -> None:
-        self._ledger, self._quarantine = ledger, quarantine
-        self.admits: Callable[[PodState], bool] = lambda _: True
-        """Whether the pod may have room at all; one that may not is woken by whoever says so."""
-        self.defers: Callable[[PodState], bool] = lambda _: False
-        """Whether others are to be placed before the pod, at this moment."""
-        self.spare: Callable[[PodState], bool] = lambda _: False
-        """Whether a gang that runs can do without the pod."""
-        self.first: Callable[[], Iterable[PodState]] = tuple
-        """Those for whom room is kept: they come before all others."""
-        self.open_to: Callable[[PodState, float], Callable[[NodeState], bool] | None] = lambda _pod, _now: None
-        """Whether a node is not kept for others than this pod; None if none is."""
-        self._refused = Refused(queues)
+    def __init__(self, ledger: Ledger, tenancy: Tenancy, quarantine: Quarantine) -> None:
+        self._ledger, self._tenancy, self._quarantine = ledger, tenancy, quarantine
+        self._refused = Refused(tenancy.queues)
         self._news: dict[str, None] = {}
         """Nodes that got room since the refused pods were looked at, in that order."""
         self._looking: dict[str, None] = {}
@@ -77,11 +80,11 @@ class Waking:
         if self._refused:
             self._news[node] = None
 
-    def refused(self, pod: PodState, ask: PodAsk, reason: Reason, excluded: int) -> None:
-        """The pod was refused all nodes but those excluded."""
+    def refused(self, pod: PodState, ask: PodAsk, reason: Reason, excluded: int, *, spare: bool) -> None:
+        """The pod was refused all nodes but those excluded. `spare`: a gang that runs can do without it."""
         self.forget(pod)
         pod.refusal, pod.excluded = reason, excluded
-        pod.wakes, pod.again_at, pod.spare = 0, 0.0, self.spare(pod)
+        pod.wakes, pod.again_at, pod.spare = 0, 0.0, spare
         self._refused.put(pod, ask)
 
     def pending(self, nodes: Collection[str]) -> bool:
@@ -98,12 +101,12 @@ class Waking:
 
     # -- rounds
 
-    def begin(self, hold: Hold, now: float) -> None:
-        """Begin a round over the nodes that got room, if none is under way; `hold` keeps what a woken pod needs."""
+    def begin(self, rules: RoundRules, now: float) -> None:
+        """Begin a round over the nodes that got room, if none is under way."""
         if self._round is None and self._news:
             self._refused.settle()
             self._left = MOST_WAKES
-            self._round = Sliced(self._look(hold, now))
+            self._round = Sliced(self._look(rules, now))
 
     def work(self) -> bool:
         """Do a slice of the round; returns whether there is more of it."""
@@ -120,7 +123,7 @@ class Waking:
         wakes, self._wakes = self._wakes, []
         return wakes
 
-    def _look(self, hold: Hold, now: float) -> Generator[int, None, None]:
+    def _look(self, rules: RoundRules, now: float) -> Generator[int, None, None]:
         """A round. Whatever happens meanwhile, nobody is woken who does not wait, nor for room that is not there."""
         asks = self._refused.asks
         self._looking = dict.fromkeys(islice(self._news, max(1, MOST_LOOKS // max(1, len(asks)))))
@@ -128,15 +131,15 @@ class Waking:
             del self._news[name]
         room = Room([node for name in self._looking if (node := self._ledger.nodes.get(name)) is not None])
         yield from room.look()
-        for pod in list(self.first()):
+        for pod in list(rules.first()):
             if pod.ask is not None and self._waits(pod, pod.ask):
-                yield from self._offer(pod, (yield from room.of(pod.ask)), room, hold, now)
+                yield from self._offer(pod, (yield from room.of(pod.ask)), room, rules, now)
         found: dict[PodAsk, Places] = {}
         for ask in asks:
             places = yield from room.of(ask)
             if places.nodes:
                 found[ask] = places
-        yield from self._in_turn((yield from self._lined_up(found)), found, room, hold, now)
+        yield from self._in_turn((yield from self._lined_up(found)), found, room, rules, now)
         if self._left > 0:
             self._looking = {}
 
@@ -156,7 +159,7 @@ class Waking:
         return walk
 
     def _in_turn(
-        self, walk: Walk, found: Mapping[PodAsk, Places], room: Room, hold: Hold, now: float
+        self, walk: Walk, found: Mapping[PodAsk, Places], room: Room, rules: RoundRules, now: float
     ) -> Generator[int, None, None]:
         full = 0
         for pod, _, ask, _ in walk:
@@ -164,9 +167,9 @@ class Waking:
                 continue
             places, admitted = found[ask], False
             with self._quarantine.over(of_pod(pod.ref.uid), "waking"):
-                admitted = self.admits(pod)
+                admitted = self._tenancy.admits(pod)
             if admitted:
-                yield from self._offer(pod, places, room, hold, now)
+                yield from self._offer(pod, places, room, rules, now)
             else:
                 self.forget(pod)
                 yield POD
@@ -176,18 +179,20 @@ class Waking:
             if full == len(found) or self._left == 0:
                 return
 
-    def _offer(self, pod: PodState, places: Places, room: Room, hold: Hold, now: float) -> Generator[int, None, None]:
+    def _offer(
+        self, pod: PodState, places: Places, room: Room, rules: RoundRules, now: float
+    ) -> Generator[int, None, None]:
         """Wake the pod, if it fits anywhere and nobody comes before it."""
         if not self._waits(pod, places.ask) or self._left == 0:
             return
         with self._quarantine.over(of_pod(pod.ref.uid), "waking"):
-            if now < pod.again_at or self.defers(pod):
+            if now < pod.again_at or rules.defers(pod):
                 self._news.update(dict.fromkeys(places.nodes))
             else:
-                place = yield from places.take(pod.excluded, self.open_to(pod, now))
+                place = yield from places.take(pod.excluded, rules.open_to(pod, now))
                 if place is not None and self._waits(pod, places.ask):
                     node, charges = place
-                    hold(pod, node.name, charges)
+                    rules.hold(pod, node.name, charges, now)
                     room.taken(node)
                     self._woken(pod, places.ask, now)
         yield POD

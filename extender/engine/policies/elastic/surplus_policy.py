@@ -10,7 +10,6 @@ from extender.engine.queueing.priorities import Priorities
 from extender.engine.queueing.queue_node import QueueNode
 from extender.engine.queueing.queues import Queues
 from extender.engine.state.ledger import Ledger, PodState
-from gangfilter.table import Phase
 
 REMEMBERED = 1024
 """Answers that are remembered, by queue and priority."""
@@ -25,16 +24,11 @@ class SurplusPolicy:
         self._version = -1
         """Of the line of gangs, when that was found out."""
 
-    def spare(self, pod: PodState) -> bool:
-        """Whether a gang that runs has this member beyond its minimum."""
-        known = self._gangs.of(pod.ref.uid)
-        return known is not None and known.gang.phase is Phase.RUNNING and not known.gang.members[pod.ref.uid].required
-
     def waits(self, pod: PodState) -> bool:
         """Whether this pod is such a member, and gangs go first at this moment."""
         uid = pod.ref.uid
         known, local_queue = self._gangs.of(uid), self._queues.of(uid)
-        if known is None or local_queue is None or not self._gangs.leading or not self.spare(pod):
+        if known is None or local_queue is None or not self._gangs.leading or not self._gangs.surplus(uid):
             return False
         if self._gangs.rounds.looked != self._ledger.freed:
             return self._gangs.rounds.waiting  # they are yet to be planned with this room
