@@ -88,14 +88,14 @@ class Core:
             self._act(self.engine.effects())
         self.stirred.set()
 
-    def think(self) -> bool:
+    def run_slice(self) -> bool:
         """Plan for a moment; whether there is more to plan."""
-        return self.metrics.steps.timed("Think", self._think)
+        return self.metrics.steps.timed("RunSlice", self._run_slice)
 
-    def _think(self) -> bool:
+    def _run_slice(self) -> bool:
         more = False
-        with self.metrics.faults.over("think"):
-            more = self.engine.think(self.clock())
+        with self.metrics.faults.over("run_slice"):
+            more = self.engine.run_slice(self.clock())
             self._act(self.engine.effects())
         return more
 

@@ -15,7 +15,8 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from extender import metrics
 from extender.engine.cycle.engine import Engine
 from extender.engine.queueing.queue_node import QueueNode
-from extender.engine.state.ledger import NodeState, PodState
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from extender.engine.types.subject import SubjectKind
 from extender.metrics import Spec
 from extender.server.desk import Pieces

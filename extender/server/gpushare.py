@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from extender.engine.cycle.engine import Engine
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.server.binds import Gone
 from extender.server.desk import Desk, Pieces, Refusal, Traffic
 from extender.server.gate import Gate

@@ -12,7 +12,8 @@ import msgspec
 from extender.engine.cycle.engine import Engine
 from extender.engine.planning import defrag_plan
 from extender.engine.state import reservations
-from extender.engine.state.ledger import NodeState, PodState
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.quarantine import Quarantined
 from extender.engine.state.roster import GangInfo, ReplacementHold
 from extender.engine.types.subject import Subject

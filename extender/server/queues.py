@@ -8,7 +8,7 @@ import msgspec
 from extender.engine.cycle.engine import Engine
 from extender.engine.policies.backfill.reservation import BackfillReservation
 from extender.engine.queueing.queue_node import QueueNode
-from extender.engine.state.ledger import PodState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
 from extender.server.desk import Pieces
 from gangfilter.table import Phase

@@ -132,7 +132,7 @@ class Extender:
             serving = [tasks.create_task(server.serve(sockets=[opened])) for server, opened in servers]
             endless: list[Coroutine[Any, Any, None]] = [
                 self._tick(),
-                self._think(),
+                self._run_slices(),
                 self._check(),
                 self._actor.run(),
                 self._lead(),
@@ -230,14 +230,14 @@ class Extender:
             due = now + TICK_S
             await asyncio.sleep(TICK_S)
 
-    async def _think(self) -> None:
+    async def _run_slices(self) -> None:
         """Plan gangs, a slice at a time, whenever something happened."""
         while True:
             await self.core.stirred.wait()
             self.core.stirred.clear()
             more = True
             while more:
-                more = self.core.think()
+                more = self.core.run_slice()
                 self._garbage.look()
                 await asyncio.sleep(0)
 

@@ -69,7 +69,7 @@ class _World:
             more = True
             while more:
                 began = time.thread_time()
-                more = self.engine.think(self.now)
+                more = self.engine.run_slice(self.now)
                 self.slices.append((time.thread_time() - began) * 1000)
             if all(self.engine.backfill.of(f"gang default/head-{number}") for number in range(len(HEADS))):
                 return

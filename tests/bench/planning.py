@@ -48,13 +48,13 @@ def _slices(fleet: Fleet, name: str, limits: Limits, cpu: int) -> Iterator[float
     seen = [PodSeen(decode_pod(msgspec.json.encode(pod))) for pod in members]
     for event in seen[:-1]:
         engine.step(event, time.monotonic())
-    while engine.think(time.monotonic()):
+    while engine.run_slice(time.monotonic()):
         pass
     engine.step(seen[-1], time.monotonic())
     more = True
     while more:
         began = time.thread_time()
-        more = engine.think(time.monotonic())
+        more = engine.run_slice(time.monotonic())
         yield time.thread_time() - began
     if any(engine.pods[uid].node == "" for uid in uids):
         raise RuntimeError(f"{name}: expected a place for all {MEMBERS} members")

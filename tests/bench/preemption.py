@@ -107,7 +107,7 @@ def _step(engine: Engine, now: float) -> Any:
     more = True
     while more:
         began = time.thread_time()
-        more = engine.think(now)
+        more = engine.run_slice(now)
         effects += engine.effects()
         yield time.thread_time() - began
     return effects

@@ -67,7 +67,7 @@ def _pass(engine: Engine, now: float) -> None:
     """A tick, and what is planned until the next."""
     engine.step(Tick(), now)
     for _ in range(THINKS):
-        if not engine.think(now):
+        if not engine.run_slice(now):
             break
         engine.effects()
 

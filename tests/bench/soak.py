@@ -60,7 +60,7 @@ WAITING = 20
 PODS, SIZES = 100_000, (1_000, 5_000)
 NONE: dict[str, str] = {}
 STEP_MS, CUT_MS, MIB, GROWTH = 5.0, 20.0, 500.0, 1.25
-THINKS, IDLE, ROUNDS = 12, 4, 4
+SLICES, IDLE, ROUNDS = 12, 4, 4
 """At most between two things that happen: slices of planning, those between two ticks, and rounds of kube-scheduler."""
 
 
@@ -163,10 +163,10 @@ class Life:
         for _ in range(3):
             await asyncio.sleep(0)
 
-    def _think(self, slices: int) -> None:
+    def _run_slices(self, slices: int) -> None:
         """Plan, for as long as there is time."""
         for _ in range(slices):
-            more = self.core.think()
+            more = self.core.run_slice()
             self._garbage.look()
             if not more:
                 break
@@ -177,7 +177,7 @@ class Life:
         for part in self.engine.ticks:
             self.core.tell(part)
         self._garbage.tick(leads=True)
-        self._think(IDLE)
+        self._run_slices(IDLE)
         if self._asking or self._opened or not self.server.quiet():
             await self._scheduled()
 
@@ -230,7 +230,7 @@ class Life:
             await self.settle()
             if not self._asking:
                 return
-            self._think(THINKS)
+            self._run_slices(SLICES)
             for name in list(self._asking):
                 self._asking.pop(name, None)
                 pod = self.server.pods.get(name)

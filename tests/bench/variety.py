@@ -110,7 +110,7 @@ class _Life:
         if self._count % PER_TICK == 0:
             self.core.tell(Tick())
             self._garbage.tick(leads=True)
-            while self.core.think():
+            while self.core.run_slice():
                 pass
 
     async def _timed(self, times: list[float], verb: Handler, pod: Json, nodes: list[str]) -> bytes:

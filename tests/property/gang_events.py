@@ -186,13 +186,13 @@ class GangEvents(GangExtenders):
         self.tell(NodeGone(name))
         for pod in [n for n, p in self.pods.items() if p.spec.node_name == name]:
             self.vanish(pod, anew=self.pods[pod].status.phase == "Pending")
-        self.think()
+        self.run_slice()
 
     def node_comes(self, name: str) -> None:
         self.nodes[name] = self.a_node(name)
         self.tell(NodeSeen(self.nodes[name]))
         self.everybody_is_asked_again()
-        self.think()
+        self.run_slice()
 
     # -- extenders, and time
 
@@ -225,7 +225,7 @@ class GangEvents(GangExtenders):
             self.forgive()
         self.coming |= set(self.offers)
         self.offers.clear()
-        self.think()
+        self.run_slice()
 
     def passes_time(self, seconds: float) -> None:
         self.later(seconds)

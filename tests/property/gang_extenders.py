@@ -43,7 +43,7 @@ class GangExtenders(GangTruth):
         assert self.standby is not None
         for effect in self.standby.step(event, self.now):
             assert not isinstance(effect, Open | Deny | Evict), f"{effect} by a process that does not lead"
-        self.standby.think(self.now)
+        self.standby.run_slice(self.now)
         assert self.standby.gangs.planner.idle, "a plan by a process that does not lead"
         assert self.standby.check() == []
         held = [pod for pod in self.standby.pods.values() if pod.state == "held"]
@@ -56,12 +56,12 @@ class GangExtenders(GangTruth):
 
     # -- what the engine wants
 
-    def think(self) -> None:
+    def run_slice(self) -> None:
         """Planning is often only begun when the next thing happens."""
         if self.draw.random() < 0.7:
-            super().think()
+            super().run_slice()
         else:
-            self.engine.think(self.now)
+            self.engine.run_slice(self.now)
             self.carry(self.engine.effects())
 
     def carry(self, effects: list[Effect]) -> list[Effect]:

@@ -56,7 +56,7 @@ class GatedWorld(GangWorld):
                 self.coming.add(name)
                 self.show(name)
         self.let_through.clear()
-        self.think()
+        self.run_slice()
 
     def take(self, name: str, *, bind: bool = True) -> None:
         assert name not in self.gated()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from extender.engine.cycle.engine import Engine
-from extender.engine.state.ledger import PodState
+from extender.engine.state.pod_state import PodState
 from gangfilter.group import GroupKey
 from gangfilter.members import PLACED, Stage
 from gangfilter.table import Phase

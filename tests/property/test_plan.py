@@ -14,7 +14,7 @@ from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.shortage import Shortage
 from extender.engine.state.intree import Constraints
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from extender.engine.cycle import worth
 from extender.engine.placement.index import Indexes
-from extender.engine.state.ledger import Ledger, PodState
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.pod_state import PodState
 from protos.contract import choose
 from protos.contract.ask import PodAsk
 

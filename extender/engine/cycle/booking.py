@@ -10,7 +10,8 @@ from extender.engine.gangs.planner import GangPlanner
 from extender.engine.placement.seats import fits
 from extender.engine.queueing.waking import Waking
 from extender.engine.state import dialect
-from extender.engine.state.ledger import Ledger, PodState
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.pod_state import Change, PodState
 from extender.engine.types.effects import PostBinding
 from extender.engine.types.settings import Settings
 from gangfilter.gang import Gang
@@ -63,7 +64,7 @@ class Booking:
             nothing = Allocation(codec.VERSION, self._settings.unit_mib, self._settings.slices_per_gpu, {})
             pod.allocation = msgspec.structs.replace(pod.allocation or nothing, group=group)
         pod.text = allocation.encode(pod.allocation) if pod.allocation else None
-        self._ledger.bind(pod, node, "binding")
+        self._ledger.bind(pod, node, Change.BOOKED)
         self._waking.forget(pod)
         pod.refusal = None
         self._counters["decisions", "Bound"] += 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
+
 from extender.engine.cycle.booking import Booking
 from extender.engine.cycle.pending_reasons import PendingReasons
 from extender.engine.cycle.worth import Worth
@@ -27,9 +29,11 @@ from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.queueing.turns import Turns
 from extender.engine.queueing.waking import Waking
 from extender.engine.state.classes import Classes
+from extender.engine.state.context import EngineContext
 from extender.engine.state.holds import Holds
-from extender.engine.state.ledger import Ledger, PodState
+from extender.engine.state.ledger import Ledger
 from extender.engine.state.observe import Observer
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.presence import Presence
 from extender.engine.state.quarantine import Quarantine
 from extender.engine.state.reservations import Reservations
@@ -89,17 +93,7 @@ class Components:
         turns = Turns(admission.local_queue, admission.queue_rank, self.runtimes.of_gang, self.priorities.highest)
         planner = GangPlanner(self.ledger, self.indexes, settings, admission, turns)
         self.booking = Booking(self.ledger, planner, self.waking, settings, self.counters)
-        self.gangs = Gangs(
-            self.ledger,
-            settings,
-            self.counters,
-            self.quarantine,
-            planner,
-            self.booking.release,
-            self._unpromise,
-            self.priorities.capped,
-            self.wall,
-        )
+        self.gangs = Gangs(self._context(), planner, self.booking.release, self._unpromise, self.priorities.capped)
         self.gates = Gates(self.ledger, self.indexes, self.waking, self.gangs, settings.nominate_from)
         self.barrier = Barrier(self.gangs)
         self.surplus_policy = SurplusPolicy(self.ledger, self.gangs, self.tenancy.queues, self.priorities)
@@ -114,7 +108,7 @@ class Components:
         )
         self.running_pods = RunningPods(settings, self.wall)
         context = PolicyContext(
-            ledger=self.ledger,
+            **msgspec.structs.asdict(self._context()),
             gangs=self.gangs,
             running_pods=self.running_pods,
             movable_pods=self.movable_pods,
@@ -122,14 +116,19 @@ class Components:
             priorities=self.priorities,
             reservations=self.reservations,
             runtimes=self.runtimes,
-            settings=settings,
-            counters=self.counters,
-            quarantine=self.quarantine,
-            wall=self.wall,
         )
         self.elastic = Elastic(context)
         self.preemption = Preemption(context, self.elastic)
         self.backfill = Backfill(context, self.waking)
+
+    def _context(self) -> EngineContext:
+        return EngineContext(
+            ledger=self.ledger,
+            settings=self.settings,
+            counters=self.counters,
+            quarantine=self.quarantine,
+            wall=self.wall,
+        )
 
     def _changed(self, node: str, room: bool, amounts: bool) -> None:
         """None of these may fail: the books have changed, and the caller goes on."""

@@ -22,7 +22,8 @@ from extender.engine.policies.defrag import request
 from extender.engine.policies.defrag.defrag import Defrag
 from extender.engine.policies.defrag.request import DefragRequest
 from extender.engine.state import dialect
-from extender.engine.state.ledger import NodeState, PodState
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Seat
 from extender.engine.types import refusals
 from extender.engine.types.effects import BindAnswer, Effect, PodRef, Refuse, Verdict
@@ -97,9 +98,9 @@ class Engine:
             self._recovery.settle(now, event)
         return self.effects()
 
-    def think(self, now: float) -> bool:
+    def run_slice(self, now: float) -> bool:
         """Do a slice of planning; returns whether there is more to do. Effects may come of it."""
-        more = self._upkeep.think(now)
+        more = self._upkeep.run_slice(now)
         self._recovered(now)
         return more
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from extender.engine.cycle.components import Components
 from extender.engine.cycle.lifecycle import Lifecycle
-from extender.engine.state.ledger import PodState
+from extender.engine.state.pod_state import PodState
 from extender.engine.types import refusals
 from extender.engine.types.effects import Verdict
 from protos.contract import choose, names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from extender.engine.cycle.components import Components
-from extender.engine.state.ledger import PodState
+from extender.engine.state.pod_state import Change, PodState
 from extender.engine.state.quarantine import MOST
 from extender.engine.types.effects import Requeue
 from extender.engine.types.subject import of_pod
@@ -131,7 +131,7 @@ class Lifecycle:
     def settle_binding(self, pod: PodState, *, bound: bool) -> None:
         """In the books: it has what was booked for it, or nothing."""
         if bound:
-            pod.state = "bound"
+            pod.move(Change.WRITTEN)
         else:
             self._ledger.unbook(pod)
 

@@ -6,7 +6,9 @@ from extender.engine.gangs.gangs import Gangs
 from extender.engine.placement.index import Indexes
 from extender.engine.state.classes import Classes
 from extender.engine.state.lacking import Lacking
-from extender.engine.state.ledger import Ledger, NodeState, PodState
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from extender.engine.types import refusals
 from extender.engine.types.effects import Report
 from protos.contract import choose

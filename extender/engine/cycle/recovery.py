@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from extender.engine.cycle.components import Components
 from extender.engine.cycle.lifecycle import Lifecycle
-from extender.engine.state.ledger import PodState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.quarantine import MOST, CaughtError
 from extender.engine.types.effects import Fault, PostBinding, Report
 from extender.engine.types.events import (

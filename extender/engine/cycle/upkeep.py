@@ -39,26 +39,26 @@ class Upkeep:
             ("queues", lambda _: components.tenancy.tick()),
             # before pods that go singly are requeued: some of them come after gangs in their queue
             ("gangs", components.gangs.rounds.tick),
-            ("waking", self._wake),
-            ("mix", lambda _: components.indexes.scorer.look()),
+            ("requeue", self._wake),
+            ("shapes", lambda _: components.indexes.scorer.look()),
             ("index", lambda _: self._index()),
             ("preemption", components.preemption.tick),
             ("backfill", components.backfill.tick),
             ("stock", lambda _: components.ledger.stock.recount(components.ledger.takes_pods, COUNTED_NODES)),
             ("classes", lambda _: components.effects.extend(components.classes.news())),
-            ("queues' news", lambda _: components.effects.extend(components.tenancy.news())),
+            ("status of queues", lambda _: components.effects.extend(components.tenancy.news())),
             ("elastic", lambda now: components.effects.extend(components.elastic.tick(now))),
             ("lost pods", pods.forget_lost),
         )
         self._slices: deque[tuple[str, Work]] = deque((
-            ("learning", lambda _: components.indexes.learn(WARM_NODES)),
-            ("planning", lambda now: components.gangs.work(now, components.backfill.before_gang)),
-            ("waking", lambda _: self._go_on_waking()),
-            ("coming", lambda _: components.indexes.ready(WARM_NODES)),
+            ("new shapes", lambda _: components.indexes.learn(WARM_NODES)),
+            ("gang plans", lambda now: components.gangs.work(now, components.backfill.before_gang)),
+            ("requeue", lambda _: self._go_on_waking()),
+            ("expected shapes", lambda _: components.indexes.ready(WARM_NODES)),
             ("index", lambda _: self._freshen()),
-            ("searching", lambda now: self._told(components.preemption.work(now))),
-            ("growing", lambda now: self._told(components.elastic.work(now))),
-            ("shadows", components.backfill.work),
+            ("preemption search", lambda now: self._told(components.preemption.work(now))),
+            ("scale-out", lambda now: self._told(components.elastic.work(now))),
+            ("reservations of backfill", components.backfill.work),
         ))  # fmt: skip
 
     @property
@@ -111,7 +111,7 @@ class Upkeep:
         self._components.effects += wakes
         self._components.counters["pod_requeues", ""] += len(wakes)
 
-    def think(self, now: float) -> bool:
+    def run_slice(self, now: float) -> bool:
         """Do a slice of planning; returns whether there is more to do. Effects may come of it.
 
         One part after the other has its slice, each in its turn.

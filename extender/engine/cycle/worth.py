@@ -14,7 +14,8 @@ from extender.engine.placement.score import ALONE, UNLINKED, Scorer, terms
 from extender.engine.placement.seats import UNTOUCHED
 from extender.engine.planning.movable_pods import MovablePods
 from extender.engine.state.intree import counted, lacking
-from extender.engine.state.ledger import NodeState, PodState
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from extender.engine.types.amounts import add
 from protos.contract import choose
 from protos.contract.books import NodeBooks

@@ -8,7 +8,7 @@ from extender.engine.gangs.controller import REFUSED_AGAIN_S
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.planner import KeptBefore
 from extender.engine.gangs.swap import trade
-from extender.engine.state.ledger import PodState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
 from extender.engine.types import refusals
 from extender.engine.types.effects import BindAnswer, Refuse, Verdict

@@ -5,7 +5,6 @@ What the phases are and when they change is `gangfilter.gang`'s.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 
@@ -14,15 +13,14 @@ from extender.engine.gangs.replacement_holds import ReplacementHolds
 from extender.engine.gangs.reporter import GangReporter, ref
 from extender.engine.planning.plan import Placement
 from extender.engine.state.agenda import ALWAYS, NEVER, Agenda
+from extender.engine.state.context import EngineContext
 from extender.engine.state.externally_bound import joining, mark, stranded
 from extender.engine.state.lacking import Lacking
-from extender.engine.state.ledger import Ledger, PodState
-from extender.engine.state.quarantine import Quarantine
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo, Roster
 from extender.engine.state.seats import Assignment
 from extender.engine.types import refusals
 from extender.engine.types.effects import Deny, Evict, Open, PhaseLeft, PostBinding, Requeue
-from extender.engine.types.settings import Settings
 from extender.engine.types.subject import of_gang
 from gangfilter.gang import BEFORE, STARTED, Gang
 from gangfilter.group import GroupKey
@@ -45,10 +43,7 @@ class GangController:
 
     def __init__(
         self,
-        ledger: Ledger,
-        settings: Settings,
-        counters: Counter[tuple[str, str]],
-        quarantine: Quarantine,
+        context: EngineContext,
         roster: Roster,
         reporter: GangReporter,
         release: Release,
@@ -56,11 +51,11 @@ class GangController:
         planner: GangPlanner,
     ) -> None:
         """`unpromise` takes back what a pod was promised, or waits for, as a single one."""
-        self._ledger, self._settings, self._counters = ledger, settings, counters
-        self._quarantine, self._roster, self._reporter = quarantine, roster, reporter
+        self._context, self._ledger, self._quarantine = context, context.ledger, context.quarantine
+        self._settings, self._roster, self._reporter = context.settings, roster, reporter
         self._release, self._unpromise = release, unpromise
-        self.planner, self.replacements = planner, ReplacementHolds(ledger, planner, settings.patience)
-        self._lack = Lacking(ledger.stock)
+        self.planner, self.replacements = planner, ReplacementHolds(context.ledger, planner, context.settings.patience)
+        self._lack = Lacking(context.ledger.stock)
         self.agenda = Agenda()
         self.leaving: dict[GroupKey, None] = {}
         """The gangs that have members whose eviction was asked for."""
@@ -156,17 +151,17 @@ class GangController:
                 for member in gang.at(Stage.PLANNED):
                     self._go_single(gang, member)
             case Trigger.STUCK | Trigger.PLAN_INVALIDATED:
-                self._counters["gang_starts", fact.name.lower()] += 1
+                self._context.counters["gang_starts", fact.name.lower()] += 1
                 known.reason = refusals.gang_again(gang.key, str(fact))
                 self._give_back(gang, known.reason)
                 self._take_back(known, now)
             case Trigger.OVERDUE | Trigger.RESTART:
-                self._counters["gang_starts", "undone"] += 1
+                self._context.counters["gang_starts", "undone"] += 1
                 known.reason = refusals.gang_undone(gang.key)
                 self._give_back(gang, known.reason)
                 self._evict(known, now)
             case Trigger.PREEMPTED:
-                self._counters["gang_starts", "preempted"] += 1
+                self._context.counters["gang_starts", "preempted"] += 1
                 self._give_back(gang, refusals.gang_undone(gang.key))
                 for member in gang.at(Stage.BOUND):
                     gang.put(member, Stage.EVICTING)
@@ -258,7 +253,7 @@ class GangController:
             self._no_single(gang.members[uid])
         self.planner.started(gang, placement.assignments)
         gang.start({uid: assignment.node for uid, assignment in placement.assignments.items()}, now)
-        self._counters["gang_starts", "planned"] += 1
+        self._context.counters["gang_starts", "planned"] += 1
         nominate = len(self._ledger.nodes) >= self._settings.nominate_from
         for member in gang.at(Stage.PLANNED):
             member.refused = member.refused or nominate
@@ -362,7 +357,7 @@ class GangController:
             self._reporter.effects.append(
                 Requeue(ref(gang, member), member.node, nominate=not self.planner.spread(member.uid))
             )
-            self._counters["pod_requeues", ""] += 1
+            self._context.counters["pod_requeues", ""] += 1
 
     def tick(self, known: GangInfo, now: float) -> None:
         """Time has passed: those that wait cost next to nothing, however many they are."""

@@ -6,7 +6,6 @@ Where a gang stands is `gangfilter.gang`'s, what follows from that `controller`'
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from extender.engine.gangs.controller import GangController, Release
@@ -15,15 +14,13 @@ from extender.engine.gangs.reporter import GangReporter
 from extender.engine.gangs.rounds import News, Rounds
 from extender.engine.planning.plan import Placement
 from extender.engine.state import intree
-from extender.engine.state.ledger import Ledger, PodState
-from extender.engine.state.quarantine import Quarantine
+from extender.engine.state.context import EngineContext
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo, Roster
 from extender.engine.state.seats import Assignment
 from extender.engine.types import refusals
 from extender.engine.types.effects import BindAnswer, Effect, Held, PostBinding
-from extender.engine.types.settings import Settings
 from extender.engine.types.subject import Subject, of_gang, of_pod
-from extender.engine.types.wall import Wall
 from gangfilter import dialects
 from gangfilter.gang import STARTED, Gang
 from gangfilter.group import Declaration, GroupKey
@@ -44,29 +41,23 @@ class Gangs:
 
     def __init__(
         self,
-        ledger: Ledger,
-        settings: Settings,
-        counters: Counter[tuple[str, str]],
-        quarantine: Quarantine,
+        context: EngineContext,
         planner: GangPlanner,
         release: Release,
         unpromise: Callable[[PodState], None],
         capped: Callable[[Gang], Reason | None],
-        wall: Wall,
     ) -> None:
         """`unpromise` takes back what a pod was promised, or waits for, as a single one.
 
         `capped` says why the PriorityClass of a gang gives less than it says, None if it does not.
         """
-        self._ledger, self._settings, self._quarantine = ledger, settings, quarantine
+        self._ledger, self._settings, self._quarantine = context.ledger, context.settings, context.quarantine
         self.planner, self._capped = planner, capped
-        self._roster, self._reporter = Roster(settings.patience, wall), GangReporter()
-        self._controller = GangController(
-            ledger, settings, counters, quarantine, self._roster, self._reporter, release, unpromise, planner
-        )
+        self._roster, self._reporter = Roster(context.settings.patience, context.wall), GangReporter()
+        self._controller = GangController(context, self._roster, self._reporter, release, unpromise, planner)
         self._failed: dict[str, GangInfo] = {}
         """The gangs of pods that have failed, by UID, until those are gone."""
-        self.rounds = Rounds(ledger, quarantine, self._roster, self._controller, self._reporter)
+        self.rounds = Rounds(context.ledger, context.quarantine, self._roster, self._controller, self._reporter)
 
     @property
     def known(self) -> dict[GroupKey, GangInfo]:

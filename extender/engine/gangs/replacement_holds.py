@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from extender.engine.gangs.planner import GangPlanner
-from extender.engine.state.ledger import Ledger, PodState
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo, ReplacementHold
 from extender.engine.state.seats import Assignment, stands
 from extender.engine.types.effects import PodRef

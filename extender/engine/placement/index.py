@@ -17,7 +17,7 @@ from extender.engine.placement.score import Scorer
 from extender.engine.placement.seats import Seats
 from extender.engine.placement.shape_scorer import ShapeScorer
 from extender.engine.placement.uuid_index import NodesByUuid, UuidIndex
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape
 
 BYTES, OF_NODE, OF_SHAPE = 80 << 20, 16, 4096

@@ -10,7 +10,8 @@ from itertools import islice
 
 from extender.engine.placement.index import Indexes
 from extender.engine.state import dialect
-from extender.engine.state.ledger import NodeState, PodState
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from extender.engine.types.settings import Settings
 from protos.contract.objects import Pod
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from sortedcontainers import SortedList
 
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 
 RANK_BITS = 33
 RANKS = 1 << RANK_BITS

@@ -25,7 +25,7 @@ import msgspec
 from extender.engine.placement.gpus import Gpus, gpus, rest
 from extender.engine.placement.mix import Mix
 from extender.engine.placement.usable import GPU, RATES, Rates, Rests, Takes, Usable, Worth, size, takes
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape
 from extender.engine.types.sliced import Sliced
 from protos.contract.ask import Demand

@@ -7,7 +7,7 @@ from collections.abc import Sized
 from extender.engine.placement.gpus import room
 from extender.engine.placement.ranking import Room
 from extender.engine.placement.score import Scorer, Seated
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from protos.contract import choose
 from protos.contract.ask import PodAsk
 from protos.contract.books import NodeBooks, Signature

@@ -6,7 +6,7 @@ from extender.engine.placement.ranking import NOWHERE, of_room, of_score
 from extender.engine.placement.score import ALONE, Present, Scorer, Seated
 from extender.engine.placement.seats import UNTOUCHED, Seats, untouched
 from extender.engine.placement.single import Single, is_single
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape
 from protos.contract.ask import PodAsk
 from protos.contract.books import NodeBooks

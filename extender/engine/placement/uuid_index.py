@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from extender.engine.placement.ranking import NOWHERE, SHORT, ZERO
 from extender.engine.placement.shape_scorer import ShapeScorer
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape
 from protos.contract.selection import compiled
 

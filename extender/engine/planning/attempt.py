@@ -18,7 +18,7 @@ from extender.engine.placement.index import Indexes
 from extender.engine.planning.backfill_guard import Kept, nobody
 from extender.engine.planning.trial import Choices, EquivalenceClass, Trial, is_puzzle
 from extender.engine.state.intree import Constraints
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Assignment, Likeness, Seat
 from extender.engine.types.shape import Shape
 from protos.contract import names

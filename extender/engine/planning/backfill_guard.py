@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from extender.engine.state.intree import Amounts, counted, lacking
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
 from protos.contract import choose
 from protos.contract.ask import PodAsk

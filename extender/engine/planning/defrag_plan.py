@@ -9,7 +9,7 @@ import msgspec
 from extender.engine.planning.movable_pods import Movable
 from extender.engine.planning.outlook import Outlook
 from extender.engine.planning.shortage import amount_of
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Assignment, Seat
 from protos.contract import choose
 from protos.contract.reason import listed

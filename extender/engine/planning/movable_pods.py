@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 
 from extender.engine.state.intree import ANYWHERE, Constraints, constraints
-from extender.engine.state.ledger import NodeState, PodState
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Seat
 from protos.contract import names
 from protos.contract.ask import Demand

@@ -17,7 +17,7 @@ import msgspec
 
 from extender.engine.planning.attempt import LISTED, LOOK, PIECE, STEP, TRY, ClusterView, listed
 from extender.engine.planning.trial import EquivalenceClass
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
 from protos.contract.ask import ContainerAsk, PodAsk
 from protos.contract.books import NodeBooks, Signature

@@ -10,7 +10,7 @@ import msgspec
 from extender.engine.planning.movable_pods import Movable
 from extender.engine.planning.sketch import barred
 from extender.engine.state.intree import counted
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import GpuBook, NodeBooks

@@ -15,7 +15,7 @@ import msgspec
 from extender.engine.planning.attempt import LOOK, STEP, ClusterView
 from extender.engine.planning.shortage import amount_of
 from extender.engine.state.intree import Amounts
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
 from protos.contract.names import Resources
 

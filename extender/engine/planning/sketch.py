@@ -8,7 +8,8 @@ import msgspec
 
 from extender.engine.planning.movable_pods import Movable
 from extender.engine.state.intree import counted, lacking
-from extender.engine.state.ledger import NodeState, PodState
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Assignment, Seat
 from extender.engine.types.amounts import add
 from protos.contract import choose

@@ -11,7 +11,7 @@ from extender.engine.placement.seats import UNTOUCHED
 from extender.engine.planning.backfill_guard import BackfillGuard
 from extender.engine.state.apart import Spread
 from extender.engine.state.intree import counted, lacking
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Assignment, Seat
 from protos.contract import choose
 from protos.contract.allocation import Share

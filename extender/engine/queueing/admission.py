@@ -15,7 +15,7 @@ from sortedcontainers import SortedKeyList
 from extender.engine.queueing.queue_node import LocalQueue, QueueNode
 from extender.engine.queueing.queues import Queues
 from extender.engine.queueing.usage import Takes
-from extender.engine.state.ledger import PodState
+from extender.engine.state.pod_state import PodState
 from extender.engine.types import refusals
 from extender.engine.types.amounts import add
 from extender.engine.types.effects import PodRef, Requeue

@@ -11,26 +11,19 @@ where they would be if they named none. So nobody moves what it has into the que
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import msgspec
 
-from extender.engine.queueing import shares
-from extender.engine.queueing.queue_node import ALWAYS, LocalQueue, QueueNode
-from extender.engine.queueing.shares import QueueDemand
+from extender.engine.queueing.queue_node import LocalQueue, QueueNode
+from extender.engine.queueing.queue_tree import RANK, QueueTree, own_namespace, selects
 from extender.engine.queueing.usage import Takes
 from extender.engine.types.amounts import add
-from protos.contract.bounds import QUEUE_DEPTH, QUEUE_DIVIDED
-from protos.contract.queue import DEFAULT, GPUS, SOURCES, Queue
-from protos.contract.selector import Selector
+from protos.contract.queue import DEFAULT, Queue
 
 SWEEP = 1024
 """Accounts without pods are dropped when there are twice as many as were in use, and so many more."""
-SAME = 0.5
-"""Amounts that differ by less are the same: the smallest there are is 1."""
-
-_RANK = {source.api_version: place for place, source in enumerate(SOURCES)}
 
 
 class Queues:
@@ -49,19 +42,13 @@ class Queues:
         self.total: dict[str, int] = {}
         """What all nodes have."""
         self._grown = False
-        self._root = QueueNode(Queue(name="", source=""))
-        self._queue_nodes: dict[str, QueueNode] = {}
-        self._downwards: Sequence[QueueNode] = ()
-        """The root and all queues, each before those below it."""
-        self._of_namespace: dict[str, QueueNode] = {}
+        self._tree = QueueTree((), {})
         self._namespaces: dict[str, Mapping[str, str]] = {}
         """Their labels."""
         self._peopled: set[str] = set()
         """Namespaces of which there are accounts or queues."""
         self._sweep_at = SWEEP
         """So many accounts are too many."""
-        self._nameable = False
-        self._fair: frozenset[str] = frozenset()
         self._stale = False
         self._also: Mapping[str, int] = {}
         self._epoch = self._gains = self._revalued = 0
@@ -88,7 +75,7 @@ class Queues:
             queue = msgspec.structs.replace(former, problem=queue.problem, namespace_selector=selector)
         if queue != before:
             known[queue.source] = queue
-            queue_node = self._queue_nodes.get(queue.name) if self._grown else None
+            queue_node = self._tree.nodes.get(queue.name) if self._grown else None
             if before is not None and queue_node is not None and queue_node.queue is before and _alike(before, queue):
                 self._revalue(queue_node, queue)
             else:
@@ -99,10 +86,10 @@ class Queues:
         """The queue may have more now, or less; the tree stays as it is."""
         queue_node.revalue(queue)
         self._revalued += 1
-        self._divided()
+        self._tree.divided()
         self._stale = True
         self._gains += 1
-        self._root.capacity_generation += 1
+        self._tree.root.capacity_generation += 1
 
     def drop(self, source: str, name: str) -> None:
         """The queue is gone."""
@@ -120,8 +107,8 @@ class Queues:
             self._namespaces[name] = labels
         if not self._grown or labels == before or name not in self._peopled:
             return
-        selectors = [s.queue.namespace_selector for s in self._queue_nodes.values()]
-        if any(_selects(each, labels) != _selects(each, before) for each in selectors):
+        selectors = [s.queue.namespace_selector for s in self._tree.nodes.values()]
+        if any(selects(each, labels) != selects(each, before) for each in selectors):
             self._grown = False
 
     def node(self, name: str, has: Mapping[str, int]) -> None:
@@ -134,7 +121,7 @@ class Queues:
             add(self.total, now.items())
             self._stale = True
             self._gains += 1
-            self._root.capacity_generation += 1
+            self._tree.root.capacity_generation += 1
 
     def see(self, uid: str, named: str, namespace: str, takes: Takes, *, placed: bool) -> None:
         """The pod names this queue ("" for none), takes so much, and is `placed` or waits."""
@@ -189,7 +176,7 @@ class Queues:
             self._promise(*known[:2], 1)
 
     def _promise(self, local_queue: LocalQueue, takes: Takes, sign: int) -> None:
-        for queue_node in (*local_queue.at.path, self._root) if self._grown else ():
+        for queue_node in (*local_queue.at.path, self._tree.root) if self._grown else ():
             queue_node.promise(takes, sign)
             self._gains += sign < 0
 
@@ -203,7 +190,7 @@ class Queues:
         local_queue.waiting += sign
         if self._grown:
             add(local_queue.at.own, takes, sign)
-            for queue_node in (*local_queue.at.path, self._root):
+            for queue_node in (*local_queue.at.path, self._tree.root):
                 queue_node.ask(takes, sign)
                 queue_node.count(0, sign)
                 self.touched[queue_node.name] = None
@@ -223,7 +210,7 @@ class Queues:
         add(local_queue.allocated, takes, pods)
         local_queue.running, local_queue.waiting = local_queue.running + pods, local_queue.waiting - pods
         if self._grown:
-            for queue_node in (*local_queue.at.path, self._root):
+            for queue_node in (*local_queue.at.path, self._tree.root):
                 queue_node.place(takes, pods)
                 queue_node.count(pods, -pods)
                 self.touched[queue_node.name] = None
@@ -277,13 +264,13 @@ class Queues:
     def root(self) -> QueueNode:
         """What is above all queues."""
         self._grow()
-        return self._root
+        return self._tree.root
 
     @property
     def queue_nodes(self) -> Mapping[str, QueueNode]:
         """All queues by name, as they stand."""
         self._grow()
-        return self._queue_nodes
+        return self._tree.nodes
 
     @property
     def epoch(self) -> int:
@@ -316,99 +303,32 @@ class Queues:
         self._grown, self._stale = True, True
         self._epoch += 1
         self._gains += 1
-        dues = {name: queue_node.due for name, queue_node in self._queue_nodes.items()}
-        best = [self._known[name][min(self._known[name], key=_RANK.__getitem__)] for name in sorted(self._known)]
-        self._queue_nodes = {queue.name: QueueNode(queue) for queue in best}
-        self._queue_nodes.setdefault(DEFAULT, QueueNode(ALWAYS))
-        self._root = QueueNode(self._root.queue)
-        self._nameable = any("/" not in name for name in self._known)
-        self._hang()
-        for name, queue_node in self._queue_nodes.items():
+        dues = {name: queue_node.due for name, queue_node in self._tree.nodes.items()}
+        best = [self._known[name][min(self._known[name], key=RANK.__getitem__)] for name in sorted(self._known)]
+        self._tree = QueueTree(best, self._namespaces)
+        for name, queue_node in self._tree.nodes.items():
             queue_node.due = dues.get(name, {})
             self.touched[name] = None
-        self._divided()
         self._accounts = {key: a for key, a in self._accounts.items() if a.waiting or a.running}
         self._sweep_at = 2 * len(self._accounts) + SWEEP
-        self._peopled = {_namespace(queue_node) for queue_node in self._queue_nodes.values()}
+        self._peopled = {own_namespace(queue_node) for queue_node in self._tree.nodes.values()}
         for local_queue in self._accounts.values():
             self._settle(local_queue)
             self._refill(local_queue)
         for local_queue, takes in self.promised.values():
             self._promise(local_queue, takes, 1)
 
-    def _divided(self) -> None:
-        """Find out which resources are divided."""
-        queues = [queue_node.queue for queue_node in self._queue_nodes.values()]
-        fair = sorted({GPUS}.union(*((*queue.guarantee, *queue.deserved) for queue in queues)), key=_divided_first)
-        self._fair = frozenset(fair[: QUEUE_DIVIDED.most])
-
-    def _hang(self) -> None:
-        """Every queue below another, or the root."""
-        for queue_node in self._queue_nodes.values():
-            queue_node.above = self._parent(queue_node) or self._root
-            queue_node.above.below.append(queue_node)
-            add(queue_node.above.idle, queue_node.queue.guarantee.items())
-        downwards = [self._root]
-        for queue_node in downwards:
-            downwards += queue_node.below
-        self._downwards = downwards
-        last = sorted(self._queue_nodes.values(), key=lambda s: (_RANK.get(s.queue.source, 0), s.name), reverse=True)
-        self._of_namespace = {namespace: s for s in last for namespace in s.queue.namespaces}
-
-    def _parent(self, queue_node: QueueNode) -> QueueNode | None:
-        """The one above it, None if that is the root; says why it is that though another is named."""
-        named = queue_node.queue.parent
-        if not named:
-            return None
-        above = at = self._find(named, _namespace(queue_node))
-        if at is None:
-            queue_node.misplaced = f"its parent {named} does not exist: it hangs below the root"
-        seen: set[str] = set()
-        while at is not None and at is not queue_node and at.name not in seen and len(seen) < QUEUE_DEPTH.most:
-            seen.add(at.name)
-            at = self._find(at.queue.parent, _namespace(at)) if at.queue.parent else None
-        if at is queue_node:
-            queue_node.misplaced = f"its parent {named} hangs below it: it hangs below the root"
-        elif len(seen) == QUEUE_DEPTH.most:
-            queue_node.misplaced = f"{QUEUE_DEPTH.most} queues or more are above it: it hangs below the root"
-        elif above is not None and (own := _namespace(queue_node)) and not self._admits(above, own):
-            queue_node.misplaced = f"its parent {named} does not admit namespace {own}: it hangs below the root"
-        return None if queue_node.misplaced else above
-
-    def _find(self, name: str, namespace: str) -> QueueNode | None:
-        """The queue that is meant by a name in a namespace: one of that name, else the namespace's ElasticQuota."""
-        return self._queue_nodes.get(name) or self._queue_nodes.get(f"{namespace}/{name}")
-
     def _settle(self, local_queue: LocalQueue) -> None:
-        """Find the queue of an account: that which is named, else that of its namespace, else `default`.
-
-        The first of these is where its pods want to be, the first that admits their namespace where they are. One that
-        is named and does not exist is missed where there are queues that can be named.
-        """
+        """Find the queue of an account."""
         local_queue.epoch = self._epoch
         self._peopled.add(local_queue.namespace)
-        found = self._find(local_queue.named, local_queue.namespace) if local_queue.named else None
-        local_queue.missing = found is None and bool(local_queue.named) and self._nameable
-        default = self._queue_nodes[DEFAULT]
-        wanted = [each for each in (found, self._of_namespace.get(local_queue.namespace), default) if each is not None]
-        admitting = (each for each in wanted if self._admits(each, local_queue.namespace))
-        at = next(admitting, None)
-        local_queue.at, local_queue.refused = at or default, "" if at is wanted[0] else wanted[0].name
-        if local_queue.refused:
-            wanted[0].strangers.append(local_queue)
-
-    def _admits(self, queue_node: QueueNode, namespace: str) -> bool:
-        """Whether pods of this namespace may use the queue; an ElasticQuota is for those of its own."""
-        own = _namespace(queue_node)
-        if own:
-            return own == namespace
-        return _selects(queue_node.queue.namespace_selector, self._namespaces.get(namespace))
+        self._tree.settle(local_queue)
 
     def _refill(self, local_queue: LocalQueue) -> None:
         """Add all its pods to the queues that it is in."""
         allocated, requested = tuple(local_queue.allocated.items()), tuple(local_queue.requested.items())
         add(local_queue.at.own, requested)
-        for queue_node in (*local_queue.at.path, self._root):
+        for queue_node in (*local_queue.at.path, self._tree.root):
             queue_node.ask(requested, 1)
             queue_node.place(allocated, 1)
             queue_node.count(local_queue.running, local_queue.waiting)
@@ -424,41 +344,17 @@ class Queues:
         if not self._stale and also == self._also:
             return False
         self._stale, self._also = False, dict(also)
-        due: dict[str, dict[str, float]] = {name: {} for name in self._queue_nodes}
-        for queue_node in self._downwards:
-            queue_node.contested, queue_node.own_due = frozenset(), {}
-        for resource in sorted(self._fair):
-            self._divide(resource, also.get(resource, self.total.get(resource, 0)), due)
-        for name, queue_node in self._queue_nodes.items():
-            if queue_node.due != due[name]:
-                queue_node.due, queue_node.known_part = due[name], None
-                self.touched[name] = None
-                self.dues += 1
+        tree = self._tree
+        for name in tree.divide({resource: also.get(resource, self.total.get(resource, 0)) for resource in tree.fair}):
+            self.touched[name] = None
+            self.dues += 1
         return True
 
     @property
     def fair(self) -> frozenset[str]:
         """The resources that are divided: GPUs, and whatever a queue is guaranteed or deserves."""
         self._grow()
-        return self._fair
-
-    def _divide(self, resource: str, amount: float, due: Mapping[str, dict[str, float]]) -> None:
-        """Divide what is due to each queue among those below it; its own pods count as one of weight 1."""
-        asked: dict[str, float] = {}
-        for queue_node in reversed(self._downwards):
-            in_all = queue_node.own.get(resource, 0) + sum(asked[below.name] for below in queue_node.below)
-            asked[queue_node.name] = min(in_all, queue_node.queue.capability.get(resource, in_all))
-        for above in self._downwards:
-            if above.below:
-                claims = [_claim(queue_node.queue, resource, asked[queue_node.name]) for queue_node in above.below]
-                there = amount if above is self._root else due[above.name][resource]
-                claims.append(QueueDemand(above.own.get(resource, 0)))
-                parts = shares.divide(there, claims)
-                for queue_node, part in zip(above.below, parts, strict=False):
-                    due[queue_node.name][resource] = part
-                above.own_due[resource] = parts[-1]
-                if sum(parts) < sum(claim.asked for claim in claims) - SAME:
-                    above.contested |= {resource}
+        return self._tree.fair
 
 
 def _alike(one: Queue, other: Queue) -> bool:
@@ -474,24 +370,3 @@ def _alike(one: Queue, other: Queue) -> bool:
         )
         == other
     )
-
-
-def _claim(queue: Queue, resource: str, asked: float) -> QueueDemand:
-    guarantee, deserved = queue.guarantee.get(resource, 0), queue.deserved.get(resource, 0)
-    return QueueDemand(asked, queue.weight, queue.priority, guarantee, deserved)
-
-
-def _divided_first(resource: str) -> tuple[bool, str]:
-    return resource != GPUS, resource
-
-
-def _selects(selector: Selector | None, labels: Mapping[str, str] | None) -> bool:
-    """Whether a namespace with these labels is selected; None: nobody knows them."""
-    if selector is None or not (selector.match_labels or selector.match_expressions):
-        return True
-    return labels is not None and selector.selects(labels)
-
-
-def _namespace(queue_node: QueueNode) -> str:
-    """Of an ElasticQuota, "" of other queues."""
-    return queue_node.name.rpartition("/")[0]

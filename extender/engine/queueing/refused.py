@@ -11,7 +11,7 @@ from sortedcontainers import SortedKeyList
 from extender.engine.queueing.line import Turn, Waiter
 from extender.engine.queueing.queue_node import QueueNode
 from extender.engine.queueing.queues import Queues
-from extender.engine.state.ledger import PodState
+from extender.engine.state.pod_state import PodState
 from protos.contract.ask import PodAsk
 
 TURN = attrgetter("turn")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from operator import le
 
 from extender.engine.placement.seats import fits
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from protos.contract import choose
 from protos.contract.ask import Demand, PodAsk
 from protos.contract.books import NodeBooks

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from extender.engine.state.ledger import Ledger, NodeState
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.node_state import NodeState
 from extender.engine.state.stock import GpuKind, kind
 from protos.contract.books import GpuBook, NodeBooks
 from protos.contract.queue import GPU, GPUS

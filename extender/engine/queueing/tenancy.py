@@ -16,7 +16,8 @@ from extender.engine.queueing.queue_node import QueueNode
 from extender.engine.queueing.queues import Queues
 from extender.engine.queueing.supply import Supply
 from extender.engine.queueing.usage import UsageCalculator
-from extender.engine.state.ledger import Ledger, PodState
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.quarantine import Quarantine
 from extender.engine.state.roster import GangInfo
 from extender.engine.types import refusals
@@ -218,7 +219,7 @@ class Tenancy:
             del self.queues.touched[name]
             queue_node = self.queues.queue_nodes.get(name)
             status = None
-            with self._quarantine.over(Subject("queue", name, API_VERSION), "queues' news"):
+            with self._quarantine.over(Subject("queue", name, API_VERSION), "status of queues"):
                 status = self.status(queue_node) if queue_node and queue_node.queue.source == API_VERSION else None
             if status is None:
                 self._told.pop(name, None)

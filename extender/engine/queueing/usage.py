@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from extender.engine.state.ledger import Ledger, NodeState, PodState
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import GpuBook
 from protos.contract.inventory import Inventory

@@ -22,7 +22,9 @@ from extender.engine.queueing.queue_node import QueueNode
 from extender.engine.queueing.refused import TURN, Line, Refused
 from extender.engine.queueing.room import Places, Room
 from extender.engine.queueing.tenancy import Tenancy
-from extender.engine.state.ledger import Ledger, NodeState, PodState
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.quarantine import Quarantine
 from extender.engine.types.effects import Requeue
 from extender.engine.types.sliced import Sliced
@@ -166,7 +168,7 @@ class Waking:
             if not self._waits(pod, ask):
                 continue
             places, admitted = found[ask], False
-            with self._quarantine.over(of_pod(pod.ref.uid), "waking"):
+            with self._quarantine.over(of_pod(pod.ref.uid), "requeue"):
                 admitted = self._tenancy.admits(pod)
             if admitted:
                 yield from self._offer(pod, places, room, rules, now)
@@ -185,7 +187,7 @@ class Waking:
         """Wake the pod, if it fits anywhere and nobody comes before it."""
         if not self._waits(pod, places.ask) or self._left == 0:
             return
-        with self._quarantine.over(of_pod(pod.ref.uid), "waking"):
+        with self._quarantine.over(of_pod(pod.ref.uid), "requeue"):
             if now < pod.again_at or rules.defers(pod):
                 self._news.update(dict.fromkeys(places.nodes))
             else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from extender.engine.state.ledger import NodeState, PodState
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from extender.engine.types.settings import Settings
 from protos.contract import names
 from protos.contract.objects import Pod

@@ -7,7 +7,7 @@ Binding of ours would say of their start is written on them afterwards.
 
 from __future__ import annotations
 
-from extender.engine.state.ledger import PodState
+from extender.engine.state.pod_state import PodState
 from extender.engine.types.effects import SetAnnotation
 from extender.engine.types.settings import Settings
 from gangfilter.gang import STARTED, Gang

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from extender.engine.state.ledger import Ledger, PodState
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.quarantine import Quarantine
 from extender.engine.types.subject import Subject, of_pod
 from protos.contract.ask import Demand

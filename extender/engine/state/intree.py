@@ -16,7 +16,7 @@ import msgspec
 
 from extender.engine.state import apart
 from extender.engine.state.apart import Spread, read
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from protos.contract.objects import Pod, Taint
 from protos.contract.remembered import Remembered
 from protos.contract.selector import Requirement

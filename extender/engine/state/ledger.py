@@ -8,125 +8,23 @@ indexes that rank nodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Literal
 
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import Change, PodState, Requests
 from extender.engine.state.stock import Stock
 from extender.engine.types.amounts import add
 from extender.engine.types.effects import PodRef
-from extender.engine.types.shape import Shape, shape
 from protos.contract import codec, inventory, names
-from protos.contract.allocation import Allocation
-from protos.contract.ask import Demand, PodAsk
+from protos.contract.ask import Demand
 from protos.contract.books import NodeBooks
 from protos.contract.inventory import Inventory
-from protos.contract.objects import Node, Taint
-from protos.contract.reason import Reason
+from protos.contract.objects import Node
 from protos.contract.remembered import Remembered
 
-State = Literal["waiting", "held", "binding", "bound"]
-Requests = tuple[tuple[str, int], ...]
-"""Amounts by resource, sorted."""
 INTERNED = 8192
 """Sets of amounts that are kept once for all pods that ask the same."""
 RENUMBERED = 1024
 """Nodes that are gone, from which on their numbers are given to others."""
-UNUSABLE = "malformed: the allocation does not name the GPUs that the pod asks"
-
-
-class PodState:
-    """What we know of one live pod, by UID. Finished and deleted pods are forgotten."""
-
-    __slots__ = (
-        "again_at", "allocation", "asked", "deadline", "excluded", "filtered", "forged", "learned", "misread", "node",
-        "open_until", "priority", "ref", "refusal", "requests", "since", "spare", "state", "text", "unusable", "wakes",
-    )  # fmt: skip
-
-    def __init__(self, ref: PodRef, now: float) -> None:
-        self.ref = ref
-        self.since = now
-        self.state: State = "waiting"
-        self.node = ""
-        self.asked: PodAsk | Reason | None = None
-        """What it wants, or why that makes no sense."""
-        self.requests: Requests = ()
-        self.priority = 0
-        self.allocation: Allocation | None = None
-        self.text: str | None = None
-        """The allocation's text as written or believed."""
-        self.misread = ""
-        """BOUND: why its annotation is not believed, "" if it is."""
-        self.unusable = False
-        """Its allocation is believed, but does not fit what it asks or its node."""
-        self.forged = False
-        """An unbound pod that carries an allocation: it waits until that is taken away."""
-        self.learned = False
-        """All of the above was read to its end; not so after an error of ours: then it is read anew."""
-        self.filtered = False
-        self.deadline = 0.0
-        """HELD: when the soft charge ends."""
-        self.open_until = 0.0
-        """HELD: until when a filter should wait for this pod's bind, since it was offered several nodes."""
-        self.refusal: Reason | None = None
-        self.excluded = 0
-        """The nodes that it was not refused for, since kube-scheduler did not ask about them: bits by node number."""
-        self.wakes = 0
-        """How often it was woken since it was last refused."""
-        self.again_at = 0.0
-        """When it may be woken once more."""
-        self.spare = False
-        """A gang that runs could do without it when it was last refused."""
-
-    @property
-    def problem(self) -> str:
-        """What is wrong with its annotation: `forged`, `malformed` or `newer`, details after a colon; or nothing."""
-        return self.misread or (UNUSABLE if self.unusable else "")
-
-    @property
-    def ask(self) -> PodAsk | None:
-        """What it wants of GPUs, None if nothing or nonsense."""
-        return self.asked if isinstance(self.asked, PodAsk) else None
-
-    @property
-    def shape(self) -> Shape:
-        return shape(self.ask, self.requests)
-
-
-class NodeState:
-    """One node: its GPUs' books where it has any, and its in-tree totals."""
-
-    __slots__ = (
-        "allocatable", "books", "cordoned", "fault", "inventory_text", "labels", "leaving", "name", "number", "present",
-        "problem", "seen", "taints", "unschedulable", "used", "version",
-    )  # fmt: skip
-
-    def __init__(self, name: str, number: int) -> None:
-        self.name = name
-        self.number = number
-        """Its bit in sets of nodes. Another node has it only once this one is gone, and forgotten in all sets."""
-        self.seen = False
-        """False while only pods speak of it."""
-        self.books: NodeBooks | None = None
-        self.inventory_text: str | None = None
-        self.fault = ""
-        """Why its inventory is of no use, "" if it is."""
-        self.leaving = ""
-        """The taint or label by which it is about to go, "" if it is not."""
-        self.problem = ""
-        """Why it takes no new pods, "" if it does."""
-        self.cordoned = ""
-        self.labels: Mapping[str, str] = {}
-        self.taints: tuple[Taint, ...] = ()
-        self.unschedulable = False
-        self.allocatable: Mapping[str, int] = {}
-        self.used: dict[str, int] = {}
-        """In-tree requests of all pods on it, whatever their scheduler (cpu in thousandths of a core)."""
-        self.version = 0
-        """Counts what changed of the node, its books and its totals."""
-        self.present: Any = None
-        """What `score.Scorer` remembers of it."""
-
-    def room(self, resource: str) -> int:
-        return self.allocatable.get(resource, 0) - self.used.get(resource, 0)
 
 
 class Ledger:
@@ -312,17 +210,19 @@ class Ledger:
         value = tuple(requests)
         return self._interned.get(value) or self._interned.put(value, value)
 
-    def bind(self, pod: PodState, node: str, state: State) -> None:
+    def bind(self, pod: PodState, node: str, change: Change) -> None:
         """Put a pod on a node with what `pod.allocation` says (nothing or nonsense: wherever it could be)."""
         before = self._leave(pod)
-        self._enter(pod, node, state)
+        pod.move(change)
+        self._enter(pod, node)
         self._place(pod)
         self._moved(pod, before)
 
     def hold(self, pod: PodState, node: str, charges: Mapping[str, Demand]) -> None:
         """A soft charge: GPUs of the node are kept for the pod for a moment."""
         before = self._leave(pod)
-        self._enter(pod, node, "held")
+        pod.move(Change.HELD)
+        self._enter(pod, node)
         books = self.node(node).books
         if books is not None and pod.ask is not None:
             books.hold(pod.ref.uid, pod.ask, charges)
@@ -332,6 +232,7 @@ class Ledger:
         """Take a pod off its node."""
         before = self._leave(pod)
         if before is not None:
+            pod.move(Change.RELEASED)
             self._left(pod, before[0])
             self._told_moved(pod)
 
@@ -354,8 +255,8 @@ class Ledger:
             self._changed(pod.node, less, True)
         self._told_moved(pod)
 
-    def _enter(self, pod: PodState, node: str, state: State) -> None:
-        pod.node, pod.state = node, state
+    def _enter(self, pod: PodState, node: str) -> None:
+        pod.node = node
         self.on_node.setdefault(node, {})[pod.ref.uid] = None
         here = self.node(node)
         here.version += 1
@@ -394,7 +295,7 @@ class Ledger:
             state.version += 1
             add(state.used, pod.requests, -1)
             self._let_go(state)
-        pod.node, pod.state, pod.unusable = "", "waiting", False
+        pod.node, pod.unusable = "", False
         return before
 
     def _place(self, pod: PodState) -> None:
@@ -431,7 +332,7 @@ class Ledger:
         state.used = {}
         self.on_node.pop(name, None)
         for pod in here:
-            self._enter(pod, name, pod.state)
+            self._enter(pod, name)
             if pod.state != "held":
                 self._place(pod)
             elif pod.ask is not None and state.books is not None:

@@ -8,7 +8,8 @@ from collections import Counter
 import msgspec
 
 from extender.engine.state.classes import Classes
-from extender.engine.state.ledger import Ledger, PodState
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.pod_state import Change, PodState
 from extender.engine.types import trust
 from extender.engine.types.effects import Effect, PodRef, Report, SetAnnotation
 from extender.engine.types.requests import amounts, requests
@@ -177,11 +178,11 @@ class Observer:
         if state.learned and before == ("bound", node, text, problem) and allocation == state.allocation:
             return seen
         if state.learned and before[:3] == ("binding", node, text) and not problem:
-            state.state = "bound"
+            state.move(Change.FOUND)
             return seen
         was_usable = not state.unusable
         state.allocation, state.text, state.misread = allocation, text, problem
-        self._ledger.bind(state, node, "bound")
+        self._ledger.bind(state, node, Change.FOUND)
         if state.unusable and was_usable:
             seen.effects.append(self._problem(state, "malformed"))
         return seen
@@ -197,9 +198,9 @@ class Observer:
                 seen.effects.append(self._problem(state, "forged"))
         state.misread = told.problem
         if (state.state, state.node) == ("binding", node):
-            state.state = "bound"
+            state.move(Change.FOUND)
         elif (state.state, state.node) != ("bound", node):
-            self._ledger.bind(state, node, "bound")
+            self._ledger.bind(state, node, Change.FOUND)
         return seen
 
     def _from_gpushare(self, pod: Pod, node: str, ask: PodAsk) -> Allocation | None:

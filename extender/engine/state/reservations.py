@@ -15,7 +15,9 @@ from typing import Protocol
 import msgspec
 
 from extender.engine.state.intree import counted, lacking
-from extender.engine.state.ledger import Ledger, NodeState, PodState
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.promises import Promises
 from extender.engine.state.quarantine import Quarantine
 from extender.engine.state.seats import Assignment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from extender.engine.state.ledger import PodState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Assignment
 from extender.engine.types.effects import GroupStatus
 from extender.engine.types.wall import Wall

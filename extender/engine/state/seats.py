@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from extender.engine.state.intree import ANYWHERE, Amounts, Constraints
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape, shape
 from protos.contract.allocation import Share
 from protos.contract.ask import Demand, PodAsk

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from gangfilter.gang import Gang
 from gangfilter.members import SETTLED, Member, Stage
 

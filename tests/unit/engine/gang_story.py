@@ -97,7 +97,7 @@ class GangStory:
             self.tell(event)
         if not wait:
             self.tell(PodsListed())
-            self.think()
+            self.run_slice()
 
     def listed(self) -> Iterable[Event]:
         """What a process is told at its start."""
@@ -125,9 +125,9 @@ class GangStory:
                 self.flying[effect.pod.name] = effect.place
         return effects
 
-    def think(self) -> None:
+    def run_slice(self) -> None:
         for _ in range(10_000):
-            more = self.engine.think(self.now)
+            more = self.engine.run_slice(self.now)
             self.carry(self.engine.effects())
             if not more:
                 return
@@ -140,7 +140,7 @@ class GangStory:
         while self.now < until - 1e-9:
             self.now = min(until, self.now + 1.0)
             self.tell(Tick())
-            self.think()
+            self.run_slice()
         return self.done[before:]
 
     # -- the API server
@@ -150,7 +150,7 @@ class GangStory:
             made = msgspec.structs.replace(pod.metadata, creation_timestamp=at_wall(self.now))
             self.pods[pod.metadata.name] = msgspec.structs.replace(pod, metadata=made)
             self.show(pod.metadata.name)
-        self.think()
+        self.run_slice()
 
     def show(self, *shown: str) -> None:
         self.tell(*(PodSeen(self.pods[name]) for name in shown))
@@ -180,7 +180,7 @@ class GangStory:
     def delete(self, *gone: str) -> None:
         for name in gone:
             self.tell(PodGone(self.pods.pop(name).metadata.uid))
-        self.think()
+        self.run_slice()
 
     def again(self, name: str, serial: int = 2) -> None:
         """A controller makes the pod of this name anew."""

@@ -80,7 +80,7 @@ class Passing:
         while self.story.now < until:
             self.story.now += 50.0
             self.tell(Tick())
-            self.story.think()
+            self.story.run_slice()
         parts = self.story.engine._components
         for node in parts.ledger.nodes.values():
             parts.indexes.scorer.node(node)  # which is reckoned when it is asked for

@@ -58,7 +58,7 @@ class Story:
         """Who is woken by a tick and what the engine does until the next."""
         self.now += after
         effects = self.tell(Tick())
-        while self.engine.think(self.now):
+        while self.engine.run_slice(self.now):
             effects += self.engine.effects()
         effects += self.engine.effects()
         return [effect.pod.name for effect in effects if isinstance(effect, Requeue)]

@@ -152,7 +152,7 @@ def test_a_search_for_one_who_found_a_place_meanwhile_is_not_begun_again_at_once
     monkeypatch.setattr(type(story.engine._components.preemption), "_searching", searching)
     story.engine.step(Tick(), story.now)
     steps = 0
-    while story.engine.think(story.now) and steps < 1000:
+    while story.engine.run_slice(story.now) and steps < 1000:
         steps += 1
     assert known.reason is not None
     assert (began, steps < 1000) == (1, True)

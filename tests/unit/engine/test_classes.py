@@ -134,6 +134,6 @@ def test_members_of_a_gang_do_not_count_until_their_class_is_there(story: Story)
         story.tell(PodSeen(member))
     assert refusal(story, members[0]) == MISSING
     story.engine.step(a_class(models=["*A100*"]), story.now)
-    while story.engine.think(story.now):
+    while story.engine.run_slice(story.now):
         pass
     assert {story.engine.pods[member.metadata.uid].node for member in members} == {"b"}

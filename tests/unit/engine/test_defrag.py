@@ -255,7 +255,7 @@ def test_a_gang_that_waits(name: str) -> None:
         assert world.bind(pod, node) == "flying"
     world.land("a", "c")
     world.create(*(a_member(f"m{i}", least=2, whole=1) for i in range(2)))
-    world.think()
+    world.run_slice()
     told = plan_for(world, name)
     assert told["verdict"] == "1 move makes room for gang default/g: n1 GPU 0 and 1"
     assert [(move["name"], move["from"], move["to"]) for move in told["moves"]] == [

@@ -42,7 +42,7 @@ def test_a_gang_that_does_not_fit_is_planned_anew_when_a_member_asks_something_e
     assert world.phase() is Phase.WAITING
     for name in ("m0", "m1"):
         world.change(name, annotations={**world.pods[name].metadata.annotations, names.GPU_MODEL: "T4"})
-    world.think()
+    world.run_slice()
     assert world.phase() is Phase.STARTING
 
 
@@ -52,7 +52,7 @@ def test_a_gang_that_does_not_fit_is_planned_anew_when_its_minimum_is_lowered() 
     world.create(*members(5, least=None, mem=16))
     assert world.phase() is Phase.WAITING
     world.tell(GroupSeen(VOLCANO, KEY, a_declaration(min_member=4)))
-    world.think()
+    world.run_slice()
     assert world.phase() is Phase.STARTING
 
 

@@ -119,7 +119,7 @@ def test_nothing_starts_before_everything_was_read() -> None:
     world = two_nodes()
     world.create(*members(4, least=2, mem=16))
     world.restart(wait=True)
-    world.think()
+    world.run_slice()
     assert world.booked() == []
     assert world.come("m0") == ["GangNoRoom"]
 

@@ -80,5 +80,5 @@ def test_it_starts_when_its_minimum_is_lowered(least: int) -> None:
     world.create(*members(4, least=None))
     assert world.come("m0") == ["GangTooLarge"]
     world.tell(GroupSeen(VOLCANO, KEY, Declaration(source="PodGroup", min_member=least)))
-    world.think()
+    world.run_slice()
     assert world.phase() is Phase.STARTING

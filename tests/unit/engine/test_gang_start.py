@@ -164,7 +164,7 @@ def test_an_allocation_that_a_waiting_member_brings_along_is_taken_away_before_i
     assert world.taken_away() == [("launcher", None)]
     assert world.gang().lacking() == "1 of 2 members exist"
     world.change("launcher", annotations={names.GROUP: "g", names.MIN_MEMBER: "2"})
-    world.think()
+    world.run_slice()
     assert world.phase() is Phase.STARTING
 
 
@@ -285,7 +285,7 @@ def test_room_that_comes_while_the_plan_is_made_is_not_missed() -> None:
     for pod in members(4, mem=16):
         world.pods[pod.metadata.name] = pod
         world.show(pod.metadata.name)
-    world.engine.think(world.now)
+    world.engine.run_slice(world.now)
     world.delete("single")
     world.later()
     assert world.phase() is Phase.STARTING
@@ -312,7 +312,7 @@ def test_a_member_that_dies_while_the_plan_is_made_is_not_in_it() -> None:
         world.pods[pod.metadata.name] = pod
         world.show(pod.metadata.name)
     while not world.engine.gangs.planner.idle and world.engine.gangs.planner._plan is None:
-        world.engine.think(world.now)
+        world.engine.run_slice(world.now)
     world.delete("m1")
     world.later()
     assert world.booked() == ["m0", "m2", "m3"]

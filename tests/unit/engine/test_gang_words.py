@@ -59,7 +59,7 @@ def test_a_minimum_that_members_change_themselves_holds() -> None:
     for name in ("m0", "m1"):
         said = world.pods[name].metadata.annotations
         world.change(name, annotations={**said, names.MIN_MEMBER: "2"})
-    world.think()
+    world.run_slice()
     assert world.phase() is Phase.STARTING
 
 

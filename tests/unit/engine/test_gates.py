@@ -36,7 +36,7 @@ def leave_gates(world: GangStory, name: str, *left: str) -> None:
     gates = tuple(SchedulingGate(gate) for gate in left)
     world.pods[name] = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, scheduling_gates=gates))
     world.show(name)
-    world.think()
+    world.run_slice()
 
 
 def carried_out(world: GangStory) -> None:

@@ -14,7 +14,7 @@ from extender.engine.placement.ranking import NOWHERE
 from extender.engine.placement.score import Scorer
 from extender.engine.placement.shape_scorer import ShapeScorer
 from extender.engine.placement.usable import RATES, Usable, takes
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape, shape
 from protos.contract import choose, names
 from protos.contract.ask import ContainerAsk, PodAsk

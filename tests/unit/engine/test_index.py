@@ -12,7 +12,7 @@ from extender.engine.placement import index, ranking, roll, score, seats, uuid_i
 from extender.engine.placement.index import NOTED, TURN, Indexes, ShapeIndex
 from extender.engine.placement.ranking import ZERO, Ranking, of_room, of_score
 from extender.engine.placement.shape_scorer import ShapeScorer
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape, shape
 from protos.contract.ask import PodAsk
 from protos.contract.books import NodeBooks

@@ -146,7 +146,7 @@ def test_gangs_say_it_as_well(story: Story) -> None:
     pod = a_pod("m", whole=1, annotations=wishes)
     story.tell(PodsListed())
     story.tell(PodSeen(pod))
-    while story.engine.think(story.now):
+    while story.engine.run_slice(story.now):
         pass
     words = refusal(story, pod)
     assert words.startswith("gang default/g1 waits until all of it fits: no GPU in the cluster matches model A100*: it")

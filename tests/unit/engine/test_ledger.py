@@ -175,7 +175,7 @@ def test_shapes_nobody_asks_for_any_more_are_let_go_however_they_came(monkeypatc
     story = Story(a_node("a", 2**20))
     for i in range(200):
         story.tell(PodSeen(a_pod(f"p{i}", mem=i + 1)))
-        while story.engine.think(story.now):
+        while story.engine.run_slice(story.now):
             pass
     assert len(story.engine._components.indexes) == 150
 

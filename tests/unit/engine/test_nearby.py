@@ -9,7 +9,7 @@ import msgspec
 
 from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.plan import Placement, Plan
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
 from protos.contract import names
 from protos.contract.ask import Demand

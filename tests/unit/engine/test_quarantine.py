@@ -215,7 +215,7 @@ def test_nothing_spins_where_planning_fails(monkeypatch: pytest.MonkeyPatch) -> 
         poison(part, method, monkeypatch)
     story = Story(a_node("n1", 16, 16))
     for _ in range(100):
-        assert not story.engine.think(story.now)
+        assert not story.engine.run_slice(story.now)
     assert sum(n for (what, _), n in story.engine.counters.items() if what == "faults") == 4
 
 

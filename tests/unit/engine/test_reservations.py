@@ -198,7 +198,7 @@ def test_a_gang_starts_with_all_that_is_kept_for_it() -> None:
             for name, place in places.items()
         )
     )
-    world.think()
+    world.run_slice()
     assert world.phase() is Phase.WAITING
     assert world.booked() == ["holder"]
     world.create(a_pod("other", mem=4))
@@ -213,7 +213,7 @@ def test_a_gang_starts_with_room_for_any_of_its_members_that_are_enough() -> Non
     world = GangStory(a_node("n1", 10, 10))
     until = "2100-01-01T00:00:00Z"
     world.create(a_member("m0", least=2, whole=1), *(reserved_member(i, until, gpu=i - 1) for i in (1, 2)))
-    world.think()
+    world.run_slice()
     assert {pod.ref.name for pod in world.engine.pods.values() if pod.state == "held"} == {"m1", "m2"}
 
 
@@ -229,7 +229,7 @@ def test_a_gang_of_other_members_is_planned_like_any_other() -> None:
     world.land("holder")
     until = "2100-01-01T00:00:00Z"
     world.create(*(reserved_member(i, until) for i in range(2)))
-    world.think()
+    world.run_slice()
     world.delete("m1")
     world.create(a_member("m2", least=2, whole=1))
     world.delete("holder")
@@ -248,7 +248,7 @@ def test_a_gang_whose_start_comes_to_nothing_has_its_room_again() -> None:
     until = "2100-01-01T00:00:00Z"
     mine = [reserved_member(i, until) for i in range(2)]
     world.create(*mine)
-    world.think()
+    world.run_slice()
     assert world.phase() is Phase.STARTING
     while not world.engine.counters["gang_starts", "stuck"]:
         world.later(1)

@@ -94,7 +94,7 @@ def test_one_step_looks_at_a_part_of_many_that_wait(looks: list[str]) -> None:
     world.now += 1
     world.tell(Tick())
     assert 0 < len(looks) < len(waiting)
-    world.think()
+    world.run_slice()
     assert {key.name for key in waiting} <= set(looks)
 
 
@@ -111,11 +111,11 @@ def test_a_change_of_leader_is_taken_in_part_by_part(looks: list[str]) -> None:
         world.tell(Leading(False))
         assert 0 < len(set(settled)) < MANY
         assert not world.engine.gangs.leading
-        world.think()
+        world.run_slice()
         assert len(set(settled)) == MANY
         world.tell(Leading(True))
         assert not world.engine.gangs.leading
-        world.think()
+        world.run_slice()
         assert world.engine.gangs.leading
 
 
@@ -147,12 +147,12 @@ def test_a_tick_in_parts_does_what_a_whole_one_does() -> None:
         for _ in range(40):
             world.now += 0.7
             world.tell(*([Tick()] if whole else world.engine.ticks))
-            world.think()
+            world.run_slice()
         world.delete("g000-0")
         for _ in range(5):
             world.now += 0.7
             world.tell(*([Tick()] if whole else world.engine.ticks))
-            world.think()
+            world.run_slice()
         told.append([effect for effect in world.done if not isinstance(effect, Report)])
     assert told[0] == told[1]
     parts = world.engine.ticks

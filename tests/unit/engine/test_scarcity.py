@@ -135,5 +135,5 @@ def test_the_amount_may_be_lowered_while_the_gang_waits() -> None:
     world.create(*pods(2, least=None, mem=8))
     assert world.phase() is Phase.WAITING
     world.tell(declared(2, ("cpu", 60_000)))
-    world.think()
+    world.run_slice()
     assert world.phase() is Phase.STARTING

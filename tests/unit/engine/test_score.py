@@ -14,7 +14,7 @@ from extender.engine.placement.index import Indexes, ShapeIndex
 from extender.engine.placement.score import STRANDED, Terms
 from extender.engine.placement.usable import BESIDE, GPU, Usable, takes
 from extender.engine.placement.uuid_index import UuidIndex
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape, shape
 from protos.contract import choose
 from protos.contract.ask import PodAsk

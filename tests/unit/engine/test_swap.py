@@ -67,7 +67,7 @@ def test_nobody_is_given_a_place_that_was_refused_before() -> None:
     world.ask("m0", others)
     world.now += REFUSED_AGAIN_S
     world.ask("m0", others)  # for the second time: the gang is planned anew, m0 elsewhere
-    world.think()
+    world.run_slice()
     mine = place(world, "m0")
     (there,) = (name for name in ("m1", "m2") if place(world, name) == away)
     assert world.ask(there, [mine]).nodes == ()

@@ -166,7 +166,7 @@ def slices(story: Story) -> Iterator[list[str]]:
     yield [effect.pod.name for effect in story.tell(Tick()) if isinstance(effect, Requeue)]
     more = True
     while more:
-        more = story.engine.think(story.now)
+        more = story.engine.run_slice(story.now)
         yield [effect.pod.name for effect in story.engine.effects() if isinstance(effect, Requeue)]
 
 

@@ -196,7 +196,7 @@ async def test_an_effect_that_breaks_keeps_no_other_from_being_carried_out(monke
         assert at_work.failed == ["Requeue"]
 
 
-@pytest.mark.parametrize(("kind", "method"), [(Recovery, "settle"), (Upkeep, "think"), (Engine, "effects")])
+@pytest.mark.parametrize(("kind", "method"), [(Recovery, "settle"), (Upkeep, "run_slice"), (Engine, "effects")])
 async def test_what_the_engine_cannot_set_aside_ends_nothing(
     cluster: World, kind: type[Any], method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

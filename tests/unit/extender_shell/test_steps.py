@@ -50,10 +50,10 @@ def test_prometheus_is_told_each_bucket_with_those_below_it() -> None:
     metrics = Metrics(engine.counters)
     core = Core(engine, metrics, lambda _: None)
     core.tell(Tick())
-    core.think()
+    core.run_slice()
     text = generate_latest(metrics.registry).decode()
     assert 'gangshare_loop_step_seconds_bucket{le="+Inf",step="Tick"} 1.0' in text
-    assert 'gangshare_loop_step_seconds_count{step="Think"} 1.0' in text
+    assert 'gangshare_loop_step_seconds_count{step="RunSlice"} 1.0' in text
 
 
 @pytest.fixture

@@ -25,7 +25,8 @@ from extender.engine.policies.preemption.fitting import Wanted, opened
 from extender.engine.policies.preemption.what_if import Claim, WhatIfNodes
 from extender.engine.queueing.runtimes import end_of_running
 from extender.engine.queueing.waking import Waking
-from extender.engine.state.ledger import NodeState, PodState
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from extender.engine.types.sliced import SLICE, Sliced
 from gangfilter.gang import Gang
 

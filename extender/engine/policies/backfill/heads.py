@@ -13,7 +13,7 @@ from extender.engine.policies.preemption.fitting import Wanted
 from extender.engine.queueing.line import Turn, due
 from extender.engine.queueing.queue_node import LocalQueue
 from extender.engine.queueing.turns import QueueRank
-from extender.engine.state.ledger import PodState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
 from extender.engine.state.seats import Seat
 from extender.engine.types import refusals

@@ -18,7 +18,8 @@ from extender.engine.planning.defrag_plan import CHANGED, DefragPlan, Move, NoPl
 from extender.engine.planning.movable_pods import Movable, MovablePods
 from extender.engine.planning.sketch import Sketch, draw, hardness
 from extender.engine.policies.defrag.prospects import Prospects
-from extender.engine.state.ledger import NodeState, PodState
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Assignment, Seat
 from extender.engine.types.sliced import Sliced
 

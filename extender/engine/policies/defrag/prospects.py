@@ -12,7 +12,7 @@ from extender.engine.planning.movable_pods import Movable, MovablePods
 from extender.engine.planning.outlook import Outlook, outlook
 from extender.engine.planning.sketch import barred
 from extender.engine.state.intree import counted, lacking
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Likeness, Seat
 from extender.engine.types.shape import Shape
 from protos.contract.ask import PodAsk

@@ -12,7 +12,8 @@ from extender.engine.planning.attempt import PIECE
 from extender.engine.planning.defrag_plan import DefragPlan, Move, NoPlan, indexes
 from extender.engine.planning.movable_pods import MovablePods
 from extender.engine.policies.defrag.defrag import Defrag
-from extender.engine.state.ledger import NodeState, PodState
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
 from extender.engine.state.seats import Assignment, Seat
 from extender.engine.types.sliced import Sliced

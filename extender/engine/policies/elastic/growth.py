@@ -16,7 +16,7 @@ from extender.engine.planning.attempt import LOOK, STEP
 from extender.engine.planning.plan import Placement, Plan
 from extender.engine.policies.context import PolicyContext
 from extender.engine.state.intree import Constraints
-from extender.engine.state.ledger import PodState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.scalers import Scalers
 from extender.engine.state.seats import Seat
 from extender.engine.types import refusals

@@ -15,7 +15,7 @@ import msgspec
 from extender.engine.gangs.reporter import ref
 from extender.engine.planning.attempt import LOOK
 from extender.engine.policies.context import PolicyContext
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.state.scalers import Scalers
 from extender.engine.types import refusals
 from extender.engine.types.effects import Effect, Evict, Report

@@ -9,7 +9,8 @@ from extender.engine.gangs.gangs import Gangs
 from extender.engine.queueing.priorities import Priorities
 from extender.engine.queueing.queue_node import QueueNode
 from extender.engine.queueing.queues import Queues
-from extender.engine.state.ledger import Ledger, PodState
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.pod_state import PodState
 
 REMEMBERED = 1024
 """Answers that are remembered, by queue and priority."""

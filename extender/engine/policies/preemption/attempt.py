@@ -18,7 +18,7 @@ from extender.engine.policies.elastic.asking import Asking
 from extender.engine.policies.elastic.elastic import Elastic
 from extender.engine.policies.preemption.budgets import Register
 from extender.engine.policies.preemption.units import Unit, Victim
-from extender.engine.state.ledger import PodState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Assignment
 from extender.engine.types import refusals
 from extender.engine.types.effects import Effect, Evict, PodRef, Report, SetAnnotation

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from extender.engine.planning.attempt import STEP, TRY, ClusterView
 from extender.engine.planning.trial import EquivalenceClass, is_puzzle
 from extender.engine.policies.preemption.what_if import WhatIfNodes
-from extender.engine.state.ledger import NodeState
+from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Likeness, Seat
 from protos.contract import choose
 from protos.contract.ask import PodAsk

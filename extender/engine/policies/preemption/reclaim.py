@@ -23,7 +23,8 @@ import msgspec
 from extender.engine.policies.preemption.units import Unit, Victim
 from extender.engine.queueing.admission import Admission
 from extender.engine.queueing.queue_node import LocalQueue, QueueNode
-from extender.engine.queueing.queues import SAME, Queues
+from extender.engine.queueing.queue_tree import SAME
+from extender.engine.queueing.queues import Queues
 from extender.engine.queueing.usage import Takes
 from extender.engine.types.amounts import add
 from protos.contract.queue import Queue, worded

@@ -10,7 +10,7 @@ from operator import attrgetter
 import msgspec
 
 from extender.engine.policies.context import PolicyContext
-from extender.engine.state.ledger import PodState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.running_pods import RunningPod
 from extender.engine.types.effects import PodRef
 from extender.engine.types.subject import of_gang, of_pod

@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from extender.engine.planning.attempt import STEP
-from extender.engine.state.ledger import Ledger, NodeState, PodState
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Assignment
 from extender.engine.types.amounts import add
 
