@@ -16,7 +16,7 @@ def test_what_goes_on_for_a_week_leaves_nothing_behind(nodes: int, pods: int) ->
     assert seen.bound > pods / 2
     assert seen.finished > pods * soak.LYING / 3
     assert {
-        "Tick waking",
+        "Tick requeue",
         "RunSlice",
         "filter",
         "prepare",
