@@ -33,7 +33,7 @@ class Fleet:
         """Where 20 or more pods share each GPU, all of them are small."""
         self.rng = random.Random(SEED)
         self.names = [f"node-{i:05}" for i in range(nodes)]
-        self.engine = Engine(settings, time.monotonic())
+        self.engine = Engine(settings, time.monotonic(), time.time() - time.monotonic())
         self.bound: list[Json] = []
         for i, name in enumerate(self.names):
             found = decode_node(msgspec.json.encode(bodies.node(name, f"rack-{i // NODES_OF_RACK:03}")))

@@ -66,7 +66,8 @@ def in_the_way(size: int) -> Iterator[tuple[Json, str, str]]:
 
 
 def _filled(size: int) -> Engine:
-    engine = Fleet(NODES, 0, Settings(min_runtime_s=0.0)).engine
+    # no backfill: it would find out when the same gang starts if nobody goes, which is not what is measured here
+    engine = Fleet(NODES, 0, Settings(min_runtime_s=0.0, backfill_delay_s=0.0)).engine
     for made, node, given in in_the_way(size):
         _see(engine, bodies.running(bodies.stored(made), node, {names.ALLOCATION: given}))
     return engine
