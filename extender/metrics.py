@@ -133,7 +133,7 @@ DRAIN_EVICTIONS = Spec(
     "Pods evicted from nodes that are drained: spare (surplus members); overdue: a ScaleIn had no effect; "
     "restart: their gang restarts.",
 )
-QUEUE_DESERVED = Spec("gangshare_queue_deserved_gpus", "gauge", ("queue",), "Fair share of a queue, in GPUs.")
+QUEUE_FAIR_SHARE = Spec("gangshare_queue_fair_share_gpus", "gauge", ("queue",), "Fair share of a queue, in GPUs.")
 QUEUE_ALLOCATED = Spec("gangshare_queue_allocated_gpus", "gauge", ("queue",), "GPUs of the bound pods of a queue.")
 QUEUE_REQUESTED = Spec(
     "gangshare_queue_requested_gpus", "gauge", ("queue",), "GPUs of the bound and pending pods of a queue."
@@ -162,7 +162,7 @@ TABLE = (
     BOOKINGS, PENDING, MEM, MEM_FREE, SLICES_FREE, OFFERED, INFO, VERB_SECONDS, DECISIONS, CONFLICTS, REQUEUES, ERRORS,
     FAULTS, QUARANTINED, GANGS, GANG_STARTS, GANG_SECONDS, PREEMPTIONS, PREEMPTED, LOST, SCALE_INS, SCALE_OUTS,
     DRAIN_EVICTIONS,
-    QUEUE_DESERVED, QUEUE_ALLOCATED, QUEUE_REQUESTED, QUEUE_SHARE, QUEUE_OVER, QUEUE_PODS,
+    QUEUE_FAIR_SHARE, QUEUE_ALLOCATED, QUEUE_REQUESTED, QUEUE_SHARE, QUEUE_OVER, QUEUE_PODS,
     LISTS, WATCHING, LEADER, REPLAY, LAG, STEPS, VIOLATIONS,
 )  # fmt: skip
 

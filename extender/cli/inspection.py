@@ -289,7 +289,7 @@ class Strangers(_Shape, frozen=True, kw_only=True):
 
 
 class Queue(_Shape, frozen=True, kw_only=True):
-    """A queue, so many below the root: what is due to it and what it has and asks, as quantities by resource."""
+    """A queue, so many below the root: its limits, its fair share, and what it has and requests, by resource."""
 
     name: str
     depth: int = 0
@@ -300,6 +300,7 @@ class Queue(_Shape, frozen=True, kw_only=True):
     priority: int = 0
     guarantee: dict[str, str] = {}
     deserved: dict[str, str] = {}
+    fair_share: dict[str, str] = {}
     capability: dict[str, str] = {}
     allocated: dict[str, str] = {}
     requested: dict[str, str] = {}

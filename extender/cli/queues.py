@@ -55,7 +55,9 @@ async def quotas(kubeconfig: str, context: str) -> tuple[Quota, ...]:
 
 def render(found: Queues, quotas: Sequence[Quota] = ()) -> list[RenderableType]:
     """The whole page."""
-    table = console.columns("QUEUE", "RESOURCE", "DESERVED", "ALLOCATED", "REQUESTED", "CAPABILITY", "SHARE", *_COUNTS)
+    table = console.columns(
+        "QUEUE", "RESOURCE", "FAIR SHARE", "ALLOCATED", "REQUESTED", "CAPABILITY", "SHARE", *_COUNTS
+    )
     for queue in found.queues:
         for row in _rows(queue):
             table.add_row(*row)
@@ -71,7 +73,7 @@ def _notes(queue: Queue) -> tuple[str, ...]:
 
 def _rows(queue: Queue) -> Iterator[tuple[str, ...]]:
     """GPUs beside the queue's name, then every other resource that the queue is bound by or has its due of."""
-    named = {*queue.deserved, *queue.guarantee, *queue.capability} - {GPUS}
+    named = {*queue.fair_share, *queue.guarantee, *queue.capability} - {GPUS}
     state = "closed" if queue.closed else "open"
     counts = (queue.share, str(queue.waiting), str(queue.running), state)
     yield (f"{INDENT * queue.depth}{queue.name}", GPUS, *_amounts(queue, GPUS), *counts)
@@ -80,10 +82,9 @@ def _rows(queue: Queue) -> Iterator[tuple[str, ...]]:
 
 
 def _amounts(queue: Queue, resource: str) -> tuple[str, str, str, str]:
-    said: tuple[Mapping[str, str], ...] = (queue.deserved, queue.allocated, queue.requested)
-    deserved, allocated, requested = (amounts.get(resource, "0") for amounts in said)
-    due = deserved if resource in queue.deserved else "-"
-    return due, allocated, requested, queue.capability.get(resource, "-")
+    said: tuple[Mapping[str, str], ...] = (queue.allocated, queue.requested)
+    allocated, requested = (amounts.get(resource, "0") for amounts in said)
+    return queue.fair_share.get(resource, "-"), allocated, requested, queue.capability.get(resource, "-")
 
 
 def limits(quotas: Sequence[Quota]) -> RenderableType:

@@ -76,7 +76,7 @@ async def write_status(client: ApiClient, said: QueueStatus) -> None:
         return {
             "allocated": _merged(said.allocated, before.get("allocated")),
             "requested": _merged(said.requested, before.get("requested")),
-            "deserved": _merged(said.deserved, before.get("deserved")),
+            "fairShare": _merged(said.fair_share, before.get("fairShare")),
             "share": said.share,
             "waiting": said.waiting,
             "running": said.running,

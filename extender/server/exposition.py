@@ -51,7 +51,7 @@ def _pods_of(queue_node: QueueNode) -> list[str]:
 
 
 _QUEUES: tuple[tuple[Spec, Samples], ...] = (
-    _gpus_of(metrics.QUEUE_DESERVED, lambda queue_node: queue_node.due),
+    _gpus_of(metrics.QUEUE_FAIR_SHARE, lambda queue_node: queue_node.due),
     _gpus_of(metrics.QUEUE_ALLOCATED, lambda queue_node: queue_node.allocated),
     _gpus_of(metrics.QUEUE_REQUESTED, lambda queue_node: queue_node.requested),
     (metrics.QUEUE_SHARE, lambda queue_node: [_line(metrics.QUEUE_SHARE, (queue_node.name,), queue_node.part)]),

@@ -39,7 +39,7 @@ def _told(engine: Engine, queue_node: QueueNode) -> dict[str, Any]:
     queue = queue_node.queue
     limits = {
         field: {resource: shown(resource, amount) for resource, amount in sorted(getattr(queue, field).items())}
-        for field in ("guarantee", "capability")
+        for field in ("guarantee", "deserved", "capability")
     }
     status = msgspec.to_builtins(engine.tenancy.status(queue_node))
     own = {"source": queue.source, "parent": queue.parent, "weight": queue.weight, "priority": queue.priority}

@@ -240,7 +240,7 @@ class Tenancy:
             name=queue_node.name,
             allocated={r: shown(r, queue_node.allocated.get(r, 0)) for r in resources},
             requested={r: shown(r, queue_node.requested.get(r, 0)) for r in resources},
-            deserved={r: shown(r, due) for r, due in sorted(queue_node.due.items())},
+            fair_share={r: shown(r, due) for r, due in sorted(queue_node.due.items())},
             share=f"{queue_node.part:.2f}",
             waiting=queue_node.waiting,
             running=queue_node.running,

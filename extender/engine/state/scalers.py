@@ -28,7 +28,7 @@ LOST_S = 60.0
 FAILED_S = 30.0
 """Seconds after a ScaleIn that failed, or that somebody deleted, until the next for its job."""
 KEPT_S = 600.0
-"""Seconds for which one of ours stays to be looked at, once it is finished."""
+"""Seconds after it was made from which one of ours is deleted, once it is finished."""
 COUNTED: dict[ScalerKind, str] = {"ScaleIn": "scale_ins", "ScaleOut": "scale_outs"}
 
 

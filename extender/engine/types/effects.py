@@ -183,17 +183,16 @@ class ClassStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Why it cannot be read, "" if it can."""
 
 
-class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
+class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Write on the Queue how it stands, at most once a second per object; amounts as quantities, by resource."""
 
     name: str
     allocated: dict[str, str]
     requested: dict[str, str]
     """That, and what those ask that wait."""
-    deserved: dict[str, str]
-    """What is due to it."""
+    fair_share: dict[str, str]
     share: str
-    """How much of its due it has: 1.00 is all of it."""
+    """Allocated over fair share: 1.00 is the whole share."""
     waiting: int
     running: int
     """Pods in it and below."""

@@ -13,12 +13,12 @@ from tests.unit.cli.run import gangshare
 TOLD = {
     "queues": [
         {
-            "name": "research", "depth": 0, "deserved": {"gpus": "8"}, "allocated": {"gpus": "6.5", "cpu": "2"},
+            "name": "research", "depth": 0, "fairShare": {"gpus": "8"}, "allocated": {"gpus": "6.5", "cpu": "2"},
             "requested": {"gpus": "9"}, "capability": {"gpus": "8", "cpu": "64"}, "share": "0.81",
             "waiting": 3, "running": 7, "exceeded": "9 GPUs are in use, it may have 8 GPUs",
         },
         {
-            "name": "vision", "depth": 1, "deserved": {"gpus": "8"}, "share": "0.00", "closed": True,
+            "name": "vision", "depth": 1, "fairShare": {"gpus": "8"}, "share": "0.00", "closed": True,
             "misplaced": "its parent x does not exist: it hangs below the root",
             "strangers": {"waiting": 1, "running": 2, "namespaces": "mallory"},
         },
@@ -33,7 +33,7 @@ def page(*quotas: queues.Quota) -> list[list[str]]:
 
 def test_a_queue_stands_below_the_one_above_it_with_what_it_has_of_each_resource() -> None:
     heads, research, cpu, vision, over, note, strangers = page()
-    assert heads[:5] == ["QUEUE", "RESOURCE", "DESERVED", "ALLOCATED", "REQUESTED"]
+    assert heads[:6] == ["QUEUE", "RESOURCE", "FAIR", "SHARE", "ALLOCATED", "REQUESTED"]
     assert research == ["research", "gpus", "8", "6.5", "9", "8", "0.81", "3", "7", "open"]
     assert cpu == ["cpu", "-", "2", "0", "64"]
     assert vision == ["vision", "gpus", "8", "0", "0", "-", "0.00", "0", "0", "closed"]

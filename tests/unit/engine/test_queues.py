@@ -259,8 +259,8 @@ def test_the_status_tells_what_is_due_and_what_is_had(story: GangStory) -> None:
     story.start(*gang("a", 4, "team-a"))
     story.create(*gang("b", 8, "team-b"))
     told = {e.name: e for e in story.later() if isinstance(e, QueueStatus)}
-    assert told["team-a"].deserved[GPUS] == "4"
-    assert told["team-b"].deserved[GPUS] == "4"
+    assert told["team-a"].fair_share[GPUS] == "4"
+    assert told["team-b"].fair_share[GPUS] == "4"
     assert (told["team-a"].allocated[GPUS], told["team-b"].requested[GPUS]) == ("4", "8")
     assert (told["team-a"].share, told["team-b"].share) == ("1.00", "0.00")
     assert (told["team-a"].running, told["team-b"].waiting) == (4, 8)
