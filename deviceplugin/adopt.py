@@ -110,7 +110,7 @@ def decide(claim: Bound, others: Sequence[Bound], inventory: Inventory, cordoned
     free = books(inventory, cordoned, others, annotated=True)
     choice = choose(claim.ask, free)
     if choice is None:
-        sentence = f"no GPU of this node has room for {wanted(claim.ask)}"
+        sentence = f"no GPU of this node has enough free for {wanted(claim.ask)}"
         return Decision(refusal=Reason("NodeFull", sentence, misfit(claim.ask, free)), why=why)
     return Decision(shares=choice.shares, how="adopted" if marked is None else "moved", why=why)
 

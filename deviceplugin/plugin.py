@@ -40,8 +40,8 @@ TAKE_OVER_S = 2.0
 """Between two looks at whether another plugin gave something."""
 TWICE = "GpuResourceTwice"
 TWICE_REMEDY = (
-    "it registered after us and the kubelet asks it: pods get GPUs that nobody chose for them. Take one of the two "
-    "plugins off the node, or let ours serve whole GPUs under another name (--resource-whole)"
+    "it registered after us and the kubelet asks it: pods get GPUs that the scheduler did not choose. Take one of the "
+    "two plugins off the node, or let ours serve whole GPUs under another name (--resource-whole)"
 )
 FAREWELL_S = 2.0
 """The longest that saying `leaving` may take."""

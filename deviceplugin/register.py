@@ -142,7 +142,7 @@ class Registrar:
             await asyncio.sleep(RETRY_S)
             absent = 0.0 if await self._served() else absent + RETRY_S
         self.foreign = False
-        await self.tell(OURS, f"nobody serves {self.resource} any more: we do from now on")
+        await self.tell(OURS, f"no other plugin serves {self.resource} any more: this one does from now on")
 
     async def _served(self) -> bool:
         try:

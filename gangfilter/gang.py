@@ -146,7 +146,7 @@ class Gang(Members):
         """Which part of the minimum does not exist, in words; "" if it does."""
         least = self.terms.min_member
         if least is None:
-            return "nobody says how many members it has"
+            return "its number of members is unknown"
         roles = self.roles(*PRESENT)
         if roles.total() < least:
             leader = self._leader_to_come(least - roles.total())

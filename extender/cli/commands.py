@@ -142,7 +142,7 @@ def defrag(
     keep: Annotated[
         list[str] | None, typer.Option(metavar="POD", help="A pod that is not to be moved; may be repeated.")
     ] = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Keep the room and evict the pods in the way.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Reserve the GPUs and evict the pods in the way.")] = False,
     kubeconfig: Annotated[str, typer.Option(help="Your credentials, for --apply.", metavar="PATH")] = "",
     context: Annotated[str, typer.Option(help="Of the kubeconfig.", metavar="NAME")] = "",
     output: Annotated[Output, typer.Option("--output", "-o", help="json: as the status port says it.")] = "text",

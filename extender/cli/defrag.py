@@ -85,7 +85,9 @@ async def carry_out(plan: Plan, client: ApiClient, kept: Kept, say: Callable[[st
     pods = [await _pod(client, move) for move in plan.moves]
     why = budgets.forbidden(pods, await _guards(client, pods))
     if why:
-        raise CommandError(f"{'; '.join(why)}.\nNobody was evicted. Plan with --keep NAMESPACE/NAME what shall stay.")
+        raise CommandError(
+            f"{'; '.join(why)}.\nNo pod was evicted. Name pods that must stay with --keep NAMESPACE/NAME."
+        )
     until = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(seconds=KEPT_S)
     async with _reserved(client, plan.rooms, until):
         for room in plan.rooms:
@@ -94,7 +96,7 @@ async def carry_out(plan: Plan, client: ApiClient, kept: Kept, say: Callable[[st
             await _evict(client, move, f"{number} of {len(plan.moves)} pods were evicted")
             say(f"evicted {move.namespace}/{move.name} from {_place(move.source)}")
     kept_places = ", ".join(dict.fromkeys(map(_place, plan.rooms)))
-    say(f"kept for {plan.who} until {until:%H:%M:%S} UTC: {kept_places}")
+    say(f"reserved for {plan.who} until {until:%H:%M:%S} UTC: {kept_places}")
 
 
 async def _pod(client: ApiClient, move: Move) -> Pod:
@@ -155,9 +157,9 @@ async def _wait(kept: Kept, room: Room) -> None:
                 await asyncio.sleep(POLL_S)
     except TimeoutError as error:
         who = f"{room.namespace}/{room.name}"
-        why = f"the extender does not keep {_place(room)} for {who}, which was asked for {SEEN_S:g} s ago"
-        ask = "May its queue not have it, does the extender run with --reservation-ttl 0, or do the clocks differ?"
-        raise CommandError(f"{why}: nobody was evicted. {ask}") from error
+        why = f"the extender has not reserved {_place(room)} for {who} within {SEEN_S:g} s"
+        ask = "Is its quota used up, does the extender run with --reservation-ttl 0, or do the clocks differ?"
+        raise CommandError(f"{why}: no pod was evicted. {ask}") from error
 
 
 async def _evict(client: ApiClient, move: Move, so_far: str) -> None:

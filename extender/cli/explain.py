@@ -46,7 +46,7 @@ def lines(pod: Pod, node: Node | None) -> Iterator[str]:
     elif pod.allocation:
         yield from _containers(pod.allocation, node)
     elif pod.node:
-        yield "  nobody says on which GPU it is: it is charged on every one that it could be on"
+        yield "  its GPU is unknown: it is charged on every GPU that it could be on"
 
 
 def ranking(pod: Pod) -> Iterator[str]:
@@ -67,7 +67,7 @@ def ranking(pod: Pod) -> Iterator[str]:
 
 
 def _reserved(kept: Reservation) -> str:
-    lasts = f"is kept for it for {console.duration(kept.seconds)}"
+    lasts = f"is reserved for it for {console.duration(kept.seconds)}"
     free = "all of it is free" if kept.complete else "not all of it is free yet"
     return f"  {defrag_plan.place(kept.node, kept.gpus)} {lasts}: {free}"
 
@@ -75,12 +75,12 @@ def _reserved(kept: Reservation) -> str:
 def _line(of: Line) -> Iterator[str]:
     """Its queue, its place there, and when the first in line starts."""
     if of.queue:
-        turn = f": number {of.place} of {of.in_line} that wait in it" if of.place else ""
+        turn = f": number {of.place} of {of.in_line} pending in it" if of.place else ""
         yield f"  queue {of.queue}{turn}"
     if of.earliest is not None:
-        yield f"  first in line for room: {_start(of.earliest)}"
+        yield f"  first in its queue: {_start(of.earliest)}"
     elif of.first is not None:
-        yield f"  {of.first.who} is first in line for room: {_start(of.first)}"
+        yield f"  {of.first.who} is first in its queue: {_start(of.first)}"
 
 
 def _start(first: Earliest) -> str:
@@ -110,9 +110,9 @@ def group_lines(group: Group) -> Iterator[str]:
 
 
 def _slot(slot: Slot) -> str:
-    gpus = f"GPU {', '.join(map(str, slot.gpus))} of {slot.node}" if slot.gpus else f"room on {slot.node}"
-    whom = f"whoever comes in place of {slot.name}" if slot.name else "one member more"
-    return f"  {gpus} is kept for {console.duration(slot.seconds)} for {whom}"
+    gpus = f"GPU {', '.join(map(str, slot.gpus))} of {slot.node}" if slot.gpus else f"a place on {slot.node}"
+    whom = f"the replacement of {slot.name}" if slot.name else "one more member"
+    return f"  {gpus} is held for {console.duration(slot.seconds)} for {whom}"
 
 
 def _containers(allocation: Allocation, node: Node | None) -> Iterator[str]:

@@ -75,7 +75,7 @@ def _row(node: Node, gpu: Gpu, model: str) -> Iterator[RenderableType]:
 
 
 def _kept(pod: Holder) -> str:
-    return " (lost, kept)" if pod.kept else " (waits, kept for it)" if pod.reserved else ""
+    return " (lost, held)" if pod.kept else " (pending, reserved)" if pod.reserved else ""
 
 
 def _holder(node: Node, pod: Holder) -> Iterator[RenderableType]:

@@ -23,8 +23,8 @@ from extender.engine.types.events import BindAbandoned, BindDone
 from extender.server.core import Core, Release
 from protos.contract.reason import Reason
 
-LEFT = "the bind was given up: nobody waited for its answer any more, or it was asked for anew"
-BROKEN = "gangshare met an error of its own; the pod is tried again"
+LEFT = "the bind was abandoned: the scheduler stopped waiting for its answer, or asked again"
+BROKEN = "Gangshare had an internal error; the pod is tried again"
 TOGETHER_S = 2.0
 """Seconds at most for which a bind waits for the Bindings of other members."""
 MANY, CALM_S = 64, 1.0

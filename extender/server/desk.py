@@ -147,7 +147,7 @@ class Desk:
             except Exception as error:
                 log.exception("question_broke", question=question[:200])
                 raise Refusal(
-                    HTTPStatus.INTERNAL_SERVER_ERROR, "this cannot be told: see the extender's log"
+                    HTTPStatus.INTERNAL_SERVER_ERROR, "this question failed: see the extender's log"
                 ) from error
             answer.finish()
             return answer

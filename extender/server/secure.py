@@ -30,7 +30,9 @@ def vouched(reviews: Reviews) -> Guard:
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, str(error)) from error
         except (ApiError, TimeoutError) as error:
             log.warning("caller_not_reviewed", error=str(error) or "no answer in time")
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the API server vouches for nobody now: try again") from error
+            raise Refusal(
+                HTTPStatus.SERVICE_UNAVAILABLE, "the API server cannot check tokens now: try again"
+            ) from error
         if not may:
             raise Refusal(HTTPStatus.FORBIDDEN, _forbidden(user, request.path))
 

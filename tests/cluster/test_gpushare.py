@@ -241,5 +241,5 @@ def of_node(cluster: Cluster, node: str) -> dict[str, str]:
 
 
 def nobody_serves(cluster: Cluster) -> bool:
-    sentence = f"nobody serves {names.ALIYUN_MEM} any more: we do from now on"
+    sentence = f"no other plugin serves {names.ALIYUN_MEM} any more: this one does from now on"
     return sentence in [event["message"] for event in cluster.events(THEIRS)]

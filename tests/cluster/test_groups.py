@@ -34,7 +34,7 @@ MANIFESTS = builds.ROOT / "manifests"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OWN, VOLCANO = "gangshare.io/v1alpha1", "scheduling.volcano.sh/v1beta1"
 PODS = "/api/v1/namespaces/default/pods"
-UNDONE = Reason("GangUndone", "gang default/g1 is taken back and starts anew as a whole")
+UNDONE = Reason("GangUndone", "gang default/g1 is evicted and restarts as a whole")
 KEY = GroupKey("default", "g1")
 DEADLINE_S = 40.0
 

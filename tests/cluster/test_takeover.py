@@ -135,7 +135,7 @@ def test_gpus_that_another_plugin_gave_are_in_our_books_and_given_to_nobody(shar
 def by_waiting(sharing: Gangshare, nvidia: Process) -> None:
     """The other plugin goes; ours runs on, and serves its resource some seconds later."""
     nvidia.stop()
-    sentence = f"nobody serves {names.WHOLE_GPU} any more: we do from now on"
+    sentence = f"no other plugin serves {names.WHOLE_GPU} any more: this one does from now on"
     wait_for(lambda: sentence in told(sharing.cluster), 40, f"word that {sentence}")
 
 

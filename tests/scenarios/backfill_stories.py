@@ -38,7 +38,7 @@ async def test_who_ends_in_time_passes_the_first_in_line_and_who_does_not_waits_
     await submit(world, first)
     await kept_for(world, "first-0")
     await world.create_pod(lasting("long", 7200))
-    assert "is kept for those before it in line" in await event(world, "long", "InLine")
+    assert "are reserved for workloads before this pod" in await event(world, "long", "InLine")
     await run(world, lasting("in-time", 900))
     for name in (*before, "in-time"):
         await world.delete_pod("default", name, 1)

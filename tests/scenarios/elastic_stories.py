@@ -103,7 +103,7 @@ async def test_a_job_shrinks_by_a_scalein_before_anybody_is_evicted_and_grows_ba
         await gone(world, *scaler["spec"]["toDelete"]["podNames"])
         assert len(await workers(world, "breathes")) == 2
         assert not [e for e in await world.told("default") if e["reason"] == "Preempted"]
-        assert "takes the room" in await event(world, "urgent", "Preempting")
+        assert "preempts" in await event(world, "urgent", "Preempting")
         await books_agree(world)
         await world.delete_pod("default", "urgent", 1)
         await until(world, lambda: whole_again(world, "breathes", 4), "it has grown back")
@@ -138,7 +138,7 @@ async def test_a_job_moves_off_a_node_that_is_about_to_go_without_an_eviction(wo
             await until(world, lambda: moved(world, name(job), home), "four workers run elsewhere")
             named = [scaler["spec"]["toDelete"]["podNames"] for scaler in await scalers(world, "ScaleIn")]
             assert leave <= set(itertools.chain.from_iterable(named))
-            assert f"node {home} is about to go" in await event(world, min(leave), "NodeLeaving")
+            assert f"node {home} is about to be removed" in await event(world, min(leave), "NodeLeaving")
             (node,) = [node for node in (await world.books())["nodes"] if node["name"] == home]
             assert node["problem"] == f"it is about to go, as {SPOT['key']} says"
             await books_agree(world)

@@ -81,7 +81,7 @@ async def test_a_gang_that_waits_longer_than_it_may_says_so_and_does_not_start_l
     *early, last = job.pods
     for pod in early:
         await world.create_pod(pod)
-    await said(world, "gang default/late waited longer than it may")
+    await said(world, "gang default/late exceeded its schedule timeout")
     await holds_nothing(world, job.names)
     await world.create_pod(last)  # a new member: another try
     await all_run(world, job.names)

@@ -121,7 +121,7 @@ async def test_a_group_whose_minimum_nobody_says_waits_until_its_podgroup_comes(
     job = tf_job()
     for pod in job.pods:
         await world.create_pod(pod)
-    await said(world, f"default/{job.names[0].removesuffix('-worker-0')} .*nobody says how many members it has")
+    await said(world, f"default/{job.names[0].removesuffix('-worker-0')} .*its number of members is unknown")
     await holds_nothing(world, job.names)
     assert job.group
     await world.create(job.group)

@@ -59,7 +59,7 @@ async def test_a_gang_takes_the_cheapest_whole_gang_and_nothing_more(world: Worl
         await all_run(world, job.names)
     urgent = of("urgent", "urgent", 2)
     await submit(world, urgent)
-    assert "gang default/urgent takes the room" in await said(world, "takes the room of pods of lower priority: gang")
+    assert "gang default/urgent preempts" in await said(world, "preempts pods of lower priority: gang")
     await all_run(world, urgent.names)
     await started_as_one(world, urgent.names)
     await gone(world, *cheap.names)
@@ -130,7 +130,7 @@ async def test_a_borrower_is_brought_back_to_what_it_deserves_and_stays_there(wo
     jobs = await borrowed(world, a_queue("a", **deserved), a_queue("b", **deserved), "first", "second")
     mine = of("spot", "mine", 2, **in_queue("b"))
     await submit(world, mine)
-    message = await said(world, "gang default/mine takes back what is due to its queue: gang")
+    message = await said(world, "gang default/mine reclaims the fair share of its queue: gang")
     assert "queue a has 4 GPUs, 2 GPUs are its due" in message
     await all_run(world, mine.names)
     _, left = await one_gone(world, jobs)

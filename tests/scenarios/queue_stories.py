@@ -65,7 +65,7 @@ async def test_a_gang_waits_while_its_queue_is_full_and_starts_when_it_has_room(
     await all_run(world, first.names)
     await submit(world, second)
     told_why = await said(world, "queue team-a may have 4 GPUs: 3 are in use, this asks 2")
-    assert "queue team-a has no room for what this asks" in told_why
+    assert "queue team-a has no quota left for this request" in told_why
     await holds_nothing(world, second.names)
 
     async def told() -> bool:
@@ -88,9 +88,9 @@ async def test_the_gang_of_the_queue_that_has_less_of_its_due_goes_first_though_
     await all_run(world, ["full-0", "h-0", "l-0"])
     old, young = gang("old", pods("old", 2, 4, "light")), gang("young", pods("young", 2, 4, "heavy"))
     await submit(world, old)
-    await said(world, "gang default/old waits until all of it fits")
+    await said(world, "gang default/old waits until all its members fit")
     await submit(world, young)
-    await said(world, "gang default/young waits until all of it fits")
+    await said(world, "gang default/young waits until all its members fit")
     await world.delete_pod("default", "full-0", 1)
     await all_run(world, young.names)
     assert await bound(world, old.names) == []
@@ -154,7 +154,7 @@ async def test_pods_bound_without_us_count_and_their_queue_says_that_it_has_too_
     await until(world, lambda: within("False"), "the queue says that it has too much")
     (late,) = pods("late", 1, 1, "small")
     await world.create_pod(late)
-    assert "queue small has no room for what this asks" in await refused_with(world, "late-0")
+    assert "queue small has no quota left for this request" in await refused_with(world, "late-0")
     for name in ("theirs-0", "theirs-1"):
         await world.delete_pod("default", name, 1)
     await until(world, lambda: within("True"), "it is within its capability again")

@@ -81,8 +81,8 @@ async def test_a_podgroups_class_gives_no_more_than_the_setting_and_that_is_told
     eager = gang("eager", pods("eager", 2, WHOLE, **on(T4)))
     await submit(world, eager)
     message = await said(world, "urgent gives 1000, it counts as 10")
-    assert "gang default/eager counts for less than the PriorityClass that its PodGroup names" in message
-    await said(world, "gang default/eager waits until all of it fits")
+    assert "gang default/eager gets less than the PriorityClass of its PodGroup gives" in message
+    await said(world, "gang default/eager waits until all its members fit")
     await holds_nothing(world, eager.names)
     await all_run(world, batch.names)
     await world.delete(podgroups.OURS, "PodGroup", "eager")

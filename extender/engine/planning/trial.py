@@ -21,7 +21,7 @@ from protos.contract.choose import Choice
 
 REFUSED = "refused by kube-scheduler"
 UNSUITED = "tainted or not selected"
-KEPT = "kept for those before it in line"
+KEPT = "reserved for workloads before it in its queue"
 APART = "of members that must be apart"
 UNEVEN = "of members that must be spread"
 

@@ -16,10 +16,10 @@ from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 from protos.contract.reservation import Reservation, Room
 
-CANNOT = f"the room that {names.RESERVATION} asks for cannot be kept"
+CANNOT = f"the reservation of {names.RESERVATION} cannot be made"
 
 
-FORGED = "only the extender, or `gangshare defrag --apply`, asks for room, through pods/status"
+FORGED = "only the extender and `gangshare defrag --apply` may write it, through pods/status"
 
 
 class Written(msgspec.Struct, frozen=True, eq=False):

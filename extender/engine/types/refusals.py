@@ -18,16 +18,16 @@ QUEUE_SHORT = ("QueueFull", "QueueReserved")
 """Codes of those of them who are helped if somebody leaves the queue."""
 GANG_NO_ROOM = "GangNoRoom"
 GANG_AGAIN = "GangAgain"
-BEHIND_GANGS = Reason(NO_ROOM, "others that wait go before what a gang that runs has beyond its minimum")
+BEHIND_GANGS = Reason(NO_ROOM, "pending workloads go before members beyond the minimum of a running gang")
 FORGED = Reason(
-    "AllocationForged", "the pod carries an allocation that gangshare did not write; it waits until that is removed"
+    "AllocationForged", "the pod has an allocation that Gangshare did not write; it waits until that is removed"
 )
-KEPT_IN_LINE = Reason(IN_LINE, "what room there is for the pod is kept for those before it in line")
+KEPT_IN_LINE = Reason(IN_LINE, "the free GPUs are reserved for workloads before this pod in its queue")
 GONE = Reason("PodGone", "the pod has ended")
-UNSEEN = Reason("BindUnseen", "this extender has not placed the pod; it goes through the scheduler again")
-TAKEN = Reason("BindConflict", "the GPUs on the chosen node were taken meanwhile; the pod is placed anew")
+UNSEEN = Reason("BindUnseen", "this extender has not placed the pod; it is scheduled again")
+TAKEN = Reason("BindConflict", "the GPUs on the chosen node are no longer free; the pod is scheduled again")
 SET_ASIDE = Reason(
-    "SetAside", "gangshare met an error of its own over this; it is set aside until it changes, or for a while"
+    "SetAside", "Gangshare had an internal error over this object; it is quarantined until it changes, or for a while"
 )
 NOT_READY = Reason("NotReady", "the pod's gang waits until the extender has read the cluster")
 ELSEWHERE = Reason("BindElsewhere", "the pod is bound to another node already")
@@ -40,7 +40,7 @@ def assembling(gang: GroupKey, lacking: str) -> Reason:
 
 def gang_no_room(gang: GroupKey, shortage: str) -> Reason:
     """It does not fit as a whole."""
-    return Reason(GANG_NO_ROOM, f"gang {gang} waits until all of it fits", shortage)
+    return Reason(GANG_NO_ROOM, f"gang {gang} waits until all its members fit", shortage)
 
 
 def gang_too_large(gang: GroupKey, least: int, most: int) -> Reason:
@@ -56,17 +56,19 @@ def gang_starting(gang: GroupKey) -> Reason:
 
 def gang_conflict(gang: GroupKey, how: str) -> Reason:
     """Its members or PodGroups say different things, or some that cannot be read."""
-    return Reason("GangConflict", f"gang {gang} is told what differs or cannot be read; the strictest holds", how)
+    return Reason(
+        "GangConflict", f"gang {gang} has values that differ or cannot be read; the strictest value is used", how
+    )
 
 
 def gang_again(gang: GroupKey, why: str) -> Reason:
     """A start was given up."""
-    return Reason(GANG_AGAIN, f"gang {gang} is placed anew", why)
+    return Reason(GANG_AGAIN, f"gang {gang} is planned again", why)
 
 
 def gang_undone(gang: GroupKey) -> Reason:
     """It could not be finished, or starts anew."""
-    return Reason("GangUndone", f"gang {gang} is taken back and starts anew as a whole")
+    return Reason("GangUndone", f"gang {gang} is evicted and restarts as a whole")
 
 
 def gang_lost(gang: GroupKey, numbers: str) -> Reason:
@@ -86,7 +88,7 @@ def gang_done(gang: GroupKey) -> Reason:
 
 def gang_limit(gang: GroupKey) -> Reason:
     """Its user's limit is over."""
-    return Reason("GangTimedOut", f"gang {gang} waited longer than it may")
+    return Reason("GangTimedOut", f"gang {gang} exceeded its schedule timeout")
 
 
 def preempting(who: str, units: str, over_quota: str, *, spare: bool) -> Reason:
@@ -95,51 +97,53 @@ def preempting(who: str, units: str, over_quota: str, *, spare: bool) -> Reason:
     `spare`: all of them are members that their gangs can spare.
     """
     if over_quota:
-        return Reason("Reclaiming", f"{who} takes back what is due to its queue", f"{units}; {over_quota}")
+        return Reason("Reclaiming", f"{who} reclaims the fair share of its queue", f"{units}; {over_quota}")
     if spare:
-        return Reason("Preempting", f"{who} takes the room of members that their gangs can spare", units)
-    return Reason("Preempting", f"{who} takes the room of pods of lower priority", units)
+        return Reason("Preempting", f"{who} preempts members that their gangs can spare", units)
+    return Reason("Preempting", f"{who} preempts pods of lower priority", units)
 
 
 def preempted(by: str, priority: int, unit: str) -> Reason:
     """It is evicted for others. `unit`: what goes with it."""
-    return Reason("Preempted", f"{by} of priority {priority} takes the room of this pod", f"{unit} goes")
+    return Reason("Preempted", f"{by} of priority {priority} preempts this pod", f"{unit} is evicted")
 
 
 def priority_capped(gang: GroupKey, numbers: str) -> Reason:
     """The PriorityClass that its PodGroup names gives less than it says."""
-    sentence = f"gang {gang} counts for less than the PriorityClass that its PodGroup names"
+    sentence = f"gang {gang} gets less than the PriorityClass of its PodGroup gives"
     return Reason("PriorityCapped", sentence, numbers)
 
 
 def scaling_in(by: str, priority: int) -> Reason:
     """Its job's operator is asked to let it go."""
-    return Reason("ScalingIn", f"{by} of priority {priority} needs the room of this worker: its job shrinks")
+    return Reason("ScalingIn", f"{by} of priority {priority} needs the GPUs of this worker: its job scales in")
 
 
 def node_leaving(node: str, sign: str) -> Reason:
     """It goes before its node does: its gang can spare it, or starts anew without that node."""
-    return Reason("NodeLeaving", f"node {node} is about to go, and this pod leaves it in time", f"the node has {sign}")
+    return Reason(
+        "NodeLeaving", f"node {node} is about to be removed: the pod is evicted in time", f"the node has {sign}"
+    )
 
 
 def reclaimed(by: str, unit: str, over_quota: str) -> Reason:
     """It is evicted for what is due to another queue. `unit`: what goes with it; `over_quota`: what its queue has."""
-    return Reason("Reclaimed", f"{by} takes back what is due to its queue", f"{unit} goes; {over_quota}")
+    return Reason("Reclaimed", f"{by} reclaims the fair share of its queue", f"{unit} is evicted; {over_quota}")
 
 
 def preemption_forbidden(who: str, why: str) -> Reason:
     """Those whose room it could take may not be evicted."""
-    return Reason("PreemptionForbidden", f"{who} may not take the room of others", why)
+    return Reason("PreemptionForbidden", f"{who} may not preempt other pods", why)
 
 
 def preemption_postponed(who: str, why: str) -> Reason:
     """Nothing forbids it, and nobody is evicted at this moment."""
-    return Reason("PreemptionPostponed", f"{who} does not take the room of others for now", why)
+    return Reason("PreemptionPostponed", f"{who} does not preempt for now", why)
 
 
 def preemption_stopped(who: str, why: str) -> Reason:
     """One of them was not let go."""
-    return Reason("PreemptionStopped", f"{who} does not take the room of others after all", why)
+    return Reason("PreemptionStopped", f"{who} stops preempting", why)
 
 
 def class_missing(name: str) -> Reason:
@@ -149,7 +153,7 @@ def class_missing(name: str) -> Reason:
 
 def class_unreadable(name: str, problem: str) -> Reason:
     """The class that it names cannot be read."""
-    return Reason("ClassUnreadable", f"GpuClass {name} cannot be read; the pod waits until it is mended", problem)
+    return Reason("ClassUnreadable", f"GpuClass {name} cannot be read; the pod waits until it is corrected", problem)
 
 
 def class_empty(name: str, models: str) -> Reason:
@@ -164,38 +168,38 @@ def for_queue(reason: Reason | None) -> bool:
 
 def queue_missing(name: str) -> Reason:
     """The queue that it names does not exist."""
-    return Reason("QueueMissing", f"queue {name} does not exist; what names it waits for it")
+    return Reason("QueueMissing", f"queue {name} does not exist; workloads that name it wait for it")
 
 
 def queue_forbidden(name: str) -> Reason:
     """Its queue selects other namespaces than the one that it is in."""
-    sentence = f"queue {name} does not admit pods of this namespace; what names it waits until it does"
+    sentence = f"queue {name} does not admit pods of this namespace; workloads that name it wait until it does"
     return Reason("QueueForbidden", sentence)
 
 
 def queue_closed(name: str) -> Reason:
     """Nothing new starts in its queue, or in one above that."""
-    return Reason("QueueClosed", f"queue {name} is closed; what is in it waits until it is opened")
+    return Reason("QueueClosed", f"queue {name} is closed; its workloads wait until it is open")
 
 
 def queue_unreadable(name: str, problem: str) -> Reason:
     """Its queue, or one above that, cannot be read and never could."""
-    return Reason("QueueUnreadable", f"queue {name} cannot be read; what is in it waits until it is mended", problem)
+    return Reason("QueueUnreadable", f"queue {name} cannot be read; its workloads wait until it is corrected", problem)
 
 
 def queue_full(name: str, numbers: str) -> Reason:
     """It would take its queue, or one above that, past what that may have."""
-    return Reason("QueueFull", f"queue {name} has no room for what this asks", numbers)
+    return Reason("QueueFull", f"queue {name} has no quota left for this request", numbers)
 
 
 def queue_reserved(numbers: str) -> Reason:
     """What is left of the cluster, or of a queue, is guaranteed to others."""
-    return Reason("QueueReserved", "what is free is guaranteed to other queues", numbers)
+    return Reason("QueueReserved", "the free capacity is guaranteed to other queues", numbers)
 
 
 def runtime_unreadable(who: str, problem: str) -> Reason:
     """What it is expected to run is said in a way that says nothing."""
-    return Reason("RuntimeUnreadable", f"how long {who} will run cannot be read: nothing is known of it", problem)
+    return Reason("RuntimeUnreadable", f"how long {who} will run cannot be read: it is unknown", problem)
 
 
 def no_match(conditions: str, instead: str) -> Reason:

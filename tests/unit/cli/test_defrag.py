@@ -85,14 +85,14 @@ def test_explain_and_top_show_what_is_kept(status_port: StatusPort, capsys: pyte
         status_port.answers["/explain/default/train"] = json.dumps(told).encode()
         lines[complete] = gangshare(capsys, "explain", "pod", "train", "--server", status_port.url).out.splitlines()[-1]
     assert lines == {
-        False: "  node-a GPU 0 and 1 is kept for it for 4m50s: not all of it is free yet",
-        True: "  node-a GPU 0 and 1 is kept for it for 4m50s: all of it is free",
+        False: "  node-a GPU 0 and 1 is reserved for it for 4m50s: not all of it is free yet",
+        True: "  node-a GPU 0 and 1 is reserved for it for 4m50s: all of it is free",
     }
     holder = {**a_holder("train", mem=4), "reserved": True}
     node = a_node("node-a", a_gpu(0, "GPU-a0", memUsed=4, pods=[holder]))
     status_port.answers["/inspect/node-a"] = json.dumps(node).encode()
     shown = gangshare(capsys, "top", "node-a", "--pods", "--server", status_port.url).out
-    assert "default/train (waits, kept for it)" in shown
+    assert "default/train (pending, reserved)" in shown
 
 
 # -- disruption budgets

@@ -53,7 +53,7 @@ def test_a_pod_of_unknown_place_is_told_so() -> None:
     where, problem, place = told("lost")
     assert where == "default/lost is bound to node-b"
     assert "malformed" in problem
-    assert "nobody says on which GPU" in place
+    assert "its GPU is unknown" in place
 
 
 def test_a_gpu_that_is_no_longer_there_has_no_model() -> None:
@@ -136,8 +136,8 @@ def test_a_gang_is_told_with_its_members_and_why_it_waits() -> None:
         "  conflict: minimum differs: 3 by a, 4 by b; 4 holds",
         "  launcher (launcher): in bind on node-a",
         "  worker-0: absent",
-        "  GPU 0, 1 of node-b is kept for 4m10s for whoever comes in place of worker-1",
-        "  room on node-a is kept for 9s for whoever comes in place of ps-0",
+        "  GPU 0, 1 of node-b is held for 4m10s for the replacement of worker-1",
+        "  a place on node-a is held for 9s for the replacement of ps-0",
     ]
 
 
@@ -153,9 +153,9 @@ def test_a_gang_is_asked_for_by_name(status_port: StatusPort, capsys: pytest.Cap
 
 def test_a_gang_or_pod_that_waits_is_told_its_queue_and_its_place_in_line() -> None:
     said = {"namespace": "default", "name": "g", "phase": "Waiting", "queue": "team-a", "place": 2, "inLine": 5}
-    assert "  queue team-a: number 2 of 5 that wait in it" in explain.group_lines(msgspec.convert(said, Group))
+    assert "  queue team-a: number 2 of 5 pending in it" in explain.group_lines(msgspec.convert(said, Group))
     pod = {**said, "uid": "u", "sentence": "why"}
-    assert "  queue team-a: number 2 of 5 that wait in it" in explain.lines(msgspec.convert(pod, Pod), None)
+    assert "  queue team-a: number 2 of 5 pending in it" in explain.lines(msgspec.convert(pod, Pod), None)
     runs = {**said, "phase": "Running", "place": 0}
     assert "  queue team-a" in explain.group_lines(msgspec.convert(runs, Group))
 
@@ -165,7 +165,7 @@ def test_the_first_in_line_is_told_when_it_starts_after_whom_and_where() -> None
     said = {"namespace": "default", "name": "g", "phase": "Waiting", "queue": "a", "earliest": first}
     told = "\n".join(explain.group_lines(msgspec.convert(said, Group)))
     when = "starts in 12m at the earliest, once ml/train-7 has ended, on n1, n2"
-    assert f"  first in line for room: {when} (a guess: not all run times are known)" in told
+    assert f"  first in its queue: {when} (a guess: not all run times are known)" in told
     pod = {
         "namespace": "default",
         "name": "p",
@@ -173,7 +173,7 @@ def test_the_first_in_line_is_told_when_it_starts_after_whom_and_where() -> None
         "sentence": "why",
         "earliest": {"seconds": 0, "nodes": ["n1"]},
     }
-    assert "  first in line for room: starts at any moment, on n1" in explain.lines(msgspec.convert(pod, Pod), None)
+    assert "  first in its queue: starts at any moment, on n1" in explain.lines(msgspec.convert(pod, Pod), None)
 
 
 def test_who_stands_behind_the_first_in_line_is_told_when_that_starts() -> None:
@@ -181,7 +181,7 @@ def test_who_stands_behind_the_first_in_line_is_told_when_that_starts() -> None:
     said = {"namespace": "default", "name": "p", "uid": "u", "sentence": "why", "queue": "a", "first": first}
     told = explain.lines(msgspec.convert(said, Pod), None)
     when = "starts in 12m at the earliest, once ml/train-7 has ended, on n1"
-    assert f"  gang default/big is first in line for room: {when}" in told
+    assert f"  gang default/big is first in its queue: {when}" in told
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -94,7 +94,7 @@ def test_no_room_is_a_sentence_with_numbers() -> None:
     other = claim(a_pod("o", a_container(mem=14)), main=("GPU-0",))
     decision = decide(claim(a_pod("p")), [other], an_inventory(16))
     assert decision.refusal is not None
-    assert str(decision.refusal) == "no GPU of this node has room for 4 on one GPU: freest: GPU 0 with 2"
+    assert str(decision.refusal) == "no GPU of this node has enough free for 4 on one GPU: freest: GPU 0 with 2"
 
 
 def test_an_annotation_that_claims_more_gpus_than_asked_is_not_followed() -> None:

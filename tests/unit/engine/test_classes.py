@@ -76,7 +76,7 @@ def test_a_class_that_cannot_be_read_is_waited_for(story: Story) -> None:
     story.tell(a_class(link="fast"))
     pod = named()
     story.tell(PodSeen(pod))
-    words = "GpuClass large cannot be read; the pod waits until it is mended: spec cannot be read: link is 'fast'"
+    words = "GpuClass large cannot be read; the pod waits until it is corrected: spec cannot be read: link is 'fast'"
     assert refusal(story, pod).startswith(words)
     assert woken(story.tell(a_class(link="any"))) == ["p"]
 

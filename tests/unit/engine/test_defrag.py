@@ -271,8 +271,8 @@ def test_who_does_not_wait_is_told_so() -> None:
     world = GangStory(a_node("n1", 10, 10))
     world.start(*(a_member(f"m{i}", least=2, whole=1) for i in range(2)))
     for name, said in (
-        ("g", "gang default/g does not wait for room: it is Running"),
-        ("m0", "default/m0 does not wait for room: it is bound to n1"),
+        ("g", "gang default/g is not pending: it is Running"),
+        ("m0", "default/m0 is not pending: it is bound to n1"),
     ):
         assert asked(world, name) == NoPlan(said)
     assert asked(world, "nobody") is None

@@ -39,7 +39,7 @@ def test_a_gang_of_unknown_size_waits_and_says_so() -> None:
     world.create(a_member("m0", least=None, mem=8))
     world.come("m0")
     world.later(60)
-    assert "nobody says how many" in str(world.known().reason)
+    assert "members is unknown" in str(world.known().reason)
     assert world.booked() == []
 
 

@@ -149,7 +149,9 @@ def test_gangs_say_it_as_well(story: Story) -> None:
     while story.engine.run_slice(story.now):
         pass
     words = refusal(story, pod)
-    assert words.startswith("gang default/g1 waits until all of it fits: no GPU in the cluster matches model A100*: it")
+    assert words.startswith(
+        "gang default/g1 waits until all its members fit: no GPU in the cluster matches model A100*: it"
+    )
 
 
 @pytest.mark.parametrize("count", [9, 10**6, 2**63 - 1])

@@ -55,9 +55,7 @@ def test_room_that_comes_free_by_itself_is_told_as_that_and_not_as_a_ban() -> No
     assert "PreemptionForbidden" not in [e.reason.code for e in told]
     (postponed,) = [e for e in told if e.reason.code == "PreemptionPostponed"]
     assert not postponed.warning
-    assert str(postponed.reason) == (
-        "default/urgent does not take the room of others for now: room comes free by itself"
-    )
+    assert str(postponed.reason) == ("default/urgent does not preempt for now: enough becomes free without preemption")
 
 
 def test_a_pod_takes_the_room_of_the_one_of_lower_priority_that_lost_least() -> None:
@@ -227,7 +225,7 @@ def test_what_a_gang_can_spare_goes_at_equal_priority_too_and_never_comes_back_b
     world.create(*a_gang("gang", 1))
     world.come("gang-0")
     (gone,) = world.preempt()
-    assert any("takes the room of members that their gangs can spare" in told for told in world.reasons("gang-0"))
+    assert any("preempts members that their gangs can spare" in told for told in world.reasons("gang-0"))
     world.again(gone)
     world.come("gang-0")
     world.land()
@@ -282,7 +280,7 @@ def test_budgets_are_summed_up_and_what_they_forbid_is_told_once() -> None:
     pod = a_single("urgent", 0, 1000, containers=[a_container("main", whole=2)])
     world.waits(pod)
     assert world.preempt(60) == []
-    (told,) = [reason for reason in world.reasons("urgent") if "may not take" in reason]
+    (told,) = [reason for reason in world.reasons("urgent") if "may not preempt" in reason]
     assert "PodDisruptionBudget default/web allows 0 more evictions" in told
     world.tell(BudgetGone("default", "web"))
     assert world.preempt(60) == ["a", "b"]

@@ -112,7 +112,7 @@ def test_a_class_gives_no_more_than_the_highest_of_the_members_has_and_that_is_t
     waits(world, "urgent", "high")
     assert world.preempt(40) == [], "its members have priority 0, as those that run"
     assert capped(world, "urgent") == [
-        "gang default/urgent counts for less than the PriorityClass that its PodGroup names: high gives 1000, it counts"
+        "gang default/urgent gets less than the PriorityClass of its PodGroup gives: high gives 1000, it counts"
         " as 0, the highest of its members; --group-priority lets PodGroups give more"
     ]
 

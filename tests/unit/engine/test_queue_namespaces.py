@@ -87,7 +87,7 @@ def test_the_sentence_is_constant_and_names_the_queue(story: GangStory) -> None:
     story.tell(a_namespace("default"), closed_to_others("team-a"))
     story.create(a_single("p", "team-a"))
     told = {str(story.ask("p").reason) for _ in range(3)}
-    assert told == {"queue team-a does not admit pods of this namespace; what names it waits until it does"}
+    assert told == {"queue team-a does not admit pods of this namespace; workloads that name it wait until it does"}
 
 
 def test_a_namespace_that_is_not_known_is_selected_by_no_selector_that_says_anything(story: GangStory) -> None:

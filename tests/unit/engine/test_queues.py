@@ -72,7 +72,7 @@ def test_a_gang_waits_while_its_queue_has_no_room_for_it_and_starts_when_it_has(
     assert numbers(story, "b") == "queue team-a may have 4 GPUs: 3 are in use, this asks 2"
     verdict = story.ask("b-0")
     assert verdict.reason is not None
-    assert verdict.reason.sentence == "queue team-a has no room for what this asks"
+    assert verdict.reason.sentence == "queue team-a has no quota left for this request"
     story.delete("a-0")
     story.later()
     assert run(story, "b", 2) == ["held", "flying"]

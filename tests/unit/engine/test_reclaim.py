@@ -54,8 +54,8 @@ def test_a_queue_takes_back_what_is_due_to_it_from_whom_has_lost_least_and_no_mo
     world = borrowed(*HALVES)
     assert wants(world, a_gang("mine", 4, "b")) == ["old2", "old3"]
     assert why(world, "old3-0") == (
-        "gang default/mine takes back what is due to its queue:"
-        " gang default/old3 goes; queue a has 8 GPUs, 4 GPUs are its due"
+        "gang default/mine reclaims the fair share of its queue:"
+        " gang default/old3 is evicted; queue a has 8 GPUs, 4 GPUs are its due"
     )
     for name in ("old2", "old3"):
         world.terminate(f"{name}-0", f"{name}-1")

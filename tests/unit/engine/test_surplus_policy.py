@@ -54,7 +54,7 @@ def test_the_member_is_woken_when_the_gang_does_not_fit() -> None:
     world = full(waits=4)
     old_goes(world)
     assert comes(world, "runs2") == ["NoRoom"]
-    assert "others that wait" in str(world.engine.pods[world.pods["runs2"].metadata.uid].refusal)
+    assert "pending workloads go before" in str(world.engine.pods[world.pods["runs2"].metadata.uid].refusal)
     before = len(world.done)
     world.later(3)
     assert ("runs2", "") in world.woken(before)

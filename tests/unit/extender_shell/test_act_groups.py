@@ -21,7 +21,7 @@ from protos.kube.events import Reference
 from tests.unit.extender_shell.definitions import COSCHEDULING, OWN, VOLCANO, add_group, define, group, undefine
 from tests.unit.extender_shell.world import ADMIN, Acting, Json, acting, add_pod, events, read_pod, until
 
-UNDONE = Reason("GangUndone", "gang default/g1 is taken back and starts anew as a whole")
+UNDONE = Reason("GangUndone", "gang default/g1 is evicted and restarts as a whole")
 UPSTREAM = "scheduling.k8s.io/v1beta1"
 
 
@@ -268,7 +268,7 @@ async def test_a_complaint_becomes_an_event_about_its_object(bench: Bench) -> No
 async def test_why_a_gang_waits_is_told_on_its_podgroup_and_on_the_controller_of_its_pods(bench: Bench) -> None:
     define(bench.api, COSCHEDULING)
     made: Json = add_group(bench.api, COSCHEDULING, "g1", minMember=2)
-    no_room = Reason("GangNoRoom", "gang default/g1 waits until all of it fits", "short by 2")
+    no_room = Reason("GangNoRoom", "gang default/g1 waits until all its members fit", "short by 2")
     owner = OwnerReference(kind="Job", name="train", uid="uid-train", controller=True, api_version="batch/v1")
     waits = msgspec.structs.replace(said(COSCHEDULING), phase=Phase.WAITING, reason=no_room)
     bench.actor.submit([waits, ReportOwner("default", owner, no_room)])

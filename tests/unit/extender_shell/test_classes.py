@@ -127,7 +127,7 @@ async def test_a_class_that_cannot_be_read_has_an_event_and_a_condition_until_it
     await until(lambda: class_status(cluster.api, "small").get("conditions"), "a condition says so")
     (condition,) = class_status(cluster.api, "small")["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == ("Accepted", "False", "ClassUnreadable")
-    assert await refused(cluster, "p1") == "GpuClass small cannot be read; the pod waits until it is mended"
+    assert await refused(cluster, "p1") == "GpuClass small cannot be read; the pod waits until it is corrected"
     edit_class(cluster.api, "small", minMemory="8Gi")
     await until(lambda: woken(cluster, "p1"), "it goes on")
     await until(lambda: class_status(cluster.api, "small")["conditions"][0]["status"] == "True", "it is accepted")

@@ -98,7 +98,7 @@ async def test_it_tells_why_no_moves_help() -> None:
         assert (await plan(ours, "default/train", 1)).verdict == said
         said = "2 whole GPUs on one node: no 2-GPU node can be freed; nearest: n2, 1 pod there may not be moved"
         assert (await plan(ours, "default/train", 8, "default/a")).verdict == said
-        said = "default/a does not wait for room: it is bound to n1"
+        said = "default/a is not pending: it is bound to n1"
         assert (await plan(ours, "default/a")).verdict == said
         with pytest.raises(CommandError, match="--for is default/nobody: expected a pod or gang"):
             await plan(ours, "default/nobody")
@@ -110,7 +110,7 @@ async def test_on_request_the_pods_go_and_the_room_is_kept_for_the_one_who_waits
         found = await plan(ours)
         said = await carry_out(ours, found)
         assert said[:2] == ["evicted default/a from n1 GPU 0", "evicted default/b from n1 GPU 1"]
-        assert said[2].startswith("kept for default/train until ")
+        assert said[2].startswith("reserved for default/train until ")
         assert evictions(ours) == ["a", "b"]
         for name in ("a", "b"):
             ours.api.delete(PODS, ("default", name), {"gracePeriodSeconds": 0})
@@ -212,7 +212,7 @@ async def test_nobody_goes_while_the_extender_keeps_nothing(monkeypatch: pytest.
     monkeypatch.setattr(defrag, "SEEN_S", 0.5)
     async with world(reservation_ttl_s=0.0) as ours:
         await a_town(ours)
-        with pytest.raises(CommandError, match="the extender does not keep n1 GPU 0 and 1 for default/train"):
+        with pytest.raises(CommandError, match="the extender has not reserved n1 GPU 0 and 1 for default/train"):
             await carry_out(ours, await plan(ours))
         assert not evictions(ours)
 

@@ -78,7 +78,7 @@ async def test_a_poison_pod_waits_alone_and_all_can_see_why(cluster: World, monk
         for _ in range(5):
             assert await cluster.filter(pod, ALL) == first
         assert list(first["FailedAndUnresolvableNodes"].values()) == [
-            "gangshare met an error of its own over this; it is set aside until it changes, or for a while"
+            "Gangshare had an internal error over this object; it is quarantined until it changes, or for a while"
         ]
         await served(cluster)
     (told,) = [line for line in logs if line["event"] == "set_aside"]
@@ -117,7 +117,7 @@ async def test_a_poison_pod_that_is_there_at_the_start_keeps_its_gpu_and_nobody_
         third = await cluster.filter(add_pod(cluster.api, "third", mem=16), ALL)
         assert third["NodeNames"] == []
         _, explained = await cluster.get("/explain/default/poison")
-        assert explained["problem"].startswith("gangshare met an error of its own")
+        assert explained["problem"].startswith("Gangshare had an internal error")
 
 
 async def test_a_poison_node_takes_nobody_and_is_told_so(cluster: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ async def test_a_question_that_breaks_in_the_shell_is_an_answer_in_words(
     pod = add_pod(cluster.api, "poison")
     body = {"Pod": pod, "NodeNames": ALL, "NodeNameToMetaVictims": {}}
     status, answer = await cluster.ask(f"/scheduler/{verb}", body)
-    assert (status, answer) == (500, "gangshare met an error of its own; the pod is tried again")
+    assert (status, answer) == (500, "Gangshare had an internal error; the pod is tried again")
     await served(cluster)
 
 
@@ -166,7 +166,7 @@ async def test_a_bind_that_breaks_is_an_error_and_the_next_one_goes_through(
     poison(Binder, "bind", monkeypatch, lambda place: place.pod.name == "poison")
     pod = add_pod(cluster.api, "poison", mem=16)
     await cluster.filter(pod, ALL)
-    assert await cluster.bind(pod, "node-a") == "gangshare met an error of its own; the pod is tried again"
+    assert await cluster.bind(pod, "node-a") == "Gangshare had an internal error; the pod is tried again"
     await served(cluster)
     monkeypatch.undo()
     assert (await cluster.filter(pod, ALL))["NodeNames"] == ALL

@@ -15,7 +15,7 @@ from tests.unit.extender_shell.definitions import COSCHEDULING, OWN, VOLCANO
 
 KUBE_BATCH = "scheduling.incubator.k8s.io/v1alpha1"
 NOW, LATER = "2025-01-31T12:00:00Z", "2025-01-31T12:00:09Z"
-NO_ROOM = Reason("GangNoRoom", "gang default/g1 waits until all of it fits", "short by 2")
+NO_ROOM = Reason("GangNoRoom", "gang default/g1 waits until all its members fit", "short by 2")
 SAID = GroupStatus(
     key=GroupKey("default", "g1"),
     kinds=(),

@@ -18,7 +18,7 @@ from tests.unit.extender_shell import world
 from tests.unit.extender_shell.test_takeover import Holder
 from tests.unit.extender_shell.world import Json, World, add_pod, until
 
-AGAIN = Reason("GangAgain", "gang default/g1 is placed anew", "nobody came into bind for too long")
+AGAIN = Reason("GangAgain", "gang default/g1 is planned again", "no member came into bind for too long")
 ELSEWHERE = Refuse(Reason("GangStarting", "gang default/g1 starts with other pods or nodes first"))
 
 
@@ -178,7 +178,7 @@ async def test_a_bind_held_on_another_node_takes_the_place_of_the_former(cluster
     former = asyncio.create_task(cluster.bind(pod, "node-a"))
     await barrier.waits(pod)
     later = asyncio.create_task(cluster.bind(pod, "node-b"))
-    assert "asked for anew" in await former
+    assert "asked again" in await former
     barrier.open(pod, node="node-b")
     assert await later == ""
     assert cluster.pod("p1")["spec"]["nodeName"] == "node-b"

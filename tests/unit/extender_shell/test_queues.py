@@ -66,7 +66,7 @@ async def test_a_queue_limits_its_pods_and_tells_how_it_stands(cluster: World) -
         add_pod(cluster.api, name, annotations=IN_TEAM_A, mem=8)
     await until(lambda: status(cluster, "team-a").get("waiting") == 2, "its pods are counted")
     assert await refused(cluster, "p1") == ""
-    assert await refused(cluster, "p2") == "queue team-a has no room for what this asks"
+    assert await refused(cluster, "p2") == "queue team-a has no quota left for this request"
     await until(lambda: [e for e in events(cluster.api) if e["reason"] == "QueueFull"], "an Event says so")
     (told,) = [e["message"] for e in events(cluster.api) if e["reason"] == "QueueFull"]
     assert told.endswith("queue team-a may have 0.5 GPUs: 0.5 are in use, this asks 0.5")
@@ -83,7 +83,7 @@ async def test_namespaces_are_followed_and_a_queue_admits_those_that_it_selects(
     await until(lambda: status(cluster, "team-a"), "the queue is known")
     add_pod(cluster.api, "p1", annotations=IN_TEAM_A, mem=8)
     await until(lambda: cluster.extender.engine.pods, "the pod is known")
-    sentence = "queue team-a does not admit pods of this namespace; what names it waits until it does"
+    sentence = "queue team-a does not admit pods of this namespace; workloads that name it wait until it does"
     assert await refused(cluster, "p1") == sentence
     await until(lambda: [e for e in events(cluster.api) if e["reason"] == "QueueForbidden"], "an Event says so")
     _, page = await cluster.get("/queues")
@@ -145,7 +145,7 @@ async def test_an_elastic_quota_is_the_queue_of_its_namespace(cluster: World) ->
     await until(lambda: capability(cluster, "default/q") == {names.GPU_MEM: 4}, "the quota is known")
     add_pod(cluster.api, "p1", mem=8)
     await until(lambda: cluster.extender.engine.pods, "the pod is known")
-    assert await refused(cluster, "p1") == "queue default/q has no room for what this asks"
+    assert await refused(cluster, "p1") == "queue default/q has no quota left for this request"
 
 
 async def test_queues_that_go_with_their_definition_limit_nobody_any_more(cluster: World) -> None:
@@ -153,7 +153,7 @@ async def test_queues_that_go_with_their_definition_limit_nobody_any_more(cluste
     await until(lambda: cluster.extender.engine.tenancy.queues.queue_nodes.get("team-a"), "the queue is known")
     add_pod(cluster.api, "p1", annotations=IN_TEAM_A)
     await until(lambda: cluster.extender.engine.pods, "the pod is known")
-    assert await refused(cluster, "p1") == "queue team-a is closed; what is in it waits until it is opened"
+    assert await refused(cluster, "p1") == "queue team-a is closed; its workloads wait until it is open"
     cluster.api.delete(CRDS, ("", "queues.gangshare.io"), {})
     woken = names.WAKE
     await until(lambda: woken in cluster.pod("p1")["metadata"].get("annotations", {}), "it is woken")

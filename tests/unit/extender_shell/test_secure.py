@@ -127,7 +127,7 @@ async def test_while_the_api_server_answers_nothing_nobody_is_let_in_and_that_is
     secured: Secured,
 ) -> None:
     secured.vouching.broken = True
-    assert await secured.get("/inspect", "viewer") == (503, "the API server vouches for nobody now: try again")
+    assert await secured.get("/inspect", "viewer") == (503, "the API server cannot check tokens now: try again")
     secured.vouching.broken = False
     assert (await secured.get("/inspect", "viewer"))[0] == 200
 

@@ -88,7 +88,7 @@ def test_a_gang_of_unknown_size_is_never_complete() -> None:
     tale = Tale(None)
     tale.come("abcdef")
     assert tale.runs(1e6) == []
-    assert tale.gang.lacking() == "nobody says how many members it has"
+    assert tale.gang.lacking() == "its number of members is unknown"
 
 
 def test_the_minimum_of_each_role_counts_too() -> None:

@@ -48,13 +48,13 @@ def asked(gangs: Gangs, movable_pods: MovablePods, pod: PodState | None, key: Gr
 def _gang(gangs: Gangs, known: GangInfo) -> Asked | NoPlan:
     key = known.gang.key
     if known.gang.phase is not Phase.WAITING:
-        return NoPlan(f"gang {key} does not wait for room: it is {known.gang.phase}")
+        return NoPlan(f"gang {key} is not pending: it is {known.gang.phase}")
     return Asked(f"gang {key}", gangs.planner.seats(known.gang))
 
 
 def _single(movable_pods: MovablePods, pod: PodState) -> Asked | NoPlan:
     if pod.state in ("binding", "bound"):
-        return NoPlan(f"{pod.ref} does not wait for room: it is bound to {pod.node}")
+        return NoPlan(f"{pod.ref} is not pending: it is bound to {pod.node}")
     if isinstance(pod.asked, Reason):
         return NoPlan(str(pod.asked))
     seat = Seat(

@@ -47,7 +47,7 @@ Moment = tuple[int, int, int, int, int]
 """What the cluster is like: it changes with anything that may let somebody fit."""
 Chosen = tuple[Key, Preemptor, Wanted]
 How = Literal["done", "coming", "vain", "lapsed"]
-"""What came of it: a start; room comes free by itself; nobody was found, or not let go; others went for nothing."""
+"""What came of it: a start; enough becomes free without preemption; no victims, or not evicted; evicted in vain."""
 Waiting = tuple[QueueRank, Turn, Key, GangInfo | PodState]
 """Who comes first sorts first, as in line."""
 

@@ -45,7 +45,7 @@ class NoSolution(msgspec.Struct, frozen=True):
     """Nothing forbids it: this is not the moment for it."""
 
 
-COMING = NoSolution("room comes free by itself", postponed=True)
+COMING = NoSolution("enough becomes free without preemption", postponed=True)
 CHANGED = NoSolution("the cluster changes faster than evictions can be planned", postponed=True)
 
 

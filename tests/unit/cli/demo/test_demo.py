@@ -14,7 +14,7 @@ from tests.unit.cli.run import gangshare
 
 TOLD = (
     r"Assembling  gang default/train waits for its members: 3 of 4 members exist\n"
-    r".*  Waiting     gang default/train waits until all of it fits: needs 3×2 whole GPUs.* short by .*\n"
+    r".*  Waiting     gang default/train waits until all its members fit: needs 3×2 whole GPUs.* short by .*\n"
     r".*  Running     4 of 4 members bound\n"
     r".*  Degraded    gang default/train lost members and runs with fewer than its minimum: 3 of 4 members are bound\n"
     r".*  Running     4 of 4 members bound\n"
