@@ -212,16 +212,18 @@ class Ledger:
 
     def bind(self, pod: PodState, node: str, change: Change) -> None:
         """Put a pod on a node with what `pod.allocation` says (nothing or nonsense: wherever it could be)."""
+        state = pod.after(change)  # first: if that fails, nothing has changed
         before = self._leave(pod)
-        pod.move(change)
+        pod.state = state
         self._enter(pod, node)
         self._place(pod)
         self._moved(pod, before)
 
     def hold(self, pod: PodState, node: str, charges: Mapping[str, Demand]) -> None:
         """A soft charge: GPUs of the node are kept for the pod for a moment."""
+        state = pod.after(Change.HELD)
         before = self._leave(pod)
-        pod.move(Change.HELD)
+        pod.state = state
         self._enter(pod, node)
         books = self.node(node).books
         if books is not None and pod.ask is not None:

@@ -111,6 +111,10 @@ class PodState:
     def shape(self) -> Shape:
         return shape(self.ask, self.requests)
 
+    def after(self, change: Change) -> State:
+        """The next state; KeyError if the table has none."""
+        return TRANSITIONS[self.state, change]
+
     def move(self, change: Change) -> None:
         """Go on to the next state; KeyError if the table has none."""
-        self.state = TRANSITIONS[self.state, change]
+        self.state = self.after(change)

@@ -7,6 +7,8 @@ import pytest
 
 from extender.engine.state.pod_state import TRANSITIONS, Change, PodState, State
 from extender.engine.types.effects import PodRef
+from tests.builders import a_node, a_pod
+from tests.unit.engine.story import Story
 
 
 @pytest.mark.parametrize(("state", "change"), list(product(get_args(State), Change)))
@@ -28,3 +30,15 @@ def test_only_a_written_binding_or_the_api_makes_a_pod_bound() -> None:
 
 def test_who_is_bound_is_booked_for_nobody_and_held_nowhere() -> None:
     assert {change for state, change in TRANSITIONS if state == "bound"} == {Change.FOUND, Change.RELEASED}
+
+
+def test_a_change_that_the_table_does_not_know_leaves_the_books_as_they_are() -> None:
+    story = Story(a_node("n1", 16, 16))
+    assert story.run(a_pod("one", mem=16)) == "n1:0"
+    pod, ledger = story.engine.pods["uid-one"], story.engine.ledger
+    with pytest.raises(KeyError):
+        ledger.hold(pod, "n1", {})
+    with pytest.raises(KeyError):
+        ledger.bind(pod, "n1", Change.BOOKED)
+    assert (pod.state, pod.node) == ("bound", "n1")
+    assert ledger.check() == []
