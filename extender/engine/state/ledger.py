@@ -212,19 +212,13 @@ class Ledger:
 
     def bind(self, pod: PodState, node: str, change: Change) -> None:
         """Put a pod on a node with what `pod.allocation` says (nothing or nonsense: wherever it could be)."""
-        state = pod.after(change)  # first: if that fails, nothing has changed
-        before = self._leave(pod)
-        pod.state = state
-        self._enter(pod, node)
+        before = self._go(pod, node, change)
         self._place(pod)
         self._moved(pod, before)
 
     def hold(self, pod: PodState, node: str, charges: Mapping[str, Demand]) -> None:
         """A soft charge: GPUs of the node are kept for the pod for a moment."""
-        state = pod.after(Change.HELD)
-        before = self._leave(pod)
-        pod.state = state
-        self._enter(pod, node)
+        before = self._go(pod, node, Change.HELD)
         books = self.node(node).books
         if books is not None and pod.ask is not None:
             books.hold(pod.ref.uid, pod.ask, charges)
@@ -256,6 +250,14 @@ class Ledger:
             self.freed += less
             self._changed(pod.node, less, True)
         self._told_moved(pod)
+
+    def _go(self, pod: PodState, node: str, change: Change) -> tuple[str, Mapping[str, Demand]] | None:
+        """Put a pod on a node; returns what `_leave` does. KeyError, with nothing changed, if it may not."""
+        state = pod.after(change)
+        before = self._leave(pod)
+        pod.state = state
+        self._enter(pod, node)
+        return before
 
     def _enter(self, pod: PodState, node: str) -> None:
         pod.node = node
