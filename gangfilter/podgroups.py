@@ -43,8 +43,13 @@ class Kind(msgspec.Struct, frozen=True, eq=False):
     """Reads `spec`; raises BadValue, and msgspec's errors."""
 
     @property
+    def api_version(self) -> str:
+        """Group and version, as in an object's apiVersion."""
+        return f"{self.api_group}/{self.version}"
+
+    @property
     def source(self) -> str:
-        return f"{self.kind} {self.api_group}/{self.version}"
+        return f"{self.kind} {self.api_version}"
 
 
 class _Object(msgspec.Struct):

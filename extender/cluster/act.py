@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from extender.cluster import classes, faults, queues, scalers
+from extender.cluster import class_status, faults, queue_status, scalers
 from extender.cluster.group_status import StatusWriter
 from extender.cluster.leadership import NotLeading, Permission
 from extender.engine.types.effects import (
@@ -225,9 +225,9 @@ class Actor:
                 if effect.reason is not None and effect.phase in TOLD_ON_GROUPS:
                     self.submit([Complaint(about, effect.reason) for about in written])
             case ClassStatus():
-                await classes.write_status(self._client, effect)
+                await class_status.write_status(self._client, effect)
             case QueueStatus():
-                await queues.write_status(self._client, effect)
+                await queue_status.write_status(self._client, effect)
 
     async def _tell(self, about: Reference, reason: Reason, *, warning: bool = True) -> None:
         self._permission.require()  # else the recorder takes it for told

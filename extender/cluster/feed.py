@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
 
+from extender.cluster.watched import WatchedKind
 from extender.engine.types.events import Event
 from extender.metrics import Metrics
 from protos.kube import changes, errors
-from protos.kube.changes import Ref
 from protos.kube.client import ApiClient
 from protos.kube.reflect import ABSENT, Reflector
 
@@ -31,42 +31,27 @@ class _List(msgspec.Struct, frozen=True):
 _lists = msgspec.json.Decoder(_List)
 
 
-class Kind(Protocol):
-    """How a collection's objects become events."""
-
-    def seen(self, ref: Ref, found: Any) -> Event | None: ...
-
-    def gone(self, ref: Ref) -> Event | None: ...
-
-    def listed(self) -> Event | None:
-        """Everything was told."""
-        return None
-
-
 class Feed:
     """One collection, told to the engine for ever."""
 
     def __init__(
         self,
         client: ApiClient,
-        path: str,
-        decode: Callable[[bytes], Any],
-        kind: Kind,
+        kind: WatchedKind,
         tell: Callable[[Event], None],
         metrics: Metrics,
         *,
         optional: bool = False,
-        unreadable: Callable[[Ref, Exception], None] | None = None,
         calm: asyncio.Event | None = None,
     ) -> None:
         """An `optional` collection may be unknown to the server, or kept from us: then `run` raises that.
 
-        `unreadable` is told of objects that cannot be decoded. While `calm` is not set, nothing is told.
+        While `calm` is not set, nothing is told.
         """
-        self._client, self._path, self._kind, self._tell, self._metrics = client, path, kind, tell, metrics
-        self._reflector: Reflector[Any] = Reflector(client, path, decode, optional=optional)
-        metrics.watching.labels(path).set_function(lambda: self._reflector.trouble is None)
-        self._optional, self._unreadable, self._calm = optional, unreadable, calm
+        self._client, self._path, self._kind, self._tell, self._metrics = client, kind.path, kind, tell, metrics
+        self._reflector: Reflector[Any] = Reflector(client, kind.path, kind.decode, optional=optional)
+        metrics.watching.labels(kind.path).set_function(lambda: self._reflector.trouble is None)
+        self._optional, self._calm = optional, calm
         self._version = -1
         self._listed = asyncio.Event()
         self.lists = 0
@@ -135,8 +120,8 @@ class Feed:
                 log.warning(
                     "undecodable", path=self._path, object=ref and f"{ref.namespace}/{ref.name}", error=str(error)
                 )
-                if ref is not None and self._unreadable is not None:
-                    self._unreadable(ref, error)
+                if ref is not None and self._kind.unreadable is not None:
+                    self._kind.unreadable(ref, str(error))
         return told
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import structlog
 
-from extender.cluster.groups import api_version
 from extender.cluster.status import BY_US, Condition, Json, conditions, read, unwritten
 from extender.engine.types.effects import GroupStatus
 from gangfilter import podgroups
@@ -25,7 +24,7 @@ Form = Callable[[GroupStatus, P, Mapping[str, Any], str], Json]
 """Of what is to be said, its phase, the status as it is and the time (RFC 3339): the fields to be written."""
 
 
-_PLURALS = {api_version(kind): kind.plural for kind in podgroups.KINDS}
+_PLURALS = {kind.api_version: kind.plural for kind in podgroups.KINDS}
 
 
 LOST = "GangMemberLost"

@@ -7,19 +7,18 @@ answer from memory, and asks nothing of a cluster that has none of them.
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
 
-from extender.cluster.feed import Feed, Kind, together
+from extender.cluster.feed import Feed, together
+from extender.cluster.watched import WatchedKind
 from extender.engine.types.events import Event
 from extender.metrics import Metrics
-from protos.contract.reason import Reason
-from protos.kube import errors, paths
+from protos.kube import errors
 from protos.kube.changes import Ref
 from protos.kube.client import ApiClient
-from protos.kube.events import Reference
 from protos.kube.reflect import ABSENT
 
 DISCOVER_S, DISCOVER_AGAIN_S = 10.0, 1.0
@@ -34,39 +33,6 @@ CORE = "v1"
 """The API version that every API server serves, and of which `/apis` does not tell."""
 
 log = structlog.get_logger(__name__)
-Complain = Callable[[Reference, Reason], None]
-"""Tells the owner of an object that it cannot be read."""
-
-
-class Declared(Kind, Protocol):
-    """How the objects of an optional kind become events."""
-
-    def unreadable(self, ref: Ref, error: Exception) -> None:
-        """An object cannot be decoded."""
-        ...
-
-    def left(self) -> Event | None:
-        """The kind is not there any more; that its objects are gone was told."""
-        return None
-
-
-class Source(msgspec.Struct, frozen=True):
-    """An optional kind."""
-
-    api_version: str
-    """Group and version, as in an object's apiVersion."""
-    plural: str
-    kind: str
-    decode: Callable[[bytes], Any]
-    declared: Declared
-
-    @property
-    def title(self) -> str:
-        return f"{self.kind} {self.api_version}"
-
-    @property
-    def path(self) -> str:
-        return paths.path(self.api_version, self.plural)
 
 
 class _Version(msgspec.Struct, frozen=True, rename="camel"):
@@ -86,59 +52,35 @@ class _ApiGroups(msgspec.Struct, frozen=True):
 _api_groups = msgspec.json.Decoder(_ApiGroups)
 
 
-def served(sources: Iterable[Source], versions: frozenset[str]) -> list[Source]:
+def served(kinds: Iterable[WatchedKind], versions: frozenset[str]) -> list[WatchedKind]:
     """Of these those whose API version is among these; of several versions of one kind the first."""
-    found: dict[tuple[str, str], Source] = {}
-    for source in sources:
-        if source.api_version in versions:
-            found.setdefault((source.api_version.partition("/")[0], source.plural), source)
+    found: dict[tuple[str, str], WatchedKind] = {}
+    for kind in kinds:
+        if kind.api_version in versions:
+            found.setdefault((kind.api_version.partition("/")[0], kind.plural), kind)
     return list(found.values())
-
-
-class _Remembered(Kind):
-    """The objects of a kind, and which of them were told of."""
-
-    def __init__(self, declared: Declared) -> None:
-        self._declared = declared
-        self._told: dict[tuple[str, str], Ref] = {}
-
-    def seen(self, ref: Ref, found: Any) -> Event | None:
-        self._told[ref.namespace, ref.name] = ref
-        return self._declared.seen(ref, found)
-
-    def gone(self, ref: Ref) -> Event | None:
-        self._told.pop((ref.namespace, ref.name), None)
-        return self._declared.gone(ref)
-
-    def listed(self) -> Event | None:
-        return self._declared.listed()
-
-    def forgotten(self) -> list[Event]:
-        """All of it is gone."""
-        events = [*(self._declared.gone(ref) for _, ref in sorted(self._told.items())), self._declared.left()]
-        self._told.clear()
-        return [event for event in events if event is not None]
 
 
 class _Follower:
     """Follows one kind for as long as it is served and shown to us; then it can be started once more."""
 
-    def __init__(self, client: ApiClient, source: Source, tell: Callable[[Event], None], metrics: Metrics) -> None:
-        self.source, self._tell = source, tell
-        self._objects = _Remembered(source.declared)
-        self.feed = Feed(
-            client,
-            source.path,
-            source.decode,
-            self._objects,
-            tell,
-            metrics,
-            optional=True,
-            unreadable=source.declared.unreadable,
-        )
+    def __init__(self, client: ApiClient, kind: WatchedKind, tell: Callable[[Event], None], metrics: Metrics) -> None:
+        self.kind, self._tell = kind, tell
+        self._told: dict[tuple[str, str], Ref] = {}
+        """The objects that the engine was told of."""
+        remembering = msgspec.structs.replace(kind, seen=self._seen, gone=self._gone)
+        self.feed = Feed(client, remembering, tell, metrics, optional=True)
         self._task: asyncio.Task[None] | None = None
         self._refused = False
         self._missing_since: float | None = None
+
+    def _seen(self, ref: Ref, found: Any) -> Event | None:
+        self._told[ref.namespace, ref.name] = ref
+        return self.kind.seen(ref, found)
+
+    def _gone(self, ref: Ref) -> Event | None:
+        self._told.pop((ref.namespace, ref.name), None)
+        return self.kind.gone(ref)
 
     def missing_s(self) -> float:
         """The API server says that there is no such kind; for how many seconds it has said so."""
@@ -170,7 +112,7 @@ class _Follower:
                 self._forget()
         except errors.Forbidden as error:
             if not self._refused:
-                log.warning("kind_not_read", kind=self.source.title, error=str(error), expected="get, list and watch")
+                log.warning("kind_not_read", kind=self.kind.title, error=str(error), expected="get, list and watch")
             self._refused = True
 
     async def unless_ended(self, wait: Coroutine[Any, Any, None]) -> None:
@@ -180,7 +122,7 @@ class _Follower:
         try:
             done, _ = await asyncio.wait(ends, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                log.warning("kind_not_listed", kind=self.source.title, waited_s=PATIENCE_S)
+                log.warning("kind_not_listed", kind=self.kind.title, waited_s=PATIENCE_S)
             if waiting in done:
                 with contextlib.suppress(*ABSENT):
                     waiting.result()
@@ -195,7 +137,14 @@ class _Follower:
         self._forget()
 
     def _forget(self) -> None:
-        for event in self._objects.forgotten():
+        """All of its objects are gone."""
+        for _, ref in sorted(self._told.items()):
+            self._say(self.kind.gone(ref))
+        self._told.clear()
+        self._say(self.kind.left())
+
+    def _say(self, event: Event | None) -> None:
+        if event is not None:
             self._tell(event)
 
 
@@ -203,9 +152,9 @@ class OptionalKinds:
     """All optional kinds."""
 
     def __init__(
-        self, client: ApiClient, sources: Sequence[Source], tell: Callable[[Event], None], metrics: Metrics
+        self, client: ApiClient, kinds: Sequence[WatchedKind], tell: Callable[[Event], None], metrics: Metrics
     ) -> None:
-        self._client, self._sources, self._tell, self._metrics = client, sources, tell, metrics
+        self._client, self._kinds, self._tell, self._metrics = client, kinds, tell, metrics
         self._followers: dict[str, _Follower] = {}
         self._tasks: asyncio.TaskGroup
         self._looked = asyncio.Event()
@@ -231,27 +180,27 @@ class OptionalKinds:
 
     async def _look(self) -> None:
         """Follow what the API server serves, and nothing else."""
-        wanted = {source.path: source for source in await self._served()}
+        wanted = {kind.path: kind for kind in await self._served()}
         for path in self._followers.keys() - wanted.keys():
             if self._followers[path].missing_s() >= MISSING_S:
-                log.info("kind_left", kind=self._followers[path].source.title)
+                log.info("kind_left", kind=self._followers[path].kind.title)
                 self._followers.pop(path).end()
-        for path, source in wanted.items():
+        for path, kind in wanted.items():
             if path not in self._followers:
-                log.info("kind_followed", kind=source.title)
-                self._followers[path] = _Follower(self._client, source, self._tell, self._metrics)
+                log.info("kind_followed", kind=kind.title)
+                self._followers[path] = _Follower(self._client, kind, self._tell, self._metrics)
             self._followers[path].start(self._tasks)
 
-    async def _served(self) -> Sequence[Source]:
+    async def _served(self) -> Sequence[WatchedKind]:
         """The kinds that the API server says it serves."""
         while True:
             try:
                 listed = await self._client.fetch("/apis", _api_groups)
             except ABSENT:
-                return self._sources  # it keeps that to itself, but their lists will tell
+                return self._kinds  # it keeps that to itself, but their lists will tell
             except errors.ApiError as error:
                 log.warning("discovery_failed", error=str(error))
                 await asyncio.sleep(DISCOVER_AGAIN_S)
                 continue
             versions = frozenset((CORE, *(v.group_version for group in listed.groups for v in group.versions)))
-            return served(self._sources, versions)
+            return served(self._kinds, versions)

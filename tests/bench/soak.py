@@ -27,8 +27,8 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from extender.cluster import kinds
 from extender.cluster.feed import Feed
-from extender.cluster.watch import Nodes, Pods
 from extender.engine.cycle.engine import Engine
 from extender.engine.types.effects import Evict, Open, PodRef, PostBinding, Requeue
 from extender.engine.types.events import BindDone, ClassSeen, Leading, NodeSeen, PodSeen, PodsListed, QueueSeen
@@ -129,8 +129,8 @@ class Life:
         self.core.release = self._release
         self.verbs = Verbs(self.core, binds, Gate(lambda _: None))
         self.feeds = [
-            Feed(self.server, paths.nodes(), objects.decode_node, Nodes(), self.core.tell, metrics),  # type: ignore[arg-type]
-            Feed(self.server, paths.pods(), objects.decode_pod, Pods(), self.core.tell, metrics),  # type: ignore[arg-type]
+            Feed(self.server, kinds.NODES, self.core.tell, metrics),  # type: ignore[arg-type]
+            Feed(self.server, kinds.PODS, self.core.tell, metrics),  # type: ignore[arg-type]
         ]
         self._tasks, self._garbage = tasks, Garbage()
         self._running: list[str] = []

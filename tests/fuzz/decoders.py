@@ -18,8 +18,7 @@ from deviceplugin import checkpoint, fake, slices
 from deviceplugin.checkpoint import CheckpointError
 from deviceplugin.fake import ProfileError
 from deviceplugin.slices import SharingError
-from extender.cluster.groups import sources as group_sources
-from extender.cluster.watch import ConfigMap, SickGpus
+from extender.cluster import kinds
 from extender.engine.types import trust
 from extender.wire import admission, shapes
 from gangfilter import dialects
@@ -134,12 +133,11 @@ def _line(data: bytes) -> None:
 
 _nobody: ApiClient = msgspec.UNSET  # type: ignore[assignment]
 """No client: a line of a watch is read without one."""
-_sick = SickGpus()
-_config_map = msgspec.json.Decoder(ConfigMap)
 
 
 def _config(data: bytes) -> None:
-    _sick.seen(Ref("kube-system", f"{names.UNHEALTHY_CONFIGMAP_PREFIX}n1", "u"), _config_map.decode(data))
+    kind = kinds.UNHEALTHY_GPUS
+    kind.seen(Ref(kind.namespace, f"{names.UNHEALTHY_CONFIGMAP_PREFIX}n1", "u"), kind.decode(data))
 
 
 importlib.import_module("kubernetes.aio.config.kube_config")  # that takes a second, and is no input's fault
@@ -158,7 +156,7 @@ def _job(data: bytes) -> None:
     _jobs(data)
 
 
-_jobs = next(source.decode for source in group_sources(lambda *_: None) if source.kind == training.JOB_KIND)
+_jobs = next(kind.decode for kind in kinds.optional(lambda *_: None) if kind.kind == training.JOB_KIND)
 _groups = tuple(Target(kind.source, corpus.GROUPS, partial(declaration, kind), (PodGroupError,), 3) for kind in KINDS)
 _queues = tuple(
     Target(f"{kind.kind} {kind.api_version}", corpus.QUEUES, partial(queue.decode, kind), BAD_JSON, 5)

@@ -6,14 +6,12 @@ A world is made of a seed and a number: one that fails is found again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import Any
 
-import msgspec
-
-from extender.cluster.groups import sources as group_sources
-from extender.cluster.watch import ConfigMap, SickGpus
+from extender.cluster import kinds
+from extender.cluster.watched import WatchedKind
 from extender.engine.types.effects import Deny, Effect, Evict, Open
 from extender.engine.types.events import (
     BudgetGone,
@@ -24,18 +22,17 @@ from extender.engine.types.events import (
     GroupGone,
     GroupSeen,
     Leading,
-    NamespaceSeen,
     NodeGone,
     NodeSeen,
     PodGone,
     PodSeen,
-    PrioritySeen,
     QueueGone,
     QueueSeen,
     ScalerGone,
     ScalerSeen,
     ScalersServed,
 )
+from gangfilter import podgroups
 from gangfilter.podgroups import PodGroupError
 from protos.contract import budget, gpu_class, names, namespace, objects, priority, queue, training
 from protos.contract.objects import Pod
@@ -54,40 +51,36 @@ SHORT = tuple(number for number in WHOLE if len(number) < 100)
 Told = Callable[[bytes], Event]
 
 
-def _group(source: Any) -> Told:
+REF = Ref("default", "n1", "u")
+UNHEALTHY = Ref("kube-system", f"{names.UNHEALTHY_CONFIGMAP_PREFIX}n1", "")
+OPTIONAL = kinds.optional(lambda *_: None)
+
+
+def _told(kind: WatchedKind, ref: Ref = REF) -> Told:
     def told(data: bytes) -> Event:
-        key, said, job = source.decode(data)
-        return GroupSeen(source.api_version, key, said, job)
+        event = kind.seen(ref, kind.decode(data))
+        assert event is not None
+        return event
 
     return told
 
 
-def _queue(kind: queue.Source) -> Told:
-    return lambda data: QueueSeen(queue.decode(kind, data))
+def _rows(kinds: Collection[str], samples: Sequence[str]) -> list[tuple[Told, Sequence[str]]]:
+    """The optional kinds of these names."""
+    return [(_told(kind), samples) for kind in OPTIONAL if kind.kind in kinds]
 
 
-def _sick(data: bytes) -> Event:
-    found = SickGpus().seen(Ref("kube-system", f"{names.UNHEALTHY_CONFIGMAP_PREFIX}n1", ""), _config_map.decode(data))
-    assert found is not None
-    return found
-
-
-_config_map = msgspec.json.Decoder(ConfigMap)
-_groups = [(_group(source), corpus.GROUPS) for source in group_sources(lambda *_: None)]
 KINDS: tuple[tuple[int, Sequence[tuple[Told, Sequence[str]]]], ...] = (
-    (40, [(lambda data: PodSeen(objects.decode_pod(data)), corpus.PODS)]),
-    (15, [(lambda data: NodeSeen(objects.decode_node(data)), corpus.NODES)]),
-    (10, _groups),
-    (6, [(_queue(kind), corpus.QUEUES) for kind in queue.SOURCES]),
-    (4, [(lambda data: ClassSeen(gpu_class.decode(data)), corpus.CLASSES)]),
-    (3, [(lambda data: BudgetSeen(budget.decode(data)), corpus.BUDGETS)]),
-    (2, [(lambda data: PrioritySeen(priority.decode(data)), corpus.PRIORITIES)]),
-    (2, [(lambda data: NamespaceSeen(namespace.decode(data)), corpus.NAMESPACES)]),
-    (4, [
-        (lambda data: ScalerSeen(training.decode_scaler("ScaleIn", data)), corpus.SCALERS),
-        (lambda data: ScalerSeen(training.decode_scaler("ScaleOut", data)), corpus.SCALERS),
-    ]),
-    (1, [(_sick, corpus.CONFIG_MAPS)]),
+    (40, [(_told(kinds.PODS), corpus.PODS)]),
+    (15, [(_told(kinds.NODES), corpus.NODES)]),
+    (10, _rows({kind.kind for kind in podgroups.KINDS}, corpus.GROUPS)),
+    (6, _rows({kind.kind for kind in queue.SOURCES}, corpus.QUEUES)),
+    (4, _rows({gpu_class.KIND}, corpus.CLASSES)),
+    (3, _rows({budget.KIND}, corpus.BUDGETS)),
+    (2, _rows({priority.KIND}, corpus.PRIORITIES)),
+    (2, _rows({namespace.KIND}, corpus.NAMESPACES)),
+    (4, _rows(training.PLURALS, corpus.SCALERS)),
+    (1, [(_told(kinds.UNHEALTHY_GPUS, UNHEALTHY), corpus.CONFIG_MAPS)]),
 )  # fmt: skip
 
 

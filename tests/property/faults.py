@@ -62,7 +62,7 @@ class Faults:
             engine._listeners.of[event] = tuple(self._wrap(event.__name__, each) for each in listeners)
         upkeep = engine._upkeep
         upkeep._ticks = tuple((place, self._wrap(place, work)) for place, work in upkeep._ticks)
-        upkeep._slices = deque((place, self._wrap(place, work)) for place, work in upkeep._slices)
+        upkeep._slices = deque((place, guard, self._wrap(place, work)) for place, guard, work in upkeep._slices)
         for path, methods in WORK:
             part: Any = engine._components
             for name in path.split("."):

@@ -50,7 +50,7 @@ class Upkeep:
             ("elastic", lambda now: components.effects.extend(components.elastic.tick(now))),
             ("lost pods", pods.forget_lost),
         )
-        self._slices: deque[tuple[str, Work]] = deque((
+        slices: tuple[tuple[str, Work], ...] = (
             ("new shapes", lambda _: components.indexes.learn(WARM_NODES)),
             ("gang plans", lambda now: components.gangs.work(now, components.backfill.before_gang)),
             ("requeue", lambda _: self._go_on_waking()),
@@ -59,7 +59,8 @@ class Upkeep:
             ("preemption search", lambda now: self._told(components.preemption.work(now))),
             ("scale-out", lambda now: self._told(components.elastic.work(now))),
             ("reservations of backfill", components.backfill.work),
-        ))  # fmt: skip
+        )
+        self._slices = deque((place, self._quarantine.part(place), work) for place, work in slices)
 
     @property
     def ticks(self) -> tuple[Tick, ...]:
@@ -116,17 +117,16 @@ class Upkeep:
 
         One part after the other has its slice, each in its turn.
         """
-        self._quarantine.now = now
-        more = False
+        self._quarantine.now, more = now, False
         for _ in range(len(self._slices)):
-            place, work = self._slices[0]
+            place, guard, work = self._slices[0]
             self._slices.rotate(-1)
             if not self._quarantine.rests(place):
-                with self._quarantine.part(place):
-                    more |= work(now)
+                with guard:
+                    more = work(now)
             if more:
-                break
-        return more
+                return True
+        return False
 
     def _told(self, worked: tuple[bool, Sequence[Effect]]) -> bool:
         more, effects = worked

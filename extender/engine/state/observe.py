@@ -147,7 +147,8 @@ class Observer:
         return seen
 
     def _placed(self, pod: Pod, node: str, state: PodState) -> Seen:
-        self._resize(pod, state)
+        if state.learned:
+            self._resize(pod, state)
         if isinstance(state.asked, Reason):
             state.asked = asks.held(pod, self._resources)
         if state.ask is None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import yaml
 
-from extender.cluster.groups import api_version
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import CRDS, Resource
 from gangfilter import podgroups
@@ -13,7 +12,7 @@ from protos.contract import gpu_class, names
 from tests.unit.extender_shell.world import ADMIN, Json
 
 SHIPPED = Path(__file__).parents[3] / "manifests/base/extender/podgroup.yaml"
-KINDS = {api_version(kind): kind for kind in podgroups.KINDS}
+KINDS = {kind.api_version: kind for kind in podgroups.KINDS}
 OWN, VOLCANO, COSCHEDULING = "gangshare.io/v1alpha1", "scheduling.volcano.sh/v1beta1", "scheduling.x-k8s.io/v1alpha1"
 
 

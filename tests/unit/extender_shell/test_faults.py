@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from extender.cluster import watch
+from extender.cluster import kinds
 from extender.cluster.act import Actor
 from extender.cluster.bind import Binder
 from extender.engine.cycle.engine import Engine
@@ -18,10 +19,12 @@ from extender.engine.cycle.upkeep import Upkeep
 from extender.engine.state.observe import Observer
 from extender.engine.state.running_pods import RunningPods
 from extender.engine.types.effects import Requeue
+from extender.engine.types.events import Event
 from extender.faults import MOST_TOLD, Faults
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import NODES, PODS
 from protos.contract import names
+from protos.kube.changes import Ref
 from tests.unit.extender_shell import world as worlds
 from tests.unit.extender_shell.test_act import ref
 from tests.unit.extender_shell.world import ADMIN, World, acting, add_node, add_pod, given, until, world
@@ -175,7 +178,13 @@ async def test_a_bind_that_breaks_is_an_error_and_the_next_one_goes_through(
 
 
 async def test_a_watch_goes_on_after_an_object_that_breaks_it(cluster: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    poison(watch.Pods, "seen", monkeypatch, lambda ref, _: ref.name == "poison")
+    def seen(ref: Ref, found: Any) -> Event | None:
+        if ref.name == "poison":
+            raise RuntimeError("poison")
+        return kinds.PODS.seen(ref, found)
+
+    (pods,) = cluster.extender.watches._others
+    monkeypatch.setattr(pods, "_kind", msgspec.structs.replace(kinds.PODS, seen=seen))
     add_pod(cluster.api, "poison")
     await until(lambda: cluster.extender.metrics.faults.counted["feed"], "the error")
     await served(cluster)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.cluster import group_status, groups
+from extender.cluster import group_status
 from extender.engine.types.effects import GroupStatus
 from gangfilter import podgroups
 from gangfilter.group import GroupKey
@@ -64,7 +64,7 @@ def test_nothing_is_said_to_run_under_its_minimum(kind: str) -> None:
 
 
 def test_the_status_of_kinds_of_other_schedulers_is_left_to_them() -> None:
-    left = {kind.api_group for kind in podgroups.KINDS if not group_status.writes(groups.api_version(kind))}
+    left = {kind.api_group for kind in podgroups.KINDS if not group_status.writes(kind.api_version)}
     assert left == {"scheduling.run.ai", "scheduling.godel.kubewharf.io", "scheduling.k8s.io", "kai.alibabacloud.com"}
 
 

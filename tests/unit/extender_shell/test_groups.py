@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import CapturingLogger
 
-from extender.cluster import feed, groups, optional
+from extender.cluster import feed, kinds, optional
 from extender.cluster.watch import Watches
 from extender.engine.types.events import Event, GroupGone, GroupSeen, PodsListed
 from extender.metrics import Metrics
@@ -285,6 +285,6 @@ async def test_taking_over_tells_groups_that_no_watch_told(server: FaultyServer,
 
 def test_of_an_api_group_the_first_version_served_is_read() -> None:
     both = frozenset({"scheduling.k8s.io/v1alpha2", "scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1"})
-    sources = groups.sources(lambda *_: None)
-    assert [source.api_version for source in optional.served(sources, both)] == ["scheduling.k8s.io/v1beta1"]
-    assert optional.served(sources, frozenset({"v1", "apps/v1"})) == []
+    known = [kind for kind in kinds.optional(lambda *_: None) if kind.kind == "PodGroup"]
+    assert [kind.api_version for kind in optional.served(known, both)] == ["scheduling.k8s.io/v1beta1"]
+    assert optional.served(known, frozenset({"v1", "apps/v1"})) == []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from extender.cluster import group_status, groups
+from extender.cluster import group_status
 from extender.engine.types.effects import GroupStatus
 from gangfilter import podgroups
 from gangfilter.group import LAXEST_FIRST, GroupKey
@@ -45,7 +45,7 @@ def test_all_that_is_written_has_a_place(schema: Json, phase: Phase) -> None:
     said = GroupStatus(
         key=GroupKey("ns", "g"), kinds=(), phase=phase, reason=None, min_member=1, present=1, bound=1, succeeded=0
     )
-    written = group_status.status(groups.api_version(OWN), said, {}, "2025-01-31T12:00:00Z")
+    written = group_status.status(OWN.api_version, said, {}, "2025-01-31T12:00:00Z")
     status = schema["status"]["properties"]
     assert set(written) == set(status)
     assert written["phase"] in status["phase"]["description"]

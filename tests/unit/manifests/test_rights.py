@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from extender.cluster import group_status, groups
+from extender.cluster import group_status
 from gangfilter import podgroups
 from protos.contract import names, priority, queue, training
 from tests.unit.manifests.conftest import Json, Objects
@@ -20,7 +20,7 @@ PLUGIN = {
     ("", "nodes/status", "patch"),
     ("", "events", "create patch"),
 }
-SHOWN = [kind for kind in podgroups.KINDS if group_status.writes(groups.api_version(kind))]
+SHOWN = [kind for kind in podgroups.KINDS if group_status.writes(kind.api_version)]
 """Kinds into whose status we write how a gang stands."""
 READ, FOLLOW = "get list watch", "list watch"
 """Single objects are read where their status is written; all others are only followed."""

@@ -78,8 +78,8 @@ class CapacityBound:
                 _add(self._before, (yield from self.room(name, NOBODY)))
         total = list(self._before)
         for number, (name, uids) in enumerate(gone.items()):
-            _add(total, (yield from self.room(name, uids)))
-            _add(total, (yield from self.room(name, NOBODY)), -1)
+            _add(total, self._known.get((name, uids)) or (yield from self.room(name, uids)))
+            _add(total, self._known.get((name, NOBODY)) or (yield from self.room(name, NOBODY)), -1)
             if number % STEP == 0:
                 yield STEP * COUNTED
         return all(have >= need for have, need in zip(total, self._needed, strict=True))

@@ -7,6 +7,7 @@ are compared by their dearest unit, then by the next, and so on; and no part of 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import product
 from operator import attrgetter
@@ -169,10 +170,10 @@ def _batched(units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
 
 def _gone(units: Sequence[Unit]) -> Generator[int, None, dict[str, frozenset[str]]]:
     """The pods of these units by node."""
-    found: dict[str, set[str]] = {}
-    for number, unit in enumerate(units):
-        for victim in unit.victims:
-            found.setdefault(victim.node, set()).add(victim.uid)
-        if number % STEP == 0:
-            yield STEP * COUNTED
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for some in _batched(units):
+        for unit in some:
+            for victim in unit.victims:
+                found[victim.node].append(victim.ref.uid)
+        yield STEP * COUNTED
     return {node: frozenset(uids) for node, uids in found.items()}

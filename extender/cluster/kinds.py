@@ -1,0 +1,229 @@
+"""The kinds of objects that are watched, a row each. Every cluster has pods and nodes, all other kinds are optional.
+
+What is missing where the API server does not serve an optional kind, or does not let us read it:
+
+- PodGroups, TrainingJobs and other declarations of gangs: gangs are what their pods say.
+- Queues and ElasticQuotas: there are none.
+- GpuClasses: a pod that names one waits.
+- Namespaces: no queue that selects namespaces by labels admits any.
+- PodDisruptionBudgets: the API server alone refuses evictions.
+- PriorityClasses: a gang has the priority of its members.
+- ScaleIns and ScaleOuts: TrainingJobs are not resized.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from extender.cluster import class_status, queue_status
+from extender.cluster.watched import WatchedKind
+from extender.engine.types import events
+from extender.engine.types.events import Event
+from gangfilter import podgroups
+from gangfilter.group import Declaration, GroupKey
+from protos.contract import bounds, budget, gpu_class, names, namespace, objects, priority, queue, training
+from protos.contract.gpu_class import GpuClass
+from protos.contract.namespace import Namespace
+from protos.contract.queue import Queue
+from protos.contract.reason import Reason, listed
+from protos.contract.selection import is_number
+from protos.contract.training import TrainingJob
+from protos.kube.changes import Ref
+from protos.kube.events import Reference
+
+GROUP_UNREADABLE = "GroupUnreadable"
+NAMED, SHOWN = 8, 40
+"""Entries that a log line names, and characters of each."""
+
+log = structlog.get_logger(__name__)
+Complain = Callable[[Reference, Reason], None]
+"""Tells the owner of an object that it cannot be read."""
+
+PODS = WatchedKind(
+    api_version="v1",
+    plural="pods",
+    kind="Pod",
+    decode=objects.decode_pod,
+    seen=lambda _, found: events.PodSeen(found),
+    gone=lambda ref: events.PodGone(ref.uid),
+    listed=events.PodsListed,
+)
+NODES = WatchedKind(
+    api_version="v1",
+    plural="nodes",
+    kind="Node",
+    decode=objects.decode_node,
+    seen=lambda _, found: events.NodeSeen(found),
+    gone=lambda ref: events.NodeGone(ref.name),
+)
+
+
+def optional(complain: Complain) -> list[WatchedKind]:
+    """All kinds that a cluster may lack; `complain` is told of objects that cannot be read."""
+    return [
+        *(_groups(kind, complain) for kind in podgroups.KINDS),
+        _gpu_classes(complain),
+        *(_queues(kind, complain) for kind in queue.SOURCES),
+        _NAMESPACES,
+        _BUDGETS,
+        _PRIORITY_CLASSES,
+        *map(_scalers, training.PLURALS),
+    ]
+
+
+def _told(complain: Complain, api_version: str, kind: str, code: str) -> Callable[[Ref, str], None]:
+    """Tells the owner of an object of this kind what is wrong with it."""
+
+    def tell(ref: Ref, problem: str) -> None:
+        complain(Reference(api_version, kind, ref.name, ref.namespace, ref.uid), Reason(code, problem))
+
+    return tell
+
+
+def _groups(kind: podgroups.Kind, complain: Complain) -> WatchedKind:
+    def decode(raw: bytes) -> tuple[GroupKey, Declaration, TrainingJob | None]:
+        key, declaration = podgroups.declaration(kind, raw)
+        return key, declaration, training.decode_job(raw) if kind.kind == training.JOB_KIND else None
+
+    return WatchedKind(
+        api_version=kind.api_version,
+        plural=kind.plural,
+        kind=kind.kind,
+        decode=decode,
+        seen=lambda _, found: events.GroupSeen(kind.api_version, *found),
+        gone=lambda ref: events.GroupGone(kind.api_version, GroupKey(ref.namespace, ref.name)),
+        unreadable=_told(complain, kind.api_version, kind.kind, GROUP_UNREADABLE),
+    )
+
+
+def _gpu_classes(complain: Complain) -> WatchedKind:
+    tell = _told(complain, gpu_class.API_VERSION, gpu_class.KIND, class_status.UNREADABLE)
+
+    def seen(ref: Ref, found: GpuClass) -> Event:
+        if found.problem:
+            tell(ref, found.problem)
+        return events.ClassSeen(found)
+
+    return WatchedKind(
+        api_version=gpu_class.API_VERSION,
+        plural=gpu_class.PLURAL,
+        kind=gpu_class.KIND,
+        decode=gpu_class.decode,
+        seen=seen,
+        gone=lambda ref: events.ClassGone(ref.name),
+        unreadable=tell,
+    )
+
+
+def _queues(kind: queue.Source, complain: Complain) -> WatchedKind:
+    tell = _told(complain, kind.api_version, kind.kind, queue_status.UNREADABLE)
+    taken: set[str] = set()
+    """Queues that the engine was told of."""
+
+    def seen(ref: Ref, found: Queue) -> Event | None:
+        if found.name not in taken and len(taken) >= bounds.QUEUES.most:
+            tell(ref, bounds.QUEUES.exceeded(len(taken) + 1))
+            return None
+        taken.add(found.name)
+        if found.problem:
+            tell(ref, found.problem)
+        return events.QueueSeen(found)
+
+    def gone(ref: Ref) -> Event:
+        name = kind.name(ref.namespace, ref.name)
+        taken.discard(name)
+        return events.QueueGone(kind.api_version, name)
+
+    return WatchedKind(
+        api_version=kind.api_version,
+        plural=kind.plural,
+        kind=kind.kind,
+        decode=lambda raw: queue.decode(kind, raw),
+        seen=seen,
+        gone=gone,
+        unreadable=tell,
+    )
+
+
+def _scalers(kind: training.ScalerKind) -> WatchedKind:
+    return WatchedKind(
+        api_version=training.API_VERSION,
+        plural=training.PLURALS[kind],
+        kind=kind,
+        decode=lambda raw: training.decode_scaler(kind, raw),
+        seen=lambda _, found: events.ScalerSeen(found),
+        gone=lambda ref: events.ScalerGone(kind, ref.namespace, ref.name),
+        listed=lambda: events.ScalersServed(kind, yes=True),
+        left=lambda: events.ScalersServed(kind, yes=False),
+    )
+
+
+def _namespace_seen(ref: Ref, found: Namespace) -> Event:
+    if found.labels is None:
+        most = bounds.NAMESPACE_LABELS.most
+        log.warning("namespace_not_read", namespace=ref.name, expected=f"at most {most} labels")
+    return events.NamespaceSeen(found)
+
+
+_NAMESPACES = WatchedKind(
+    api_version=namespace.API_VERSION,
+    plural=namespace.PLURAL,
+    kind=namespace.KIND,
+    decode=namespace.decode,
+    seen=_namespace_seen,
+    gone=lambda ref: events.NamespaceGone(ref.name),
+)
+_BUDGETS = WatchedKind(
+    api_version=budget.API_VERSION,
+    plural=budget.PLURAL,
+    kind=budget.KIND,
+    decode=budget.decode,
+    seen=lambda _, found: events.BudgetSeen(found),
+    gone=lambda ref: events.BudgetGone(ref.namespace, ref.name),
+)
+_PRIORITY_CLASSES = WatchedKind(
+    api_version=priority.API_VERSION,
+    plural=priority.PLURAL,
+    kind=priority.KIND,
+    decode=priority.decode,
+    seen=lambda _, found: events.PrioritySeen(found),
+    gone=lambda ref: events.PriorityGone(ref.name),
+)
+
+
+class ConfigMap(msgspec.Struct, frozen=True):
+    """Of a core/v1 ConfigMap: its data."""
+
+    data: dict[str, str] = {}
+
+
+def _unhealthy(ref: Ref, found: ConfigMap) -> Event | None:
+    """The GPU minor numbers in the comma list under `gpus`."""
+    if not ref.name.startswith(names.UNHEALTHY_CONFIGMAP_PREFIX):
+        return None
+    parts = filter(None, map(str.strip, found.data.get(names.UNHEALTHY_CONFIGMAP_KEY, "").split(",")))
+    minors: set[int] = set()
+    bad: list[str] = []
+    for part in parts:
+        if is_number(part) and int(part) <= bounds.GPU_INDEX.most:
+            minors.add(int(part))
+        else:
+            bad.append(part[:SHOWN])
+    if bad:
+        log.warning(
+            "unhealthy_gpus_not_read", config_map=ref.name, entries=listed(bad, NAMED), expected="GPU minor numbers"
+        )
+    return events.GpusUnhealthy(ref.name.removeprefix(names.UNHEALTHY_CONFIGMAP_PREFIX), frozenset(minors))
+
+
+UNHEALTHY_GPUS = WatchedKind(
+    api_version="v1",
+    plural="configmaps",
+    kind="ConfigMap",
+    decode=msgspec.json.Decoder(ConfigMap).decode,
+    seen=_unhealthy,
+    gone=lambda ref: _unhealthy(ref, ConfigMap()),
+    namespace=names.UNHEALTHY_CONFIGMAP_NAMESPACE,
+)
+"""gpushare's ConfigMaps `unhealthy-gpu-<node>`."""
