@@ -20,7 +20,14 @@ class Grants:
         """Whether the queue may have that much more; `making`: others of it may be leaving for the pod."""
         return self._queues.of(uid) is not None and self._admission.keeps(uid, making=making) is None
 
-    def turn(self, uid: str, *, admitted: bool) -> object:
-        """Is another one when the answer may have changed: what was admitted is promised, so that nobody takes it."""
-        local_queue = self._queues.of(uid)
-        return self._queues.terms, local_queue, None if admitted else self._queues.capacity_generation
+    def queue(self, uid: str) -> object:
+        """The pod's queue. In another one the answer may be another one."""
+        return self._queues.of(uid)
+
+    def turns(self) -> tuple[int, int]:
+        """Of those that were refused, and of those that were admitted: another one when an answer may have changed.
+
+        What was admitted is promised, so that nobody takes it.
+        """
+        terms = self._queues.terms
+        return terms + self._queues.capacity_generation, terms

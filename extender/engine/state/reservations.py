@@ -51,8 +51,12 @@ class Grants(Protocol):
     def admits(self, uid: str, *, making: bool) -> bool:
         """Whether the queue may have that much more; `making`: others of it may be leaving for the pod."""
 
-    def turn(self, uid: str, *, admitted: bool) -> object:
-        """Is another one when the answer may have changed."""
+    def queue(self, uid: str) -> object:
+        """The pod's queue. In another one the answer may be another one."""
+
+    def turns(self) -> tuple[int, int]:
+        """Of those that were refused, and of those that were admitted: another one when an answer may have changed."""
+        ...
 
 
 class Reservation(msgspec.Struct, eq=False):
@@ -77,8 +81,9 @@ class Reservation(msgspec.Struct, eq=False):
     """The node's, when it was booked."""
     admitted: bool = False
     """Its queue may have it."""
-    turn: object = None
-    """When that was looked at."""
+    queue: object = None
+    turn: int = -1
+    """In which queue, and when, that was looked at."""
     promised: bool = False
     """It counts in its queue."""
     complete: bool = False
@@ -105,6 +110,7 @@ class Reservations:
         """Whose room is to be looked at: something happened to it."""
         self._soonest = math.inf
         """No room is given up for its time's sake before."""
+        self._turns = (0, 0)
 
     def __bool__(self) -> bool:
         return bool(self._of)
@@ -230,6 +236,7 @@ class Reservations:
         if everything:
             self._soonest = min((kept.until for kept in self._of.values() if kept.room is not None), default=math.inf)
         known = [kept for uid in looked_at if (kept := self._of.get(uid)) is not None]
+        self._turns = self._grants.turns()
         waits = self._quarantine.tried(
             known, lambda kept: of_pod(kept.pod.ref.uid), "reservations", lambda kept: self._waits(kept, now)
         )
@@ -256,10 +263,11 @@ class Reservations:
     def _admits(self, kept: Reservation) -> bool:
         """Whether the pod may come, and its queue may have the room; if not, nothing is kept until it may."""
         uid, pod = kept.pod.ref.uid, kept.pod
-        turn = self._grants.turn(uid, admitted=kept.admitted)
-        if turn != kept.turn:
-            kept.admitted = self._grants.admits(uid, making=kept.preempting)
-            kept.turn = self._grants.turn(uid, admitted=kept.admitted)
+        queue = self._grants.queue(uid)
+        if kept.turn != self._turns[kept.admitted] or kept.queue is not queue:
+            kept.admitted, kept.queue = self._grants.admits(uid, making=kept.preempting), queue
+            self._turns = self._grants.turns()
+            kept.turn = self._turns[kept.admitted]
         admitted = kept.admitted and not pod.forged and not isinstance(pod.asked, Reason)
         if not admitted:
             kept.assignment = None
