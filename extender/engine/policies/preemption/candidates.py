@@ -163,15 +163,12 @@ class Candidates:
         self, chances: CandidateFilter, busy: frozenset[str], *, replayed: bool
     ) -> Iterator[Waiting | None]:
         def waits(uid: str) -> Waiting | None:
-            pending_pod, pod, local_queue = (
-                self._running_pods.pending_pods.get(uid),
-                self._context.ledger.pods.get(uid),
-                self._context.tenancy.queues.of(uid),
-            )
-            if pending_pod is None or not pending_pod.unschedulable or pending_pod.never or not local_queue:
+            pending_pod = self._running_pods.pending_pods.get(uid)
+            if pending_pod is None or not pending_pod.unschedulable or pending_pod.never:
                 return None
-            line = chances.line(local_queue, pending_pod.priority)
-            if line is None or pod is None or not self._is_single(pod, replayed) or str(pod.ref) in busy:
+            pod, local_queue = self._context.ledger.pods.get(uid), self._context.tenancy.queues.of(uid)
+            line = chances.line(local_queue, pending_pod.priority) if local_queue else None
+            if line is None or pod is None or local_queue is None or not self._is_single(pod, replayed) or str(pod.ref) in busy:
                 return None
             place = turns.of_pod(pending_pod.priority, pod.since, pod.ref.name)
             return line, place, (hash(self._seat(pod).likeness), pending_pod.priority, local_queue), pod
