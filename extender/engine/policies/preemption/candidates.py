@@ -167,8 +167,10 @@ class Candidates:
             if pending_pod is None or not pending_pod.unschedulable or pending_pod.never:
                 return None
             pod, local_queue = self._context.ledger.pods.get(uid), self._context.tenancy.queues.of(uid)
-            line = chances.line(local_queue, pending_pod.priority) if local_queue else None
-            if line is None or pod is None or local_queue is None or not self._is_single(pod, replayed) or str(pod.ref) in busy:
+            if pod is None or local_queue is None:
+                return None
+            line = chances.line(local_queue, pending_pod.priority)
+            if line is None or not self._is_single(pod, replayed) or str(pod.ref) in busy:
                 return None
             place = turns.of_pod(pending_pod.priority, pod.since, pod.ref.name)
             return line, place, (hash(self._seat(pod).likeness), pending_pod.priority, local_queue), pod
