@@ -13,7 +13,7 @@ $(VENV)/.done: pyproject.toml
 	@$(PYTHON) -c 'import venv, ensurepip' || { echo "Python's venv is missing: sudo apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable . --group dev
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[demo]' --group dev
 	@touch $@
 
 setup: $(VENV)/.done ## .venv with everything

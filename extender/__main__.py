@@ -1,7 +1,7 @@
 """`gangshare` (also `kubectl gangshare`, `python -m extender`): puts the commands together.
 
-The one place that knows all processes. `extender` and `plugin` are handed their arguments and imported only when they
-run: the plugin's image carries no extender and the extender's no NVML.
+The one place that knows all processes. `extender`, `plugin` and `simulate` are handed their arguments and imported only
+when they run: the plugin's image carries no extender, the extender's no NVML, and neither the replays.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from pathlib import Path
 import typer
 
 from extender.cli import commands
-from extender.cli.errors import CommandError
-from extender.cli.simulate import simulate
+from extender.cli.errors import CommandError, with_demo
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -58,16 +57,23 @@ app.command()(commands.queues)
 app.command()(commands.defrag)
 app.command()(commands.demo)
 app.add_typer(commands.explain, name="explain")
-app.add_typer(simulate, name="simulate")
+
+
+@app.command(context_settings=HANDED_ON, add_help_option=False)
+def simulate(context: typer.Context) -> None:
+    """Replay a recorded workload."""
+    with with_demo("gangshare simulate needs the trace replays"):
+        from extender.cli.simulate import simulate as replays
+    replays(context.args, prog_name=context.command_path)
 
 
 def main() -> None:
-    """The console scripts; a command's failure is one sentence and exit status 1."""
+    """The console scripts; a command's failure is one sentence and the error's exit status."""
     try:
         app(prog_name=_name())
     except CommandError as error:
         typer.echo(f"error: {error}", err=True)
-        sys.exit(1)
+        sys.exit(error.status)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 

@@ -127,9 +127,11 @@ def demo(
     serve: Annotated[bool, typer.Option("--serve", help="Keep the cluster up until Ctrl-C.")] = False,
 ) -> None:
     """Replay a real GPU trace and a gang on an embedded cluster, and check who got what."""
-    from extender.cli.demo import run
+    from extender.cli.errors import with_demo
     from protos import logs
 
+    with with_demo("gangshare demo needs the embedded cluster"):
+        from extender.cli.demo import run
     logs.configure("console", "error")
     if not run.run(run.Options(pods=pods, speed=speed, serve=serve)):
         raise typer.Exit(1)

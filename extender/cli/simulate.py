@@ -21,7 +21,13 @@ LEAST, MOST = 1, 1000
 """What may arrive, in % of all GPUs."""
 MOST_NODES, MOST_GPUS = 100_000, 1024
 
-simulate = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Replay a recorded workload.")
+simulate = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Replay a recorded workload.",
+)
 
 
 @simulate.command("openb")

@@ -29,7 +29,7 @@ def test_version_is_the_distribution_s(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_help_imports_nothing_that_only_a_process_needs() -> None:
-    heavy = ("fastapi", "uvicorn", "grpc", "aiohttp", "pynvml", "kubernetes", "rich.table", "yaml")
+    heavy = ("fastapi", "uvicorn", "grpc", "aiohttp", "pynvml", "kubernetes", "rich.table", "yaml", "extender.sim")
     code = (
         "import sys; from extender.__main__ import app\n"
         "try: app(['--help'])\n"

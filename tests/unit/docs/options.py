@@ -9,6 +9,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from deviceplugin.command import command as plugin
 from extender.__main__ import app
+from extender.cli.simulate import simulate
 from extender.server.command import command as extender
 
 Command = TyperCommand | TyperGroup
@@ -32,6 +33,7 @@ PROCESSES = {"gangshare extender": command(extender), "gangshare plugin": comman
 def commands() -> dict[str, Command]:
     """Every command by the words that call it."""
     found = dict(_below("gangshare", _known(typer.main.get_command(app))))
+    found |= _below("gangshare simulate", _known(typer.main.get_command(simulate)))
     return {**found, **PROCESSES, "python -m deviceplugin": PROCESSES["gangshare plugin"]}
 
 

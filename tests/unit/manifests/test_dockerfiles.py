@@ -1,9 +1,13 @@
-"""The images hold what their processes import, and nothing of the other process."""
+"""The images hold what their processes import, and nothing of the other process or of the embedded cluster."""
 
 from __future__ import annotations
 
 import ast
+import fnmatch
+import os
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -20,22 +24,58 @@ LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)")
 DISTRIBUTIONS = {"google": "protobuf", "grpc": "grpcio", "pynvml": "nvidia-ml-py", "yaml": "pyyaml"}
 """Distributions whose import name is another."""
 BUILD_ONLY = {"grpc_tools"}
-UNUSED = {"extender": {"aiohttp", "grpcio", "matplotlib"}, "plugin": set[str]()}
-"""Imported by what a pod never runs: the embedded cluster, the kubelet's protocol, pictures."""
+UNUSED = {"extender": {"grpcio"}, "plugin": set[str]()}
+"""Imported by what a pod never runs: the kubelet's protocol."""
+EMBEDDED = (Path("extender/sim"), Path("extender/cli/demo"))
 
 
 @pytest.mark.parametrize(
     ("part", "packages"), [("plugin", {"protos", "deviceplugin"}), ("extender", {"protos", "gangfilter", "extender"})]
 )
 def test_an_image_holds_its_packages_and_what_they_import(part: str, packages: set[str]) -> None:
-    dockerfile = (ROOT / f"Dockerfile.{part}").read_text()
-    copied = {word for line in re.findall(r"^COPY (?!--)(.*)", dockerfile, re.MULTILINE) for word in line.split()[:-1]}
     locks = {"manifests/images/build.txt", f"manifests/images/{part}.txt"}
-    assert copied - {"pyproject.toml", "README.md", "LICENSE"} == packages | locks
+    assert copied(part) - {"pyproject.toml", "README.md", "LICENSE"} == packages | locks
 
-    imported = {name for package in packages for name in third_party(ROOT / package)} - BUILD_ONLY
+    imported = {name for file in held(part) if file.suffix == ".py" for name in third_party(ROOT / file)} - BUILD_ONLY
     needed = {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in imported} - UNUSED[part]
     assert set((FOLDER / f"{part}.in").read_text().split()) == needed
+
+
+@pytest.mark.parametrize("part", ["plugin", "extender"])
+def test_no_image_holds_the_embedded_cluster_and_what_it_holds_runs(part: str, tmp_path: Path) -> None:
+    files = held(part)
+    assert [file for file in files if set(EMBEDDED) & {file, *file.parents}] == []
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+
+    def run(*args: str) -> subprocess.CompletedProcess[str]:
+        here = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        command = [sys.executable, "-m", *args]
+        return subprocess.run(command, cwd=tmp_path, env=here, capture_output=True, text=True, check=False)
+
+    if part == "plugin":
+        assert run("deviceplugin", "--help").returncode == 0
+        return
+    assert run("extender", "extender", "--help").returncode == 0
+    for command in ("demo", "simulate"):
+        ran = run("extender", command)
+        assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+        assert ran.stderr.endswith("pip install 'gangshare[demo]'\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "out"),
+    [
+        ("extender/cli/top.py", False),
+        ("extender/sim/cluster.py", True),
+        ("extender/simple.py", False),
+        ("extender/__pycache__/x.pyc", True),
+        ("tests/conftest.py", True),
+    ],
+)
+def test_the_ignore_file_is_read_as_builders_read_it(path: str, out: bool) -> None:
+    assert ignored(Path(path)) is out
 
 
 @pytest.mark.parametrize("part", ["plugin", "extender"])
@@ -60,6 +100,29 @@ def test_a_lock_holds_what_the_image_needs_in_versions_that_the_project_allows(p
             assert known[name].specifier.contains(version, prereleases=True), f"{name}=={version}"
 
 
+def copied(part: str) -> set[str]:
+    """What the Dockerfile copies from the repository."""
+    dockerfile = (ROOT / f"Dockerfile.{part}").read_text()
+    return {word for line in re.findall(r"^COPY (?!--)(.*)", dockerfile, re.MULTILINE) for word in line.split()[:-1]}
+
+
+def held(part: str) -> list[Path]:
+    """The files of the repository that the image is built of, by their paths from its root."""
+    found = (file for name in copied(part) for file in (ROOT / name, *(ROOT / name).rglob("*")) if file.is_file())
+    return [file for file in (each.relative_to(ROOT) for each in found) if not ignored(file)]
+
+
+def ignored(path: Path) -> bool:
+    """Whether .dockerignore leaves the file out: the last line decides that names it or a folder above it."""
+    left_out = False
+    for line in (ROOT / ".dockerignore").read_text().split():
+        pattern = line.removeprefix("!")
+        names = path.parts if pattern.startswith("**/") else map(str, (path, *path.parents))
+        if any(fnmatch.fnmatchcase(name, pattern.removeprefix("**/")) for name in names):
+            left_out = not line.startswith("!")
+    return left_out
+
+
 def locked(image: str) -> dict[NormalizedName, str]:
     """Version by name, of every package in the lock; each must have hashes."""
     found: dict[NormalizedName, str] = {}
@@ -70,18 +133,17 @@ def locked(image: str) -> dict[NormalizedName, str]:
     return found
 
 
-def third_party(package: Path) -> Iterator[str]:
+def third_party(file: Path) -> Iterator[str]:
     """Top-level names of all imports, of the standard library's and our own packages none."""
     ours = {"protos", "gangfilter", "extender", "deviceplugin"}
-    for file in package.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            match node:
-                case ast.Import(found):
-                    modules = [alias.name for alias in found]
-                case ast.ImportFrom(str(module), _, 0):
-                    modules = [module]
-                case _:
-                    continue
-            for name in {module.partition(".")[0] for module in modules}:
-                if name not in ours and name not in sys.stdlib_module_names:
-                    yield name
+    for node in ast.walk(ast.parse(file.read_text())):
+        match node:
+            case ast.Import(found):
+                modules = [alias.name for alias in found]
+            case ast.ImportFrom(str(module), _, 0):
+                modules = [module]
+            case _:
+                continue
+        for name in {module.partition(".")[0] for module in modules}:
+            if name not in ours and name not in sys.stdlib_module_names:
+                yield name
