@@ -41,7 +41,12 @@ BOOKINGS = Spec(
     "Pods with GPUs booked, by state: held, binding, bound; kept: reserved for a pending pod or the replacement of a "
     "lost member.",
 )
-PENDING = Spec("gangshare_pending_pods", "gauge", (), "Pending pods that request GPUs.")
+PENDING = Spec(
+    "gangshare_pending_pods",
+    "gauge",
+    (),
+    "Pending pods of all queues: those that request GPUs, and all others of the extender's schedulers.",
+)
 MEM = Spec("gangshare_gpu_memory_units", "gauge", ("node", "uuid", "index"), "GPU memory, in units.")
 MEM_FREE = Spec(
     "gangshare_gpu_memory_free_units", "gauge", ("node", "uuid", "index"), "GPU memory that is free, in units."

@@ -75,7 +75,7 @@ def _reserved(kept: Reservation) -> str:
 def _line(of: Line) -> Iterator[str]:
     """Its queue, its place there, and when the first in line starts."""
     if of.queue:
-        turn = f": number {of.place} of {of.in_line} pending in it" if of.place else ""
+        turn = f": number {of.place} of {of.in_line} pending workloads in it" if of.place else ""
         yield f"  queue {of.queue}{turn}"
     if of.earliest is not None:
         yield f"  first in its queue: {_start(of.earliest)}"

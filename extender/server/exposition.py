@@ -110,7 +110,7 @@ def _states(engine: Engine) -> Iterator[str]:
     states["kept"] = sum(slot.ask is not None for slot in engine.ledger.keepers.values())
     held = (_line(metrics.BOOKINGS, (state,), states[state]) for state in ("held", "binding", "bound", "kept"))
     yield _head(metrics.BOOKINGS) + "".join(held)
-    yield _head(metrics.PENDING) + _line(metrics.PENDING, (), states["waiting"])
+    yield _head(metrics.PENDING) + _line(metrics.PENDING, (), engine.tenancy.queues.root.waiting)
     aside = Counter(subject.kind for subject, _ in engine.quarantine.all())
     kinds = (_line(metrics.QUARANTINED, (kind,), aside[kind]) for kind in get_args(SubjectKind))
     yield _head(metrics.QUARANTINED) + "".join(kinds)

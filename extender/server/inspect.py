@@ -174,9 +174,7 @@ def placed_pod(engine: Engine, pod: PodState) -> dict[str, Any]:
 
 def _waiting_of(engine: Engine, uid: str, now: float) -> dict[str, Any] | None:
     pod = engine.pods.get(uid)
-    if pod is None or not (pod.ask or pod.refusal) or (pod.ask is not None and pod.state != "waiting"):
-        return None
-    return waiting_pod(engine, pod, now)
+    return waiting_pod(engine, pod, now) if pod is not None and engine.tenancy.pending(pod) else None
 
 
 def waiting_pod(engine: Engine, pod: PodState, now: float) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from extender.engine.policies.elastic.elastic import Elastic
 from extender.engine.policies.elastic.surplus_policy import SurplusPolicy
 from extender.engine.policies.preemption.preempt import Preemption
 from extender.engine.queueing.grants import Grants
+from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.priorities import Priorities
 from extender.engine.queueing.runtimes import Runtimes
 from extender.engine.queueing.tenancy import Tenancy
@@ -79,18 +80,19 @@ class Components:
         self.offers = Offers(self.ledger.nodes, self.indexes, settings)
         self.observer = Observer(self.ledger, settings, self.counters, self.classes)
         self.tenancy = Tenancy(self.ledger, settings, self.classes.known, self.quarantine, self._in_other_queue)
-        self.waking = Waking(self.ledger, self.tenancy, self.quarantine)
         self.holds = Holds(self.ledger, self.quarantine, settings.soft_charge_s, settings.undecided_s)
         self.presence = Presence()
         self.movable_pods = MovablePods(self.ledger.pods, self.ledger.on_node)
+        self.runtimes = Runtimes(self._gang_of)
+        self.priorities = Priorities(settings.group_priority)
+        self.order = PendingOrder(self.runtimes, self.priorities, self._gang_of, self._created)
+        self.waking = Waking(self.ledger, self.tenancy, self.quarantine, self.order)
 
     def _make_queues_and_gangs(self) -> None:
         """Who may start, whose turn it is, and gangs from their first member to their last."""
         settings = self.settings
         admission = self.tenancy.admission
-        self.runtimes = Runtimes(self._gang_of)
-        self.priorities = Priorities(settings.group_priority)
-        turns = Turns(admission.local_queue, admission.queue_rank, self.runtimes.of_gang, self.priorities.highest)
+        turns = Turns(admission.local_queue, admission.queue_rank, self.order)
         planner = GangPlanner(self.ledger, self.indexes, settings, admission, turns)
         self.booking = Booking(self.ledger, planner, self.waking, settings, self.counters)
         self.gangs = Gangs(self._context(), planner, self.booking.release, self._unpromise, self.priorities.capped)
@@ -116,6 +118,7 @@ class Components:
             priorities=self.priorities,
             reservations=self.reservations,
             runtimes=self.runtimes,
+            order=self.order,
         )
         self.elastic = Elastic(context)
         self.preemption = Preemption(context, self.elastic)
@@ -153,6 +156,10 @@ class Components:
 
     def _gang_of(self, uid: str) -> GangInfo | None:
         return self.gangs.of(uid)
+
+    def _created(self, uid: str) -> float | None:
+        created = self.movable_pods.created(uid)
+        return self.wall.of(created) if created else None
 
     def _unpromise(self, pod: PodState) -> None:
         """The pod is not placed as a single one any more."""

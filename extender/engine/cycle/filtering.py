@@ -92,11 +92,11 @@ class Filtering:
         if not offered:
             kept = admits is not None and offers.of(state, pod, nodes, beside)
             reason = refusals.KEPT_IN_LINE if kept else self._pending_reasons.no_gpu(state, state.ask)
-            self._waking.refused(state, state.ask, reason, self._ledger.all_but(nodes), spare=spare)
+            self._waking.refused(state, state.ask, reason, self._ledger.all_but(nodes))
             return self._refuse(state, reason, now)
         others_first = spare and not state.wakes and self._waking.pending(offered)
         if not promised and (others_first or self._components.surplus_policy.waits(state)):
-            self._waking.refused(state, state.ask, refusals.BEHIND_GANGS, self._ledger.all_but(nodes), spare=spare)
+            self._waking.refused(state, state.ask, refusals.BEHIND_GANGS, self._ledger.all_but(nodes))
             for name in offered:
                 self._waking.room(name)
             return self._refuse(state, refusals.BEHIND_GANGS, now)

@@ -219,7 +219,7 @@ class Gangs:
     def surplus(self, uid: str) -> bool:
         """Whether a gang that runs has this member beyond its minimum."""
         known = self.of(uid)
-        return known is not None and known.gang.phase is Phase.RUNNING and not known.gang.members[uid].required
+        return known is not None and known.surplus(uid)
 
     def look_at(self, node: str, now: float) -> None:
         """The node changed or is gone: places held there may be none any more."""

@@ -96,7 +96,7 @@ class Gates:
         pod = self._ledger.pods.get(wake.pod.uid)
         if pod is None or pod.ask is None:
             return False
-        self._waking.refused(pod, pod.ask, refusals.no_room(pod.ask), 0, spare=self._gangs.surplus(wake.pod.uid))
+        self._waking.refused(pod, pod.ask, refusals.no_room(pod.ask), 0)
         self._sought[pod.shape] = None
         return True
 

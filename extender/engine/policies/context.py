@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.planning.movable_pods import MovablePods
+from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.priorities import Priorities
 from extender.engine.queueing.runtimes import Runtimes
 from extender.engine.queueing.tenancy import Tenancy
@@ -22,3 +23,4 @@ class PolicyContext(EngineContext, frozen=True, kw_only=True):
     priorities: Priorities
     reservations: Reservations
     runtimes: Runtimes
+    order: PendingOrder

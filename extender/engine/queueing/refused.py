@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from operator import attrgetter
 from typing import TypeAlias
@@ -9,6 +10,7 @@ from typing import TypeAlias
 from sortedcontainers import SortedKeyList
 
 from extender.engine.queueing.line import Turn, Waiter
+from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.queue_node import QueueNode
 from extender.engine.queueing.queues import Queues
 from extender.engine.state.pod_state import PodState
@@ -22,8 +24,8 @@ Line: TypeAlias = "SortedKeyList[Waiter]"
 class Refused:
     """All of them."""
 
-    def __init__(self, queues: Queues) -> None:
-        self._queues = queues
+    def __init__(self, queues: Queues, order: PendingOrder) -> None:
+        self._queues, self._order = queues, order
         self._lines: dict[PodAsk, dict[QueueNode, Line]] = {}
         self._waiters: dict[str, Waiter] = {}
         """The same by the UIDs of pods."""
@@ -55,12 +57,17 @@ class Refused:
     def put(self, pod: PodState, ask: PodAsk) -> None:
         """The pod waits."""
         self._epoch = self._epoch if self._waiters else self._queues.epoch
-        waiter = Waiter(pod, self._queues.home(pod.ref.uid), ask, _turn(pod))
+        waiter = Waiter(pod, self._queues.home(pod.ref.uid), ask, self._turn(pod))
         self._waiters[pod.ref.uid] = waiter
         of_ask = self._lines.setdefault(ask, {})
         if waiter.queue not in of_ask:
             of_ask[waiter.queue] = SortedKeyList(key=TURN)
         of_ask[waiter.queue].add(waiter)
+
+    def _turn(self, pod: PodState) -> Turn:
+        """Where the pod stands. One that was requeued and did not come stands behind the others of its priority."""
+        turn = self._order.of_pod(pod)
+        return turn._replace(rank=math.inf) if pod.wakes else turn
 
     def forget(self, uid: str) -> Waiter | None:
         """The pod no longer waits; returns how it waited, None if it did not."""
@@ -94,8 +101,3 @@ class Refused:
             ask: {queue: SortedKeyList(those, key=TURN) for queue, those in of_ask.items()}
             for ask, of_ask in lines.items()
         }
-
-
-def _turn(pod: PodState) -> Turn:
-    """Who comes first in a queue: by priority, then those whom no gang can spare, those not woken in vain, by age."""
-    return Turn(-pod.priority, 2 * pod.spare + (pod.wakes > 0), pod.since, pod.ref)

@@ -113,6 +113,10 @@ class Tenancy:
         state = self._ledger.pods.get(uid)
         return self._fixed and uid in self._said and state is not None and state.state in PLACED
 
+    def pending(self, pod: PodState) -> bool:
+        """Whether the pod has no node and counts in a queue: the queue, metrics and commands count the same pods."""
+        return pod.state == "waiting" and pod.ref.uid in self._said
+
     def moved(self, pod: PodState) -> None:
         """The pod is on another node now, or on none, or on other GPUs."""
         said = self._said.get(pod.ref.uid)

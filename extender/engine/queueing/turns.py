@@ -1,4 +1,4 @@
-"""Whose turn it is: by queue, then by priority, then by due date (`line`). So are gangs planned, and room is made.
+"""Whose turn it is: by queue, then as `order` says. So are gangs planned, and room is made.
 
 Queues are compared from the top of their tree downwards: the higher priority first, then who has the smaller part of
 its due. Within one queue the order is kept, so that the next is found at the cost of the queues with gangs that wait,
@@ -7,21 +7,16 @@ however many gangs those are.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 
-from extender.engine.queueing.line import Line, Turn, Waiter, due
+from extender.engine.queueing.line import Line, Waiter
+from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.queue_node import LocalQueue
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 
 QueueRank = tuple[tuple[int, float], ...]
 """Where a queue stands among queues, least first."""
-
-
-def of_pod(priority: int, since: float, name: str) -> Turn:
-    """Where a pod stands that is in no gang; nobody knows how long it runs."""
-    return Turn(-priority, due(since, math.inf), since, name)
 
 
 class Turns:
@@ -31,25 +26,19 @@ class Turns:
         self,
         local_queue: Callable[[Gang], LocalQueue],
         queue_node: Callable[[LocalQueue], QueueRank],
-        expected: Callable[[Gang], float],
-        priority: Callable[[Gang], int],
+        order: PendingOrder,
     ) -> None:
-        """`expected` tells the run time of a gang in seconds, infinity if nobody knows."""
-        self._local_queue, self._standing, self._expected, self._priority = local_queue, queue_node, expected, priority
+        self._local_queue, self._standing, self._order = local_queue, queue_node, order
         self._line = Line()
         self._gangs: dict[GroupKey, Gang] = {}
         self.version = 0
         """Counts who came and went."""
 
-    def place(self, gang: Gang) -> Turn:
-        """Where a gang stands in its queue by what is said of it now, least first."""
-        return Turn(-self._priority(gang), due(gang.born, self._expected(gang)), gang.born, gang.key)
-
     def put(self, gang: Gang) -> None:
         """The gang wants one."""
         self.version += 1
         self._gangs[gang.key] = gang
-        self._line.join(Waiter(gang.key, self._local_queue(gang), gang.key, self.place(gang)))
+        self._line.join(Waiter(gang.key, self._local_queue(gang), gang.key, self._order.of_gang(gang)))
 
     def revalued(self, priority_class: str) -> None:
         """Gangs that name this class may have another priority now."""
@@ -75,4 +64,4 @@ class Turns:
     def first(self) -> Gang | None:
         """Whose turn it is, None if nobody wants a plan."""
         found = self._line.first(self._standing)
-        return self._gangs[found.turn.name] if found is not None else None
+        return self._gangs[found.name] if found is not None else None

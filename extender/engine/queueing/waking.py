@@ -18,6 +18,7 @@ from operator import attrgetter
 import msgspec
 
 from extender.engine.queueing.line import Waiter, Walk
+from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.queue_node import QueueNode
 from extender.engine.queueing.refused import TURN, Line, Refused
 from extender.engine.queueing.room import Places, Room
@@ -65,9 +66,9 @@ class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
 class Waking:
     """The refused pods, and the nodes that got room."""
 
-    def __init__(self, ledger: Ledger, tenancy: Tenancy, quarantine: Quarantine) -> None:
+    def __init__(self, ledger: Ledger, tenancy: Tenancy, quarantine: Quarantine, order: PendingOrder) -> None:
         self._ledger, self._tenancy, self._quarantine = ledger, tenancy, quarantine
-        self._refused = Refused(tenancy.queues)
+        self._refused = Refused(tenancy.queues, order)
         self._news: dict[str, None] = {}
         """Nodes that got room since the refused pods were looked at, in that order."""
         self._looking: dict[str, None] = {}
@@ -82,11 +83,11 @@ class Waking:
         if self._refused:
             self._news[node] = None
 
-    def refused(self, pod: PodState, ask: PodAsk, reason: Reason, excluded: int, *, spare: bool) -> None:
-        """The pod was refused all nodes but those excluded. `spare`: a gang that runs can do without it."""
+    def refused(self, pod: PodState, ask: PodAsk, reason: Reason, excluded: int) -> None:
+        """The pod was refused all nodes but those excluded."""
         self.forget(pod)
         pod.refusal, pod.excluded = reason, excluded
-        pod.wakes, pod.again_at, pod.spare = 0, 0.0, spare
+        pod.wakes, pod.again_at = 0, 0.0
         self._refused.put(pod, ask)
 
     def pending(self, nodes: Collection[str]) -> bool:

@@ -59,7 +59,7 @@ class PodState:
 
     __slots__ = (
         "again_at", "allocation", "asked", "deadline", "excluded", "filtered", "forged", "learned", "misread", "node",
-        "open_until", "priority", "ref", "refusal", "requests", "since", "spare", "state", "text", "unusable", "wakes",
+        "open_until", "priority", "ref", "refusal", "requests", "since", "state", "text", "unusable", "wakes",
     )  # fmt: skip
 
     def __init__(self, ref: PodRef, now: float) -> None:
@@ -94,8 +94,6 @@ class PodState:
         """How often it was woken since it was last refused."""
         self.again_at = 0.0
         """When it may be woken once more."""
-        self.spare = False
-        """A gang that runs could do without it when it was last refused."""
 
     @property
     def problem(self) -> str:

@@ -67,6 +67,10 @@ class GangInfo(msgspec.Struct):
     warned: tuple[str, ...] = ()
     """The conflicts that were last told in one."""
 
+    def surplus(self, uid: str) -> bool:
+        """Whether the gang runs and has this member beyond its minimum."""
+        return self.gang.phase is Phase.RUNNING and not self.gang.members[uid].required
+
 
 class Roster:
     """All gangs and their members."""

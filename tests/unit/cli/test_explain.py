@@ -153,9 +153,9 @@ def test_a_gang_is_asked_for_by_name(status_port: StatusPort, capsys: pytest.Cap
 
 def test_a_gang_or_pod_that_waits_is_told_its_queue_and_its_place_in_line() -> None:
     said = {"namespace": "default", "name": "g", "phase": "Waiting", "queue": "team-a", "place": 2, "inLine": 5}
-    assert "  queue team-a: number 2 of 5 pending in it" in explain.group_lines(msgspec.convert(said, Group))
+    assert "  queue team-a: number 2 of 5 pending workloads in it" in explain.group_lines(msgspec.convert(said, Group))
     pod = {**said, "uid": "u", "sentence": "why"}
-    assert "  queue team-a: number 2 of 5 pending in it" in explain.lines(msgspec.convert(pod, Pod), None)
+    assert "  queue team-a: number 2 of 5 pending workloads in it" in explain.lines(msgspec.convert(pod, Pod), None)
     runs = {**said, "phase": "Running", "place": 0}
     assert "  queue team-a" in explain.group_lines(msgspec.convert(runs, Group))
 

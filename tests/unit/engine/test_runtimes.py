@@ -76,7 +76,7 @@ def test_a_run_time_that_cannot_be_read_counts_as_unknown_and_is_told(story: Gan
             "expected seconds above 0, like 5400, or a duration like 90m or 2h30m",
         )
     ]
-    assert story.engine.gangs.planner.turns.place(story.gang("odd")).rank == pytest.approx(
+    assert story.engine._components.order.of_gang(story.gang("odd")).rank == pytest.approx(
         story.gang("odd").born + PATIENCE * UNKNOWN_S
     )
 

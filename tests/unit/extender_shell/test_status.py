@@ -70,6 +70,20 @@ async def test_inspect_tells_nodes_pods_and_what_waits(cluster: World) -> None:
     assert told["problems"] == {"forged": 0, "malformed": 0, "overused": 0, "setAside": 0}
 
 
+async def test_pending_pods_are_the_same_in_the_queue_in_the_metric_and_in_the_list(cluster: World) -> None:
+    """A pod that asked, one that never did, one that requests no GPU, and members of a gang that is not complete."""
+    await cluster.filter(add_pod(cluster.api, "asked", mem=12), ["node-a"])
+    member = {"annotations": {names.GROUP: "g", names.MIN_MEMBER: "3"}}
+    for name, mem, said in (("never", 12, {}), ("plain", 0, {}), ("g-0", 4, member), ("g-1", 0, member)):
+        add_pod(cluster.api, name, mem=mem, **said)
+    engine = cluster.extender.engine
+    await until(lambda: engine.tenancy.queues.root.waiting == 5, "all are seen")
+    _, told = await cluster.get("/inspect")
+    assert sorted(pod["name"] for pod in told["waiting"]) == ["asked", "g-0", "g-1", "never", "plain"]
+    _, metrics = await cluster.get("/metrics")
+    assert "\ngangshare_pending_pods 5\n" in metrics
+
+
 async def test_a_pod_whose_place_nobody_knows_is_told(cluster: World) -> None:
     stranger = add_pod(cluster.api, "stranger", mem=4, node="node-a")
     await until(lambda: stranger["metadata"]["uid"] in cluster.extender.engine.pods, "seen")

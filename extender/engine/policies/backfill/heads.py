@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container, Generator, Iterator
 from itertools import chain
 from typing import NamedTuple
@@ -10,7 +9,7 @@ from typing import NamedTuple
 from extender.engine.planning.attempt import LOOK, STEP
 from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.preemption.fitting import Wanted
-from extender.engine.queueing.line import Turn, due
+from extender.engine.queueing.line import Turn
 from extender.engine.queueing.queue_node import LocalQueue
 from extender.engine.queueing.turns import QueueRank
 from extender.engine.state.pod_state import PodState
@@ -59,25 +58,15 @@ class Heads:
 
     def of_gang(self, gang: Gang) -> QueuePosition:
         """Where a gang stands."""
-        return QueuePosition(
-            self._context.tenancy.admission.local_queue(gang), _plain(self._gangs.planner.turns.place(gang))
-        )
+        return QueuePosition(self._context.tenancy.admission.local_queue(gang), self._context.order.of_gang(gang))
 
     def queue(self, place: QueuePosition) -> object:
         """The queue that one stands in; None if in none."""
         return self._context.tenancy.queues.at(place.local_queue) if place.local_queue is not None else None
 
     def of_pod(self, pod: PodState) -> QueuePosition:
-        """Where a pod stands that goes singly; a member that a gang which runs can do without, behind all others."""
-        uid, since, known = pod.ref.uid, self._since(pod), self._gangs.of(pod.ref.uid)
-        at = due(since, self._context.runtimes.of_pod(uid)) if known is None else math.inf
-        priority = pod.priority if known is None else self._context.priorities.of(known.gang, pod.priority)
-        return QueuePosition(self._context.tenancy.queues.of(uid), Turn(-priority, at, since, str(pod.ref)))
-
-    def _since(self, pod: PodState) -> float:
-        """When it was created, by the monotonic clock."""
-        created = self._context.movable_pods.created(pod.ref.uid)
-        return min(pod.since, self._context.wall.of(created)) if created else pod.since
+        """Where a pod stands that goes singly."""
+        return QueuePosition(self._context.tenancy.queues.of(pod.ref.uid), self._context.order.of_pod(pod))
 
     def before(self, one: QueuePosition, other: QueuePosition) -> bool:
         """Whether one stands before the other, as their queues stand at this moment."""
@@ -138,7 +127,7 @@ class Heads:
     def _waiting_pods(self, before: float, kept: Container[str]) -> Iterator[Head | None]:
         def head(uid: str) -> Head | None:
             pod = self._ledger.pods.get(uid)
-            if pod is not None and self._is_short(pod, kept) and (since := self._since(pod)) <= before:
+            if pod is not None and self._is_short(pod, kept) and (since := self._context.order.since(pod)) <= before:
                 return Head(self.of_pod(pod), str(pod.ref), since, pod)
             return None
 
@@ -189,8 +178,3 @@ class Heads:
         """Whether a gang that runs cannot do without this member: nobody goes before it."""
         known = self._gangs.of(pod.ref.uid)
         return known is not None and known.gang.phase is Phase.DEGRADED
-
-
-def _plain(turn: Turn) -> Turn:
-    """The same, comparable with that of a pod."""
-    return turn._replace(name=str(turn.name))

@@ -12,7 +12,6 @@ from extender.engine.planning.attempt import LOOK, STEP
 from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.preemption.attempt import Preemptor
 from extender.engine.policies.preemption.fitting import Wanted, opened
-from extender.engine.queueing import turns
 from extender.engine.queueing.line import Turn
 from extender.engine.queueing.queue_node import LocalQueue
 from extender.engine.queueing.tenancy import Tenancy
@@ -152,7 +151,7 @@ class Candidates:
             short = known.reason is not None and known.reason.code in (refusals.GANG_NO_ROOM, *refusals.QUEUE_SHORT)
             if not short or not gang.may_plan(now) or f"gang {key}" in busy or self._gangs.planner.wanted(gang):
                 return None
-            place = self._gangs.planner.turns.place(gang)
+            place = self._context.order.of_gang(gang)
             line = chances.line(self._context.tenancy.admission.local_queue(gang), -place.precedence)
             return (line, place, key, known) if line is not None else None
 
@@ -172,7 +171,7 @@ class Candidates:
             line = chances.line(local_queue, pending_pod.priority)
             if line is None or not self._is_single(pod, replayed) or str(pod.ref) in busy:
                 return None
-            place = turns.of_pod(pending_pod.priority, pod.since, pod.ref.name)
+            place = self._context.order.of_pod(pod)
             return line, place, (hash(self._seat(pod).likeness), pending_pod.priority, local_queue), pod
 
         return self._context.quarantine.tried(list(self._running_pods.pending_pods), of_pod, "candidates", waits)

@@ -1,0 +1,55 @@
+"""The order of pending workloads within one queue. Whoever picks the next workload asks here; docs/queues.md states it.
+
+1. The higher priority first.
+2. Of equal priority: members that their running gang can spare come last.
+3. Among the others: the earlier due date (`line.due`) first.
+4. Then the older, then by name.
+
+Gangs are planned in this order; pods are requeued, room is made, and backfill reservations are given in this order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from extender.engine.queueing.line import Turn, due
+from extender.engine.queueing.priorities import Priorities
+from extender.engine.queueing.runtimes import Runtimes
+from extender.engine.state.pod_state import PodState
+from extender.engine.state.roster import GangInfo
+from gangfilter.gang import Gang
+
+
+class PendingOrder:
+    """Tells where a gang, or a pod that is scheduled by itself, stands in its queue. Owns nothing."""
+
+    def __init__(
+        self,
+        runtimes: Runtimes,
+        priorities: Priorities,
+        gang_of: Callable[[str], GangInfo | None],
+        created: Callable[[str], float | None],
+    ) -> None:
+        """`created` tells when a pod (by UID) was created, by the monotonic clock; None if nobody says."""
+        self._runtimes, self._priorities, self._gang_of, self._created = runtimes, priorities, gang_of, created
+
+    def of_gang(self, gang: Gang) -> Turn:
+        """Where a gang stands by what is said of it now, least first."""
+        deadline = due(gang.born, self._runtimes.of_gang(gang))
+        return Turn(-self._priorities.highest(gang), deadline, gang.born, str(gang.key))
+
+    def of_pod(self, pod: PodState) -> Turn:
+        """Where a pod stands, least first."""
+        known, since = self._gang_of(pod.ref.uid), self.since(pod)
+        priority = pod.priority if known is None else self._priorities.of(known.gang, pod.priority)
+        if known is not None and known.surplus(pod.ref.uid):
+            deadline = math.inf
+        else:
+            deadline = due(since, self._runtimes.of_pod(pod.ref.uid))
+        return Turn(-priority, deadline, since, str(pod.ref))
+
+    def since(self, pod: PodState) -> float:
+        """When a pod was created, or first seen, by the monotonic clock."""
+        created = self._created(pod.ref.uid)
+        return pod.since if created is None else min(pod.since, created)

@@ -1,0 +1,59 @@
+"""One order of pending workloads: whoever picks the next one takes the same."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from extender.engine.cycle.engine import Engine
+from extender.engine.queueing.line import PATIENCE, UNKNOWN_S
+from extender.engine.types.events import PodGone, PodSeen
+from protos.contract import names
+from protos.contract.objects import Pod
+from tests.builders import a_pod
+from tests.unit.engine.test_waking import full
+
+
+def waiting(name: str, *, runs: str = "", priority: int = 0) -> Pod:
+    """A pod for all 16 units of a node, which is expected to run so long."""
+    said = {names.EXPECTED_RUNTIME: runs} if runs else {}
+    return a_pod(name, mem=16, annotations=said, spec={"priority": priority})
+
+
+def stands(engine: Engine, name: str) -> tuple[int, float]:
+    """Minus its priority, and its due date."""
+    turn = engine._components.order.of_pod(engine.pods[f"uid-{name}"])
+    return turn.precedence, turn.rank
+
+
+def test_pods_are_requeued_by_priority_then_due_date_then_age() -> None:
+    story = full("a")
+    long, unknown, short = waiting("long", runs="30h"), waiting("unknown"), waiting("short", runs="1h")
+    high = waiting("high", runs="30h", priority=5)
+    for pod in (long, unknown, short, high):
+        story.tell(PodSeen(pod))
+        assert story.filter(pod) == []
+    order = []
+    story.tell(PodGone("uid-on-a"))
+    for _ in range(4):
+        (woken,) = story.wakes()
+        order.append(woken)
+        story.run(next(pod for pod in (long, unknown, short, high) if pod.metadata.name == woken))
+        story.tell(PodGone(f"uid-{woken}"))
+    assert order == ["high", "short", "unknown", "long"]
+
+
+def test_backfill_and_preemption_ask_the_same_order() -> None:
+    story = full("a")
+    for pod in (waiting("short", runs="1h"), waiting("unknown")):
+        story.tell(PodSeen(pod))
+        assert story.filter(pod) == []
+    engine = story.engine
+    since = engine._components.order.since(engine.pods["uid-short"])
+    assert stands(engine, "short") == (0, pytest.approx(since + PATIENCE * 3600))
+    assert stands(engine, "unknown") == (0, pytest.approx(since + PATIENCE * UNKNOWN_S))
+    for name in ("short", "unknown"):
+        pod = engine.pods[f"uid-{name}"]
+        assert engine.backfill.heads.of_pod(pod).turn == engine._components.order.of_pod(pod)
+    assert stands(engine, "unknown")[1] < math.inf
