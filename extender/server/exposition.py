@@ -115,8 +115,8 @@ def _states(engine: Engine) -> Iterator[str]:
     kinds = (_line(metrics.QUARANTINED, (kind,), aside[kind]) for kind in get_args(SubjectKind))
     yield _head(metrics.QUARANTINED) + "".join(kinds)
     phases: Counter[Phase] = Counter()
-    for number, key in enumerate(list(engine.gangs.known)):
-        known = engine.gangs.known.get(key)
+    for number, key in enumerate(list(engine.gangs.roster.known)):
+        known = engine.gangs.roster.known.get(key)
         if known is not None:
             phases[known.gang.phase] += 1
         if number % SLICE == 0:

@@ -47,7 +47,7 @@ def cluster(engine: Engine, now: float) -> Pieces:
     yield b'],"waiting":['
     yield from _items(engine.pods, lambda uid: _waiting_of(engine, uid, now))
     yield b'],"groups":['
-    yield from _items(engine.gangs.known, lambda key: _group_of(engine, key, now))
+    yield from _items(engine.gangs.roster.known, lambda key: _group_of(engine, key, now))
     aside = [_aside(engine, subject, each, now) for subject, each in engine.quarantine.all()]
     yield b'],"aside":' + _encode(aside)
     problems["setAside"] = len(aside)
@@ -189,7 +189,7 @@ def waiting_pod(engine: Engine, pod: PodState, now: float) -> dict[str, Any]:
         "numbers": reason.numbers if reason else "",
         "since": round(now - pod.since, 1),
         "queue": queues.of_pod(engine, pod.ref.uid),
-        "group": str(known.gang.key) if (known := engine.gangs.of(pod.ref.uid)) else "",
+        "group": str(known.gang.key) if (known := engine.gangs.roster.of(pod.ref.uid)) else "",
         "reservation": _reservation(engine, pod, now),
         "earliest": _earliest(engine, f"gang {known.gang.key}" if known else str(pod.ref), now),
     }
@@ -214,7 +214,7 @@ def _reservation(engine: Engine, pod: PodState, now: float) -> dict[str, Any] | 
 
 
 def _group_of(engine: Engine, key: GroupKey, now: float) -> dict[str, Any] | None:
-    known = engine.gangs.known.get(key)
+    known = engine.gangs.roster.known.get(key)
     return group(known, now) if known is not None else None
 
 
@@ -255,7 +255,7 @@ def alike(engine: Engine, key: GroupKey) -> Generator[bytes, None, str]:
     """What to ask for where there is no gang of this name: those of its namespace whose names begin alike."""
     start = key.name.split("-")[0]
     names = []
-    for number, other in enumerate(list(engine.gangs.known)):
+    for number, other in enumerate(list(engine.gangs.roster.known)):
         if other.namespace == key.namespace and other.name.startswith(start):
             names.append(other.name)
         if number % SLICE == 0:
@@ -270,7 +270,7 @@ def alike(engine: Engine, key: GroupKey) -> Generator[bytes, None, str]:
 
 def group_explanation(engine: Engine, key: GroupKey, now: float) -> Pieces:
     """A gang by name, with its members; raises Refusal."""
-    known = engine.gangs.known.get(key)
+    known = engine.gangs.roster.known.get(key)
     if known is None:
         raise missing((yield from alike(engine, key)))
     line = yield from queues.in_line(engine, known, now)
@@ -315,7 +315,7 @@ def explanation(engine: Engine, namespace: str, name: str, now: float) -> Told:
         raise missing(f"{namespace}/{name}: no such pod, or it is over")
     while engine.worth.prepare(pod):
         yield b""
-    line = yield from queues.in_line(engine, engine.gangs.of(pod.ref.uid) or pod, now)
+    line = yield from queues.in_line(engine, engine.gangs.roster.of(pod.ref.uid) or pod, now)
     why = {**waiting_pod(engine, pod, now), **line} if pod.state == "waiting" else {}
     return {**placed_pod(engine, pod), **why, "asksGpus": pod.asked is not None, "ranking": _ranking(engine, pod)}
 

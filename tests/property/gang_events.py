@@ -134,7 +134,7 @@ class GangEvents(GangExtenders):
     def rooms_for(self, name: str, nodes: list[str]) -> set[str]:
         """Where a member goes that comes for one that was lost, and asks as little."""
         gang, uid = self.gang_of(name), self.pods[name].metadata.uid
-        known = self.engine.gangs.of(uid)
+        known = self.engine.gangs.roster.of(uid)
         if not self.leads or known is None or known.gang.members[uid].stage is not Stage.IDLE:
             return set()
         asks = self.engine.pods[uid].ask

@@ -47,7 +47,7 @@ class GangExtenders(GangTruth):
         assert self.standby.gangs.planner.idle, "a plan by a process that does not lead"
         assert self.standby.check() == []
         held = [pod for pod in self.standby.pods.values() if pod.state == "held"]
-        assert not [pod for pod in held if pod.ref.uid in self.standby.gangs.planner.assignments]
+        assert not [pod for pod in held if pod.ref.uid in self.standby.gangs.assignments.of_member]
 
     def lead(self, yes: bool) -> None:
         self.leads = yes

@@ -24,7 +24,7 @@ def check(world: GangEvents) -> None:
     _only_the_living_hold_anything(world)
     _nobody_holds_while_waiting(world)
     _no_half_gang_is_old(world)
-    waiting = {m.name for k in world.engine.gangs.known.values() for m in k.gang.at(Stage.IN_BIND)}
+    waiting = {m.name for k in world.engine.gangs.roster.known.values() for m in k.gang.at(Stage.IN_BIND)}
     assert world.held == waiting, "a held bind was forgotten"
 
 
@@ -75,7 +75,7 @@ def _rooms_are_right(world: GangEvents, engine: Engine) -> None:
 def _only_the_living_hold_anything(world: GangEvents) -> None:
     live = {pod.metadata.uid for pod in world.pods.values()}
     assert {uid for uid, pod in world.engine.pods.items() if pod.node} <= live
-    assert set(world.engine.gangs.planner.assignments) <= live
+    assert set(world.engine.gangs.assignments.of_member) <= live
     for name in world.pods:
         if world.alive_at_node(name):
             assert world.engine.pods[world.pods[name].metadata.uid].state == "bound"
@@ -83,7 +83,7 @@ def _only_the_living_hold_anything(world: GangEvents) -> None:
 
 def _nobody_holds_while_waiting(world: GangEvents) -> None:
     patience = world.settings.patience
-    for known in world.engine.gangs.known.values():
+    for known in world.engine.gangs.roster.known.values():
         gang = known.gang
         held = [m for m in gang.members.values() if _is_held(world, m.uid)]
         if gang.phase in BEFORE or gang.phase in (Phase.UNDOING, Phase.COMPLETED):
@@ -92,14 +92,14 @@ def _nobody_holds_while_waiting(world: GangEvents) -> None:
             assert {m.uid for m in held} == {m.uid for m in gang.holding()}
             assert world.now <= gang.since + patience.stuck_s + patience.hold_s + 2
         if gang.phase is Phase.RUNNING:
-            assert not [m for m in held if m.uid in world.engine.gangs.planner.assignments]
+            assert not [m for m in held if m.uid in world.engine.gangs.assignments.of_member]
         if gang.phase is Phase.DEGRADED:
             assignments = [
-                assignment for m in held if (assignment := world.engine.gangs.planner.assignments.get(m.uid))
+                assignment for m in held if (assignment := world.engine.gangs.assignments.of_member.get(m.uid))
             ]
             assert all(world.now - 1.5 <= assignment.until <= world.now + SLOT_S for assignment in assignments)
         for member in gang.holding():
-            assignment = world.engine.gangs.planner.assignments[member.uid]
+            assignment = world.engine.gangs.assignments.of_member[member.uid]
             assert member in held
             assert (member.node, world.engine.pods[member.uid].node) == (assignment.node, assignment.node)
             assert assignment.node in world.nodes, f"{member.name} has a place on {assignment.node}, which is gone"
@@ -109,7 +109,7 @@ def _nobody_holds_while_waiting(world: GangEvents) -> None:
         if gang.phase is Phase.BINDING:
             assert world.now <= gang.since + patience.gang_bind_timeout_s + 2
         if not world.leads:
-            assert not [m for m in held if m.uid in world.engine.gangs.planner.assignments]
+            assert not [m for m in held if m.uid in world.engine.gangs.assignments.of_member]
 
 
 def _is_held(world: GangEvents, uid: str) -> bool:
@@ -128,7 +128,7 @@ def _no_half_gang_is_old(world: GangEvents) -> None:
 
 
 def _tallies_are_right(engine: Engine) -> None:
-    for known in engine.gangs.known.values():
+    for known in engine.gangs.roster.known.values():
         gang = known.gang
         recount = Counter((m.stage, m.role, m.required) for m in gang.members.values())
         recount += Counter({(Stage.SUCCEEDED, *kind): count for kind, count in gang._past.items()})

@@ -132,7 +132,7 @@ class GangTruth(GangStory):
             del self.kept_off[name]
             self.coming |= {name} & set(self.pods)
         for gang, sort in self.sorts.items():
-            known = self.engine.gangs.known.get(GroupKey("default", gang))
+            known = self.engine.gangs.roster.known.get(GroupKey("default", gang))
             if known is None or known.gang.phase in BEFORE:
                 sort.gone = 0
             for name in self.bound_in(gang):

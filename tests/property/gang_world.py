@@ -71,16 +71,18 @@ class GangWorld(GangEvents):
             assert not self.could_start(name), f"{name} waits although it could start"
 
     def is_quiet(self) -> bool:
-        phases = {known.gang.phase for known in self.engine.gangs.known.values()}
+        phases = {known.gang.phase for known in self.engine.gangs.roster.known.values()}
         restless = phases & {Phase.STARTING, Phase.BINDING, Phase.UNDOING}
         again = any(
             known.gang.phase is Phase.WAITING and (known.reason is None or known.reason.code == "GangAgain")
-            for known in self.engine.gangs.known.values()
+            for known in self.engine.gangs.roster.known.values()
         )
         soft = any(pod.state == "held" for pod in self.engine.pods.values())
         busy = self.coming or self.offers or self.flying or self.to_go or self.missing or self.held
         paused = any(
-            not k.gang.may_plan(self.now) for k in self.engine.gangs.known.values() if k.gang.phase is Phase.WAITING
+            not k.gang.may_plan(self.now)
+            for k in self.engine.gangs.roster.known.values()
+            if k.gang.phase is Phase.WAITING
         )
         plans = not self.engine.gangs.planner.idle
         kept = self.somebody_is_kept_off()
@@ -88,7 +90,7 @@ class GangWorld(GangEvents):
 
     def somebody_is_kept_off(self) -> bool:
         """Room is kept for somebody: if that one does not come, it is given up after a while."""
-        gangs = any(self.engine.backfill.of(f"gang {key}") for key in self.engine.gangs.known)
+        gangs = any(self.engine.backfill.of(f"gang {key}") for key in self.engine.gangs.roster.known)
         return gangs or any(self.engine.backfill.pods())
 
     def could_start(self, name: str) -> bool:
@@ -117,12 +119,12 @@ class GangWorld(GangEvents):
 
     def has_a_plan(self, gang: str) -> bool:
         """Whether the planner, asked anew and with every node open to everybody, places the gang."""
-        starts = self.engine.gangs.planner
-        left_out, starts.excluded = starts.excluded, {}
-        plan = Plan(starts.view, *starts.asked(self.gang(gang)))
+        planner, ledger = self.engine.gangs.planner, self.engine.ledger
+        left_out, ledger.excluded = ledger.excluded, {}
+        plan = Plan(planner.view, *planner.asked(self.gang(gang)))
         while not plan.advance():
             pass
-        starts.excluded = left_out
+        ledger.excluded = left_out
         return isinstance(plan.outcome, Placement)
 
 

@@ -70,7 +70,7 @@ class LostRooms:
         return {uid: lost for uid, lost in self.kept.items() if lost.gang == gang}
 
     def _short(self, engine: Engine, gang: str, least: int) -> int:
-        known = engine.gangs.known.get(GroupKey("default", gang))
+        known = engine.gangs.roster.known.get(GroupKey("default", gang))
         if known is None or known.gang.phase not in KEEPING or known.gang.terms.on_member_lost != "wait":
             return 0
         return least - known.gang.count(*PLACED, Stage.POSTED)
@@ -117,5 +117,5 @@ def _given_on(engine: Engine, lost: Lost) -> bool:
     """Whether a member that waited already has it by now."""
     return any(
         (assignment.node, assignment.shares) == (lost.node, lost.shares)
-        for assignment in engine.gangs.planner.assignments.values()
+        for assignment in engine.gangs.assignments.of_member.values()
     )

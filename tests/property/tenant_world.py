@@ -115,7 +115,7 @@ class TenantWorld:
     def _examine(self, search: Search, by: Preemptor, units: Sequence[Unit]) -> None:
         """Gangs go as a whole, who gives keeps its due, and no smaller set would have done."""
         for unit in units:
-            known = self.world.engine.gangs.known[unit.gang] if unit.gang else None
+            known = self.world.engine.gangs.roster.known[unit.gang] if unit.gang else None
             if known is not None and not unit.spare:
                 bound = {member.uid for member in known.gang.at(*PLACED)}
                 assert {victim.uid for victim in unit.victims} == bound, f"half of {unit.who} goes"
@@ -205,7 +205,7 @@ class TenantWorld:
         """Gangs of which some members run, fewer than its minimum, and nobody is doing anything about it."""
         return [
             str(each.gang.key)
-            for each in self.world.engine.gangs.known.values()
+            for each in self.world.engine.gangs.roster.known.values()
             if 0 < each.gang.count(*PLACED) < (each.gang.terms.min_member or 0)
             and each.gang.phase not in (Phase.DEGRADED, Phase.UNDOING, Phase.BINDING)
         ]

@@ -261,7 +261,7 @@ def test_a_life_in_which_anything_may_fail(seed: int, rate: float) -> None:
     world.engine.tenancy.recount()
     assert before == world.counted(world.engine)
     assert {uid for uid, pod in world.engine.pods.items() if pod.node} <= {p.metadata.uid for p in world.pods.values()}
-    for known in world.engine.gangs.known.values():
+    for known in world.engine.gangs.roster.known.values():
         there = known.gang.count(Stage.BOUND, Stage.SUCCEEDED)
         half = 0 < there < known.gang.least and known.gang.phase not in (Phase.DEGRADED, Phase.COMPLETED)
         assert not half, (known.gang.key, known.gang.phase)

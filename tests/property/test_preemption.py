@@ -91,7 +91,7 @@ class Life:
 
     def halves(self) -> list[str]:
         """Gangs of which some members run, fewer than its minimum, and nobody is doing anything about it."""
-        known = self.world.engine.gangs.known.values()
+        known = self.world.engine.gangs.roster.known.values()
         return [
             str(each.gang.key)
             for each in known

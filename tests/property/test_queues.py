@@ -250,7 +250,7 @@ def test_no_queue_is_ever_past_its_capability_and_nobody_is_left_alone_who_has_r
         for name, count in most.items():
             assert standings[name].allocated.get(GPUS, 0) <= count * GPU
         story.later()
-        for known in story.engine.gangs.known.values():
+        for known in story.engine.gangs.roster.known.values():
             assert not known.parked or story.engine.gangs.planner.withheld(known.gang) is not None
 
 

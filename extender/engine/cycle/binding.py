@@ -43,7 +43,7 @@ class Binding:
             return self._refuse(full)
         if not components.booking.choose(pod, node):
             return self._refuse(refusals.TAKEN)
-        return components.booking.book(pod, node, components.gangs.posted(ref.uid, node, now), wall_ns)
+        return components.booking.book(pod, node, components.barrier.posted(ref.uid, node, now), wall_ns)
 
     def _refuse(self, reason: Reason) -> Refuse:
         self._counters["decisions", reason.code] += 1

@@ -6,7 +6,7 @@ from collections import Counter
 
 import msgspec
 
-from extender.engine.gangs.planner import GangPlanner
+from extender.engine.gangs.assignments import Assignments
 from extender.engine.placement.seats import fits
 from extender.engine.queueing.waking import Waking
 from extender.engine.state import dialect
@@ -25,12 +25,12 @@ class Booking:
     def __init__(
         self,
         ledger: Ledger,
-        planner: GangPlanner,
+        assignments: Assignments,
         waking: Waking,
         settings: Settings,
         counters: Counter[tuple[str, str]],
     ) -> None:
-        self._ledger, self._planner, self._waking = ledger, planner, waking
+        self._ledger, self._assignments, self._waking = ledger, assignments, waking
         self._settings, self._counters = settings, counters
 
     def choose(self, pod: PodState, node: str) -> bool:
@@ -48,7 +48,7 @@ class Booking:
 
     def release(self, pod: PodState, gang: Gang) -> PostBinding:
         """Book the place held for a member of a gang for good."""
-        assignment = self._planner.assignments[pod.ref.uid]
+        assignment = self._assignments.of_member[pod.ref.uid]
         books = self._ledger.node(assignment.node).books
         if books is not None and assignment.shares:
             inventory = books.inventory

@@ -10,6 +10,7 @@ from extender.engine.cycle.booking import Booking
 from extender.engine.cycle.pending_reasons import PendingReasons
 from extender.engine.cycle.worth import Worth
 from extender.engine.gangs.activator import ReservationActivator
+from extender.engine.gangs.assignments import Assignments
 from extender.engine.gangs.barrier import Barrier
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.gates import Gates
@@ -38,7 +39,7 @@ from extender.engine.state.pod_state import PodState
 from extender.engine.state.presence import Presence
 from extender.engine.state.quarantine import Quarantine
 from extender.engine.state.reservations import Reservations
-from extender.engine.state.roster import GangInfo
+from extender.engine.state.roster import Roster
 from extender.engine.state.running_pods import RunningPods
 from extender.engine.types.effects import Effect
 from extender.engine.types.settings import Settings
@@ -61,8 +62,8 @@ class Components:
         self._make_books()
         self._make_queues_and_gangs()
         self._make_claims()
-        self.pending_reasons = PendingReasons(self.ledger, self.indexes, self.classes, self.gangs)
-        self.worth = Worth(self.gangs.planner, self.movable_pods)
+        self.pending_reasons = PendingReasons(self.ledger, self.indexes, self.classes, self.gangs.roster)
+        self.worth = Worth(self.ledger, self.gangs.planner.view, self.movable_pods)
 
     def _make_books(self) -> None:
         """Nodes, pods, GPUs and tenants, how nodes rank, and what single pods are promised."""
@@ -73,7 +74,6 @@ class Components:
             settings.gpushare,
             changed=self._changed,
             moved=self._moved,
-            renumbered=self._renumbered,
         )
         self.indexes = Indexes(self.ledger.nodes)
         self.classes = Classes(self.ledger.stock, self.quarantine)
@@ -83,20 +83,27 @@ class Components:
         self.holds = Holds(self.ledger, self.quarantine, settings.soft_charge_s, settings.undecided_s)
         self.presence = Presence()
         self.movable_pods = MovablePods(self.ledger.pods, self.ledger.on_node)
-        self.runtimes = Runtimes(self._gang_of)
+        roster = self._roster = Roster(settings.patience, self.wall)
+        self.runtimes = Runtimes(roster)
         self.priorities = Priorities(settings.group_priority)
-        self.order = PendingOrder(self.runtimes, self.priorities, self._gang_of, self._created)
+        self.order = PendingOrder(roster, self.runtimes, self.priorities, self._created)
         self.waking = Waking(self.ledger, self.tenancy, self.quarantine, self.order)
+        counters, quarantine, wall = self.counters, self.quarantine, self.wall
+        self._context = EngineContext(
+            ledger=self.ledger, settings=settings, counters=counters, quarantine=quarantine, wall=wall
+        )
 
     def _make_queues_and_gangs(self) -> None:
         """Who may start, whose turn it is, and gangs from their first member to their last."""
         settings = self.settings
         admission = self.tenancy.admission
-        turns = Turns(admission.local_queue, admission.queue_rank, self.order)
-        planner = GangPlanner(self.ledger, self.indexes, settings, admission, turns)
-        self.booking = Booking(self.ledger, planner, self.waking, settings, self.counters)
-        self.gangs = Gangs(self._context(), planner, self.booking.release, self._unpromise, self.priorities.capped)
-        self.gates = Gates(self.ledger, self.indexes, self.waking, self.gangs, settings.nominate_from)
+        roster, turns = self._roster, Turns(admission.local_queue, admission.queue_rank, self.order)
+        assignments = Assignments(self.ledger, admission.batched)
+        planner = GangPlanner(self.ledger, self.indexes, settings, admission, turns, assignments)
+        self.booking = Booking(self.ledger, assignments, self.waking, settings, self.counters)
+        release, capped = self.booking.release, self.priorities.capped
+        self.gangs = Gangs(self._context, roster, admission, planner, release, self._unpromise, capped)
+        self.gates = Gates(self.ledger, self.indexes, self.waking, roster, settings.nominate_from)
         self.barrier = Barrier(self.gangs)
         self.surplus_policy = SurplusPolicy(self.ledger, self.gangs, self.tenancy.queues, self.priorities)
 
@@ -110,7 +117,7 @@ class Components:
         )
         self.running_pods = RunningPods(settings, self.wall)
         context = PolicyContext(
-            **msgspec.structs.asdict(self._context()),
+            **msgspec.structs.asdict(self._context),
             gangs=self.gangs,
             running_pods=self.running_pods,
             movable_pods=self.movable_pods,
@@ -123,15 +130,6 @@ class Components:
         self.elastic = Elastic(context)
         self.preemption = Preemption(context, self.elastic)
         self.backfill = Backfill(context, self.waking)
-
-    def _context(self) -> EngineContext:
-        return EngineContext(
-            ledger=self.ledger,
-            settings=self.settings,
-            counters=self.counters,
-            quarantine=self.quarantine,
-            wall=self.wall,
-        )
 
     def _changed(self, node: str, room: bool, amounts: bool) -> None:
         """None of these may fail: the books have changed, and the caller goes on."""
@@ -148,14 +146,8 @@ class Components:
         if pod.ref.uid in self.ledger.pods:
             self.quarantine.each((pod,), _subject, "queues", self.tenancy.moved)
 
-    def _renumbered(self, gone: int) -> None:
-        self.gangs.planner.renumbered(gone)
-
     def _in_other_queue(self, uid: str) -> None:
         self.waking.moved(uid)
-
-    def _gang_of(self, uid: str) -> GangInfo | None:
-        return self.gangs.of(uid)
 
     def _created(self, uid: str) -> float | None:
         created = self.movable_pods.created(uid)

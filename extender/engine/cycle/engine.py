@@ -106,7 +106,7 @@ class Engine:
 
     def effects(self) -> list[Effect]:
         """What is to be done, told once."""
-        found = self._components.effects + self.gangs.effects()
+        found = self._components.effects + self.gangs.reporter.taken()
         self._components.effects.clear()
         with self._over_gates:
             return self._components.gates.passed(map(self._components.running_pods.in_time, found))
@@ -164,7 +164,7 @@ class Engine:
             return {}
 
         def stays(uid: str) -> bool:
-            return self.gangs.of(uid) is not None or not self.tenancy.queues.shared(uid, pod.metadata.uid)
+            return self.gangs.roster.of(uid) is not None or not self.tenancy.queues.shared(uid, pod.metadata.uid)
 
         with self._components.quarantine.over(of_pod(pod.metadata.uid), "preempt"):
             return advice.victims(self.ledger, self._components.observer.ask(pod), victims, stays)
@@ -196,7 +196,7 @@ class Engine:
 
     def hold_back(self, pod: Pod) -> Reason:
         """Why such a pod waits while nobody can say where it may go; it is woken once that is known."""
-        self.gangs.refused(pod.metadata.uid)
+        self._components.barrier.refused(pod.metadata.uid)
         return refusals.NOT_READY
 
     # -- people's questions

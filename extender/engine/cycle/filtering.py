@@ -23,7 +23,7 @@ class Filtering:
 
     def __init__(self, components: Components, pods: Lifecycle) -> None:
         self._components, self._pods, self._effects = components, pods, components.effects
-        self._ledger, self._gangs, self._barrier = components.ledger, components.gangs, components.barrier
+        self._ledger, self._roster, self._barrier = components.ledger, components.gangs.roster, components.barrier
         self._holds, self._waking, self._pending_reasons = (
             components.holds,
             components.waking,
@@ -39,7 +39,7 @@ class Filtering:
         uid = pod.metadata.uid
         if self._barrier.prepare(uid, now, self._components.backfill.before_gang):
             return True
-        if self._gangs.of(uid) is not None and not self._barrier.single(uid):
+        if self._roster.of(uid) is not None and not self._barrier.single(uid):
             return False
         state = self._ledger.pods.get(uid)
         wanted = state.shape if state is not None else self._components.observer.shape(pod)
@@ -83,12 +83,12 @@ class Filtering:
 
     def _offer(self, state: PodState, pod: Pod, nodes: Sequence[str], now: float, *, promised: bool) -> Verdict:
         """`promised`: it was told that there is room for it."""
-        offers, beside = self._components.offers, self._gangs.beside(state.ref.uid)
+        offers, beside = self._components.offers, self._roster.beside(state.ref.uid)
         admits = self._components.backfill.open_to(state, now)
         offered = offers.of(state, pod, nodes, beside, admits)
         if state.ask is None:
             return Verdict(offered)
-        spare = self._gangs.surplus(state.ref.uid)
+        spare = self._roster.surplus(state.ref.uid)
         if not offered:
             kept = admits is not None and offers.of(state, pod, nodes, beside)
             reason = refusals.KEPT_IN_LINE if kept else self._pending_reasons.no_gpu(state, state.ask)

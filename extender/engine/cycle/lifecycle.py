@@ -53,10 +53,10 @@ class Lifecycle:
         self._join(pod, seen.state, now, ours=ours)
         self._effects += components.runtimes.see(pod)
         if seen.state is not None:
-            if not self._gangs.awaits(pod, seen.state):
+            if not self._gangs.observer.awaits(pod, seen.state):
                 self._effects += self._gates.ungate_orphan(seen.state.ref)
             components.running_pods.see(pod, now)
-        components.movable_pods.see(pod, ours=ours and self._gangs.of(uid) is None)
+        components.movable_pods.see(pod, ours=ours and self._gangs.roster.of(uid) is None)
         self._effects += components.reservations.see(pod, seen.state if ours else None, now)
         if seen.state is None:
             self._end(uid, now)
@@ -101,9 +101,9 @@ class Lifecycle:
         uid = pod.metadata.uid
         stays = self._tenancy.stays(uid)
         if state is not None:
-            self._tenancy.see(pod, state, self._gangs.of(uid), ours=ours)
-        self._gangs.see(pod, state, now)
-        known = self._gangs.of(uid)
+            self._tenancy.see(pod, state, self._gangs.roster.of(uid), ours=ours)
+        self._gangs.observer.see(pod, state, now)
+        known = self._gangs.roster.of(uid)
         if stays:
             self._tenancy.renamed(known)
         else:
@@ -126,7 +126,7 @@ class Lifecycle:
         pod = self._ledger.pods.get(uid)
         if pod is not None and pod.state == "binding":
             self.settle_binding(pod, bound=bound)
-        self._gangs.bind_done(uid, bound, now)
+        self._components.barrier.bind_done(uid, bound, now)
 
     def settle_binding(self, pod: PodState, *, bound: bool) -> None:
         """In the books: it has what was booked for it, or nothing."""
@@ -139,7 +139,7 @@ class Lifecycle:
 
     def forget(self, uid: str, now: float) -> None:
         """The pod is gone."""
-        self._gangs.forget(uid, now)
+        self._gangs.observer.forget(uid, now)
         self._end(uid, now)
 
     def forget_lost(self, now: float) -> None:
@@ -162,7 +162,7 @@ class Lifecycle:
 
     def forget_anyway(self, uid: str, now: float) -> None:
         """The pod is gone, whatever one of the parts meets in forgetting it."""
-        whole = self._quarantine.each((uid,), of_pod, "end", lambda uid: self._gangs.forget(uid, now))
+        whole = self._quarantine.each((uid,), of_pod, "end", lambda uid: self._gangs.observer.forget(uid, now))
         whole &= self._vanish(uid, now)
         self._presence.ended(uid, now)
         self._quarantine.each((uid,), of_pod, "end", self._leave_books)
@@ -228,7 +228,7 @@ class Lifecycle:
             self.forget_anyway(uid, now)
         elif state is not None and state.node:
             with self._quarantine.over(of_pod(uid), "recovery"):
-                self._tenancy.see(pod, state, self._gangs.of(uid), ours=self._is_ours(pod))
+                self._tenancy.see(pod, state, self._gangs.roster.of(uid), ours=self._is_ours(pod))
 
     def see_again(self, pod: Pod, now: float) -> None:
         """Take in a pod that was set aside as one that is new; one with a node stays booked until it is read."""

@@ -84,7 +84,7 @@ def _of_pods(table: Listeners, components: Components, pods: Lifecycle) -> None:
     table.on(PodSeen, lambda it, now: pods.see(it.pod, now))
     table.on(PodGone, lambda it, now: pods.forget(it.uid, now))
     table.on(BindDone, lambda it, now: pods.bind_done(it.uid, now, bound=it.outcome == "bound"))
-    table.on(BindAbandoned, lambda it, _: components.gangs.left(it.uid))
+    table.on(BindAbandoned, lambda it, _: components.barrier.left(it.uid))
     table.on(
         EvictionRefused,
         lambda it, now: components.effects.extend(components.preemption.refused(it.uid, it.why, now)),
@@ -94,7 +94,7 @@ def _of_pods(table: Listeners, components: Components, pods: Lifecycle) -> None:
         PodsListed,
         lambda _, now: components.presence.listed(now),
         lambda _, __: components.indexes.scorer.look(),
-        lambda _, now: components.gangs.replayed(now),
+        lambda _, now: components.gangs.rounds.replayed(now),
     )
 
 
@@ -104,20 +104,20 @@ def _of_nodes(table: Listeners, components: Components) -> None:
         if components.observer.node(it.node):
             with components.quarantine.over(of_node(name), "NodeSeen"):
                 components.tenancy.node(name)
-            components.gangs.look_at(name, now)
+            components.gangs.observer.look_at(name, now)
 
     table.on(NodeSeen, seen)
     table.on(
         NodeGone,
         lambda it, _: components.ledger.drop_node(it.name),
         lambda it, _: components.tenancy.node(it.name),
-        lambda it, now: components.gangs.look_at(it.name, now),
+        lambda it, now: components.gangs.observer.look_at(it.name, now),
     )
     table.on(
         GpusUnhealthy,
         lambda it, _: components.ledger.set_unhealthy(it.node, it.minors),
         lambda it, _: components.tenancy.node(it.node),
-        lambda it, now: components.gangs.look_at(it.node, now),
+        lambda it, now: components.gangs.observer.look_at(it.node, now),
     )
 
 
@@ -141,14 +141,14 @@ def _of_jobs(table: Listeners, components: Components) -> None:
     table.on(
         GroupSeen,
         lambda it, _: elastic.job(it.kind, it.key, it.job),
-        lambda it, now: gangs.declare(it.kind, it.key, it.declaration, now),
-        lambda it, _: components.tenancy.renamed(gangs.known.get(it.key)),
+        lambda it, now: gangs.observer.declare(it.kind, it.key, it.declaration, now),
+        lambda it, _: components.tenancy.renamed(gangs.roster.known.get(it.key)),
     )
     table.on(
         GroupGone,
         lambda it, _: elastic.job(it.kind, it.key, None),
-        lambda it, now: gangs.declare(it.kind, it.key, None, now),
-        lambda it, _: components.tenancy.renamed(gangs.known.get(it.key)),
+        lambda it, now: gangs.observer.declare(it.kind, it.key, None, now),
+        lambda it, _: components.tenancy.renamed(gangs.roster.known.get(it.key)),
     )
     table.on(ScalerSeen, lambda it, now: scalers.see(it.scaler, now))
     table.on(ScalerGone, lambda it, now: scalers.gone(it.kind, it.namespace, it.name, now))
@@ -163,13 +163,13 @@ def _of_time(table: Listeners, components: Components, upkeep: Upkeep) -> None:
         lambda it, _: components.classes.lead(it.yes),
         lambda it, _: components.tenancy.lead(it.yes),
         lambda it, _: components.gates.lead(it.yes),
-        lambda it, now: components.gangs.lead(it.yes, now),
+        lambda it, now: components.gangs.rounds.lead(it.yes, now),
     )
     table.on(
         WallMoved,
         lambda it, _: components.wall.move(it.by),
         lambda it, now: components.running_pods.shift(it.by, now),
-        lambda it, _: components.gangs.shift(it.by),
+        lambda it, _: components.gangs.rounds.shift(it.by),
         lambda _, now: components.reservations.read_anew(now),
     )
     table.on(Tick, lambda it, now: upkeep.tick(it.part, now))

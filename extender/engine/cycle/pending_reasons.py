@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from extender.engine.gangs.gangs import Gangs
 from extender.engine.placement.index import Indexes
 from extender.engine.state.classes import Classes
 from extender.engine.state.lacking import Lacking
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
+from extender.engine.state.roster import Roster
 from extender.engine.types import refusals
 from extender.engine.types.effects import Report
 from protos.contract import choose
@@ -22,8 +22,8 @@ REPORT_EVERY_S = 30.0
 class PendingReasons:
     """Reasons, and when they were told last."""
 
-    def __init__(self, ledger: Ledger, indexes: Indexes, classes: Classes, gangs: Gangs) -> None:
-        self._ledger, self._indexes, self._classes, self._gangs = ledger, indexes, classes, gangs
+    def __init__(self, ledger: Ledger, indexes: Indexes, classes: Classes, roster: Roster) -> None:
+        self._ledger, self._indexes, self._classes, self._roster = ledger, indexes, classes, roster
         self._lack = Lacking(ledger.stock)
         self._told: dict[str, float] = {}
 
@@ -38,7 +38,7 @@ class PendingReasons:
         """Why the pod waits, with the numbers of this moment; None if it was not refused."""
         if isinstance(state.asked, Reason):
             return state.asked
-        known = self._gangs.of(state.ref.uid)
+        known = self._roster.of(state.ref.uid)
         if known is not None and known.reason is not None:
             return known.reason
         reason = state.refusal

@@ -101,7 +101,7 @@ class Recovery:
                 case "pod":
                     self._pod(subject.key, event, now)
                 case "gang":
-                    self._components.gangs.set_aside(_group(subject.key), now)
+                    self._components.gangs.recovery.set_aside(_group(subject.key), now)
                 case "node" if event is not None:
                     self._node(subject.key, event)
         self._mend([*nodes, *self._nodes(subject)])
@@ -109,16 +109,16 @@ class Recovery:
 
     def _nodes(self, subject: Subject) -> list[str]:
         """Where a subject holds anything."""
-        pods, gangs = self._components.ledger.pods, self._components.gangs
+        pods, roster = self._components.ledger.pods, self._components.gangs.roster
         if subject.kind == "node":
             return [subject.key]
-        known = gangs.known.get(_group(subject.key)) if subject.kind == "gang" else None
+        known = roster.known.get(_group(subject.key)) if subject.kind == "gang" else None
         uids = list(known.gang.members) if known is not None else [subject.key]
         replacements = [replacement.assignment.node for replacement in known.replacements] if known is not None else []
         return [pod.node for uid in uids if (pod := pods.get(uid)) is not None] + replacements
 
     def _pod(self, uid: str, event: Event | None, now: float) -> None:
-        known, before = self._components.gangs.of(uid), self._components.ledger.pods.get(uid)
+        known, before = self._components.gangs.roster.of(uid), self._components.ledger.pods.get(uid)
         if isinstance(event, PodGone):
             self._pods.forget_anyway(uid, now)
             return
@@ -129,7 +129,7 @@ class Recovery:
         self._pods.set_aside(uid, event.pod if isinstance(event, PodSeen) else None, now)
         if known is not None:
             self._quarantine.along(of_gang(known.gang.key), of_pod(uid))
-            self._components.gangs.set_aside(known.gang.key, now)
+            self._components.gangs.recovery.set_aside(known.gang.key, now)
 
     def _node(self, name: str, event: Event) -> None:
         """What was told of it was taken in by half, or not at all."""
@@ -173,7 +173,7 @@ class Recovery:
         """
         if not self.is_binding(uid):
             return None
-        place = self._components.gangs.opened(uid)
+        place = self._components.gangs.reporter.opened(uid)
         if place is None:
             with self._quarantine.over(of_pod(uid), "bind"):
                 self._pods.settle_binding(self._components.ledger.pods[uid], bound=False)
@@ -198,7 +198,7 @@ class Recovery:
         for subject in self._quarantine.due():
             if subject.kind == "gang":
                 self._quarantine.release(subject)
-                self._components.gangs.bring_back(_group(subject.key), now)
+                self._components.gangs.recovery.bring_back(_group(subject.key), now)
             elif subject.kind == "part":
                 self._quarantine.release(subject)
 
@@ -213,10 +213,8 @@ class Recovery:
 
     def _give_back(self) -> None:
         """Soft charges end of which no part knows any more: the error came before it gave them back."""
-        ledger, held = (
-            self._components.ledger,
-            (self._components.holds, self._components.gangs, self._components.reservations),
-        )
+        components, gangs, ledger = self._components, self._components.gangs, self._components.ledger
+        held = (components.holds, gangs.assignments, gangs.replacements, components.reservations)
 
         def unowned(pods: Iterable[PodState]) -> list[PodState]:
             return [pod for pod in pods if pod.state == "held" and not any(each.holds(pod) for each in held)]

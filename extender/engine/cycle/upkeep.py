@@ -52,7 +52,7 @@ class Upkeep:
         )
         slices: tuple[tuple[str, Work], ...] = (
             ("new shapes", lambda _: components.indexes.learn(WARM_NODES)),
-            ("gang plans", lambda now: components.gangs.work(now, components.backfill.before_gang)),
+            ("gang plans", self._plan_gangs),
             ("requeue", lambda _: self._go_on_waking()),
             ("expected shapes", lambda _: components.indexes.ready(WARM_NODES)),
             ("index", lambda _: self._freshen()),
@@ -127,6 +127,12 @@ class Upkeep:
             if more:
                 return True
         return False
+
+    def _plan_gangs(self, now: float) -> bool:
+        """What time brings to gangs, and the plan in the making."""
+        gangs = self._components.gangs
+        more = gangs.rounds.work(now)
+        return gangs.starts.plan(now, self._components.backfill.before_gang) or more
 
     def _told(self, worked: tuple[bool, Sequence[Effect]]) -> bool:
         more, effects = worked

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from extender.engine.gangs.planner import GangPlanner
 from extender.engine.placement.score import ALONE, UNLINKED, Scorer, terms
 from extender.engine.placement.seats import UNTOUCHED
+from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.movable_pods import MovablePods
 from extender.engine.state.intree import counted, lacking
+from extender.engine.state.ledger import Ledger
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.types.amounts import add
@@ -88,8 +89,8 @@ def _row(
 class Worth:
     """Tells it of any pod."""
 
-    def __init__(self, planner: GangPlanner, movable_pods: MovablePods) -> None:
-        self._planner, self._movable_pods, self._view = planner, movable_pods, planner.view
+    def __init__(self, ledger: Ledger, view: ClusterView, movable_pods: MovablePods) -> None:
+        self._ledger, self._movable_pods, self._view = ledger, movable_pods, view
 
     def prepare(self, pod: PodState) -> bool:
         """Score some of the nodes for a pod like this; False when all are."""
@@ -109,7 +110,7 @@ class Worth:
     def _nodes(self, pod: PodState) -> Iterator[NodeState]:
         """Those that the pod could be on instead, best first."""
         waits = pod.state == "waiting"
-        excluded = pod.excluded | self._planner.excluded.get(pod.ref.uid, 0) if waits else 0
+        excluded = pod.excluded | self._ledger.excluded.get(pod.ref.uid, 0) if waits else 0
         allowed = self._movable_pods.constraints(pod.ref.uid)
         amounts, beside = counted(pod.requests), counted(pod.requests, self._view.ignored)
         for name, _ in islice(self._view.indexes.of(pod.shape).ranked(), LOOKED):

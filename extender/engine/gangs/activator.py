@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from extender.engine.gangs.barrier import Barrier
 from extender.engine.gangs.gangs import Gangs
+from extender.engine.planning.plan import Placement
 from extender.engine.state.quarantine import Quarantine
 from extender.engine.state.reservations import Reservation, Reservations
 from extender.engine.types.effects import Effect, Requeue
@@ -19,7 +20,7 @@ GATHERED_S = 30.0
 
 
 class ReservationActivator:
-    """Looks at what is kept, whenever something happened."""
+    """Looks at what is kept, whenever something happened: who has all of its room comes for it."""
 
     def __init__(
         self,
@@ -30,7 +31,9 @@ class ReservationActivator:
         quarantine: Quarantine,
     ) -> None:
         self._quarantine = quarantine
-        self._reservations, self._gangs, self._barrier, self._counters = reservations, gangs, barrier, counters
+        self._reservations, self._barrier, self._counters = reservations, barrier, counters
+        self._roster, self._planner, self._controller = gangs.roster, gangs.planner, gangs.controller
+        self._starts, self._rounds = gangs.starts, gangs.rounds
         self._missing: dict[GroupKey, str] = {}
         """A member of each gang whose room was not complete."""
 
@@ -44,7 +47,7 @@ class ReservationActivator:
 
         def come(kept: Reservation) -> None:
             pod = kept.pod.ref
-            known = self._gangs.of(pod.uid) if kept.complete else None
+            known = self._roster.of(pod.uid) if kept.complete else None
             if known is not None and not self._barrier.single(pod.uid):
                 gangs[known.gang.key] = known.gang
             elif kept.assignment is not None and kept.complete and self._reservations.due(pod.uid, now):
@@ -67,7 +70,7 @@ class ReservationActivator:
             self._missing[gang.key] = missing
         else:
             self._missing.pop(gang.key, None)
-            self._start(gang.key, [kept for uid in gang.members if (kept := self._kept(uid)) is not None], now)
+            self._start(gang, [kept for uid in gang.members if (kept := self._kept(uid)) is not None], now)
 
     def _kept(self, uid: str) -> Reservation | None:
         """What is kept for a member that waits for its gang."""
@@ -79,14 +82,16 @@ class ReservationActivator:
         kept = self._kept(uid)
         return kept is not None and not kept.complete
 
-    def _start(self, key: GroupKey, all_of_it: Sequence[Reservation], now: float) -> None:
+    def _start(self, gang: Gang, all_of_it: Sequence[Reservation], now: float) -> None:
         assignments = {kept.pod.ref.uid: kept.assignment for kept in all_of_it if kept.assignment is not None}
-        if not self._gangs.may_start(key, now):
+        here = self._rounds.leading and not self._controller.is_aside(gang)
+        if not here or not gang.may_plan(now) or self._planner.withheld(gang) is not None:
             return
-        if self._gangs.suffice(key, assignments):
+        if all(seat.uid in assignments for seat in self._planner.asked(gang, assignments)[1]):  # nobody else is needed
             for uid in assignments:
                 self._reservations.lend(uid)
-            self._gangs.start(key, assignments, now)
+            self._planner.unwant(gang)
+            self._starts.take(self._roster.known[gang.key], Placement(assignments), now)
         elif now >= max(kept.complete_at for kept in all_of_it) + GATHERED_S:
             for uid in assignments:
                 self._reservations.give_up(uid)  # others came or went: it is planned like any other

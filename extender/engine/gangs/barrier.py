@@ -1,4 +1,10 @@
-"""What kube-scheduler is told of a member of a gang: its planned node and no other, and its bind kept waiting."""
+"""What kube-scheduler is told of a member of a gang: its planned node and no other, and its bind kept waiting.
+
+Members that are alike trade places: kube-scheduler decides in its own order, and may refuse one for another. A spread
+over nodes allows a second member on one node only once every other node has its first, and a volume that came late ties
+one worker to the node that was meant for another. Whoever of them is asked for first gets a place that kube-scheduler
+offers, without a new plan.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +13,11 @@ from collections.abc import Sequence
 from extender.engine.gangs.controller import REFUSED_AGAIN_S
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.planner import KeptBefore
-from extender.engine.gangs.swap import trade
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
 from extender.engine.types import refusals
-from extender.engine.types.effects import BindAnswer, Refuse, Verdict
-from gangfilter.gang import STARTED
+from extender.engine.types.effects import BindAnswer, Held, Refuse, Verdict
+from gangfilter.gang import STARTED, Gang
 from gangfilter.members import HOLDING, Member, Stage
 from gangfilter.table import Phase
 from protos.contract.objects import Pod
@@ -20,10 +25,17 @@ from protos.contract.reason import Reason
 
 
 class Barrier:
-    """filter and bind of members."""
+    """Answers filter and bind of members, and hears what becomes of their binds.
+
+    A member with a place goes there and nowhere else, and not before its gang starts.
+    """
 
     def __init__(self, gangs: Gangs) -> None:
-        self._gangs = gangs
+        self._roster, self._planner, self._assignments = gangs.roster, gangs.planner, gangs.assignments
+        self._members, self._replacements, self._controller = gangs.members, gangs.replacements, gangs.controller
+        self._starts, self._rounds = gangs.starts, gangs.rounds
+
+    # -- filter
 
     def prepare(self, uid: str, now: float, kept: KeptBefore) -> bool:
         """Go on planning where the pod's gang is next and its plan is short; returns whether to do so before a filter.
@@ -31,15 +43,15 @@ class Barrier:
         kube-scheduler has one cycle for all pods, which stands until this one is answered. So nobody waits for the
         plans of others, nor for a long one: the member is told to wait, and is woken by its plan.
         """
-        known = self._gangs.of(uid)
-        if known is None or not self._gangs.planner.next(known.gang):
+        known = self._roster.of(uid)
+        if known is None or not self._planner.next(known.gang):
             return False
-        self._gangs.plan(now, kept)
-        return self._gangs.planner.next(known.gang)
+        self._starts.plan(now, kept)
+        return self._planner.next(known.gang)
 
     def single(self, uid: str) -> bool:
         """Whether the pod is placed like any single one."""
-        known = self._gangs.of(uid)
+        known = self._roster.of(uid)
         if known is None:
             return True
         return known.gang.phase in STARTED and known.gang.members[uid].stage not in HOLDING
@@ -51,25 +63,25 @@ class Barrier:
 
         `unheld`: kube-scheduler will bind it by itself.
         """
-        known = self._gangs.of(state.ref.uid)
+        known = self._roster.of(state.ref.uid)
         if known is None:
             return None
         gang, member = known.gang, known.gang.members[state.ref.uid]
-        if self._gangs.is_aside(gang):
+        if self._controller.is_aside(gang):
             member.refused = True
             return refusals.SET_ASIDE
-        self._gangs.rounds.hasten(gang.key, now)
-        self._gangs.recheck(known, member, now)
-        self._gangs.refill(known, member, now)
+        self._rounds.hasten(gang.key, now)
+        self._controller.recheck(known, member, now)
+        self._replacements.refill(known, now, member)
         if unheld:
-            self._gangs.unhold(known, member)
+            self._unhold(gang, member)
         if unheld and member.stage is Stage.PLANNED and member not in gang.last():
             member.refused = True
             gang.unasked.pop(member.uid, None)
             return refusals.gang_starting(gang.key)
         offered = member.stage in HOLDING and member.node in nodes
         denied = member.stage in HOLDING and not offered and not _nominated_alone(pod, nodes)
-        if offered or (denied and trade(self._gangs.planner, gang, member, nodes, now)):
+        if offered or (denied and self._trade(gang, member, nodes, now)):
             member.denied_at, member.refused = 0.0, False
             return Verdict((member.node,))
         if denied:
@@ -80,31 +92,100 @@ class Barrier:
         gang.unasked.pop(member.uid, None)
         if gang.phase is Phase.STARTING or member.stage in HOLDING:
             return refusals.gang_starting(gang.key)
-        if not _nominated_alone(pod, nodes) and self._gangs.planner.restrict(member.uid, nodes):
+        if not _nominated_alone(pod, nodes) and self._assignments.restrict(member.uid, nodes):
             known.planned = None
         return known.reason or refusals.gang_no_room(gang.key, "")
+
+    def _trade(self, gang: Gang, member: Member, nodes: Sequence[str], now: float) -> bool:
+        """Give the member the place of one like it, on one of these nodes; returns whether there was one."""
+        if member.stage is not Stage.PLANNED or member.uid in gang.unheld:
+            return False
+        trade, offered = self._assignments.trade, set(nodes)
+        for other in gang.at(Stage.PLANNED):
+            if other.node in offered and other.uid not in gang.unheld and trade(member.uid, other.uid):
+                member.node, other.node = other.node, member.node
+                other.denied_at = now if other.denied_at else 0.0
+                return True
+        return False
 
     def _denied(self, known: GangInfo, member: Member, now: float) -> None:
         """kube-scheduler keeps a member off its place, which may be a passing thing the first time."""
         if not member.denied_at:
             member.denied_at = now
         elif now >= member.denied_at + REFUSED_AGAIN_S:
-            self._gangs.exclude(known, member, now)
+            self._assignments.exclude(member.uid, member.node)
+            self._members.misplaced(known.gang, member)
+            self._controller.settle(known, now)
+
+    def refused(self, uid: str) -> None:
+        """A member that kube-scheduler will bind by itself was refused before anybody knew where it may go."""
+        known = self._roster.of(uid)
+        if known is not None:
+            known.gang.members[uid].refused = True
+            self._unhold(known.gang, known.gang.members[uid])
+
+    def _unhold(self, gang: Gang, member: Member) -> None:
+        """kube-scheduler will bind this member by itself. Others like it may have waited for that to be known."""
+        if member.uid not in gang.unheld:
+            gang.unheld[member.uid] = None
+            self._members.call(gang)
+
+    # -- bind
 
     def bind(self, state: PodState, node: str, now: float) -> BindAnswer | None:
         """Keep a member's bind waiting, or let it through; None if it is bound like any single pod."""
-        known = self._gangs.of(state.ref.uid)
+        known = self._roster.of(state.ref.uid)
         if known is None:
             return None
         gang, member = known.gang, known.gang.members[state.ref.uid]
-        if self._gangs.is_aside(gang):
+        if self._controller.is_aside(gang):
             return Refuse(refusals.SET_ASIDE)
-        self._gangs.recheck(known, member, now)
+        self._controller.recheck(known, member, now)
         if member.stage in HOLDING:
             if member.node != node:
                 return Refuse(refusals.gang_starting(gang.key))
-            return self._gangs.arrive(known, member, now)
+            return self._arrive(known, member, now)
         return None if gang.phase in STARTED else Refuse(known.reason or refusals.gang_starting(gang.key))
+
+    def _arrive(self, known: GangInfo, member: Member, now: float) -> BindAnswer:
+        """A member with a place is in bind: it waits for the others, or goes through once the gang has started."""
+        gang = known.gang
+        if gang.phase in STARTED:
+            return self._members.post(gang, member)
+        gang.arrive(member.uid, now)
+        self._controller.settle(known, now)
+        return Held()
+
+    def left(self, uid: str) -> None:
+        """Nobody waits for the pod's bind any more."""
+        known = self._roster.of(uid)
+        if known is not None:
+            known.gang.leave(uid)
+
+    def posted(self, uid: str, node: str, now: float) -> Gang | None:
+        """The Binding of a member that had no place held is being written; returns its gang."""
+        known = self._roster.of(uid)
+        if known is None:
+            return None
+        known.gang.post(uid, node)
+        self._replacements.refill(known, now)
+        return known.gang
+
+    def bind_done(self, uid: str, bound: bool, now: float) -> None:
+        """How the Binding of a member went. One that did not happen is tried again at its place."""
+        known = self._roster.of(uid)
+        if known is None or known.gang.members[uid].stage is not Stage.POSTED:
+            return
+        gang, member = known.gang, known.gang.members[uid]
+        if bound:
+            gang.bound(uid, member.node, member.epoch, now)
+            self._assignments.settled(uid)
+        elif gang.phase is Phase.BINDING and self._roster.leading and self._assignments.hold_again(uid):
+            gang.put(member, Stage.PLANNED)
+        else:
+            self._members.leave(gang, member, refusals.GONE)
+            gang.put(member, Stage.IDLE)
+        self._controller.settle(known, now)
 
 
 def _nominated_alone(pod: Pod, nodes: Sequence[str]) -> bool:

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from extender.engine.gangs.gangs import Gangs
 from extender.engine.placement.index import Indexes
 from extender.engine.queueing.waking import Waking
 from extender.engine.state.ledger import Ledger
+from extender.engine.state.roster import Roster
 from extender.engine.types import refusals
 from extender.engine.types.effects import Effect, PodRef, Requeue
 from extender.engine.types.shape import Shape
@@ -36,9 +36,9 @@ class Opening(msgspec.Struct):
 class Gates:
     """The pods that are gated by us, and those of them that need not be any more."""
 
-    def __init__(self, ledger: Ledger, indexes: Indexes, waking: Waking, gangs: Gangs, nominate_from: int) -> None:
+    def __init__(self, ledger: Ledger, indexes: Indexes, waking: Waking, roster: Roster, nominate_from: int) -> None:
         """On clusters of `nominate_from` nodes a nomination is worth a write more."""
-        self._ledger, self._indexes, self._waking, self._gangs = ledger, indexes, waking, gangs
+        self._ledger, self._indexes, self._waking, self._roster = ledger, indexes, waking, roster
         self._nominate_from = nominate_from
         self._shut: set[str] = set()
         self._openings: dict[str, Opening] = {}

@@ -1,11 +1,12 @@
-"""Plans gangs, one after the other, and keeps what a start holds until it is bound or given up."""
+"""Plans gangs, one after the other: whose turn it is, the plan in the making, and what comes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
 
+from extender.engine.gangs.assignments import Assignments
 from extender.engine.placement.index import Indexes
 from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.backfill_guard import Kept
@@ -14,45 +15,42 @@ from extender.engine.planning.scarcity import Scarcity
 from extender.engine.planning.shortage import Shortage
 from extender.engine.queueing.admission import Admission
 from extender.engine.queueing.turns import Turns
-from extender.engine.state.intree import Amounts, Constraints
+from extender.engine.state.intree import Amounts
 from extender.engine.state.ledger import Ledger
-from extender.engine.state.seats import Assignment, Seat, least, stands
+from extender.engine.state.seats import Seat, least
 from extender.engine.types.settings import Settings
 from gangfilter.gang import Gang
-from gangfilter.group import GroupKey
 from gangfilter.members import ON_NODE, SETTLED, Stage
-from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
 
 Outcome = Placement | Shortage | Scarcity | Reason
 """What comes of a gang that wants a plan; a Reason if its queue has no room."""
 SHORT = 20
 """A plan of fewer slices is short: it takes some 10 ms."""
-MemberDemand = tuple[PodAsk | Reason | None, Constraints]
 
 KeptBefore = Callable[[Gang, float], Kept]
 """What is reserved on nodes, when it starts now, for those before a gang in its queue."""
 
 
 class GangPlanner:
-    """The gangs that want a plan, the plan in the making, and the places held."""
+    """The gangs that want a plan, and the plan in the making: one at a time, of the gang whose turn it is."""
 
     def __init__(
-        self, ledger: Ledger, indexes: Indexes, settings: Settings, admission: Admission, turns: Turns
+        self,
+        ledger: Ledger,
+        indexes: Indexes,
+        settings: Settings,
+        admission: Admission,
+        turns: Turns,
+        assignments: Assignments,
     ) -> None:
-        self._ledger, self._admission, self.batched = ledger, admission, admission.batched
+        self._ledger, self._admission, self.assignments = ledger, admission, assignments
         ignored = frozenset(settings.resources.all)
         self.view = ClusterView(ledger.nodes, indexes, ignored, settings.resources, settings.locality_labels)
         self.turns = turns
         self._plan: tuple[Gang, Sequence[Seat], Plan] | None = None
         self._slices = 0
         """How many it took so far."""
-        self.assignments: dict[str, Assignment] = {}
-        """Where a member goes whose place is held, or whose Binding is being written."""
-        self.demands: dict[str, MemberDemand] = {}
-        """What a member wants of GPUs, and which nodes it may go to."""
-        self.excluded: dict[str, int] = {}
-        """Nodes that kube-scheduler refuses a member: bits by node number."""
 
     def want(self, gang: Gang) -> None:
         """The gang shall be planned; what is planned already begins anew."""
@@ -64,18 +62,9 @@ class GangPlanner:
         self.turns.remove(gang)
         self._stop(gang)
 
-    def close(self, gang: Gang) -> None:
-        """The gang is none any more."""
-        self.unwant(gang)
-        self._admission.drop(gang.key)
-
     def _stop(self, gang: Gang) -> None:
         if self._plan is not None and self._plan[0] is gang:
             self._plan = None
-
-    def wanted(self, gang: Gang) -> bool:
-        """Whether the gang's plan is still to come."""
-        return gang in self.turns
 
     def next(self, gang: Gang) -> bool:
         """Whether the gang's plan is the next to come out, after a few slices at most."""
@@ -88,18 +77,6 @@ class GangPlanner:
     def withheld(self, gang: Gang) -> Reason | None:
         """Why its queue does not let the gang start, None if it does."""
         return self._admission.withheld(gang, lambda: (seat.uid for seat in self.asked(gang)[1]))
-
-    def park(self, gang: Gang) -> None:
-        """The gang waits for room in its queue alone."""
-        self._admission.park(gang)
-
-    def unparked(self) -> list[GroupKey]:
-        """Those of them that may have room by now, told once."""
-        return self._admission.unparked()
-
-    def refused(self, gang: Gang, placement: Placement) -> Reason | None:
-        """Why its queue has no room for all these members any more, None if it has."""
-        return self._admission.admits(gang, placement.assignments)
 
     @property
     def idle(self) -> bool:
@@ -152,123 +129,14 @@ class GangPlanner:
         """The members that need a place; of those that are gone by the time they are read, none."""
         order = _order(gang)
         order = sorted(order, key=lambda uid: uid not in first) if first else order
-        return (self._seat(gang, uid) for uid in order if uid in gang.members)
-
-    def _seat(self, gang: Gang, uid: str) -> Seat:
-        member, pod = gang.members[uid], self._ledger.pods[uid]
-        excluded = self.excluded.get(uid, 0)
-        return Seat(uid, pod.ask, pod.requests, self.demands[uid][1], excluded, member.role, member.required)
+        return (self.assignments.seat(gang.members[uid]) for uid in order if uid in gang.members)
 
     def _holds(self, gang: Gang, seat: Seat) -> bool:
         """Whether a member is still what it was when its plan began."""
         member = gang.members.get(seat.uid)
         if member is None or member.stage is not Stage.IDLE:
             return False
-        return (seat.ask, seat.constraints) == (self._ledger.pods[seat.uid].ask, self.demands[seat.uid][1])
-
-    def learn(self, uid: str, constraints: Constraints) -> bool:
-        """What a member that waits wants now; returns whether it wanted something else before."""
-        before = self.demands.get(uid)
-        self.demands[uid] = now = (self._ledger.pods[uid].asked, constraints)
-        return before is not None and before != now
-
-    def spread(self, uid: str) -> bool:
-        """Whether a member must be spread over nodes with others of the gang."""
-        demand = self.demands.get(uid)
-        return demand is not None and demand[1].spread is not None
-
-    # -- where members may not go
-
-    def exclude(self, uid: str, node: str) -> None:
-        """kube-scheduler keeps the member off this node."""
-        state = self._ledger.nodes.get(node)
-        if state is not None:
-            self.excluded[uid] = self.excluded.get(uid, 0) | 1 << state.number
-
-    def restrict(self, uid: str, nodes: Sequence[str]) -> bool:
-        """kube-scheduler lets the member go to these nodes only; returns whether one of them is new."""
-        before, left_out = self.excluded.get(uid, 0), self._ledger.all_but(nodes)
-        self.excluded[uid] = left_out
-        return bool(before & ~left_out)
-
-    def renumbered(self, gone: int) -> None:
-        """These bits are about to stand for other nodes."""
-        for uid, nodes in self.excluded.items():
-            self.excluded[uid] = nodes & ~gone
-
-    # -- places
-
-    def started(self, gang: Gang, assignments: Mapping[str, Assignment]) -> None:
-        """The gang starts at these places: they are booked."""
-        self.hold(assignments)
-        self._admission.started(gang.key)
-
-    def hold(self, assignments: Mapping[str, Assignment]) -> None:
-        """Book all these places."""
-        with self.batched():
-            for uid, assignment in assignments.items():
-                self.assignments[uid] = assignment
-                self._ledger.hold(self._ledger.pods[uid], assignment.node, assignment.charges)
-
-    def trade(self, one: str, other: str) -> bool:
-        """Give each of two members the place of the other, if those who ask the same may go there."""
-        if (
-            not self._alike(one, other)
-            or self._off(one, self.assignments[other])
-            or self._off(other, self.assignments[one])
-        ):
-            return False
-        mine, theirs = self.assignments[one], self.assignments[other]
-        self.drop(one)
-        self.drop(other)
-        self.hold({one: theirs, other: mine})
-        return True
-
-    def _alike(self, one: str, other: str) -> bool:
-        first, second = self._ledger.pods[one], self._ledger.pods[other]
-        return (first.ask, first.requests, self.demands[one]) == (
-            second.ask,
-            second.requests,
-            self.demands[other],
-        )
-
-    def _off(self, uid: str, assignment: Assignment) -> bool:
-        """Whether kube-scheduler keeps the member off this place."""
-        state = self._ledger.nodes.get(assignment.node)
-        return state is None or bool(self.excluded.get(uid, 0) >> state.number & 1)
-
-    def hold_again(self, uid: str) -> bool:
-        """Book a member's place once more, after its Binding did not happen; returns whether there still is one."""
-        assignment = self.assignments.get(uid)
-        if assignment is None:
-            return False
-        self._ledger.hold(self._ledger.pods[uid], assignment.node, assignment.charges)
-        return self.sound(uid)
-
-    def sound(self, uid: str) -> bool:
-        """Whether the place held for a member, if there is one, is still good."""
-        assignment, pod = self.assignments.get(uid), self._ledger.pods.get(uid)
-        if assignment is None or pod is None:
-            return True
-        node = self._ledger.nodes.get(assignment.node)
-        return stands(assignment, uid, pod.ask, node) and node is not None and self.demands[uid][1].admits(node)
-
-    def drop(self, uid: str) -> None:
-        """Give back the place held for a member, if there is one."""
-        if self.assignments.pop(uid, None) is not None:
-            pod = self._ledger.pods.get(uid)
-            if pod is not None and pod.state == "held":
-                self._ledger.unbind(pod)
-
-    def forget(self, uid: str) -> None:
-        """The member is gone."""
-        self.demands.pop(uid, None)
-        self.excluded.pop(uid, None)
-        self.drop(uid)
-
-    def settled(self, uid: str) -> None:
-        """The member is bound."""
-        self.assignments.pop(uid, None)
+        return (seat.ask, seat.constraints) == (self._ledger.pods[seat.uid].ask, self.assignments.demands[seat.uid][1])
 
 
 def _order(gang: Gang) -> list[str]:

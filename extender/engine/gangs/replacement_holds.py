@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from extender.engine.gangs.planner import GangPlanner
-from extender.engine.state.ledger import Ledger
+from extender.engine.gangs.context import GangContext
+from extender.engine.gangs.members import MemberController
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo, ReplacementHold
 from extender.engine.state.seats import Assignment, stands
 from extender.engine.types.effects import PodRef
-from gangfilter.gang import Gang, Patience
+from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 from gangfilter.members import Member, Stage
 from gangfilter.table import Phase
@@ -33,10 +33,11 @@ CLOCKS_S = 1.0
 
 
 class ReplacementHolds:
-    """All that is kept, for all gangs."""
+    """All that is kept, for all gangs, until a member comes for it or the gang needs it no more."""
 
-    def __init__(self, ledger: Ledger, planner: GangPlanner, patience: Patience) -> None:
-        self._ledger, self._planner, self._patience = ledger, planner, patience
+    def __init__(self, context: GangContext, members: MemberController) -> None:
+        self._ledger, self._patience = context.ledger, context.settings.patience
+        self._roster, self._assignments, self._members = context.roster, context.assignments, members
         self._of: dict[str, GangInfo] = {}
         self._grown = 0
         """Counts the places kept for one more."""
@@ -44,6 +45,10 @@ class ReplacementHolds:
     def of(self, uid: str) -> GangInfo | None:
         """The gang for which something is kept under this name in the books, None if nothing is."""
         return self._of.get(uid)
+
+    def holds(self, pod: PodState) -> bool:
+        """Whether a place is kept under this name in the books."""
+        return pod.ref.uid in self._of
 
     def keep(self, known: GangInfo, member: Member, pod: PodState, now: float) -> None:
         """The member, which was bound and is lost, leaves its room, if its gang is short of one and waits for it."""
@@ -89,13 +94,25 @@ class ReplacementHolds:
         known.offering = True
         return keeper
 
+    def refill(self, known: GangInfo, now: float, *coming: Member) -> None:
+        """Give members that come for lost ones what was kept of those; keep nothing that the gang does not need."""
+        if not known.replacements:
+            return
+        self.trim(known, now)
+        if not known.replacements or not self._roster.leading:
+            return
+        if known.offering:
+            known.offering, coming = False, tuple(known.gang.at(Stage.IDLE))
+        waiting = [m for m in coming if m.stage is Stage.IDLE and self._ledger.pods[m.uid].state == "waiting"]
+        for member, assignment in list(self.take(known, waiting, now)):
+            self._members.seat(known.gang, member, assignment)
+
     def trim(self, known: GangInfo, now: float) -> None:
         """Give up what is over, and what the gang does not wait for or is not short of."""
         waits, lasts = _waits(known.gang), known.gang.phase in KEEPING
-        for replacement in [
-            s for s in known.replacements if now >= s.assignment.until or not (lasts if s.grown else waits)
-        ]:
-            self.drop(known, replacement)
+        for replacement in list(known.replacements):
+            if now >= replacement.assignment.until or not (lasts if replacement.grown else waits):
+                self.drop(known, replacement)
         kept = _beside(known)
         for kind in list(kept):
             while kept[kind] and not known.gang.needs(*kind, kept - Counter([kind])):
@@ -111,17 +128,17 @@ class ReplacementHolds:
 
     def check_all(self, known: GangInfo) -> None:
         """The same of all that is kept for a gang."""
-        for replacement in [replacement for replacement in known.replacements if not self._stands(replacement)]:
+        for replacement in [kept for kept in known.replacements if not self._stands(kept)]:
             self.drop(known, replacement)
 
     def take(self, known: GangInfo, coming: Iterable[Member], now: float) -> Iterator[tuple[Member, Assignment]]:
         """Who of those that come gets which place, since it was kept for such a member."""
-        ungate_orphan: set[tuple[str, PodAsk | None]] = set()
+        unsuited: set[tuple[str, PodAsk | None]] = set()
         for member in coming:
             kind = member.role, self._ledger.pods[member.uid].ask
-            replacement = None if kind in ungate_orphan else next(self._suitable(known, member.uid, kind), None)
+            replacement = None if kind in unsuited else next(self._suitable(known, member.uid, kind), None)
             if replacement is None:
-                ungate_orphan.add(kind)
+                unsuited.add(kind)
             else:
                 self.drop(known, replacement)
                 until = max(replacement.assignment.until, now + self._patience.stuck_s)
@@ -139,17 +156,16 @@ class ReplacementHolds:
         return usable and stands(replacement.assignment, replacement.keeper.ref.uid, replacement.keeper.ask, node)
 
     def _suitable(self, known: GangInfo, uid: str, kind: tuple[str, PodAsk | None]) -> Iterator[ReplacementHold]:
-        alike = (
-            replacement for replacement in known.replacements if (replacement.role, replacement.keeper.ask) == kind
-        )
-        return (replacement for replacement in alike if self._suits(replacement, uid))
+        alike = (kept for kept in known.replacements if (kept.role, kept.keeper.ask) == kind)
+        return (kept for kept in alike if self._suits(kept, uid))
 
     def _suits(self, replacement: ReplacementHold, uid: str) -> bool:
         """Whether a pod that asks the same GPUs asks nothing more beside them, and may go to that node."""
         node, room = self._ledger.nodes[replacement.assignment.node], dict(replacement.keeper.requests)
         if any(amount > room.get(resource, 0) for resource, amount in self._ledger.pods[uid].requests):
             return False
-        return self._planner.demands[uid][1].admits(node) and not self._planner.excluded.get(uid, 0) >> node.number & 1
+        excluded = self._ledger.excluded.get(uid, 0)
+        return self._assignments.demands[uid][1].admits(node) and not excluded >> node.number & 1
 
 
 def _waits(gang: Gang) -> bool:
@@ -158,9 +174,7 @@ def _waits(gang: Gang) -> bool:
 
 def _beside(known: GangInfo) -> Counter[tuple[str, bool]]:
     """What is kept: how often for which role, and whether for a required member."""
-    return Counter(
-        (replacement.role, replacement.required) for replacement in known.replacements if not replacement.grown
-    )
+    return Counter((kept.role, kept.required) for kept in known.replacements if not kept.grown)
 
 
 def _spare(known: GangInfo, kind: tuple[str, bool]) -> ReplacementHold:
@@ -172,10 +186,6 @@ def _spare(known: GangInfo, kind: tuple[str, bool]) -> ReplacementHold:
     for member in known.gang.members.values():
         if member.stage is Stage.BOUND and member.role == kind[0]:
             came[member.node] = max(member.bound_at, came.get(member.node, -math.inf))
-    alike = [
-        replacement
-        for replacement in known.replacements
-        if (replacement.role, replacement.required) == kind and not replacement.grown
-    ]
+    alike = [kept for kept in known.replacements if (kept.role, kept.required) == kind and not kept.grown]
     refilled = (s for s in alike if came.get(s.assignment.node, -math.inf) >= s.keeper.since - CLOCKS_S)
     return next(refilled, alike[0])

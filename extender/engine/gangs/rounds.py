@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import deque
 from enum import IntEnum
 
+from extender.engine.gangs.context import GangContext
 from extender.engine.gangs.controller import GangController
-from extender.engine.gangs.reporter import GangReporter
-from extender.engine.state.ledger import Ledger
-from extender.engine.state.quarantine import Quarantine
-from extender.engine.state.roster import GangInfo, Roster
+from extender.engine.gangs.plan_requests import PlanRequests
+from extender.engine.state.roster import GangInfo
 from extender.engine.types.subject import of_gang
 from gangfilter.group import GroupKey
 from gangfilter.members import HOLDING
@@ -39,13 +38,12 @@ class News(IntEnum):
 
 
 class Rounds:
-    """The round under way, and the gangs that have yet to take something in."""
+    """Works through all gangs by parts: the round under way, and the gangs that have yet to take something in."""
 
-    def __init__(
-        self, ledger: Ledger, quarantine: Quarantine, roster: Roster, controller: GangController, reporter: GangReporter
-    ) -> None:
-        self._ledger, self._quarantine, self._roster = ledger, quarantine, roster
-        self._controller, self._reporter = controller, reporter
+    def __init__(self, context: GangContext, requests: PlanRequests, controller: GangController) -> None:
+        self._ledger, self._quarantine, self._roster = context.ledger, context.quarantine, context.roster
+        self._admission, self._reporter = context.admission, context.reporter
+        self._requests, self._controller = requests, controller
         self.waiting = False
         """Gangs wait for room, as far as the last round saw."""
         self.looked = 0
@@ -56,20 +54,45 @@ class Rounds:
         """What `looked` will be when the round under way is over."""
         self._news: dict[GroupKey, News] = {}
 
-    @property
-    def settled(self) -> bool:
-        """Whether every gang has taken in what there is."""
-        return not self._news
+    # -- what concerns all gangs
 
-    def tell(self, news: News, now: float) -> None:
+    @property
+    def leading(self) -> bool:
+        """Whether gangs are led here, with all of the cluster known, and every gang has taken that in."""
+        return self._roster.leading and self._roster.replayed and not self._news
+
+    def replayed(self, now: float) -> None:
+        """All pods and groups were told."""
+        if not self._roster.replayed:
+            self._roster.replayed = True
+            self._tell(News.REPLAYED, now)
+
+    def lead(self, yes: bool, now: float) -> None:
+        """Whether this process may write."""
+        self._roster.leading = self._roster.keeps_queues = yes
+        self._tell(News.LEADER if yes else News.STAND_BY, now)
+
+    def shift(self, by: float) -> None:
+        """The wall clock shows so many seconds more than it did: all that was read by it was so much earlier."""
+        for known in self._roster.known.values():
+            known.gang.shift(by)
+            self._controller.note(known)
+
+    def _tell(self, news: News, now: float) -> None:
         """Every gang is to take this in."""
         for key in self._roster.known:
             self._news[key] = max(news, self._news.get(key, news))
         self.work(now)
 
+    # -- time
+
     def tick(self, now: float) -> None:
-        """Begin a round, if none is under way."""
-        self._controller.unpark()
+        """Begin a round, if none is under way; look again at gangs whose queue may have room for them by now."""
+        for key in self._admission.unparked():
+            known = self._roster.known.get(key)
+            if known is not None:
+                known.parked = False
+                self._controller.note(known)
         if not self._under_way:
             self._left.extend(self._controller.agenda.due(now))
             self._under_way, self._waits, self._freed = True, False, self._ledger.freed
@@ -114,7 +137,7 @@ class Rounds:
     def _look(self, known: GangInfo, now: float) -> None:
         self._controller.tick(known, now)
         self._reporter.news(known, now)
-        self._controller.park(known)
+        self._requests.park(known)
         self._controller.note(known)
         self._waits |= known.gang.phase is Phase.WAITING and not known.parked
 

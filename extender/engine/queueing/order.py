@@ -17,7 +17,7 @@ from extender.engine.queueing.line import Turn, due
 from extender.engine.queueing.priorities import Priorities
 from extender.engine.queueing.runtimes import Runtimes
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.roster import GangInfo
+from extender.engine.state.roster import Roster
 from gangfilter.gang import Gang
 
 
@@ -26,13 +26,13 @@ class PendingOrder:
 
     def __init__(
         self,
+        roster: Roster,
         runtimes: Runtimes,
         priorities: Priorities,
-        gang_of: Callable[[str], GangInfo | None],
         created: Callable[[str], float | None],
     ) -> None:
         """`created` tells when a pod (by UID) was created, by the monotonic clock; None if nobody says."""
-        self._runtimes, self._priorities, self._gang_of, self._created = runtimes, priorities, gang_of, created
+        self._roster, self._runtimes, self._priorities, self._created = roster, runtimes, priorities, created
 
     def of_gang(self, gang: Gang) -> Turn:
         """Where a gang stands by what is said of it now, least first."""
@@ -41,12 +41,10 @@ class PendingOrder:
 
     def of_pod(self, pod: PodState) -> Turn:
         """Where a pod stands, least first."""
-        known, since = self._gang_of(pod.ref.uid), self.since(pod)
+        known, since = self._roster.of(pod.ref.uid), self.since(pod)
         priority = pod.priority if known is None else self._priorities.of(known.gang, pod.priority)
-        if known is not None and known.surplus(pod.ref.uid):
-            deadline = math.inf
-        else:
-            deadline = due(since, self._runtimes.of_pod(pod.ref.uid))
+        surplus = known is not None and self._roster.surplus(pod.ref.uid)
+        deadline = math.inf if surplus else due(since, self._runtimes.of_pod(pod.ref.uid))
         return Turn(-priority, deadline, since, str(pod.ref))
 
     def since(self, pod: PodState) -> float:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from extender.engine.state.roster import GangInfo
+from extender.engine.state.roster import Roster
 from extender.engine.types import refusals
 from extender.engine.types.effects import PodRef, Report
 from gangfilter.gang import Gang
@@ -80,9 +79,8 @@ def _said(owner: Owner | None, seconds: float, *, endless: bool) -> _Said:
 class Runtimes:
     """Of gangs, and of pods that go singly."""
 
-    def __init__(self, gang_of: Callable[[str], GangInfo | None]) -> None:
-        """`gang_of` tells the gang of a pod, by UID."""
-        self._gang_of = gang_of
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
         self._history = History()
         self._pods: dict[str, _Said] = {}
         """Pods that are not over, by UID."""
@@ -94,7 +92,7 @@ class Runtimes:
 
         Returns what is to be told of a run time that cannot be read: once, however many members say it.
         """
-        known = self._gang_of(pod.metadata.uid)
+        known = self._roster.of(pod.metadata.uid)
         seconds = _ran(pod) if pod.status.phase == "Succeeded" else None
         if known is None:
             return self._single(pod, seconds)
@@ -134,7 +132,7 @@ class Runtimes:
 
     def of_pod(self, uid: str) -> float:
         """How long a pod runs, as its gang if it is in one; infinity if nobody knows."""
-        known, said = self._gang_of(uid), self._pods.get(uid)
+        known, said = self._roster.of(uid), self._pods.get(uid)
         if known is not None:
             return self.of_gang(known.gang)
         if said is None:

@@ -31,7 +31,7 @@ class Ledger:
     """All nodes and pods. `changed(node, room, amounts)` is called when what a node can take changed.
 
     `room`: maybe it can take more; `amounts`: its GPUs or totals are others, not only its labels and taints. `moved` is
-    called when a pod is on another node or other GPUs than before; `renumbered` before numbers of nodes are reused.
+    called when a pod is on another node or other GPUs than before.
     """
 
     def __init__(
@@ -41,10 +41,9 @@ class Ledger:
         gpushare: bool,
         changed: Callable[[str, bool, bool], None],
         moved: Callable[[PodState], None],
-        renumbered: Callable[[int], None],
     ) -> None:
         self.unit_mib, self.slices_per_gpu, self.gpushare = unit_mib, slices_per_gpu, gpushare
-        self._changed, self._told_moved, self._renumbered = changed, moved, renumbered
+        self._changed, self._told_moved = changed, moved
         self.nodes: dict[str, NodeState] = {}
         self.pods: dict[str, PodState] = {}
         self.keepers: dict[str, PodState] = {}
@@ -53,6 +52,8 @@ class Ledger:
         """UIDs by node, in the order in which they came."""
         self.leaving: dict[str, None] = {}
         """The nodes that are about to go."""
+        self.excluded: dict[str, int] = {}
+        """Nodes that kube-scheduler refuses a member of a gang, by its UID: bits by node number."""
         self.freed = 0
         """Counts how often a node may have got room for something, be it only CPU."""
         self._unhealthy: dict[str, frozenset[int]] = {}
@@ -81,7 +82,8 @@ class Ledger:
             for pod in self.pods.values():
                 if pod.excluded:
                     pod.excluded &= ~gone
-            self._renumbered(gone)
+            for uid, nodes in self.excluded.items():
+                self.excluded[uid] = nodes & ~gone
             self._unused += self._gone
             self._gone = []
         if self._unused:

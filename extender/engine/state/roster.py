@@ -67,10 +67,6 @@ class GangInfo(msgspec.Struct):
     warned: tuple[str, ...] = ()
     """The conflicts that were last told in one."""
 
-    def surplus(self, uid: str) -> bool:
-        """Whether the gang runs and has this member beyond its minimum."""
-        return self.gang.phase is Phase.RUNNING and not self.gang.members[uid].required
-
 
 class Roster:
     """All gangs and their members."""
@@ -80,12 +76,26 @@ class Roster:
         self.known: dict[GroupKey, GangInfo] = {}
         self._of: dict[str, GangInfo] = {}
         self._saying: dict[str, Declaration] = {}
-        self.leading = False
+        self.leading = True
+        """This process may write; if not, nothing is planned, held or evicted."""
+        self.replayed = False
+        """All pods and groups were told; before, no gang goes anywhere."""
+        self.keeps_queues = False
         """All of the cluster is known, and gangs are led here: one that runs stays in its queue."""
 
     def of(self, uid: str) -> GangInfo | None:
         """The gang of a pod, None if it is in none."""
         return self._of.get(uid)
+
+    def surplus(self, uid: str) -> bool:
+        """Whether a gang that runs has this member beyond its minimum."""
+        known = self._of.get(uid)
+        return known is not None and known.gang.phase is Phase.RUNNING and not known.gang.members[uid].required
+
+    def beside(self, uid: str) -> list[str]:
+        """The nodes of the members of a pod's gang that have one, a name for each."""
+        known = self._of.get(uid)
+        return [member.node for member in known.gang.at(*ON_NODE)] if known is not None else []
 
     def gang(self, key: GroupKey, now: float) -> GangInfo:
         """The gang of this name, a new one if there is none."""
@@ -151,7 +161,7 @@ class Roster:
     def agree(self, known: GangInfo) -> None:
         """What holds of all that is said and declared."""
         terms, former = known.agreement.terms(), known.gang.terms.queue
-        known.renamed = self.leading and terms.queue != former and known.gang.count(*ON_NODE) > 0
+        known.renamed = self.keeps_queues and terms.queue != former and known.gang.count(*ON_NODE) > 0
         if known.renamed:
             stays = f"queue {terms.queue or 'none'} is named: what runs stays in the queue in which it has started"
             terms = msgspec.structs.replace(terms, queue=former, conflicts=(*terms.conflicts, stays))

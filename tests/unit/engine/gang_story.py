@@ -259,7 +259,7 @@ class GangStory:
     # -- what is seen
 
     def known(self, gang: str = "g") -> GangInfo:
-        return self.engine.gangs.known[GroupKey("default", gang)]
+        return self.engine.gangs.roster.known[GroupKey("default", gang)]
 
     def gang(self, gang: str = "g") -> Gang:
         return self.known(gang).gang

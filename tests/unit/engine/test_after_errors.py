@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from extender.engine.cycle import recovery
-from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.gates import Gates
+from extender.engine.gangs.observer import GangObserver
 from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.state.classes import Classes
 from extender.engine.state.holds import Holds
@@ -124,7 +124,7 @@ def test_a_start_that_fails_by_half_keeps_no_places(monkeypatch: pytest.MonkeyPa
     story.create(*members(2, gang="bad", prefix="bad-", mem=16))
     assert story.why("bad") == "SetAside"
     assert story.booked() == []
-    assert story.engine.gangs.planner.assignments == {}
+    assert story.engine.gangs.assignments.of_member == {}
     monkeypatch.undo()
     story.create(*members(4, gang="good", prefix="good-", mem=16))
     assert sorted(story.come("good-0", "good-1", "good-2", "good-3")) == ["flying", "held", "held", "held"]
@@ -176,7 +176,7 @@ def test_a_pod_that_only_the_scheduler_knew_is_not_set_aside_for_ever(
 def test_a_member_that_goes_and_cannot_be_forgotten_is_forgotten_later(monkeypatch: pytest.MonkeyPatch) -> None:
     story = two_nodes()
     story.start(*members(2, gang="bad", prefix="bad-", mem=16))
-    poison(Gangs, "forget", monkeypatch)
+    poison(GangObserver, "forget", monkeypatch)
     for name in ("bad-0", "bad-1"):
         story.tell(PodGone(story.pods.pop(name).metadata.uid))
     assert [member.name for member in story.gang("bad").members.values()] == ["bad-0", "bad-1"]
@@ -185,7 +185,7 @@ def test_a_member_that_goes_and_cannot_be_forgotten_is_forgotten_later(monkeypat
     assert tried < story.engine.counters["faults", "end"] < tried + 100
     monkeypatch.undo()
     story.later(2 * recovery.GONE_MOST_S)
-    assert GroupKey("default", "bad") not in story.engine.gangs.known
+    assert GroupKey("default", "bad") not in story.engine.gangs.roster.known
     assert not [subject for subject, _ in story.engine.quarantine.all()]
 
 

@@ -165,8 +165,8 @@ def test_a_gang_is_forgotten_with_its_last_pod() -> None:
     world = two_nodes()
     world.start(*members(2, mem=16))
     world.delete("m0", "m1")
-    assert world.engine.gangs.known == {}
-    assert world.engine.gangs.planner.demands == {}
+    assert world.engine.gangs.roster.known == {}
+    assert world.engine.gangs.assignments.demands == {}
 
 
 def test_a_replacement_that_found_no_room_waits_with_the_others_once_the_gang_is_gone() -> None:
@@ -217,7 +217,7 @@ def test_members_that_succeeded_are_counted_and_no_longer_kept_once_they_are_del
     assert len(gang.roles(Stage.SUCCEEDED)) <= ROLES.most + 1
     assert gang.roles(Stage.SUCCEEDED)["role-0"] == 1
     world.delete("m0", "m1")
-    assert "default/g" not in {str(key) for key in world.engine.gangs.known}
+    assert "default/g" not in {str(key) for key in world.engine.gangs.roster.known}
 
 
 def test_a_pod_that_was_said_to_have_failed_and_runs_after_all_is_forgotten_like_any_other() -> None:
@@ -227,8 +227,8 @@ def test_a_pod_that_was_said_to_have_failed_and_runs_after_all_is_forgotten_like
     world.later(10)
     world.change("m0", phase="Pending")
     world.delete("m0")
-    assert world.engine.gangs.of("uid-m0") is None
-    assert not world.engine.gangs.known
+    assert world.engine.gangs.roster.of("uid-m0") is None
+    assert not world.engine.gangs.roster.known
 
 
 def test_a_pod_that_was_said_to_have_succeeded_and_runs_after_all_may_succeed_again() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from extender.engine.cycle.pending_reasons import PendingReasons
 from extender.engine.gangs.controller import GangController
-from extender.engine.gangs.gangs import Gangs
+from extender.engine.gangs.observer import GangObserver
 from extender.engine.gangs.planner import GangPlanner
 from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.state import quarantine
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.faults
 POISONED: tuple[tuple[type[Any], str, str], ...] = (
     (RunningPods, "see", "unseen"),
     (PendingReasons, "forget", "unforgotten"),
-    (Gangs, "forget", "ghost"),
+    (GangObserver, "forget", "ghost"),
     (Holds, "drop", "undropped"),
     (GangPlanner, "advance", "unplanned"),
     (GangController, "_settle", "unsettled"),

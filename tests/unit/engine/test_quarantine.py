@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 import pytest
 
 from extender.engine.cycle.pending_reasons import PendingReasons
-from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.gates import Gates
+from extender.engine.gangs.observer import GangObserver
 from extender.engine.placement.index import Indexes
 from extender.engine.planning.movable_pods import MovablePods
 from extender.engine.policies.backfill.backfill import Backfill
@@ -79,7 +80,17 @@ def story() -> Story:
     return Story(a_node("n1", 16, 16))
 
 
-PARTS = ["gates", "classes", "runtimes", "running_pods", "movable_pods", "reservations", "tenancy", "gangs", "presence"]
+PARTS = (
+    "gates",
+    "classes",
+    "runtimes",
+    "running_pods",
+    "movable_pods",
+    "reservations",
+    "tenancy",
+    "gangs.observer",
+    "presence",
+)
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -92,7 +103,7 @@ def test_a_bound_pod_over_which_a_part_fails_keeps_its_gpus_and_others_go_on(
     assert isinstance(place, PostBinding)
     method = "seen" if part == "presence" else "see"
     of_one = lambda first, *_: getattr(first, "metadata", None) is None or first.metadata.uid == "uid-one"  # noqa: E731
-    poison(getattr(story.engine._components, part), method, monkeypatch, of_one)
+    poison(attrgetter(part)(story.engine._components), method, monkeypatch, of_one)
 
     effects = story.tell(PodSeen(bound(one, place)))
 
@@ -153,7 +164,7 @@ def test_many_objects_that_fail_at_once_do_not_flood_the_log(story: Story, monke
     assert Counter(subject.kind for subject, _ in story.engine.quarantine.all()) == {"pod": 100}
 
 
-GOES = (Gates, Classes, Runtimes, RunningPods, MovablePods, Tenancy, Reservations, Gangs, PendingReasons, Waking)
+GOES = (Gates, Classes, Runtimes, RunningPods, MovablePods, Tenancy, Reservations, GangObserver, PendingReasons, Waking)
 
 
 @pytest.mark.parametrize("part", GOES)

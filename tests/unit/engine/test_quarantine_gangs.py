@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from extender.engine.gangs.controller import GangController
+from extender.engine.gangs.members import MemberController
 from extender.engine.gangs.planner import GangPlanner
 from extender.engine.gangs.replacement_holds import ReplacementHolds
+from extender.engine.gangs.starts import GangStarts
 from extender.engine.policies.preemption.victims import Search
 from extender.engine.state import quarantine
 from extender.engine.types.events import PodGone
@@ -46,9 +48,7 @@ def two_gangs(story: GangStory) -> None:
         story.create(*members(2, gang=name, prefix=f"{name}-", mem=16))
 
 
-@pytest.mark.parametrize(
-    ("kind", "method"), [(GangPlanner, "advance"), (GangPlanner, "asked"), (GangController, "take")]
-)
+@pytest.mark.parametrize(("kind", "method"), [(GangPlanner, "advance"), (GangPlanner, "asked"), (GangStarts, "take")])
 def test_a_plan_that_fails_keeps_no_other_gang_waiting(
     kind: type[Any], method: str, story: GangStory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,12 +115,12 @@ def test_a_gang_that_runs_keeps_its_gpus_and_nobody_is_evicted(
 
 def test_what_fails_as_a_member_goes_leaves_no_ghost(story: GangStory, monkeypatch: pytest.MonkeyPatch) -> None:
     story.start(*members(2, gang="bad", prefix="bad-", mem=16))
-    for part, method in ((ReplacementHolds, "keep"), (GangController, "leave")):
+    for part, method in ((ReplacementHolds, "keep"), (MemberController, "leave")):
         poison(part, method, monkeypatch)
     for name in ("bad-0", "bad-1"):
         story.tell(PodGone(story.pods.pop(name).metadata.uid))
     assert story.booked() == []
-    assert GroupKey("default", "bad") not in story.engine.gangs.known
+    assert GroupKey("default", "bad") not in story.engine.gangs.roster.known
     assert of_gang(GroupKey("default", "bad")) not in story.engine.quarantine
 
 

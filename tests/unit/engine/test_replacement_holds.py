@@ -158,7 +158,7 @@ def test_no_more_is_kept_than_the_gang_is_short_of() -> None:
 def test_what_is_kept_ends_with_the_gang() -> None:
     world, *_ = a_gang_that_lost_one()
     world.delete("m0", "m2")
-    assert (world.phase() if world.engine.gangs.known else None, world.engine.ledger.keepers) == (None, {})
+    assert (world.phase() if world.engine.gangs.roster.known else None, world.engine.ledger.keepers) == (None, {})
     assert world.booked() == ["filler"]
 
 

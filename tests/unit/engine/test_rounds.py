@@ -88,7 +88,7 @@ def test_what_a_gang_that_waits_is_told_anew_comes_when_it_may(looks: list[str])
 def test_one_step_looks_at_a_part_of_many_that_wait(looks: list[str]) -> None:
     world = crowd()
     world.later(5)
-    waiting = [key for key, known in world.engine.gangs.known.items() if known.gang.phase is Phase.WAITING]
+    waiting = [key for key, known in world.engine.gangs.roster.known.items() if known.gang.phase is Phase.WAITING]
     assert len(waiting) > 200
     looks.clear()
     world.now += 1
@@ -110,13 +110,13 @@ def test_a_change_of_leader_is_taken_in_part_by_part(looks: list[str]) -> None:
     with patch.object(GangController, "settle", counted):
         world.tell(Leading(False))
         assert 0 < len(set(settled)) < MANY
-        assert not world.engine.gangs.leading
+        assert not world.engine.gangs.rounds.leading
         world.run_slice()
         assert len(set(settled)) == MANY
         world.tell(Leading(True))
-        assert not world.engine.gangs.leading
+        assert not world.engine.gangs.rounds.leading
         world.run_slice()
-        assert world.engine.gangs.leading
+        assert world.engine.gangs.rounds.leading
 
 
 def test_members_of_a_gang_far_back_in_line_are_answered_at_once() -> None:

@@ -41,7 +41,7 @@ def starting(story: GangStory) -> list[str]:
     """The gangs that got a place when the first one goes."""
     story.delete("first-0", "first-1")
     story.later(1.0)
-    return [key.name for key, known in story.engine.gangs.known.items() if known.gang.phase == "Starting"]
+    return [key.name for key, known in story.engine.gangs.roster.known.items() if known.gang.phase == "Starting"]
 
 
 def test_the_shorter_of_two_gangs_goes_first_though_it_came_later(story: GangStory) -> None:

@@ -174,7 +174,7 @@ async def test_every_queue_is_in_the_metrics(cluster: World) -> None:
 async def test_a_gang_that_waits_is_told_its_queue_and_its_place_in_line(cluster: World) -> None:
     put(cluster, "team-a", capability={"gpus": 1})
     await until(lambda: capability(cluster, "team-a"), "the queue is known")
-    gangs = cluster.extender.engine.gangs.known
+    gangs = cluster.extender.engine.gangs.roster.known
     for name in ("old", "young"):
         add_pod(cluster.api, name, annotations={**IN_TEAM_A, names.GROUP: name, names.MIN_MEMBER: "1"}, mem=17)
     await until(lambda: [known.gang.phase for known in gangs.values()] == ["Waiting"] * 2, "both wait")

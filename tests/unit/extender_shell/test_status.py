@@ -73,9 +73,9 @@ async def test_inspect_tells_nodes_pods_and_what_waits(cluster: World) -> None:
 async def test_pending_pods_are_the_same_in_the_queue_in_the_metric_and_in_the_list(cluster: World) -> None:
     """A pod that asked, one that never did, one that requests no GPU, and members of a gang that is not complete."""
     await cluster.filter(add_pod(cluster.api, "asked", mem=12), ["node-a"])
-    member = {"annotations": {names.GROUP: "g", names.MIN_MEMBER: "3"}}
+    member = {names.GROUP: "g", names.MIN_MEMBER: "3"}
     for name, mem, said in (("never", 12, {}), ("plain", 0, {}), ("g-0", 4, member), ("g-1", 0, member)):
-        add_pod(cluster.api, name, mem=mem, **said)
+        add_pod(cluster.api, name, mem=mem, annotations=said)
     engine = cluster.extender.engine
     await until(lambda: engine.tenancy.queues.root.waiting == 5, "all are seen")
     _, told = await cluster.get("/inspect")

@@ -111,7 +111,7 @@ class Backfill:
             self._put(
                 {who: reservation for who, reservation in self._kept.items() if self.heads.waits(reservation.head)}, now
             )
-        if not self._gangs.leading:
+        if not self._gangs.rounds.leading:
             self._kept, self._work = {}, None
         elif self._work is None and now >= self._look_at and (self._news != self._turn or now >= self._stale_at):
             self._turn, self._slices = self._news, 0

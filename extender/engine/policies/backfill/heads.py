@@ -52,7 +52,7 @@ class Heads:
 
     def __init__(self, context: PolicyContext) -> None:
         self._context = context
-        self._ledger, self._gangs = context.ledger, context.gangs
+        self._ledger, self._roster, self._planner = context.ledger, context.gangs.roster, context.gangs.planner
 
     # -- where they stand
 
@@ -80,7 +80,7 @@ class Heads:
 
     def everybody(self) -> Iterator[QueuePosition | None]:
         """Where all stand that wait, in no order; None for each that is looked at and does not."""
-        for known in list(self._gangs.known.values()):
+        for known in list(self._roster.known.values()):
             yield self.waiting(known)
         for uid in list(self._context.running_pods.pending_pods):
             pod = self._ledger.pods.get(uid)
@@ -121,7 +121,7 @@ class Heads:
                 return Head(self.of_gang(gang), who, gang.born, known)
             return None
 
-        gangs = list(self._gangs.known.values())
+        gangs = list(self._roster.known.values())
         return self._context.quarantine.tried(gangs, lambda known: of_gang(known.gang.key), "heads", head)
 
     def _waiting_pods(self, before: float, kept: Container[str]) -> Iterator[Head | None]:
@@ -143,7 +143,7 @@ class Heads:
 
     def _goes_singly(self, pod: PodState) -> bool:
         """Whether a pod waits and is in no gang."""
-        return pod.state in WAITS and pod.ask is not None and self._gangs.of(pod.ref.uid) is None
+        return pod.state in WAITS and pod.ask is not None and self._roster.of(pod.ref.uid) is None
 
     # -- what they want
 
@@ -151,7 +151,7 @@ class Heads:
         """Whether it still waits."""
         if isinstance(head.of, GangInfo):
             gang = head.of.gang
-            return gang.phase is Phase.WAITING and self._gangs.known.get(gang.key) is head.of
+            return gang.phase is Phase.WAITING and self._roster.known.get(gang.key) is head.of
         return head.of.state in WAITS and self._ledger.pods.get(head.of.ref.uid) is head.of
 
     def wanted(self, head: Head) -> Wanted | None:
@@ -160,7 +160,7 @@ class Heads:
             return None
         seats: list[Seat]
         if isinstance(head.of, GangInfo):
-            _, minimum, free = self._gangs.planner.asked(head.of.gang)
+            _, minimum, free = self._planner.asked(head.of.gang)
             seats = list(minimum)
         else:
             pod, free = head.of, ()
@@ -176,5 +176,5 @@ class Heads:
 
     def needs(self, pod: PodState) -> bool:
         """Whether a gang that runs cannot do without this member: nobody goes before it."""
-        known = self._gangs.of(pod.ref.uid)
+        known = self._roster.of(pod.ref.uid)
         return known is not None and known.gang.phase is Phase.DEGRADED

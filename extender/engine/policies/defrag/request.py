@@ -39,7 +39,7 @@ def asked(gangs: Gangs, movable_pods: MovablePods, pod: PodState | None, key: Gr
 
     Why it needs no room, None if it is nobody.
     """
-    known = gangs.of(pod.ref.uid) if pod is not None else gangs.known.get(key)
+    known = gangs.roster.of(pod.ref.uid) if pod is not None else gangs.roster.known.get(key)
     if known is not None and (pod is None or known.gang.phase is Phase.WAITING):
         return _gang(gangs, known)
     return _single(movable_pods, pod) if pod is not None else None

@@ -55,7 +55,7 @@ class Elastic:
 
     def tick(self, now: float) -> Iterator[Effect]:
         """Let time pass."""
-        if self._context.gangs.leading:
+        if self._context.gangs.rounds.leading:
             yield from self.scalers.tick(now)
             self._growth.tick(now)
             self._leaving.tick(now)

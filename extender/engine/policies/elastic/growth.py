@@ -68,7 +68,7 @@ class Growth:
 
     def __init__(self, context: PolicyContext, scalers: Scalers) -> None:
         self._context, self._scalers = context, scalers
-        self._ledger, self._gangs = context.ledger, context.gangs
+        self._ledger, self._gangs, self._roster = context.ledger, context.gangs, context.gangs.roster
         self._chances: dict[GroupKey, Chance] = {}
         self._kept: set[str] = set()
         """UIDs of ScaleOuts for whose workers room was looked for."""
@@ -84,9 +84,9 @@ class Growth:
 
         def shed(key: GroupKey) -> None:
             if not self._growing(key):
-                self._gangs.shed(key, now)
+                self._gangs.controller.shed(key, now)
 
-        self._context.quarantine.each(self._gangs.growing(), of_gang, "growing", shed)
+        self._context.quarantine.each(self._gangs.replacements.growing(), of_gang, "growing", shed)
         if (
             self._context.settings.scale_out_delay_s
             and self._work is None
@@ -125,7 +125,7 @@ class Growth:
             yield from self._scalers.grow(found.key, len(assignments), TIMEOUT_S, self._now)
             until = self._now + TIMEOUT_S + LATE_S
         kept = [msgspec.structs.replace(assignment, until=until) for assignment in assignments]
-        self._gangs.grow(found.key, found.model, WORKER, kept, self._now)
+        self._gangs.controller.grow(found.key, found.model, WORKER, kept, self._now)
 
     # -- what a job lacks
 
@@ -146,9 +146,9 @@ class Growth:
 
     def _of_job(self, key: GroupKey, rivals: set[Rival]) -> Generator[int, None, Found | None]:
         """What is to be done for one job."""
-        known = self._gangs.known.get(key)
+        known = self._roster.known.get(key)
         model = _model(known.gang) if known is not None else None
-        if known is None or model is None or self._gangs.is_aside(known.gang):
+        if known is None or model is None or self._gangs.controller.is_aside(known.gang):
             return None
         yield LOOK
         coming = self._to_be_kept(key, known.gang)
@@ -165,7 +165,7 @@ class Growth:
 
     def _turn(self, key: GroupKey) -> tuple[float, GroupKey]:
         """The less a job has beyond its minimum, the sooner."""
-        job, known = self._scalers.jobs[key], self._gangs.known.get(key)
+        job, known = self._scalers.jobs[key], self._roster.known.get(key)
         has = known.gang.roles(*ON_NODE)[WORKER] if known is not None else 0
         return (has - job.least) / max(1, job.most - job.least), key
 
@@ -176,7 +176,7 @@ class Growth:
                 self._kept.add(scaler.uid)
                 there = {member.name for member in gang.at(*ON_NODE)}
                 until = self._scalers.made_at(scaler, self._now) + min(TIMEOUT_S, scaler.timeout_s) + LATE_S
-                known = self._gangs.known[key]
+                known = self._roster.known[key]
                 if until > self._now and not any(replacement.grown for replacement in known.replacements):
                     return scaler.count - sum(pod in there for pod in scaler.pods), until
         return None
@@ -223,7 +223,7 @@ class Growth:
         return found
 
     def _waits(self, pod: PodState) -> bool:
-        known = self._gangs.of(pod.ref.uid)
+        known = self._roster.of(pod.ref.uid)
         why = known.reason if known is not None else pod.refusal
         if pod.forged or refusals.for_queue(why):
             return False

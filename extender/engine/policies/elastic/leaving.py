@@ -67,7 +67,11 @@ class Leaving:
     def __init__(self, context: PolicyContext, scalers: Scalers, spared: Callable[[Gang], list[Member]]) -> None:
         """`spared`: members that a gang can spare, in order."""
         self._context, self._scalers, self._spared = context, scalers, spared
-        self._ledger, self._gangs = context.ledger, context.gangs
+        self._ledger, self._roster, self._gang_controller = (
+            context.ledger,
+            context.gangs.roster,
+            context.gangs.controller,
+        )
         self._going: dict[GroupKey, Going] = {}
         self._work: Sliced[None] | None = None
         self._effects: list[Effect] = []
@@ -80,7 +84,7 @@ class Leaving:
 
     def refused(self, uid: str, now: float) -> None:
         """A disruption budget forbids the eviction of this pod: nobody else of its gang is evicted for a while."""
-        known = self._gangs.of(uid)
+        known = self._roster.of(uid)
         going = self._going.get(known.gang.key) if known is not None else None
         if known is not None and going is not None and known.gang.members[uid].name in going.since:
             going.again_at = now + REFUSED_S
@@ -109,12 +113,12 @@ class Leaving:
         concerned: dict[GroupKey, None] = {}
         for name in list(self._ledger.leaving):
             uids = self._ledger.on_node.get(name, ())
-            concerned |= {known.gang.key: None for uid in uids if (known := self._gangs.of(uid)) is not None}
+            concerned |= {known.gang.key: None for uid in uids if (known := self._roster.of(uid)) is not None}
             yield (1 + len(uids)) * LOOK
         for key in [key for key in self._going if key not in concerned]:
             del self._going[key]
         for key in concerned:
-            known = self._gangs.known.get(key)
+            known = self._roster.known.get(key)
             if known is not None:
                 with self._context.quarantine.over(of_gang(key), "leaving"):
                     self._effects += self._leave(known.gang)
@@ -123,7 +127,7 @@ class Leaving:
 
     def _leave(self, gang: Gang) -> Iterator[Effect]:
         """Have those go that leave now."""
-        steady = gang.phase is Phase.RUNNING and not gang.preempted and not self._gangs.is_aside(gang)
+        steady = gang.phase is Phase.RUNNING and not gang.preempted and not self._gang_controller.is_aside(gang)
         spared = self._spared(gang) if steady else []
         restarting = anew(gang, spared, self._ledger.nodes) if steady else []
         leaving = restarting or on_leaving(spared, self._ledger.nodes)

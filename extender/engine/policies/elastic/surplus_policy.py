@@ -20,7 +20,8 @@ class SurplusPolicy:
     """Tells who has to wait."""
 
     def __init__(self, ledger: Ledger, gangs: Gangs, queues: Queues, priorities: Priorities) -> None:
-        self._ledger, self._gangs, self._queues, self._priorities = ledger, gangs, queues, priorities
+        self._ledger, self._queues, self._priorities = ledger, queues, priorities
+        self._roster, self._rounds, self._turns = gangs.roster, gangs.rounds, gangs.planner.turns
         self._known: dict[tuple[QueueNode, int], bool] = {}
         self._version = -1
         """Of the line of gangs, when that was found out."""
@@ -28,12 +29,12 @@ class SurplusPolicy:
     def waits(self, pod: PodState) -> bool:
         """Whether this pod is such a member, and gangs go first at this moment."""
         uid = pod.ref.uid
-        known, local_queue = self._gangs.of(uid), self._queues.of(uid)
-        if known is None or local_queue is None or not self._gangs.leading or not self._gangs.surplus(uid):
+        known, local_queue = self._roster.of(uid), self._queues.of(uid)
+        if known is None or local_queue is None or not self._rounds.leading or not self._roster.surplus(uid):
             return False
-        if self._gangs.rounds.looked != self._ledger.freed:
-            return self._gangs.rounds.waiting  # they are yet to be planned with this room
-        turns = self._gangs.planner.turns
+        if self._rounds.looked != self._ledger.freed:
+            return self._rounds.waiting  # they are yet to be planned with this room
+        turns = self._turns
         if self._version != turns.version or len(self._known) >= REMEMBERED:
             self._version = turns.version
             self._known.clear()

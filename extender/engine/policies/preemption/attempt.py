@@ -200,7 +200,7 @@ class PreemptionAttempt:
 
     def _whole(self, unit: Unit) -> bool:
         """Whether nobody of a gang that has to go would stay."""
-        known = self._of.policy.gangs.known.get(unit.gang) if unit.gang is not None and not unit.spare else None
+        known = self._of.policy.gangs.roster.known.get(unit.gang) if unit.gang is not None and not unit.spare else None
         uids = {victim.uid for victim in unit.victims}
         return known is None or all(member.uid in uids for member in known.gang.at(Stage.POSTED, Stage.BOUND))
 
@@ -210,14 +210,14 @@ class PreemptionAttempt:
         for unit in self._units:
             if unit.spare and unit.gang is not None:
                 chosen.setdefault(unit.gang, set()).update(v.ref.name for v in unit.victims if not self._goes(v.uid))
-        known = self._of.policy.gangs.known
+        known = self._of.policy.gangs.roster.known
         return all(key not in known or self._of.elastic.spares(known[key].gang, some) for key, some in chosen.items())
 
     def _ask(self, now: float) -> Iterator[Effect]:
         """Begin with those that their operator can let go."""
         for pods in self._asking.workers.values():
             for pod in pods:
-                self._of.policy.gangs.preempt(pod.uid, now, wholly=False)
+                self._of.policy.gangs.controller.preempt(pod.uid, now, wholly=False)
                 reason = refusals.scaling_in(self.by.who, self.by.priority)
                 yield Report(pod, reason, warning=False)
         yield from self._evict(now)
@@ -243,7 +243,7 @@ class PreemptionAttempt:
             uid, victim = next(iter(self._todo.items()))
             del self._todo[uid]
             if not self._goes(uid):
-                self._of.policy.gangs.preempt(uid, now, wholly=self._unit_of[uid].kind == "gang")
+                self._of.policy.gangs.controller.preempt(uid, now, wholly=self._unit_of[uid].kind == "gang")
                 yield self._order(victim, now)
 
     def _order(self, victim: Victim, now: float) -> Evict:
@@ -269,7 +269,7 @@ class PreemptionAttempt:
             self._gone(victim)
         for unit in self._units:
             if unit.gang is not None and any(victim.uid in self._todo for victim in unit.victims):
-                self._of.policy.gangs.spare(unit.gang, now)
+                self._of.policy.gangs.controller.spare(unit.gang, now)
         self._of.policy.counters["preemptions", how] += 1
         self._of.policy.counters["preemption_lost_gpu_seconds", ""] += round(self._lost)
         if how in ("refused", "unheard", "changed"):

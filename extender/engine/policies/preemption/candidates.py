@@ -97,7 +97,8 @@ class Candidates:
 
     def __init__(self, context: PolicyContext) -> None:
         self._context = context
-        self._gangs, self._running_pods = context.gangs, context.running_pods
+        self._roster, self._planner = context.gangs.roster, context.gangs.planner
+        self._running_pods = context.running_pods
         self._rests: dict[Key, Backoff] = {}
         self.seen = 0.0
         """How many were looked at the last time."""
@@ -135,7 +136,7 @@ class Candidates:
     def _spare(self) -> Generator[int, None, dict[str, int]]:
         """The lowest priority of gangs that can spare somebody, by queue."""
         found: dict[str, int] = {}
-        for number, known in enumerate(list(self._gangs.known.values())):
+        for number, known in enumerate(list(self._roster.known.values())):
             gang = known.gang
             if gang.phase is Phase.RUNNING and gang.members and gang.count(*SETTLED) > (gang.minimum[0] or 0):
                 queue = self._context.tenancy.queues.at(self._context.tenancy.admission.local_queue(gang)).name
@@ -149,13 +150,13 @@ class Candidates:
         def waits(known: GangInfo) -> Waiting | None:
             gang, key = known.gang, known.gang.key
             short = known.reason is not None and known.reason.code in (refusals.GANG_NO_ROOM, *refusals.QUEUE_SHORT)
-            if not short or not gang.may_plan(now) or f"gang {key}" in busy or self._gangs.planner.wanted(gang):
+            if not short or not gang.may_plan(now) or f"gang {key}" in busy or gang in self._planner.turns:
                 return None
             place = self._context.order.of_gang(gang)
             line = chances.line(self._context.tenancy.admission.local_queue(gang), -place.precedence)
             return (line, place, key, known) if line is not None else None
 
-        gangs = list(self._gangs.known.values())
+        gangs = list(self._roster.known.values())
         return self._context.quarantine.tried(gangs, lambda known: of_gang(known.gang.key), "candidates", waits)
 
     def _waiting_pods(
@@ -181,13 +182,13 @@ class Candidates:
             return False
         if pod.refusal is not None and refusals.for_queue(pod.refusal) and pod.refusal.code not in refusals.QUEUE_SHORT:
             return False
-        return self._gangs.of(pod.ref.uid) is None and self._open_to((pod.ref.uid,), replayed=replayed)
+        return self._roster.of(pod.ref.uid) is None and self._open_to((pod.ref.uid,), replayed=replayed)
 
     def _gang(self, known: GangInfo) -> tuple[Preemptor, Wanted] | None:
         gang = known.gang
         if gang.phase is not Phase.WAITING:
             return None
-        _, minimum, free = self._gangs.planner.asked(gang)
+        _, minimum, free = self._planner.asked(gang)
         pending_pods = [self._running_pods.pending_pods.get(seat.uid) for seat in minimum]
         if (
             not minimum
@@ -201,13 +202,13 @@ class Candidates:
         by = Preemptor(
             f"gang {gang.key}", priority, {seat.uid: self._context.ledger.pods[seat.uid] for seat in minimum}
         )
-        return by, Wanted(opened(self._gangs.planner.view, minimum), free)
+        return by, Wanted(opened(self._planner.view, minimum), free)
 
     def _pod(self, pod: PodState) -> tuple[Preemptor, Wanted] | None:
         if pod.ref.uid not in self._running_pods.pending_pods:
             return None
         return Preemptor(str(pod.ref), pod.priority, {pod.ref.uid: pod}), Wanted(
-            opened(self._gangs.planner.view, [self._seat(pod)])
+            opened(self._planner.view, [self._seat(pod)])
         )
 
     def _seat(self, pod: PodState) -> Seat:

@@ -114,7 +114,7 @@ class Preemption:
 
     def tick(self, now: float) -> None:
         """Begin to search for whoever comes first, if anybody waits."""
-        if not self._on or not self._gangs.leading:
+        if not self._on or not self._gangs.rounds.leading:
             self._led_at = None
             return
         self._led_at = now if self._led_at is None else self._led_at
@@ -149,7 +149,7 @@ class Preemption:
     def _searching(self, by: Preemptor, wanted: Wanted, now: float) -> Search:
         void = self._context.reservations.keepers(by.pods)
         going = frozenset(uid for _, taking in self._under_way.values() for uid in taking.victims)
-        going |= frozenset(self._gangs.leaving())
+        going |= frozenset(self._gangs.evictions.leaving())
 
         def draw() -> WhatIfNodes:
             claims = self._context.reservations.claims(by.pods)

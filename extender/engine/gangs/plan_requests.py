@@ -1,0 +1,82 @@
+"""Which gangs are to be planned, and what is said of those that are not: too large, or no room in the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from extender.engine.gangs.context import GangContext
+from extender.engine.planning.scarcity import Scarcity
+from extender.engine.planning.shortage import Shortage
+from extender.engine.state.lacking import Lacking
+from extender.engine.state.roster import GangInfo
+from extender.engine.types import refusals
+from gangfilter.gang import Gang
+from gangfilter.members import Stage
+from gangfilter.table import Phase
+from protos.contract.reason import Reason
+
+LARGE, REST_S = 64, 0.005
+"""A gang of more members that did not fit is not planned again for so many seconds a member: others come and go."""
+
+
+class PlanRequests:
+    """Asks for plans of gangs that wait: one for each change that may let the gang start."""
+
+    def __init__(self, context: GangContext) -> None:
+        self._ledger, self._settings, self._reporter = context.ledger, context.settings, context.reporter
+        self._admission, self._planner, self._roster = context.admission, context.planner, context.roster
+        self._lack = Lacking(context.ledger.stock)
+
+    def want(self, known: GangInfo, now: float) -> None:
+        """Have the gang planned, if there is anything new since it was planned last."""
+        gang = known.gang
+        if self.too_large(known):
+            self._planner.unwant(gang)
+            return
+        withheld = self._planner.withheld(gang)
+        if withheld is not None:
+            self.withhold(known, withheld)
+            return
+        news = self._ledger.freed, gang.turnover
+        due = known.planned is None or (known.planned != news and now >= known.rests_until)
+        if self._roster.leading and due and gang not in self._planner.turns and gang.may_plan(now):
+            known.planned = news
+            self._planner.want(gang)
+
+    def too_large(self, known: GangInfo) -> bool:
+        """Whether more members would have to start together than can be held in bind; then that is why it waits."""
+        least, most = known.gang.least, self._settings.max_gang_size
+        if least > most:
+            known.reason, known.planned = refusals.gang_too_large(known.gang.key, least, most), None
+        return least > most
+
+    def withhold(self, known: GangInfo, why: Reason) -> None:
+        """Its queue has no room for the gang: it is not planned until there is."""
+        self._planner.unwant(known.gang)
+        known.planned = None
+        if known.reason != why:
+            known.reason = why
+            self._reporter.tell(known)
+
+    def park(self, known: GangInfo) -> None:
+        """Leave a gang alone that waits for nothing but room in its queue and has told so, until there is some."""
+        gang, why = known.gang, known.reason
+        if gang.phase is not Phase.WAITING or why is None or why != known.reported[0]:
+            return
+        if not (gang.timed or known.replacements or gang.count(Stage.EVICTING)) and self._planner.withheld(gang) == why:
+            known.parked = True
+            self._admission.park(gang)
+
+    def failed(self, known: GangInfo, why: Shortage | Scarcity, now: float) -> None:
+        """The plan has found no room: tell so, and let a large gang rest before the next plan."""
+        gang = known.gang
+        known.rests_until = now + REST_S * len(gang.members) if len(gang.members) > LARGE else 0.0
+        known.reason = refusals.gang_no_room(gang.key, "; ".join([*self._lacking(gang), str(why)]))
+        self._reporter.report(known, known.reason, now)
+
+    def _lacking(self, gang: Gang) -> Iterator[str]:
+        """Why the first member that could not be served even if every GPU were free could not be, if there is one."""
+        asks = (self._ledger.pods[member.uid].ask for member in gang.at(Stage.IDLE))
+        missing = (self._lack.of(ask) for ask in asks if ask is not None)
+        yield from (str(reason) for reason in islice(filter(None, missing), 1))
