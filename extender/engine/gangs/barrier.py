@@ -19,6 +19,7 @@ from extender.engine.types import refusals
 from extender.engine.types.effects import BindAnswer, Held, Refuse, Verdict
 from gangfilter.gang import STARTED, Gang
 from gangfilter.members import HOLDING, Member, Stage
+from gangfilter.minimum import last
 from gangfilter.table import Phase
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
@@ -75,7 +76,7 @@ class Barrier:
         self._replacements.refill(known, now, member)
         if unheld:
             self._unhold(gang, member)
-        if unheld and member.stage is Stage.PLANNED and member not in gang.last():
+        if unheld and member.stage is Stage.PLANNED and member not in last(gang):
             member.refused = True
             gang.unasked.pop(member.uid, None)
             return refusals.gang_starting(gang.key)

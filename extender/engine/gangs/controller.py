@@ -1,6 +1,6 @@
 """Leads gangs through their phases: what follows from each change, from time alone, and from what policies do.
 
-What the phases are and when they change is `gangfilter.gang`'s.
+What the phases are is `gangfilter.table`'s, when they change `gangfilter.facts`'.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from extender.engine.state.seats import Assignment
 from extender.engine.types import refusals
 from extender.engine.types.effects import Open, PhaseLeft
 from extender.engine.types.subject import of_gang
+from gangfilter import facts
 from gangfilter.gang import STARTED, Gang
 from gangfilter.group import GroupKey
 from gangfilter.members import Member, Stage
+from gangfilter.minimum import lacking, minimum
 from gangfilter.table import Phase, Trigger
 
 REFUSED_AGAIN_S = 1.0
@@ -64,7 +66,7 @@ class GangController:
         if not self._roster.replayed:
             return
         since = gang.since
-        while (step := gang.step(now)) is not None:
+        while (step := facts.step(gang, now)) is not None:
             self._reporter.effects.append(PhaseLeft(step[0], now - since))
             self._follow(known, *step, now)
             since = gang.since
@@ -76,9 +78,9 @@ class GangController:
         if gang.phase is Phase.WAITING:
             self._requests.want(known, now)
         if gang.phase is Phase.ASSEMBLING and not self._requests.too_large(known):
-            known.reason = refusals.assembling(gang.key, gang.lacking())
+            known.reason = refusals.assembling(gang.key, lacking(gang))
         if gang.phase is Phase.DEGRADED:
-            numbers = f"{gang.count(Stage.BOUND)} of {gang.minimum[0] or 0} members are bound"
+            numbers = f"{gang.count(Stage.BOUND)} of {minimum(gang)[0] or 0} members are bound"
             known.reason = (refusals.gang_lost if gang.bereft else refusals.gang_below)(gang.key, numbers)
         self._reporter.tell(known)
         self._close(known)

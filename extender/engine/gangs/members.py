@@ -12,6 +12,7 @@ from extender.engine.types import refusals
 from extender.engine.types.effects import Deny, PostBinding, Requeue
 from gangfilter.gang import Gang
 from gangfilter.members import Member, Stage
+from gangfilter.minimum import last
 from gangfilter.table import Phase
 from protos.contract.reason import Reason
 
@@ -82,7 +83,7 @@ class MemberController:
 
     def call(self, gang: Gang) -> None:
         """Bring back those that go last, if it is their turn."""
-        for member in gang.last():
+        for member in last(gang):
             self.wake(gang, member)
 
     def wake(self, gang: Gang, member: Member) -> None:

@@ -13,6 +13,7 @@ from extender.engine.state.roster import GangInfo
 from extender.engine.types import refusals
 from gangfilter.gang import Gang
 from gangfilter.members import Stage
+from gangfilter.minimum import to_start
 from gangfilter.table import Phase
 from protos.contract.reason import Reason
 
@@ -46,7 +47,7 @@ class PlanRequests:
 
     def too_large(self, known: GangInfo) -> bool:
         """Whether more members would have to start together than can be held in bind; then that is why it waits."""
-        least, most = known.gang.least, self._settings.max_gang_size
+        least, most = to_start(known.gang), self._settings.max_gang_size
         if least > most:
             known.reason, known.planned = refusals.gang_too_large(known.gang.key, least, most), None
         return least > most

@@ -23,6 +23,7 @@ from extender.engine.types.effects import PodRef
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 from gangfilter.members import Member, Stage
+from gangfilter.minimum import needs
 from gangfilter.table import Phase
 from protos.contract.ask import PodAsk
 
@@ -55,7 +56,7 @@ class ReplacementHolds:
         node = self._ledger.nodes.get(pod.node)
         if pod.state != "bound" or node is None or member.preempted or not self._patience.replacement_hold_s:
             return
-        if not _waits(known.gang) or not known.gang.needs(member.role, member.required, _beside(known)):
+        if not _waits(known.gang) or not needs(known.gang, member.role, member.required, _beside(known)):
             return
         entry = node.books.entries.get(pod.ref.uid) if node.books is not None else None
         if pod.unusable or (entry is not None and not entry.placed):
@@ -115,7 +116,7 @@ class ReplacementHolds:
                 self.drop(known, replacement)
         kept = _beside(known)
         for kind in list(kept):
-            while kept[kind] and not known.gang.needs(*kind, kept - Counter([kind])):
+            while kept[kind] and not needs(known.gang, *kind, kept - Counter([kind])):
                 self.drop(known, _spare(known, kind))
                 kept[kind] -= 1
 

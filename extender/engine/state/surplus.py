@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from extender.engine.state.node_state import NodeState
 from gangfilter.gang import Gang
 from gangfilter.members import SETTLED, Member, Stage
+from gangfilter.minimum import minimum
 
 Worse = tuple[int, ...]
 """How a member is placed; what is worst sorts first."""
@@ -31,7 +32,7 @@ def spared(
     `unnamed` more of these roles go anyway. Where minimums are said by role, nobody knows what it would mean to lose
     one of another.
     """
-    least, by_role = gang.minimum
+    least, by_role = minimum(gang)
     roles = gang.roles(*SETTLED)
     roles.subtract(unnamed)
     left = 0 if least is None else roles.total() - least

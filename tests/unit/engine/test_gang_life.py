@@ -6,6 +6,7 @@ import pytest
 
 from extender.engine.types.events import GroupSeen
 from gangfilter.members import Stage
+from gangfilter.minimum import lacking
 from gangfilter.table import Phase
 from protos.contract.bounds import ROLES
 from tests.builders import a_node, a_pod
@@ -124,7 +125,7 @@ def test_those_that_succeeded_for_another_owner_do_not_count_for_the_next_job_of
     if restarted:
         world.restart()
     assert world.phase() is Phase.ASSEMBLING
-    assert world.gang().lacking() == "1 of 2 members exist"
+    assert lacking(world.gang()) == "1 of 2 members exist"
     world.show("m0")
     assert world.phase() is Phase.ASSEMBLING
     world.create(a_member("x1", least=2, mem=16, owner="next"))
@@ -145,7 +146,7 @@ def test_those_that_succeeded_and_were_deleted_do_not_count_for_a_gang_made_anew
     assert world.phase() is Phase.RUNNING
     world.terminate("m2")
     world.create(a_member("m0", mem=16, uid="uid-m0-2"))
-    assert world.gang().lacking() == "1 of 3 members exist"
+    assert lacking(world.gang()) == "1 of 3 members exist"
 
 
 def test_a_completed_gang_is_left_alone_by_a_restart() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from extender.engine.types.events import GroupSeen
 from gangfilter.group import Declaration, GroupKey
+from gangfilter.minimum import lacking
 from gangfilter.table import Phase
 from protos.contract.objects import Pod
 from tests.builders import a_node, a_pod
@@ -34,7 +35,7 @@ def test_counted_in_the_minimum_it_is_waited_for_and_the_sentence_says_what_to_d
     world = a_job_of_two_workers(minimum=3)
     assert world.come("mpi-worker-0") == ["GangAssembling"]
     assert (world.phase("mpi"), world.booked()) == (Phase.ASSEMBLING, [])
-    assert world.gang("mpi").lacking() == (
+    assert lacking(world.gang("mpi")) == (
         "2 of 3 members exist; the launcher does not: one that is made when the others run must not be in the minimum"
     )
     world.later(1.5)
@@ -54,6 +55,6 @@ def test_without_it_in_the_minimum_the_workers_start_and_it_is_placed_when_it_co
 
 def test_a_launcher_that_comes_with_its_workers_is_no_matter_for_a_sentence() -> None:
     world = a_job_of_two_workers(minimum=4)
-    assert world.gang("mpi").lacking() == "2 of 4 members exist"
+    assert lacking(world.gang("mpi")) == "2 of 4 members exist"
     world.create(a_part("launcher", "0"))
-    assert world.gang("mpi").lacking() == "3 of 4 members exist"
+    assert lacking(world.gang("mpi")) == "3 of 4 members exist"

@@ -8,9 +8,11 @@ from collections.abc import Iterable
 
 import pytest
 
+from gangfilter import facts
 from gangfilter.gang import Gang, Patience
 from gangfilter.group import GroupKey, Terms
 from gangfilter.members import Member, Stage
+from gangfilter.minimum import lacking
 from gangfilter.table import TRANSITIONS, Phase, Trigger
 from protos.contract.objects import OwnerReference
 
@@ -52,7 +54,7 @@ class Tale:
         """The facts that move it on."""
         self.now += seconds
         found = []
-        while (step := self.gang.step(self.now)) is not None:
+        while (step := facts.step(self.gang, self.now)) is not None:
             found.append(step[1])
             assert len(found) < 10, "it never comes to rest"
         return found
@@ -88,14 +90,14 @@ def test_a_gang_of_unknown_size_is_never_complete() -> None:
     tale = Tale(None)
     tale.come("abcdef")
     assert tale.runs(1e6) == []
-    assert tale.gang.lacking() == "its number of members is unknown"
+    assert lacking(tale.gang) == "its number of members is unknown"
 
 
 def test_the_minimum_of_each_role_counts_too() -> None:
     tale = Tale(3, min_by_role=(("ps", 1), ("worker", 2)))
     tale.come("abc", role="worker")
     assert tale.runs() == []
-    assert tale.gang.lacking() == "0 of 1 ps exist"
+    assert lacking(tale.gang) == "0 of 1 ps exist"
     tale.come("p", role="ps")
     assert tale.runs() == [Trigger.COMPLETE]
 
@@ -413,7 +415,7 @@ def test_a_completed_gang_begins_anew_with_new_members_only_and_when_nobody_is_l
     assert tale.runs() == []
     tale.gang.lose("a")
     assert tale.runs() == [Trigger.RENEWED]
-    assert tale.gang.lacking() == "1 of 2 members exist"
+    assert lacking(tale.gang) == "1 of 2 members exist"
 
 
 def test_what_follows_a_loss_is_the_users_choice() -> None:
@@ -531,7 +533,7 @@ def test_members_that_succeeded_are_a_gang_that_is_done_unless_new_ones_wait() -
     anew.come("c", owner="next")
     assert done.runs() == [Trigger.DONE]
     assert anew.runs() == []
-    assert anew.gang.lacking() == "1 of 2 members exist"
+    assert lacking(anew.gang) == "1 of 2 members exist"
 
 
 def test_those_that_succeeded_in_a_start_whose_others_still_run_count_whoever_made_them() -> None:
@@ -608,7 +610,7 @@ def test_every_row_of_the_table_is_taken_and_the_tally_is_always_a_recount() -> 
             recount += Counter({(Stage.SUCCEEDED, *kind): count for kind, count in tale.gang._past.items()})
             assert tale.gang._tally == recount
             assert before is tale.phase
-            assert tale.gang.timed or tale.gang._fact(tale.now + 1e6) is None
+            assert tale.gang.timed or facts.fact(tale.gang, tale.now + 1e6) is None
     assert set(TRANSITIONS) - set(+taken) == set()
 
 

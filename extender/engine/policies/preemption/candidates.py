@@ -23,6 +23,7 @@ from extender.engine.types import refusals
 from extender.engine.types.subject import Subject, of_gang, of_pod
 from gangfilter.group import GroupKey
 from gangfilter.members import SETTLED
+from gangfilter.minimum import minimum
 from gangfilter.table import Phase
 from protos.contract.reason import Reason
 
@@ -138,7 +139,7 @@ class Candidates:
         found: dict[str, int] = {}
         for number, known in enumerate(list(self._roster.known.values())):
             gang = known.gang
-            if gang.phase is Phase.RUNNING and gang.members and gang.count(*SETTLED) > (gang.minimum[0] or 0):
+            if gang.phase is Phase.RUNNING and gang.members and gang.count(*SETTLED) > (minimum(gang)[0] or 0):
                 queue = self._context.tenancy.queues.at(self._context.tenancy.admission.local_queue(gang)).name
                 lowest = self._context.priorities.of(gang, min(member.priority for member in gang.members.values()))
                 found[queue] = min(lowest, found.get(queue, lowest))
