@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from gangfilter.group import LAXEST_FIRST, Declaration, OnLost, Terms
@@ -58,88 +59,81 @@ class Spoken:
 class Agreement:
     """All that is declared of one group. Of most groups one thing is, by all who say anything."""
 
-    __slots__ = ("_count", "_one", "_said", "_several")
+    __slots__ = ("_count", "_one", "_several")
 
-    def __init__(self) -> None:
+    def __init__(self, declarations: Iterable[Declaration] = ()) -> None:
         self._one: Declaration | None = None
-        """What all say, and how many do; None if nobody says anything, or not all say the same."""
+        """What all say; None if nobody says anything, or not all say the same."""
         self._count = 0
-        self._said: Counter[Declaration] | None = None
-        """What is said and how often, while there are different declarations."""
+        """How many say it."""
         self._several: _Several | None = None
-        """The same by value."""
+        """What is said, while there are different declarations."""
+        for one in declarations:
+            self.add(one)
 
     def add(self, one: Declaration) -> bool:
         """This is declared, maybe once more; returns whether nobody had declared it."""
-        if self._said is None and (self._one is None or self._one == one):
-            self._one = shared(one)[0] if self._one is None else self._one
+        if self._several is not None:
+            return self._several.add(one)
+        if self._one is None or self._one == one:
+            self._one = self._one or shared(one)[0]
             self._count += 1
             return self._count == 1
-        if self._said is None or self._several is None:
-            assert self._one is not None
-            self._said, self._several, self._one = Counter({self._one: self._count}), _Several((self._one,)), None
-        self._said[one] += 1
-        if self._said[one] > 1:
-            return False
-        self._several.add(one)
-        return True
+        self._several, self._one = _Several(self._one, self._count), None
+        return self._several.add(one)
 
     def remove(self, one: Declaration) -> None:
         """This is declared no more, or once less."""
-        if self._said is None or self._several is None:
+        if self._several is None:
             self._count -= 1
             self._one = self._one if self._count else None
             return
-        self._said[one] -= 1
-        if self._said[one]:
-            return
-        del self._said[one]
         self._several.remove(one)
-        if len(self._said) == 1:
-            ((self._one, self._count),) = self._said.items()
-            self._said = self._several = None
+        if len(self._several.said) == 1:
+            ((self._one, self._count),) = self._several.said.items()
+            self._several = None
 
     def __bool__(self) -> bool:
         """Whether anything is declared."""
-        return self._one is not None or self._said is not None
-
-    @property
-    def _all(self) -> Iterable[Declaration]:
-        """Each different declaration."""
-        return self._said if self._said is not None else (self._one,) if self._one is not None else ()
+        return self._one is not None or self._several is not None
 
     def terms(self) -> Terms:
         """What holds: of two minimums the greater, of two limits the shorter."""
-        if self._one is not None:
-            return shared(self._one)[1]
-        several = self._several or _Several(())
-        return _terms(several, several.problems.values)
+        if self._several is not None:
+            return _terms(self._several, self._several.problems.values)
+        return shared(self._one)[1] if self._one is not None else Terms()
 
     def combined(self) -> tuple[Declaration, tuple[str, ...]]:
         """All of it as one declaration, and a sentence about each value that differs."""
-        if self._one is not None:
-            return self._one, ()
-        several = self._several or _Several(())
-        held, differ = several.held()
-        source = " and ".join(sorted({one.source for one in self._all}))
-        return Declaration(source=source, problems=tuple(several.problems.values), **held), tuple(differ)
+        if self._several is not None:
+            return self._several.combined()
+        return self._one or Declaration(source=""), ()
 
 
 class _Several:
     """Different declarations, by value."""
 
-    __slots__ = ("_amounts", "_names", "_values", "problems")
+    __slots__ = ("_amounts", "_names", "_values", "problems", "said")
 
-    def __init__(self, declarations: Iterable[Declaration]) -> None:
+    def __init__(self, one: Declaration, count: int = 1) -> None:
+        self.said = Counter({one: count})
+        """How often each is made."""
         self._values = {field: Spoken() for field, _, _ in _VALUES}
         self._amounts: dict[str, dict[str, Spoken]] = {field: {} for field, _, _ in _AMOUNTS}
         self._names: dict[str, list[str]] = {field: [] for field, _, _ in _AMOUNTS}
         """The names of those amounts, in order."""
         self.problems = Spoken()
-        for one in declarations:
-            self.add(one)
+        self._take(one)
 
-    def add(self, one: Declaration) -> None:
+    def add(self, one: Declaration) -> bool:
+        """One more makes this declaration; returns whether nobody had."""
+        self.said[one] += 1
+        if self.said[one] > 1:
+            return False
+        self._take(one)
+        return True
+
+    def _take(self, one: Declaration) -> None:
         for field, spoken in self._values.items():
             if value := getattr(one, field):
                 spoken.add(value, one.source)
@@ -153,6 +147,10 @@ class _Several:
             self.problems.add(problem, one.source)
 
     def remove(self, one: Declaration) -> None:
+        self.said[one] -= 1
+        if self.said[one]:
+            return
+        del self.said[one]
         for field, spoken in self._values.items():
             if value := getattr(one, field):
                 spoken.remove(value, one.source)
@@ -164,6 +162,11 @@ class _Several:
                     del self._names[field][bisect_left(self._names[field], name)]
         for problem in one.problems:
             self.problems.remove(problem, one.source)
+
+    def combined(self) -> tuple[Declaration, tuple[str, ...]]:
+        held, differ = self.held()
+        source = " and ".join(sorted({one.source for one in self.said}))
+        return Declaration(source=source, problems=tuple(self.problems.values), **held), tuple(differ)
 
     def held(self) -> tuple[dict[str, Any], list[str]]:
         """The fields that are said, each with the value that holds, and the sentences."""
@@ -188,20 +191,9 @@ class _Several:
 
 def _terms(several: _Several, problems: Sequence[str]) -> Terms:
     held, differ = several.held()
-    by_role = held.get("min_by_role", ())
-    return Terms(
-        min_member=max(held.get("min_member", 0), sum(least for _, least in by_role)) or None,
-        min_by_role=by_role,
-        lasting_by_role=held.get("lasting_by_role", ()),
-        min_resources=held.get("min_resources", ()),
-        queue=held.get("queue", ""),
-        priority_class=held.get("priority_class", ""),
-        schedule_timeout_s=held.get("schedule_timeout_s"),
-        on_member_lost=held.get("on_member_lost", "wait"),
-        on_completion=held.get("on_completion", ""),
-        expected_runtime_s=held.get("expected_runtime_s"),
-        conflicts=(*_first(problems), *differ),
-    )
+    of_roles = sum(least for _, least in held.get("min_by_role", ()))
+    held["min_member"] = max(held.get("min_member", 0), of_roles) or None
+    return Terms(conflicts=(*_first(problems), *differ), **held)
 
 
 _known: Remembered[Declaration, tuple[Declaration, Terms]] = Remembered(KNOWN)
@@ -211,25 +203,13 @@ _known: Remembered[Declaration, tuple[Declaration, Terms]] = Remembered(KNOWN)
 def shared(one: Declaration) -> tuple[Declaration, Terms]:
     """The same declaration for all groups that make it, and the terms that follow from it alone."""
     found = _known.get(one)
-    return found if found is not None else _known.put(one, (one, _terms(_Several((one,)), one.problems)))
-
-
-def agree(declarations: Iterable[Declaration]) -> Terms:
-    """What holds when all of these are made."""
-    return _all(declarations).terms()
+    return found if found is not None else _known.put(one, (one, _terms(_Several(one), one.problems)))
 
 
 def combined(declarations: Iterable[Declaration]) -> tuple[Declaration, tuple[str, ...]]:
     """All of these as one declaration, and a sentence about each value in which they differ."""
     said = list(declarations)
-    return (said[0], ()) if len(said) == 1 else _all(said).combined()
-
-
-def _all(declarations: Iterable[Declaration]) -> Agreement:
-    found = Agreement()
-    for one in declarations:
-        found.add(one)
-    return found
+    return (said[0], ()) if len(said) == 1 else Agreement(said).combined()
 
 
 def _first(sentences: Sequence[str]) -> Iterator[str]:
@@ -239,12 +219,7 @@ def _first(sentences: Sequence[str]) -> Iterator[str]:
         yield f"{len(sentences) - MOST_TOLD} more like these"
 
 
-def _least(values: Sequence[Any]) -> Any:
-    return values[0]
-
-
-def _most(values: Sequence[Any]) -> Any:
-    return values[-1]
+_least, _most = itemgetter(0), itemgetter(-1)
 
 
 def _chosen_queue(queues: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from sys import setprofile
 from types import FrameType
@@ -12,12 +12,16 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangfilter.agreement import Agreement, agree, combined
+from gangfilter.agreement import Agreement, combined
 from gangfilter.group import LAXEST_FIRST, Declaration, Terms
 from protos.contract.bounds import ROLES
 
 POD_GROUP = "PodGroup scheduling.volcano.sh/v1beta1"
 PODS = "pods' gangshare.io/*"
+
+
+def agree(said: Iterable[Declaration]) -> Terms:
+    return Agreement(said).terms()
 
 
 def test_nobody_says_anything() -> None:
