@@ -17,6 +17,7 @@ from gangfilter.naming import OWN
 from gangfilter.values import BadValue, Reader, amounts, by_role, lost, name, role, shown
 from protos.contract import names
 from protos.contract.bounds import MEMBERS, TIME
+from protos.contract.codec import BAD_JSON
 from protos.contract.objects import ObjectMeta, Quantities
 
 Fields = dict[str, Any]
@@ -117,12 +118,12 @@ def declaration(kind: Kind, data: bytes) -> tuple[GroupKey, Declaration]:
     """The group that an object of this kind (JSON, as bytes or msgspec.Raw) declares; raises PodGroupError."""
     try:
         decoded = _OBJECT.decode(data)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except BAD_JSON as error:
         raise PodGroupError(None, f"{kind.source} cannot be read: {error}") from error
     key = GroupKey(decoded.metadata.namespace, decoded.metadata.name)
     try:
         fields = kind.says(decoded.spec)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except BAD_JSON as error:
         raise PodGroupError(key, f"{kind.source} {key}: spec cannot be read: {error}") from error
     said = [Declaration(source=kind.source, **fields)]
     reader = Reader(decoded.metadata.annotations, {})

@@ -9,6 +9,7 @@ import yaml
 
 from gangfilter.values import BadValue, by_role, count, decoded, name
 from protos.contract.bounds import YAML_BRACKETS, YAML_TEXT
+from protos.contract.codec import BAD_JSON
 
 _HIVED = "a PodSchedulingSpec of HiveD with affinityGroup.name and affinityGroup.members[].podNumber"
 _TASK_GROUPS = 'task groups, like [{"name": "worker", "minMember": 2}]'
@@ -54,7 +55,7 @@ def hived(text: str) -> HivedGroup:
             raise BadValue(_HIVED)
         pods = sum(count(members.pod_number) for members in spec.affinity_group.members)
         return HivedGroup(name(spec.affinity_group.name), count(str(pods)), spec.virtual_cluster)
-    except (yaml.YAMLError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, *BAD_JSON) as error:
         raise BadValue(_HIVED) from error
 
 

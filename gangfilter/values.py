@@ -14,6 +14,7 @@ import msgspec
 
 from gangfilter.group import LAXEST_FIRST, OnLost
 from protos.contract.bounds import DURATION, JSON_TEXT, MEMBERS, NAME, RESOURCES, ROLES, TIME
+from protos.contract.codec import BAD_JSON
 from protos.contract.quantity import QuantityError, milli, units
 
 LONGEST_SHOWN = 60
@@ -210,7 +211,7 @@ def decoded(text: str, decoder: msgspec.json.Decoder[T], expected: str) -> T:
     try:
         if len(text) <= JSON_TEXT.most:
             return decoder.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except BAD_JSON as error:
         raise BadValue(expected) from error
     raise BadValue(f"{expected}, of at most {JSON_TEXT.most} characters")
 

@@ -1,7 +1,7 @@
 """Whom an error of ours is told about: the object in the API server that was set aside."""
 
 from extender.engine.types.subject import Subject
-from protos.contract import gpu_class, queue, training
+from protos.contract import gpu_class, queue_sources, training
 from protos.kube.events import Reference
 
 _KINDS = {
@@ -10,7 +10,7 @@ _KINDS = {
     "budget": ("policy/v1", "PodDisruptionBudget"),
     "priority": ("scheduling.k8s.io/v1", "PriorityClass"),
 }
-_QUEUES = {source.api_version: source.kind for source in queue.SOURCES}
+_QUEUES = {source.api_version: source.kind for source in queue_sources.SOURCES}
 
 
 def about(subject: Subject) -> Reference | None:

@@ -22,7 +22,7 @@ from extender.engine.types import events
 from extender.engine.types.events import Event
 from gangfilter import podgroups
 from gangfilter.group import Declaration, GroupKey
-from protos.contract import bounds, budget, gpu_class, names, namespace, objects, priority, queue, training
+from protos.contract import bounds, budget, gpu_class, names, namespace, objects, priority, queue_sources, training
 from protos.contract.gpu_class import GpuClass
 from protos.contract.namespace import Namespace
 from protos.contract.queue import Queue
@@ -64,7 +64,7 @@ def optional(complain: Complain) -> list[WatchedKind]:
     return [
         *(_groups(kind, complain) for kind in podgroups.KINDS),
         _gpu_classes(complain),
-        *(_queues(kind, complain) for kind in queue.SOURCES),
+        *(_queues(kind, complain) for kind in queue_sources.SOURCES),
         _NAMESPACES,
         _BUDGETS,
         _PRIORITY_CLASSES,
@@ -116,7 +116,7 @@ def _gpu_classes(complain: Complain) -> WatchedKind:
     )
 
 
-def _queues(kind: queue.Source, complain: Complain) -> WatchedKind:
+def _queues(kind: queue_sources.Source, complain: Complain) -> WatchedKind:
     tell = _told(complain, kind.api_version, kind.kind, queue_status.UNREADABLE)
     taken: set[str] = set()
     """Queues that the engine was told of."""
@@ -139,7 +139,7 @@ def _queues(kind: queue.Source, complain: Complain) -> WatchedKind:
         api_version=kind.api_version,
         plural=kind.plural,
         kind=kind.kind,
-        decode=lambda raw: queue.decode(kind, raw),
+        decode=lambda raw: queue_sources.decode(kind, raw),
         seen=seen,
         gone=gone,
         unreadable=tell,

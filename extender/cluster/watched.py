@@ -22,7 +22,7 @@ class WatchedKind(msgspec.Struct, frozen=True, kw_only=True):
     plural: str
     kind: str
     decode: Callable[[bytes], Any]
-    """Reads an object; raises one of `reflect.BAD_JSON` or ValueError."""
+    """Reads an object; raises one of `codec.BAD_JSON` or ValueError."""
     seen: Callable[[Ref, Any], Event | None]
     """The object was added or changed."""
     gone: Callable[[Ref], Event | None]

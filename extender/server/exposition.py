@@ -21,7 +21,7 @@ from extender.engine.types.subject import SubjectKind
 from extender.metrics import Spec
 from extender.server.desk import Pieces
 from gangfilter.table import Phase
-from protos.contract.books import GpuBook
+from protos.contract.gpu_book import GpuBook
 from protos.contract.printable import printable
 from protos.contract.queue import GPU, GPUS
 

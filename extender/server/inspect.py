@@ -22,7 +22,8 @@ from extender.server.desk import Pieces, missing
 from gangfilter.group import GroupKey
 from gangfilter.members import PRESENT, Member, Stage
 from protos.contract.ask import Demand
-from protos.contract.books import GpuBook, NodeBooks
+from protos.contract.books import NodeBooks
+from protos.contract.gpu_book import GpuBook
 
 SLICE = 200
 """Pods looked at between two pieces, where little is done for each."""

@@ -5,7 +5,6 @@ Only limits are read, as the kubelet does for device plugins. A pod that asks no
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeVar
 
@@ -13,6 +12,7 @@ import msgspec
 
 from protos.contract import names, selection, visibility
 from protos.contract.bounds import CONTAINERS, GPU_COUNT, NAME
+from protos.contract.gpu_class import CLASS_NAME
 from protos.contract.objects import Container, Pod
 from protos.contract.quantity import QuantityError, integer
 from protos.contract.reason import Reason
@@ -20,7 +20,6 @@ from protos.contract.selection import ANYTHING, Selection, SelectionError, is_nu
 
 Kind = Literal["app", "init", "sidecar"]
 
-_CLASS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 T = TypeVar("T")
 
 
@@ -38,6 +37,9 @@ class Demand(NamedTuple):
     mem: int
     slices: int
     whole: bool
+
+
+NOTHING = Demand(0, 0, False)
 
 
 class ContainerAsk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -189,7 +191,7 @@ def gpu_class(pod: Pod) -> str:
     name = pod.metadata.annotations.get(names.GPU_CLASS)
     if name is None:
         return ""
-    if len(name) > NAME.most or not _CLASS_NAME.fullmatch(name):
+    if len(name) > NAME.most or not CLASS_NAME.fullmatch(name):
         raise AskError("AskMalformed", f"{names.GPU_CLASS} is {name[:40]!r}: expected the name of a GpuClass")
     return name
 

@@ -8,9 +8,6 @@ says where it is (`place` without GPUs) is charged on every GPU that it could be
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import cast
-from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -18,72 +15,13 @@ from protos.contract import inventory as inv
 from protos.contract import links
 from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
+from protos.contract.gpu_book import GpuBook, peak
 from protos.contract.remembered import Remembered
 from protos.contract.selection import Selection, compiled, suits
+from protos.contract.signature import Kind, Signature, same, signatures, taken
 
-NOTHING = Demand(0, 0, False)
-Taken = tuple[int, int, int, int, bool]
-"""Of a GPU: units, slices, pods that have it whole, pods that share it, and whether it is cordoned."""
-
-
-class GpuBook:
-    """What is taken of one GPU. Units and slices; `wholes` and `sharers` count pods."""
-
-    __slots__ = ("cordoned", "gpu", "mem_used", "sharers", "slices_per_gpu", "slices_used", "wholes")
-
-    def __init__(self, gpu: inv.Gpu, slices_per_gpu: int, cordoned: bool = False) -> None:
-        self.gpu = gpu
-        self.slices_per_gpu = slices_per_gpu
-        self.cordoned = cordoned
-        self.mem_used = self.slices_used = self.wholes = self.sharers = 0
-
-    def copy(self) -> GpuBook:
-        twin = GpuBook(self.gpu, self.slices_per_gpu, self.cordoned)
-        twin.mem_used, twin.slices_used = self.mem_used, self.slices_used
-        twin.wholes, twin.sharers = self.wholes, self.sharers
-        return twin
-
-    def add(self, demand: Demand, sign: int = 1) -> None:
-        if demand.whole:
-            self.wholes += sign
-        else:
-            self.sharers += sign
-        self.mem_used += sign * demand.mem
-        self.slices_used += sign * demand.slices
-
-    def fits(self, demand: Demand) -> bool:
-        if self.wholes:
-            return False
-        if demand.whole:
-            return not self.sharers
-        return self.mem_used + demand.mem <= self.gpu.mem and self.slices_used + demand.slices <= self.slices_per_gpu
-
-    @property
-    def offered(self) -> bool:
-        """Whether something new may be put here."""
-        return self.gpu.health == inv.HEALTHY and not self.cordoned
-
-    @property
-    def idle(self) -> bool:
-        """Whether nobody holds any of it and something new may be put here."""
-        return not (self.sharers or self.wholes) and self.offered
-
-    @property
-    def mem_free(self) -> int:
-        return max(0, self.gpu.mem - self.mem_used)
-
-    @property
-    def slices_free(self) -> int:
-        return max(0, self.slices_per_gpu - self.slices_used)
-
-    @property
-    def overused(self) -> bool:
-        return (
-            self.mem_used > self.gpu.mem
-            or self.slices_used > self.slices_per_gpu
-            or self.wholes > 1
-            or bool(self.wholes and self.sharers)
-        )
+_suited: Remembered[tuple[Kind, Selection], tuple[int, ...]] = Remembered(8192, 2**21, lambda key: key[1].length)
+"""Positions of the healthy GPUs that a selection without UUIDs accepts, by what the inventory offers."""
 
 
 class Entry:
@@ -97,44 +35,6 @@ class Entry:
         self.placed = placed
         self.soft = soft
         """Room that is only kept: a pod that is somewhere may be there."""
-
-
-class Kind(msgspec.Struct, frozen=True, cache_hash=True):
-    """What an inventory offers, whatever the names of its GPUs."""
-
-    slices_per_gpu: int
-    replicas: tuple[tuple[str, int], ...]
-    state: str
-    gpus: tuple[tuple[int, int, int, int, int, str, str, str], ...]
-    links: tuple[inv.Link, ...]
-
-
-@lru_cache(maxsize=1024)
-def _same(kind: Kind) -> Kind:
-    """The one object for all equal kinds: signatures are compared often, and then they are told apart at a glance."""
-    return kind
-
-
-_suited: Remembered[tuple[Kind, Selection], tuple[int, ...]] = Remembered(8192, 2**21, lambda key: key[1].length)
-"""Positions of the healthy GPUs that a selection without UUIDs accepts, by what the inventory offers."""
-
-
-@lru_cache(maxsize=4096)
-def _taken(*of_gpu: int) -> Taken:
-    """The one object for what is equally taken: most GPUs are idle, or taken whole."""
-    return cast(Taken, of_gpu)
-
-
-class Signature(msgspec.Struct, frozen=True, cache_hash=True, weakref=True):
-    """What is taken of which GPUs, whatever the names of these."""
-
-    kind: Kind
-    taken: tuple[Taken, ...]
-
-
-_signatures: WeakValueDictionary[tuple[Kind, tuple[Taken, ...]], Signature] = WeakValueDictionary()
-"""The one object for all equal signatures, as with kinds: those that somebody has. A key names no signature: it would
-keep it."""
 
 
 class NodeBooks:
@@ -160,7 +60,7 @@ class NodeBooks:
             for gpu in inventory.gpus
         }
         self.uuids = frozenset([uuid.lower() for uuid in self.gpus])
-        self._kind = _same(
+        self.kind = same(
             Kind(
                 inventory.slices_per_gpu,
                 tuple(sorted(inventory.replicas.items())),
@@ -171,6 +71,7 @@ class NodeBooks:
                 inventory.links,
             )
         )
+        """What the inventory offers; one object for all that are equal."""
         self._signature: Signature | None = None
         for entry in self.entries.values():
             if entry.placed:
@@ -182,7 +83,7 @@ class NodeBooks:
     def copy(self) -> NodeBooks:
         """Books to try things on: nothing that is done to them is seen in these."""
         twin = NodeBooks.__new__(NodeBooks)
-        twin.inventory, twin._kind, twin._signature = self.inventory, self._kind, self._signature
+        twin.inventory, twin.kind, twin._signature = self.inventory, self.kind, self._signature
         twin.topology, twin.uuids, twin._marks = self.topology, self.uuids, self._marks
         twin.gpus = {uuid: book.copy() for uuid, book in self.gpus.items()}
         twin._unknown = {uid: Entry(entry.ask, entry.charges, placed=False) for uid, entry in self._unknown.items()}
@@ -203,17 +104,12 @@ class NodeBooks:
     def signature(self) -> Signature:
         """Equal for nodes on which everything fits alike, unless it is asked for by UUID."""
         if self._signature is None:
-            used = [_taken(b.mem_used, b.slices_used, b.wholes, b.sharers, b.cordoned) for b in self.gpus.values()]
-            state = self._kind, tuple(used)
-            self._signature = _signatures.get(state)
+            used = [taken(b.mem_used, b.slices_used, b.wholes, b.sharers, b.cordoned) for b in self.gpus.values()]
+            state = self.kind, tuple(used)
+            self._signature = signatures.get(state)
             if self._signature is None:
-                self._signature = _signatures[state] = Signature(*state)
+                self._signature = signatures[state] = Signature(*state)
         return self._signature
-
-    @property
-    def kind(self) -> Kind:
-        """What its inventory offers; one object for all that are equal."""
-        return self._kind
 
     def demand(self, ask: ContainerAsk, gpu: inv.Gpu) -> Demand | None:
         """What `ask` takes of each of its GPUs if `gpu` is one of them; None if this node does not serve the ask."""
@@ -245,7 +141,7 @@ class NodeBooks:
         return len(self._suited(selection)) == healthy
 
     def _suited(self, selection: Selection) -> tuple[int, ...]:
-        found = _suited.get(key := (self._kind, selection))
+        found = _suited.get(key := (self.kind, selection))
         if found is None:
             every = enumerate(self.gpus.values())
             able = (i for i, b in every if b.gpu.health == inv.HEALTHY and suits(selection, b.gpu))
@@ -375,25 +271,3 @@ def spread_over(ask: ContainerAsk, gpus: int) -> ContainerAsk | None:
     if ask.whole or not gpus or mem % gpus or slices % gpus:
         return None
     return msgspec.structs.replace(ask, gpus=gpus, mem=mem // gpus, slices=slices // gpus)
-
-
-def peak(parts: Iterable[tuple[ContainerAsk, Demand]]) -> Demand:
-    """What the containers of one pod take of one GPU at most, by the kubelet's rule.
-
-    max(init, apps + sidecars), where an init container runs beside the sidecars declared before it. The parts come in
-    the kubelet's order. Source: KEP-753, PodRequests of k8s.io/component-helpers/resource.
-    """
-    mem = slices = side_mem = side_slices = app_mem = app_slices = 0
-    whole = False
-    for ask, demand in parts:
-        whole = whole or demand.whole
-        if ask.kind == "app":
-            app_mem += demand.mem
-            app_slices += demand.slices
-            continue
-        mem = max(mem, side_mem + demand.mem)
-        slices = max(slices, side_slices + demand.slices)
-        if ask.kind == "sidecar":
-            side_mem += demand.mem
-            side_slices += demand.slices
-    return Demand(max(mem, side_mem + app_mem), max(slices, side_slices + app_slices), whole)

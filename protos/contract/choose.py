@@ -15,7 +15,8 @@ import msgspec
 
 from protos.contract.allocation import Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
-from protos.contract.books import GpuBook, NodeBooks, peak
+from protos.contract.books import NodeBooks
+from protos.contract.gpu_book import GpuBook, peak
 
 SET_TRIES = 64
 """Sets of GPUs tried for one container before giving up on the containers seated before it."""

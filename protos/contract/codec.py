@@ -9,6 +9,8 @@ import msgspec
 from protos.contract.printable import brief
 
 T = TypeVar("T")
+BAD_JSON = (ValueError, RecursionError)
+"""What msgspec raises over input, deep nesting included."""
 VERSION = 1
 SHOWN = 120
 """Characters of a bad value that an error repeats."""
@@ -49,7 +51,7 @@ def decode(key: str, text: str | None, decoder: msgspec.json.Decoder[T]) -> T | 
         return None
     try:
         version = _version.decode(text).v
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+    except BAD_JSON as error:
         raise MalformedError(key, text, f'a JSON object with "v": {VERSION} ({error})') from error
     if version > VERSION:
         raise NewerVersionError(key, text, f"version {VERSION} or older")
@@ -57,5 +59,5 @@ def decode(key: str, text: str | None, decoder: msgspec.json.Decoder[T]) -> T | 
         raise MalformedError(key, text, f"a version from 1 to {VERSION}")
     try:
         return decoder.decode(text)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except BAD_JSON as error:
         raise MalformedError(key, text, str(error)) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -9,11 +10,13 @@ import msgspec
 
 from protos.contract import names, selection
 from protos.contract.bounds import DESCRIPTION, GPU_AMOUNT
+from protos.contract.codec import BAD_JSON
 from protos.contract.objects import ObjectMeta
 from protos.contract.selection import ANYTHING, Selection, SelectionError
 
 API_VERSION = f"{names.DOMAIN}/v1alpha1"
 KIND, PLURAL = "GpuClass", "gpuclasses"
+CLASS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 T = TypeVar("T")
 
@@ -55,7 +58,7 @@ def decode(data: bytes) -> GpuClass:
     try:
         spec = _SPEC.decode(decoded.spec)
         return GpuClass(name=name, selection=_selection(spec), description=(spec.description or "")[: DESCRIPTION.most])
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except BAD_JSON as error:
         return GpuClass(name=name, problem=f"spec cannot be read: {error}")
 
 

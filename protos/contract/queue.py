@@ -6,26 +6,12 @@ in whole units, as pods ask for them. `gpus` is the one unit of account over mem
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 
 from protos.contract import names
-from protos.contract.bounds import (
-    DESCRIPTION,
-    HUGE,
-    QUEUE_NAMESPACES,
-    QUEUE_PRIORITY,
-    RESOURCE_NAME,
-    RESOURCES,
-    SELECTOR_TERMS,
-    SELECTOR_VALUES,
-    WEIGHT,
-)
-from protos.contract.objects import ObjectMeta, Quantities
-from protos.contract.quantity import LARGEST, QuantityError, milli, units
+from protos.contract.quantity import LARGEST, milli, units
 from protos.contract.selector import Requirement, Selector
 
 API_VERSION = f"{names.DOMAIN}/v1alpha1"
@@ -38,23 +24,8 @@ GPU = 1_000_000
 """One GPU of account."""
 DEFAULT = "default"
 """The queue of all that is in no other; it needs no object."""
-ROOT = "root"
-"""What Volcano calls the queue that has no parent."""
 
 Amounts = Mapping[str, int]
-_NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
-_CLASS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-_KOORDINATOR = "quota.scheduling.koordinator.sh/"
-
-
-class QueueError(ValueError):
-    """A field that cannot be read; the message names it, its value and what was expected."""
-
-
-class SelectorError(QueueError):
-    """A namespaceSelector that cannot be read: then the queue admits nobody."""
-
-
 NOBODY = Selector(match_expressions=(Requirement("", "Exists"),))
 """Selects no namespace: no label has an empty name."""
 
@@ -93,182 +64,6 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
         return "/" in self.name
 
 
-class Source(msgspec.Struct, frozen=True, eq=False):
-    """A kind of objects that are queues."""
-
-    api_version: str
-    plural: str
-    kind: str
-    read: Callable[[ObjectMeta, msgspec.Raw, msgspec.Raw], dict[str, Any]]
-    """Fields of a Queue, of metadata, spec and status; raises QueueError and msgspec's errors."""
-
-    def name(self, namespace: str, name: str) -> str:
-        """How a queue is called that an object of this name declares."""
-        return f"{namespace}/{name}" if namespace else name
-
-
-class _Object(msgspec.Struct):
-    metadata: ObjectMeta
-    spec: msgspec.Raw = msgspec.Raw(b"{}")
-    status: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    parent: str | None = None
-    weight: int | None = None
-    priority: int | None = None
-    guarantee: Quantities | None = None
-    deserved: Quantities | None = None
-    capability: Quantities | None = None
-    reclaimable: bool | None = None
-    closed: bool | None = None
-    namespaces: tuple[str, ...] | None = None
-    namespace_selector: msgspec.Raw = msgspec.Raw(b"null")
-    description: str | None = None
-
-
-class _Guarantee(msgspec.Struct):
-    resource: Quantities | None = None
-
-
-class _VolcanoSpec(msgspec.Struct):
-    parent: str | None = None
-    weight: int | None = None
-    priority: int | None = None
-    guarantee: _Guarantee | None = None
-    deserved: Quantities | None = None
-    capability: Quantities | None = None
-    reclaimable: bool | None = None
-
-
-class _VolcanoStatus(msgspec.Struct):
-    state: str | None = None
-
-
-class _Elastic(msgspec.Struct):
-    min: Quantities | None = None
-    max: Quantities | None = None
-
-
-_OBJECT = msgspec.json.Decoder(_Object)
-_SPEC = msgspec.json.Decoder(_Spec)
-_SELECTOR = msgspec.json.Decoder(Selector | None)
-_VOLCANO_SPEC = msgspec.json.Decoder(_VolcanoSpec)
-_VOLCANO_STATUS = msgspec.json.Decoder(_VolcanoStatus | None)
-_ELASTIC = msgspec.json.Decoder(_Elastic)
-
-
-def decode(source: Source, data: bytes) -> Queue:
-    """A queue from its JSON (bytes or msgspec.Raw); raises msgspec.DecodeError if not even its name can be read."""
-    decoded = _OBJECT.decode(data)
-    meta = decoded.metadata
-    name = source.name(meta.namespace, meta.name)
-    try:
-        return Queue(name=name, source=source.api_version, **source.read(meta, decoded.spec, decoded.status))
-    except SelectorError as error:
-        problem = f"{error}; it admits no namespace"
-        return Queue(name=name, source=source.api_version, problem=problem, namespace_selector=NOBODY)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        return Queue(name=name, source=source.api_version, problem=f"spec cannot be read: {error}")
-
-
-def _own(_: ObjectMeta, spec: msgspec.Raw, __: msgspec.Raw) -> dict[str, Any]:
-    said = _SPEC.decode(spec)
-    selector = _selector(said.namespace_selector)
-    limits = {field: _amounts(field, getattr(said, field)) for field in ("guarantee", "deserved", "capability")}
-    _rising("guarantee", "deserved", limits, said)
-    _rising("deserved", "capability", limits, said)
-    _rising("guarantee", "capability", limits, said)
-    return {
-        **limits,
-        "parent": said.parent or "",
-        "weight": _within("weight", said.weight, 1, 1, WEIGHT.most),
-        "priority": _within("priority", said.priority, 0, -QUEUE_PRIORITY.most, QUEUE_PRIORITY.most),
-        "reclaimable": said.reclaimable is not False,
-        "closed": bool(said.closed),
-        "namespaces": _namespaces(said.namespaces or ()),
-        "namespace_selector": selector,
-        "description": (said.description or "")[: DESCRIPTION.most],
-    }
-
-
-def _namespaces(named: Sequence[str]) -> tuple[str, ...]:
-    if len(named) > QUEUE_NAMESPACES.most:
-        raise QueueError(QUEUE_NAMESPACES.exceeded(len(named)))
-    return tuple(sorted(set(named)))
-
-
-def _selector(raw: msgspec.Raw) -> Selector | None:
-    """A namespaceSelector as Kubernetes reads it; raises SelectorError."""
-    try:
-        found: Selector | None = _SELECTOR.decode(raw)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise SelectorError(f"spec.namespaceSelector cannot be read: {error}") from error
-    if found is None:
-        return None
-    terms = len(found.match_labels) + len(found.match_expressions)
-    if terms > SELECTOR_TERMS.most:
-        raise SelectorError(SELECTOR_TERMS.exceeded(terms))
-    for each in found.match_expressions:
-        _check(each)
-    return found
-
-
-def _check(each: Requirement) -> None:
-    """Raise SelectorError for an entry of matchExpressions that means nothing for labels of namespaces."""
-    where = f"spec.namespaceSelector: {each.key[:60]!r} {each.operator}"
-    if each.operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-        raise SelectorError(f"{where}: expected In, NotIn, Exists or DoesNotExist")
-    if (each.operator in ("In", "NotIn")) != bool(each.values):
-        raise SelectorError(f"{where} has {len(each.values)} values: expected some for In and NotIn, and none else")
-    if len(each.values) > SELECTOR_VALUES.most:
-        raise SelectorError(f"{where}: {SELECTOR_VALUES.exceeded(len(each.values))}")
-
-
-def _rising(less: str, more: str, limits: Mapping[str, Amounts], said: _Spec) -> None:
-    """Refuse an amount that is more than another that bounds it."""
-    for resource, amount in limits[less].items():
-        bound = limits[more].get(resource)
-        if bound is not None and amount > bound:
-            few, many = (str(getattr(said, field)[resource]) for field in (less, more))
-            raise QueueError(f"{less}.{resource} is {few!r}: expected no more than {more}, which is {many!r}")
-
-
-def _within(field: str, value: int | None, default: int, least: int, most: int) -> int:
-    if value is None:
-        return default
-    if not least <= value <= most:
-        told = value if abs(value) < HUGE else f"more than {HUGE}"
-        raise QueueError(f"{field} is {told}: expected a whole number from {least} to {most}")
-    return value
-
-
-def _amounts(field: str, quantities: Quantities | None, *, strict: bool = True) -> dict[str, int]:
-    """Amounts by resource; `strict`: of such resources only as pods are counted by."""
-    found: dict[str, int] = {}
-    if len(quantities or {}) > RESOURCES.most:
-        raise QueueError(f"{field}: {RESOURCES.exceeded(len(quantities or {}))}")
-    for resource, quantity in (quantities or {}).items():
-        if len(resource) > RESOURCE_NAME.most:
-            raise QueueError(f"{field}: {RESOURCE_NAME.exceeded(len(resource))}")
-        if strict and not _counted(resource):
-            expected = f"{GPUS}, {CLASS}NAME, cpu, memory, pods or a resource like {names.GPU_MEM}"
-            raise QueueError(f"{field} names {resource[:60]!r}: expected {expected}")
-        try:
-            found[resource] = amount(resource, quantity)
-        except QuantityError as error:
-            raise QueueError(f"{field}.{resource}: {error}") from error
-        if found[resource] < 0:
-            raise QueueError(f"{field}.{resource} is {quantity!r}: expected zero or more")
-    return found
-
-
-def _counted(resource: str) -> bool:
-    if resource.startswith(CLASS):
-        return bool(_CLASS_NAME.fullmatch(resource.removeprefix(CLASS)))
-    return resource == GPUS or resource in _NATIVE or resource.startswith("hugepages-") or "/" in resource
-
-
 def amount(resource: str, quantity: str | int) -> int:
     """A quantity of a resource as it is counted, no larger than Kubernetes' largest; raises QuantityError."""
     if isinstance(quantity, int):
@@ -280,11 +75,8 @@ def amount(resource: str, quantity: str | int) -> int:
 
 def shown(resource: str, counted: float) -> str:
     """An amount as people and Kubernetes write it; decimals of GPUs and cores as far as they matter."""
-    if _of_account(resource):
-        return f"{counted / GPU:.3f}".rstrip("0").rstrip(".")
-    if resource == "cpu":
-        return f"{counted / 1000:.3f}".rstrip("0").rstrip(".")
-    return str(round(counted))
+    per = GPU if _of_account(resource) else 1000 if resource == "cpu" else 0
+    return f"{counted / per:.3f}".rstrip("0").rstrip(".") if per else str(round(counted))
 
 
 def worded(resource: str, counted: float) -> str:
@@ -298,45 +90,3 @@ def worded(resource: str, counted: float) -> str:
 
 def _of_account(resource: str) -> bool:
     return resource == GPUS or resource.startswith(CLASS)
-
-
-def _volcano(_: ObjectMeta, spec: msgspec.Raw, status: msgspec.Raw) -> dict[str, Any]:
-    """As Volcano does it: weight 0 is 1, and a queue is closed by its status."""
-    said = _VOLCANO_SPEC.decode(spec)
-    state = _VOLCANO_STATUS.decode(status)
-    guarantee = said.guarantee.resource if said.guarantee else None
-    return {
-        "parent": "" if said.parent == ROOT else said.parent or "",
-        "weight": max(1, WEIGHT.capped(said.weight or 1)),
-        "priority": max(-QUEUE_PRIORITY.most, min(QUEUE_PRIORITY.most, said.priority or 0)),
-        "guarantee": _amounts("guarantee.resource", guarantee, strict=False),
-        "deserved": _amounts("deserved", said.deserved, strict=False),
-        "capability": _amounts("capability", said.capability, strict=False),
-        "reclaimable": said.reclaimable is not False,
-        "closed": state is not None and state.state in ("Closed", "Closing"),
-    }
-
-
-def _elastic(meta: ObjectMeta, spec: msgspec.Raw, _: msgspec.Raw) -> dict[str, Any]:
-    """Others may use what its namespace does not ask of `min`, unless Koordinator's label forbids lending it."""
-    said = _ELASTIC.decode(spec)
-    least, most = _amounts("min", said.min, strict=False), _amounts("max", said.max, strict=False)
-    lent = meta.labels.get(f"{_KOORDINATOR}allow-lent-resource") != "false"
-    parent = meta.labels.get(f"{_KOORDINATOR}parent", "")
-    return {
-        "parent": "" if parent in ("root", "koordinator-root-quota") else parent,
-        "guarantee": {} if lent else least,
-        "deserved": least,
-        "capability": most,
-        "namespaces": (meta.namespace,),
-    }
-
-
-OWN = Source(API_VERSION, PLURAL, KIND, _own)
-SOURCES = (
-    OWN,
-    Source("scheduling.volcano.sh/v1beta1", "queues", "Queue", _volcano),
-    Source("scheduling.x-k8s.io/v1alpha1", "elasticquotas", "ElasticQuota", _elastic),
-    Source("scheduling.sigs.k8s.io/v1alpha1", "elasticquotas", "ElasticQuota", _elastic),
-)
-"""Of queues of one name the first of these holds."""

@@ -14,7 +14,8 @@ import msgspec
 from protos.contract import codec, names
 from protos.contract.bounds import CONTAINERS, GPUS_PER_NODE, ROOMS
 from protos.contract.inventory import Uuid
-from protos.contract.objects import Name, epoch_seconds
+from protos.contract.objects import Name
+from protos.contract.timestamps import epoch_seconds
 
 Uuids = Annotated[tuple[Uuid, ...], msgspec.Meta(max_length=GPUS_PER_NODE.most)]
 

@@ -13,7 +13,8 @@ import msgspec
 
 from protos.contract import names
 from protos.contract.bounds import MEMBERS, SCALED, TIME
-from protos.contract.objects import Condition, ObjectMeta, epoch_seconds
+from protos.contract.objects import Condition, ObjectMeta
+from protos.contract.timestamps import epoch_seconds
 
 GROUP = "kai.alibabacloud.com"
 API_VERSION = f"{GROUP}/v1alpha1"

@@ -13,7 +13,8 @@ import msgspec
 from gangfilter.gang import BEFORE
 from gangfilter.group import GroupKey
 from protos.contract import names
-from protos.contract.objects import Pod, epoch_seconds
+from protos.contract.objects import Pod
+from protos.contract.timestamps import epoch_seconds
 from tests.builders import a_node
 from tests.property.lost_rooms import LostRooms
 from tests.unit.engine.gang_story import WALL, GangStory

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from protos.contract.ask import Demand, PodAsk
-from protos.contract.books import NodeBooks, peak
+from protos.contract.books import NodeBooks
+from protos.contract.gpu_book import peak
 from protos.contract.inventory import Gpu
 
 Counts = tuple[int, int, int, int]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from protos.contract.allocation import Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
-from protos.contract.books import NodeBooks, peak
+from protos.contract.books import NodeBooks
+from protos.contract.gpu_book import peak
 from protos.contract.inventory import Inventory
 from tests.builders import an_allocation, an_inventory
 from tests.property.naive_books import Counts, counted, found

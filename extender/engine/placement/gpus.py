@@ -7,8 +7,10 @@ import msgspec
 from extender.engine.placement.ranking import Room, of_room
 from extender.engine.placement.usable import GPU, Rests
 from protos.contract import choose
-from protos.contract.ask import Demand
-from protos.contract.books import NOTHING, GpuBook, Kind, NodeBooks
+from protos.contract.ask import NOTHING, Demand
+from protos.contract.books import NodeBooks
+from protos.contract.gpu_book import GpuBook
+from protos.contract.signature import Kind
 
 
 class Gpus(msgspec.Struct, frozen=True, eq=False):

@@ -29,9 +29,10 @@ from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape
 from extender.engine.types.sliced import Sliced
 from protos.contract.ask import Demand
-from protos.contract.books import Kind, NodeBooks, Signature
+from protos.contract.books import NodeBooks
 from protos.contract.choose import Choice
 from protos.contract.remembered import Remembered
+from protos.contract.signature import Kind, Signature
 
 STRANDED = 1.8
 """How much stranded GPU weighs against fragments."""

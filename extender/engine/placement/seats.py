@@ -10,7 +10,8 @@ from extender.engine.placement.score import Scorer, Seated
 from extender.engine.state.node_state import NodeState
 from protos.contract import choose
 from protos.contract.ask import PodAsk
-from protos.contract.books import NodeBooks, Signature
+from protos.contract.books import NodeBooks
+from protos.contract.signature import Signature
 
 SEATS, ALL_SEATS = 4096, 32_768
 """Node states remembered for one ask, and for all, at most."""

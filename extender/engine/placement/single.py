@@ -12,7 +12,8 @@ from extender.engine.placement.ranking import of_score
 from extender.engine.placement.score import Present, costs, worth
 from extender.engine.types.shape import Shape
 from protos.contract.ask import Demand, PodAsk
-from protos.contract.books import Kind, NodeBooks
+from protos.contract.books import NodeBooks
+from protos.contract.signature import Kind
 
 KINDS = 16
 """Kinds of nodes of which it is remembered what a pod takes there."""

@@ -9,7 +9,8 @@ from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
 from protos.contract import choose
 from protos.contract.ask import PodAsk
-from protos.contract.books import NodeBooks, Signature
+from protos.contract.books import NodeBooks
+from protos.contract.signature import Signature
 
 Key = tuple[PodAsk, Signature, Signature, tuple[PodAsk | None, ...]]
 """What decides whether somebody goes beside others, whatever the names of the node and its GPUs."""

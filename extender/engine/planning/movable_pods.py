@@ -16,7 +16,8 @@ from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Seat
 from protos.contract import names
 from protos.contract.ask import Demand
-from protos.contract.objects import Pod, epoch_seconds
+from protos.contract.objects import Pod
+from protos.contract.timestamps import epoch_seconds
 
 
 class TrackedPod(msgspec.Struct, frozen=True):

@@ -20,7 +20,8 @@ from extender.engine.planning.trial import EquivalenceClass
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
 from protos.contract.ask import ContainerAsk, PodAsk
-from protos.contract.books import NodeBooks, Signature
+from protos.contract.books import NodeBooks
+from protos.contract.signature import Signature
 
 KINDS = 16
 """Different kinds of members for which room is reckoned; a gang with more of them is placed anywhere."""

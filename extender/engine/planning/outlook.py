@@ -13,7 +13,8 @@ from extender.engine.state.intree import counted
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
-from protos.contract.books import GpuBook, NodeBooks
+from protos.contract.books import NodeBooks
+from protos.contract.gpu_book import GpuBook
 
 
 class Outlook(msgspec.Struct, frozen=True):

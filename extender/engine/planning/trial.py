@@ -16,8 +16,10 @@ from extender.engine.state.seats import Assignment, Seat
 from protos.contract import choose
 from protos.contract.allocation import Share
 from protos.contract.ask import Demand, PodAsk
-from protos.contract.books import GpuBook, NodeBooks, Signature
+from protos.contract.books import NodeBooks
 from protos.contract.choose import Choice
+from protos.contract.gpu_book import GpuBook
+from protos.contract.signature import Signature
 
 REFUSED = "refused by kube-scheduler"
 UNSUITED = "tainted or not selected"

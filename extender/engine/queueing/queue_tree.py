@@ -13,7 +13,8 @@ from extender.engine.queueing.queue_node import ALWAYS, LocalQueue, QueueNode
 from extender.engine.queueing.shares import QueueDemand
 from extender.engine.types.amounts import add
 from protos.contract.bounds import QUEUE_DEPTH, QUEUE_DIVIDED
-from protos.contract.queue import DEFAULT, GPUS, SOURCES, Queue
+from protos.contract.queue import DEFAULT, GPUS, Queue
+from protos.contract.queue_sources import SOURCES
 from protos.contract.selector import Selector
 
 SAME = 0.5

@@ -18,7 +18,8 @@ from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 from gangfilter.values import Reader, annotation, run_time, shown
 from protos.contract import names
-from protos.contract.objects import Pod, epoch_seconds
+from protos.contract.objects import Pod
+from protos.contract.timestamps import epoch_seconds
 
 RUNS, LEAST_RUNS = 10, 2
 """Runs of one owner that are kept, and without which nothing is expected."""

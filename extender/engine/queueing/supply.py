@@ -11,7 +11,8 @@ from collections import Counter
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.stock import GpuKind, kind
-from protos.contract.books import GpuBook, NodeBooks
+from protos.contract.books import NodeBooks
+from protos.contract.gpu_book import GpuBook
 from protos.contract.queue import GPU, GPUS
 from protos.contract.selection import Selection, suits
 

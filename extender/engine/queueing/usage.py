@@ -13,7 +13,7 @@ from extender.engine.state.ledger import Ledger
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
-from protos.contract.books import GpuBook
+from protos.contract.gpu_book import GpuBook
 from protos.contract.inventory import Inventory
 from protos.contract.queue import CLASS, GPU, GPUS
 from protos.contract.selection import Selection, suits

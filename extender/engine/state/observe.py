@@ -19,13 +19,12 @@ from protos.contract import ask as asks
 from protos.contract import bounds, names
 from protos.contract.allocation import Allocation
 from protos.contract.ask import AskError, PodAsk
-from protos.contract.objects import Node, Pod
+from protos.contract.objects import ENDED, Node, Pod
 from protos.contract.reason import Reason
 from protos.contract.selection import Selection
 
 NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
 """Resources of every node."""
-FINISHED = ("Succeeded", "Failed")
 SENTENCES = {
     "forged": "gangshare alone writes this annotation; what was there is not believed and is put back",
     "malformed": "the allocation cannot be read; the pod is charged wherever it could be until the plugin says where",
@@ -138,7 +137,7 @@ class Observer:
 
     def pod(self, pod: Pod, now: float) -> Seen:
         """Take in a pod."""
-        if pod.status.phase in FINISHED or (pod.metadata.deletion_timestamp and not pod.spec.node_name):
+        if pod.status.phase in ENDED or (pod.metadata.deletion_timestamp and not pod.spec.node_name):
             return Seen(None)
         known = self._ledger.pods.get(pod.metadata.uid)
         state = known if known is not None and known.learned else self._learn(pod, now)

@@ -29,15 +29,15 @@ from extender.engine.types.subject import of_pod
 from extender.engine.types.wall import Wall
 from protos.contract import names
 from protos.contract.allocation import Share
-from protos.contract.ask import Demand, PodAsk
-from protos.contract.books import GpuBook, NodeBooks
+from protos.contract.ask import NOTHING, Demand, PodAsk
+from protos.contract.books import NodeBooks
+from protos.contract.gpu_book import GpuBook
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 from protos.contract.reservation import Room
 
 AGAIN_S, AGAIN_MOST_S = 5.0, 60.0
 """Seconds after which a pod whose room is complete and that does not come is woken again; doubled each time."""
-NOTHING = Demand(0, 0, False)
 PREFIX = "room-"
 """How the names begin under which it is booked; a UID follows."""
 

@@ -6,7 +6,7 @@ monotonic one stands still while the machine is suspended.
 
 from __future__ import annotations
 
-from protos.contract.objects import epoch_seconds, timestamp
+from protos.contract.timestamps import epoch_seconds, timestamp
 
 
 class Wall:

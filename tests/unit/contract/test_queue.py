@@ -10,21 +10,22 @@ import msgspec
 import pytest
 
 from gangfilter import podgroups
-from protos.contract import gpu_class, names, queue
-from protos.contract.queue import GPU, GPUS, OWN, SOURCES, Queue, shown
+from protos.contract import gpu_class, names
+from protos.contract.queue import GPU, GPUS, Queue, shown
+from protos.contract.queue_sources import OWN, SOURCES, Source, decode
 from protos.contract.selector import Selector
 
 _, VOLCANO, ELASTIC, KOORDINATOR = SOURCES
 
 
-def read(source: queue.Source, spec: Any, status: Any = None, **metadata: Any) -> Queue:
+def read(source: Source, spec: Any, status: Any = None, **metadata: Any) -> Queue:
     made = {"metadata": {"name": "q", **metadata}, "spec": spec, **({"status": status} if status else {})}
-    return queue.decode(source, json.dumps(made).encode())
+    return decode(source, json.dumps(made).encode())
 
 
 def test_what_is_not_said_is_not_limited() -> None:
     assert read(OWN, {}) == Queue(name="q")
-    assert queue.decode(OWN, b'{"metadata": {"name": "q"}}') == Queue(name="q")
+    assert decode(OWN, b'{"metadata": {"name": "q"}}') == Queue(name="q")
 
 
 def test_amounts_are_counted_as_pods_ask_for_them() -> None:
@@ -153,7 +154,7 @@ def test_a_selector_that_cannot_be_read_admits_nobody(said: Any, problem: str) -
         (OWN, {"weight": 10**400}, "weight is more than 1000000000000: expected a whole number"),
     ],
 )
-def test_what_is_past_its_bound_is_a_problem_of_the_queue(source: queue.Source, spec: Any, problem: str) -> None:
+def test_what_is_past_its_bound_is_a_problem_of_the_queue(source: Source, spec: Any, problem: str) -> None:
     assert problem in read(source, spec, namespace="ns").problem
 
 
@@ -175,12 +176,12 @@ def test_what_stands_in_the_status_of_our_kinds_counts_for_nothing() -> None:
     }
     group = next(kind for kind in podgroups.KINDS if kind.api_group == names.DOMAIN)
     decoders: tuple[tuple[dict[str, Any], Callable[[bytes], Any]], ...] = (
-        ({"capability": {"gpus": 4}}, lambda data: queue.decode(OWN, data)),
+        ({"capability": {"gpus": 4}}, lambda data: decode(OWN, data)),
         ({"minMember": 4}, lambda data: podgroups.declaration(group, data)),
         ({"models": ["A100*"]}, gpu_class.decode),
     )
-    for spec, decode in decoders:
+    for spec, reading in decoders:
         honest = {"metadata": {"name": "mine", "namespace": "default"}, "spec": spec}
-        plain, lying = (decode(msgspec.json.encode(made)) for made in (honest, honest | {"status": forged}))
+        plain, lying = (reading(msgspec.json.encode(made)) for made in (honest, honest | {"status": forged}))
         assert plain == lying
         assert not getattr(plain, "problem", "")

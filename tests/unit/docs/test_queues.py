@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from extender.engine.queueing.shares import QueueDemand, divide
-from protos.contract import queue
-from protos.contract.queue import GPU, GPUS, OWN
+from protos.contract import queue_sources
+from protos.contract.queue import GPU, GPUS
+from protos.contract.queue_sources import OWN
 from protos.contract.selector import Selector
 from tests.unit.docs.pages import ROOT, blocks, page, table
 
@@ -19,7 +20,7 @@ QUEUES = page("docs/queues.md")
 
 def test_the_queues_on_the_page_can_be_read() -> None:
     made = [found for block in blocks(QUEUES, "yaml") for found in yaml.safe_load_all(block.text)]
-    research, vision, selecting = (queue.decode(OWN, json.dumps(found).encode()) for found in made)
+    research, vision, selecting = (queue_sources.decode(OWN, json.dumps(found).encode()) for found in made)
     assert (research.problem, vision.problem, selecting.problem) == ("", "", "")
     assert selecting.namespace_selector == Selector({"team": "research"})
     assert research.capability == {GPUS: 32 * GPU, "nvidia.com/gpu": 24, "class/large": 8 * GPU}

@@ -13,7 +13,8 @@ from extender.engine.types.events import ClassSeen, QueueGone, QueueSeen
 from extender.engine.types.settings import Settings
 from protos.contract import names
 from protos.contract.gpu_class import GpuClass
-from protos.contract.queue import GPU, GPUS, SOURCES, Queue, decode
+from protos.contract.queue import GPU, GPUS, Queue
+from protos.contract.queue_sources import SOURCES, decode
 from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, members
 from tests.unit.engine.preemption_story import PreemptionStory, a_single

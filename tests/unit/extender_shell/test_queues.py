@@ -6,13 +6,13 @@ import pytest
 
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import CRDS, NAMESPACES, PODS, Resource
-from protos.contract import bounds, names, queue
+from protos.contract import bounds, names, queue, queue_sources
 from tests.scenarios.queue_stories import definitions
 from tests.unit.extender_shell.world import ADMIN, Json, World, add_pod, events, until
 
 pytestmark = pytest.mark.usefixtures("quick")
 
-ELASTIC = queue.SOURCES[2]
+ELASTIC = queue_sources.SOURCES[2]
 IN_TEAM_A = {names.QUEUE: "team-a"}
 
 
@@ -24,7 +24,7 @@ def api(api: Api) -> Api:
     return api
 
 
-def kind(api: Api, source: queue.Source = queue.OWN) -> Resource:
+def kind(api: Api, source: queue_sources.Source = queue_sources.OWN) -> Resource:
     group, _, version = source.api_version.partition("/")
     found = api.catalogue.find(group, version, source.plural)
     assert found is not None

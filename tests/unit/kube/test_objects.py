@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protos.contract import objects
+from protos.contract import objects, timestamps
 from tests.unit.kube.samples import NODE, POD
 
 
@@ -67,15 +67,15 @@ def test_raw_fields_do_not_keep_the_buffer_they_came_from() -> None:
 @given(st.integers(0, 7_000_000_000_000_000))
 def test_timestamps_agree_with_the_calendar(microseconds: int) -> None:
     moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=microseconds)
-    assert objects.epoch_seconds(f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}") == pytest.approx(moment.timestamp(), abs=1e-5)
+    assert timestamps.epoch_seconds(f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}") == pytest.approx(moment.timestamp(), abs=1e-5)
     whole = moment.replace(microsecond=0)
-    assert objects.epoch_seconds(f"{whole:%Y-%m-%dT%H:%M:%SZ}") == whole.timestamp()
+    assert timestamps.epoch_seconds(f"{whole:%Y-%m-%dT%H:%M:%SZ}") == whole.timestamp()
 
 
 @pytest.mark.parametrize("text", ["", "now", "2025-01-31", "2025-01-31T12:00:00+01:00", "2025-01-31 12:00:00Z"])
 def test_what_is_no_timestamp_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(ValueError, match="is no timestamp: expected"):
-        objects.epoch_seconds(text)
+        timestamps.epoch_seconds(text)
 
 
 @pytest.mark.parametrize(
@@ -96,19 +96,19 @@ def test_what_is_no_timestamp_is_refused_with_its_text(text: str) -> None:
 )
 def test_what_only_python_would_take_for_numbers_is_no_timestamp(text: str) -> None:
     with pytest.raises(ValueError, match="is no timestamp: expected"):
-        objects.epoch_seconds(text)
+        timestamps.epoch_seconds(text)
 
 
-@given(st.integers(0, objects.LAST_SECOND))
+@given(st.integers(0, timestamps.LAST_SECOND))
 def test_a_time_is_written_as_the_calendar_has_it(seconds: int) -> None:
     moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
-    assert objects.timestamp(seconds) == moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert timestamps.timestamp(seconds) == moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-@pytest.mark.parametrize("seconds", [objects.LAST_SECOND + 1, 2.6e11, 1e17, 1e300, float("inf")])
+@pytest.mark.parametrize("seconds", [timestamps.LAST_SECOND + 1, 2.6e11, 1e17, 1e300, float("inf")])
 def test_no_time_is_later_than_a_year_of_four_digits(seconds: float) -> None:
-    assert objects.timestamp(seconds) == "9999-12-31T23:59:59Z"
-    objects.epoch_seconds(objects.timestamp(seconds))
+    assert timestamps.timestamp(seconds) == "9999-12-31T23:59:59Z"
+    timestamps.epoch_seconds(timestamps.timestamp(seconds))
 
 
 @pytest.mark.parametrize(

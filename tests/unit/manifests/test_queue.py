@@ -11,6 +11,7 @@ import yaml
 from protos.contract import queue
 from protos.contract.bounds import QUEUE_PRIORITY, WEIGHT
 from protos.contract.quantity import milli
+from protos.contract.queue_sources import OWN, _Spec, decode
 from tests.unit.manifests.conftest import MANIFESTS, Json, undescribed
 
 DEFINITION = f"{queue.PLURAL}.gangshare.io"
@@ -26,7 +27,7 @@ def test_it_is_the_kind_that_is_watched_and_its_status_is_apart(definition: Json
 
 
 def test_every_field_that_is_read_is_there_and_no_other(schema: Json) -> None:
-    read = {field.encode_name for field in msgspec.structs.fields(queue._Spec)}
+    read = {field.encode_name for field in msgspec.structs.fields(_Spec)}
     assert set(schema["spec"]["properties"]) == read
     weight, priority = (schema["spec"]["properties"][field] for field in ("weight", "priority"))
     assert (weight["minimum"], weight["maximum"]) == (1, WEIGHT.most)
@@ -51,7 +52,7 @@ def test_every_field_is_described(schema: Json) -> None:
 
 def test_the_sample_can_be_read() -> None:
     made = list(yaml.safe_load_all((MANIFESTS / "samples/10-queues.yaml").read_text()))
-    queues = [queue.decode(queue.OWN, msgspec.json.encode(found)) for found in made if found["kind"] == queue.KIND]
+    queues = [decode(OWN, msgspec.json.encode(found)) for found in made if found["kind"] == queue.KIND]
     assert [(found.name, found.parent, found.weight, found.problem) for found in queues] == [
         ("research", "", 1, ""),
         ("vision", "research", 2, ""),

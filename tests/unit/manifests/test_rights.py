@@ -9,7 +9,7 @@ import pytest
 
 from extender.cluster import group_status
 from gangfilter import podgroups
-from protos.contract import names, priority, queue, training
+from protos.contract import names, priority, queue_sources, training
 from tests.unit.manifests.conftest import Json, Objects
 
 Kustomize = Callable[[str], Objects]
@@ -24,7 +24,7 @@ SHOWN = [kind for kind in podgroups.KINDS if group_status.writes(kind.api_versio
 """Kinds into whose status we write how a gang stands."""
 READ, FOLLOW = "get list watch", "list watch"
 """Single objects are read where their status is written; all others are only followed."""
-QUEUES = [(kind, kind.api_version.partition("/")[0]) for kind in queue.SOURCES]
+QUEUES = [(kind, kind.api_version.partition("/")[0]) for kind in queue_sources.SOURCES]
 EXTENDER = {
     ("", "pods", "get list watch"),
     ("", "nodes", "list watch"),

@@ -15,7 +15,8 @@ from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Likeness, Seat
 from protos.contract import choose
 from protos.contract.ask import PodAsk
-from protos.contract.books import NodeBooks, Signature
+from protos.contract.books import NodeBooks
+from protos.contract.signature import Signature
 
 COUNTED = 2
 """What it costs to look up a node's room, in `attempt.LOOK`s."""

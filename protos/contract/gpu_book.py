@@ -1,0 +1,90 @@
+"""The book of one GPU: what is taken of it, and whether something more fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from protos.contract import inventory as inv
+from protos.contract.ask import ContainerAsk, Demand
+
+
+class GpuBook:
+    """What is taken of one GPU. Units and slices; `wholes` and `sharers` count pods."""
+
+    __slots__ = ("cordoned", "gpu", "mem_used", "sharers", "slices_per_gpu", "slices_used", "wholes")
+
+    def __init__(self, gpu: inv.Gpu, slices_per_gpu: int, cordoned: bool = False) -> None:
+        self.gpu = gpu
+        self.slices_per_gpu = slices_per_gpu
+        self.cordoned = cordoned
+        self.mem_used = self.slices_used = self.wholes = self.sharers = 0
+
+    def copy(self) -> GpuBook:
+        twin = GpuBook(self.gpu, self.slices_per_gpu, self.cordoned)
+        twin.mem_used, twin.slices_used = self.mem_used, self.slices_used
+        twin.wholes, twin.sharers = self.wholes, self.sharers
+        return twin
+
+    def add(self, demand: Demand, sign: int = 1) -> None:
+        if demand.whole:
+            self.wholes += sign
+        else:
+            self.sharers += sign
+        self.mem_used += sign * demand.mem
+        self.slices_used += sign * demand.slices
+
+    def fits(self, demand: Demand) -> bool:
+        if self.wholes:
+            return False
+        if demand.whole:
+            return not self.sharers
+        return self.mem_used + demand.mem <= self.gpu.mem and self.slices_used + demand.slices <= self.slices_per_gpu
+
+    @property
+    def offered(self) -> bool:
+        """Whether something new may be put here."""
+        return self.gpu.health == inv.HEALTHY and not self.cordoned
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody holds any of it and something new may be put here."""
+        return not (self.sharers or self.wholes) and self.offered
+
+    @property
+    def mem_free(self) -> int:
+        return max(0, self.gpu.mem - self.mem_used)
+
+    @property
+    def slices_free(self) -> int:
+        return max(0, self.slices_per_gpu - self.slices_used)
+
+    @property
+    def overused(self) -> bool:
+        return (
+            self.mem_used > self.gpu.mem
+            or self.slices_used > self.slices_per_gpu
+            or self.wholes > 1
+            or bool(self.wholes and self.sharers)
+        )
+
+
+def peak(parts: Iterable[tuple[ContainerAsk, Demand]]) -> Demand:
+    """What the containers of one pod take of one GPU at most, by the kubelet's rule.
+
+    max(init, apps + sidecars), where an init container runs beside the sidecars declared before it. The parts come in
+    the kubelet's order. Source: KEP-753, PodRequests of k8s.io/component-helpers/resource.
+    """
+    mem = slices = side_mem = side_slices = app_mem = app_slices = 0
+    whole = False
+    for ask, demand in parts:
+        whole = whole or demand.whole
+        if ask.kind == "app":
+            app_mem += demand.mem
+            app_slices += demand.slices
+            continue
+        mem = max(mem, side_mem + demand.mem)
+        slices = max(slices, side_slices + demand.slices)
+        if ask.kind == "sidecar":
+            side_mem += demand.mem
+            side_slices += demand.slices
+    return Demand(max(mem, side_mem + app_mem), max(slices, side_slices + app_slices), whole)
