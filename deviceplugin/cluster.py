@@ -37,7 +37,8 @@ class Cluster:
         """UIDs of the pods that ended last."""
         self.node: objects.Node | None = None
         self.pods_listed = asyncio.Event()
-        self._pods = reflect.Reflector(client, paths.pods(), objects.decode_pod, fields=f"spec.nodeName={node_name}")
+        ours = {"fieldSelector": f"spec.nodeName={node_name}"}
+        self._pods = reflect.Reflector(client, paths.pods(), objects.decode_pod, selectors=ours)
         self.on_pod: Callable[[objects.Pod], None] = _nothing
         self.on_gone: Callable[[str], None] = _nothing
 
@@ -63,8 +64,8 @@ class Cluster:
 
     async def watch_node(self) -> None:
         """Follow the node object for ever."""
-        fields = f"metadata.name={self.node_name}"
-        reflector = reflect.Reflector(self.client, paths.nodes(), objects.decode_node, fields=fields)
+        ours = {"fieldSelector": f"metadata.name={self.node_name}"}
+        reflector = reflect.Reflector(self.client, paths.nodes(), objects.decode_node, selectors=ours)
         async with contextlib.aclosing(reflector.events()) as told:
             async for event in told:
                 match event:

@@ -20,7 +20,7 @@ from deviceplugin.settings import Settings
 from deviceplugin.strategies import Strategy
 from protos import flags, logs
 from protos.contract.shared_settings import SettingsError
-from protos.kube.credentials import CredentialsError
+from protos.kube.errors import CredentialsError
 
 REFUSED = SettingsError, slices.SharingError, CredentialsError, SourceError, TooManyDevicesError
 """What a user mends; they end the process with code 2 and a sentence."""

@@ -65,7 +65,7 @@ async def apply(plan: Plan, server: str, kubeconfig: str, context: str, say: Cal
         known = await credentials.load(kubeconfig or None, context or None)
         async with ApiClient(known, user_agent="gangshare-defrag") as client:
             await carry_out(plan, client, kept_by(server), say)
-    except (credentials.CredentialsError, errors.ApiError) as error:
+    except (errors.CredentialsError, errors.ApiError) as error:
         raise CommandError(f"the API server did not do what was asked: {error}") from error
 
 

@@ -49,7 +49,7 @@ async def quotas(kubeconfig: str, context: str) -> tuple[Quota, ...]:
         known = await credentials.load(kubeconfig or None, context or None)
         async with ApiClient(known, user_agent="gangshare-queues") as client:
             return (await client.fetch(paths.path("v1", "resourcequotas"), _quotas)).items
-    except (credentials.CredentialsError, errors.ApiError) as error:
+    except (errors.CredentialsError, errors.ApiError) as error:
         raise CommandError(f"the ResourceQuotas cannot be listed: {error}") from error
 
 

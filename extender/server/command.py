@@ -8,7 +8,7 @@ from extender.server import run
 from extender.settings import Settings
 from protos import flags, logs
 from protos.contract.shared_settings import SettingsError
-from protos.kube.credentials import CredentialsError
+from protos.kube.errors import CredentialsError
 
 REFUSED = SettingsError, CredentialsError
 """What a user mends; they end the process with code 2 and a sentence. Any other error is logged in full, code 1."""

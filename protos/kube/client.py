@@ -18,9 +18,11 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from protos.contract.codec import BAD_JSON
 from protos.kube import errors
 from protos.kube.connection import Lost, Stream
-from protos.kube.credentials import Credentials, CredentialsError
+from protos.kube.credentials import Credentials
+from protos.kube.errors import CredentialsError
 from protos.kube.http1 import Answer, Http, NotConnected
 
 T = TypeVar("T")
@@ -215,7 +217,7 @@ def decoded(request: str, answer: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """An answer in the form that `decoder` knows; raises BadAnswer, with `request` in its message."""
     try:
         return decoder.decode(answer)
-    except (ValueError, RecursionError) as error:
+    except BAD_JSON as error:
         raise errors.BadAnswer(request, 200, "BadAnswer", str(error)) from error
 
 

@@ -5,10 +5,7 @@ contexts, OIDC, exec plugins), which is imported only then: it costs some 20 MiB
 """
 
 import importlib
-import math
 import os
-import ssl
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,20 +13,12 @@ from typing import Any, Protocol
 
 from protos.contract.bounds import FILE_DEPTH, KUBECONFIG
 from protos.contract.depth import depth
-from protos.contract.printable import brief
 from protos.kube import proxies
+from protos.kube.errors import CredentialsError
+from protos.kube.tls import Identity, Trust, identity
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-LOOK_S = 1.0
-"""Seconds between looks at the files of certificates."""
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
-
-
-class CredentialsError(Exception):
-    """No usable credentials: names the file and what was expected of it."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(brief(sentence))
 
 
 class TokenSource(Protocol):
@@ -62,97 +51,27 @@ class FileToken:
     """A bearer token in a file that is replaced from time to time; read again when the file is another."""
 
     file: Path
-    _seen: tuple[int, int, int] = field(default=(0, 0, 0), init=False)
+    _seen: Identity | None = field(default=None, init=False)
     _header: str = field(default="", init=False)
 
     async def authorization(self) -> str:
         return self.read()
 
     async def renew(self) -> str:
-        self._seen = (0, 0, 0)
+        self._seen = None
         return self.read()
 
     def read(self) -> str:
         try:
-            stat = self.file.stat()
-            identity = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-            if identity != self._seen:
+            found = identity(self.file)
+            if found is None or found != self._seen:
                 token = self.file.read_text().strip()
                 if not token:
                     raise CredentialsError(f"{self.file} is empty: expected a bearer token")
-                self._header, self._seen = f"Bearer {token}", identity
+                self._header, self._seen = f"Bearer {token}", found
         except (OSError, UnicodeError) as error:
             raise CredentialsError(f"{self.file}: expected a bearer token ({error})") from error
         return self._header
-
-
-@dataclass
-class Trust:
-    """TLS to the API server, made of files that are replaced from time to time; made anew when one of them is another.
-
-    While new files cannot be read (a rotation under way), the former TLS goes on.
-    """
-
-    authority: str | None = None
-    """The file of CA certificates in PEM; None for those of the machine."""
-    certificate: str | None = None
-    key: str | None = None
-    """The client certificate and its key, in PEM."""
-    verify: bool = True
-    _seen: tuple[object, ...] = field(default=(), init=False)
-    _context: ssl.SSLContext | None = field(default=None, init=False)
-    _looked: float = field(default=-math.inf, init=False)
-
-    def context(self) -> ssl.SSLContext:
-        """The TLS of these files as they were a second ago; raises CredentialsError if they never could be read."""
-        now = time.monotonic()
-        if self._context is None or now - self._looked >= LOOK_S:
-            self._looked = now
-            self._context = self._looked_at()
-        return self._context
-
-    def _looked_at(self) -> ssl.SSLContext:
-        files = (self.authority, self.certificate, self.key)
-        seen = (*files, *map(_identity, files))
-        if self._context is not None and seen == self._seen:
-            return self._context
-        self._seen = seen
-        try:
-            return self._made()
-        except CredentialsError:
-            if self._context is None:
-                raise
-            return self._context
-
-    def _made(self) -> ssl.SSLContext:
-        try:
-            context = ssl.create_default_context(cafile=self.authority)
-        except (OSError, ssl.SSLError) as error:
-            raise CredentialsError(
-                f"{self.authority}: expected the cluster's CA certificate in PEM ({error})"
-            ) from error
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # cluster CAs often lack what Python 3.13 demands by default
-        if not self.verify:
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        if self.certificate:
-            try:
-                context.load_cert_chain(self.certificate, self.key)
-            except (OSError, ssl.SSLError) as error:
-                raise CredentialsError(
-                    f"{self.certificate}: expected a client certificate with its key ({error})"
-                ) from error
-        return context
-
-
-def _identity(file: str | None) -> tuple[int, int, int] | None:
-    """What tells a file from the one that replaces it, None where there is none."""
-    if file is None:
-        return None
-    try:
-        stat = Path(file).stat()
-    except OSError:
-        return None
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 @dataclass

@@ -1,14 +1,22 @@
 """What a request to the API server can end in, other than its answer.
 
-Every error is an `ApiError`; callers never see those of the HTTP library, which are chained as causes.
+Every error of a request is an `ApiError`; callers never see those of the HTTP library, which are chained as causes.
 """
 
 import msgspec
 
+from protos.contract.codec import BAD_JSON
 from protos.contract.printable import brief
 
 SHOWN = 256
 """Characters of a server's message that an error repeats."""
+
+
+class CredentialsError(Exception):
+    """No usable credentials: names the file and what was expected of it. It comes before any request."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(brief(sentence))
 
 
 class ApiError(Exception):
@@ -126,7 +134,7 @@ def from_answer(request: str, code: int, body: bytes, *, write: bool) -> ApiErro
     """The error that an answer other than 2xx stands for; `request` is its method and path, for the message."""
     try:
         status = msgspec.json.decode(body, type=Status)
-    except (ValueError, RecursionError):
+    except BAD_JSON:
         status = Status()
     if status.kind != "Status":
         status = Status(message=body[: SHOWN + 1].decode(errors="replace"))

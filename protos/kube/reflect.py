@@ -3,30 +3,29 @@
 Four nested generators, one duty each: `Reflector.events` goes on for ever; `_listing` reads the pages of one list and
 tells the difference to what was known; `_watching` keeps a watch open over dropped connections; `lines` cuts a stream
 of chunks. Objects are decoded one by one, by the caller's function, straight from the bytes of the page or line they
-came in; of what was seen only names and UIDs are kept. This module must not know what it lists.
+came in; `known` tells what changed. This module must not know what it lists.
 """
 
 import asyncio
 import contextlib
 import random
-import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Set
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import msgspec
 import structlog
 
+from protos.contract.codec import BAD_JSON
 from protos.kube import errors
-from protos.kube.changes import Added, Change, Deleted, Event, Listed, Modified, Ref, Undecodable
+from protos.kube.changes import Change, Event, Listed
 from protos.kube.client import ApiClient
+from protos.kube.known import Known
 
 T = TypeVar("T")
 R = TypeVar("R")
 log = structlog.get_logger()
 
-PAGE = 500
-"""Objects per page of a list."""
 SLICE = 10
 """Objects after which a list or a watch that has more at hand lets the event loop go on."""
 FAILURES = 5
@@ -35,7 +34,7 @@ FAILURES = 5
 
 @dataclass(frozen=True)
 class Pace:
-    """Times of a reflector, in seconds."""
+    """How fast a reflector goes: times in seconds, and how much it reads at a time."""
 
     backoff_s: float = 0.5
     """After the first failure; doubled for each further one."""
@@ -47,22 +46,13 @@ class Pace:
     """A watch that the server ends sooner, without a word, counts as failed. Source: client-go, Reflector."""
     watch_s: int = 300
     """How long the server is asked to keep a watch open; up to twice that, at random."""
+    page: int = 500
+    """Objects per page of a list."""
 
     def wait(self, failures: int) -> float:
         """The pause after so many failures in a row, half of it random."""
         full = min(self.backoff_most_s, self.backoff_s * 2.0 ** min(failures - 1, 16))
         return full * random.uniform(0.5, 1.0)
-
-
-class _Meta(msgspec.Struct, gc=False, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
-class _Head(msgspec.Struct, gc=False):
-    metadata: _Meta
 
 
 class _ListMeta(msgspec.Struct, gc=False, rename="camel"):
@@ -80,14 +70,11 @@ class _Line(msgspec.Struct):
     object: msgspec.Raw
 
 
-_heads = msgspec.json.Decoder(_Head)
 _pages = msgspec.json.Decoder(_Page)
 _lines = msgspec.json.Decoder(_Line)
 _statuses = msgspec.json.Decoder(errors.Status)
 ABSENT = (errors.NotFound, errors.Forbidden)
 """Errors that end the events of an optional collection."""
-BAD_JSON = (ValueError, RecursionError)
-"""What msgspec raises over input, deep nesting included."""
 
 
 class _RelistWanted(Exception):
@@ -109,22 +96,16 @@ class Reflector(Generic[T]):
         path: str,
         decode: Callable[[bytes], T],
         *,
-        labels: str = "",
-        fields: str = "",
+        selectors: Mapping[str, str] | None = None,
         consistent: bool = True,
         optional: bool = False,
-        page: int = PAGE,
         pace: Pace | None = None,
     ) -> None:
-        self.client, self.path, self.decode, self.page, self.pace = client, path, decode, page, pace or Pace()
+        self.client, self.path, self.pace = client, path, pace or Pace()
         self.trouble: errors.ApiError | None = None
         """Why nothing comes at the moment; None while all is well."""
-        selectors = {"labelSelector": labels, "fieldSelector": fields}
-        self._selectors = {key: value for key, value in selectors.items() if value}
-        self._consistent, self._optional = consistent, optional
-        self._known: dict[str, dict[str, str]] = {}
-        """UIDs by namespace and name."""
-        self._version = ""
+        self._selectors, self._consistent, self._optional = selectors or {}, consistent, optional
+        self._known = Known(decode)
         self._failures = 0
         self._wanted = asyncio.Event()
         self._reading: asyncio.Timeout | None = None
@@ -159,7 +140,7 @@ class Reflector(Generic[T]):
     async def _listing(self) -> AsyncGenerator[Event[T], None]:
         self._wanted.clear()
         seen: dict[str, set[str]] = {}
-        token, limit = "", self.page
+        token, limit = "", self.pace.page
         while True:
             try:
                 page = await self._page(token, limit)
@@ -171,18 +152,17 @@ class Reflector(Generic[T]):
             for number, raw in enumerate(page.items or ()):
                 if number % SLICE == 0:
                     await asyncio.sleep(0)
-                for event in self._present(raw):
+                for event in self._known.present(raw):
                     if event.ref is not None:
                         seen.setdefault(event.ref.namespace, set()).add(event.ref.name)
                     yield event
             token = page.metadata.continue_
             if not token:
                 break
-        for ref in [Ref(*each) for each in self._but(seen)]:
-            self._forget(ref)
-            yield Deleted(ref, None)
-        self._version, self._consistent, self.trouble = page.metadata.resource_version, True, None
-        yield Listed(self._version)
+        for event in self._known.only(seen):
+            yield event
+        self._known.version, self._consistent, self.trouble = page.metadata.resource_version, True, None
+        yield Listed(self._known.version)
 
     async def _page(self, token: str, limit: int) -> _Page:
         params = dict(self._selectors)
@@ -212,7 +192,7 @@ class Reflector(Generic[T]):
             **self._selectors,
             "watch": "1",
             "allowWatchBookmarks": "true",
-            "resourceVersion": self._version,
+            "resourceVersion": self._known.version,
             "timeoutSeconds": str(random.randint(self.pace.watch_s, 2 * self.pace.watch_s)),
         }
         spoke, read, began = False, 0, asyncio.get_running_loop().time()
@@ -258,63 +238,14 @@ class Reflector(Generic[T]):
                 status = _statuses.decode(told.object)
                 raise errors.from_status(request, status.code or 500, status, write=False)
             if told.type == "BOOKMARK":
-                self._version = _heads.decode(told.object).metadata.resource_version
+                self._known.bookmark(told.object)
                 return
         except BAD_JSON as error:
             raise errors.BadAnswer(request, 200, "BadAnswer", str(error)) from error
         if told.type == "DELETED":
-            yield from self._absent(told.object)
+            yield from self._known.absent(told.object)
         else:
-            yield from self._present(told.object)
-
-    def _present(self, raw: msgspec.Raw) -> Iterator[Change[T]]:
-        """An object that is there: new, changed, or another one under a known name."""
-        try:
-            meta = _heads.decode(raw).metadata
-        except BAD_JSON as error:
-            yield Undecodable(None, bytes(raw), error)
-            return
-        ref = Ref(sys.intern(meta.namespace), meta.name, meta.uid)
-        known = self._known.get(ref.namespace, {}).get(ref.name)
-        if known is not None and known != ref.uid:
-            yield Deleted(Ref(ref.namespace, ref.name, known), None)
-        self._known.setdefault(ref.namespace, {})[ref.name] = ref.uid
-        self._version = meta.resource_version
-        try:
-            decoded = self.decode(raw)
-        except BAD_JSON as error:
-            yield Undecodable(ref, bytes(raw), error)
-            return
-        yield Modified(ref, decoded) if known == meta.uid else Added(ref, decoded)
-
-    def _but(self, seen: Mapping[str, Set[str]]) -> Iterator[tuple[str, str, str]]:
-        """Namespace, name and UID of all that is known, without these."""
-        for namespace, here in self._known.items():
-            there = seen.get(namespace, frozenset())
-            yield from ((namespace, name, uid) for name, uid in here.items() if name not in there)
-
-    def _forget(self, ref: Ref) -> None:
-        """The object is gone; another one under its name is not."""
-        here = self._known.get(ref.namespace, {})
-        if here.get(ref.name) == ref.uid:
-            del here[ref.name]
-        if not here:
-            self._known.pop(ref.namespace, None)
-
-    def _absent(self, raw: msgspec.Raw) -> Iterator[Change[T]]:
-        """An object that was deleted, or does not match the selectors any more."""
-        try:
-            meta = _heads.decode(raw).metadata
-        except BAD_JSON as error:
-            yield Undecodable(None, bytes(raw), error)
-            return
-        ref = Ref(meta.namespace, meta.name, meta.uid)
-        self._forget(ref)
-        self._version = meta.resource_version
-        last: T | None = None
-        with contextlib.suppress(*BAD_JSON):
-            last = self.decode(raw)
-        yield Deleted(ref, last)
+            yield from self._known.present(told.object)
 
     async def _pause(self, error: errors.ApiError) -> None:
         """Note the trouble and wait, unless a listing is asked for meanwhile."""

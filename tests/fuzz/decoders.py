@@ -33,17 +33,17 @@ from protos.contract import (
     namespace,
     objects,
     priority,
-    queue,
+    queue_sources,
     reservation,
     training,
 )
 from protos.contract.ask import AskError
-from protos.contract.codec import ContractError
+from protos.contract.codec import BAD_JSON, ContractError
 from protos.kube import credentials, errors, reflect
 from protos.kube.changes import Ref
 from protos.kube.client import ApiClient
-from protos.kube.credentials import CredentialsError
-from protos.kube.reflect import BAD_JSON, Reflector
+from protos.kube.errors import CredentialsError
+from protos.kube.reflect import Reflector
 from tests.fuzz import corpus
 
 CPU_S = 1.0
@@ -159,8 +159,8 @@ def _job(data: bytes) -> None:
 _jobs = next(kind.decode for kind in kinds.optional(lambda *_: None) if kind.kind == training.JOB_KIND)
 _groups = tuple(Target(kind.source, corpus.GROUPS, partial(declaration, kind), (PodGroupError,), 3) for kind in KINDS)
 _queues = tuple(
-    Target(f"{kind.kind} {kind.api_version}", corpus.QUEUES, partial(queue.decode, kind), BAD_JSON, 5)
-    for kind in queue.SOURCES
+    Target(f"{kind.kind} {kind.api_version}", corpus.QUEUES, partial(queue_sources.decode, kind), BAD_JSON, 5)
+    for kind in queue_sources.SOURCES
 )
 _verbs: Mapping[str, Callable[[bytes], Any]] = {"filter": _filter, "preempt": _preempt, "bind": shapes.binding}
 TARGETS: tuple[Target, ...] = (

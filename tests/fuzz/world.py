@@ -34,10 +34,10 @@ from extender.engine.types.events import (
 )
 from gangfilter import podgroups
 from gangfilter.podgroups import PodGroupError
-from protos.contract import budget, gpu_class, names, namespace, objects, priority, queue, training
+from protos.contract import budget, gpu_class, names, namespace, objects, priority, queue_sources, training
+from protos.contract.codec import BAD_JSON
 from protos.contract.objects import Pod
 from protos.kube.changes import Ref
-from protos.kube.reflect import BAD_JSON
 from tests.fuzz import corpus
 from tests.fuzz.mutate import WHOLE, WORDS, Mutator
 from tests.unit.engine.preemption_story import REFUSED, PreemptionStory
@@ -74,7 +74,7 @@ KINDS: tuple[tuple[int, Sequence[tuple[Told, Sequence[str]]]], ...] = (
     (40, [(_told(kinds.PODS), corpus.PODS)]),
     (15, [(_told(kinds.NODES), corpus.NODES)]),
     (10, _rows({kind.kind for kind in podgroups.KINDS}, corpus.GROUPS)),
-    (6, _rows({kind.kind for kind in queue.SOURCES}, corpus.QUEUES)),
+    (6, _rows({kind.kind for kind in queue_sources.SOURCES}, corpus.QUEUES)),
     (4, _rows({gpu_class.KIND}, corpus.CLASSES)),
     (3, _rows({budget.KIND}, corpus.BUDGETS)),
     (2, _rows({priority.KIND}, corpus.PRIORITIES)),

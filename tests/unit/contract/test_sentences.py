@@ -13,11 +13,10 @@ import pytest
 from deviceplugin import fake, slices
 from deviceplugin.fake import ProfileError
 from deviceplugin.slices import SharingError
-from protos.contract import budget, names, queue
+from protos.contract import budget, names, queue_sources
 from protos.contract.printable import BRIEF
 from protos.kube import credentials
-from protos.kube.credentials import CredentialsError
-from protos.kube.errors import ApiError, Status, from_status
+from protos.kube.errors import ApiError, CredentialsError, Status, from_status
 
 LONG = "x" * 70_000
 MOST = BRIEF + 1
@@ -59,9 +58,9 @@ def test_a_long_value_is_not_repeated(read: str) -> None:
 def test_an_unknown_operator_is_named_with_those_that_are_known() -> None:
     with pytest.raises(msgspec.ValidationError, match=r"operator is 'Near': expected one of In, NotIn, Exists, .*Lt"):
         budget.decode(json.dumps({"metadata": {"name": "b"}, "spec": {"selector": selecting("Near")}}).encode())
-    own = next(source for source in queue.SOURCES if source.api_version.startswith(names.DOMAIN))
+    own = next(source for source in queue_sources.SOURCES if source.api_version.startswith(names.DOMAIN))
     body = {"metadata": {"name": "q"}, "spec": {"namespaceSelector": selecting(LONG)}}
-    problem = queue.decode(own, json.dumps(body).encode()).problem
+    problem = queue_sources.decode(own, json.dumps(body).encode()).problem
     assert problem is not None
     assert "operator is 'xxx" in problem
     assert len(problem) <= MOST

@@ -9,7 +9,8 @@ import pytest
 from aiohttp import web
 
 from protos.kube import binding, client, errors, paths
-from protos.kube.credentials import Credentials, CredentialsError, FileToken, FixedToken
+from protos.kube.credentials import Credentials, FileToken, FixedToken
+from protos.kube.errors import CredentialsError
 from tests.unit.kube import apiserver
 from tests.unit.kube.apiserver import Script, ok, refusal
 

@@ -11,9 +11,10 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from protos.kube import credentials, errors
+from protos.kube import credentials, errors, tls
 from protos.kube.client import ApiClient
-from protos.kube.credentials import CredentialsError, FileToken
+from protos.kube.credentials import FileToken
+from protos.kube.errors import CredentialsError
 from tests.cluster.pki import Authority
 
 
@@ -89,7 +90,7 @@ async def test_a_kubeconfig_with_a_client_certificate_speaks_to_a_server_of_its_
 
 @pytest.fixture
 def looked_at_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials, "LOOK_S", 0.0)
+    monkeypatch.setattr(tls, "LOOK_S", 0.0)
 
 
 @pytest.mark.usefixtures("looked_at_always")
@@ -123,7 +124,7 @@ async def test_a_ca_and_a_client_certificate_may_be_replaced_while_the_client_li
         await server.start_server(ssl=context)
         if not which:
             port = server.port or 0
-            trust = credentials.Trust(str(files["ca"]), str(files["crt"]), str(files["key"]))
+            trust = tls.Trust(str(files["ca"]), str(files["crt"]), str(files["key"]))
             api = await ApiClient(credentials.Credentials(f"https://127.0.0.1:{port}", tls=trust)).__aenter__()
         else:
             with pytest.raises(errors.Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
@@ -139,7 +140,7 @@ async def test_a_ca_and_a_client_certificate_may_be_replaced_while_the_client_li
 def test_while_new_certificates_cannot_be_read_the_former_ones_count(pki: Path, tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
     file.write_bytes((pki / "ca.crt").read_bytes())
-    trust = credentials.Trust(str(file))
+    trust = tls.Trust(str(file))
     before = trust.context()
     assert trust.context() is before
     file.write_text("half a certif")

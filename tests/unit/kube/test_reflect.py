@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -73,9 +74,8 @@ async def test_pages_are_listed_then_watched_from_the_list_s_version(script: Scr
             line("MODIFIED", thing("a", 11, size=2)),
             line("DELETED", thing("b", 12)),
         ),
-        page=2,
-        labels="app=x",
-        fields="spec.nodeName=n",
+        pace=replace(QUICK, page=2),
+        selectors={"labelSelector": "app=x", "fieldSelector": "spec.nodeName=n"},
     )
     assert seen == ["added a 0", "added b 0", "added c 0", "listed 9", "added d 0", "modified a 2", "deleted uid-b"]
     selectors = {"labelSelector": "app=x", "fieldSelector": "spec.nodeName=n"}
@@ -98,7 +98,7 @@ async def test_an_expired_list_is_read_in_one_go(script: Script) -> None:
         page([thing("a", 1), thing("b", 2)], "9", "more"),
         refusal(410, "Expired"),
         page([thing("a", 11), thing("c", 12)], "12"),
-        page=2,
+        pace=replace(QUICK, page=2),
     )
     assert seen == ["added a 0", "added b 0", "modified a 0", "added c 0", "deleted uid-b unseen"]
     assert script.asked[2].query == {}

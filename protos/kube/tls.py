@@ -1,0 +1,83 @@
+"""TLS to the API server, of certificates in files that are replaced from time to time."""
+
+import math
+import ssl
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from protos.kube.errors import CredentialsError
+
+LOOK_S = 1.0
+"""Seconds between looks at the files of certificates."""
+Identity = tuple[int, int, int]
+"""What tells a file from the one that replaces it."""
+
+
+@dataclass
+class Trust:
+    """TLS to the API server, made of files that are replaced from time to time; made anew when one of them is another.
+
+    While new files cannot be read (a rotation under way), the former TLS goes on.
+    """
+
+    authority: str | None = None
+    """The file of CA certificates in PEM; None for those of the machine."""
+    certificate: str | None = None
+    key: str | None = None
+    """The client certificate and its key, in PEM."""
+    verify: bool = True
+    _seen: tuple[object, ...] = field(default=(), init=False)
+    _context: ssl.SSLContext | None = field(default=None, init=False)
+    _looked: float = field(default=-math.inf, init=False)
+
+    def context(self) -> ssl.SSLContext:
+        """The TLS of these files as they were a second ago; raises CredentialsError if they never could be read."""
+        now = time.monotonic()
+        if self._context is None or now - self._looked >= LOOK_S:
+            self._looked = now
+            self._context = self._looked_at()
+        return self._context
+
+    def _looked_at(self) -> ssl.SSLContext:
+        files = (self.authority, self.certificate, self.key)
+        seen = (*files, *map(identity, files))
+        if self._context is not None and seen == self._seen:
+            return self._context
+        self._seen = seen
+        try:
+            return self._made()
+        except CredentialsError:
+            if self._context is None:
+                raise
+            return self._context
+
+    def _made(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=self.authority)
+        except OSError as error:
+            raise CredentialsError(
+                f"{self.authority}: expected the cluster's CA certificate in PEM ({error})"
+            ) from error
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # cluster CAs often lack what Python 3.13 demands by default
+        if not self.verify:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if self.certificate:
+            try:
+                context.load_cert_chain(self.certificate, self.key)
+            except OSError as error:
+                raise CredentialsError(
+                    f"{self.certificate}: expected a client certificate with its key ({error})"
+                ) from error
+        return context
+
+
+def identity(file: Path | str | None) -> Identity | None:
+    """Which file this is, None where there is none."""
+    if file is None:
+        return None
+    try:
+        stat = Path(file).stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
