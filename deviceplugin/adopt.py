@@ -19,11 +19,10 @@ from protos.contract.ask import AskError, Demand, PodAsk, held, parse
 from protos.contract.books import NodeBooks
 from protos.contract.choose import choose, misfit, wanted
 from protos.contract.inventory import HEALTHY, Gpu, Inventory
-from protos.contract.objects import Pod
+from protos.contract.objects import ENDED, Pod
 from protos.contract.reason import Reason
 
 How = Literal["annotated", "adopted", "moved"]
-ENDED = ("Succeeded", "Failed")
 
 
 class Bound(msgspec.Struct, frozen=True, kw_only=True):

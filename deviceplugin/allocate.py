@@ -10,19 +10,17 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import structlog
 
 from deviceplugin import adopt, devices
 from deviceplugin.answers import Style, answer
 from deviceplugin.candidates import Candidate, Listed
-from deviceplugin.cluster import Cluster
 from deviceplugin.corrections import Corrections
 from deviceplugin.identify import Identifier, RefusedError
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
-from deviceplugin.podresources import PodResources
-from deviceplugin.record import Given, Record
-from deviceplugin.strategies import Host, Strategy
+from deviceplugin.record import Given
 from protos.contract import names, objects
 from protos.contract.allocation import Share
 from protos.contract.ask import AskError
@@ -42,8 +40,7 @@ KNOW_S = 8.0
 class Rules(NamedTuple):
     """How containers are answered on this node."""
 
-    strategy: Strategy = Strategy.ENVVAR
-    host: Host = Host()
+    style: Style = Style()
     single: bool = False
     """A container may have one replica of a GPU at most."""
 
@@ -53,19 +50,17 @@ class Allocator:
 
     def __init__(
         self,
+        identify: Identifier,
         offer: Offer,
-        cluster: Cluster,
-        kubelet: PodResources,
-        record: Record,
         corrections: Corrections,
         metrics: Metrics,
         rules: Rules,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
-        self.offer, self.cluster, self.kubelet, self.record = offer, cluster, kubelet, record
-        self.corrections, self.metrics, self.rules, self.spawn = corrections, metrics, rules, spawn
+        self.cluster, self.record, self.offer, self.corrections = identify.cluster, identify.record, offer, corrections
+        self.metrics, self.rules, self.spawn = metrics, rules, spawn
+        self._identify = identify
         self._turn = asyncio.Lock()
-        self._identify = Identifier(kubelet, cluster, record)
 
     async def allocate(self, resource: str, ids: Sequence[str]) -> api.ContainerAllocateResponse:
         """What the container that asks this gets; raises RefusedError, in HOLD_S at the latest."""
@@ -191,12 +186,8 @@ class Allocator:
         if ask is None:
             raise RefusedError(Reason("AskUnknown", f"container {meant.container} asks for no GPU"))
         labels = self.cluster.node.metadata.labels if self.cluster.node else {}
-        style = Style(
-            strategy=self.rules.strategy,
-            host=self.rules.host,
-            gpushare=self.offer.sharing.gpushare,
-            no_isolation=labels.get(names.CGPU_DISABLE_LABEL) == "true",
-        )
+        no_isolation = labels.get(names.CGPU_DISABLE_LABEL) == "true"
+        style = msgspec.structs.replace(self.rules.style, no_isolation=no_isolation)
         return answer(ask, shares, self.offer.inventory, style)
 
     def _cordoned(self) -> frozenset[str]:

@@ -7,11 +7,11 @@ and with the record of what was answered, one container is left. Nothing is matc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from deviceplugin.record import Record
-from protos.contract.objects import Container, Pod
+from protos.contract.objects import ENDED, Container, Pod
 from protos.contract.quantity import QuantityError, integer
 
 MIRROR = "kubernetes.io/config.mirror"
@@ -67,7 +67,7 @@ def candidates(
                 unknown[entry.name] = None
             continue
         uid = pod.metadata.uid
-        wanting = [c.name for _, c in containers(pod) if amount_of(c, resource)]
+        wanting = [c.name for c in _containers(pod) if amount_of(c, resource)]
         if not wanting:
             continue
         if not live(pod) or record.refused(uid):
@@ -99,17 +99,14 @@ def live(pod: Pod) -> bool:
     """Whether the kubelet may be admitting this pod. A mirror pod has another UID than the kubelet knows it by."""
     return (
         pod.metadata.deletion_timestamp is None
-        and pod.status.phase not in ("Succeeded", "Failed")
+        and pod.status.phase not in ENDED
         and MIRROR not in pod.metadata.annotations
     )
 
 
-def containers(pod: Pod) -> Iterator[tuple[str, Container]]:
+def _containers(pod: Pod) -> tuple[Container, ...]:
     """A pod's containers in the order in which the kubelet allocates: init containers and sidecars, then the others."""
-    for container in pod.spec.init_containers:
-        yield "init", container
-    for container in pod.spec.containers:
-        yield "app", container
+    return *pod.spec.init_containers, *pod.spec.containers
 
 
 def amount_of(container: Container, resource: str) -> int:
@@ -121,4 +118,4 @@ def amount_of(container: Container, resource: str) -> int:
 
 
 def _asks(pod: Pod, container: str, resource: str, amount: int) -> bool:
-    return any(c.name == container and amount_of(c, resource) == amount for _, c in containers(pod))
+    return any(c.name == container and amount_of(c, resource) == amount for c in _containers(pod))

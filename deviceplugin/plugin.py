@@ -13,11 +13,13 @@ import structlog
 
 from deviceplugin import checkpoint, register
 from deviceplugin.allocate import Allocator, Rules
+from deviceplugin.answers import Style
 from deviceplugin.cluster import Cluster
 from deviceplugin.corrections import Corrections
 from deviceplugin.devices import TooManyDevicesError
 from deviceplugin.exposition import Exposition
 from deviceplugin.health import Health
+from deviceplugin.identify import Identifier
 from deviceplugin.machine import Source
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
@@ -112,24 +114,15 @@ class Plugin:
         return Exposition(self.metrics.registry, port) if port else nullcontext()
 
     def _make_registrars(self, group: asyncio.TaskGroup) -> None:
-        rules = Rules(
+        control_nodes = tuple(node for node in CONTROL_NODES if Path(node).exists())
+        style = Style(
             strategy=self.settings.device_list_strategy,
-            host=Host(
-                control_nodes=tuple(node for node in CONTROL_NODES if Path(node).exists()),
-                cdi_kind=self.settings.cdi_kind,
-            ),
-            single=self.settings.time_slicing.single,
+            host=Host(control_nodes=control_nodes, cdi_kind=self.settings.cdi_kind),
+            gpushare=self.settings.gpushare,
         )
-        allocator = Allocator(
-            self.offer,
-            self.cluster,
-            self.kubelet,
-            self.record,
-            self.corrections,
-            self.metrics,
-            rules,
-            group.create_task,
-        )
+        rules = Rules(style, self.settings.time_slicing.single)
+        identify = Identifier(self.kubelet, self.cluster, self.record)
+        allocator = Allocator(identify, self.offer, self.corrections, self.metrics, rules, group.create_task)
         for resource in self.offer.sharing.served:
             endpoint = Endpoint(resource, self.offer, allocator, self.metrics)
             folder = self.settings.kubelet_dir

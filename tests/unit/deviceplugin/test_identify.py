@@ -102,7 +102,7 @@ async def test_the_kubelet_is_never_kept_waiting_for_long(monkeypatch: pytest.Mo
     corrections: Any = None
     offer = Offer(Sharing())
     offer.set(a_machine(), {}, {})
-    kubelet = Kubelet(listed("p", main={}))
-    allocator = Allocator(offer, cluster, kubelet, Record(), corrections, Metrics(), Rules(), lambda told: told.close())
+    identify = Identifier(Kubelet(listed("p", main={})), cluster, Record())
+    allocator = Allocator(identify, offer, corrections, Metrics(), Rules(), lambda told: told.close())
     with pytest.raises(RefusedError, match=r"no answer in 0\.05 s: the API server or the kubelet is too slow"):
         await allocator.allocate(names.GPU_MEM, ["GPU-0::m0"] * 4)
