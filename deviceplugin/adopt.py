@@ -123,7 +123,7 @@ def books(inventory: Inventory, cordoned: Collection[str], pods: Iterable[Bound]
     for pod in pods:
         if pod.given:
             known = PodAsk(containers=tuple(c for c in pod.ask.containers if c.name in pod.given))
-            found.place(pod.uid, known, _allocation(known, pod.given, found))
+            found.place(pod.uid, known, _written(shares_of(known, pod.given, found), inventory, None))
         elif pod.running:
             found.place(pod.uid, pod.ask, pod.allocation)
         elif annotated and pod.allocation is not None:
@@ -169,10 +169,6 @@ def corrected(claim: Bound, inventory: Inventory) -> Allocation | None:
         return None
     group = claim.allocation.group if claim.allocation else None
     return _written(shares_of(claim.ask, known, NodeBooks(inventory)), inventory, group)
-
-
-def _allocation(ask: PodAsk, given: Given, ledger: NodeBooks) -> Allocation:
-    return _written(shares_of(ask, given, ledger), ledger.inventory, None)
 
 
 def _written(shares: dict[str, tuple[Share, ...]], inventory: Inventory, group: allocation.Group | None) -> Allocation:

@@ -76,13 +76,9 @@ def parse(data: bytes) -> tuple[Entry, ...]:
                 container=entry.container,
                 resource=entry.resource,
                 ids=tuple(device for ids in (entry.ids or {}).values() for device in ids),
-                envs=_envs(entry.answer),
+                envs=dict(api.ContainerAllocateResponse.FromString(base64.b64decode(entry.answer or "")).envs),
             )
             for entry in file.data.entries or ()
         )
     except (msgspec.DecodeError, DecodeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"no checkpoint of the kubelet's device manager: {error}") from error
-
-
-def _envs(answer: str | None) -> dict[str, str]:
-    return dict(api.ContainerAllocateResponse.FromString(base64.b64decode(answer or "")).envs)

@@ -60,19 +60,8 @@ def inventory(
 
 
 def _gpu(gpu: MachineGpu, health: str, unit_mib: int) -> Gpu:
-    return Gpu(
-        index=gpu.index,
-        uuid=gpu.uuid,
-        mem=gpu.mem_mib // unit_mib,
-        minor=gpu.minor,
-        model=gpu.model,
-        mem_mib=gpu.mem_mib,
-        clock_mhz=gpu.clock_mhz,
-        cc=gpu.cc,
-        numa=gpu.numa,
-        pci=gpu.pci,
-        health=health,
-    )
+    told = {field: getattr(gpu, field) for field in Gpu.__struct_fields__ if field not in ("mem", "health")}
+    return Gpu(mem=gpu.mem_mib // unit_mib, health=health, **told)
 
 
 def ids(resource: str, gpu: Gpu, sharing: Sharing) -> Iterator[str]:
@@ -144,14 +133,10 @@ def preferred(
     """
     chosen = list(must)
     free: dict[str, list[str]] = {}
-    for device_id in sorted(set(available).difference(must, taken), key=_natural):
+    for device_id in sorted(set(available).difference(must, taken), key=lambda device_id: (len(device_id), device_id)):
         free.setdefault(gpu_of(device_id), []).append(device_id)
     queues = [free.pop(gpu, []) for gpu in gpus]
     while len(chosen) < size and any(queues):
         chosen += [queue.pop(0) for queue in queues if queue][: size - len(chosen)]
     rest = [device_id for queue in sorted(free.values(), key=len, reverse=True) for device_id in queue]
     return chosen + rest[: max(0, size - len(chosen))]
-
-
-def _natural(device_id: str) -> tuple[int, str]:
-    return len(device_id), device_id

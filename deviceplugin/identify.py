@@ -114,7 +114,8 @@ class Identifier:
             if sure:
                 return self._candidates(resource, amount, listed, await self._refresh(_names(found), read)).found
             now = asyncio.get_running_loop().time()
-            stale = [name for name in unknown or _bare(listed, resource) if not read.fresh(name, now)]
+            bare = [entry.name for entry in listed if not entry.any(resource)]
+            stale = [name for name in unknown or bare if not read.fresh(name, now)]
             await self._refresh(stale, read)
             found = self._candidates(resource, amount, listed, read.pods).found
             if len(found) == 1 and _names(found)[0] not in stale:
@@ -143,11 +144,6 @@ class Identifier:
         kept, self._kept = self._kept, None
         fresh = kept is not None and asyncio.get_running_loop().time() - kept.at < KEEP_S
         return kept.listed if kept is not None and fresh and kept.resource == resource else None
-
-
-def _bare(listed: Iterable[Listed], resource: str) -> list[Name]:
-    """The pods that show no device of this resource."""
-    return [entry.name for entry in listed if not entry.any(resource)]
 
 
 def _names(found: Iterable[Candidate]) -> list[Name]:

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Collection
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
 import structlog
@@ -91,7 +91,9 @@ class Plugin:
         await self.senses.read([])
         self._take_over()
         register.sweep(self.settings.kubelet_dir)
-        async with self._exposed(), asyncio.TaskGroup() as group:
+        port = self.settings.metrics_port
+        exposed = Exposition(self.metrics.registry, port) if port else nullcontext()
+        async with exposed, asyncio.TaskGroup() as group:
             self._make_registrars(group)
             parts = [
                 self.senses.run(),
@@ -107,11 +109,6 @@ class Plugin:
             await self._leave()
             for task in tasks:
                 task.cancel()
-
-    def _exposed(self) -> AbstractAsyncContextManager[object]:
-        """Metrics, while they are served."""
-        port = self.settings.metrics_port
-        return Exposition(self.metrics.registry, port) if port else nullcontext()
 
     def _make_registrars(self, group: asyncio.TaskGroup) -> None:
         control_nodes = tuple(node for node in CONTROL_NODES if Path(node).exists())

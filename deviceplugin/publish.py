@@ -93,7 +93,8 @@ class Publisher:
             self._written_at = asyncio.get_running_loop().time()
             await self.cluster.patch_node({names.GPUS: inventory.encode(wanted)}, self._resources(wanted))
             self.metrics.publications.inc()
-            log.info("inventory_written", state=wanted.state, gpus=len(wanted.gpus), sick=_sick(wanted))
+            sick = [f"{gpu.index}:{gpu.health}" for gpu in wanted.gpus if gpu.health != HEALTHY]
+            log.info("inventory_written", state=wanted.state, gpus=len(wanted.gpus), sick=sick)
 
 
 def _urgent(shown: str | None, wanted: Inventory) -> bool:
@@ -106,7 +107,3 @@ def _urgent(shown: str | None, wanted: Inventory) -> bool:
         return True
     well = {gpu.uuid for gpu in wanted.gpus if gpu.health == HEALTHY}
     return any(gpu.health == HEALTHY and gpu.uuid not in well for gpu in before.gpus)
-
-
-def _sick(wanted: Inventory) -> list[str]:
-    return [f"{gpu.index}:{gpu.health}" for gpu in wanted.gpus if gpu.health != HEALTHY]
