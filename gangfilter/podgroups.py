@@ -18,7 +18,7 @@ from gangfilter.values import BadValue, Reader, amounts, by_role, lost, name, ro
 from protos.contract import names
 from protos.contract.bounds import MEMBERS, TIME
 from protos.contract.codec import BAD_JSON
-from protos.contract.objects import ObjectMeta, Quantities
+from protos.contract.objects import Quantities, decode_raw
 
 Fields = dict[str, Any]
 """Fields of a Declaration."""
@@ -51,11 +51,6 @@ class Kind(msgspec.Struct, frozen=True, eq=False):
     @property
     def source(self) -> str:
         return f"{self.kind} {self.api_version}"
-
-
-class _Object(msgspec.Struct):
-    metadata: ObjectMeta
-    spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -107,7 +102,6 @@ class _TrainingJob(msgspec.Struct, rename="camel"):
     et_replica_specs: _ReplicaSpecs
 
 
-_OBJECT = msgspec.json.Decoder(_Object)
 _SPEC = msgspec.json.Decoder(_Spec)
 _SUB_GROUPS = msgspec.json.Decoder(_SubGroups)
 _UPSTREAM = msgspec.json.Decoder(_Upstream)
@@ -117,7 +111,7 @@ _TRAINING_JOB = msgspec.json.Decoder(_TrainingJob)
 def declaration(kind: Kind, data: bytes) -> tuple[GroupKey, Declaration]:
     """The group that an object of this kind (JSON, as bytes or msgspec.Raw) declares; raises PodGroupError."""
     try:
-        decoded = _OBJECT.decode(data)
+        decoded = decode_raw(data)
     except BAD_JSON as error:
         raise PodGroupError(None, f"{kind.source} cannot be read: {error}") from error
     key = GroupKey(decoded.metadata.namespace, decoded.metadata.name)
@@ -190,13 +184,11 @@ def _training_job(spec: msgspec.Raw) -> Fields:
     worker = _TRAINING_JOB.decode(spec).et_replica_specs.worker
     replicas = worker.replicas or 0
     lasting = replicas if worker.min_replicas is None else min(worker.min_replicas, replicas)
-    said: Fields = {"on_member_lost": "ignore"}
-    for field, called, workers in (
-        ("min_by_role", "replicas", replicas),
-        ("lasting_by_role", "minReplicas", lasting),
-    ):
-        said[field] = _read(f"etReplicaSpecs.worker.{called}", {"worker": workers}, by_role) or ()
-    return said
+    return {
+        "on_member_lost": "ignore",
+        "min_by_role": _read("etReplicaSpecs.worker.replicas", {"worker": replicas}, by_role) or (),
+        "lasting_by_role": _read("etReplicaSpecs.worker.minReplicas", {"worker": lasting}, by_role) or (),
+    }
 
 
 def _read(field: str, value: Any, parse: Callable[[Any], T]) -> T | None:

@@ -118,9 +118,13 @@ def _held(container: Container, kind: Kind, resources: names.Resources) -> Conta
             amounts.append(0)
     mem, slices, whole, shared = amounts
     if whole or shared:
-        name = resources.whole if whole else resources.shared
-        return ContainerAsk(name=container.name, kind=kind, gpus=whole or shared, whole=name, shared=not whole)
+        return _whole(container, kind, whole, shared, resources)
     return ContainerAsk(name=container.name, kind=kind, gpus=1, mem=mem, slices=slices)
+
+
+def _whole(container: Container, kind: Kind, whole: int, shared: int, resources: names.Resources) -> ContainerAsk:
+    name = resources.whole if whole else resources.shared
+    return ContainerAsk(name=container.name, kind=kind, gpus=whole or shared, whole=name, shared=not whole)
 
 
 def _containers(pod: Pod) -> Iterator[tuple[Kind, Container]]:
@@ -144,13 +148,7 @@ def _container(container: Container, kind: Kind, count: int, resources: names.Re
             "AskMixed", f"container {container.name} asks {' and '.join(both)}: whole GPUs or parts, not both"
         )
     if whole or shared:
-        return ContainerAsk(
-            name=container.name,
-            kind=kind,
-            gpus=whole or shared,
-            whole=resources.whole if whole else resources.shared,
-            shared=bool(shared),
-        )
+        return _whole(container, kind, whole, shared, resources)
     for name, amount in ((resources.mem, mem), (resources.slice, slices)):
         if amount % count:
             down, up = amount // count * count, (amount // count + 1) * count

@@ -24,17 +24,14 @@ _suited: Remembered[tuple[Kind, Selection], tuple[int, ...]] = Remembered(8192, 
 """Positions of the healthy GPUs that a selection without UUIDs accepts, by what the inventory offers."""
 
 
-class Entry:
+class Entry(msgspec.Struct, eq=False):
     """One pod's hold on GPUs of this node. `placed` is False while nobody says which."""
 
-    __slots__ = ("ask", "charges", "placed", "soft")
-
-    def __init__(self, ask: PodAsk, charges: Mapping[str, Demand], placed: bool, soft: bool = False) -> None:
-        self.ask = ask
-        self.charges = charges
-        self.placed = placed
-        self.soft = soft
-        """Room that is only kept: a pod that is somewhere may be there."""
+    ask: PodAsk
+    charges: Mapping[str, Demand]
+    placed: bool
+    soft: bool = False
+    """Room that is only kept: a pod that is somewhere may be there."""
 
 
 class NodeBooks:
@@ -167,16 +164,17 @@ class NodeBooks:
             for share in given:
                 book = self.gpus.get(share.uuid)
                 whole = bool(container.whole) and share.whole
-                demand = self._taken(spread, share, whole, book)
+                demand: Demand | None
+                if book is None:
+                    demand = Demand(share.mem, share.slices, whole)
+                elif whole:
+                    demand = Demand(book.gpu.mem, self.inventory.slices_per_gpu, True)
+                else:
+                    demand = self.demand(spread, book.gpu)
                 if demand is None:
                     return None
                 parts.setdefault(share.uuid, []).append((container, demand))
         return {uuid: peak(held) for uuid, held in parts.items()}
-
-    def _taken(self, ask: ContainerAsk, share: Share, whole: bool, book: GpuBook | None) -> Demand | None:
-        if book is None:
-            return Demand(share.mem, share.slices, whole)
-        return Demand(book.gpu.mem, self.inventory.slices_per_gpu, True) if whole else self.demand(ask, book.gpu)
 
     def place(self, uid: str, ask: PodAsk, allocation: Allocation | None) -> bool:
         """Book a pod where its allocation says; without a usable one, on every GPU that it could be on.

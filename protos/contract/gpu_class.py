@@ -11,7 +11,7 @@ import msgspec
 from protos.contract import names, selection
 from protos.contract.bounds import DESCRIPTION, GPU_AMOUNT
 from protos.contract.codec import BAD_JSON
-from protos.contract.objects import ObjectMeta
+from protos.contract.objects import decode_raw
 from protos.contract.selection import ANYTHING, Selection, SelectionError
 
 API_VERSION = f"{names.DOMAIN}/v1alpha1"
@@ -31,11 +31,6 @@ class GpuClass(msgspec.Struct, frozen=True, kw_only=True):
     """Why it cannot be read, "" if it can. Then it selects nothing."""
 
 
-class _Object(msgspec.Struct):
-    metadata: ObjectMeta
-    spec: msgspec.Raw = msgspec.Raw(b"{}")
-
-
 class _Spec(msgspec.Struct, rename="camel"):
     models: tuple[str, ...] | None = None
     min_memory: str | int | None = None
@@ -47,13 +42,12 @@ class _Spec(msgspec.Struct, rename="camel"):
     description: str | None = None
 
 
-_OBJECT = msgspec.json.Decoder(_Object)
 _SPEC = msgspec.json.Decoder(_Spec)
 
 
 def decode(data: bytes) -> GpuClass:
     """A class from its JSON (bytes or msgspec.Raw); raises msgspec.DecodeError if not even its name can be read."""
-    decoded = _OBJECT.decode(data)
+    decoded = decode_raw(data)
     name = decoded.metadata.name
     try:
         spec = _SPEC.decode(decoded.spec)

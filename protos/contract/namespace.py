@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from protos.contract import bounds
-from protos.contract.objects import ObjectMeta
+from protos.contract.objects import decode_raw
 
 API_VERSION, KIND, PLURAL = "v1", "Namespace", "namespaces"
 
@@ -20,14 +20,7 @@ class Namespace(msgspec.Struct, frozen=True):
     """None: more than are read. Then no selector that says anything selects it."""
 
 
-class _Object(msgspec.Struct):
-    metadata: ObjectMeta
-
-
-_decoder = msgspec.json.Decoder(_Object)
-
-
 def decode(raw: bytes) -> Namespace:
     """A namespace from its JSON; raises msgspec.DecodeError."""
-    meta = _decoder.decode(raw).metadata
+    meta = decode_raw(raw).metadata
     return Namespace(meta.name, meta.labels if len(meta.labels) <= bounds.NAMESPACE_LABELS.most else None)

@@ -165,8 +165,6 @@ class PodSpec(_Record, frozen=True):
     affinity: msgspec.Raw = msgspec.Raw()
     tolerations: msgspec.Raw = msgspec.Raw()
     topology_spread_constraints: msgspec.Raw = msgspec.Raw()
-    host_network: bool = False
-    runtime_class_name: str | None = None
     termination_grace_period_seconds: Int64 | None = None
     restart_policy: str | None = None
 
@@ -266,15 +264,15 @@ class Node(_Record, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
-_pods = msgspec.json.Decoder(Pod)
-_nodes = msgspec.json.Decoder(Node)
+class RawObject(_Record, frozen=True):
+    """Any object, whose spec and status are read later."""
+
+    metadata: ObjectMeta
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-def decode_pod(data: bytes) -> Pod:
-    """A pod from its JSON (bytes or msgspec.Raw); raises msgspec.DecodeError naming the field that is wrong."""
-    return _pods.decode(data)
-
-
-def decode_node(data: bytes) -> Node:
-    """A node from its JSON (bytes or msgspec.Raw); raises msgspec.DecodeError naming the field that is wrong."""
-    return _nodes.decode(data)
+decode_pod = msgspec.json.Decoder(Pod).decode
+decode_node = msgspec.json.Decoder(Node).decode
+decode_raw = msgspec.json.Decoder(RawObject).decode
+"""Each makes one of its JSON (bytes or msgspec.Raw); raises msgspec.DecodeError naming the field that is wrong."""

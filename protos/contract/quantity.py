@@ -92,12 +92,8 @@ def _fraction(text: str) -> tuple[int, int]:
     if suffix in _BINARY:
         above <<= _BINARY[suffix]
     else:
-        power = _POWERS[suffix] if suffix in _POWERS else _exponent(suffix)
+        power = _POWERS[suffix] if suffix in _POWERS else max(-EXPONENTS, min(EXPONENTS, int(suffix[1:])))
         above, below = (above * 10**power, below) if power >= 0 else (above, below * 10**-power)
     if above > LARGEST * below:
         above, below = LARGEST, 1
     return (-above if sign == "-" else above), below
-
-
-def _exponent(suffix: str) -> int:
-    return max(-EXPONENTS, min(EXPONENTS, int(suffix[1:])))

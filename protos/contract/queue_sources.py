@@ -21,7 +21,7 @@ from protos.contract.bounds import (
 )
 from protos.contract.codec import BAD_JSON
 from protos.contract.gpu_class import CLASS_NAME
-from protos.contract.objects import ObjectMeta, Quantities
+from protos.contract.objects import ObjectMeta, Quantities, decode_raw
 from protos.contract.quantity import QuantityError
 from protos.contract.queue import API_VERSION, CLASS, GPUS, KIND, NOBODY, PLURAL, Amounts, Queue, amount
 from protos.contract.selector import Requirement, Selector
@@ -52,12 +52,6 @@ class Source(msgspec.Struct, frozen=True, eq=False):
     def name(self, namespace: str, name: str) -> str:
         """How a queue is called that an object of this name declares."""
         return f"{namespace}/{name}" if namespace else name
-
-
-class _Object(msgspec.Struct):
-    metadata: ObjectMeta
-    spec: msgspec.Raw = msgspec.Raw(b"{}")
-    status: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -97,7 +91,6 @@ class _Elastic(msgspec.Struct):
     max: Quantities | None = None
 
 
-_OBJECT = msgspec.json.Decoder(_Object)
 _SPEC = msgspec.json.Decoder(_Spec)
 _SELECTOR = msgspec.json.Decoder(Selector | None)
 _VOLCANO_SPEC = msgspec.json.Decoder(_VolcanoSpec)
@@ -107,7 +100,7 @@ _ELASTIC = msgspec.json.Decoder(_Elastic)
 
 def decode(source: Source, data: bytes) -> Queue:
     """A queue from its JSON (bytes or msgspec.Raw); raises msgspec.DecodeError if not even its name can be read."""
-    decoded = _OBJECT.decode(data)
+    decoded = decode_raw(data)
     meta = decoded.metadata
     name = source.name(meta.namespace, meta.name)
     try:

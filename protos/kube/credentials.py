@@ -42,8 +42,7 @@ class FixedToken:
     async def authorization(self) -> str:
         return self.header
 
-    async def renew(self) -> str:
-        return self.header
+    renew = authorization
 
 
 @dataclass

@@ -1,6 +1,5 @@
 """What is known of a collection: which objects there are, and what changes with each JSON of an object that comes."""
 
-import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Generic, TypeVar
@@ -41,40 +40,31 @@ class Known(Generic[T]):
         """Nothing came up to this object's version; raises one of BAD_JSON."""
         self.version = _heads.decode(raw).metadata.resource_version
 
-    def present(self, raw: msgspec.Raw) -> Iterator[Change[T]]:
-        """An object that is there: new, changed, or another one under a known name."""
+    def changes(self, raw: msgspec.Raw, *, gone: bool = False) -> Iterator[Change[T]]:
+        """An object that is there: new, changed, or another one under a known name.
+
+        `gone`: it was deleted, or does not match the selectors any more.
+        """
         try:
             meta = _heads.decode(raw).metadata
         except BAD_JSON as error:
             yield Undecodable(None, bytes(raw), error)
             return
+        self.version = meta.resource_version
         ref = Ref(sys.intern(meta.namespace), meta.name, meta.uid)
         known = self._uids.get(ref.namespace, {}).get(ref.name)
-        if known is not None and known != ref.uid:
-            yield Deleted(Ref(ref.namespace, ref.name, known), None)
-        self._uids.setdefault(ref.namespace, {})[ref.name] = ref.uid
-        self.version = meta.resource_version
+        if gone:
+            self._forget(ref)
+        else:
+            if known is not None and known != ref.uid:
+                yield Deleted(Ref(ref.namespace, ref.name, known), None)
+            self._uids.setdefault(ref.namespace, {})[ref.name] = ref.uid
         try:
             decoded = self._decode(raw)
         except BAD_JSON as error:
-            yield Undecodable(ref, bytes(raw), error)
+            yield Deleted(ref, None) if gone else Undecodable(ref, bytes(raw), error)
             return
-        yield Modified(ref, decoded) if known == meta.uid else Added(ref, decoded)
-
-    def absent(self, raw: msgspec.Raw) -> Iterator[Change[T]]:
-        """An object that was deleted, or does not match the selectors any more."""
-        try:
-            meta = _heads.decode(raw).metadata
-        except BAD_JSON as error:
-            yield Undecodable(None, bytes(raw), error)
-            return
-        ref = Ref(meta.namespace, meta.name, meta.uid)
-        self._forget(ref)
-        self.version = meta.resource_version
-        last: T | None = None
-        with contextlib.suppress(*BAD_JSON):
-            last = self._decode(raw)
-        yield Deleted(ref, last)
+        yield Deleted(ref, decoded) if gone else (Modified if known == meta.uid else Added)(ref, decoded)
 
     def only(self, names: Mapping[str, Set[str]]) -> Iterator[Change[T]]:
         """These names by namespace are all that there is: the others are gone."""

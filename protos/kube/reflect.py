@@ -152,7 +152,7 @@ class Reflector(Generic[T]):
             for number, raw in enumerate(page.items or ()):
                 if number % SLICE == 0:
                     await asyncio.sleep(0)
-                for event in self._known.present(raw):
+                for event in self._known.changes(raw):
                     if event.ref is not None:
                         seen.setdefault(event.ref.namespace, set()).add(event.ref.name)
                     yield event
@@ -242,10 +242,7 @@ class Reflector(Generic[T]):
                 return
         except BAD_JSON as error:
             raise errors.BadAnswer(request, 200, "BadAnswer", str(error)) from error
-        if told.type == "DELETED":
-            yield from self._known.absent(told.object)
-        else:
-            yield from self._known.present(told.object)
+        yield from self._known.changes(told.object, gone=told.type == "DELETED")
 
     async def _pause(self, error: errors.ApiError) -> None:
         """Note the trouble and wait, unless a listing is asked for meanwhile."""
