@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 
 from extender.cli import console
-from extender.cli.inspection import Classes, GpuClass, MissingClass, Model
+from extender.wire.listings import Classes, GpuClass, MissingClass, Model
 
 
 def render(found: Classes) -> list[RenderableType]:

@@ -16,9 +16,10 @@ from rich.console import RenderableType
 
 from extender.cli import console, inspection
 from extender.cli.errors import CommandError
-from extender.cli.inspection import Move, Place, Plan, Room
 from extender.engine.planning import defrag_plan
 from extender.engine.policies.preemption import budgets
+from extender.wire import answers
+from extender.wire.listings import Move, Place, Plan, Room
 from protos.contract import budget, codec, names, reservation
 from protos.contract.budget import Budget, Budgets
 from protos.contract.objects import Pod, decode_pod
@@ -74,7 +75,7 @@ def kept_by(server: str) -> Kept:
 
     async def kept(room: Room) -> bool:
         body = await asyncio.to_thread(inspection.fetch, server, f"explain/{room.namespace}/{room.name}")
-        found = inspection.decode(body, inspection.Pod)
+        found = inspection.decode(body, answers.Pod)
         return found.uid == room.uid and (found.reservation is not None or bool(found.node))
 
     return kept
@@ -126,7 +127,7 @@ async def _reserved(client: ApiClient, rooms: Sequence[Room], until: dt.datetime
     asked: list[Room] = []
     try:
         for room in rooms:
-            kept = {room.uid: reservation.Room(room.node, room.containers)}
+            kept = {room.uid: reservation.Room(room.node, dict(room.containers))}
             told = Reservation(codec.VERSION, kept, f"{until:%Y-%m-%dT%H:%M:%SZ}")
             asked.append(room)
             await _annotate(client, room, reservation.encode(told))

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from extender.cli import console, top
 from extender.cli.errors import CommandError
-from extender.cli.inspection import Earliest, Group, Line, Node, Pod, Reservation, Slot
 from extender.engine.planning import defrag_plan
+from extender.wire.answers import Earliest, Group, Node, Pod, Reservation, Slot
 from protos.contract.allocation import Allocation
 from protos.contract.reason import listed
 
@@ -72,7 +72,7 @@ def _reserved(kept: Reservation) -> str:
     return f"  {defrag_plan.place(kept.node, kept.gpus)} {lasts}: {free}"
 
 
-def _line(of: Line) -> Iterator[str]:
+def _line(of: Pod | Group) -> Iterator[str]:
     """Its queue, its place there, and when the first in line starts."""
     if of.queue:
         turn = f": number {of.place} of {of.in_line} pending workloads in it" if of.place else ""

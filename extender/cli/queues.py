@@ -12,7 +12,7 @@ from rich.console import RenderableType
 
 from extender.cli import console
 from extender.cli.errors import CommandError
-from extender.cli.inspection import Queue, Queues
+from extender.wire.listings import Queue, Queues, Strangers
 from protos.contract.objects import ObjectMeta, Quantities
 from protos.contract.queue import GPUS
 from protos.kube import credentials, errors, paths
@@ -67,8 +67,13 @@ def render(found: Queues, quotas: Sequence[Quota] = ()) -> list[RenderableType]:
 
 
 def _notes(queue: Queue) -> tuple[str, ...]:
-    strangers = str(queue.strangers) if queue.strangers is not None else ""
+    strangers = _strangers(queue.strangers) if queue.strangers is not None else ""
     return queue.problem, queue.misplaced, queue.exceeded, strangers
+
+
+def _strangers(found: Strangers) -> str:
+    pods = f"{found.waiting} pods that wait and {found.running} that run"
+    return f"{pods} name it from namespaces that it does not admit: {found.namespaces}"
 
 
 def _rows(queue: Queue) -> Iterator[tuple[str, ...]]:

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from extender.cli import console
-from extender.cli.inspection import Gpu, Group, Holder, Inspection, Node, Pod
+from extender.wire.answers import Gang, Gpu, Holder, Inspection, Node, WaitingPod
 
 MIB_PER_GIB = 1024
 BRANCH = "└ "
@@ -31,7 +31,7 @@ def waiters(books: Inspection) -> list[RenderableType]:
     return [waiting(singly)] if singly else []
 
 
-def groups(gangs: Sequence[Group]) -> RenderableType:
+def groups(gangs: Sequence[Gang]) -> RenderableType:
     """How far each gang is, and why it waits."""
     table = console.columns("GANG", "PHASE", "FOR", "BOUND", "WHY")
     for gang in sorted(gangs, key=lambda gang: (gang.namespace, gang.name)):
@@ -55,8 +55,8 @@ def gpus(nodes: Sequence[Node], pods: bool) -> RenderableType:
             label, model = "", gpu.model
             for pod in gpu.pods if pods else ():
                 table.add_row("", "", *_holder(node, pod))
-        for pod in node.unplaced:
-            table.add_row("", "?", f"{BRANCH}{pod.namespace}/{pod.name}", "", "", "on some GPU")
+        for ref in node.unplaced:
+            table.add_row("", "?", f"{BRANCH}{ref.namespace}/{ref.name}", "", "", "on some GPU")
     return table
 
 
@@ -123,7 +123,7 @@ def totals(books: Inspection) -> RenderableType:
     return "\n".join(lines)
 
 
-def waiting(pods: Sequence[Pod]) -> RenderableType:
+def waiting(pods: Sequence[WaitingPod]) -> RenderableType:
     """Who waits, for how long and why."""
     table = console.columns("WAITING", "FOR", "WHY")
     for pod in pods:

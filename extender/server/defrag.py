@@ -1,7 +1,6 @@
 """Which moves would make room for somebody, as JSON. Read only: who moves pods does that with rights of their own."""
 
 from http import HTTPStatus
-from typing import Any
 from urllib.parse import parse_qs
 
 import msgspec
@@ -9,8 +8,9 @@ import msgspec
 from extender.engine.cycle.engine import Engine
 from extender.engine.planning.defrag_plan import NoPlan
 from extender.engine.policies.defrag.defrag import MOST_MOVES
-from extender.server import inspect
+from extender.server import explain, inspect
 from extender.server.desk import Pieces, Refusal, missing
+from extender.wire.listings import Plan
 from gangfilter.group import GroupKey
 
 MOST_ALLOWED = 64
@@ -22,14 +22,13 @@ BUSY = "moves are being planned for somebody else: try again"
 def page(engine: Engine, namespace: str, name: str, query: str) -> Pieces:
     """Which pods to move where, but those to `keep`, so that a pod or gang that waits fits; raises Refusal."""
     most, keep = _asked(query)
-    pod = yield from inspect.named(engine, namespace, name)
+    pod = yield from explain.named(engine, namespace, name)
     yield b""
     request = engine.defrag(pod, GroupKey(namespace, name), most, keep)
     if request is None:
         raise missing(f"{namespace}/{name}: no such pod or gang")
     if isinstance(request, NoPlan):
-        told: dict[str, Any] = {"fits": False, "verdict": request.why, "moves": [], "rooms": []}
-        yield msgspec.json.encode({"for": f"{namespace}/{name}", **told})
+        yield msgspec.json.encode(Plan(who=f"{namespace}/{name}", fits=False, verdict=request.why))
         return
     while not request.advance():
         yield b""

@@ -1,6 +1,6 @@
 """Queues for people, as JSON."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -11,6 +11,8 @@ from extender.engine.queueing.queue_node import QueueNode
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
 from extender.server.desk import Pieces
+from extender.wire.answers import Earliest
+from extender.wire.listings import Queue, Strangers
 from gangfilter.table import Phase
 from protos.contract.queue import shown
 from protos.contract.reason import listed
@@ -29,38 +31,43 @@ def listing(engine: Engine) -> Pieces:
     yield b"]}"
 
 
-def _below(engine: Engine, above: QueueNode, depth: int) -> Iterator[dict[str, Any]]:
+def _below(engine: Engine, above: QueueNode, depth: int) -> Iterator[Queue]:
     for queue_node in sorted(above.below, key=lambda each: each.name):
-        yield {**_told(engine, queue_node), "depth": depth}
+        yield _told(engine, queue_node, depth)
         yield from _below(engine, queue_node, depth + 1)
 
 
-def _told(engine: Engine, queue_node: QueueNode) -> dict[str, Any]:
+def _told(engine: Engine, queue_node: QueueNode, depth: int) -> Queue:
     queue = queue_node.queue
-    limits = {
-        field: {resource: shown(resource, amount) for resource, amount in sorted(getattr(queue, field).items())}
-        for field in ("guarantee", "deserved", "capability")
-    }
-    status = msgspec.to_builtins(engine.tenancy.status(queue_node))
-    own = {"source": queue.source, "parent": queue.parent, "weight": queue.weight, "priority": queue.priority}
-    own |= {"reclaimable": queue.reclaimable, "namespaces": list(queue.namespaces)}
-    return {
-        **status,
-        **own,
-        **limits,
-        "namespaceSelector": queue.namespace_selector,
-        "strangers": _strangers(queue_node),
-    }
+    return Queue(
+        **msgspec.structs.asdict(engine.tenancy.status(queue_node)),
+        source=queue.source,
+        parent=queue.parent,
+        weight=queue.weight,
+        priority=queue.priority,
+        reclaimable=queue.reclaimable,
+        namespaces=queue.namespaces,
+        guarantee=_quantities(queue.guarantee),
+        deserved=_quantities(queue.deserved),
+        capability=_quantities(queue.capability),
+        namespace_selector=queue.namespace_selector,
+        strangers=_strangers(queue_node),
+        depth=depth,
+    )
 
 
-def _strangers(queue_node: QueueNode) -> dict[str, Any] | None:
+def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {resource: shown(resource, amount) for resource, amount in sorted(amounts.items())}
+
+
+def _strangers(queue_node: QueueNode) -> Strangers | None:
     """Pods that name the queue and whose namespaces it does not admit, None if there are none."""
     found = [local_queue for local_queue in queue_node.strangers if local_queue.waiting or local_queue.running]
     if not found:
         return None
     namespaces = sorted({local_queue.namespace for local_queue in found})
-    counts = {"waiting": sum(a.waiting for a in found), "running": sum(a.running for a in found)}
-    return {**counts, "namespaces": listed(namespaces, NAMED)}
+    waiting, running = sum(a.waiting for a in found), sum(a.running for a in found)
+    return Strangers(waiting=waiting, running=running, namespaces=listed(namespaces, NAMED))
 
 
 def of_group(engine: Engine, known: GangInfo) -> dict[str, Any]:
@@ -100,16 +107,16 @@ def in_line(engine: Engine, of: GangInfo | PodState, now: float) -> Generator[by
     return {"place": before + 1, "inLine": waiting, "first": start(engine, engine.backfill.first(queue), now)}
 
 
-def start(engine: Engine, kept: BackfillReservation | None, now: float) -> dict[str, Any] | None:
+def start(engine: Engine, kept: BackfillReservation | None, now: float) -> Earliest | None:
     """When the one for whom this is kept starts at the earliest, in seconds from now, and where."""
     if kept is None:
         return None
     first = kept.first
     last = engine.pods.get(first.last)
-    return {
-        "who": kept.head.who,
-        "seconds": round(max(0.0, first.start - now), 1),
-        "sure": first.sure,
-        "nodes": first.nodes,
-        "after": str(last.ref) if last is not None else "",
-    }
+    return Earliest(
+        who=kept.head.who,
+        seconds=round(max(0.0, first.start - now), 1),
+        sure=first.sure,
+        nodes=first.nodes,
+        after=str(last.ref) if last is not None else "",
+    )

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from extender.server import classes, defrag, exposition, inspect, queues
+from extender.server import classes, defrag, explain, exposition, inspect, queues
 from extender.server.core import Core
 from extender.server.desk import Desk, Pieces, Traffic
 from extender.server.pages import JSON, Guard, Page, Pages, Probe, Request, loopback_only
@@ -129,15 +129,15 @@ class Status:
             case ["inspect"]:
                 return lambda: inspect.cluster(engine, now())
             case ["inspect", name]:
-                return lambda: inspect.page(inspect.node_explanation(engine, name))
+                return lambda: explain.node(engine, name)
             case ["classes"]:
                 return lambda: classes.listing(engine)
             case ["queues"]:
                 return lambda: queues.listing(engine)
             case ["explain", "groups", namespace, name]:
-                return lambda: inspect.group_explanation(engine, GroupKey(namespace, name), now())
+                return lambda: explain.group(engine, GroupKey(namespace, name), now())
             case ["explain", namespace, name]:
-                return lambda: inspect.page(inspect.explanation(engine, namespace, name, now()))
+                return lambda: explain.pod(engine, namespace, name, now())
             case ["defrag", namespace, name]:
                 return lambda: defrag.page(engine, namespace, name, request.query)
         return None

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from extender.cli.inspection import Gpu, Group, Inspection, Node
+from extender.wire.answers import Gpu, Group, Inspection, Node
 from protos.contract import allocation, ask, names
 from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import ContainerAsk, PodAsk

@@ -11,12 +11,12 @@ import msgspec
 from extender.cli import console, inspection
 from extender.cli.demo import check, jobs, pods
 from extender.cli.errors import CommandError
-from extender.cli.inspection import Group
 from extender.sim import podspec
 from extender.sim.apiserver.resources import PODS
 from extender.sim.apiserver.store import Cursor
 from extender.sim.cluster import EmbeddedCluster, WaitError
 from extender.sim.podspec import Object
+from extender.wire.answers import Group
 from protos.contract import names, objects
 
 NAME = "train"

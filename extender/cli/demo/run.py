@@ -17,12 +17,12 @@ from extender.cli import console, inspection, scheduler_config, top
 from extender.cli.demo import check, gang, pods, tenants, trace
 from extender.cli.demo.progress import Count, Progress
 from extender.cli.errors import CommandError
-from extender.cli.inspection import Inspection
 from extender.sim import podspec
 from extender.sim.cluster import ClusterSpec, EmbeddedCluster, ExtenderPlace, WaitError, gangshare_extender
 from extender.sim.kubelet.status import NodeSpec
 from extender.sim.podspec import Object
 from extender.sim.process import ProcessError
+from extender.wire.answers import Inspection
 from protos.contract import allocation, names, objects
 from protos.contract.allocation import Share
 

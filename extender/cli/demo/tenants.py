@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from extender.cli import console, inspection, queues
 from extender.cli.demo import jobs, pods
-from extender.cli.inspection import Queues
 from extender.sim import podspec
 from extender.sim.apiserver.resources import PODS, Object
 from extender.sim.apiserver.store import Cursor
 from extender.sim.cluster import EmbeddedCluster, WaitError
 from extender.sim.definitions import definition
+from extender.wire.listings import Queues
 from protos.contract import gpu_class, names, queue
 
 CLASS = "h200"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from extender.cli import classes, console, inspection
-from extender.cli.inspection import Classes
+from extender.wire.listings import Classes
 from tests.unit.cli.conftest import StatusPort
 from tests.unit.cli.run import gangshare
 

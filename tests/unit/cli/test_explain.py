@@ -6,7 +6,7 @@ import pytest
 
 from extender.cli import explain
 from extender.cli.errors import CommandError
-from extender.cli.inspection import Group, Node, Pod
+from extender.wire.answers import Group, Node, Pod
 from tests.unit.cli import books
 from tests.unit.cli.conftest import StatusPort
 from tests.unit.cli.run import Ran, gangshare

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from extender.cli import console, inspection, queues
-from extender.cli.inspection import Queues
+from extender.wire.listings import Queues
 from protos.contract.objects import ObjectMeta
 from tests.unit.cli.conftest import StatusPort
 from tests.unit.cli.run import gangshare

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from extender.cli import console, inspection, top
-from extender.cli.inspection import Inspection
+from extender.wire.answers import Inspection
 from tests.unit.cli import books
 from tests.unit.cli.conftest import StatusPort
 from tests.unit.cli.run import gangshare

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from extender.cli import console, defrag, inspection
 from extender.cli.errors import CommandError
-from extender.cli.inspection import Plan
 from extender.sim.apiserver.resources import PDBS, PODS
+from extender.wire.listings import Plan
 from protos.contract import names
 from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials

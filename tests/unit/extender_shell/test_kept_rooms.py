@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from extender.server import exposition, inspect
+from extender.server import explain, exposition, inspect
 from gangfilter.group import GroupKey
 from tests.builders import a_node
 from tests.unit.engine.gang_story import GangStory, members
@@ -23,13 +23,13 @@ def a_gang_that_lost_one() -> GangStory:
 
 def test_the_gang_shows_what_is_kept_for_it_and_for_how_long() -> None:
     world = a_gang_that_lost_one()
-    told = msgspec.json.decode(b"".join(inspect.group_explanation(world.engine, KEY, world.now)))
+    told = msgspec.json.decode(b"".join(explain.group(world.engine, KEY, world.now)))
     assert told["slots"] == [{"name": "m1", "role": "worker", "node": "n1", "gpus": [1], "seconds": 280.0}]
 
 
 def test_the_gpu_shows_for_whom_it_is_booked() -> None:
     world = a_gang_that_lost_one()
-    gpus = inspect.node(world.engine, world.engine.nodes["n1"])["gpus"]
+    gpus = msgspec.to_builtins(inspect.node(world.engine, world.engine.nodes["n1"]))["gpus"]
     assert [(pod["name"], pod.get("kept", False)) for gpu in gpus for pod in gpu["pods"]] == [
         ("m0", False),
         ("m1", True),

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from extender.server import inspect
+from extender.server import explain
 from extender.server.desk import Pieces
 from gangfilter.group import GroupKey
 from protos.contract import names
@@ -47,11 +47,11 @@ def a_busy_node(**settings: Any) -> GangStory:
 
 
 async def pod(story: GangStory, name: str) -> dict[str, Any]:
-    return read(inspect.page(inspect.explanation(story.engine, "default", name, story.now)))
+    return read(explain.pod(story.engine, "default", name, story.now))
 
 
 async def gang(story: GangStory, name: str) -> dict[str, Any]:
-    return read(inspect.group_explanation(story.engine, GroupKey("default", name), story.now))
+    return read(explain.group(story.engine, GroupKey("default", name), story.now))
 
 
 def read(page: Pieces) -> dict[str, Any]:

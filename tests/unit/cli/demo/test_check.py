@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from extender.cli.demo.check import Outcome, Running, check, gang
-from extender.cli.inspection import Group, Inspection
+from extender.wire.answers import Group, Inspection
 from protos.contract import names
 from protos.contract.objects import Pod
 from tests.unit.cli import books as told

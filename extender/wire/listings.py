@@ -1,0 +1,133 @@
+"""What the status port answers, as JSON: GpuClasses and models of GPUs, queues, and plans of moves.
+
+`/classes` is a `Classes`, `/queues` a `Queues`, `/defrag/NAMESPACE/NAME` a `Plan`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from extender.wire.answers import Shape
+
+
+class Place(Shape, frozen=True, kw_only=True):
+    """GPUs of a node, by index."""
+
+    node: str
+    gpus: tuple[int, ...] = ()
+
+
+class Move(Shape, frozen=True, kw_only=True):
+    """A pod to be moved, the units of GPU memory that it holds, and where there is room for it."""
+
+    namespace: str
+    name: str
+    uid: str
+    mem: int = 0
+    source: Place = msgspec.field(name="from")
+    target: Place = msgspec.field(name="to")
+
+
+class Room(Shape, frozen=True, kw_only=True):
+    """Where a pod that waits then fits, with the UUIDs of its containers' GPUs."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    gpus: tuple[int, ...] = ()
+    containers: Mapping[str, tuple[str, ...]] = {}
+
+
+class Plan(Shape, frozen=True, kw_only=True):
+    """All of `/defrag/NAMESPACE/NAME`: whether somebody fits after these moves, and a sentence."""
+
+    who: str = msgspec.field(name="for")
+    fits: bool
+    verdict: str
+    moves: tuple[Move, ...] = ()
+    rooms: tuple[Room, ...] = ()
+
+
+class GpuClass(Shape, frozen=True, kw_only=True):
+    """A class: GPUs of it, those of them that are wholly free, nodes that have some, pods that wait and name it."""
+
+    name: str
+    description: str = ""
+    problem: str | None = None
+    gpus: int = 0
+    free: int = 0
+    nodes: int = 0
+    waiting: int = 0
+
+
+class MissingClass(Shape, frozen=True, kw_only=True):
+    """A class that does not exist, and how many pods wait for it."""
+
+    name: str
+    waiting: int = 0
+
+
+class Model(Shape, frozen=True, kw_only=True):
+    """GPUs that are alike: units and MiB of memory, clock, CUDA compute capability, and how many there are."""
+
+    model: str = ""
+    mem: int = 0
+    mem_mib: int = msgspec.field(default=0, name="memMiB")
+    clock_mhz: int = msgspec.field(default=0, name="clockMHz")
+    compute_capability: str = ""
+    gpus: int = 0
+    free: int = 0
+    nodes: int = 0
+
+
+class Classes(Shape, frozen=True, kw_only=True):
+    """All of `/classes`."""
+
+    classes: tuple[GpuClass, ...] = ()
+    missing: tuple[MissingClass, ...] = ()
+    models: tuple[Model, ...] = ()
+
+
+class Strangers(Shape, frozen=True, kw_only=True):
+    """Pods that name a queue which does not admit their namespaces."""
+
+    waiting: int
+    running: int
+    namespaces: str
+
+
+class Queue(Shape, frozen=True, kw_only=True):
+    """A queue, so many below the root: its limits, its fair share, and what it has and requests, by resource."""
+
+    name: str
+    allocated: Mapping[str, str] = {}
+    requested: Mapping[str, str] = {}
+    fair_share: Mapping[str, str] = {}
+    share: str = ""
+    waiting: int = 0
+    running: int = 0
+    closed: bool = False
+    problem: str = ""
+    misplaced: str = ""
+    exceeded: str = ""
+    source: str = ""
+    """API group and version of its object, "" if it has none."""
+    parent: str = ""
+    weight: int = 1
+    priority: int = 0
+    reclaimable: bool = True
+    namespaces: tuple[str, ...] = ()
+    guarantee: Mapping[str, str] = {}
+    deserved: Mapping[str, str] = {}
+    capability: Mapping[str, str] = {}
+    namespace_selector: Any = None
+    strangers: Strangers | None = None
+    depth: int = 0
+
+
+class Queues(Shape, frozen=True, kw_only=True):
+    """All of `/queues`: each queue after the one above it."""
+
+    queues: tuple[Queue, ...] = ()
