@@ -7,14 +7,12 @@ others. Objects given and returned are shared with the store: never modify one a
 from __future__ import annotations
 
 import asyncio
-import re
-import uuid
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from extender.sim import podspec
-from extender.sim.apiserver import disruption, errors, managed, patch, pods, quota, schema
+from extender.sim.apiserver import disruption, errors, managed, metadata, patch, pods, quota, schema
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.resources import (
     CRDS,
@@ -29,18 +27,6 @@ from extender.sim.apiserver.resources import (
 )
 from extender.sim.apiserver.store import Item, Key, Store
 
-_NAME = re.compile(r"^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$")
-_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-_FIXED_METADATA = (
-    "name",
-    "namespace",
-    "uid",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "generateName",
-)
 _WITH_GENERATION = ("Pod",)
 _SYSTEM = Writer("kube-controller-manager", "status")
 _EVICTION = Writer("EvictionByEvictionAPI", "status")
@@ -70,12 +56,13 @@ class Api:
 
     def create(self, resource: Resource, namespace: str, obj: Object, writer: Writer) -> Item:
         """Store a new object; its name may come from generateName."""
-        metadata = self._new_metadata(resource, namespace, obj)
+        lost = bool(namespace) and not self.store.get(NAMESPACES, ("", namespace))
+        meta = metadata.new(resource, namespace, obj.get("metadata") or {}, self._random, lost=lost)
         new = {k: v for k, v in obj.items() if k not in ("kind", "apiVersion", "metadata")}
-        new = {"metadata": metadata, **new}
-        key = (namespace, metadata["name"])
+        new = {"metadata": meta, **new}
+        key = (namespace, meta["name"])
         if self.store.get(resource, key):
-            raise errors.already_exists(resource, metadata["name"])
+            raise errors.already_exists(resource, meta["name"])
         if resource is PODS:
             new = self._admit(new)
         elif resource is NAMESPACES:
@@ -88,7 +75,7 @@ class Api:
             new = schema.admitted(resource, self.catalogue.schema(resource), new)
         fields = managed.fields_of({k: v for k, v in new.items() if k != "status"})
         entries = managed.track([], {}, fields, writer, resource.api_version, podspec.timestamp())
-        metadata["managedFields"] = entries
+        meta["managedFields"] = entries
         item = self.store.put(resource, key, new)
         self._recount(resource, namespace)
         if resource is CRDS:
@@ -110,35 +97,6 @@ class Api:
         status = {"conditions": [{**established, "lastTransitionTime": podspec.timestamp()}]}
         self._write(CRDS, present, {**present.obj, "status": status}, _CRD_CONTROLLER)
 
-    def _new_metadata(self, resource: Resource, namespace: str, obj: Object) -> Object:
-        given = obj.get("metadata") or {}
-        if given.get("resourceVersion"):
-            raise errors.bad_request("resourceVersion should not be set on objects to be created")
-        if given.get("namespace", namespace) != namespace:
-            raise errors.bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
-        if namespace and not self.store.get(NAMESPACES, ("", namespace)):
-            raise errors.not_found(NAMESPACES, namespace)
-        name = given.get("name") or ""
-        if not name and given.get("generateName"):
-            name = given["generateName"][:58] + "".join(self._random.choices(_SUFFIX_LETTERS, k=5))
-        if not name:
-            raise errors.invalid(resource, "", "metadata.name", "Required value: name or generateName is required")
-        if not _NAME.match(name) or len(name) > 253:
-            raise errors.invalid(
-                resource,
-                name,
-                "metadata.name",
-                f'Invalid value: "{name}": a lowercase RFC 1123 '
-                "subdomain must consist of lower case alphanumeric characters, '-' or '.'",
-            )
-        kept = {k: v for k, v in given.items() if k not in _FIXED_METADATA and k not in ("managedFields", "selfLink")}
-        made = {"uid": str(uuid.uuid4()), "creationTimestamp": podspec.timestamp(), "generation": 1}
-        prefix = {"generateName": given["generateName"]} if given.get("generateName") else {}
-        place = {"name": name, **prefix, **({"namespace": namespace} if namespace else {})}
-        return {**place, **made, **kept}
-
     def _admit(self, pod: Object) -> Object:
         new = pods.prepare(self.admit(self._with_priority(pod)))
         namespace = new["metadata"]["namespace"]
@@ -158,12 +116,12 @@ class Api:
     def update(self, resource: Resource, key: Key, obj: Object, writer: Writer) -> Item:
         """Replace an object, or (writer.subresource ``status``) its status."""
         old = self.get(resource, key)
-        metadata = obj.get("metadata") or {}
-        if metadata.get("name") != key[1]:
+        meta = obj.get("metadata") or {}
+        if meta.get("name") != key[1]:
             raise errors.bad_request(
-                f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({key[1]})"
+                f"the name of the object ({meta.get('name')}) does not match the name on the URL ({key[1]})"
             )
-        if not metadata.get("resourceVersion") and not resource.unconditional_update:
+        if not meta.get("resourceVersion") and not resource.unconditional_update:
             raise errors.invalid(
                 resource, key[1], "metadata.resourceVersion", "Invalid value: 0x0: must be specified for an update"
             )
@@ -212,12 +170,12 @@ class Api:
     def _write(self, resource: Resource, old: Item, new: Object, writer: Writer) -> Item:
         """Store ``new`` over ``old``, keeping what this (sub)resource may not write; no write when nothing changes."""
         before = old.obj
-        self._check_preconditions(resource, old.key, new.get("metadata") or {}, before)
-        metadata = self._kept_metadata(resource, before["metadata"], new.get("metadata") or {}, writer)
+        metadata.check(resource, old.key, new.get("metadata") or {}, before["metadata"])
+        meta = metadata.kept(resource, before["metadata"], new.get("metadata") or {}, writer.subresource)
         if writer.subresource == "status":
-            merged = {**before, "metadata": metadata, "status": new.get("status", {})}
+            merged = {**before, "metadata": meta, "status": new.get("status", {})}
         else:
-            merged = {k: v for k, v in new.items() if k not in ("kind", "apiVersion")} | {"metadata": metadata}
+            merged = {k: v for k, v in new.items() if k not in ("kind", "apiVersion")} | {"metadata": meta}
             if "status" in resource.subresources and "status" in before:
                 merged["status"] = before["status"]
             if resource is PODS:
@@ -227,9 +185,9 @@ class Api:
         if merged == before:
             return old
         if merged.get("spec") != before.get("spec") and (resource.custom or resource.kind in _WITH_GENERATION):
-            metadata["generation"] = metadata.get("generation", 1) + 1
-        metadata["managedFields"] = managed.track(
-            metadata.get("managedFields") or [],
+            meta["generation"] = meta.get("generation", 1) + 1
+        meta["managedFields"] = managed.track(
+            meta.get("managedFields") or [],
             managed.fields_of(before),
             managed.fields_of(merged),
             writer,
@@ -237,29 +195,11 @@ class Api:
             podspec.timestamp(),
         )
         item = self.store.put(resource, old.key, merged)
-        freed = before["metadata"].get("finalizers") and not metadata.get("finalizers")
-        if freed and podspec.terminating(merged) and not metadata.get("deletionGracePeriodSeconds"):
+        freed = before["metadata"].get("finalizers") and not meta.get("finalizers")
+        if freed and podspec.terminating(merged) and not meta.get("deletionGracePeriodSeconds"):
             item = self.store.remove(resource, old.key)
         self._recount(resource, old.key[0])
         return item
-
-    def _check_preconditions(self, resource: Resource, key: Key, wanted: Object, found: Object) -> None:
-        present = found["metadata"]
-        if wanted.get("uid", present["uid"]) not in ("", present["uid"]):
-            path = f"/registry/{resource.plural}/{key[0]}/{key[1]}"
-            raise errors.wrong_precondition(resource, path, key[1], "UID", wanted["uid"], present["uid"])
-        if wanted.get("resourceVersion") not in (None, "", present["resourceVersion"]):
-            raise errors.stale(resource, key[1])
-
-    def _kept_metadata(self, resource: Resource, old: Object, new: Object, writer: Writer) -> Object:
-        if writer.subresource == "status" and resource.custom:
-            return dict(old)
-        metadata = {k: v for k, v in new.items() if k not in _FIXED_METADATA}
-        fixed = {k: old[k] for k in _FIXED_METADATA if k in old}
-        if writer.subresource == "status" and "ownerReferences" in old:
-            metadata["ownerReferences"] = old["ownerReferences"]
-        kept = {**metadata, "resourceVersion": old["resourceVersion"], "managedFields": old.get("managedFields", [])}
-        return {**fixed, **kept}
 
     def bind(self, key: Key, binding: Object) -> None:
         """pods/binding: node, annotations and PodScheduled in one write, without a managedFields entry."""
@@ -285,7 +225,7 @@ class Api:
         old, options = self.get(PODS, key), eviction.get("deleteOptions") or {}
         siblings = (i.obj for i in self.store.items(PODS, key[0]))
         disruption.check(old.obj, (i.obj for i in self.store.items(PDBS, key[0])), siblings)
-        self._check_preconditions(PODS, key, options.get("preconditions") or {}, old.obj)
+        metadata.check(PODS, key, options.get("preconditions") or {}, old.obj["metadata"])
         told = patch.apply(patch.STRATEGIC, old.obj, {"status": {"conditions": [disruption.condition()]}})
         self._write(PODS, old, told, _EVICTION)
         self.delete(PODS, key, {**options, "preconditions": {}})
@@ -293,14 +233,14 @@ class Api:
     def delete(self, resource: Resource, key: Key, options: Object) -> Item:
         """Delete, gracefully where the resource has it; answers the object as it was left."""
         old = self.get(resource, key)
-        metadata = old.obj["metadata"]
-        self._check_preconditions(resource, key, options.get("preconditions") or {}, old.obj)
+        meta = old.obj["metadata"]
+        metadata.check(resource, key, options.get("preconditions") or {}, meta)
         marked = pods.deletion(old.obj, options.get("gracePeriodSeconds")) if resource is PODS else None
-        if marked is None and metadata.get("finalizers"):
-            if metadata.get("deletionGracePeriodSeconds") == 0:
+        if marked is None and meta.get("finalizers"):
+            if meta.get("deletionGracePeriodSeconds") == 0:
                 return old
             stamp = {"deletionTimestamp": podspec.timestamp(), "deletionGracePeriodSeconds": 0}
-            marked = {**old.obj, "metadata": {**metadata, **stamp}}
+            marked = {**old.obj, "metadata": {**meta, **stamp}}
         if marked is None:
             return self._remove(resource, key)
         return old if marked is old.obj else self.store.put(resource, key, marked)
