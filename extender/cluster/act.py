@@ -9,12 +9,12 @@ import datetime as dt
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import msgspec
 import structlog
 
-from extender.cluster import class_status, faults, queue_status, scalers
+from extender.cluster import faults, scalers, status
 from extender.cluster.group_status import StatusWriter
 from extender.cluster.leadership import NotLeading, Permission
+from extender.cluster.pending import Complaint, Key, Pending, Status, Told, Write, identity
 from extender.engine.types.effects import (
     ClassStatus,
     Evict,
@@ -52,56 +52,11 @@ STATUS_PAUSE_S = 1.0
 """Between two writes of one object's status."""
 
 log = structlog.get_logger(__name__)
-Key = tuple[str, ...]
 _PASSES = (errors.Unavailable, errors.TooMany)
 _MOOT = (errors.NotFound, errors.Conflict)
 """The pod is gone, replaced (its UID differs), or changed since: whoever saw that decides anew."""
-
-
-class Complaint(msgspec.Struct, frozen=True):
-    """Tell the owner of any object by an Event what is wrong with it."""
-
-    about: Reference
-    reason: Reason
-
-
-Told = Report | ReportOwner | Complaint | Fault
-"""What people read, and nothing waits for."""
-Write = Requeue | SetAnnotation | Evict | Scale | Unscale | GroupStatus | ClassStatus | QueueStatus | Told
-"""What an Actor carries out."""
-
-
 TOLD_ON_GROUPS = (Phase.WAITING, Phase.DEGRADED, Phase.FAILED)
 """Phases whose reason is told in an Event of the PodGroup too. One that assembles would get one at each start."""
-
-
-class Waiting:
-    """Effects in the order in which they came first; of equal ones only the latest, of too many not the oldest."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._of: dict[Key, Write] = {}
-        self._some = asyncio.Semaphore(0)
-        self.in_flight = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._of)
-
-    def put(self, key: Key, effect: Write) -> Write | None:
-        """Returns the effect that is given up for it, None if there is room for both."""
-        dropped = None
-        if key not in self._of:
-            if len(self._of) >= self._most:
-                dropped = self._of.pop(next(iter(self._of)))
-            else:
-                self._some.release()
-        self._of[key] = effect
-        return dropped
-
-    async def next(self) -> tuple[Key, Write]:
-        await self._some.acquire()
-        key = next(iter(self._of))
-        return key, self._of.pop(key)
 
 
 class Actor:
@@ -121,7 +76,7 @@ class Actor:
         self.refused: Callable[[str, str], None] = lambda _uid, _why: None
         """Told of a pod (UID) whose eviction a disruption budget forbids and was not insisted on, and why."""
         self._statuses = StatusWriter(client)
-        self._acts, self._told = Waiting(MOST_ACTS), Waiting(MOST_TOLD)
+        self._acts, self._told = Pending(MOST_ACTS), Pending(MOST_TOLD)
         """What changes something, and what is only told, which is to take little from the former."""
         self._resting: dict[Key, Write | None] = {}
         """Statuses being written, or written a moment ago, and what is to be said next."""
@@ -129,7 +84,7 @@ class Actor:
     def submit(self, effects: Iterable[Write]) -> None:
         """Queue effects; never blocks."""
         for effect in effects:
-            key = _key(effect)
+            key, _ = identity(effect)
             if key in self._resting:
                 self._resting[key] = effect
                 continue
@@ -150,14 +105,14 @@ class Actor:
                 for _ in range(many):
                     workers.create_task(self._work(waiting))
 
-    async def _work(self, waiting: Waiting) -> None:
+    async def _work(self, waiting: Pending) -> None:
         while True:
             key, effect = await waiting.next()
             waiting.in_flight += 1
-            rests = isinstance(effect, GroupStatus | ClassStatus | QueueStatus)
+            rests = isinstance(effect, Status)
             if rests:
                 self._resting[key] = None
-            with self._faults.over("effect", f"{type(effect).__name__} {_about(effect)}") as work:
+            with self._faults.over("effect", f"{type(effect).__name__} {identity(effect)[1]}") as work:
                 await self._permission.settled()
                 await self._carry_out(effect)
             if work.failed:
@@ -174,7 +129,7 @@ class Actor:
             self.submit([latest])
 
     async def _carry_out(self, effect: Write) -> None:
-        told = {"kind": type(effect).__name__, "about": _about(effect)}
+        told = {"kind": type(effect).__name__, "about": identity(effect)[1]}
         for attempt in range(1, TRIES + 1):
             try:
                 await self._write(effect)
@@ -225,9 +180,9 @@ class Actor:
                 if effect.reason is not None and effect.phase in TOLD_ON_GROUPS:
                     self.submit([Complaint(about, effect.reason) for about in written])
             case ClassStatus():
-                await class_status.write_status(self._client, effect)
+                await status.write_class(self._client, effect)
             case QueueStatus():
-                await queue_status.write_status(self._client, effect)
+                await status.write_queue(self._client, effect)
 
     async def _tell(self, about: Reference, reason: Reason, *, warning: bool = True) -> None:
         self._permission.require()  # else the recorder takes it for told
@@ -279,47 +234,3 @@ def _held_by_budget(error: errors.ApiError) -> bool:
 
 def _reference(pod: PodRef) -> Reference:
     return Reference("v1", "Pod", pod.name, pod.namespace, pod.uid)
-
-
-def _key(effect: Write) -> Key:
-    match effect:
-        case Requeue(pod):
-            return "wake", pod.uid
-        case SetAnnotation(pod, key, _, _):
-            return "put back", pod.uid, key
-        case Report(pod, reason, _):
-            return "report", pod.uid, reason.code
-        case Evict(pod, _, _, _):
-            return "evict", pod.uid
-        case Scale(scaler) | Unscale(scaler):
-            return type(effect).__name__, scaler.kind, scaler.namespace, scaler.name
-        case Complaint(about, reason):
-            return "complaint", about.uid, reason.code
-        case ReportOwner(_, owner, reason):
-            return "report owner", owner.uid, reason.code
-        case Fault(subject):
-            return "fault", *subject
-        case GroupStatus():
-            return "group status", effect.key.namespace, effect.key.name
-        case ClassStatus():
-            return "class status", effect.name
-        case QueueStatus():
-            return "queue status", effect.name
-
-
-def _about(effect: Write) -> str:
-    match effect:
-        case GroupStatus():
-            return str(effect.key)
-        case ClassStatus() | QueueStatus():
-            return effect.name
-        case Fault(_, name):
-            return name
-        case Complaint(about, _):
-            return f"{about.namespace}/{about.name}"
-        case ReportOwner(namespace, owner, _):
-            return f"{namespace}/{owner.name}"
-        case Scale(scaler) | Unscale(scaler):
-            return f"{scaler.namespace}/{scaler.name}"
-        case _:
-            return str(effect.pod)

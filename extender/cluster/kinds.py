@@ -16,7 +16,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from extender.cluster import class_status, queue_status
+from extender.cluster.status import CLASS_UNREADABLE, QUEUE_UNREADABLE
 from extender.cluster.watched import WatchedKind
 from extender.engine.types import events
 from extender.engine.types.events import Event
@@ -98,7 +98,7 @@ def _groups(kind: podgroups.Kind, complain: Complain) -> WatchedKind:
 
 
 def _gpu_classes(complain: Complain) -> WatchedKind:
-    tell = _told(complain, gpu_class.API_VERSION, gpu_class.KIND, class_status.UNREADABLE)
+    tell = _told(complain, gpu_class.API_VERSION, gpu_class.KIND, CLASS_UNREADABLE)
 
     def seen(ref: Ref, found: GpuClass) -> Event:
         if found.problem:
@@ -117,7 +117,7 @@ def _gpu_classes(complain: Complain) -> WatchedKind:
 
 
 def _queues(kind: queue_sources.Source, complain: Complain) -> WatchedKind:
-    tell = _told(complain, kind.api_version, kind.kind, queue_status.UNREADABLE)
+    tell = _told(complain, kind.api_version, kind.kind, QUEUE_UNREADABLE)
     taken: set[str] = set()
     """Queues that the engine was told of."""
 

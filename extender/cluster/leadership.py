@@ -112,34 +112,16 @@ class Leadership:
         self._asked_at = asked_at
 
 
-class LeaseWatch:
+class LeaseWatch(Leadership):
     """Looks at the scheduler's Lease, for ever, and answers from what it saw."""
 
-    def __init__(self, client: ApiClient, namespace: str, name: str, leadership: Leadership) -> None:
-        self.leadership = leadership
-        self._client = client
-        self._namespace, self._name = namespace, name
+    def __init__(
+        self, client: ApiClient, namespace: str, name: str, identity_prefix: str, renew_deadline_s: float
+    ) -> None:
+        super().__init__(identity_prefix, renew_deadline_s)
+        self._client, self._namespace, self._name = client, namespace, name
         self._wanted = asyncio.Event()
         self._next = asyncio.Event()
-
-    @property
-    def leads(self) -> bool:
-        """Whether it may be written now."""
-        return self.leadership.leads
-
-    @property
-    def ours(self) -> bool:
-        """Whether our scheduler held the Lease at the last look."""
-        return self.leadership.ours
-
-    @property
-    def terms(self) -> int:
-        """How often the Lease turned to us."""
-        return self.leadership.terms
-
-    def why_not(self) -> str:
-        """Why it may not be written, for people."""
-        return self.leadership.why_not()
 
     def require(self) -> None:
         if not self.leads:
@@ -148,7 +130,7 @@ class LeaseWatch:
     async def settled(self) -> bool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_S):
-                while self.leadership.may_settle:
+                while self.may_settle:
                     self.look_soon()
                     await self.looked()
         return self.leads
@@ -173,17 +155,17 @@ class LeaseWatch:
                 await asyncio.wait_for(self._wanted.wait(), LOOK_S - SOON_S)
 
     async def _look(self) -> None:
-        led, asked_at = self.leadership.leads, self.leadership.clock()
+        led, asked_at = self.leads, self.clock()
         try:
             spec = (await lease.read(self._client, self._namespace, self._name)).spec
         except errors.NotFound:
             spec = LeaseSpec()
         except errors.ApiError as error:
-            if not self.leadership.trouble:
+            if not self.trouble:
                 log.warning("lease_not_read", error=str(error))
-            self.leadership.trouble = str(error)
+            self.trouble = str(error)
             return
-        self.leadership.saw(spec, asked_at)
-        if led != self.leadership.leads:
-            why = self.leadership.why_not() if led else "the Lease was seen renewed"
-            log.info("leadership", leads=self.leadership.leads, why=why)
+        self.saw(spec, asked_at)
+        if led != self.leads:
+            why = self.why_not() if led else "the Lease was seen renewed"
+            log.info("leadership", leads=self.leads, why=why)

@@ -6,42 +6,13 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
+from extender.cluster.pending import Write
 from extender.engine.cycle.engine import Engine
-from extender.engine.types.effects import (
-    ClassStatus,
-    Deny,
-    Effect,
-    Evict,
-    Fault,
-    GroupStatus,
-    Open,
-    PhaseLeft,
-    QueueStatus,
-    Report,
-    ReportOwner,
-    Requeue,
-    Scale,
-    SetAnnotation,
-    Unscale,
-)
+from extender.engine.types.effects import Deny, Effect, Fault, Open, PhaseLeft
 from extender.engine.types.events import Event, Tick
 from extender.metrics import Metrics
 from protos.logs import trace
 
-Write = (
-    Requeue
-    | Report
-    | ReportOwner
-    | SetAnnotation
-    | Evict
-    | Scale
-    | Unscale
-    | GroupStatus
-    | ClassStatus
-    | QueueStatus
-    | Fault
-)
-"""Effects that are writes to the API server."""
 Release = Open | Deny
 """Effects that end the waiting of a held bind."""
 

@@ -15,11 +15,12 @@ from typing import Any
 import msgspec
 import structlog
 
-from extender.cluster.act import Actor, Complaint
+from extender.cluster.act import Actor
 from extender.cluster.bind import Binder
 from extender.cluster.client import PermittedClient
 from extender.cluster.election import OwnLease
-from extender.cluster.leadership import Alone, Leadership, LeaseWatch
+from extender.cluster.leadership import Alone, LeaseWatch
+from extender.cluster.pending import Complaint
 from extender.cluster.rivals import Rivals
 from extender.cluster.watch import Watches
 from extender.engine.cycle.engine import Engine
@@ -97,7 +98,7 @@ class Extender:
         where = settings.lease_namespace, settings.lease_name
         match settings.leader_election:
             case "scheduler":
-                return LeaseWatch(client, *where, Leadership(settings.identity_prefix, settings.renew_deadline_s))
+                return LeaseWatch(client, *where, settings.identity_prefix, settings.renew_deadline_s)
             case "own":
                 return OwnLease(client, *where, f"{settings.identity_prefix}{uuid.uuid4()}")
             case "none":

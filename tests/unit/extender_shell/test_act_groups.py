@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from extender.cluster import act
-from extender.cluster.act import Complaint
+from extender.cluster.pending import Complaint
 from extender.engine.types.effects import Evict, GroupStatus, PodRef, ReportOwner, Requeue
 from extender.sim.apiserver.resources import PDBS, PODS
 from gangfilter.group import GroupKey
