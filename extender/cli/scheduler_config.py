@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,7 +22,6 @@ from extender.cli.errors import CommandError
 from protos.contract import names
 
 Layout = Literal["own", "shared", "gpushare", "policy"]
-LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 DEFAULT_URL = "http://127.0.0.1:12345"
 KUBEADM_KUBECONFIG = "/etc/kubernetes/scheduler.conf"

@@ -52,6 +52,10 @@ class ExtenderPlace(msgspec.Struct, frozen=True):
     def url_prefix(self) -> str:
         return f"http://{self.listen}/scheduler"
 
+    @property
+    def status_url(self) -> str:
+        return f"http://{self.status_listen}"
+
 
 class PluginPlace(msgspec.Struct, frozen=True):
     """Where the plugin of one node lives. ``profile`` is a copy that the cluster may edit."""
@@ -260,7 +264,7 @@ class EmbeddedCluster(Kubectl):
         """Until the extender says it is ready."""
         end = time.monotonic() + _READY_SECONDS
         async with aiohttp.ClientSession() as session:
-            while not await _answers(session, f"http://{self.place.status_listen}/readyz"):
+            while not await _answers(session, f"{self.place.status_url}/readyz"):
                 self.extender.check()
                 if time.monotonic() > end:
                     raise WaitError(f"the extender is not ready after {_READY_SECONDS:g} s:\n{self.extender.tail()}")

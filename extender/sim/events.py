@@ -5,9 +5,8 @@ from __future__ import annotations
 import uuid
 
 from extender.sim import podspec
-from extender.sim.apiserver import patch
+from extender.sim.apiserver import errors, patch
 from extender.sim.apiserver.api import Api
-from extender.sim.apiserver.errors import ApiError
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.resources import EVENTS, Object, Resource
 
@@ -28,14 +27,11 @@ class Recorder:
         """``kind`` is Normal or Warning. A namespace that is gone is no error: nobody is left to read it."""
         message = message[:_LONGEST]
         known = self._known.get((about["metadata"]["uid"], reason, message))
-        try:
+        with errors.tolerated(404):
             if known and self._api.store.get(EVENTS, known):
                 self._repeat(known)
             else:
                 self._create(resource, about, kind, reason, message, action, component)
-        except ApiError as error:
-            if error.code != 404:
-                raise
 
     def _repeat(self, key: tuple[str, str]) -> None:
         present = self._api.get(EVENTS, key).obj

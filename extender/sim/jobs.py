@@ -12,9 +12,8 @@ import time
 import msgspec
 
 from extender.sim import podspec
-from extender.sim.apiserver import patch
+from extender.sim.apiserver import errors, patch
 from extender.sim.apiserver.api import Api
-from extender.sim.apiserver.errors import ApiError
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.resources import JOBS, PODS, Object
 from extender.sim.apiserver.store import Cursor, Key
@@ -66,7 +65,7 @@ class JobController:
         if gone:
             self._delete(self._pods(job))
         else:
-            self._sync((job["metadata"]["namespace"], job["metadata"]["name"]))
+            self._sync(podspec.key(job))
 
     def _count(self, owner: Object, pod: Object, gone: bool) -> None:
         count, uid = self._counts.setdefault(owner["uid"], _Count()), podspec.uid(pod)
@@ -81,14 +80,9 @@ class JobController:
         else:
             return
         if not gone and TRACKING in (pod["metadata"].get("finalizers") or ()):
-            self._write(podspec.key(pod), {"metadata": {"uid": uid, "finalizers": None}})
-
-    def _write(self, key: Key, body: Object) -> None:
-        try:
-            self._api.patch(PODS, key, body, patch.MERGE, _WRITER)
-        except ApiError as error:
-            if error.code not in (404, 409):
-                raise
+            with errors.tolerated(404, 409):
+                body = {"metadata": {"uid": uid, "finalizers": None}}
+                self._api.patch(PODS, podspec.key(pod), body, patch.MERGE, _WRITER)
 
     def _sync(self, key: Key) -> None:
         found = self._api.store.get(JOBS, key)
@@ -112,8 +106,7 @@ class JobController:
         waited = time.monotonic() - count.failed_at
         due = self._backoff * 2.0 ** min(len(count.failed) - 1, 10) if count.failed else 0.0
         if wanted > 0 and waited < due:
-            key = (job["metadata"]["namespace"], job["metadata"]["name"])
-            asyncio.get_running_loop().call_later(due - waited, self._sync, key)
+            asyncio.get_running_loop().call_later(due - waited, self._sync, podspec.key(job))
             return
         taken = {_index(pod) for pod in active} | count.done_indexes
         free = (index for index in range(_completions(job)) if index not in taken)
@@ -128,9 +121,8 @@ class JobController:
 
     def _end(self, job: Object, active: list[Object], kind: str, reason: str) -> None:
         self._delete(active)
-        key = (job["metadata"]["namespace"], job["metadata"]["name"])
         condition = {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": podspec.timestamp()}
-        self._api.patch(JOBS, key, {"status": {"conditions": [condition]}}, patch.MERGE, _STATUS)
+        self._api.patch(JOBS, podspec.key(job), {"status": {"conditions": [condition]}}, patch.MERGE, _STATUS)
 
     def _delete(self, pods: list[Object]) -> None:
         for pod in pods:

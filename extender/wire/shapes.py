@@ -15,7 +15,6 @@ from protos.contract.printable import printable
 
 EVERYWHERE = "gangshare"
 """The key under which one sentence refuses every node; as long as no node bears this name, no node is meant."""
-MAX_SCORE = 10
 
 T = TypeVar("T")
 

@@ -14,10 +14,9 @@ from pathlib import Path
 
 import yaml
 
-from extender.sim import training
-from extender.sim.training import Operator, name
 from protos.contract import names
 from protos.contract.training import API_VERSION, JOB_KIND, MANAGED_BY, PLURALS
+from tests.scenarios.et_operator import Operator, definitions, name
 from tests.scenarios.gangs import all_run, books_agree, until
 from tests.scenarios.pods import a_container, a_pod
 from tests.scenarios.preemption_stories import CLASSES as CLASSES
@@ -28,7 +27,7 @@ from tests.scenarios.world import Object, World
 SAMPLE = Path(__file__).parents[2] / "manifests/samples/elastic/trainingjob.yaml"
 SPOT = {"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}
 ARGS = ["--min-runtime=1", "--scale-in-timeout=10", "--scale-out-delay=2"]
-DEFINITIONS = training.definitions()
+DEFINITIONS = definitions()
 
 
 def the_sample(most: int) -> Object:

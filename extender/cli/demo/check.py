@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from extender.wire.answers import Gpu, Group, Inspection, Node
 from protos.contract import allocation, ask, names
@@ -47,6 +49,25 @@ def check(pods: Sequence[Running], books: Inspection) -> Outcome:
     ]
     faults += _room(gpus.values())
     return Outcome(sum(len(asked.containers) for _, asked in asking), tuple(faults))
+
+
+def verdict(outcome: Outcome, gang: str) -> str:
+    """What was compared, and whether it is the same; `gang`: its NAMESPACE/NAME."""
+    compared = f"check: environment, annotation and books of {outcome.containers} containers with GPUs"
+    if not outcome.faults:
+        return f"{compared} say the same, and gang {gang} is whole"
+    return "\n".join([f"{compared} differ:", *(f"  {fault}" for fault in outcome.faults)])
+
+
+def decoded(pod: Mapping[str, Any]) -> Pod:
+    """A pod of the cluster, as both processes read it."""
+    return msgspec.json.decode(msgspec.json.encode(pod), type=Pod)
+
+
+def shares(pod: Mapping[str, Any]) -> list[Share]:
+    """What the pod's annotation names."""
+    noted = allocation.decode((pod["metadata"].get("annotations") or {}).get(names.ALLOCATION))
+    return [share for given in noted.containers.values() for share in given] if noted else []
 
 
 def gang(members: Sequence[Pod], told: Group | None) -> Iterator[str]:

@@ -6,18 +6,16 @@ import asyncio
 import time
 from collections.abc import Callable
 
-import msgspec
-
 from extender.cli import console, inspection
-from extender.cli.demo import check, jobs, pods
+from extender.cli.demo import check, jobs, pods, story
+from extender.cli.demo.story import LOOK_S, PATIENCE_S
 from extender.cli.errors import CommandError
 from extender.sim import podspec
-from extender.sim.apiserver.resources import PODS
 from extender.sim.apiserver.store import Cursor
 from extender.sim.cluster import EmbeddedCluster, WaitError
 from extender.sim.podspec import Object
 from extender.wire.answers import Group
-from protos.contract import names, objects
+from protos.contract import names
 
 NAME = "train"
 WORKERS, GPUS_EACH = 3, 2
@@ -25,10 +23,6 @@ MEMBERS = WORKERS + 1
 KEY = f"{pods.NAMESPACE}/{NAME}"
 LEAVE_S = 0.25
 """Seconds between two pods of the trace that leave to make room."""
-READ_S = 1.5
-"""Seconds for which the gang is left as it stands, so that one can read it."""
-PATIENCE_S = 60.0
-LOOK_S = 0.05
 INTRODUCTION = (
     f"A gang of {MEMBERS}: {WORKERS} workers with {GPUS_EACH} whole GPUs each and a launcher that asks none"
     " start together or not at all."
@@ -48,40 +42,28 @@ def _job(role: str, count: int, resources: Object) -> Object:
     return jobs.job(f"{NAME}-{role}", NAME, count, said, resources)
 
 
-class Bound:
-    """When each member was bound, by UID, from the API server's own changes."""
+class Story(story.Story):
+    """The gang from its first member to the replacement of a lost one."""
 
-    def __init__(self) -> None:
-        self.at: dict[str, float] = {}
+    def __init__(self, cluster: EmbeddedCluster, speed: float, leave: Callable[[], bool]) -> None:
+        """`leave` has the next pod of the trace leave; False where none is left."""
+        super().__init__(cluster, speed)
+        self._leave = leave
+        self._bound: dict[str, float] = {}
+        """When each member was bound, by UID, from the API server's own changes."""
+        self._told = ""
+        self._left = 0
 
-    async def follow(self, changes: Cursor) -> None:
+    async def _follow(self, changes: Cursor) -> None:
         while True:
             for change in await changes.next():
                 pod = change.item.obj
                 if jobs.is_of(pod, NAME) and podspec.node_of(pod):
-                    self.at.setdefault(podspec.uid(pod), time.monotonic())
+                    self._bound.setdefault(podspec.uid(pod), time.monotonic())
 
-
-class Story:
-    """Shows what becomes of the gang. `faults` is what should not have happened."""
-
-    def __init__(self, cluster: EmbeddedCluster, speed: float, leave: Callable[[], bool]) -> None:
-        """`leave` has the next pod of the trace leave; False where none is left."""
-        self._cluster, self._speed, self._leave = cluster, speed, leave
-        self._bound = Bound()
-        self._told = ""
-        self._left = 0
-        self.faults: list[str] = []
-
-    async def tell(self) -> None:
-        """From the first member to the replacement of a lost one; WaitError where it does not go on."""
-        changes = self._cluster.api.store.watch(PODS, self._cluster.api.store.rv)
-        following = asyncio.create_task(self._bound.follow(changes))
-        try:
-            await self._start()
-            await self._lose()
-        finally:
-            following.cancel()
+    async def _happen(self) -> None:
+        await self._start()
+        await self._lose()
 
     async def _start(self) -> None:
         workers, launcher = manifests()
@@ -95,7 +77,7 @@ class Story:
             await self._pause()
             console.show("Pods of the trace leave until it fits; whoever waits beside it is served as ever.")
             gang = await self._until(_is_whole, make_room=True)
-        times = self._bound.at.values()
+        times = self._bound.values()
         apart = 1 + int(1000 * (max(times) - min(times)))
         room = f", after {self._left} pods have left" if self._left else ""
         console.show(f"All {len(times)} members were bound within {apart} ms{room}.")
@@ -119,7 +101,7 @@ class Story:
 
     async def look(self) -> Group | None:
         """The gang as the extender sees it, None while it knows of none."""
-        server = f"http://{self._cluster.place.status_listen}"
+        server = self._cluster.place.status_url
         try:
             body = await asyncio.to_thread(inspection.fetch, server, f"explain/groups/{KEY}", "no such gang")
         except CommandError:
@@ -129,7 +111,7 @@ class Story:
     async def check(self) -> tuple[str, ...]:
         """What is wrong with it at the end."""
         gang = await self.look()
-        here = [msgspec.json.decode(msgspec.json.encode(pod), type=objects.Pod) for pod in self.members()]
+        here = list(map(check.decoded, self.members()))
         return (*self.faults, *check.gang(here, gang))
 
     async def _until(self, holds: Callable[[Group], bool], *, make_room: bool = False) -> Group:
@@ -137,7 +119,7 @@ class Story:
         end = time.monotonic() + PATIENCE_S
         leave_at = 0.0
         while time.monotonic() < end:
-            bound = len(self._bound.at)
+            bound = len(self._bound)
             gang = await self.look()
             if gang is not None:
                 self._news(gang, bound)
@@ -160,9 +142,6 @@ class Story:
         if told != self._told:
             self._told = told
             console.show(told)
-
-    async def _pause(self) -> None:
-        await asyncio.sleep(READ_S / self._speed)
 
 
 def _is_whole(gang: Group) -> bool:

@@ -6,17 +6,11 @@ from collections.abc import Mapping
 
 from extender.cli.demo import pods
 from extender.sim.podspec import Object
-from protos.contract import names
 
 
 def job(name: str, app: str, count: int, said: Mapping[str, str], resources: Object) -> Object:
     """A Job of so many pods of this app; `said`: their annotations. They end as soon as they are told to."""
-    spec = {
-        "schedulerName": names.PROFILE,
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "main", "image": "demo", "resources": resources}],
-    }
+    spec = {**pods.spec(resources), "restartPolicy": "Never"}
     template = {"metadata": {"labels": {"app": app}, "annotations": dict(said)}, "spec": spec}
     return {
         "apiVersion": "batch/v1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from extender.cli.demo.trace import Recorded
@@ -27,11 +28,16 @@ def manifest(pod: Recorded) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": pod.name, "namespace": NAMESPACE, "labels": {"app": "openb"}},
-        "spec": {
-            "schedulerName": names.PROFILE,
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{"name": "main", "image": "demo", "resources": resources}],
-        },
+        "spec": spec(resources),
+    }
+
+
+def spec(resources: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a pod with one container that asks these resources."""
+    return {
+        "schedulerName": names.PROFILE,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "main", "image": "demo", "resources": resources}],
     }
 
 

@@ -23,8 +23,6 @@ from extender.sim.kubelet.status import NodeSpec
 from extender.sim.podspec import Object
 from extender.sim.process import ProcessError
 from extender.wire.answers import Inspection
-from protos.contract import allocation, names, objects
-from protos.contract.allocation import Share
 
 PROFILES = {
     "dgx-a100": "dgx-a100-80g",
@@ -127,7 +125,7 @@ class Demo:
             of_gang = await self._gang(cluster)
             books = await _books(cluster)
             self.outcome = _checked(cluster, books, [*of_tenants, *of_gang])
-            console.show("", *top.render(books, pods=True), "", _verdict(self.outcome))
+            console.show("", *top.render(books, pods=True), "", check.verdict(self.outcome, gang.KEY))
             if self._options.serve:
                 console.show("", *_hints(cluster))
                 await asyncio.Event().wait()
@@ -196,7 +194,7 @@ class Demo:
 
     def _count(self, cluster: EmbeddedCluster, arrived: int) -> Count:
         present = cluster.pods()
-        held = {share.uuid for pod in present for share in _shares(pod)}
+        held = {share.uuid for pod in present for share in check.shares(pod)}
         return Count(
             arrived=arrived,
             of=self._options.pods,
@@ -216,16 +214,12 @@ def _extender(place: ExtenderPlace) -> list[str]:
     return [*gangshare_extender(place), f"--min-runtime={MIN_RUN_S:g}"]
 
 
-def _status(cluster: EmbeddedCluster) -> str:
-    return f"http://{cluster.place.status_listen}"
-
-
 async def _books(cluster: EmbeddedCluster) -> Inspection:
     """The extender's books, once they have seen what the cluster has."""
-    placed = {podspec.uid(pod) for pod in cluster.pods() if _shares(pod)}
+    placed = {podspec.uid(pod) for pod in cluster.pods() if check.shares(pod)}
     end = time.monotonic() + SETTLE_S
     while True:
-        body = await asyncio.to_thread(inspection.fetch, _status(cluster), "inspect")
+        body = await asyncio.to_thread(inspection.fetch, cluster.place.status_url, "inspect")
         books = inspection.decode(body, Inspection)
         if {pod.uid for pod in books.pods} == placed or time.monotonic() > end:
             return books
@@ -240,19 +234,12 @@ def _rests(pod: Object) -> bool:
     return refused is not None and refused["status"] == "False"
 
 
-def _shares(pod: Object) -> list[Share]:
-    """What the pod's annotation names."""
-    text = (pod["metadata"].get("annotations") or {}).get(names.ALLOCATION)
-    noted = allocation.decode(text)
-    return [share for shares in noted.containers.values() for share in shares] if noted else []
-
-
 def _checked(cluster: EmbeddedCluster, books: Inspection, of_gang: Sequence[str]) -> check.Outcome:
     """The check's outcome; a pod that has a node and does not run there is a fault too, and what the gang's is."""
     bound = [pod for pod in cluster.pods() if podspec.node_of(pod)]
     running = [
         check.Running(
-            msgspec.json.decode(msgspec.json.encode(pod), type=objects.Pod),
+            check.decoded(pod),
             {container["name"]: cluster.env(pod, container["name"]) for container, _ in podspec.containers(pod)},
         )
         for pod in bound
@@ -266,19 +253,12 @@ def _checked(cluster: EmbeddedCluster, books: Inspection, of_gang: Sequence[str]
     return outcome._replace(faults=(*outcome.faults, *idle, *of_gang))
 
 
-def _verdict(outcome: check.Outcome) -> str:
-    compared = f"check: environment, annotation and books of {outcome.containers} containers with GPUs"
-    if not outcome.faults:
-        return f"{compared} say the same, and gang {gang.KEY} is whole"
-    return "\n".join([f"{compared} differ:", *(f"  {fault}" for fault in outcome.faults)])
-
-
 def _hints(cluster: EmbeddedCluster) -> list[str]:
     """What to try while it is up; the pod named is one that waits, if any does."""
     pod = min(cluster.pods(), key=lambda pod: bool(podspec.node_of(pod)))["metadata"]["name"]
     return [
         "It stays up until Ctrl-C. In another terminal:",
-        f"  export KUBECONFIG={cluster.place.kubeconfig} GANGSHARE_SERVER={_status(cluster)}",
+        f"  export KUBECONFIG={cluster.place.kubeconfig} GANGSHARE_SERVER={cluster.place.status_url}",
         f"  {_command()} top",
         f"  {_command()} explain pod {pod}",
         f"  {_command()} explain group {gang.NAME}",

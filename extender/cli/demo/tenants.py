@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 
 from extender.cli import console, inspection, queues
-from extender.cli.demo import jobs, pods
+from extender.cli.demo import jobs, pods, story
+from extender.cli.demo.story import LOOK_S, PATIENCE_S
 from extender.sim import podspec
-from extender.sim.apiserver.resources import PODS, Object
+from extender.sim.apiserver.resources import Object
 from extender.sim.apiserver.store import Cursor
-from extender.sim.cluster import EmbeddedCluster, WaitError
+from extender.sim.cluster import WaitError
 from extender.sim.definitions import definition
 from extender.wire.listings import Queues
 from protos.contract import gpu_class, names, queue
@@ -24,10 +25,6 @@ DESERVED, GPUS = 4, 8
 RESEARCH, PRODUCTION = "research", "production"
 ELASTIC, LEAST = "elastic", 2
 RELEASE, RELEASED, RELEASED_EACH = "release", 2, 2
-PATIENCE_S = 60.0
-LOOK_S = 0.05
-READ_S = 1.5
-"""Seconds for which things are left as they stand, so that one can read them."""
 INTRODUCTION = (
     f"Two tenants deserve {DESERVED} of the {GPUS} H200 each; the job of {RESEARCH} is elastic:"
     f" {LEAST} to {GPUS} workers, one GPU each."
@@ -71,24 +68,15 @@ def _release() -> Object:
     return jobs.job(RELEASE, RELEASE, RELEASED, _gang(PRODUCTION, RELEASE, RELEASED), asked)
 
 
-class Story:
-    """Shows what becomes of the tenants. `faults` is what should not have happened."""
+class Story(story.Story):
+    """The tenants from an empty cluster until the elastic job has all it wants again."""
 
-    def __init__(self, cluster: EmbeddedCluster, speed: float) -> None:
-        self._cluster, self._speed = cluster, speed
-        self._started = False
-        self.faults: list[str] = []
+    _started = False
 
-    async def tell(self) -> None:
-        """From an empty cluster until the elastic job has all it wants again; WaitError where it does not go on."""
-        store = self._cluster.api.store
-        following = asyncio.create_task(self._follow(store.watch(PODS, store.rv)))
-        try:
-            await self._borrow()
-            await self._give()
-            await self._grow()
-        finally:
-            following.cancel()
+    async def _happen(self) -> None:
+        await self._borrow()
+        await self._give()
+        await self._grow()
 
     async def _borrow(self) -> None:
         console.show("", INTRODUCTION)
@@ -142,7 +130,7 @@ class Story:
 
     async def _queued(self, wanted: set[str]) -> Queues:
         """These queues as the extender sees them, once it knows all of them."""
-        server, end = f"http://{self._cluster.place.status_listen}", time.monotonic() + PATIENCE_S
+        server, end = self._cluster.place.status_url, time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
             found = inspection.decode(await asyncio.to_thread(inspection.fetch, server, "queues"), Queues)
             mine = tuple(each for each in found.queues if each.name in wanted)
@@ -153,6 +141,3 @@ class Story:
 
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
         await self._cluster.wait(holds, PATIENCE_S, what)
-
-    async def _pause(self) -> None:
-        await asyncio.sleep(READ_S / self._speed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from extender.sim.apiserver.resources import Resource
@@ -33,6 +35,16 @@ class ApiError(Exception):
         if self.details:
             body["details"] = self.details
         return body
+
+
+@contextlib.contextmanager
+def tolerated(*codes: int) -> Iterator[None]:
+    """A request that is refused with one of these codes is let go."""
+    try:
+        yield
+    except ApiError as error:
+        if error.code not in codes:
+            raise
 
 
 def details(resource: Resource, name: str, suffix: str = "", **more: object) -> Details:

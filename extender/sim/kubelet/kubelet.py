@@ -9,9 +9,8 @@ from random import Random
 import msgspec
 
 from extender.sim import podspec
-from extender.sim.apiserver import patch
+from extender.sim.apiserver import errors, patch
 from extender.sim.apiserver.api import Api
-from extender.sim.apiserver.errors import ApiError
 from extender.sim.apiserver.resources import NODES, PODS
 from extender.sim.apiserver.store import Change
 from extender.sim.events import Recorder
@@ -186,11 +185,8 @@ class Kubelet:
             self._confirm_if_asked(pod)
 
     def _register_node(self) -> None:
-        try:
+        with errors.tolerated(409):
             self._api.create(NODES, "", status.node_object(self.spec), KUBELET)
-        except ApiError as error:
-            if error.code != 409:
-                raise
         self._write_status()
 
     async def _follow_status(self) -> None:

@@ -7,9 +7,8 @@ import asyncio
 import structlog
 
 from extender.sim import podspec
-from extender.sim.apiserver import patch
+from extender.sim.apiserver import errors, patch
 from extender.sim.apiserver.api import Api
-from extender.sim.apiserver.errors import ApiError
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.resources import PODS
 from extender.sim.kubelet import status
@@ -25,20 +24,14 @@ _RESTART_SECONDS = 1.0
 def write_status(api: Api, pod: Object, new: Object) -> None:
     """Patch a pod's status; a pod that is gone or replaced is nobody's loss."""
     body = {"metadata": {"uid": podspec.uid(pod)}, "status": new}
-    try:
+    with errors.tolerated(404, 409):
         api.patch(PODS, podspec.key(pod), body, patch.STRATEGIC, KUBELET)
-    except ApiError as error:
-        if error.code not in (404, 409):
-            raise
 
 
 def confirm_deletion(api: Api, pod: Object) -> None:
     """Tell the API server that a pod marked for deletion has ended: now it goes."""
-    try:
+    with errors.tolerated(404, 409):
         api.delete(PODS, podspec.key(pod), {"gracePeriodSeconds": 0, "preconditions": {"uid": podspec.uid(pod)}})
-    except ApiError as error:
-        if error.code not in (404, 409):
-            raise
 
 
 class PodWorker:

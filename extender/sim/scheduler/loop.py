@@ -65,7 +65,6 @@ class Scheduler:
         self._clients: list[ExtenderClient] = []
         self.running = asyncio.Event()  # set while it leads and schedules
         self.releases = True  # gives its Lease up when cancelled; a killed process does not
-        self.cycles = 0
 
     async def run(self) -> None:
         """Lead and schedule until the Lease is lost or the task is cancelled, once; then give the Lease up."""
@@ -188,7 +187,6 @@ class Scheduler:
 
     async def _attempt(self, cycle: Cycle, entry: QueuedPod) -> None:
         pod, profile = entry.pod, self._profiles[entry.pod["spec"]["schedulerName"]]
-        self.cycles += 1
         try:
             node = await cycle.find(pod, profile)
         except FitError as error:
