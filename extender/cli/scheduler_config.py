@@ -109,19 +109,8 @@ def render(layout: Layout, options: Options) -> str:
 
 
 def _own(options: Options) -> dict[str, Any]:
-    decide = {
-        "urlPrefix": _prefix(options, "scheduler"),
-        "filterVerb": "filter",
-        "preemptVerb": "preempt",
-        "httpTimeout": f"{ANSWER_S}s",
-        "nodeCacheCapable": True,
-    }
-    bind = {
-        "urlPrefix": _prefix(options, "scheduler"),
-        "bindVerb": "bind",
-        "httpTimeout": f"{BIND_S}s",
-        "nodeCacheCapable": True,
-    }
+    decide = _entry(options, "scheduler", ANSWER_S, filterVerb="filter", preemptVerb="preempt")
+    bind = _entry(options, "scheduler", BIND_S, bindVerb="bind")
     return {
         **_head(options),
         "leaderElection": {
@@ -170,40 +159,28 @@ def _cluster_wide(options: Options, *entries: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _entry(options: Options, path: str, seconds: int, **verbs: str) -> dict[str, Any]:
+    """Asks us these verbs under that path, and waits so long for an answer."""
+    prefix = {"urlPrefix": _prefix(options, path)}
+    return {**prefix, **verbs, "httpTimeout": f"{seconds}s", "nodeCacheCapable": True}
+
+
 def _shared_entry(options: Options) -> dict[str, Any]:
-    return {
-        "urlPrefix": _prefix(options, "scheduler"),
-        "filterVerb": "filter",
-        "preemptVerb": "preempt",
-        "bindVerb": "bind",
-        "httpTimeout": f"{SHARED_S}s",
-        "nodeCacheCapable": True,
-        "managedResources": [{"name": name, "ignoredByScheduler": True} for name in options.resources.all],
-    }
+    managed = [{"name": name, "ignoredByScheduler": True} for name in options.resources.all]
+    entry = _entry(options, "scheduler", SHARED_S, filterVerb="filter", preemptVerb="preempt", bindVerb="bind")
+    return {**entry, "managedResources": managed}
 
 
 def _observer(options: Options) -> dict[str, Any]:
     """Shows us pods that name none of our resources. Without an answer they are nobody's but kube-scheduler's."""
-    return {
-        "urlPrefix": _prefix(options, "scheduler"),
-        "filterVerb": "observe",
-        "httpTimeout": f"{OBSERVE_S}s",
-        "nodeCacheCapable": True,
-        "ignorable": True,
-    }
+    return {**_entry(options, "scheduler", OBSERVE_S, filterVerb="observe"), "ignorable": True}
 
 
 def _gpushare_entry(options: Options) -> dict[str, Any]:
     """gpushare leaves the sum of a node's memory to the in-tree fit, and has no preempt."""
-    return {
-        "urlPrefix": _prefix(options, "gpushare-scheduler"),
-        "filterVerb": "filter",
-        "bindVerb": "bind",
-        "httpTimeout": f"{SHARED_S}s",
-        "nodeCacheCapable": True,
-        "managedResources": [{"name": options.resources.mem, "ignoredByScheduler": False}],
-        "ignorable": False,
-    }
+    managed = [{"name": options.resources.mem, "ignoredByScheduler": False}]
+    entry = _entry(options, "gpushare-scheduler", SHARED_S, filterVerb="filter", bindVerb="bind")
+    return {**entry, "managedResources": managed, "ignorable": False}
 
 
 def _legacy(entry: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,9 @@ import msgspec
 from extender.engine.cycle.engine import Engine
 from extender.engine.planning.defrag_plan import NoPlan
 from extender.engine.policies.defrag.defrag import MOST_MOVES
-from extender.server import explain, inspect
+from extender.server import explain
 from extender.server.desk import Pieces, Refusal, missing
+from extender.server.lists import with_lists
 from extender.wire.listings import Plan
 from gangfilter.group import GroupKey
 
@@ -33,7 +34,7 @@ def page(engine: Engine, namespace: str, name: str, query: str) -> Pieces:
     while not request.advance():
         yield b""
     yield b""
-    yield from inspect.with_lists(request.told(engine.nodes), {"rooms": request.rooms(engine.nodes)})
+    yield from with_lists(request.told(engine.nodes), {"rooms": request.rooms(engine.nodes)})
 
 
 def _asked(query: str) -> tuple[int, tuple[str, ...]]:

@@ -10,6 +10,7 @@ from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import ReplacementHold
 from extender.server import inspect, queues
 from extender.server.desk import Pieces, missing
+from extender.server.lists import with_lists
 from extender.wire import answers
 from extender.wire.answers import Rank, Slot
 from gangfilter.group import GroupKey
@@ -74,7 +75,7 @@ def group(engine: Engine, key: GroupKey, now: float) -> Pieces:
     told = {**_fields(inspect.group(known, now)), **queue, "conflicts": list(known.gang.terms.conflicts)}
     members, slots = list(known.gang.members.values()), list(known.replacements)
     lists = {"members": map(_member, members), "slots": (_slot(slot, now) for slot in slots)}
-    yield from inspect.with_lists(told, lists)
+    yield from with_lists(told, lists)
 
 
 def _alike(engine: Engine, key: GroupKey) -> Generator[bytes, None, str]:

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from extender.engine.cycle.engine import Engine
-from extender.engine.state.node_state import NodeState
 from extender.server.binds import Gone
 from extender.server.desk import Desk, Pieces, Refusal, Traffic
 from extender.server.gate import Gate
+from extender.server.lists import items
 from extender.server.pages import JSON, TEXT, Page, Pages, Request, loopback_only
 from extender.server.verbs import Answer, Patient, Verbs, answer, at_once
 from extender.wire import shapes
@@ -86,28 +86,21 @@ def pages(engine: Engine, gate: Gate, traffic: Traffic) -> Pages:
 
 def _all(engine: Engine) -> Pieces:
     yield b'{"nodes":['
-    comma = b""
-    for name in sorted(engine.nodes):
-        node = engine.nodes.get(name)
-        if node is None or node.books is None:
-            yield b""
-        else:
-            yield comma + msgspec.json.encode(node_page(engine, node))
-            comma = b","
+    yield from items(sorted(engine.nodes), lambda name: _node(engine, name))
     yield b"]}"
 
 
 def _one(engine: Engine, name: str) -> Pieces:
+    found = _node(engine, name)
+    lost = {"nodes": [], "error": f'node "{name}" not found'}
+    yield msgspec.json.encode(lost if found is None else {"nodes": [found]})
+
+
+def _node(engine: Engine, name: str) -> dict[str, Any] | None:
+    """One node, as gpushare's inspect tells it; None if it has no GPUs to share."""
     node = engine.nodes.get(name)
     if node is None or node.books is None:
-        yield msgspec.json.encode({"nodes": [], "error": f'node "{name}" not found'})
-    else:
-        yield msgspec.json.encode({"nodes": [node_page(engine, node)]})
-
-
-def node_page(engine: Engine, node: NodeState) -> dict[str, Any]:
-    """One node, as gpushare's inspect tells it."""
-    assert node.books is not None
+        return None
     held: dict[str, list[dict[str, Any]]] = {uuid: [] for uuid in node.books.gpus}
     for uid, entry in node.books.entries.items():
         pod = engine.pods.get(uid)

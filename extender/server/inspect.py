@@ -4,8 +4,8 @@ Pages are told in pieces, of which none takes long to make: between them kube-sc
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -19,6 +19,7 @@ from extender.engine.state.roster import GangInfo
 from extender.engine.types.subject import Subject
 from extender.server import queues
 from extender.server.desk import Pieces
+from extender.server.lists import items
 from extender.wire.answers import Earliest, Gang, Gpu, Holder, Node, PlacedPod, Problems, Ref, Reservation, WaitingPod
 from gangfilter.group import GroupKey
 from gangfilter.members import PRESENT, Stage
@@ -29,49 +30,23 @@ UNKNOWN = "unknown"
 """The state of a node that has no inventory of ours."""
 
 _encode = msgspec.json.encode
-T = TypeVar("T")
 
 
 def cluster(engine: Engine, now: float) -> Pieces:
     """The whole cluster, as one JSON object."""
     problems: Counter[str] = Counter()
     yield b'{"nodes":['
-    yield from _items(sorted(engine.nodes), lambda name: _node_of(engine, name, problems))
+    yield from items(sorted(engine.nodes), lambda name: _node_of(engine, name, problems))
     yield b'],"pods":['
-    yield from _items(engine.pods, lambda uid: _pod_of(engine, uid, problems))
+    yield from items(engine.pods, lambda uid: _pod_of(engine, uid, problems))
     yield b'],"waiting":['
-    yield from _items(engine.pods, lambda uid: _waiting_of(engine, uid, now))
+    yield from items(engine.pods, lambda uid: _waiting_of(engine, uid, now))
     yield b'],"groups":['
-    yield from _items(engine.gangs.roster.known, lambda key: _group_of(engine, key, now))
+    yield from items(engine.gangs.roster.known, lambda key: _group_of(engine, key, now))
     aside = [_aside(engine, subject, each, now) for subject, each in engine.quarantine.all()]
     yield b'],"aside":' + _encode(aside)
     counts = {kind: problems[kind] for kind in ("forged", "malformed", "overused")}
     yield b',"problems":' + _encode(Problems(**counts, set_aside=len(aside))) + b"}"
-
-
-def with_lists(told: Mapping[str, Any], lists: Mapping[str, Iterable[object]]) -> Pieces:
-    """An object that has long lists beside what is told of it."""
-    yield _encode(told)[:-1]
-    for name, items in lists.items():
-        yield b"," + _encode(name) + b":["
-        yield from _told(items)
-        yield b"]"
-    yield b"}"
-
-
-def _items(keys: Iterable[T], of: Callable[[T], object]) -> Pieces:
-    """A list's items by comma; what is gone meanwhile (None) is left out."""
-    return _told(map(of, list(keys)))
-
-
-def _told(items: Iterable[object]) -> Pieces:
-    comma = b""
-    for item in items:
-        if item is None:
-            yield b""
-        else:
-            yield comma + _encode(item)
-            comma = b","
 
 
 def _node_of(engine: Engine, name: str, problems: Counter[str]) -> Node | None:

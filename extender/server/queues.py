@@ -11,6 +11,7 @@ from extender.engine.queueing.queue_node import QueueNode
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
 from extender.server.desk import Pieces
+from extender.server.lists import joined
 from extender.wire.answers import Earliest
 from extender.wire.listings import Queue, Strangers
 from gangfilter.table import Phase
@@ -26,8 +27,7 @@ SLICE = 100
 def listing(engine: Engine) -> Pieces:
     """Every queue after the one above it, by name."""
     yield b'{"queues":['
-    for number, told in enumerate(_below(engine, engine.tenancy.queues.root, 0)):
-        yield b"," * bool(number) + msgspec.json.encode(told)
+    yield from joined(_below(engine, engine.tenancy.queues.root, 0))
     yield b"]}"
 
 

@@ -11,33 +11,14 @@ import asyncio
 import copy
 import datetime as dt
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
 
 from extender.sim.definitions import definition
 from protos.contract.training import API_VERSION, GROUP, JOB_KIND, PLURALS, TIMEOUT_S
+from tests.scenarios.world import Object, World
 
-Object = dict[str, Any]
 POLL_S = 0.1
 SCALED_OUT_BY = "scaleout-name"
 """The label of workers that a ScaleOut made, with its name."""
-
-
-class Cluster(Protocol):
-    """What it needs of a cluster."""
-
-    async def pods(self) -> list[Object]: ...
-
-    async def create_pod(self, manifest: Object) -> str: ...
-
-    async def delete_pod(self, namespace: str, name: str, grace: int | None = None) -> None: ...
-
-    async def items(self, api_version: str, kind: str, namespace: str = "default") -> list[Object]: ...
-
-    async def patch(
-        self, api_version: str, kind: str, name: str, body: Object, *, namespace: str = "default", subresource: str = ""
-    ) -> None:
-        """A JSON merge patch."""
-        ...
 
 
 def definitions() -> list[Object]:
@@ -49,8 +30,8 @@ def definitions() -> list[Object]:
 class Operator:
     """One operator, for the TrainingJobs of one namespace."""
 
-    def __init__(self, cluster: Cluster, namespace: str = "default") -> None:
-        self._cluster, self._namespace = cluster, namespace
+    def __init__(self, world: World, namespace: str = "default") -> None:
+        self._world, self._namespace = world, namespace
         self.keeps: set[str] = set()
         """Workers that their launcher does not let go of."""
 
@@ -62,11 +43,11 @@ class Operator:
             await asyncio.sleep(POLL_S)
 
     async def _items(self, kind: str) -> list[Object]:
-        return [{**found, "kind": kind} for found in await self._cluster.items(API_VERSION, kind, self._namespace)]
+        return [{**found, "kind": kind} for found in await self._world.items(API_VERSION, kind, self._namespace)]
 
     async def _reconcile(self, job: Object) -> None:
         status, worker = copy.deepcopy(job.get("status") or {}), job["spec"]["etReplicaSpecs"]["worker"]
-        pods = {name(pod): pod for pod in await self._cluster.pods() if _belongs(pod, job)}
+        pods = {name(pod): pod for pod in await self._world.pods() if _belongs(pod, job)}
         match status.get("phase"):
             case None:
                 status["targetWorkers"] = [_worker(job, index) for index in range(worker["replicas"])]
@@ -107,7 +88,7 @@ class Operator:
             "labels": {**(metadata.get("labels") or {}), **said, **labels, "replica-index": pod.rpartition("-")[2]},
             "ownerReferences": [{**owner, "controller": True}],
         }
-        await self._cluster.create_pod({"metadata": made, "spec": template["spec"]})
+        await self._world.create_pod({"metadata": made, "spec": template["spec"]})
 
     # -- scaling
 
@@ -133,7 +114,7 @@ class Operator:
         left = [worker for worker in goes if worker in pods]
         for worker in left:
             if worker not in self.keeps and "deletionTimestamp" not in pods[worker]["metadata"]:
-                await self._cluster.delete_pod(self._namespace, worker, 0)
+                await self._world.delete_pod(self._namespace, worker, 0)
         if left:
             return workers
         _end(said, "ScaleSucceeded")
@@ -152,14 +133,14 @@ class Operator:
         if dt.datetime.now(dt.UTC) > begun + dt.timedelta(seconds=scaler["spec"].get("timeout", TIMEOUT_S)):
             _end(said, "ScaleFailed")
             for worker in comes:
-                await self._cluster.delete_pod(self._namespace, worker, 0)
+                await self._world.delete_pod(self._namespace, worker, 0)
         return workers
 
     async def _say(self, obj: Object, status: Object) -> None:
         await self._patch(obj, {"status": status}, "status")
 
     async def _patch(self, obj: Object, body: Object, subresource: str = "") -> None:
-        await self._cluster.patch(
+        await self._world.patch(
             API_VERSION, obj["kind"], name(obj), body, namespace=self._namespace, subresource=subresource
         )
 

@@ -115,8 +115,8 @@ class ApiServer:
                 return self._delete(target, await _body(request), dict(request.query))
         raise errors.ApiError(405, "MethodNotAllowed", f"the server does not allow {request.method} here")
 
-    def _answer(self, target: Target, item: Item, code: int = 200) -> web.Response:
-        return _json(reading.raw(target.resource, item), code)
+    def _answer(self, target: Target, item: Item) -> web.Response:
+        return _json(reading.raw(target.resource, item))
 
     async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         query = request.query

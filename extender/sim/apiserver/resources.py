@@ -60,23 +60,8 @@ CRDS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, _status(), ("crd",)
 )
 
-BUILT_IN = (
-    PODS,
-    NODES,
-    NAMESPACES,
-    EVENTS,
-    NEW_EVENTS,
-    CONFIGMAPS,
-    SECRETS,
-    SERVICEACCOUNTS,
-    RESOURCEQUOTAS,
-    LEASES,
-    PDBS,
-    JOBS,
-    PRIORITYCLASSES,
-    WEBHOOKS,
-    CRDS,
-)
+BUILT_IN = tuple(found for found in list(globals().values()) if isinstance(found, Resource))
+"""All of the above."""
 
 
 class Catalogue:
