@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from extender.cluster import faults, scalers, status
+from extender.cluster import faults, status
 from extender.cluster.group_status import StatusWriter
 from extender.cluster.leadership import NotLeading, Permission
 from extender.cluster.pending import Complaint, Key, Pending, Status, Told, Write, identity
@@ -31,7 +31,7 @@ from extender.engine.types.effects import (
 )
 from extender.faults import Faults
 from gangfilter.table import Phase
-from protos.contract import names
+from protos.contract import names, training
 from protos.contract.reason import Reason
 from protos.kube import errors, paths
 from protos.kube.client import STRATEGIC_PATCH, ApiClient
@@ -174,7 +174,7 @@ class Actor:
                 await self._evict(pod, insist=insist, grace_s=grace_s)
                 self.submit([Report(pod, reason)])
             case Scale() | Unscale():
-                await scalers.write(self._client, effect)
+                await self._scale(effect)
             case GroupStatus():
                 written = await self._statuses.write(effect)
                 if effect.reason is not None and effect.phase in TOLD_ON_GROUPS:
@@ -220,6 +220,16 @@ class Actor:
             await self._client.delete(
                 paths.pod(pod.namespace, pod.name), {"kind": "DeleteOptions", "apiVersion": "v1", **only}
             )
+
+    async def _scale(self, said: Scale | Unscale) -> None:
+        """Make or delete a ScaleIn or ScaleOut, which asks ET-operator to resize a TrainingJob."""
+        kind, namespace = said.scaler.kind, said.scaler.namespace
+        where = {"group_version": training.API_VERSION, "plural": training.PLURALS[kind], "namespace": namespace}
+        if isinstance(said, Scale):
+            await self._client.post(paths.path(**where), training.body(said.scaler))
+        else:
+            only = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": said.scaler.uid}}
+            await self._client.delete(paths.path(**where, name=said.scaler.name), only)
 
 
 def _held_by_budget(error: errors.ApiError) -> bool:

@@ -132,6 +132,14 @@ def condition(obj: Object, kind: str) -> Object | None:
     return next((c for c in found if c["type"] == kind), None)
 
 
+def turned(pod: Object, kind: str, status: str, reason: str = "", message: str = "") -> Object:
+    """That condition of the pod as it is from now on; one that does not turn keeps its time."""
+    old = condition(pod, kind)
+    since = old["lastTransitionTime"] if old and old["status"] == status else timestamp()
+    found = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since}
+    return {**found, "reason": reason, "message": message} if reason else found
+
+
 def timestamp(seconds: float | None = None) -> str:
     """Now, or that time, as metav1.Time writes it (whole seconds, UTC)."""
     when = datetime.now(UTC) if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -38,7 +38,7 @@ def prepare(pod: Object) -> Object:
                 PODS, name, "spec.nodeName", "Forbidden: cannot be set until all schedulingGates have been cleared"
             )
         gated = "Scheduling is blocked due to non-empty scheduling gates"
-        status["conditions"] = [_condition("PodScheduled", "False", "SchedulingGated", gated)]
+        status["conditions"] = [podspec.turned({}, "PodScheduled", "False", "SchedulingGated", gated)]
     return {**pod, "spec": spec, "status": status}
 
 
@@ -83,11 +83,6 @@ def _qos(spec: Object) -> str:
     if not any(named):
         return "BestEffort"
     return "Guaranteed" if all(r.get("requests") == r.get("limits") for r in found) and all(named) else "Burstable"
-
-
-def _condition(kind: str, status: str, reason: str = "", message: str = "") -> Object:
-    found: Object = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": podspec.timestamp()}
-    return {**found, "reason": reason, "message": message} if reason else found
 
 
 def check_update(old: Object, new: Object) -> None:
@@ -136,7 +131,7 @@ def bound(pod: Object, node: str, annotations: dict[str, str]) -> Object:
         if annotations:
             metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
         conditions = [c for c in pod["status"].get("conditions") or () if c["type"] != "PodScheduled"]
-        status = {**pod["status"], "conditions": [*conditions, _condition("PodScheduled", "True")]}
+        status = {**pod["status"], "conditions": [*conditions, podspec.turned(pod, "PodScheduled", "True")]}
         return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": node}, "status": status}
     raise errors.conflict(PODS, name, why, "/binding")
 

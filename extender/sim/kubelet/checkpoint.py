@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,14 @@ class Grant(msgspec.Struct, frozen=True):
 Grants = dict[str, dict[str, dict[str, Grant]]]  # pod UID → container → resource
 
 
+def each(grants: Grants) -> Iterator[tuple[str, str, str, Grant]]:
+    """Pod UID, container, resource and what is given."""
+    for uid, containers in grants.items():
+        for container, resources in containers.items():
+            for resource, grant in resources.items():
+                yield uid, container, resource, grant
+
+
 def write(folder: Path, grants: Grants, registered: dict[str, set[str]]) -> None:
     """Replace the file by the present state."""
     entries = [
@@ -35,9 +44,7 @@ def write(folder: Path, grants: Grants, registered: dict[str, set[str]]) -> None
             "DeviceIDs": {_NO_NUMA: sorted(grant.ids)},
             "AllocResp": base64.b64encode(grant.response.SerializeToString()).decode(),
         }
-        for uid, containers in grants.items()
-        for container, resources in containers.items()
-        for resource, grant in resources.items()
+        for uid, container, resource, grant in each(grants)
     ]
     devices = {resource: sorted(ids) for resource, ids in registered.items()}
     data = {"PodDeviceEntries": entries or None, "RegisteredDevices": devices}

@@ -204,14 +204,8 @@ class DeviceManager:
 
     def _doubled(self, uid: str, resource: str, chosen: set[str]) -> set[str]:
         """The kubelet's rare slip, on request: one of the IDs already belongs to another pod."""
-        others = {
-            device
-            for pod, containers in self.grants.items()
-            if pod != uid
-            for held in containers.values()
-            if resource in held
-            for device in held[resource].ids
-        }
+        given = [grant for pod, _, of, grant in checkpoint.each(self.grants) if pod != uid and of == resource]
+        others = {device for grant in given for device in grant.ids}
         if not self.double_ids or not others - chosen:
             return chosen
         self.double_ids -= 1
@@ -229,8 +223,6 @@ class DeviceManager:
 def _devices(grants: Grants) -> dict[str, set[str]]:
     """Device IDs held, by resource."""
     found: dict[str, set[str]] = {}
-    for containers in grants.values():
-        for resources in containers.values():
-            for resource, grant in resources.items():
-                found.setdefault(resource, set()).update(grant.ids)
+    for _, _, resource, grant in checkpoint.each(grants):
+        found.setdefault(resource, set()).update(grant.ids)
     return found

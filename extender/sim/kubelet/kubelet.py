@@ -14,7 +14,7 @@ from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import NODES, PODS
 from extender.sim.apiserver.store import Change
 from extender.sim.events import Recorder
-from extender.sim.kubelet import admission, registration, status
+from extender.sim.kubelet import admission, checkpoint, registration, status
 from extender.sim.kubelet.devices import AllocateError, DeviceManager
 from extender.sim.kubelet.podresources import PodResources
 from extender.sim.kubelet.pods import KUBELET, PodWorker, confirm_deletion, write_status
@@ -140,10 +140,8 @@ class Kubelet:
     def _allocatable(self) -> dict[str, int]:
         """As the node status has it, raised to what the device manager gave away."""
         held: dict[str, int] = {}
-        for containers in self._devices.grants.values():
-            for resources in containers.values():
-                for resource, grant in resources.items():
-                    held[resource] = held.get(resource, 0) + len(grant.ids)
+        for _, _, resource, grant in checkpoint.each(self._devices.grants):
+            held[resource] = held.get(resource, 0) + len(grant.ids)
         return {resource: max(amount, held.get(resource, 0)) for resource, amount in self._published.items()}
 
     def _reject(self, pod: Object, reason: str, message: str) -> None:

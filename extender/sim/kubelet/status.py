@@ -86,7 +86,7 @@ def of_pod(pod: Object, containers: Mapping[str, Container], restarts: Mapping[s
         "startTime": pod["status"].get("startTime") or podspec.timestamp(),
         "hostIP": "127.0.0.1",
         "podIP": "127.0.0.1",
-        "conditions": [_pod_condition(pod, kind, good) for kind, good in conditions.items()],
+        "conditions": [podspec.turned(pod, kind, str(good)) for kind, good in conditions.items()],
         **states,
     }
     return found if states["initContainerStatuses"] else {k: v for k, v in found.items() if not k.startswith("init")}
@@ -101,13 +101,6 @@ def _phase(pod: Object, apps: list[Container | None]) -> str:
     if any(code is None for code in codes) or (policy == "Always" and not podspec.terminating(pod)):
         return "Running"
     return "Failed" if any(codes) else "Succeeded"
-
-
-def _pod_condition(pod: Object, kind: str, good: bool) -> Object:
-    status = "True" if good else "False"
-    old = podspec.condition(pod, kind)
-    since = old["lastTransitionTime"] if old and old["status"] == status else podspec.timestamp()
-    return {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since}
 
 
 def _container(spec: Object, container: Container | None, restarts: int) -> Object:

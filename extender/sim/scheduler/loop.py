@@ -245,18 +245,7 @@ class Scheduler:
         old = podspec.condition(pod, "PodScheduled") or {}
         status: dict[str, Any] = {}
         if (old.get("status"), old.get("reason"), old.get("message")) != ("False", reason, message):
-            now = podspec.timestamp()
-            since = old["lastTransitionTime"] if old.get("status") == "False" else now
-            status["conditions"] = [
-                {
-                    "type": "PodScheduled",
-                    "status": "False",
-                    "reason": reason,
-                    "message": message,
-                    "lastProbeTime": None,
-                    "lastTransitionTime": since,
-                }
-            ]
+            status["conditions"] = [podspec.turned(pod, "PodScheduled", "False", reason, message)]
         if clear_nomination and pod["status"].get("nominatedNodeName"):
             status["nominatedNodeName"] = None
         if not status:
