@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import aiohttp
-import msgspec
 import structlog
 
 from extender.sim import podspec, profiles
@@ -23,14 +21,13 @@ from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.http import ApiServer
 from extender.sim.jobs import JobController
 from extender.sim.kubectl import Kubectl
-from extender.sim.kubelet.kubelet import Settings as KubeletSettings
 from extender.sim.kubelet.runtime import Runtime
-from extender.sim.kubelet.status import NodeSpec
 from extender.sim.node import SimNode
 from extender.sim.podspec import Object
 from extender.sim.process import Process, free_port
 from extender.sim.scheduler import config
 from extender.sim.scheduler.loop import Scheduler
+from extender.sim.spec import ClusterSpec, ExtenderPlace, PluginPlace
 
 _log = structlog.get_logger()
 _POLL_SECONDS = 0.02
@@ -39,65 +36,6 @@ _READY_SECONDS = 60.0
 
 class WaitError(Exception):
     """What was waited for did not come in time."""
-
-
-class ExtenderPlace(msgspec.Struct, frozen=True):
-    """Where the extender of this cluster lives."""
-
-    kubeconfig: Path
-    listen: str  # host:port of the scheduler's verbs
-    status_listen: str
-
-    @property
-    def url_prefix(self) -> str:
-        return f"http://{self.listen}/scheduler"
-
-    @property
-    def status_url(self) -> str:
-        return f"http://{self.status_listen}"
-
-
-class PluginPlace(msgspec.Struct, frozen=True):
-    """Where the plugin of one node lives. ``profile`` is a copy that the cluster may edit."""
-
-    node: str
-    profile: Path
-    kubelet_dir: Path
-    pod_resources: Path  # a socket
-    kubeconfig: Path
-
-
-def gangshare_extender(place: ExtenderPlace) -> list[str]:
-    """The command of our extender."""
-    where = ["--listen", place.listen, "--status-listen", place.status_listen]
-    return [sys.executable, "-m", "extender", "extender", "--kubeconfig", str(place.kubeconfig), *where]
-
-
-def gangshare_plugin(place: PluginPlace) -> list[str]:
-    """The command of our device plugin."""
-    node = ["--fake", str(place.profile), "--node-name", place.node, "--kubeconfig", str(place.kubeconfig)]
-    sockets = ["--kubelet-dir", str(place.kubelet_dir), "--pod-resources", str(place.pod_resources)]
-    return [sys.executable, "-m", "deviceplugin", *node, *sockets]
-
-
-class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to build."""
-
-    nodes: tuple[NodeSpec, ...]
-    scheduler_config: Callable[[str], str]
-    """The text of a KubeSchedulerConfiguration, given the extender's urlPrefix."""
-    extender_command: Callable[[ExtenderPlace], Sequence[str]] = gangshare_extender
-    plugin_command: Callable[[PluginPlace], Sequence[str]] = gangshare_plugin
-    kubelet: KubeletSettings = KubeletSettings(status_seconds=1.0)
-    job_backoff_seconds: float = 10.0
-    """Until a Job makes another pod after its first has failed."""
-    establish_seconds: float = 0.2
-    """Until a new CustomResourceDefinition is served."""
-    history: int = 20_000
-    """Changes kept per resource for watches."""
-    token: str = ""
-    """Bearer token that clients of the API server must show; the kubeconfig has it."""
-    seed: int = 0
 
 
 class EmbeddedCluster(Kubectl):

@@ -15,9 +15,10 @@ from extender.sim.apiserver.errors import ApiError
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.patch import STRATEGIC
 from extender.sim.apiserver.resources import EVENTS, PODS
-from extender.sim.cluster import ClusterSpec, EmbeddedCluster, ExtenderPlace, gangshare_extender
+from extender.sim.cluster import EmbeddedCluster
 from extender.sim.kubelet.kubelet import Settings
 from extender.sim.kubelet.status import NodeSpec
+from extender.sim.spec import ClusterSpec, ExtenderPlace, gangshare_extender
 from gangfilter import dialects
 from protos.contract import codec, inventory, names, objects
 from protos.contract.inventory import Gpu, Inventory

@@ -5,9 +5,9 @@ from typing import Any
 
 import yaml
 
-from extender.sim.cluster import ClusterSpec, ExtenderPlace, PluginPlace
 from extender.sim.kubelet.kubelet import Settings
 from extender.sim.kubelet.status import NodeSpec
+from extender.sim.spec import ClusterSpec, ExtenderPlace, PluginPlace
 from tests.sim.standin_plugin import RESOURCE
 
 

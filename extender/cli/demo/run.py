@@ -18,10 +18,11 @@ from extender.cli.demo import check, gang, pods, tenants, trace
 from extender.cli.demo.progress import Count, Progress
 from extender.cli.errors import CommandError
 from extender.sim import podspec
-from extender.sim.cluster import ClusterSpec, EmbeddedCluster, ExtenderPlace, WaitError, gangshare_extender
+from extender.sim.cluster import EmbeddedCluster, WaitError
 from extender.sim.kubelet.status import NodeSpec
 from extender.sim.podspec import Object
 from extender.sim.process import ProcessError
+from extender.sim.spec import ClusterSpec, ExtenderPlace, gangshare_extender
 from extender.wire.answers import Inspection
 
 PROFILES = {
