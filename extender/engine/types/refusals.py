@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from gangfilter.group import GroupKey
 from protos.contract import choose
 from protos.contract.ask import PodAsk
@@ -33,62 +35,66 @@ NOT_READY = Reason("NotReady", "the pod's gang waits until the extender has read
 ELSEWHERE = Reason("BindElsewhere", "the pod is bound to another node already")
 
 
-def assembling(gang: GroupKey, lacking: str) -> Reason:
-    """Its minimum does not exist."""
-    return Reason("GangAssembling", f"gang {gang} waits for its members", lacking)
+class About(NamedTuple):
+    """Makes the refusals of one code: their sentences differ in the one name that stands for the braces."""
+
+    code: str
+    sentence: str
+
+    def __call__(self, name: object, numbers: str = "") -> Reason:
+        return Reason(self.code, self.sentence.format(name), numbers)
 
 
-def gang_no_room(gang: GroupKey, shortage: str) -> Reason:
-    """It does not fit as a whole."""
-    return Reason(GANG_NO_ROOM, f"gang {gang} waits until all its members fit", shortage)
+assembling = About("GangAssembling", "gang {} waits for its members")
+"""Its minimum does not exist."""
+gang_no_room = About(GANG_NO_ROOM, "gang {} waits until all its members fit")
+gang_starting = About("GangStarting", "gang {} starts with other pods or nodes first")
+"""It has places, and this pod or node is not among them."""
+gang_conflict = About("GangConflict", "gang {} has values that differ or cannot be read; the strictest value is used")
+"""Its members or PodGroups say different things, or some that cannot be read."""
+gang_again = About(GANG_AGAIN, "gang {} is planned again")
+"""A start was given up."""
+gang_undone = About("GangUndone", "gang {} is evicted and restarts as a whole")
+"""It could not be finished, or starts anew."""
+gang_lost = About("GangMemberLost", "gang {} lost members and runs with fewer than its minimum")
+"""It ran whole, and members are gone."""
+gang_below = About("GangBelowMinimum", "gang {} runs with fewer than its minimum until more members run")
+"""Its minimum was raised, or it was found so: nothing is known to be lost."""
+gang_done = About("GangCompleted", "gang {} has done its work")
+gang_limit = About("GangTimedOut", "gang {} exceeded its schedule timeout")
+"""Its user's limit is over."""
+priority_capped = About("PriorityCapped", "gang {} gets less than the PriorityClass of its PodGroup gives")
+"""The PriorityClass that its PodGroup names gives less than it says."""
+preemption_forbidden = About("PreemptionForbidden", "{} may not preempt other pods")
+"""Those whose room it could take may not be evicted."""
+preemption_postponed = About("PreemptionPostponed", "{} does not preempt for now")
+"""Nothing forbids it, and nobody is evicted at this moment."""
+preemption_stopped = About("PreemptionStopped", "{} stops preempting")
+"""One of them was not let go."""
+class_missing = About("ClassMissing", "GpuClass {} does not exist; the pod waits for it")
+class_unreadable = About("ClassUnreadable", "GpuClass {} cannot be read; the pod waits until it is corrected")
+class_empty = About(NO_MATCH, "no GPU in the cluster is of class {}")
+queue_missing = About("QueueMissing", "queue {} does not exist; workloads that name it wait for it")
+queue_forbidden = About(
+    "QueueForbidden",
+    "queue {} does not admit pods of this namespace; workloads that name it wait until it does",
+)
+"""Its queue selects other namespaces than the one that it is in."""
+queue_closed = About("QueueClosed", "queue {} is closed; its workloads wait until it is open")
+"""Nothing new starts in its queue, or in one above that."""
+queue_unreadable = About("QueueUnreadable", "queue {} cannot be read; its workloads wait until it is corrected")
+"""Its queue, or one above that, cannot be read and never could."""
+queue_full = About("QueueFull", "queue {} has no quota left for this request")
+"""It would take its queue, or one above that, past what that may have."""
+runtime_unreadable = About("RuntimeUnreadable", "how long {} will run cannot be read: it is unknown")
+"""What it is expected to run is said in a way that says nothing."""
+no_match = About(NO_MATCH, "no GPU in the cluster matches {}")
 
 
 def gang_too_large(gang: GroupKey, least: int, most: int) -> Reason:
     """So many cannot be kept in bind together."""
     numbers = f"its minimum is {least} members, and at most {most} can start together here"
     return Reason("GangTooLarge", f"gang {gang} is too large to start as one", numbers)
-
-
-def gang_starting(gang: GroupKey) -> Reason:
-    """It has places, and this pod or node is not among them."""
-    return Reason("GangStarting", f"gang {gang} starts with other pods or nodes first")
-
-
-def gang_conflict(gang: GroupKey, how: str) -> Reason:
-    """Its members or PodGroups say different things, or some that cannot be read."""
-    return Reason(
-        "GangConflict", f"gang {gang} has values that differ or cannot be read; the strictest value is used", how
-    )
-
-
-def gang_again(gang: GroupKey, why: str) -> Reason:
-    """A start was given up."""
-    return Reason(GANG_AGAIN, f"gang {gang} is planned again", why)
-
-
-def gang_undone(gang: GroupKey) -> Reason:
-    """It could not be finished, or starts anew."""
-    return Reason("GangUndone", f"gang {gang} is evicted and restarts as a whole")
-
-
-def gang_lost(gang: GroupKey, numbers: str) -> Reason:
-    """It ran whole, and members are gone."""
-    return Reason("GangMemberLost", f"gang {gang} lost members and runs with fewer than its minimum", numbers)
-
-
-def gang_below(gang: GroupKey, numbers: str) -> Reason:
-    """Its minimum was raised, or it was found so: nothing is known to be lost."""
-    return Reason("GangBelowMinimum", f"gang {gang} runs with fewer than its minimum until more members run", numbers)
-
-
-def gang_done(gang: GroupKey) -> Reason:
-    """Its work is done."""
-    return Reason("GangCompleted", f"gang {gang} has done its work")
-
-
-def gang_limit(gang: GroupKey) -> Reason:
-    """Its user's limit is over."""
-    return Reason("GangTimedOut", f"gang {gang} exceeded its schedule timeout")
 
 
 def preempting(who: str, units: str, over_quota: str, *, spare: bool) -> Reason:
@@ -108,12 +114,6 @@ def preempted(by: str, priority: int, unit: str) -> Reason:
     return Reason("Preempted", f"{by} of priority {priority} preempts this pod", f"{unit} is evicted")
 
 
-def priority_capped(gang: GroupKey, numbers: str) -> Reason:
-    """The PriorityClass that its PodGroup names gives less than it says."""
-    sentence = f"gang {gang} gets less than the PriorityClass of its PodGroup gives"
-    return Reason("PriorityCapped", sentence, numbers)
-
-
 def scaling_in(by: str, priority: int) -> Reason:
     """Its job's operator is asked to let it go."""
     return Reason("ScalingIn", f"{by} of priority {priority} needs the GPUs of this worker: its job scales in")
@@ -131,80 +131,14 @@ def reclaimed(by: str, unit: str, over_quota: str) -> Reason:
     return Reason("Reclaimed", f"{by} reclaims the fair share of its queue", f"{unit} is evicted; {over_quota}")
 
 
-def preemption_forbidden(who: str, why: str) -> Reason:
-    """Those whose room it could take may not be evicted."""
-    return Reason("PreemptionForbidden", f"{who} may not preempt other pods", why)
-
-
-def preemption_postponed(who: str, why: str) -> Reason:
-    """Nothing forbids it, and nobody is evicted at this moment."""
-    return Reason("PreemptionPostponed", f"{who} does not preempt for now", why)
-
-
-def preemption_stopped(who: str, why: str) -> Reason:
-    """One of them was not let go."""
-    return Reason("PreemptionStopped", f"{who} stops preempting", why)
-
-
-def class_missing(name: str) -> Reason:
-    """It names a class that does not exist."""
-    return Reason("ClassMissing", f"GpuClass {name} does not exist; the pod waits for it")
-
-
-def class_unreadable(name: str, problem: str) -> Reason:
-    """The class that it names cannot be read."""
-    return Reason("ClassUnreadable", f"GpuClass {name} cannot be read; the pod waits until it is corrected", problem)
-
-
-def class_empty(name: str, models: str) -> Reason:
-    """No GPU is of the class that it names."""
-    return Reason(NO_MATCH, f"no GPU in the cluster is of class {name}", f"it has {models}")
-
-
 def for_queue(reason: Reason | None) -> bool:
     """Whether somebody waits for its queue."""
     return reason is not None and reason.code.startswith(QUEUE)
 
 
-def queue_missing(name: str) -> Reason:
-    """The queue that it names does not exist."""
-    return Reason("QueueMissing", f"queue {name} does not exist; workloads that name it wait for it")
-
-
-def queue_forbidden(name: str) -> Reason:
-    """Its queue selects other namespaces than the one that it is in."""
-    sentence = f"queue {name} does not admit pods of this namespace; workloads that name it wait until it does"
-    return Reason("QueueForbidden", sentence)
-
-
-def queue_closed(name: str) -> Reason:
-    """Nothing new starts in its queue, or in one above that."""
-    return Reason("QueueClosed", f"queue {name} is closed; its workloads wait until it is open")
-
-
-def queue_unreadable(name: str, problem: str) -> Reason:
-    """Its queue, or one above that, cannot be read and never could."""
-    return Reason("QueueUnreadable", f"queue {name} cannot be read; its workloads wait until it is corrected", problem)
-
-
-def queue_full(name: str, numbers: str) -> Reason:
-    """It would take its queue, or one above that, past what that may have."""
-    return Reason("QueueFull", f"queue {name} has no quota left for this request", numbers)
-
-
 def queue_reserved(numbers: str) -> Reason:
     """What is left of the cluster, or of a queue, is guaranteed to others."""
     return Reason("QueueReserved", "the free capacity is guaranteed to other queues", numbers)
-
-
-def runtime_unreadable(who: str, problem: str) -> Reason:
-    """What it is expected to run is said in a way that says nothing."""
-    return Reason("RuntimeUnreadable", f"how long {who} will run cannot be read: it is unknown", problem)
-
-
-def no_match(conditions: str, instead: str) -> Reason:
-    """No GPU is as it is asked for."""
-    return Reason(NO_MATCH, f"no GPU in the cluster matches {conditions}", instead)
 
 
 def not_joined(gpus: int, joined: str, conditions: str, most: int) -> Reason:

@@ -40,6 +40,9 @@ def patterns(file: Path, least: int) -> tuple[re.Pattern[str], ...]:
         match node:
             case ast.Constant(str(text)):
                 parts: list[str | None] = [text]
+            case ast.Call(ast.Name("About"), [_, ast.Constant(str(text))]):
+                first, last = text.split("{}")
+                parts = [first, None, last]
             case ast.JoinedStr(values):
                 parts = [str(value.value) if isinstance(value, ast.Constant) else None for value in values]
             case _:
@@ -70,7 +73,7 @@ def test_no_reason_is_left_out() -> None:
     for tree in modules().values():
         for node in ast.walk(tree):
             match node:
-                case ast.Call(ast.Name("Reason" | "AskError"), [ast.Constant(str(reason)), *_]):
+                case ast.Call(ast.Name("Reason" | "About" | "AskError"), [ast.Constant(str(reason)), *_]):
                     given.add(reason)
     assert len(given) > 10
     assert given - {reason for reason, _ in TOLD} == set()
