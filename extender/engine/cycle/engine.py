@@ -21,7 +21,7 @@ from extender.engine.planning.defrag_plan import NoPlan
 from extender.engine.policies.defrag import request
 from extender.engine.policies.defrag.defrag import Defrag
 from extender.engine.policies.defrag.request import DefragRequest
-from extender.engine.state import dialect
+from extender.engine.state import audit, dialect
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Seat
@@ -163,8 +163,13 @@ class Engine:
         if not self._components.barrier.single(pod.metadata.uid):
             return {}
 
+        queues = self.tenancy.queues
+        mine = queues.of(pod.metadata.uid)
+
         def stays(uid: str) -> bool:
-            return self.gangs.roster.of(uid) is not None or not self.tenancy.queues.shared(uid, pod.metadata.uid)
+            theirs = queues.of(uid)
+            same = mine is None or theirs is None or queues.at(mine) is queues.at(theirs)
+            return self.gangs.roster.of(uid) is not None or not same
 
         with self._components.quarantine.over(of_pod(pod.metadata.uid), "preempt"):
             return advice.victims(self.ledger, self._components.observer.ask(pod), victims, stays)
@@ -229,4 +234,4 @@ class Engine:
 
     def check(self, nodes: Iterable[str] | None = None) -> list[str]:
         """What is wrong with the books of these nodes (None = all), in sentences; empty when they are sound."""
-        return self.ledger.check(nodes)
+        return audit.wrong(self.ledger, nodes)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from extender.engine.cycle.components import Components
 from extender.engine.cycle.lifecycle import Lifecycle
+from extender.engine.state import audit
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.quarantine import MOST, CaughtError
 from extender.engine.types.effects import Fault, PostBinding, Report
@@ -148,7 +149,7 @@ class Recovery:
         ledger = self._components.ledger
         for name in dict.fromkeys(nodes):
             with self._quarantine.over(of_node(name), "recovery"):
-                if name in ledger.nodes and ledger.check([name]):
+                if name in ledger.nodes and audit.wrong(ledger, [name]):
                     ledger.rebuild(name)
 
     def _tell(self, caught: CaughtError) -> None:

@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from extender.engine.state.inventories import Inventories, made_up
+from extender.engine.state.node_numbers import NodeNumbers
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import Change, PodState, Requests
-from extender.engine.state.stock import Stock
 from extender.engine.types.amounts import add
 from extender.engine.types.effects import PodRef
-from protos.contract import codec, inventory, names
+from protos.contract import inventory, names
 from protos.contract.ask import Demand
 from protos.contract.books import NodeBooks
-from protos.contract.inventory import Inventory
 from protos.contract.objects import Node
 from protos.contract.remembered import Remembered
 
 INTERNED = 8192
 """Sets of amounts that are kept once for all pods that ask the same."""
-RENUMBERED = 1024
-"""Nodes that are gone, from which on their numbers are given to others."""
 
 
 class Ledger:
@@ -56,15 +54,9 @@ class Ledger:
         """Nodes that kube-scheduler refuses a member of a gang, by its UID: bits by node number."""
         self.freed = 0
         """Counts how often a node may have got room for something, be it only CPU."""
-        self._unhealthy: dict[str, frozenset[int]] = {}
-        """GPU minors by node, whether the node is there or not."""
-        self._numbers = 0
-        """Numbers of nodes that were ever given."""
-        self._gone: list[int] = []
-        """Those of nodes that are gone."""
-        self._unused: list[int] = []
-        """Those of them by which nobody remembers a node any more."""
-        self.stock = Stock()
+        self._numbers = NodeNumbers(self._forget_numbers)
+        self._inventories = Inventories(unit_mib, slices_per_gpu, gpushare)
+        self.stock = self._inventories.stock
         self._interned: Remembered[Requests, Requests] = Remembered(INTERNED, 2**17, len)
 
     # -- nodes
@@ -72,24 +64,16 @@ class Ledger:
     def node(self, name: str) -> NodeState:
         found = self.nodes.get(name)
         if found is None:
-            found = self.nodes[name] = NodeState(name, self._number())
+            found = self.nodes[name] = NodeState(name, self._numbers.take())
         return found
 
-    def _number(self) -> int:
-        """One that no other node has, and by which nobody remembers another."""
-        if len(self._gone) >= RENUMBERED:
-            gone = sum(1 << number for number in self._gone)
-            for pod in self.pods.values():
-                if pod.excluded:
-                    pod.excluded &= ~gone
-            for uid, nodes in self.excluded.items():
-                self.excluded[uid] = nodes & ~gone
-            self._unused += self._gone
-            self._gone = []
-        if self._unused:
-            return self._unused.pop()
-        self._numbers += 1
-        return self._numbers - 1
+    def _forget_numbers(self, gone: int) -> None:
+        """Nobody is to remember the nodes that had these numbers (bits)."""
+        for pod in self.pods.values():
+            if pod.excluded:
+                pod.excluded &= ~gone
+        for uid, nodes in self.excluded.items():
+            self.excluded[uid] = nodes & ~gone
 
     def takes_pods(self, name: str) -> NodeBooks | None:
         """The books of a node that takes new pods, None of any other."""
@@ -100,11 +84,7 @@ class Ledger:
         """The known nodes that are not among these (of as many as there are, all are): bits by node number."""
         if len(nodes) >= len(self.nodes):
             return 0
-        left = bytearray(self._numbers // 8 + 1)
-        for name in self.nodes.keys() - frozenset(nodes):
-            number = self.nodes[name].number
-            left[number >> 3] |= 1 << (number & 7)
-        return int.from_bytes(left, "little")
+        return self._numbers.bits([self.nodes[name].number for name in self.nodes.keys() - frozenset(nodes)])
 
     def set_node(self, node: Node, allocatable: Mapping[str, int], leaving: str = "") -> bool:
         """Take over a node object; returns whether anything that matters changed. `leaving`: by what it is to go."""
@@ -126,11 +106,12 @@ class Ledger:
         return True
 
     def _set_amounts(self, state: NodeState, node: Node, text: str | None, leaving: str) -> None:
-        if text is None or text != state.inventory_text or state.books is None:
-            state.inventory_text = text
-            self._set_inventory(state, node)
+        if text is not None and text == state.inventory_text and state.books is not None:
+            self._inventories.mark(state, state.books.inventory)
         else:
-            self._mark(state, state.books.inventory)
+            state.inventory_text = text
+            if self._inventories.read(state, node):
+                self._place_again(state.name)
         self._set_leaving(state, leaving)
 
     def _set_leaving(self, state: NodeState, leaving: str) -> None:
@@ -140,45 +121,19 @@ class Ledger:
         if leaving:
             self.leaving[state.name] = None
 
-    def _set_inventory(self, state: NodeState, node: Node) -> None:
-        state.fault = ""
-        try:
-            found = inventory.decode(state.inventory_text)
-        except codec.ContractError as error:
-            state.fault = str(error)
-            return
-        if found is None and self.gpushare:
-            found = inventory.from_gpushare(node.status.capacity, self.unit_mib, self.slices_per_gpu)
-        if found is None:
-            state.books = None
-            self.stock.put(state.name, None)
-            return
-        if found.unit_mib != self.unit_mib:
-            state.fault = f"it counts GPU memory in units of {found.unit_mib} MiB, the cluster in {self.unit_mib} MiB"
-        self._mark(state, found)
-        for uid in sorted(self.on_node.get(state.name, ())):
+    def _place_again(self, name: str) -> None:
+        """The node may have other GPUs now: its pods are on those that their allocations say."""
+        for uid in sorted(self.on_node.get(name, ())):
             pod = self.pods.get(uid)
             if pod is not None and pod.state != "held":
                 self._place(pod)
                 self._told_moved(pod)
 
-    def _mark(self, state: NodeState, found: Inventory) -> None:
-        marks = {mark.strip() for mark in state.cordoned.split(",") if mark.strip()}
-        unhealthy = self._unhealthy.get(state.name, frozenset())
-        marks |= {gpu.uuid for gpu in found.gpus if gpu.minor in unhealthy}
-        self.stock.put(state.name, found)
-        if state.books is None:
-            state.books = NodeBooks(found, marks)
-        else:
-            state.books.set_inventory(found, marks)
-
     def set_unhealthy(self, name: str, minors: frozenset[int]) -> None:
-        self._unhealthy.pop(name, None)
-        if minors:
-            self._unhealthy[name] = minors
+        self._inventories.set_unhealthy(name, minors)
         state = self.nodes.get(name)
         if state is not None and state.books is not None:
-            self._mark(state, state.books.inventory)
+            self._inventories.mark(state, state.books.inventory)
             state.version += 1
             self.freed += 1
             self._changed(name, True, True)
@@ -197,7 +152,7 @@ class Ledger:
     def _let_go(self, state: NodeState) -> None:
         if not state.seen and state.name not in self.on_node:
             del self.nodes[state.name]
-            self._gone.append(state.number)
+            self._numbers.give_back(state.number)
 
     # -- pods
 
@@ -309,7 +264,7 @@ class Ledger:
         if pod.ask is None or books is None:
             return
         known = pod.allocation
-        if self.gpushare and known and any(map(inventory.made_up, known.uuids())) != _made_up(books.inventory):
+        if self.gpushare and known and any(map(inventory.made_up, known.uuids())) != made_up(books.inventory):
             known = None
         usable = books.place(pod.ref.uid, pod.ask, known)
         pod.unusable = known is not None and not usable
@@ -334,7 +289,7 @@ class Ledger:
         held = {pod.ref.uid: self._charges(pod) for pod in here if pod.state == "held"}
         if state.books is not None:
             before, state.books = state.books.inventory, None
-            self._mark(state, before)
+            self._inventories.mark(state, before)
         state.used = {}
         self.on_node.pop(name, None)
         for pod in here:
@@ -344,51 +299,3 @@ class Ledger:
             elif pod.ask is not None and state.books is not None:
                 state.books.hold(pod.ref.uid, pod.ask, held[pod.ref.uid])
         self._changed(name, True, True)
-
-    # -- soundness
-
-    def check(self, nodes: Iterable[str] | None = None) -> list[str]:
-        """What is wrong with the books of these nodes (None = all), in sentences; empty when they are sound."""
-        found: list[str] = []
-        for name in list(self.nodes) if nodes is None else nodes:
-            node = self.nodes.get(name)
-            if node is not None and node.books is not None:
-                found += self._check_node(node, node.books)
-        return found
-
-    def _check_node(self, node: NodeState, books: NodeBooks) -> Iterable[str]:
-        for uid in books.entries:
-            pod = self.pods.get(uid) or self.keepers.get(uid)
-            if pod is None:
-                yield f"{node.name} holds GPUs for {uid}, which is no live pod"
-            elif pod.node != node.name or pod.state == "waiting":
-                yield f"{node.name} holds GPUs for {pod.ref}, which is {pod.state} on {pod.node or 'no node'}"
-        for uid in self.on_node.get(node.name, ()):
-            pod = self.pods.get(uid) if uid not in books.entries else None
-            if pod is not None and pod.state in ("binding", "bound") and pod.ask is not None:
-                yield f"{node.name} holds no GPUs for {pod.ref}, which is {pod.state} there"
-        used = self._requested(node.name)
-        if {resource: amount for resource, amount in node.used.items() if amount} != used:
-            yield f"{node.name}: in-tree totals are {node.used}, its pods take {used}"
-        for uuid, book in books.gpus.items():
-            charges = [entry.charges[uuid] for entry in books.entries.values() if uuid in entry.charges]
-            held = sum(c.mem for c in charges), sum(c.slices for c in charges), sum(c.whole for c in charges)
-            if (book.mem_used, book.slices_used, book.wholes) != held or book.wholes + book.sharers != len(charges):
-                booked = f"{book.mem_used} units, {book.slices_used} slices and {book.wholes} times the whole"
-                yield f"{node.name} {uuid}: booked are {booked}, held {held} by {len(charges)} pods"
-            if min(book.mem_used, book.slices_used, book.wholes, book.sharers) < 0:
-                yield f"{node.name} {uuid}: less than nothing is booked"
-
-    def _requested(self, name: str) -> dict[str, int]:
-        """What the pods on this node take in-tree, counted anew."""
-        total: dict[str, int] = {}
-        for uid in self.on_node.get(name, ()):
-            pod = self.pods.get(uid) or self.keepers.get(uid)
-            for resource, amount in pod.requests if pod is not None else ():
-                total[resource] = total.get(resource, 0) + amount
-        return {resource: amount for resource, amount in total.items() if amount}
-
-
-def _made_up(found: Inventory) -> bool:
-    """Whether its names of GPUs are no UUIDs. Which of them a UUID means, or the other way round, nobody can tell."""
-    return any(inventory.made_up(gpu.uuid) for gpu in found.gpus)

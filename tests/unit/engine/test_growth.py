@@ -11,7 +11,7 @@ from extender.engine.placement import index, mix, roll, score, seats
 from extender.engine.policies.elastic import surplus_policy
 from extender.engine.policies.preemption import candidates
 from extender.engine.queueing import queues, runtimes, usage
-from extender.engine.state import lacking, ledger, stock
+from extender.engine.state import lacking, ledger, node_numbers, stock
 from extender.engine.types.events import NodeGone, NodeSeen, PodGone, PodSeen
 from protos.contract import bounds, names
 from protos.contract.objects import Pod
@@ -25,8 +25,8 @@ FIRST, MORE = 12, 24
 BOUNDED = {
     "ledger._interned._young": ledger.INTERNED // 2,
     "ledger._interned._old": ledger.INTERNED // 2,
-    "ledger._gone": ledger.RENUMBERED,
-    "ledger._unused": ledger.RENUMBERED,
+    "ledger._numbers._gone": node_numbers.RENUMBERED,
+    "ledger._numbers._unused": node_numbers.RENUMBERED,
     "indexes._shapes": index.MOST_SHAPES,
     "indexes._rota": index.MOST_SHAPES,
     "_seats._of": seats.ALL_SEATS,
@@ -144,14 +144,14 @@ def test_numbers_of_nodes_are_given_again_and_never_mean_another() -> None:
     story = Story(a_node("stays", 4))
     waits = a_pod("waits", mem=16)
     story.tell(PodSeen(waits))
-    for number in range(5 * ledger.RENUMBERED):
+    for number in range(5 * node_numbers.RENUMBERED):
         story.engine.step(NodeSeen(a_node(f"n{number}", 4)), story.now)
         if number % 100 == 0:
             assert story.engine.filter(waits, ["stays"], story.now).nodes == ()
             excluded = story.engine.pods[waits.metadata.uid].excluded
             assert excluded == 1 << story.engine.nodes[f"n{number}"].number
         story.engine.step(NodeGone(f"n{number}"), story.now)
-    assert max(node.number for node in story.engine.nodes.values()) <= 2 * ledger.RENUMBERED
+    assert max(node.number for node in story.engine.nodes.values()) <= 2 * node_numbers.RENUMBERED
     story.tell(NodeSeen(a_node("room", 16)))
     excluded = story.engine.pods[waits.metadata.uid].excluded
     assert not excluded >> story.engine.nodes["room"].number & 1, (

@@ -1,0 +1,48 @@
+"""Whether the books are sound: what is wrong with them, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.node_state import NodeState
+from extender.engine.types.amounts import add
+from protos.contract.books import NodeBooks
+
+
+def wrong(ledger: Ledger, nodes: Iterable[str] | None = None) -> list[str]:
+    """What is wrong with the books of these nodes (None = all), in sentences; empty when they are sound."""
+    found: list[str] = []
+    for name in list(ledger.nodes) if nodes is None else nodes:
+        node = ledger.nodes.get(name)
+        if node is not None and node.books is not None:
+            found += _of_node(ledger, node, node.books)
+    return found
+
+
+def _of_node(ledger: Ledger, node: NodeState, books: NodeBooks) -> Iterator[str]:
+    for uid in books.entries:
+        pod = ledger.pods.get(uid) or ledger.keepers.get(uid)
+        if pod is None:
+            yield f"{node.name} holds GPUs for {uid}, which is no live pod"
+        elif pod.node != node.name or pod.state == "waiting":
+            yield f"{node.name} holds GPUs for {pod.ref}, which is {pod.state} on {pod.node or 'no node'}"
+    total: dict[str, int] = {}
+    for uid in ledger.on_node.get(node.name, ()):
+        pod = ledger.pods.get(uid) or ledger.keepers.get(uid)
+        if pod is None:
+            continue
+        add(total, pod.requests)
+        booked = uid in books.entries or uid not in ledger.pods
+        if not booked and pod.state in ("binding", "bound") and pod.ask is not None:
+            yield f"{node.name} holds no GPUs for {pod.ref}, which is {pod.state} there"
+    if {resource: amount for resource, amount in node.used.items() if amount} != total:
+        yield f"{node.name}: in-tree totals are {node.used}, its pods take {total}"
+    for uuid, book in books.gpus.items():
+        charges = [entry.charges[uuid] for entry in books.entries.values() if uuid in entry.charges]
+        held = sum(c.mem for c in charges), sum(c.slices for c in charges), sum(c.whole for c in charges)
+        if (book.mem_used, book.slices_used, book.wholes) != held or book.wholes + book.sharers != len(charges):
+            said = f"{book.mem_used} units, {book.slices_used} slices and {book.wholes} times the whole"
+            yield f"{node.name} {uuid}: booked are {said}, held {held} by {len(charges)} pods"
+        if min(book.mem_used, book.slices_used, book.wholes, book.sharers) < 0:
+            yield f"{node.name} {uuid}: less than nothing is booked"

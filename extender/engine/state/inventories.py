@@ -1,0 +1,61 @@
+"""What GPUs nodes have by their own word: their books, and the stock of the cluster, are kept in step with that."""
+
+from __future__ import annotations
+
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.stock import Stock
+from protos.contract import codec, inventory
+from protos.contract.books import NodeBooks
+from protos.contract.inventory import Inventory
+from protos.contract.objects import Node
+
+
+class Inventories:
+    """Reads the inventories of nodes, and marks GPUs that are cordoned or unhealthy."""
+
+    def __init__(self, unit_mib: int, slices_per_gpu: int, gpushare: bool) -> None:
+        self._unit_mib, self._slices_per_gpu, self._gpushare = unit_mib, slices_per_gpu, gpushare
+        self.stock = Stock()
+        self._unhealthy: dict[str, frozenset[int]] = {}
+        """GPU minors by node, whether the node is there or not."""
+
+    def read(self, state: NodeState, node: Node) -> bool:
+        """Take over what a node says of its GPUs; returns whether its books were made or changed by that."""
+        state.fault = ""
+        try:
+            found = inventory.decode(state.inventory_text)
+        except codec.ContractError as error:
+            state.fault = str(error)
+            return False
+        if found is None and self._gpushare:
+            found = inventory.from_gpushare(node.status.capacity, self._unit_mib, self._slices_per_gpu)
+        if found is None:
+            state.books = None
+            self.stock.put(state.name, None)
+            return False
+        if found.unit_mib != self._unit_mib:
+            state.fault = f"it counts GPU memory in units of {found.unit_mib} MiB, the cluster in {self._unit_mib} MiB"
+        self.mark(state, found)
+        return True
+
+    def mark(self, state: NodeState, found: Inventory) -> None:
+        """These are its GPUs; some of them take no new pods."""
+        marks = {mark.strip() for mark in state.cordoned.split(",") if mark.strip()}
+        unhealthy = self._unhealthy.get(state.name, frozenset())
+        marks |= {gpu.uuid for gpu in found.gpus if gpu.minor in unhealthy}
+        self.stock.put(state.name, found)
+        if state.books is None:
+            state.books = NodeBooks(found, marks)
+        else:
+            state.books.set_inventory(found, marks)
+
+    def set_unhealthy(self, name: str, minors: frozenset[int]) -> None:
+        """These GPUs of a node are unhealthy, no others; they count from the next mark on."""
+        self._unhealthy.pop(name, None)
+        if minors:
+            self._unhealthy[name] = minors
+
+
+def made_up(found: Inventory) -> bool:
+    """Whether its names of GPUs are no UUIDs. Which of them a UUID means, or the other way round, nobody can tell."""
+    return any(inventory.made_up(gpu.uuid) for gpu in found.gpus)
