@@ -9,7 +9,8 @@ from extender.engine.gangs.barrier import Barrier
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.planning.plan import Placement
 from extender.engine.state.quarantine import Quarantine
-from extender.engine.state.reservations import Reservation, Reservations
+from extender.engine.state.reservation import Reservation
+from extender.engine.state.reservations import Reservations
 from extender.engine.types.effects import Effect, Requeue
 from extender.engine.types.subject import of_gang, of_pod
 from gangfilter.gang import Gang

@@ -9,35 +9,28 @@ Nothing is kept past what the pod's queue admits: what is kept is promised to th
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Protocol
-
-import msgspec
 
 from extender.engine.state.intree import counted, lacking
 from extender.engine.state.ledger import Ledger
-from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.promises import Promises
 from extender.engine.state.quarantine import Quarantine
+from extender.engine.state.reservation import Reservation, free_of, gpus, held, spot, without
 from extender.engine.state.seats import Assignment
 from extender.engine.types import trust
-from extender.engine.types.amounts import add
 from extender.engine.types.effects import PodRef, Report
 from extender.engine.types.settings import Settings
 from extender.engine.types.subject import of_pod
 from extender.engine.types.wall import Wall
 from protos.contract import names
-from protos.contract.allocation import Share
-from protos.contract.ask import NOTHING, Demand, PodAsk
-from protos.contract.books import NodeBooks
-from protos.contract.gpu_book import GpuBook
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 from protos.contract.reservation import Room
 
-AGAIN_S, AGAIN_MOST_S = 5.0, 60.0
-"""Seconds after which a pod whose room is complete and that does not come is woken again; doubled each time."""
+AGAIN_MOST_S = 60.0
+"""Seconds after which a pod that does not come is woken again, at most: they are doubled each time."""
 PREFIX = "room-"
 """How the names begin under which it is booked; a UID follows."""
 
@@ -57,40 +50,6 @@ class Grants(Protocol):
     def turns(self) -> tuple[int, int]:
         """Of those that were refused, and of those that were admitted: another one when an answer may have changed."""
         ...
-
-
-class Reservation(msgspec.Struct, eq=False):
-    """One reservation."""
-
-    pod: PodState
-    ask: PodAsk | None
-    text: str
-    """The annotation that asks for it."""
-    room: Room | None
-    """None: it is over."""
-    preempting: bool
-    """We make the room ourselves."""
-    until: float
-    keeper: PodState
-    """What holds it in the books."""
-    assignment: Assignment | None = None
-    """What is to be kept; None while the node does not have it."""
-    made_of: Mapping[str, GpuBook] | None = None
-    """The GPUs of the node of which that was made out."""
-    version: int = -1
-    """The node's, when it was booked."""
-    admitted: bool = False
-    """Its queue may have it."""
-    queue: object = None
-    turn: int = -1
-    """In which queue, and when, that was looked at."""
-    promised: bool = False
-    """It counts in its queue."""
-    complete: bool = False
-    complete_at: float = 0.0
-    """When it was seen to be, the last time."""
-    again_at: float = 0.0
-    again_s: float = AGAIN_S
 
 
 class Reservations:
@@ -174,7 +133,7 @@ class Reservations:
         found = self.promises.of(uid, state.ref.namespace) if state is not None else None
         if state is None or found is None:
             self._drop(uid)
-        elif known is None or _asked(known) != (found.text, found.preempting, state.ask, state.requests):
+        elif known is None or known.asked != (found.text, found.preempting, state.ask, state.requests):
             self._drop(uid)
             room, keeper = found.rooms[uid], PodState(PodRef(state.ref.namespace, state.ref.name, PREFIX + uid), now)
             keeper.asked, keeper.requests = state.asked, state.requests
@@ -300,17 +259,17 @@ class Reservations:
             return
         if node is None or not node.seen or node.problem:
             kept.assignment = None
-        elif kept.assignment is None or kept.made_of is not _gpus(node):
-            kept.assignment, kept.made_of = _spot(kept, room, node), _gpus(node)
+        elif kept.assignment is None or kept.made_of is not gpus(node):
+            kept.assignment, kept.made_of = spot(kept, room, node), gpus(node)
         if node is None or kept.assignment is None:
             self._release(kept)
             return
         self._promise(kept, yes=True)
-        charges = _free_of(kept.assignment.charges, node.books, kept.keeper.ref.uid)
-        if not kept.keeper.node or charges != _held(node, kept.keeper):
+        charges = free_of(kept.assignment.charges, node.books, kept.keeper.ref.uid)
+        if not kept.keeper.node or charges != held(node, kept.keeper):
             self._ledger.keepers[kept.keeper.ref.uid] = kept.keeper
             self._ledger.hold(kept.keeper, node.name, charges)
-        short = lacking(counted(kept.keeper.requests, self._ignored), node.allocatable, _but(node, kept.keeper))
+        short = lacking(counted(kept.keeper.requests, self._ignored), node.allocatable, without(node, kept.keeper))
         kept.complete = charges == kept.assignment.charges and not short
         kept.version = node.version
 
@@ -321,68 +280,3 @@ class Reservations:
             return False
         kept.again_at, kept.again_s = now + kept.again_s, min(AGAIN_MOST_S, 2 * kept.again_s)
         return True
-
-
-def _asked(kept: Reservation) -> tuple[object, ...]:
-    """What is asked for whom."""
-    return kept.text, kept.preempting, kept.ask, kept.keeper.requests
-
-
-def _gpus(node: NodeState) -> Mapping[str, GpuBook] | None:
-    return node.books.gpus if node.books is not None else None
-
-
-def _spot(kept: Reservation, room: Room, node: NodeState) -> Assignment | None:
-    """What is to be kept on the node; None if it does not have that, or the pod asks for something else."""
-    if kept.ask is None or node.books is None:
-        return Assignment(node.name, until=kept.until) if kept.ask is None else None
-    shares = _shares(kept.ask, node.books, room.containers)
-    charges = node.books.charges(kept.ask, shares) if shares is not None else None
-    return Assignment(node.name, charges, shares, kept.until) if shares is not None and charges is not None else None
-
-
-def _shares(
-    ask: PodAsk, books: NodeBooks, containers: Mapping[str, tuple[str, ...]]
-) -> dict[str, tuple[Share, ...]] | None:
-    eligible = {book.gpu.uuid: book for book in books.eligible(ask.selection)}
-    found: dict[str, tuple[Share, ...]] = {}
-    for container in ask.containers:
-        given = containers.get(container.name, ())
-        demands = [(eligible[uuid], books.demand(container, eligible[uuid].gpu)) for uuid in given if uuid in eligible]
-        shares = [Share(b.gpu.uuid, b.gpu.index, d.mem, d.slices, d.whole) for b, d in demands if d is not None]
-        if len(shares) != container.gpus or len(given) != container.gpus:
-            return None
-        found[container.name] = tuple(shares)
-    return found
-
-
-def _free_of(charges: Mapping[str, Demand], books: NodeBooks | None, own: str) -> dict[str, Demand]:
-    """As much of this as there is, beside all but what is booked for it already."""
-    if books is None:
-        return {}
-    entry = books.entries.get(own)
-    if entry is not None:
-        books.release(own)
-    free = {uuid: _part(demand, books.gpus.get(uuid)) for uuid, demand in charges.items()}
-    if entry is not None:
-        books.restore(own, entry)
-    return {uuid: part for uuid, part in free.items() if part != NOTHING}
-
-
-def _part(demand: Demand, book: GpuBook | None) -> Demand:
-    if book is None or book.wholes or not book.offered:
-        return NOTHING
-    if book.fits(demand):
-        return demand
-    return Demand(min(demand.mem, book.mem_free), min(demand.slices, book.slices_free), False)
-
-
-def _held(node: NodeState, keeper: PodState) -> Mapping[str, Demand]:
-    entry = node.books.entries.get(keeper.ref.uid) if node.books is not None else None
-    return entry.charges if entry is not None else {}
-
-
-def _but(node: NodeState, keeper: PodState) -> dict[str, int]:
-    used = dict(node.used)
-    add(used, keeper.requests, -1)
-    return used
