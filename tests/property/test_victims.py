@@ -12,8 +12,8 @@ from extender.engine.policies.preemption.reclaim import ReclaimPolicy
 from extender.engine.policies.preemption.units import MayTake, Unit
 from extender.engine.policies.preemption.victims import COMING, NoSolution, Search, Victims
 from extender.engine.policies.preemption.what_if import WhatIfNodes
-from extender.engine.queueing.admission import Admission
 from extender.engine.queueing.queues import Queues
+from extender.engine.queueing.quota import Quota
 from extender.engine.state.seats import Seat
 from extender.engine.types.events import PodsListed
 from extender.engine.types.sliced import Sliced
@@ -73,7 +73,7 @@ def searched(town: Town, seats: tuple[Seat, ...], units: list[Unit]) -> Victims 
 
     def anybody() -> ReclaimPolicy:
         queues = Queues()
-        return ReclaimPolicy(queues, Admission(queues), ["w"], 1000)
+        return ReclaimPolicy(queues, Quota(queues), ["w"], 1000)
 
     search = Search(town.engine.gangs.planner.view, draw, Wanted(seats), candidates, anybody)
     while not search.advance():

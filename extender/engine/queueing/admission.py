@@ -7,21 +7,19 @@ pods that go singly are woken once their queue has room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Iterator
 
 from sortedcontainers import SortedKeyList
 
-from extender.engine.queueing.queue_node import LocalQueue, QueueNode
+from extender.engine.queueing.queue_node import LocalQueue
 from extender.engine.queueing.queues import Queues
+from extender.engine.queueing.quota import Quota
 from extender.engine.queueing.usage import Takes
 from extender.engine.state.pod_state import PodState
-from extender.engine.types import refusals
 from extender.engine.types.amounts import add
 from extender.engine.types.effects import PodRef, Requeue
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
-from protos.contract.queue import shown, worded
 from protos.contract.reason import Reason
 
 MOST_WAKES = 25
@@ -29,10 +27,6 @@ MOST_WAKES = 25
 AGAIN_S = 10.0
 """Seconds after which a pod that was woken and did not come may be woken again."""
 Stamp = tuple[object, ...]
-Less = Mapping[str, Mapping[str, int]]
-"""By the names of queues: what of them does not count, since it is to be gone, or the pods' own."""
-
-NOTHING: Less = MappingProxyType({})
 
 
 def _turn(pod: PodState) -> tuple[int, float, PodRef]:
@@ -45,6 +39,7 @@ class Admission:
 
     def __init__(self, queues: Queues) -> None:
         self._queues, self.batched = queues, queues.batched
+        self.quota = Quota(queues)
         self._asked: dict[GroupKey, tuple[Stamp, tuple[str, ...], Takes]] = {}
         """What the smallest start of a gang takes, and of what that was made."""
         self._told: dict[GroupKey, tuple[Stamp, Reason | None]] = {}
@@ -68,12 +63,12 @@ class Admission:
     def withheld(self, gang: Gang, least: Callable[[], Iterable[str]]) -> Reason | None:
         """Why a gang may not start; `least`: the members that its smallest start needs besides those that run."""
         local_queue = self.local_queue(gang)
-        limits = tuple(s.version for s in self._limiting(local_queue))
+        limits = tuple(s.version for s in self.quota.limiting(local_queue))
         made_of = self._queues.epoch, self._queues.prices, gang.turnover, gang.terms
         stamp = (made_of, limits)
         told = self._told.get(gang.key)
         if told is None or told[0] != stamp:
-            why = self._short_of_least(gang, local_queue, made_of, least) if limits else self._barred(local_queue)
+            why = self._short_of_least(gang, local_queue, made_of, least) if limits else self.quota.barred(local_queue)
             told = self._told[gang.key] = stamp, why
         return told[1]
 
@@ -84,28 +79,13 @@ class Admission:
         asked = self._asked.get(gang.key)
         if asked is None or asked[0] != made_of:
             uids = tuple(least())
-            asked = self._asked[gang.key] = made_of, uids, self.together(uids)
-        return self.shortage(local_queue, asked[2], self._own(local_queue, asked[1]))
-
-    def together(self, uids: Iterable[str]) -> Takes:
-        """What these pods take."""
-        total: dict[str, int] = {}
-        for uid in uids:
-            add(total, self._queues.takes(uid))
-        return tuple(sorted(total.items()))
+            asked = self._asked[gang.key] = made_of, uids, self.quota.together(uids)
+        return self.quota.shortage(local_queue, asked[2], self.quota.own(local_queue, asked[1]))
 
     def admits(self, gang: Gang, uids: Iterable[str]) -> Reason | None:
         """Why the queue of a gang has no room for all these members, None if it has."""
         local_queue, asking = self.local_queue(gang), list(uids)
-        return self.shortage(local_queue, self.together(asking), self._own(local_queue, asking))
-
-    def _own(self, local_queue: LocalQueue, uids: Iterable[str]) -> Less:
-        """What is promised to pods of this account."""
-        promised = [self._queues.promised[uid][1] for uid in uids if uid in self._queues.promised]
-        total: dict[str, int] = {}
-        for takes in promised:
-            add(total, takes)
-        return dict.fromkeys([s.name for s in self._above(local_queue)], total) if promised else {}
+        return self.quota.shortage(local_queue, self.quota.together(asking), self.quota.own(local_queue, asking))
 
     def started(self, key: GroupKey) -> None:
         """What was found out of the gang while it waited is not asked any more."""
@@ -151,7 +131,7 @@ class Admission:
 
     def _room(self, local_queue: LocalQueue) -> int:
         """Changes when there may have come room for pods of this account."""
-        return sum(queue_node.capacity_generation for queue_node in self._limiting(local_queue))
+        return sum(queue_node.capacity_generation for queue_node in self.quota.limiting(local_queue))
 
     def _fitting(self, local_queue: LocalQueue, keys: Iterable[GroupKey]) -> Iterator[GroupKey]:
         """Those of these gangs that have room; many ask the same."""
@@ -159,72 +139,14 @@ class Admission:
         for key in keys:
             takes = self._asked[key][2] if key in self._asked else ()
             if takes not in known:
-                promised = {queue_node.name: queue_node.promised for queue_node in self._above(local_queue)}
-                known[takes] = self.shortage(local_queue, takes, promised) is None
+                promised = {queue_node.name: queue_node.promised for queue_node in self._queues.at(local_queue).upwards}
+                known[takes] = self.quota.shortage(local_queue, takes, promised) is None
             if known[takes]:
                 yield key
 
     def queue_rank(self, local_queue: LocalQueue) -> tuple[tuple[int, float], ...]:
         """Whose turn it is among queues, least first."""
         return self._queues.at(local_queue).rank
-
-    # -- room
-
-    def shortage(self, local_queue: LocalQueue, takes: Takes, less: Less = NOTHING) -> Reason | None:
-        """Why pods of this account may not take so much more, None if they may."""
-        barred = self._barred(local_queue)
-        if barred is not None:
-            return barred
-        below: QueueNode | None = None
-        for queue_node in self._above(local_queue):
-            limits = queue_node.queue.capability or queue_node.idle
-            why = self._beyond(queue_node, below, takes, less) if limits else None
-            if why is not None:
-                return why
-            below = queue_node
-        return None
-
-    def _barred(self, local_queue: LocalQueue) -> Reason | None:
-        at = self._queues.at(local_queue)
-        if local_queue.missing:
-            return refusals.queue_missing(local_queue.named)
-        if local_queue.refused:
-            return refusals.queue_forbidden(local_queue.refused)
-        for queue_node in at.path:
-            if queue_node.queue.closed and queue_node.queue.problem:
-                return refusals.queue_unreadable(queue_node.name, queue_node.queue.problem)
-            if queue_node.queue.closed:
-                return refusals.queue_closed(queue_node.name)
-        return None
-
-    def _limiting(self, local_queue: LocalQueue) -> Iterator[QueueNode]:
-        for queue_node in self._above(local_queue):
-            if queue_node.queue.capability or queue_node.idle:
-                yield queue_node
-
-    def _above(self, local_queue: LocalQueue) -> Iterator[QueueNode]:
-        """The queue of these pods, all above it, and the root."""
-        yield from self._queues.at(local_queue).path
-        yield self._queues.root
-
-    def _beyond(self, queue_node: QueueNode, below: QueueNode | None, takes: Takes, less: Less) -> Reason | None:
-        """Why so much more is too much for one queue; `below` is the one under it that it is for, if there is one.
-
-        What is guaranteed to that comes before what is kept for others: more may be guaranteed than there is.
-        """
-        for resource, asked in takes:
-            if asked <= 0:
-                continue
-            had = queue_node.allocated.get(resource, 0) + _promised(queue_node, resource, less)
-            unmet = below.unmet(resource) if below is not None else 0
-            over_quota = below is not None and asked + max(0, _promised(below, resource, less)) <= unmet
-            kept = 0 if over_quota else queue_node.idle.get(resource, 0) - unmet
-            most = queue_node.queue.capability.get(resource)
-            if most is None and queue_node.above is None and kept > 0:
-                most = self._queues.total.get(resource, 0)
-            if most is not None and had + max(0, kept) + asked > most:
-                return _too_much(queue_node, resource, most, had, kept, asked)
-        return None
 
     # -- pods that go singly
 
@@ -234,7 +156,7 @@ class Admission:
         local_queue = self._queues.of(uid)
         if local_queue is None:
             return None
-        return self.shortage(local_queue, self._queues.takes(uid), self._own(local_queue, (uid,)))
+        return self.quota.shortage(local_queue, self._queues.takes(uid), self.quota.own(local_queue, (uid,)))
 
     def keeps(self, uid: str, *, making: bool) -> Reason | None:
         """Why no room may be kept for a pod, None if it may.
@@ -245,10 +167,10 @@ class Admission:
         local_queue = self._queues.of(uid)
         if local_queue is None:
             return None
-        less = {name: dict(amounts) for name, amounts in self._own(local_queue, (uid,)).items()}
-        for queue_node in self._above(local_queue) if making else ():
+        less = {name: dict(amounts) for name, amounts in self.quota.own(local_queue, (uid,)).items()}
+        for queue_node in self._queues.at(local_queue).upwards if making else ():
             add(less.setdefault(queue_node.name, {}), queue_node.allocated.items())
-        return self.shortage(local_queue, self._queues.takes(uid), less)
+        return self.quota.shortage(local_queue, self._queues.takes(uid), less)
 
     def block(self, pod: PodState) -> None:
         """The pod waits for room in its queue."""
@@ -286,11 +208,11 @@ class Admission:
         given: dict[str, int] = {}
         too_much: set[Takes] = set()
         wakes: list[Requeue] = []
-        barred = self._barred(local_queue)
+        barred = self.quota.barred(local_queue)
         for pod in self._blocked[local_queue]:
             if barred is not None and (pod.refusal is None or pod.refusal.sentence == barred.sentence):
                 continue
-            takes, own = self._queues.takes(pod.ref.uid), self._own(local_queue, (pod.ref.uid,))
+            takes, own = self._queues.takes(pod.ref.uid), self.quota.own(local_queue, (pod.ref.uid,))
             if len(wakes) == most:
                 break
             if takes in too_much and not own:
@@ -298,7 +220,7 @@ class Admission:
             if barred is None:
                 both = dict(given)
                 add(both, takes)
-                if self.shortage(local_queue, tuple(both.items()), own) is not None:
+                if self.quota.shortage(local_queue, tuple(both.items()), own) is not None:
                     too_much.add(takes)
                     continue
                 given = both
@@ -306,17 +228,3 @@ class Admission:
                 self._woken[pod.ref.uid] = now + AGAIN_S
                 wakes.append(Requeue(pod.ref))
         return wakes
-
-
-def _promised(queue_node: QueueNode, resource: str, less: Less) -> int:
-    """What is promised to pods in it, without what does not count; less than nothing if more of it is to be gone."""
-    return queue_node.promised.get(resource, 0) - less.get(queue_node.name, {}).get(resource, 0)
-
-
-def _too_much(queue_node: QueueNode, resource: str, most: int, had: int, kept: int, asked: int) -> Reason:
-    in_use = f"{shown(resource, had)} are in use"
-    beside = f", {shown(resource, kept)} are guaranteed to others" if kept > 0 else ""
-    numbers = f"{worded(resource, most)}: {in_use}{beside}, this asks {shown(resource, asked)}"
-    if queue_node.above is None:
-        return refusals.queue_reserved(f"the cluster has {numbers}")
-    return refusals.queue_full(queue_node.name, f"queue {queue_node.name} may have {numbers}")

@@ -29,5 +29,5 @@ class Grants:
 
         What was admitted is promised, so that nobody takes it.
         """
-        terms = self._queues.terms
+        terms = self._queues.epoch + self._queues.revalued
         return terms + self._queues.capacity_generation, terms

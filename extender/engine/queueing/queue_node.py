@@ -118,6 +118,14 @@ class QueueNode:
             yield at
             at = at.above
 
+    @property
+    def upwards(self) -> Iterator[QueueNode]:
+        """It, and all above it with the root."""
+        at: QueueNode | None = self
+        while at is not None:
+            yield at
+            at = at.above
+
     def unmet(self, resource: str) -> int:
         """What is guaranteed to it and it does not have."""
         return max(0, self.queue.guarantee.get(resource, 0) - self.allocated.get(resource, 0))

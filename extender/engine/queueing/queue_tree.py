@@ -102,6 +102,20 @@ class QueueTree:
             return own == namespace
         return selects(queue_node.queue.namespace_selector, self._namespaces.get(namespace))
 
+    def refill(self, local_queue: LocalQueue) -> None:
+        """Add all pods of an account to the queues that it is in."""
+        allocated, requested = tuple(local_queue.allocated.items()), tuple(local_queue.requested.items())
+        add(local_queue.at.own, requested)
+        for queue_node in local_queue.at.upwards:
+            queue_node.ask(requested, 1)
+            queue_node.place(allocated, 1)
+            queue_node.count(local_queue.running, local_queue.waiting)
+
+    def distinguishes(self, labels: Mapping[str, str] | None, others: Mapping[str, str] | None) -> bool:
+        """Whether any queue admits namespaces with these labels and not with the others, or the other way round."""
+        selectors = [queue_node.queue.namespace_selector for queue_node in self.nodes.values()]
+        return any(selects(each, labels) != selects(each, others) for each in selectors)
+
     def divided(self) -> None:
         """Find out which resources are divided."""
         queues = [queue_node.queue for queue_node in self.nodes.values()]

@@ -14,10 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-import msgspec
-
+from extender.engine.queueing.declared import DeclaredQueues, alike
 from extender.engine.queueing.queue_node import LocalQueue, QueueNode
-from extender.engine.queueing.queue_tree import RANK, QueueTree, own_namespace, selects
+from extender.engine.queueing.queue_tree import own_namespace
 from extender.engine.queueing.usage import Takes
 from extender.engine.types.amounts import add
 from protos.contract.queue import DEFAULT, Queue
@@ -32,8 +31,7 @@ class Queues:
     def __init__(self, moved: Callable[[str], None] = lambda _: None) -> None:
         """`moved` is told of each pod (its UID) that comes to another queue."""
         self._moved = moved
-        self._known: dict[str, dict[str, Queue]] = {}
-        """By name and source."""
+        self._declared = DeclaredQueues()
         self._accounts: dict[tuple[str, str], LocalQueue] = {}
         self._pods: dict[str, tuple[LocalQueue, Takes, bool]] = {}
         self.promised: dict[str, tuple[LocalQueue, Takes]] = {}
@@ -41,18 +39,17 @@ class Queues:
         self._nodes: dict[str, dict[str, int]] = {}
         self.total: dict[str, int] = {}
         """What all nodes have."""
-        self._grown = False
-        self._tree = QueueTree((), {})
-        self._namespaces: dict[str, Mapping[str, str]] = {}
-        """Their labels."""
+        self._grown = self._stale = False
+        self._tree = self._declared.tree()
         self._peopled: set[str] = set()
         """Namespaces of which there are accounts or queues."""
         self._sweep_at = SWEEP
         """So many accounts are too many."""
-        self._stale = False
         self._also: Mapping[str, int] = {}
-        self._epoch = self._gains = self._revalued = 0
+        self._epoch = self._gains = 0
         self._batch: Counter[tuple[LocalQueue, Takes]] | None = None
+        self.revalued = 0
+        """Counts how often a queue may have something else, and the tree stayed as it is."""
         self.prices = 0
         """Counts how often what a pod that waits would take turned out to be something else."""
         self.dues = 0
@@ -63,52 +60,36 @@ class Queues:
     # -- the world
 
     def put(self, queue: Queue) -> None:
-        """The queue is there, or another one now.
+        """The queue is there, or another one now."""
+        before, now = self._declared.put(queue)
+        if now is before:
+            return
+        queue_node = self._tree.nodes.get(now.name) if self._grown else None
+        if before is not None and queue_node is not None and queue_node.queue is before and alike(before, now):
+            queue_node.revalue(now)
+            self._tree.divided()
+            self.revalued += 1
+            self._may_have_room()
+        else:
+            self._grown = False
+        self.touched[now.name] = None
 
-        One that cannot be read stays what it was, with its problem; nothing starts in it if it never could be read.
-        """
-        known = self._known.setdefault(queue.name, {})
-        before = known.get(queue.source)
-        if queue.problem:
-            former = before if before is not None else msgspec.structs.replace(queue, closed=True)
-            selector = queue.namespace_selector or former.namespace_selector
-            queue = msgspec.structs.replace(former, problem=queue.problem, namespace_selector=selector)
-        if queue != before:
-            known[queue.source] = queue
-            queue_node = self._tree.nodes.get(queue.name) if self._grown else None
-            if before is not None and queue_node is not None and queue_node.queue is before and _alike(before, queue):
-                self._revalue(queue_node, queue)
-            else:
-                self._grown = False
-            self.touched[queue.name] = None
-
-    def _revalue(self, queue_node: QueueNode, queue: Queue) -> None:
-        """The queue may have more now, or less; the tree stays as it is."""
-        queue_node.revalue(queue)
-        self._revalued += 1
-        self._tree.divided()
+    def _may_have_room(self) -> None:
+        """There may have come room for anybody."""
         self._stale = True
         self._gains += 1
         self._tree.root.capacity_generation += 1
 
     def drop(self, source: str, name: str) -> None:
         """The queue is gone."""
-        known = self._known.get(name, {})
-        if known.pop(source, None) is not None:
+        if self._declared.drop(source, name):
             self._grown = False
             self.touched.pop(name, None)
-            if not known:
-                del self._known[name]
 
     def namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         """The namespace has these labels now; None if it is gone, or they cannot be read."""
-        before = self._namespaces.pop(name, None)
-        if labels is not None:
-            self._namespaces[name] = labels
-        if not self._grown or labels == before or name not in self._peopled:
-            return
-        selectors = [s.queue.namespace_selector for s in self._tree.nodes.values()]
-        if any(selects(each, labels) != selects(each, before) for each in selectors):
+        before = self._declared.label(name, labels)
+        if self._grown and labels != before and name in self._peopled and self._tree.distinguishes(labels, before):
             self._grown = False
 
     def node(self, name: str, has: Mapping[str, int]) -> None:
@@ -119,9 +100,7 @@ class Queues:
         if now != before:
             add(self.total, before.items(), -1)
             add(self.total, now.items())
-            self._stale = True
-            self._gains += 1
-            self._tree.root.capacity_generation += 1
+            self._may_have_room()
 
     def see(self, uid: str, named: str, namespace: str, takes: Takes, *, placed: bool) -> None:
         """The pod names this queue ("" for none), takes so much, and is `placed` or waits."""
@@ -132,25 +111,19 @@ class Queues:
         self._pods[uid] = now
         if uid in self.promised:
             self.promise(uid, not placed)
-        if before is None:
-            self._ask(local_queue, takes, 1)
-            self._place(local_queue, takes, placed, 1)
-        elif before[:2] == now[:2]:
-            self._place(local_queue, takes, placed=True, sign=1 if placed else -1)
-        else:
+        if before is not None and before[:2] == now[:2]:
+            self._place(local_queue, takes, 1 if placed else -1)
+            return
+        if before is not None:
             self.prices += before[1] != takes and not (before[2] or placed)
-            self._leave(*before)
-            self._ask(local_queue, takes, 1)
-            self._place(local_queue, takes, placed, 1)
-            if before[0] is not local_queue:
-                self._moved(uid)
+            self._add(*before, -1)
+        self._add(*now, 1)
+        if before is not None and before[0] is not local_queue:
+            self._moved(uid)
 
     @contextmanager
     def batched(self) -> Iterator[None]:
-        """Meanwhile nobody asks: pods that get a place, or lose theirs, are added up and counted at the end.
-
-        The members of a gang are alike, so that costs little more than one of them.
-        """
+        """Adds up pods that get a place, or lose theirs, and counts them at the end: those of a gang are alike."""
         batch = self._batch = Counter()
         try:
             yield
@@ -163,7 +136,7 @@ class Queues:
         """The pod is over."""
         before = self._pods.pop(uid, None)
         if before is not None:
-            self._leave(*before)
+            self._add(*before, -1)
         self.promise(uid, False)
 
     def promise(self, uid: str, yes: bool) -> None:
@@ -176,30 +149,26 @@ class Queues:
             self._promise(*known[:2], 1)
 
     def _promise(self, local_queue: LocalQueue, takes: Takes, sign: int) -> None:
-        for queue_node in (*local_queue.at.path, self._tree.root) if self._grown else ():
+        for queue_node in local_queue.at.upwards if self._grown else ():
             queue_node.promise(takes, sign)
             self._gains += sign < 0
 
-    def _leave(self, local_queue: LocalQueue, takes: Takes, placed: bool) -> None:
-        self._place(local_queue, takes, placed, -1)
-        self._ask(local_queue, takes, -1)
-
-    def _ask(self, local_queue: LocalQueue, takes: Takes, sign: int) -> None:
-        """One more pod that waits (or less) is in it."""
+    def _add(self, local_queue: LocalQueue, takes: Takes, placed: bool, sign: int) -> None:
+        """One more pod (or less) is in it."""
         add(local_queue.requested, takes, sign)
         local_queue.waiting += sign
         if self._grown:
             add(local_queue.at.own, takes, sign)
-            for queue_node in (*local_queue.at.path, self._tree.root):
+            for queue_node in local_queue.at.upwards:
                 queue_node.ask(takes, sign)
                 queue_node.count(0, sign)
                 self.touched[queue_node.name] = None
             self._stale = True
+        if placed:
+            self._place(local_queue, takes, sign)
 
-    def _place(self, local_queue: LocalQueue, takes: Takes, placed: bool, sign: int) -> None:
-        """If it is placed: one that waits in it has (or has no more) what it asks."""
-        if not placed:
-            return
+    def _place(self, local_queue: LocalQueue, takes: Takes, sign: int) -> None:
+        """One that waits in it has (or has no more) what it asks."""
         if self._batch is not None:
             self._batch[local_queue, takes] += sign
         else:
@@ -210,7 +179,7 @@ class Queues:
         add(local_queue.allocated, takes, pods)
         local_queue.running, local_queue.waiting = local_queue.running + pods, local_queue.waiting - pods
         if self._grown:
-            for queue_node in (*local_queue.at.path, self._tree.root):
+            for queue_node in local_queue.at.upwards:
                 queue_node.place(takes, pods)
                 queue_node.count(pods, -pods)
                 self.touched[queue_node.name] = None
@@ -222,9 +191,8 @@ class Queues:
         for local_queue in self._accounts.values():
             local_queue.allocated, local_queue.requested, local_queue.running, local_queue.waiting = {}, {}, 0, 0
         self._grown = False
-        for local_queue, takes, placed in self._pods.values():
-            self._ask(local_queue, takes, 1)
-            self._place(local_queue, takes, placed, 1)
+        for pod in self._pods.values():
+            self._add(*pod, 1)
 
     # -- who is where
 
@@ -245,11 +213,6 @@ class Queues:
         found = self._pods.get(uid)
         return found[0] if found is not None else None
 
-    def shared(self, uid: str, other: str) -> bool:
-        """Whether two pods are in the same queue, as far as both count in any."""
-        local_queue, another = self.of(uid), self.of(other)
-        return local_queue is None or another is None or self.at(local_queue) is self.at(another)
-
     def takes(self, uid: str) -> Takes:
         """What a pod takes, or would take."""
         found = self._pods.get(uid)
@@ -257,8 +220,8 @@ class Queues:
 
     def home(self, uid: str) -> QueueNode:
         """The queue that a pod is in; the root if it is in none."""
-        local_queue = self.of(uid)
-        return self.at(local_queue) if local_queue is not None else self.root
+        found = self._pods.get(uid)
+        return self.at(found[0]) if found is not None else self.root
 
     @property
     def root(self) -> QueueNode:
@@ -277,11 +240,6 @@ class Queues:
         """Counts how often the tree changed."""
         self._grow()
         return self._epoch
-
-    @property
-    def terms(self) -> int:
-        """Counts how often the tree changed, or what any of them may have."""
-        return self.epoch + self._revalued
 
     @property
     def capacity_generation(self) -> int:
@@ -303,18 +261,14 @@ class Queues:
         self._grown, self._stale = True, True
         self._epoch += 1
         self._gains += 1
-        dues = {name: queue_node.due for name, queue_node in self._tree.nodes.items()}
-        best = [self._known[name][min(self._known[name], key=RANK.__getitem__)] for name in sorted(self._known)]
-        self._tree = QueueTree(best, self._namespaces)
-        for name, queue_node in self._tree.nodes.items():
-            queue_node.due = dues.get(name, {})
-            self.touched[name] = None
+        self._tree = self._declared.tree(self._tree)
+        self.touched |= dict.fromkeys(self._tree.nodes)
         self._accounts = {key: a for key, a in self._accounts.items() if a.waiting or a.running}
         self._sweep_at = 2 * len(self._accounts) + SWEEP
         self._peopled = {own_namespace(queue_node) for queue_node in self._tree.nodes.values()}
         for local_queue in self._accounts.values():
             self._settle(local_queue)
-            self._refill(local_queue)
+            self._tree.refill(local_queue)
         for local_queue, takes in self.promised.values():
             self._promise(local_queue, takes, 1)
 
@@ -323,17 +277,6 @@ class Queues:
         local_queue.epoch = self._epoch
         self._peopled.add(local_queue.namespace)
         self._tree.settle(local_queue)
-
-    def _refill(self, local_queue: LocalQueue) -> None:
-        """Add all its pods to the queues that it is in."""
-        allocated, requested = tuple(local_queue.allocated.items()), tuple(local_queue.requested.items())
-        add(local_queue.at.own, requested)
-        for queue_node in (*local_queue.at.path, self._tree.root):
-            queue_node.ask(requested, 1)
-            queue_node.place(allocated, 1)
-            queue_node.count(local_queue.running, local_queue.waiting)
-
-    # -- what is due
 
     def reckon(self, also: Mapping[str, int]) -> bool:
         """Reckon anew what is due to each, if anything changed; returns whether it did.
@@ -355,18 +298,3 @@ class Queues:
         """The resources that are divided: GPUs, and whatever a queue is guaranteed or deserves."""
         self._grow()
         return self._tree.fair
-
-
-def _alike(one: Queue, other: Queue) -> bool:
-    """Whether these are the same but for how much they may have, and when."""
-    return (
-        msgspec.structs.replace(
-            one,
-            weight=other.weight,
-            priority=other.priority,
-            guarantee=other.guarantee,
-            deserved=other.deserved,
-            capability=other.capability,
-        )
-        == other
-    )

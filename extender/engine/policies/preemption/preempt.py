@@ -125,12 +125,13 @@ class Preemption:
 
     @property
     def _moment(self) -> Moment:
+        queues = self._context.tenancy.queues
         return (
             self._context.ledger.freed,
             self._running_pods.turn,
             self.budgets.turn,
-            self._context.tenancy.queues.terms,
-            self._context.tenancy.queues.dues,
+            queues.epoch + queues.revalued,
+            queues.dues,
         )
 
     def _choose(self, choice: Sliced[Chosen | None], now: float) -> None:
@@ -164,7 +165,7 @@ class Preemption:
             uids = list(by.pods)
             return ReclaimPolicy(
                 self._context.tenancy.queues,
-                self._context.tenancy.admission,
+                self._context.tenancy.admission.quota,
                 uids,
                 by.priority,
                 going=dict.fromkeys(gone),

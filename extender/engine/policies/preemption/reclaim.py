@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from extender.engine.policies.preemption.units import Unit, Victim
-from extender.engine.queueing.admission import Admission
 from extender.engine.queueing.queue_node import LocalQueue, QueueNode
 from extender.engine.queueing.queue_tree import SAME
 from extender.engine.queueing.queues import Queues
+from extender.engine.queueing.quota import Quota
 from extender.engine.queueing.usage import Takes
 from extender.engine.types.amounts import add
 from protos.contract.queue import Queue, worded
@@ -112,7 +112,7 @@ class ReclaimPolicy:
     def __init__(
         self,
         queues: Queues,
-        admission: Admission,
+        quota: Quota,
         uids: Sequence[str],
         priority: int,
         *,
@@ -120,7 +120,7 @@ class ReclaimPolicy:
         coming: Iterable[str] = (),
     ) -> None:
         """For these pods (UIDs) that wait; `going` leave anyway, for `coming` others leave already."""
-        self._queues, self._admission, self._priority = queues, admission, priority
+        self._queues, self._quota, self._priority = queues, quota, priority
         self._levels: dict[tuple[QueueNode, bool], Level] = {}
         self._ways: dict[LocalQueue, Sequence[Level]] = {}
         self._claims: dict[LocalQueue, ReclaimLimit | None] = {}
@@ -131,7 +131,7 @@ class ReclaimPolicy:
             for level in self._over(uid):
                 add(level.coming, queues.takes(uid))
         self._local_queue = queues.of(uids[0])
-        self._asked = admission.together(uids)
+        self._asked = quota.together(uids)
         self._takes = tuple((name, amount) for name, amount in self._asked if name in queues.fair)
         self._gone = [*going, *(uid for uid in uids if uid in queues.promised)]
         self._unlimited = self._shortage(()) is None
@@ -178,7 +178,7 @@ class ReclaimPolicy:
                 if queue_node.name in mine:
                     add(less.setdefault(queue_node.name, {}), self._queues.takes(uid))
             add(less.setdefault(self._queues.root.name, {}), self._queues.takes(uid))
-        return self._admission.shortage(self._local_queue, self._asked, less)
+        return self._quota.shortage(self._local_queue, self._asked, less)
 
     def marked(self, unit: Unit) -> Unit:
         """The unit with what its queue has and is due, if it is of another."""

@@ -1,0 +1,107 @@
+"""What queues may still take: up to their capability, and what is guaranteed to others beside is left to those."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+
+from extender.engine.queueing.queue_node import LocalQueue, QueueNode
+from extender.engine.queueing.queues import Queues
+from extender.engine.queueing.usage import Takes
+from extender.engine.types import refusals
+from extender.engine.types.amounts import add
+from protos.contract.queue import shown, worded
+from protos.contract.reason import Reason
+
+Less = Mapping[str, Mapping[str, int]]
+"""By the names of queues: what of them does not count, since it is to be gone, or the pods' own."""
+NOTHING: Less = MappingProxyType({})
+
+
+class Quota:
+    """Tells what is too much for a queue, or for one above it."""
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+
+    def together(self, uids: Iterable[str]) -> Takes:
+        """What these pods take."""
+        total: dict[str, int] = {}
+        for uid in uids:
+            add(total, self._queues.takes(uid))
+        return tuple(sorted(total.items()))
+
+    def own(self, local_queue: LocalQueue, uids: Iterable[str]) -> Less:
+        """What is promised to pods of this account."""
+        promised = [self._queues.promised[uid][1] for uid in uids if uid in self._queues.promised]
+        total: dict[str, int] = {}
+        for takes in promised:
+            add(total, takes)
+        return dict.fromkeys([s.name for s in self._queues.at(local_queue).upwards], total) if promised else {}
+
+    def shortage(self, local_queue: LocalQueue, takes: Takes, less: Less = NOTHING) -> Reason | None:
+        """Why pods of this account may not take so much more, None if they may."""
+        barred = self.barred(local_queue)
+        if barred is not None:
+            return barred
+        below: QueueNode | None = None
+        for queue_node in self._queues.at(local_queue).upwards:
+            limits = queue_node.queue.capability or queue_node.idle
+            why = self._beyond(queue_node, below, takes, less) if limits else None
+            if why is not None:
+                return why
+            below = queue_node
+        return None
+
+    def barred(self, local_queue: LocalQueue) -> Reason | None:
+        """Why nothing of this account starts, whatever room there is; None if it may."""
+        at = self._queues.at(local_queue)
+        if local_queue.missing:
+            return refusals.queue_missing(local_queue.named)
+        if local_queue.refused:
+            return refusals.queue_forbidden(local_queue.refused)
+        for queue_node in at.path:
+            if queue_node.queue.closed and queue_node.queue.problem:
+                return refusals.queue_unreadable(queue_node.name, queue_node.queue.problem)
+            if queue_node.queue.closed:
+                return refusals.queue_closed(queue_node.name)
+        return None
+
+    def limiting(self, local_queue: LocalQueue) -> Iterator[QueueNode]:
+        """Those of these queues that may be full."""
+        for queue_node in self._queues.at(local_queue).upwards:
+            if queue_node.queue.capability or queue_node.idle:
+                yield queue_node
+
+    def _beyond(self, queue_node: QueueNode, below: QueueNode | None, takes: Takes, less: Less) -> Reason | None:
+        """Why so much more is too much for one queue; `below` is the one under it that it is for, if there is one.
+
+        What is guaranteed to that comes before what is kept for others: more may be guaranteed than there is.
+        """
+        for resource, asked in takes:
+            if asked <= 0:
+                continue
+            had = queue_node.allocated.get(resource, 0) + _promised(queue_node, resource, less)
+            unmet = below.unmet(resource) if below is not None else 0
+            over_quota = below is not None and asked + max(0, _promised(below, resource, less)) <= unmet
+            kept = 0 if over_quota else queue_node.idle.get(resource, 0) - unmet
+            most = queue_node.queue.capability.get(resource)
+            if most is None and queue_node.above is None and kept > 0:
+                most = self._queues.total.get(resource, 0)
+            if most is not None and had + max(0, kept) + asked > most:
+                return _too_much(queue_node, resource, most, had, kept, asked)
+        return None
+
+
+def _promised(queue_node: QueueNode, resource: str, less: Less) -> int:
+    """What is promised to pods in it, without what does not count; less than nothing if more of it is to be gone."""
+    return queue_node.promised.get(resource, 0) - less.get(queue_node.name, {}).get(resource, 0)
+
+
+def _too_much(queue_node: QueueNode, resource: str, most: int, had: int, kept: int, asked: int) -> Reason:
+    in_use = f"{shown(resource, had)} are in use"
+    beside = f", {shown(resource, kept)} are guaranteed to others" if kept > 0 else ""
+    numbers = f"{worded(resource, most)}: {in_use}{beside}, this asks {shown(resource, asked)}"
+    if queue_node.above is None:
+        return refusals.queue_reserved(f"the cluster has {numbers}")
+    return refusals.queue_full(queue_node.name, f"queue {queue_node.name} may have {numbers}")
