@@ -86,7 +86,7 @@ class Growth:
             if not self._growing(key):
                 self._gangs.controller.shed(key, now)
 
-        self._context.quarantine.each(self._gangs.replacements.growing(), of_gang, "growing", shed)
+        self._context.quarantine.each(self._gangs.replacements.growing(), of_gang, "scale-out", shed)
         if (
             self._context.settings.scale_out_delay_s
             and self._work is None
@@ -113,7 +113,7 @@ class Growth:
             return True, ()
         effects: list[Effect] = []
         if work.outcome is not None:
-            with self._context.quarantine.over(of_gang(work.outcome.key), "growing"):
+            with self._context.quarantine.over(of_gang(work.outcome.key), "scale-out"):
                 effects += self._act(work.outcome)
         return False, effects
 
@@ -138,7 +138,7 @@ class Growth:
         rivals = yield from self._rivals()
         for key in sorted(self._scalers.jobs, key=self._turn):
             found = None
-            with self._context.quarantine.over(of_gang(key), "growing"):
+            with self._context.quarantine.over(of_gang(key), "scale-out"):
                 found = yield from self._of_job(key, rivals)
             if found is not None:
                 return found

@@ -191,7 +191,7 @@ class Preemption:
             self._choose(self._choice, now)
         elif not effects and self._search is not None:
             (key, by, search), self._search = self._search, None  # unless it goes on
-            with self._context.quarantine.over(_subject(key, by), "searching"):
+            with self._context.quarantine.over(_subject(key, by), "preemption search"):
                 if not search.advance():
                     self._search = key, by, search
                 elif search.outcome is not None:
