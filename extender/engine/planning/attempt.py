@@ -7,7 +7,7 @@ in small steps between which the ledger may change; nodes that did are looked at
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence, Set
 from heapq import heappop, heappush
 from itertools import islice
 from operator import attrgetter
@@ -16,10 +16,10 @@ import msgspec
 
 from extender.engine.placement.index import Indexes
 from extender.engine.planning.backfill_guard import Kept, nobody
-from extender.engine.planning.trial import Choices, EquivalenceClass, Trial, is_puzzle
+from extender.engine.planning.trial import Choices, EquivalenceClass, Trial, group, is_puzzle
 from extender.engine.state.intree import Constraints
 from extender.engine.state.node_state import NodeState
-from extender.engine.state.seats import Assignment, Likeness, Seat
+from extender.engine.state.seats import Assignment, Seat
 from extender.engine.types.shape import Shape
 from protos.contract import names
 from protos.contract.ask import PodAsk
@@ -127,14 +127,12 @@ class Attempt:
 
     def _sort(self) -> Iterator[int]:
         """Members into lots, and these into the order in which they are placed."""
-        found: dict[Likeness, EquivalenceClass] = {}
-        for number, seat in enumerate(self._seats):
-            eq_class = found.get(seat.likeness)
-            if eq_class is None:
-                eq_class = found[seat.likeness] = EquivalenceClass(seat, self._chooser(seat.ask), self._view.ignored)
-            eq_class.add(seat)
-            if number % STEP == 0:
-                yield 2 * STEP * LOOK
+        found: dict[Hashable, EquivalenceClass] = {}
+        for start in range(0, len(self._seats), STEP):
+            group(self._seats[start : start + STEP], self._view.ignored, found)
+            yield 2 * STEP * LOOK
+        for eq_class in found.values():
+            eq_class.choices = self._chooser(eq_class.ask)
         self.eq_classes = sorted(found.values(), key=attrgetter("hardness"))
         spread = [eq_class for eq_class in self.eq_classes if eq_class.constraints.spread is not None]
         breadths = yield from self._survey(spread)
@@ -167,15 +165,10 @@ class Attempt:
     def _candidates(self, of: Shape) -> Generator[int, None, Sequence[Entry]]:
         """All nodes that had room for this when they were looked at, best first."""
         if of not in self._ranked:
-            self._ranked[of] = yield from (self._by_room() if of.ask is None else self._by_score(of, of.ask))
+            self._ranked[of] = yield from (
+                self._by_room() if of.ask is None else ranking(self._view, of, self._within, aged=True)
+            )
         return self._ranked[of]
-
-    def _by_score(self, of: Shape, ask: PodAsk) -> Generator[int, None, Sequence[Entry]]:
-        indexes = self._view.indexes
-        while indexes.prepare(of, STEP, aged=True):
-            yield len(ask.containers) * STEP * TRY
-        yield PIECE
-        return (yield from listed(indexes.of(of).entries(self._within)))
 
     def _by_room(self) -> Generator[int, None, Sequence[Entry]]:
         nodes = iter(tuple(self._view.nodes.values()))
@@ -270,8 +263,14 @@ class Attempt:
             self._trials[trial.name] = trial
 
 
-def listed(entries: Iterator[Entry]) -> Generator[int, None, list[Entry]]:
-    """These nodes, a part of them at once."""
+def ranking(
+    view: ClusterView, of: Shape, within: Set[str] | None = None, *, aged: bool = False
+) -> Generator[int, None, list[Entry]]:
+    """The nodes that have room for this shape, best first, of `within` only; `aged` as of `Indexes.prepare`."""
+    while view.indexes.prepare(of, STEP, aged=aged):
+        yield (len(of.ask.containers) if of.ask is not None else 1) * STEP * TRY
+    yield PIECE
+    entries = view.indexes.of(of).entries(within)
     found: list[Entry] = []
     while some := list(islice(entries, LISTED)):
         found += some

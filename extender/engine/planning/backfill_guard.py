@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from extender.engine.state.intree import Amounts, counted, lacking
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
+from extender.engine.types.amounts import add
 from protos.contract import choose
 from protos.contract.ask import PodAsk
 from protos.contract.books import NodeBooks
@@ -28,7 +29,7 @@ class BackfillGuard:
         self._ignored, self._known = ignored if then.books is not None else (), known
         self._asks = tuple(seat.ask for seat in seats)
         for seat in seats:
-            self._use(seat.requests)
+            add(self._used, seat.requests)
 
     def copy(self) -> BackfillGuard:
         """The same, to try things on."""
@@ -69,14 +70,10 @@ class BackfillGuard:
 
     def put(self, uid: str, ask: PodAsk | None, requests: Amounts, now: NodeBooks | None) -> None:
         """That one goes there: it has what is booked for it `now`."""
-        self._use(requests)
+        add(self._used, requests)
         entry = now.entries.get(uid) if now is not None else None
         if self._books is not None and ask is not None and entry is not None:
             self._books.hold(uid, ask, entry.charges)
-
-    def _use(self, requests: Amounts) -> None:
-        for resource, amount in requests:
-            self._used[resource] = self._used.get(resource, 0) + amount
 
 
 Kept = Callable[[NodeState], Sequence[BackfillGuard]]

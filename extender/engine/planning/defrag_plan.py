@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 import msgspec
 
 from extender.engine.planning.movable_pods import Movable
 from extender.engine.planning.outlook import Outlook
 from extender.engine.planning.shortage import amount_of
+from extender.engine.planning.sketch import Sketch
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Assignment, Seat
 from protos.contract import choose
@@ -24,6 +26,11 @@ class Move(msgspec.Struct, frozen=True):
     pod: Movable
     to: Assignment
 
+    @property
+    def stays(self) -> bool:
+        """Whether it is there already."""
+        return self.to.node == self.pod.node and self.to.charges == self.pod.charges
+
 
 class DefragPlan(msgspec.Struct, frozen=True):
     """Moves that make room."""
@@ -37,6 +44,14 @@ class DefragPlan(msgspec.Struct, frozen=True):
         count = len(self.moves)
         moves = "no move is needed" if not count else f"{count} move{'s make' if count > 1 else ' makes'} room"
         return f"{moves} for {who}: {_places(self.assignments.values(), nodes)}"
+
+
+def plan_of(sketches: Sequence[Sketch], seats: Iterable[Seat]) -> DefragPlan:
+    """The moves that make these nodes what they are sketched as, with room for those who wait."""
+    found = {uid: assignment for sketch in sketches for uid, assignment in sketch.assignments.items()}
+    left = sorted((one for sketch in sketches for one in sketch.left), key=attrgetter("node", "name"))
+    moves = (Move(one, found[one.seat.uid]) for one in left)
+    return DefragPlan(tuple(move for move in moves if not move.stays), {seat.uid: found[seat.uid] for seat in seats})
 
 
 class NoPlan(msgspec.Struct, frozen=True):

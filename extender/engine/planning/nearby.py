@@ -9,14 +9,13 @@ fit there after all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Generator, Mapping, Sequence
+from collections.abc import Container, Generator, Hashable, Mapping, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
-import msgspec
-
-from extender.engine.planning.attempt import LISTED, LOOK, PIECE, STEP, TRY, ClusterView, listed
-from extender.engine.planning.trial import EquivalenceClass
+from extender.engine.planning.attempt import LISTED, LOOK, PIECE, STEP, ClusterView, ranking
+from extender.engine.planning.trial import EquivalenceClass, group
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
 from protos.contract.ask import ContainerAsk, PodAsk
@@ -85,13 +84,10 @@ def _differs(view: ClusterView, key: str) -> Generator[int, None, bool]:
 
 def _eq_classes(view: ClusterView, seats: Sequence[Seat]) -> list[EquivalenceClass]:
     """Members that are alike, whatever kube-scheduler refuses one or the other of them."""
-    found: dict[tuple[object, ...], EquivalenceClass] = {}
-    for seat in seats:
-        key = seat.ask, seat.requests, seat.constraints
-        eq_class = found.get(key)
-        if eq_class is None:
-            eq_class = found[key] = EquivalenceClass(msgspec.structs.replace(seat, excluded=0), None, view.ignored)
-        eq_class.add(seat)
+    found: dict[Hashable, EquivalenceClass] = {}
+    group(seats, view.ignored, found, attrgetter("ask", "requests", "constraints"))
+    for eq_class in found.values():
+        eq_class.excluded = 0
     return list(found.values())
 
 
@@ -104,10 +100,7 @@ def _reckoned(
         if eq_class.ask is None:
             fitting.append(view.nodes)
             continue
-        while view.indexes.prepare(eq_class.shape, STEP):
-            yield eq_class.weight * STEP * TRY
-        yield PIECE
-        fitting.append({name for _, name in (yield from listed(view.indexes.of(eq_class.shape).entries()))})
+        fitting.append({name for _, name in (yield from ranking(view, eq_class.shape))})
     memos: list[dict[Signature, int]] = [{} for _ in eq_classes]
     nodes, found = iter(tuple(view.nodes.values())), []
     while some := list(islice(nodes, STEP)):

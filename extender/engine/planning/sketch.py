@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from extender.engine.planning.movable_pods import Movable
-from extender.engine.state.intree import counted, lacking
+from extender.engine.state.intree import counted, lacking, short_of
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Assignment, Seat
@@ -75,8 +75,7 @@ def _seat(
             return None
         books.hold(seat.uid, seat.ask, choice.charges)
         assignment = Assignment(node.name, choice.charges, choice.shares)
-    for resource, amount in seat.requests:
-        used[resource] = used.get(resource, 0) + amount
+    add(used, seat.requests)
     return assignment
 
 
@@ -84,17 +83,9 @@ def barred(seat: Seat, node: NodeState, ignored: Collection[str]) -> bool:
     """Whether kube-scheduler keeps it off the node, and not merely for want of what may be freed there."""
     if not seat.excluded >> node.number & 1:
         return False
-    requests = counted(seat.requests, ignored if node.books is not None else ())
-    return not lacking(requests, node.allocatable, node.used)
+    return not short_of(node, seat.requests, ignored)
 
 
 def hardness(seat: Seat) -> tuple[int, ...]:
     """Who is placed first, less is harder: most whole GPUs, most GPUs, most of one GPU, most CPU."""
-    containers = seat.ask.containers if seat.ask else ()
-    return (
-        -sum(c.gpus for c in containers if c.whole),
-        -sum(c.gpus for c in containers),
-        -max((c.mem for c in containers), default=0),
-        -max((c.slices for c in containers), default=0),
-        -dict(seat.requests).get("cpu", 0),
-    )
+    return *seat.gpus, -dict(seat.requests).get("cpu", 0)

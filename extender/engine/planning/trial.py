@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from operator import attrgetter, itemgetter
 
 from extender.engine.placement.score import Scorer, Seated
 from extender.engine.placement.seats import UNTOUCHED
@@ -105,10 +105,10 @@ def _evenly(ask: PodAsk, books: NodeBooks) -> Choice | None:
 class EquivalenceClass:
     """Members that ask the same and may go to the same nodes; `waiting` are those without a place."""
 
-    def __init__(self, like: Seat, choices: Choices | None, ignored: Collection[str]) -> None:
+    def __init__(self, like: Seat, ignored: Collection[str]) -> None:
         self.shape = like.shape
         self.ask, self.constraints, self.excluded = like.ask, like.constraints, like.excluded
-        self.choices = choices
+        self.choices: Choices | None = None
         self.weight = len(like.ask.containers) if like.ask else 1
         """Containers for which GPUs must be found."""
         self.size = 0
@@ -152,15 +152,26 @@ class EquivalenceClass:
         return most
 
 
+def group(
+    seats: Iterable[Seat],
+    ignored: Collection[str],
+    found: dict[Hashable, EquivalenceClass],
+    key: Callable[[Seat], Hashable] = attrgetter("likeness"),
+) -> None:
+    """Add members to their lots: those that are alike by this key are one."""
+    for seat in seats:
+        like = key(seat)
+        eq_class = found.get(like)
+        if eq_class is None:
+            eq_class = found[like] = EquivalenceClass(seat, ignored)
+        eq_class.add(seat)
+
+
 def _hardness(seat: Seat) -> tuple[int, ...]:
     """Most whole GPUs, most GPUs, most of one GPU, scarce things, few nodes, much CPU and memory."""
-    containers = seat.ask.containers if seat.ask else ()
     amounts = dict(seat.requests)
     return (
-        -sum(c.gpus for c in containers if c.whole),
-        -sum(c.gpus for c in containers),
-        -max((c.mem for c in containers), default=0),
-        -max((c.slices for c in containers), default=0),
+        *seat.gpus,
         -sum(amount for resource, amount in seat.requests if "/" in resource),
         not seat.constraints.selective,
         -seat.excluded.bit_count(),

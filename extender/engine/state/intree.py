@@ -135,6 +135,11 @@ def counted(requests: Iterable[tuple[str, int]], ignored: Collection[str] = ()) 
     return tuple((resource, amount) for resource, amount in requests if amount > 0 and resource not in ignored)
 
 
+def short_of(node: NodeState, requests: Amounts, ignored: Collection[str]) -> str:
+    """What a node has too little of for this, "" if nothing; `ignored` are resources that books count where it has any."""
+    return lacking(counted(requests, ignored if node.books is not None else ()), node.allocatable, node.used)
+
+
 class _Selector(msgspec.Struct, frozen=True, rename="camel"):
     node_selector_terms: tuple[Term, ...] = ()
 

@@ -7,6 +7,7 @@ import msgspec
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Assignment
 from extender.engine.types.effects import GroupStatus
+from extender.engine.types.subject import Subject, of_gang, of_pod
 from extender.engine.types.wall import Wall
 from gangfilter.agreement import Agreement, shared
 from gangfilter.gang import STARTED, Gang, Patience
@@ -66,6 +67,11 @@ class GangInfo(msgspec.Struct):
     """Why its PriorityClass gives less than it says, as it was last told."""
     warned: tuple[str, ...] = ()
     """The conflicts that were last told in one."""
+
+
+def subject_of(found: GangInfo | PodState) -> Subject:
+    """Whom work for a gang, or for a pod that goes singly, is done for."""
+    return of_gang(found.gang.key) if isinstance(found, GangInfo) else of_pod(found.ref.uid)
 
 
 class Roster:

@@ -9,6 +9,7 @@ import msgspec
 
 from extender.engine.state.intree import ANYWHERE, Amounts, Constraints
 from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
 from extender.engine.types.shape import Shape, shape
 from protos.contract.allocation import Share
 from protos.contract.ask import Demand, PodAsk
@@ -40,6 +41,17 @@ class Seat(msgspec.Struct, frozen=True):
     def shape(self) -> Shape:
         return shape(self.ask, self.requests)
 
+    @property
+    def gpus(self) -> tuple[int, int, int, int]:
+        """Who asks more of GPUs has less: by whole GPUs, GPUs, memory of one GPU, slices of one."""
+        containers = self.ask.containers if self.ask else ()
+        return (
+            -sum(c.gpus for c in containers if c.whole),
+            -sum(c.gpus for c in containers),
+            -max((c.mem for c in containers), default=0),
+            -max((c.slices for c in containers), default=0),
+        )
+
 
 class Assignment(msgspec.Struct, frozen=True):
     """Where a member goes: its node, what it takes of each GPU there, and the GPUs of each of its containers."""
@@ -49,6 +61,11 @@ class Assignment(msgspec.Struct, frozen=True):
     shares: Mapping[str, tuple[Share, ...]] = {}
     until: float = math.inf
     """When it ends, if nothing else ends it before."""
+
+
+def seat_of(pod: PodState, constraints: Constraints) -> Seat:
+    """That of a pod that goes singly; `constraints`: the nodes that it may go to."""
+    return Seat(pod.ref.uid, pod.ask, pod.requests, constraints, pod.excluded)
 
 
 def stands(assignment: Assignment, uid: str, ask: PodAsk | None, node: NodeState | None) -> bool:

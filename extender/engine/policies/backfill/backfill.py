@@ -27,6 +27,7 @@ from extender.engine.queueing.runtimes import end_of_running
 from extender.engine.queueing.waking import Waking
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
+from extender.engine.state.roster import subject_of
 from extender.engine.types.sliced import SLICE, Sliced
 from gangfilter.gang import Gang
 
@@ -160,7 +161,7 @@ class Backfill:
         claims: list[Claim] = []
         passed = set()
         for head in heads:
-            with self._context.quarantine.over(self.heads.subject(head), "backfill"):
+            with self._context.quarantine.over(subject_of(head.of), "backfill"):
                 wanted = self.heads.wanted(head)
                 first = (yield from self._earliest(head, wanted, ordered, claims, now)) if wanted is not None else None
                 if wanted is None or first is None or not (first.last or head.who in self._kept):

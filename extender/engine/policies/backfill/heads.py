@@ -14,9 +14,9 @@ from extender.engine.queueing.queue_node import LocalQueue
 from extender.engine.queueing.turns import QueueRank
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
-from extender.engine.state.seats import Seat
+from extender.engine.state.seats import Seat, seat_of
 from extender.engine.types import refusals
-from extender.engine.types.subject import Subject, of_gang, of_pod
+from extender.engine.types.subject import of_gang, of_pod
 from gangfilter.gang import Gang
 from gangfilter.table import Phase
 
@@ -164,15 +164,10 @@ class Heads:
             seats = list(minimum)
         else:
             pod, free = head.of, ()
-            uid = pod.ref.uid
-            seats = [Seat(uid, pod.ask, pod.requests, self._context.movable_pods.constraints(uid), pod.excluded)]
+            seats = [seat_of(pod, self._context.movable_pods.constraints(pod.ref.uid))]
         if not seats or any(self._context.reservations.of(seat.uid) is not None for seat in seats):
             return None
         return Wanted(tuple(seats), free)
-
-    def subject(self, head: Head) -> Subject:
-        """Whom work for this one is done for."""
-        return of_gang(head.of.gang.key) if isinstance(head.of, GangInfo) else of_pod(head.of.ref.uid)
 
     def needs(self, pod: PodState) -> bool:
         """Whether a gang that runs cannot do without this member: nobody goes before it."""

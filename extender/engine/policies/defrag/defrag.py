@@ -14,13 +14,13 @@ from typing import TypeVar, cast
 
 from extender.engine.planning.attempt import LOOK, PIECE, STEP, Attempt, ClusterView
 from extender.engine.planning.clearing import clearings, cost
-from extender.engine.planning.defrag_plan import CHANGED, DefragPlan, Move, NoPlan, nowhere, stuck, too_many, unfound
+from extender.engine.planning.defrag_plan import CHANGED, DefragPlan, NoPlan, nowhere, plan_of, stuck, too_many, unfound
 from extender.engine.planning.movable_pods import Movable, MovablePods
 from extender.engine.planning.sketch import Sketch, draw, hardness
 from extender.engine.policies.defrag.prospects import Prospects
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.seats import Assignment, Seat
+from extender.engine.state.seats import Seat
 from extender.engine.types.sliced import Sliced
 
 MOST_MOVES = 8
@@ -61,7 +61,7 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
         """
         self._view, self._movable_pods, self._most, self._void = view, movable_pods, most, void
         self._prospects = Prospects(view, movable_pods, kept)
-        self._seats: Sequence[Seat] = seats
+        self._seats = seats
         self._board: dict[str, Sketch] = {}
         self._seen: set[object] = set()
         self._best: tuple[tuple[int, int, float], list[Sketch]] | None = None
@@ -81,7 +81,7 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
                 return (yield from self._why(todo[0]))
             if (yield from self._stands(self._best[1])):
                 yield PIECE
-                found = self._relief(self._best[1])
+                found = plan_of(self._best[1], self._seats)
                 yield PIECE
                 yield from self._dissolve()
                 return found
@@ -258,16 +258,6 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
 
     # -- the outcome
 
-    def _relief(self, sketches: Sequence[Sketch]) -> DefragPlan:
-        assignments: dict[str, Assignment] = {
-            uid: assignment for sketch in sketches for uid, assignment in sketch.assignments.items()
-        }
-        left = sorted((one for sketch in sketches for one in sketch.left), key=lambda one: (one.node, one.name))
-        moves = tuple(
-            Move(one, assignments[one.seat.uid]) for one in left if not _stays(one, assignments[one.seat.uid])
-        )
-        return DefragPlan(moves, {seat.uid: assignments[seat.uid] for seat in self._seats})
-
     def _why(self, seat: Seat) -> Generator[int, None, NoPlan]:
         view = yield from self._prospects.view(seat)
         if view.nearest is None or view.nearest.stuck:
@@ -290,10 +280,6 @@ def _hardest_first(seats: Sequence[Seat]) -> Generator[int, None, list[Seat]]:
 
 def _hash(seat: Seat) -> int:
     return hash(seat.likeness)
-
-
-def _stays(one: Movable, assignment: Assignment) -> bool:
-    return assignment.node == one.node and assignment.charges == one.charges
 
 
 def _free(work: Generator[int, None, Found]) -> Generator[tuple[int, None], None, Found]:

@@ -7,15 +7,14 @@ from heapq import nsmallest
 
 import msgspec
 
-from extender.engine.planning.attempt import LOOK, PIECE, STEP, TRY, ClusterView, listed
+from extender.engine.planning.attempt import LOOK, PIECE, STEP, TRY, ClusterView, ranking
 from extender.engine.planning.movable_pods import Movable, MovablePods
 from extender.engine.planning.outlook import Outlook, outlook
 from extender.engine.planning.sketch import barred
-from extender.engine.state.intree import counted, lacking
+from extender.engine.state.intree import short_of
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Likeness, Seat
 from extender.engine.types.shape import Shape
-from protos.contract.ask import PodAsk
 
 NEAR, AROUND = 28, 48
 """Nodes that are known for one shape: such that have room, and such that others would have to leave."""
@@ -59,7 +58,7 @@ class Prospects:
         """The best nodes that have room as they are."""
         known = seat.likeness
         if known not in self._rooms:
-            ranked = yield from (self._ranked(seat.shape, seat.ask) if seat.ask is not None else self._by_name())
+            ranked = yield from (self._ranked(seat.shape) if seat.ask is not None else self._by_name())
             found: list[str] = []
             for number, name in enumerate(ranked):
                 if self._has_room(seat, name):
@@ -71,12 +70,8 @@ class Prospects:
             self._rooms[known] = found
         return self._rooms[known]
 
-    def _ranked(self, of: Shape, ask: PodAsk) -> Generator[int, None, list[str]]:
-        indexes = self._view.indexes
-        while indexes.prepare(of, STEP):
-            yield len(ask.containers) * STEP * TRY
-        yield PIECE
-        return [name for _, name in (yield from listed(indexes.of(of).entries()))]
+    def _ranked(self, of: Shape) -> Generator[int, None, list[str]]:
+        return [name for _, name in (yield from ranking(self._view, of))]
 
     def _by_name(self) -> Generator[int, None, list[str]]:
         yield PIECE
@@ -87,8 +82,7 @@ class Prospects:
         node = self._view.nodes.get(name)
         if node is None or barred(seat, node, self._view.ignored) or not seat.constraints.admits(node):
             return False
-        requests = counted(seat.requests, self._view.ignored if node.books is not None else ())
-        return not lacking(requests, node.allocatable, node.used)
+        return not short_of(node, seat.requests, self._view.ignored)
 
     def view(self, seat: Seat) -> Generator[int, None, View]:
         """What stands in its way on all nodes."""

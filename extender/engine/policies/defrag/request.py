@@ -15,7 +15,7 @@ from extender.engine.policies.defrag.defrag import Defrag
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
-from extender.engine.state.seats import Assignment, Seat
+from extender.engine.state.seats import Assignment, Seat, seat_of
 from extender.engine.types.sliced import Sliced
 from gangfilter.group import GroupKey
 from gangfilter.table import Phase
@@ -57,14 +57,7 @@ def _single(movable_pods: MovablePods, pod: PodState) -> Asked | NoPlan:
         return NoPlan(f"{pod.ref} is not pending: it is bound to {pod.node}")
     if isinstance(pod.asked, Reason):
         return NoPlan(str(pod.asked))
-    seat = Seat(
-        uid=pod.ref.uid,
-        ask=pod.ask,
-        requests=pod.requests,
-        constraints=movable_pods.constraints(pod.ref.uid),
-        excluded=pod.excluded,
-    )
-    return Asked(str(pod.ref), iter((seat,)))
+    return Asked(str(pod.ref), iter((seat_of(pod, movable_pods.constraints(pod.ref.uid)),)))
 
 
 class DefragRequest(Sliced[DefragPlan | NoPlan]):

@@ -17,10 +17,10 @@ from extender.engine.queueing.queue_node import LocalQueue
 from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.queueing.turns import QueueRank
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.roster import GangInfo
-from extender.engine.state.seats import Seat
+from extender.engine.state.roster import GangInfo, subject_of
+from extender.engine.state.seats import Seat, seat_of
 from extender.engine.types import refusals
-from extender.engine.types.subject import Subject, of_gang, of_pod
+from extender.engine.types.subject import of_gang, of_pod
 from gangfilter.group import GroupKey
 from gangfilter.members import SETTLED
 from gangfilter.minimum import minimum
@@ -213,13 +213,7 @@ class Candidates:
         )
 
     def _seat(self, pod: PodState) -> Seat:
-        return Seat(
-            uid=pod.ref.uid,
-            ask=pod.ask,
-            requests=pod.requests,
-            constraints=self._context.movable_pods.constraints(pod.ref.uid),
-            excluded=pod.excluded,
-        )
+        return seat_of(pod, self._context.movable_pods.constraints(pod.ref.uid))
 
     def _open_to(self, uids: Iterable[str], *, replayed: bool) -> bool:
         """Whether no room is kept for these, or such as another process did not finish making."""
@@ -256,8 +250,3 @@ def _place(waiting: Waiting) -> tuple[QueueRank, tuple[int, float, float]]:
     """Where somebody stands; whose places are equal come as they are found."""
     line, turn, _, _ = waiting
     return line, (turn.precedence, turn.rank, turn.since)
-
-
-def subject_of(found: GangInfo | PodState) -> Subject:
-    """Whom work for one that waits is done for."""
-    return of_gang(found.gang.key) if isinstance(found, GangInfo) else of_pod(found.ref.uid)

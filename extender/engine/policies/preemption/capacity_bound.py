@@ -6,13 +6,13 @@ when they do not.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 
 from extender.engine.planning.attempt import STEP, TRY, ClusterView
-from extender.engine.planning.trial import EquivalenceClass, is_puzzle
+from extender.engine.planning.trial import EquivalenceClass, group, is_puzzle
 from extender.engine.policies.preemption.what_if import WhatIfNodes
 from extender.engine.state.node_state import NodeState
-from extender.engine.state.seats import Likeness, Seat
+from extender.engine.state.seats import Seat
 from protos.contract import choose
 from protos.contract.ask import PodAsk
 from protos.contract.books import NodeBooks
@@ -29,7 +29,9 @@ class CapacityBound:
 
     def __init__(self, view: ClusterView, cleared: WhatIfNodes, seats: Sequence[Seat]) -> None:
         self._view, self._cleared = view, cleared
-        self._eq_classes = _eq_classes(view, seats)
+        found: dict[Hashable, EquivalenceClass] = {}
+        group(seats, view.ignored, found)
+        self._eq_classes = list(found.values())
         self._known: dict[tuple[str, frozenset[str]], Room] = {}
         self._times: dict[tuple[PodAsk, Signature], int] = {}
         """How often an ask goes onto GPUs of which that is taken."""
@@ -114,16 +116,6 @@ NOBODY: frozenset[str] = frozenset()
 def _add(total: list[int], room: Room, sign: int = 1) -> None:
     for number, count in enumerate(room):
         total[number] += sign * count
-
-
-def _eq_classes(view: ClusterView, seats: Iterable[Seat]) -> list[EquivalenceClass]:
-    found: dict[Likeness, EquivalenceClass] = {}
-    for seat in seats:
-        eq_class = found.get(seat.likeness)
-        if eq_class is None:
-            eq_class = found[seat.likeness] = EquivalenceClass(seat, None, view.ignored)
-        eq_class.add(seat)
-    return list(found.values())
 
 
 def _times(ask: PodAsk, books: NodeBooks, most: int) -> int:

@@ -11,7 +11,7 @@ from extender.engine.planning.attempt import PIECE, ClusterView
 from extender.engine.planning.plan import Placement, Plan
 from extender.engine.policies.preemption.capacity_bound import CapacityBound
 from extender.engine.policies.preemption.what_if import WhatIfNodes
-from extender.engine.state.intree import Amounts, counted, lacking
+from extender.engine.state.intree import Amounts, short_of
 from extender.engine.state.seats import Seat
 
 Gone = Mapping[str, frozenset[str]]
@@ -43,8 +43,7 @@ def opened(view: ClusterView, seats: Iterable[Seat]) -> tuple[Seat, ...]:
 
 def _ruled_out(view: ClusterView, excluded: int, requests: Amounts) -> int:
     for node in view.nodes.values():
-        ignored = view.ignored if node.books is not None else ()
-        if excluded >> node.number & 1 and lacking(counted(requests, ignored), node.allocatable, node.used):
+        if excluded >> node.number & 1 and short_of(node, requests, view.ignored):
             excluded &= ~(1 << node.number)
     return excluded
 
