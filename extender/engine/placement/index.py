@@ -209,14 +209,11 @@ class Indexes:
         """The index of this shape, as the one used last."""
         index = self._shapes.pop(shape, None)
         if index is None:
-            index = self._make(shape)
+            while len(self._shapes) >= self.most:
+                del self._shapes[next(iter(self._shapes))]
+            index = ShapeIndex(self._nodes, self._roll, self.scorer, self._shape_scorer(shape))
         self._shapes[shape] = index
         return index
-
-    def _make(self, shape: Shape) -> ShapeIndex:
-        while len(self._shapes) >= self.most:
-            del self._shapes[next(iter(self._shapes))]
-        return ShapeIndex(self._nodes, self._roll, self.scorer, self._shape_scorer(shape))
 
     def _shape_scorer(self, shape: Shape) -> ShapeScorer:
         return ShapeScorer(shape, self.scorer, self._seats)

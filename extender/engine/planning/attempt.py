@@ -86,9 +86,7 @@ class Attempt:
         """Whether the wide way may place somebody who has no place."""
         if self._wide or not all(self._ranked.get(eq_class.shape) for eq_class in self.eq_classes if eq_class.waiting):
             return False
-        return len(self.eq_classes) > 1 or any(
-            eq_class.ask is not None and is_puzzle(eq_class.ask) for eq_class in self.eq_classes
-        )
+        return len(self.eq_classes) > 1 or any(is_puzzle(eq_class.ask) for eq_class in self.eq_classes)
 
     def assignments(self) -> dict[str, Assignment]:
         """Where each member goes, by UID."""

@@ -13,6 +13,7 @@ from extender.engine.state.apart import Spread
 from extender.engine.state.intree import counted, lacking
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Assignment, Seat
+from extender.engine.types.amounts import add
 from protos.contract import choose
 from protos.contract.allocation import Share
 from protos.contract.ask import Demand, PodAsk
@@ -32,9 +33,9 @@ Found = tuple[Choice, tuple[str, ...], Seated]
 """GPUs, the UUIDs of the node that was looked at, in index order, and how a member with these sits there."""
 
 
-def is_puzzle(ask: PodAsk) -> bool:
+def is_puzzle(ask: PodAsk | None) -> bool:
     """Whether it decides how many such members go onto a node which of its GPUs each of them gets."""
-    return len(ask.containers) == 1 and ask.containers[0].gpus > 1 and not ask.containers[0].whole
+    return ask is not None and len(ask.containers) == 1 and ask.containers[0].gpus > 1 and not ask.containers[0].whole
 
 
 class Choices:
@@ -184,18 +185,8 @@ class Trial:
     """A copy of one node, and the members that were put there."""
 
     __slots__ = (
-        "_alike",
-        "_apart",
-        "_kept",
-        "_scorer",
-        "_version",
-        "allocatable",
-        "books",
-        "name",
-        "node",
-        "seated",
-        "used",
-    )
+        "_alike", "_apart", "_kept", "_scorer", "_version", "allocatable", "books", "name", "node", "seated", "used",
+    )  # fmt: skip
 
     def __init__(self, node: NodeState, scorer: Scorer, kept: Sequence[BackfillGuard] = ()) -> None:
         """`kept`: what is left there for others."""
@@ -255,8 +246,7 @@ class Trial:
                 raise ValueError(f"{seat.uid} does not fit on {self.name}: expected a member that does")
             self.books.hold(seat.uid, eq_class.ask, choice.charges)
             assignment = Assignment(self.name, choice.charges, choice.shares)
-        for resource, amount in seat.requests:
-            self.used[resource] = self.used.get(resource, 0) + amount
+        add(self.used, seat.requests)
         for each in self._kept:
             each.put(seat.uid, eq_class.ask, seat.requests, self.books)
         self._apart.update(eq_class.constraints.apart)

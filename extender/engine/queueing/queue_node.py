@@ -17,24 +17,8 @@ class QueueNode:
     """A queue in the tree, and how it stands."""
 
     __slots__ = (
-        "above",
-        "allocated",
-        "below",
-        "capacity_generation",
-        "contested",
-        "due",
-        "idle",
-        "known_part",
-        "misplaced",
-        "own",
-        "own_due",
-        "promised",
-        "queue",
-        "requested",
-        "running",
-        "strangers",
-        "version",
-        "waiting",
+        "above", "allocated", "below", "capacity_generation", "contested", "due", "idle", "known_part", "misplaced",
+        "own", "own_due", "promised", "queue", "requested", "running", "strangers", "version", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: Queue) -> None:

@@ -119,7 +119,8 @@ class QueueTree:
     def divided(self) -> None:
         """Find out which resources are divided."""
         queues = [queue_node.queue for queue_node in self.nodes.values()]
-        fair = sorted({GPUS}.union(*((*queue.guarantee, *queue.deserved) for queue in queues)), key=_divided_first)
+        named = {GPUS}.union(*((*queue.guarantee, *queue.deserved) for queue in queues))
+        fair = sorted(named, key=lambda resource: (resource != GPUS, resource))
         self.fair = frozenset(fair[: QUEUE_DIVIDED.most])
 
     # -- what is due
@@ -159,10 +160,6 @@ class QueueTree:
 def _claim(queue: Queue, resource: str, asked: float) -> QueueDemand:
     guarantee, deserved = queue.guarantee.get(resource, 0), queue.deserved.get(resource, 0)
     return QueueDemand(asked, queue.weight, queue.priority, guarantee, deserved)
-
-
-def _divided_first(resource: str) -> tuple[bool, str]:
-    return resource != GPUS, resource
 
 
 def selects(selector: Selector | None, labels: Mapping[str, str] | None) -> bool:

@@ -44,7 +44,6 @@ class Queues:
         self._peopled: set[str] = set()
         """Namespaces of which there are accounts or queues."""
         self._sweep_at = SWEEP
-        """So many accounts are too many."""
         self._also: Mapping[str, int] = {}
         self._epoch = self._gains = 0
         self._batch: Counter[tuple[LocalQueue, Takes]] | None = None
@@ -249,7 +248,8 @@ class Queues:
 
     def at(self, local_queue: LocalQueue) -> QueueNode:
         """The queue that these pods are in, also if there are none yet."""
-        self._grow()
+        if not self._grown:
+            self._grow()
         if local_queue.epoch != self._epoch:
             self._settle(local_queue)
         return local_queue.at
@@ -287,10 +287,10 @@ class Queues:
         if not self._stale and also == self._also:
             return False
         self._stale, self._also = False, dict(also)
-        tree = self._tree
-        for name in tree.divide({resource: also.get(resource, self.total.get(resource, 0)) for resource in tree.fair}):
-            self.touched[name] = None
-            self.dues += 1
+        there = {resource: also.get(resource, self.total.get(resource, 0)) for resource in self._tree.fair}
+        changed = self._tree.divide(there)
+        self.touched |= dict.fromkeys(changed)
+        self.dues += len(changed)
         return True
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from operator import le
 
+from extender.engine.placement.gpus import room
 from extender.engine.placement.seats import fits
 from extender.engine.state.node_state import NodeState
 from protos.contract import choose
@@ -107,7 +108,5 @@ def _free(books: NodeBooks | None) -> Glance | None:
     """What a node has free at most; None if that cannot be said so easily."""
     if books is None or books.inventory.replicas:
         return None
-    able = [book for book in books.gpus.values() if book.offered and not book.wholes]
-    mem = max((book.mem_free for book in able), default=-1)
-    slices = max((book.slices_free for book in able), default=-1)
-    return mem, slices, sum(not book.sharers for book in able)
+    mem, slices, whole = room([book for book in books.gpus.values() if book.offered])
+    return -mem, -slices, -whole

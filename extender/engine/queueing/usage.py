@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 
 from extender.engine.state.ledger import Ledger
-from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.gpu_book import GpuBook
@@ -75,10 +74,10 @@ class UsageCalculator:
         """The account of the GPUs that it is on, None if nobody says which those are."""
         node = self._ledger.nodes.get(pod.node) if pod.node else None
         entry = node.books.entries.get(pod.ref.uid) if node is not None and node.books is not None else None
-        if node is None or entry is None or not entry.placed:
+        if node is None or node.books is None or entry is None or not entry.placed:
             return None
-        held = entry.charges.items()
-        return sum([GPU if demand.whole else _part_of(demand, _gpu(node, uuid), node) for uuid, demand in held])
+        gpus, held = node.books.gpus, entry.charges.items()
+        return sum([GPU if demand.whole else _part_of(demand, gpus.get(uuid)) for uuid, demand in held])
 
     def _guess(self, ask: PodAsk) -> int:
         known = self._known.get(ask)
@@ -110,13 +109,9 @@ class UsageCalculator:
         return ask.gpus * min(GPU, int(per_gpu * GPU + 1e-6))
 
 
-def _gpu(node: NodeState, uuid: str) -> GpuBook | None:
-    return node.books.gpus.get(uuid) if node.books is not None else None
-
-
-def _part_of(demand: Demand, book: GpuBook | None, node: NodeState) -> int:
+def _part_of(demand: Demand, book: GpuBook | None) -> int:
     """Millionths of a GPU, rounded down, so that parts that make up a GPU are never more than one."""
-    if demand.whole or book is None or node.books is None:
+    if book is None:
         return GPU
     by_mem = demand.mem * GPU // book.gpu.mem if book.gpu.mem else 0
-    return max(by_mem, demand.slices * GPU // max(1, node.books.inventory.slices_per_gpu))
+    return max(by_mem, demand.slices * GPU // max(1, book.slices_per_gpu))

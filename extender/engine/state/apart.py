@@ -9,6 +9,8 @@ together. Sources: the filters NodePorts, InterPodAffinity and PodTopologySpread
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
 from protos.contract import bounds
@@ -18,6 +20,7 @@ from protos.contract.selector import Selector
 
 _HOST = "kubernetes.io/hostname"
 _ANY_ADDRESS = ("", "0.0.0.0", "::")
+T = TypeVar("T")
 
 
 class _Term(msgspec.Struct, frozen=True, rename="camel"):
@@ -111,6 +114,14 @@ def read(text: bytes) -> bytes:
     return bytes(text) if len(text) <= bounds.AFFINITY.most else b""
 
 
+def decoded(decoder: msgspec.json.Decoder[T], text: bytes) -> T | None:
+    """What it says, None if it cannot be decoded."""
+    try:
+        return decoder.decode(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 _known_terms: Remembered[bytes, tuple[_Term, ...]] = Remembered(2048, 2**21, len)
 _known_spreads: Remembered[bytes, tuple[_Spreading, ...]] = Remembered(2048, 2**21, len)
 
@@ -120,16 +131,11 @@ def _terms(affinity: bytes) -> tuple[_Term, ...]:
     if b"podAntiAffinity" not in affinity:
         return ()
     found = _known_terms.get(affinity)
-    return _known_terms.put(affinity, _decoded_terms(affinity)) if found is None else found
-
-
-def _decoded_terms(affinity: bytes) -> tuple[_Term, ...]:
-    try:
-        found = _affinities.decode(affinity)
-    except (ValueError, RecursionError):
-        return ()
-    said = found.pod_anti_affinity.required if found and found.pod_anti_affinity else None
-    return tuple(term for term in said or () if term.topology_key == _HOST)
+    if found is None:
+        said = decoded(_affinities, affinity)
+        required = said.pod_anti_affinity.required if said and said.pod_anti_affinity else None
+        found = _known_terms.put(affinity, tuple(term for term in required or () if term.topology_key == _HOST))
+    return found
 
 
 def _spread(constraints: bytes) -> tuple[_Spreading, ...]:
@@ -137,13 +143,8 @@ def _spread(constraints: bytes) -> tuple[_Spreading, ...]:
     if not constraints:
         return ()
     found = _known_spreads.get(constraints)
-    return _known_spreads.put(constraints, _decoded_spreads(constraints)) if found is None else found
-
-
-def _decoded_spreads(constraints: bytes) -> tuple[_Spreading, ...]:
-    try:
-        found = _spreadings.decode(constraints) or ()
-    except (ValueError, RecursionError):
-        return ()
-    strict = (each for each in found if each.topology_key == _HOST and each.when_unsatisfiable == "DoNotSchedule")
-    return tuple(each for each in strict if each.max_skew > 0)
+    if found is None:
+        on_nodes = (each for each in decoded(_spreadings, constraints) or () if each.topology_key == _HOST)
+        strict = (each for each in on_nodes if each.when_unsatisfiable == "DoNotSchedule" and each.max_skew > 0)
+        found = _known_spreads.put(constraints, tuple(strict))
+    return found

@@ -15,7 +15,7 @@ from itertools import chain
 import msgspec
 
 from extender.engine.state import apart
-from extender.engine.state.apart import Spread, read
+from extender.engine.state.apart import Spread, decoded, read
 from extender.engine.state.node_state import NodeState
 from protos.contract.objects import Pod, Taint
 from protos.contract.remembered import Remembered
@@ -136,7 +136,7 @@ def counted(requests: Iterable[tuple[str, int]], ignored: Collection[str] = ()) 
 
 
 def short_of(node: NodeState, requests: Amounts, ignored: Collection[str]) -> str:
-    """What a node has too little of for this, "" if nothing; `ignored` are resources that books count where it has any."""
+    """What a node has too little of, "" if nothing; `ignored` are resources that its books count, if it has any."""
     return lacking(counted(requests, ignored if node.books is not None else ()), node.allocatable, node.used)
 
 
@@ -157,10 +157,7 @@ _toleration_lists = msgspec.json.Decoder(tuple[Toleration, ...] | None)
 
 
 def _terms(affinity: bytes) -> tuple[Term, ...] | None:
-    try:
-        found = _affinities.decode(affinity) if affinity else None
-    except (ValueError, RecursionError):
-        return None
+    found = decoded(_affinities, affinity) if affinity else None
     required = found.node_affinity.required if found and found.node_affinity else None
     return required.node_selector_terms if required else None
 

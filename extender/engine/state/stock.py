@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import TypeVar
 
 import msgspec
 
+from extender.engine.types.amounts import add
 from protos.contract import links
 from protos.contract.books import NodeBooks
 from protos.contract.inventory import Gpu, Inventory, Link
@@ -25,7 +25,6 @@ NAMED = 5
 MOST_UUIDS = 2000
 """So many are held against globs."""
 
-T = TypeVar("T")
 GpuKind = Gpu
 """A GPU without what tells it from others like it."""
 Held = tuple["Machine", tuple[str, ...]]
@@ -98,9 +97,9 @@ class Stock:
         if held is None:
             return
         machine, uuids = held
-        _count(self._machines, machine, sign)
+        add(self._machines, ((machine, 1),), sign)
+        add(self.gpus, ((built, 1) for _, _, built in machine.gpus), sign)
         for uuid, (_, _, built) in zip(uuids, machine.gpus, strict=True):
-            _count(self.gpus, built, sign)
             if sign > 0:
                 self._uuids[uuid] = built
             else:
@@ -121,10 +120,8 @@ class Stock:
                 self._free[name] = now
             if now != before:
                 self.counts += 1
-                for built in before:
-                    _count(self.free, built, -1)
-                for built in now:
-                    _count(self.free, built, 1)
+                add(self.free, Counter(before).items(), -1)
+                add(self.free, Counter(now).items())
 
     # -- what there is
 
@@ -176,12 +173,6 @@ class Stock:
         ordered = sorted(models.items(), key=lambda each: (-each[1], each[0]))
         more = [f"{len(ordered) - NAMED} other models"] if len(ordered) > NAMED else []
         return ", ".join([*(f"{model} ×{count}" for model, count in ordered[:NAMED]), *more]) or "none"
-
-
-def _count(counter: Counter[T], thing: T, sign: int) -> None:
-    counter[thing] += sign
-    if not counter[thing]:
-        del counter[thing]
 
 
 def _free(books: NodeBooks, machine: Machine) -> Iterator[GpuKind]:

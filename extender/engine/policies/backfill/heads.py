@@ -13,10 +13,10 @@ from extender.engine.queueing.line import Turn
 from extender.engine.queueing.queue_node import LocalQueue
 from extender.engine.queueing.turns import QueueRank
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.roster import GangInfo
+from extender.engine.state.roster import GangInfo, subject_of
 from extender.engine.state.seats import Seat, seat_of
 from extender.engine.types import refusals
-from extender.engine.types.subject import of_gang, of_pod
+from extender.engine.types.subject import of_pod
 from gangfilter.gang import Gang
 from gangfilter.table import Phase
 
@@ -122,7 +122,7 @@ class Heads:
             return None
 
         gangs = list(self._roster.known.values())
-        return self._context.quarantine.tried(gangs, lambda known: of_gang(known.gang.key), "heads", head)
+        return self._context.quarantine.tried(gangs, subject_of, "heads", head)
 
     def _waiting_pods(self, before: float, kept: Container[str]) -> Iterator[Head | None]:
         def head(uid: str) -> Head | None:

@@ -179,8 +179,8 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
                 continue
             nobody = False
             leaving, sketch = option
-            if self._worse(leaving):
-                continue
+            if self._best is not None and cost([*self._left(), *leaving])[1] > self._best[0][1]:
+                continue  # nothing cheaper can come of it
             before = self._board.get(sketch.node.name)
             self._board[sketch.node.name] = sketch
             moved = sorted((one.seat for one in leaving), key=hardness)
@@ -233,10 +233,6 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
 
     def _left(self) -> list[Movable]:
         return [one for sketch in self._board.values() for one in sketch.left]
-
-    def _worse(self, leaving: Sequence[Movable]) -> bool:
-        """Whether nothing cheaper than the best can come of it."""
-        return self._best is not None and cost([*self._left(), *leaving])[1] > self._best[0][1]
 
     def _record(self) -> None:
         price = cost(self._left())

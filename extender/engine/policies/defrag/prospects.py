@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator
 from heapq import nsmallest
+from operator import attrgetter
 
 import msgspec
 
-from extender.engine.planning.attempt import LOOK, PIECE, STEP, TRY, ClusterView, ranking
+from extender.engine.planning.attempt import LOOK, PIECE, STEP, TRY, ClusterView, Entry, ranking
 from extender.engine.planning.movable_pods import Movable, MovablePods
 from extender.engine.planning.outlook import Outlook, outlook
 from extender.engine.planning.sketch import barred
 from extender.engine.state.intree import short_of
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Likeness, Seat
-from extender.engine.types.shape import Shape
 
 NEAR, AROUND = 28, 48
 """Nodes that are known for one shape: such that have room, and such that others would have to leave."""
@@ -58,9 +58,9 @@ class Prospects:
         """The best nodes that have room as they are."""
         known = seat.likeness
         if known not in self._rooms:
-            ranked = yield from (self._ranked(seat.shape) if seat.ask is not None else self._by_name())
+            ranked = yield from (ranking(self._view, seat.shape) if seat.ask is not None else self._by_name())
             found: list[str] = []
-            for number, name in enumerate(ranked):
+            for number, (_, name) in enumerate(ranked):
                 if self._has_room(seat, name):
                     found.append(name)
                 if len(found) == NEAR:
@@ -70,12 +70,9 @@ class Prospects:
             self._rooms[known] = found
         return self._rooms[known]
 
-    def _ranked(self, of: Shape) -> Generator[int, None, list[str]]:
-        return [name for _, name in (yield from ranking(self._view, of))]
-
-    def _by_name(self) -> Generator[int, None, list[str]]:
+    def _by_name(self) -> Generator[int, None, list[Entry]]:
         yield PIECE
-        return sorted(node.name for node in self._view.nodes.values() if node.seen)
+        return sorted((0, node.name) for node in self._view.nodes.values() if node.seen)
 
     def _has_room(self, seat: Seat, name: str) -> bool:
         """Whether it may go there, as far as anybody but us would hold it against the node."""
@@ -95,15 +92,7 @@ class Prospects:
                     found.append(seen)
                 yield TRY
             yield PIECE
-            useful = nsmallest(AROUND, (seen for seen in found if not seen.stuck), key=_by_moves)
+            useful = nsmallest(AROUND, (seen for seen in found if not seen.stuck), key=attrgetter("moves", "node"))
             yield PIECE
-            self._views[known] = View(min(found, key=_by_obstacles, default=None), useful)
+            self._views[known] = View(min(found, key=attrgetter("stuck", "moves", "node"), default=None), useful)
         return self._views[known]
-
-
-def _by_moves(seen: Outlook) -> tuple[int, str]:
-    return seen.moves, seen.node
-
-
-def _by_obstacles(seen: Outlook) -> tuple[int, int, str]:
-    return seen.stuck, seen.moves, seen.node

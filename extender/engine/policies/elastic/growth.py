@@ -147,7 +147,8 @@ class Growth:
     def _of_job(self, key: GroupKey, rivals: set[Rival]) -> Generator[int, None, Found | None]:
         """What is to be done for one job."""
         known = self._roster.known.get(key)
-        model = _model(known.gang) if known is not None else None
+        runs = known.gang.at(Stage.BOUND) if known is not None else ()
+        model = next((member for member in runs if member.role == WORKER), None)
         if known is None or model is None or self._gangs.controller.is_aside(known.gang):
             return None
         yield LOOK
@@ -245,8 +246,3 @@ class Growth:
                     return found
             seats = seats[: len(seats) // 2]
         return None
-
-
-def _model(gang: Gang) -> Member | None:
-    """A worker that runs."""
-    return next((member for member in gang.at(Stage.BOUND) if member.role == WORKER), None)

@@ -20,7 +20,7 @@ from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo, subject_of
 from extender.engine.state.seats import Seat, seat_of
 from extender.engine.types import refusals
-from extender.engine.types.subject import of_gang, of_pod
+from extender.engine.types.subject import of_pod
 from gangfilter.group import GroupKey
 from gangfilter.members import SETTLED
 from gangfilter.minimum import minimum
@@ -158,7 +158,7 @@ class Candidates:
             return (line, place, key, known) if line is not None else None
 
         gangs = list(self._roster.known.values())
-        return self._context.quarantine.tried(gangs, lambda known: of_gang(known.gang.key), "candidates", waits)
+        return self._context.quarantine.tried(gangs, subject_of, "candidates", waits)
 
     def _waiting_pods(
         self, chances: CandidateFilter, busy: frozenset[str], *, replayed: bool

@@ -42,9 +42,7 @@ class CapacityBound:
     @property
     def exact(self) -> bool:
         """Whether members fit if there is room for so many."""
-        return len(self._eq_classes) == 1 and not any(
-            eq_class.ask is not None and is_puzzle(eq_class.ask) for eq_class in self._eq_classes
-        )
+        return len(self._eq_classes) == 1 and not is_puzzle(self._eq_classes[0].ask)
 
     def room(self, name: str, gone: frozenset[str]) -> Generator[int, None, Room]:
         """What the node takes without these pods."""

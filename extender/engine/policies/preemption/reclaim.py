@@ -141,13 +141,9 @@ class ReclaimPolicy:
     def may_take(self, unit: Unit) -> bool:
         """Whether the unit may go, if nobody else does."""
         local_queue = self._queues.of(unit.victims[0].uid)
-        if (
-            local_queue is None
-            or self._local_queue is None
-            or self._queues.at(local_queue) is self._queues.at(self._local_queue)
-        ):
+        if local_queue is None or self._is_own(local_queue):
             return unit.priority < self._priority + unit.spare
-        claim = self._claim(local_queue)
+        claim = self._claim_on(unit)
         return claim is not None and any(
             amount > 0 and name in claim.over
             for victim in unit.victims
@@ -156,7 +152,7 @@ class ReclaimPolicy:
 
     def tally(self, *, overshoot: bool) -> Tally:
         """Adds up units that go together; `overshoot`: the largest may leave a queue less than it is to keep."""
-        return Tally(self._queues, self._claim, overshoot=overshoot)
+        return Tally(self._queues, self._claim_on, overshoot=overshoot)
 
     def allow(self, units: Sequence[Unit]) -> bool:
         """Whether all of these may go together."""
@@ -182,8 +178,7 @@ class ReclaimPolicy:
 
     def marked(self, unit: Unit) -> Unit:
         """The unit with what its queue has and is due, if it is of another."""
-        local_queue = self._queues.of(unit.victims[0].uid)
-        claim = self._claim(local_queue) if local_queue is not None else None
+        claim = self._claim_on(unit)
         if claim is None:
             return unit
         name, level = max(claim.over), claim.levels[0]
@@ -192,11 +187,18 @@ class ReclaimPolicy:
 
     # -- what may be claimed
 
-    def _claim(self, local_queue: LocalQueue) -> ReclaimLimit | None:
+    def _claim_on(self, unit: Unit) -> ReclaimLimit | None:
+        """What may be taken of the queue that the unit is in."""
+        local_queue = self._queues.of(unit.victims[0].uid)
+        if local_queue is None:
+            return None
         if local_queue not in self._claims:
-            same = self._local_queue is None or self._queues.at(local_queue) is self._queues.at(self._local_queue)
-            self._claims[local_queue] = None if same else self._claimed(local_queue)
+            self._claims[local_queue] = None if self._is_own(local_queue) else self._claimed(local_queue)
         return self._claims[local_queue]
+
+    def _is_own(self, local_queue: LocalQueue) -> bool:
+        """Whether these pods are in the queue of those that wait."""
+        return self._local_queue is None or self._queues.at(local_queue) is self._queues.at(self._local_queue)
 
     def _claimed(self, local_queue: LocalQueue) -> ReclaimLimit | None:
         assert self._local_queue is not None
@@ -260,15 +262,14 @@ def _lacking(
 class Tally:
     """What queues give, added up; a pod that is of two units counts once."""
 
-    def __init__(self, queues: Queues, claim: Callable[[LocalQueue], ReclaimLimit | None], *, overshoot: bool) -> None:
+    def __init__(self, queues: Queues, claim: Callable[[Unit], ReclaimLimit | None], *, overshoot: bool) -> None:
         self._queues, self._claim, self._crossing = queues, claim, overshoot
         self._seen: set[str] = set()
         self._gone: dict[Level, Reclaimed] = {}
 
     def add(self, unit: Unit) -> bool:
         """Have the unit go too, if all keep what they must without it; returns whether they do."""
-        local_queue = self._queues.of(unit.victims[0].uid)
-        claim = self._claim(local_queue) if local_queue is not None else None
+        claim = self._claim(unit)
         if claim is None:
             return True
         new = [victim.uid for victim in unit.victims if victim.uid not in self._seen]

@@ -98,7 +98,10 @@ class Search(Sliced[Victims | NoSolution]):
             chosen = yield from self._least(found)
             forbidden = self._forbidden(chosen, units)
             if not forbidden:
-                return (yield from self._prey(chosen))
+                placement = yield from self._fitting.place((yield from _gone(chosen)))
+                if placement is None:
+                    return CHANGED
+                return Victims(tuple(map(self.rights.marked, chosen)), placement.assignments)
             why = next(iter(forbidden.values()))
             units = [unit for unit in units if unit.who not in forbidden]
             yield len(units) * LOOK
@@ -155,12 +158,6 @@ class Search(Sliced[Victims | NoSolution]):
         if not self.rights.roomy(units):
             return False
         return (yield from self._fitting.fits((yield from _gone(units))))
-
-    def _prey(self, chosen: tuple[Unit, ...]) -> Generator[int, None, Victims | NoSolution]:
-        placement = yield from self._fitting.place((yield from _gone(chosen)))
-        if placement is None:
-            return CHANGED
-        return Victims(tuple(map(self.rights.marked, chosen)), placement.assignments)
 
 
 def _batched(units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
