@@ -56,17 +56,14 @@ class Seats:
 
     def find(self, ask: PodAsk, books: NodeBooks) -> Seated | Room:
         choice = choose.choose(ask, books)
-        found = (
-            room(books.eligible(ask.selection), only_whole=ask.only_whole)
-            if choice is None
-            else self._seated(choice, ask, books)
-        )
+        found: Seated | Room
+        if choice is not None:
+            found = self._scorer.seated(choice, books, spread=ask.selection.spread)
+        else:
+            found = room(books.eligible(ask.selection), only_whole=ask.only_whole)
         if not ask.selection.uuids:
             self._remember(ask, books.signature(), found)
         return found
-
-    def _seated(self, choice: choose.Choice, ask: PodAsk, books: NodeBooks) -> Seated:
-        return self._scorer.seated(choice, books, spread=ask.selection.spread)
 
     def _remember(self, ask: PodAsk, signature: Signature, found: Seated | Room) -> None:
         of_ask = self._of.setdefault(ask, {})

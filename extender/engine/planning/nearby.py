@@ -117,11 +117,9 @@ def _room(eq_class: EquivalenceClass, node: NodeState, known: dict[Signature, in
     """How many members of the lot go at most onto a node that has GPUs for one."""
     if not node.seen or eq_class.barred(node):
         return 0
-    most = (
-        eq_class.size
-        if eq_class.ask is None or node.books is None
-        else min(eq_class.size, _by_gpus(eq_class.ask, node.books, known))
-    )
+    most = eq_class.size
+    if eq_class.ask is not None and node.books is not None:
+        most = min(most, _by_gpus(eq_class.ask, node.books, known))
     return eq_class.times(most, node.books, node.allocatable, node.used)
 
 

@@ -108,10 +108,9 @@ class Backfill:
         """Drop those that are over; begin to reckon anew, if it is time."""
         if not self._context.settings.backfill_delay_s:
             return
-        if any(not self.heads.waits(reservation.head) for reservation in self._kept.values()):
-            self._put(
-                {who: reservation for who, reservation in self._kept.items() if self.heads.waits(reservation.head)}, now
-            )
+        waiting = {who: each for who, each in self._kept.items() if self.heads.waits(each.head)}
+        if len(waiting) < len(self._kept):
+            self._put(waiting, now)
         if not self._gangs.rounds.leading:
             self._kept, self._work = {}, None
         elif self._work is None and now >= self._look_at and (self._news != self._turn or now >= self._stale_at):
@@ -126,24 +125,19 @@ class Backfill:
         """Do a slice of it; returns whether there is more to do."""
         self._slices += 1
         work, self._work = self._work, None  # unless it goes on
-        if work is None:
-            return False
-        if not work.advance():
+        if work is not None and not work.advance():
             self._work = work
-            return True
-        found = work.outcome
-        self._look_at = now + max(PAUSE_S, self._slices * PER_SLICE_S)
-        self._stale_at = self._look_at + STALE_S
-        self._put(found or {}, now)
-        return False
+        elif work is not None:
+            self._look_at = now + max(PAUSE_S, self._slices * PER_SLICE_S)
+            self._stale_at = self._look_at + STALE_S
+            self._put(work.outcome or {}, now)
+        return self._work is not None
 
     def _put(self, found: dict[str, BackfillReservation], now: float) -> None:
         """These are kept from now on; who was kept off a node that is open now comes back."""
         before = {name for reservation in self._kept.values() for name in reservation.nodes}
         opened = before.difference(*(reservation.nodes for reservation in found.values()))
-        shut = frozenset(
-            n for reservation in found.values() if reservation.binds(math.inf, now) for n in reservation.nodes
-        )
+        shut = frozenset(n for each in found.values() if each.binds(math.inf, now) for n in each.nodes)
         opened |= self._shut - shut
         for who, reservation in found.items():
             if not reservation.first.last and who in self._kept and self._kept[who].first.last:
@@ -220,12 +214,8 @@ class Backfill:
         made, until = now, now + (2 * max(SOON_S, first.start - now) if first.last else COME_S)
         if before is not None and bool(before.first.last) == bool(first.last):  # wherever it is by now
             made, until = before.made, before.until
-        future_nodes = FutureNodes(
-            self._ledger,
-            self._running_pods,
-            self._gangs.planner.view.ignored,
-            self._end_of(now),
-        )
+        ignored = self._gangs.planner.view.ignored
+        future_nodes = FutureNodes(self._ledger, self._running_pods, ignored, self._end_of(now))
         return BackfillReservation(head, first, there, made, until, future_nodes)
 
     def _end_of(self, now: float) -> EndOf:

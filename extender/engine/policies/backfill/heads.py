@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Generator, Iterator
-from itertools import chain
+from functools import partial
 from typing import NamedTuple
 
 from extender.engine.planning.attempt import LOOK, STEP
@@ -13,10 +13,9 @@ from extender.engine.queueing.line import Turn
 from extender.engine.queueing.queue_node import LocalQueue
 from extender.engine.queueing.turns import QueueRank
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.roster import GangInfo, subject_of
+from extender.engine.state.roster import GangInfo
 from extender.engine.state.seats import Seat, seat_of
 from extender.engine.types import refusals
-from extender.engine.types.subject import of_pod
 from gangfilter.gang import Gang
 from gangfilter.table import Phase
 
@@ -52,7 +51,7 @@ class Heads:
 
     def __init__(self, context: PolicyContext) -> None:
         self._context = context
-        self._ledger, self._roster, self._planner = context.ledger, context.gangs.roster, context.gangs.planner
+        self._ledger, self._gangs = context.ledger, context.gangs
 
     # -- where they stand
 
@@ -80,7 +79,7 @@ class Heads:
 
     def everybody(self) -> Iterator[QueuePosition | None]:
         """Where all stand that wait, in no order; None for each that is looked at and does not."""
-        for known in list(self._roster.known.values()):
+        for known in list(self._gangs.roster.known.values()):
             yield self.waiting(known)
         for uid in list(self._context.running_pods.pending_pods):
             pod = self._ledger.pods.get(uid)
@@ -100,7 +99,10 @@ class Heads:
         For those in `kept` room is kept already: they may be about to start. Work is told in `attempt.LOOK`s.
         """
         best: dict[object, Head] = {}
-        every = chain(self._waiting_gangs(now - after_s, now, kept), self._waiting_pods(now - after_s, kept))
+        before = now - after_s
+        every = self._context.pending(
+            "heads", partial(self._gang_head, before, now, kept), partial(self._pod_head, before, kept)
+        )
         for number, found in enumerate(every):
             if number % STEP == 0:
                 yield STEP * LOOKED_AT * LOOK
@@ -109,29 +111,19 @@ class Heads:
                 best[queue] = min(found, best.get(queue, found), key=lambda head: head.place.turn)
         return sorted(best.values(), key=lambda head: self._rank(head.place))[:MOST]
 
-    def _waiting_gangs(self, before: float, now: float, kept: Container[str]) -> Iterator[Head | None]:
-        def head(known: GangInfo) -> Head | None:
-            gang, who = known.gang, f"gang {known.gang.key}"
-            short = known.reason is not None and known.reason.code == refusals.GANG_NO_ROOM and gang.may_plan(now)
-            if (
-                gang.phase is Phase.WAITING
-                and gang.born <= before
-                and (short or (who in kept and not refusals.for_queue(known.reason)))
-            ):
-                return Head(self.of_gang(gang), who, gang.born, known)
+    def _gang_head(self, before: float, now: float, kept: Container[str], known: GangInfo) -> Head | None:
+        gang, who = known.gang, f"gang {known.gang.key}"
+        if gang.phase is not Phase.WAITING or gang.born > before:
             return None
+        short = known.reason is not None and known.reason.code == refusals.GANG_NO_ROOM and gang.may_plan(now)
+        comes = who in kept and not refusals.for_queue(known.reason)
+        return Head(self.of_gang(gang), who, gang.born, known) if short or comes else None
 
-        gangs = list(self._roster.known.values())
-        return self._context.quarantine.tried(gangs, subject_of, "heads", head)
-
-    def _waiting_pods(self, before: float, kept: Container[str]) -> Iterator[Head | None]:
-        def head(uid: str) -> Head | None:
-            pod = self._ledger.pods.get(uid)
-            if pod is not None and self._is_short(pod, kept) and (since := self._context.order.since(pod)) <= before:
-                return Head(self.of_pod(pod), str(pod.ref), since, pod)
-            return None
-
-        return self._context.quarantine.tried(list(self._context.running_pods.pending_pods), of_pod, "heads", head)
+    def _pod_head(self, before: float, kept: Container[str], uid: str) -> Head | None:
+        pod = self._ledger.pods.get(uid)
+        if pod is not None and self._is_short(pod, kept) and (since := self._context.order.since(pod)) <= before:
+            return Head(self.of_pod(pod), str(pod.ref), since, pod)
+        return None
 
     def _is_short(self, pod: PodState, kept: Container[str]) -> bool:
         """Whether a pod that goes singly has found no room, or has some kept that it has not come to yet."""
@@ -143,7 +135,7 @@ class Heads:
 
     def _goes_singly(self, pod: PodState) -> bool:
         """Whether a pod waits and is in no gang."""
-        return pod.state in WAITS and pod.ask is not None and self._roster.of(pod.ref.uid) is None
+        return pod.state in WAITS and pod.ask is not None and self._gangs.roster.of(pod.ref.uid) is None
 
     # -- what they want
 
@@ -151,7 +143,7 @@ class Heads:
         """Whether it still waits."""
         if isinstance(head.of, GangInfo):
             gang = head.of.gang
-            return gang.phase is Phase.WAITING and self._roster.known.get(gang.key) is head.of
+            return gang.phase is Phase.WAITING and self._gangs.roster.known.get(gang.key) is head.of
         return head.of.state in WAITS and self._ledger.pods.get(head.of.ref.uid) is head.of
 
     def wanted(self, head: Head) -> Wanted | None:
@@ -160,7 +152,7 @@ class Heads:
             return None
         seats: list[Seat]
         if isinstance(head.of, GangInfo):
-            _, minimum, free = self._planner.asked(head.of.gang)
+            _, minimum, free = self._gangs.planner.asked(head.of.gang)
             seats = list(minimum)
         else:
             pod, free = head.of, ()
@@ -171,5 +163,5 @@ class Heads:
 
     def needs(self, pod: PodState) -> bool:
         """Whether a gang that runs cannot do without this member: nobody goes before it."""
-        known = self._roster.of(pod.ref.uid)
+        known = self._gangs.roster.of(pod.ref.uid)
         return known is not None and known.gang.phase is Phase.DEGRADED

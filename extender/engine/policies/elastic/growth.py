@@ -68,7 +68,7 @@ class Growth:
 
     def __init__(self, context: PolicyContext, scalers: Scalers) -> None:
         self._context, self._scalers = context, scalers
-        self._ledger, self._gangs, self._roster = context.ledger, context.gangs, context.gangs.roster
+        self._ledger, self._gangs, self._delay_s = context.ledger, context.gangs, context.settings.scale_out_delay_s
         self._chances: dict[GroupKey, Chance] = {}
         self._kept: set[str] = set()
         """UIDs of ScaleOuts for whose workers room was looked for."""
@@ -87,13 +87,8 @@ class Growth:
                 self._gangs.controller.shed(key, now)
 
         self._context.quarantine.each(self._gangs.replacements.growing(), of_gang, "scale-out", shed)
-        if (
-            self._context.settings.scale_out_delay_s
-            and self._work is None
-            and now >= self._look_at
-            and self._scalers.jobs
-        ):
-            self._look_at = now + self._context.settings.scale_out_delay_s / LOOKS
+        if self._delay_s and self._work is None and now >= self._look_at and self._scalers.jobs:
+            self._look_at = now + self._delay_s / LOOKS
             self._work = Sliced(self._look())
 
     def stop(self) -> None:
@@ -106,16 +101,13 @@ class Growth:
         """Do a slice of looking; returns whether there is more to do, and what is to be done."""
         self._now = now
         work, self._work = self._work, None  # unless it goes on
-        if work is None:
-            return False, ()
-        if not work.advance():
-            self._work = work
-            return True, ()
         effects: list[Effect] = []
-        if work.outcome is not None:
+        if work is not None and not work.advance():
+            self._work = work
+        elif work is not None and work.outcome is not None:
             with self._context.quarantine.over(of_gang(work.outcome.key), "scale-out"):
                 effects += self._act(work.outcome)
-        return False, effects
+        return self._work is not None, effects
 
     def _act(self, found: Found) -> Iterator[Effect]:
         assignments = found.placement.assignments.values()
@@ -146,7 +138,7 @@ class Growth:
 
     def _of_job(self, key: GroupKey, rivals: set[Rival]) -> Generator[int, None, Found | None]:
         """What is to be done for one job."""
-        known = self._roster.known.get(key)
+        known = self._gangs.roster.known.get(key)
         runs = known.gang.at(Stage.BOUND) if known is not None else ()
         model = next((member for member in runs if member.role == WORKER), None)
         if known is None or model is None or self._gangs.controller.is_aside(known.gang):
@@ -166,7 +158,7 @@ class Growth:
 
     def _turn(self, key: GroupKey) -> tuple[float, GroupKey]:
         """The less a job has beyond its minimum, the sooner."""
-        job, known = self._scalers.jobs[key], self._roster.known.get(key)
+        job, known = self._scalers.jobs[key], self._gangs.roster.known.get(key)
         has = known.gang.roles(*ON_NODE)[WORKER] if known is not None else 0
         return (has - job.least) / max(1, job.most - job.least), key
 
@@ -177,7 +169,7 @@ class Growth:
                 self._kept.add(scaler.uid)
                 there = {member.name for member in gang.at(*ON_NODE)}
                 until = self._scalers.made_at(scaler, self._now) + min(TIMEOUT_S, scaler.timeout_s) + LATE_S
-                known = self._roster.known[key]
+                known = self._gangs.roster.known[key]
                 if until > self._now and not any(replacement.grown for replacement in known.replacements):
                     return scaler.count - sum(pod in there for pod in scaler.pods), until
         return None
@@ -185,10 +177,7 @@ class Growth:
     def _missing(self, key: GroupKey, gang: Gang) -> int:
         """How many workers the job may have beyond those that it has, if it may grow now."""
         job = self._scalers.jobs[key]
-        pause = min(
-            PAUSE_MOST_S,
-            self._context.settings.scale_out_delay_s * 2.0 ** min(DOUBLINGS, self._scalers.failures.get(key, 0)),
-        )
+        pause = min(PAUSE_MOST_S, self._delay_s * 2.0 ** min(DOUBLINGS, self._scalers.failures.get(key, 0)))
         rests = self._now < self._scalers.ended.get(key, -pause) + pause
         steady = gang.phase is Phase.RUNNING and not gang.count(*COMING, Stage.EVICTING) and not gang.preempted
         if not (job.running and steady) or rests or self._scalers.unfinished(key):
@@ -208,7 +197,7 @@ class Growth:
         chance = self._chances.setdefault(key, Chance(self._now, gang.turnover))
         if chance.turnover != gang.turnover:
             self._chances[key] = chance = Chance(self._now, gang.turnover)
-        return self._now >= chance.since + self._context.settings.scale_out_delay_s
+        return self._now >= chance.since + self._delay_s
 
     # -- who else there is, and where there is room
 
@@ -224,7 +213,7 @@ class Growth:
         return found
 
     def _waits(self, pod: PodState) -> bool:
-        known = self._roster.of(pod.ref.uid)
+        known = self._gangs.roster.of(pod.ref.uid)
         why = known.reason if known is not None else pod.refusal
         if pod.forged or refusals.for_queue(why):
             return False

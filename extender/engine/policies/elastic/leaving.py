@@ -135,21 +135,15 @@ class Leaving:
             self._going.pop(gang.key, None)
             return
         going = self._going.setdefault(gang.key, Going({}))
-        going.since = {m.name: going.since.get(m.name, self._since(gang, m)) for m in leaving}
-        patience = (
-            self._context.settings.scale_in_timeout_s
-            if self._scalers.serves(gang.key, "ScaleIn") and not restarting
-            else 0.0
-        )
+        asked_at = self._scalers.asked_at  # as far as it can be told from the cluster
+        going.since = {m.name: going.since.get(m.name, asked_at(gang.key, [m.name], self._now)) for m in leaving}
+        asks = self._scalers.serves(gang.key, "ScaleIn") and not restarting
+        patience = self._context.settings.scale_in_timeout_s if asks else 0.0
         late = [member for member in leaving if self._now >= going.since[member.name] + patience]
         if len(late) < len(leaving):
             yield from self._ask(gang, [member for member in leaving if member not in late])
         if late and self._now >= going.again_at:
             yield from self._evict(gang, late, going, "restart" if restarting else "overdue" if patience else "spare")
-
-    def _since(self, gang: Gang, member: Member) -> float:
-        """Since when it is asked to go, as far as can be told from the cluster."""
-        return self._scalers.asked_at(gang.key, [member.name], self._now)
 
     def _ask(self, gang: Gang, workers: Sequence[Member]) -> Iterator[Effect]:
         """Have a job's operator take these workers off it."""

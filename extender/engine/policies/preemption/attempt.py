@@ -71,7 +71,7 @@ class PreemptionAttempt:
         assignments: Mapping[str, Assignment],
         now: float,
     ) -> None:
-        self._of, self.by, self._units = of, by, units
+        self._of, self._policy, self.by, self._units = of, of.policy, by, units
         victims = {victim.uid: victim for unit in units for victim in unit.victims}
         self._unit_of = {victim.uid: unit for unit in units for victim in unit.victims}
         grace_s = max((victim.grace_s for victim in victims.values()), default=0.0)
@@ -95,14 +95,14 @@ class PreemptionAttempt:
     def _lent(self, units: Iterable[Unit]) -> dict[GroupKey, list[PodRef]]:
         """Workers that their operator can let go, by job."""
         found: dict[GroupKey, list[PodRef]] = {}
-        for unit in units if self._of.policy.settings.scale_in_timeout_s else ():
+        for unit in units if self._policy.settings.scale_in_timeout_s else ():
             if unit.spare and unit.gang is not None and self._of.elastic.scalers.serves(unit.gang, "ScaleIn"):
                 found.setdefault(unit.gang, []).extend(victim.ref for victim in unit.victims)
         return found
 
     def _written(self) -> dict[str, str]:
         """What asks for all of the room, by the UIDs of the pods on which it is to stand."""
-        until, uids = self._of.policy.wall.text(self._until), list(self._assignments)
+        until, uids = self._policy.wall.text(self._until), list(self._assignments)
         texts: dict[str, str] = {}
         for number, start in enumerate(range(0, len(uids), ROOMS)):
             rooms = {uid: _room(self._assignments[uid]) for uid in uids[start : start + ROOMS]}
@@ -123,10 +123,8 @@ class PreemptionAttempt:
 
     def claims(self) -> Iterator[tuple[PodState, Assignment]]:
         """Places that are not kept yet, and for whom they are."""
-        kept = self._of.policy.reservations
-        return (
-            (self.by.pods[uid], assignment) for uid, assignment in self._assignments.items() if kept.of(uid) is None
-        )
+        kept = self._policy.reservations
+        return ((self.by.pods[uid], place) for uid, place in self._assignments.items() if kept.of(uid) is None)
 
     def concerns(self, uid: str) -> bool:
         """Whether this pod waits for the room, or is still to go."""
@@ -140,7 +138,7 @@ class PreemptionAttempt:
         """Ask for the room."""
         self._texts = self._written()
         for uid, text in self._texts.items():
-            self._of.policy.reservations.promises.allow(uid, self._until)
+            self._policy.reservations.promises.allow(uid, self._until)
             yield SetAnnotation(self.by.pods[uid].ref, names.RESERVATION, text, "")
         first = next(iter(self.by.pods.values()))
         over_quota = "; ".join(sorted({unit.over_quota for unit in self._units if unit.over_quota}))
@@ -182,25 +180,23 @@ class PreemptionAttempt:
         return [msgspec.structs.replace(unit, victims=victims) for unit, victims in left if victims]
 
     def _waits(self, uid: str) -> bool:
-        return uid in self._of.policy.running_pods.pending_pods
+        return uid in self._policy.running_pods.pending_pods
 
     def _kept(self, uids: Iterable[str]) -> bool:
         """Whether all of the room is kept, as far as it is free; it may be since something happened to these pods."""
-        kept = self._of.policy.reservations
+        kept = self._policy.reservations
         if not any(uid in self._texts for uid in uids):
             return False
         return self._stands() and all(kept.promises.on(uid) == text for uid, text in self._texts.items())
 
     def _stands(self) -> bool:
         """Whether all of the room still is where it was found."""
-        return all(
-            (found := self._of.policy.reservations.of(uid)) is not None and found.assignment
-            for uid in self._assignments
-        )
+        found = map(self._policy.reservations.of, self._assignments)
+        return all(kept is not None and kept.assignment for kept in found)
 
     def _whole(self, unit: Unit) -> bool:
         """Whether nobody of a gang that has to go would stay."""
-        known = self._of.policy.gangs.roster.known.get(unit.gang) if unit.gang is not None and not unit.spare else None
+        known = self._policy.gangs.roster.known.get(unit.gang) if unit.gang is not None and not unit.spare else None
         uids = {victim.uid for victim in unit.victims}
         return known is None or all(member.uid in uids for member in known.gang.at(Stage.POSTED, Stage.BOUND))
 
@@ -210,16 +206,15 @@ class PreemptionAttempt:
         for unit in self._units:
             if unit.spare and unit.gang is not None:
                 chosen.setdefault(unit.gang, set()).update(v.ref.name for v in unit.victims if not self._goes(v.uid))
-        known = self._of.policy.gangs.roster.known
+        known = self._policy.gangs.roster.known
         return all(key not in known or self._of.elastic.spares(known[key].gang, some) for key, some in chosen.items())
 
     def _ask(self, now: float) -> Iterator[Effect]:
         """Begin with those that their operator can let go."""
         for pods in self._asking.workers.values():
             for pod in pods:
-                self._of.policy.gangs.controller.preempt(pod.uid, now, wholly=False)
-                reason = refusals.scaling_in(self.by.who, self.by.priority)
-                yield Report(pod, reason, warning=False)
+                self._policy.gangs.controller.preempt(pod.uid, now, wholly=False)
+                yield Report(pod, refusals.scaling_in(self.by.who, self.by.priority), warning=False)
         yield from self._evict(now)
 
     def _evict(self, now: float) -> Iterator[Effect]:
@@ -243,7 +238,7 @@ class PreemptionAttempt:
             uid, victim = next(iter(self._todo.items()))
             del self._todo[uid]
             if not self._goes(uid):
-                self._of.policy.gangs.controller.preempt(uid, now, wholly=self._unit_of[uid].kind == "gang")
+                self._policy.gangs.controller.preempt(uid, now, wholly=self._unit_of[uid].kind == "gang")
                 yield self._order(victim, now)
 
     def _order(self, victim: Victim, now: float) -> Evict:
@@ -254,13 +249,13 @@ class PreemptionAttempt:
         return Evict(victim.ref, refusals.preempted(self.by.who, self.by.priority, unit.who), insist=False)
 
     def _goes(self, uid: str) -> bool:
-        seen = self._of.policy.running_pods.of(uid)
+        seen = self._policy.running_pods.of(uid)
         return seen is None or seen.leaving
 
     def _gone(self, victim: Victim) -> None:
         self._lost += victim.lost
         unit = self._unit_of[victim.uid]
-        self._of.policy.counters["preemption_victims", f"{unit.kind}/{unit.by}"] += 1
+        self._policy.counters["preemption_victims", f"{unit.kind}/{unit.by}"] += 1
 
     def _end(self, how: str, now: float) -> Iterator[Effect]:
         """It is over; who was not asked to go stays, and what is kept in vain is given up."""
@@ -269,16 +264,15 @@ class PreemptionAttempt:
             self._gone(victim)
         for unit in self._units:
             if unit.gang is not None and any(victim.uid in self._todo for victim in unit.victims):
-                self._of.policy.gangs.controller.spare(unit.gang, now)
-        self._of.policy.counters["preemptions", how] += 1
-        self._of.policy.counters["preemption_lost_gpu_seconds", ""] += round(self._lost)
+                self._policy.gangs.controller.spare(unit.gang, now)
+        self._policy.counters["preemptions", how] += 1
+        self._policy.counters["preemption_lost_gpu_seconds", ""] += round(self._lost)
         if how in ("refused", "unheard", "changed"):
             for uid in self._texts:
-                if uid in self._of.policy.running_pods.pending_pods:
+                if uid in self._policy.running_pods.pending_pods:
                     yield SetAnnotation(self.by.pods[uid].ref, names.RESERVATION, None, "")
 
 
 def _room(assignment: Assignment) -> Room:
-    return Room(
-        assignment.node, {name: tuple(share.uuid for share in given) for name, given in assignment.shares.items()}
-    )
+    containers = {name: tuple(share.uuid for share in given) for name, given in assignment.shares.items()}
+    return Room(assignment.node, containers)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from itertools import chain, islice
+from collections.abc import Generator, Iterable, Mapping
+from functools import partial
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -20,7 +21,6 @@ from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo, subject_of
 from extender.engine.state.seats import Seat, seat_of
 from extender.engine.types import refusals
-from extender.engine.types.subject import of_pod
 from gangfilter.group import GroupKey
 from gangfilter.members import SETTLED
 from gangfilter.minimum import minimum
@@ -98,8 +98,7 @@ class Candidates:
 
     def __init__(self, context: PolicyContext) -> None:
         self._context = context
-        self._roster, self._planner = context.gangs.roster, context.gangs.planner
-        self._running_pods = context.running_pods
+        self._gangs, self._running_pods = context.gangs, context.running_pods
         self._rests: dict[Key, Backoff] = {}
         self.seen = 0.0
         """How many were looked at the last time."""
@@ -115,7 +114,8 @@ class Candidates:
         lowest = self._context.priorities.lowest(self._running_pods.priorities)
         spare = yield from self._spare()
         busy, chances = frozenset(busy), CandidateFilter(self._context.tenancy, lowest, spare)
-        every = chain(self._waiting_gangs(chances, busy, now), self._waiting_pods(chances, busy, replayed=replayed))
+        of_pod = partial(self._waiting_pod, chances, busy, replayed)
+        every = self._context.pending("candidates", partial(self._waiting_gang, chances, busy, now), of_pod)
         for number, each in enumerate(every if lowest is not None else ()):
             self.seen += 1 if each is not None else PASSED
             if number % STEP == STEP - 1:
@@ -137,7 +137,7 @@ class Candidates:
     def _spare(self) -> Generator[int, None, dict[str, int]]:
         """The lowest priority of gangs that can spare somebody, by queue."""
         found: dict[str, int] = {}
-        for number, known in enumerate(list(self._roster.known.values())):
+        for number, known in enumerate(list(self._gangs.roster.known.values())):
             gang = known.gang
             if gang.phase is Phase.RUNNING and gang.members and gang.count(*SETTLED) > (minimum(gang)[0] or 0):
                 queue = self._context.tenancy.queues.at(self._context.tenancy.admission.local_queue(gang)).name
@@ -147,70 +147,56 @@ class Candidates:
                 yield STEP * LOOK
         return found
 
-    def _waiting_gangs(self, chances: CandidateFilter, busy: frozenset[str], now: float) -> Iterator[Waiting | None]:
-        def waits(known: GangInfo) -> Waiting | None:
-            gang, key = known.gang, known.gang.key
-            short = known.reason is not None and known.reason.code in (refusals.GANG_NO_ROOM, *refusals.QUEUE_SHORT)
-            if not short or not gang.may_plan(now) or f"gang {key}" in busy or gang in self._planner.turns:
-                return None
-            place = self._context.order.of_gang(gang)
-            line = chances.line(self._context.tenancy.admission.local_queue(gang), -place.precedence)
-            return (line, place, key, known) if line is not None else None
+    def _waiting_gang(
+        self, chances: CandidateFilter, busy: frozenset[str], now: float, known: GangInfo
+    ) -> Waiting | None:
+        gang, key = known.gang, known.gang.key
+        short = known.reason is not None and known.reason.code in (refusals.GANG_NO_ROOM, *refusals.QUEUE_SHORT)
+        if not short or not gang.may_plan(now) or f"gang {key}" in busy or gang in self._gangs.planner.turns:
+            return None
+        place = self._context.order.of_gang(gang)
+        line = chances.line(self._context.tenancy.admission.local_queue(gang), -place.precedence)
+        return (line, place, key, known) if line is not None else None
 
-        gangs = list(self._roster.known.values())
-        return self._context.quarantine.tried(gangs, subject_of, "candidates", waits)
-
-    def _waiting_pods(
-        self, chances: CandidateFilter, busy: frozenset[str], *, replayed: bool
-    ) -> Iterator[Waiting | None]:
-        def waits(uid: str) -> Waiting | None:
-            pending_pod = self._running_pods.pending_pods.get(uid)
-            if pending_pod is None or not pending_pod.unschedulable or pending_pod.never:
-                return None
-            pod, local_queue = self._context.ledger.pods.get(uid), self._context.tenancy.queues.of(uid)
-            if pod is None or local_queue is None:
-                return None
-            line = chances.line(local_queue, pending_pod.priority)
-            if line is None or not self._is_single(pod, replayed) or str(pod.ref) in busy:
-                return None
-            place = self._context.order.of_pod(pod)
-            return line, place, (hash(self._seat(pod).likeness), pending_pod.priority, local_queue), pod
-
-        return self._context.quarantine.tried(list(self._running_pods.pending_pods), of_pod, "candidates", waits)
+    def _waiting_pod(self, chances: CandidateFilter, busy: frozenset[str], replayed: bool, uid: str) -> Waiting | None:
+        pending = self._running_pods.pending_pods.get(uid)
+        if pending is None or not pending.unschedulable or pending.never:
+            return None
+        pod, local_queue = self._context.ledger.pods.get(uid), self._context.tenancy.queues.of(uid)
+        if pod is None or local_queue is None:
+            return None
+        line = chances.line(local_queue, pending.priority)
+        if line is None or not self._is_single(pod, replayed) or str(pod.ref) in busy:
+            return None
+        place = self._context.order.of_pod(pod)
+        return line, place, (hash(self._seat(pod).likeness), pending.priority, local_queue), pod
 
     def _is_single(self, pod: PodState, replayed: bool) -> bool:
         if pod.state != "waiting" or isinstance(pod.asked, Reason) or pod.forged:
             return False
         if pod.refusal is not None and refusals.for_queue(pod.refusal) and pod.refusal.code not in refusals.QUEUE_SHORT:
             return False
-        return self._roster.of(pod.ref.uid) is None and self._open_to((pod.ref.uid,), replayed=replayed)
+        return self._gangs.roster.of(pod.ref.uid) is None and self._open_to((pod.ref.uid,), replayed=replayed)
 
     def _gang(self, known: GangInfo) -> tuple[Preemptor, Wanted] | None:
         gang = known.gang
         if gang.phase is not Phase.WAITING:
             return None
-        _, minimum, free = self._planner.asked(gang)
-        pending_pods = [self._running_pods.pending_pods.get(seat.uid) for seat in minimum]
-        if (
-            not minimum
-            or any(pending_pod is None or pending_pod.never for pending_pod in pending_pods)
-            or self._context.priorities.never(gang)
-        ):
+        _, minimum, free = self._gangs.planner.asked(gang)
+        pods = self._running_pods.pending_pods
+        pending = [found for seat in minimum if (found := pods.get(seat.uid)) is not None and not found.never]
+        if not pending or len(pending) < len(minimum) or self._context.priorities.never(gang):
             return None
-        priority = self._context.priorities.of(
-            gang, min(pending_pod.priority for pending_pod in pending_pods if pending_pod is not None)
-        )
-        by = Preemptor(
-            f"gang {gang.key}", priority, {seat.uid: self._context.ledger.pods[seat.uid] for seat in minimum}
-        )
-        return by, Wanted(opened(self._planner.view, minimum), free)
+        priority = self._context.priorities.of(gang, min(pod.priority for pod in pending))
+        waits = {seat.uid: self._context.ledger.pods[seat.uid] for seat in minimum}
+        by = Preemptor(f"gang {gang.key}", priority, waits)
+        return by, Wanted(opened(self._gangs.planner.view, minimum), free)
 
     def _pod(self, pod: PodState) -> tuple[Preemptor, Wanted] | None:
         if pod.ref.uid not in self._running_pods.pending_pods:
             return None
-        return Preemptor(str(pod.ref), pod.priority, {pod.ref.uid: pod}), Wanted(
-            opened(self._planner.view, [self._seat(pod)])
-        )
+        wanted = Wanted(opened(self._gangs.planner.view, [self._seat(pod)]))
+        return Preemptor(str(pod.ref), pod.priority, {pod.ref.uid: pod}), wanted
 
     def _seat(self, pod: PodState) -> Seat:
         return seat_of(pod, self._context.movable_pods.constraints(pod.ref.uid))

@@ -7,8 +7,7 @@ something has changed.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import islice
 
 from extender.engine.planning.attempt import STEP
@@ -75,40 +74,34 @@ class Preemption:
                 uid = gone
             case Tick(last=True):
                 uid = ""
-        effects: list[Effect] = []
-        if uid is None:
-            return effects
-        for key, taking in list(self._under_way.values()):
-            if not uid or taking.concerns(uid):
-                with self._given_up(key, taking):
-                    effects += taking.look(now, uid)
-                    self._settle(key, taking, now)
-        return effects
+        if uid is None or not self._under_way:
+            return []
+        return self._each(lambda taking: not uid or taking.concerns(uid), lambda taking: taking.look(now, uid), now)
 
     def refused(self, uid: str, why: str, now: float) -> list[Effect]:
         """A pod was not let go."""
+        return self._each(lambda taking: taking.asked(uid), lambda taking: taking.refused(uid, why, now), now)
+
+    def _each(
+        self,
+        concerned: Callable[[PreemptionAttempt], bool],
+        step: Callable[[PreemptionAttempt], Iterator[Effect]],
+        now: float,
+    ) -> list[Effect]:
+        """Go on with those concerned; one that fails is under way no more: what it has kept runs out."""
         effects: list[Effect] = []
         for key, taking in list(self._under_way.values()):
-            if taking.asked(uid):
-                with self._given_up(key, taking):
-                    effects += taking.refused(uid, why, now)
-                    self._settle(key, taking, now)
+            if concerned(taking):
+                whole = False
+                with self._context.quarantine.over(_subject(key, taking.by), "preemption"):
+                    effects += step(taking)
+                    if taking.ended:
+                        del self._under_way[taking.by.who]
+                        self._rest(key, now, ENDS.get(taking.ended, "vain"))
+                    whole = True
+                if not whole:
+                    self._under_way.pop(taking.by.who, None)
         return effects
-
-    @contextlib.contextmanager
-    def _given_up(self, key: Key, taking: PreemptionAttempt) -> Iterator[None]:
-        """One that fails is under way no more: what it has kept runs out."""
-        whole = False
-        with self._context.quarantine.over(_subject(key, taking.by), "preemption"):
-            yield
-            whole = True
-        if not whole:
-            self._under_way.pop(taking.by.who, None)
-
-    def _settle(self, key: Key, taking: PreemptionAttempt, now: float) -> None:
-        if taking.ended:
-            del self._under_way[taking.by.who]
-            self._rest(key, now, ENDS.get(taking.ended, "vain"))
 
     # -- who waits
 
@@ -158,19 +151,12 @@ class Preemption:
             return WhatIfNodes(self._context.ledger, [*self._running_pods.leaving, *going], void, claims)
 
         def entitle() -> ReclaimPolicy:
-            gone = [*self._running_pods.leaving, *going]
+            gone = dict.fromkeys([*self._running_pods.leaving, *going])
             coming = dict.fromkeys(self._context.reservations.preempting())
             coming |= {u: None for _, it in self._under_way.values() for u, pod in it.by.pods.items() if not pod.node}
             others = [uid for uid in coming if uid not in by.pods]
-            uids = list(by.pods)
-            return ReclaimPolicy(
-                self._context.tenancy.queues,
-                self._context.tenancy.admission.quota,
-                uids,
-                by.priority,
-                going=dict.fromkeys(gone),
-                coming=others,
-            )
+            queues, quota = self._context.tenancy.queues, self._context.tenancy.admission.quota
+            return ReclaimPolicy(queues, quota, list(by.pods), by.priority, going=gone, coming=others)
 
         def candidates(may_take: MayTake) -> Generator[int, None, list[Unit]]:
             def free(unit: Unit) -> bool:

@@ -87,8 +87,7 @@ class Units:
     def __init__(self, context: PolicyContext, spared: Callable[[Gang], list[Member]]) -> None:
         """`spared`: the members that a gang can spare, in the order in which they go."""
         self._context, self._spared = context, spared
-        self._ledger, self._running_pods = context.ledger, context.running_pods
-        self._roster, self._gang_controller = context.gangs.roster, context.gangs.controller
+        self._ledger, self._gangs, self._running_pods = context.ledger, context.gangs, context.running_pods
 
     def found(self, now: float, may_take: MayTake, min_runtime_s: float = 0.0) -> Generator[int, None, list[Unit]]:
         """The units that may be taken and have run for so long, cheapest first. Work is told in `attempt.LOOK`s."""
@@ -108,26 +107,22 @@ class Units:
         def single(pod: PodState) -> Unit | None:
             uid = pod.ref.uid
             seen = self._running_pods.of(uid) if pod.state == "bound" else None
-            alone = seen is not None and (seen.lingers or self._roster.of(uid) is None)
+            alone = seen is not None and (seen.lingers or self._gangs.roster.of(uid) is None)
             return self._unit(str(pod.ref), [pod], now) if seen and alone and self._may_go(pod, seen) else None
 
         pods = list(self._ledger.pods.values())
         return self._context.quarantine.tried(pods, lambda pod: of_pod(pod.ref.uid), "units", single)
 
     def _of_gangs(self, now: float) -> Iterator[Unit]:
-        gangs = [known.gang for known in self._roster.known.values()]
+        gangs = [known.gang for known in self._gangs.roster.known.values()]
         for units in self._context.quarantine.tried(
             gangs, lambda gang: of_gang(gang.key), "units", lambda gang: list(self._of_gang(gang, now))
         ):
             yield from units or ()
 
     def _of_gang(self, gang: Gang, now: float) -> Iterator[Unit]:
-        if (
-            self._gang_controller.is_aside(gang)
-            or gang.phase not in WHOLE
-            or gang.preempted
-            or gang.count(Stage.EVICTING, Stage.POSTED)
-        ):
+        going = gang.preempted or gang.count(Stage.EVICTING, Stage.POSTED)
+        if going or gang.phase not in WHOLE or self._gangs.controller.is_aside(gang):
             return
         pods = [self._ledger.pods[member.uid] for member in gang.at(Stage.BOUND)]
         if not pods or not all((seen := self._running_pods.of(p.ref.uid)) and self._may_go(p, seen) for p in pods):
