@@ -43,7 +43,6 @@ from extender.engine.state.roster import Roster
 from extender.engine.state.running_pods import RunningPods
 from extender.engine.types.effects import Effect
 from extender.engine.types.settings import Settings
-from extender.engine.types.subject import Subject, of_pod
 from extender.engine.types.wall import Wall
 
 
@@ -63,7 +62,7 @@ class Components:
         self._make_queues_and_gangs()
         self._make_claims()
         self.pending_reasons = PendingReasons(self.ledger, self.indexes, self.classes, self.gangs.roster)
-        self.worth = Worth(self.ledger, self.gangs.planner.view, self.movable_pods)
+        self.worth = Worth(self.ledger, self.gangs.planner.view)
 
     def _make_books(self) -> None:
         """Nodes, pods, GPUs and tenants, how nodes rank, and what single pods are promised."""
@@ -82,11 +81,12 @@ class Components:
         self.tenancy = Tenancy(self.ledger, settings, self.classes.known, self.quarantine, self._in_other_queue)
         self.holds = Holds(self.ledger, self.quarantine, settings.soft_charge_s, settings.undecided_s)
         self.presence = Presence()
-        self.movable_pods = MovablePods(self.ledger.pods, self.ledger.on_node)
+        self.running_pods = RunningPods(self.ledger.pods, settings, self.wall)
         roster = self._roster = Roster(settings.patience, self.wall)
+        self.movable_pods = MovablePods(self.ledger.pods, self.ledger.on_node, roster)
         self.runtimes = Runtimes(roster)
         self.priorities = Priorities(settings.group_priority)
-        self.order = PendingOrder(roster, self.runtimes, self.priorities, self._created)
+        self.order = PendingOrder(roster, self.runtimes, self.priorities, self.wall)
         self.waking = Waking(self.ledger, self.tenancy, self.quarantine, self.order)
         counters, quarantine, wall = self.counters, self.quarantine, self.wall
         self._context = EngineContext(
@@ -115,12 +115,10 @@ class Components:
         self.activator = ReservationActivator(
             self.reservations, self.gangs, self.barrier, self.counters, self.quarantine
         )
-        self.running_pods = RunningPods(settings, self.wall)
         context = PolicyContext(
             **msgspec.structs.asdict(self._context),
             gangs=self.gangs,
             running_pods=self.running_pods,
-            movable_pods=self.movable_pods,
             tenancy=self.tenancy,
             priorities=self.priorities,
             reservations=self.reservations,
@@ -144,20 +142,12 @@ class Components:
     def _moved(self, pod: PodState) -> None:
         """The books are right, whatever its queue says. What keeps room counts there by its promise alone."""
         if pod.ref.uid in self.ledger.pods:
-            self.quarantine.each((pod,), _subject, "queues", self.tenancy.moved)
+            self.quarantine.each((pod,), lambda pod: pod.subject, "queues", self.tenancy.moved)
 
     def _in_other_queue(self, uid: str) -> None:
         self.waking.moved(uid)
-
-    def _created(self, uid: str) -> float | None:
-        created = self.movable_pods.created(uid)
-        return self.wall.of(created) if created else None
 
     def _unpromise(self, pod: PodState) -> None:
         """The pod is not placed as a single one any more."""
         self.holds.drop(pod)
         self.waking.forget(pod)
-
-
-def _subject(pod: PodState) -> Subject:
-    return of_pod(pod.ref.uid)

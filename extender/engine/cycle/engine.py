@@ -212,7 +212,7 @@ class Engine:
 
     def set_aside(self, state: PodState) -> Reason | None:
         """Why nobody works for the pod, if that is so after an error of ours; None of all others."""
-        subject = of_pod(state.ref.uid)
+        subject = state.subject
         return self.quarantine.why(subject) if subject in self.quarantine else None
 
     def defrag(
@@ -222,7 +222,7 @@ class Engine:
 
         Why none is needed, or None: there is no such one. Pods in `kept` (NAMESPACE/NAME) are not moved.
         """
-        asked = request.asked(self.gangs, self.movable_pods, pod, key)
+        asked = request.asked(self.gangs, pod, key)
         if not isinstance(asked, request.Asked):
             return asked
 

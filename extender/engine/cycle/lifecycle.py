@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from extender.engine.cycle.components import Components
+from extender.engine.state.pod_info import UNREAD
 from extender.engine.state.pod_state import Change, PodState
 from extender.engine.state.quarantine import MOST
 from extender.engine.types.effects import Requeue
@@ -25,11 +26,8 @@ class Lifecycle:
         self._forget: tuple[Callable[[str], object], ...] = (
             components.gates.forget,
             components.classes.forget,
-            components.movable_pods.forget,
             components.tenancy.forget,
             components.running_pods.forget,
-            components.runtimes.forget,
-            components.pending_reasons.forget,
             self._unhold,
             self._unwait,
         )
@@ -43,30 +41,29 @@ class Lifecycle:
         """The watch shows a pod."""
         components, uid = self._components, pod.metadata.uid
         self._presence.seen(uid)
-        self._gates.see(pod)
         components.classes.see(pod)
         known = self._ledger.pods.get(uid)
+        first = known is None or known.info is UNREAD
         if known is not None:
             self.reread(pod, known, wake=names.GPU_CLASS in pod.metadata.annotations)
-        seen, ours = self._observer.pod(pod, now), self._is_ours(pod)
+        seen = self._observer.pod(pod, now)
+        state = seen.state
         self._effects += seen.effects
-        self._join(pod, seen.state, now, ours=ours)
-        self._effects += components.runtimes.see(pod)
-        if seen.state is not None:
-            if not self._gangs.observer.awaits(pod, seen.state):
-                self._effects += self._gates.ungate_orphan(seen.state.ref)
-            components.running_pods.see(pod, now)
-        components.movable_pods.see(pod, ours=ours and self._gangs.roster.of(uid) is None)
-        self._effects += components.reservations.see(pod, seen.state if ours else None, now)
-        if seen.state is None:
+        if state is not None:
+            components.running_pods.see(pod, state, now)
+        self._join(pod, state, now)
+        self._effects += components.runtimes.see(pod, first=first)
+        if state is None:
             self._end(uid, now)
             return
-        if seen.state.state == "bound":
-            self._settle(seen.state)
-        elif seen.state.ask is not None:
-            self._indexes.warm(seen.state.shape)
+        self._effects += self._gates.see(state, waits=self._gangs.observer.awaits(state))
+        self._effects += components.reservations.see(pod, state, now)
+        if state.state == "bound":
+            self._settle(state)
+        elif state.ask is not None:
+            self._indexes.warm(state.shape)
         if known is None:
-            self._note(seen.state)
+            self._note(state)
 
     def see_anew(self, pods: Iterable[Pod], now: float) -> None:
         """The class of these pods is another one now; what has a node keeps what it has."""
@@ -79,8 +76,9 @@ class Lifecycle:
         if unseen:
             self._presence.unseen(pod.metadata.uid, now)
             self._note(state)
-            self._join(pod, state, now, ours=True)
-            self._effects += self._components.runtimes.see(pod)
+            self._components.running_pods.asked(pod, state, now)
+            self._join(pod, state, now)
+            self._effects += self._components.runtimes.see(pod, first=True)
         return state
 
     def reread(self, pod: Pod, state: PodState, *, wake: bool = False) -> None:
@@ -92,16 +90,12 @@ class Lifecycle:
             self._waking.forget(state)
             self._observer.learn_anew(pod, state)
 
-    def _is_ours(self, pod: Pod) -> bool:
-        schedulers = self._components.settings.scheduler_names
-        return not schedulers or pod.spec.scheduler_name in schedulers
-
-    def _join(self, pod: Pod, state: PodState | None, now: float, *, ours: bool) -> None:
+    def _join(self, pod: Pod, state: PodState | None, now: float) -> None:
         """Its queue and its gang."""
         uid = pod.metadata.uid
         stays = self._tenancy.stays(uid)
         if state is not None:
-            self._tenancy.see(pod, state, self._gangs.roster.of(uid), ours=ours)
+            self._tenancy.see(state, state.info, self._gangs.roster.of(uid))
         self._gangs.observer.see(pod, state, now)
         known = self._gangs.roster.of(uid)
         if stays:
@@ -228,7 +222,8 @@ class Lifecycle:
             self.forget_anyway(uid, now)
         elif state is not None and state.node:
             with self._quarantine.over(of_pod(uid), "recovery"):
-                self._tenancy.see(pod, state, self._gangs.roster.of(uid), ours=self._is_ours(pod))
+                said = self._components.running_pods.read(pod, state, now)
+                self._tenancy.see(state, said, self._gangs.roster.of(uid))
 
     def see_again(self, pod: Pod, now: float) -> None:
         """Take in a pod that was set aside as one that is new; one with a node stays booked until it is read."""

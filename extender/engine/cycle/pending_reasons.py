@@ -20,12 +20,11 @@ REPORT_EVERY_S = 30.0
 
 
 class PendingReasons:
-    """Reasons, and when they were told last."""
+    """Reasons, told as Events now and then."""
 
     def __init__(self, ledger: Ledger, indexes: Indexes, classes: Classes, roster: Roster) -> None:
         self._ledger, self._indexes, self._classes, self._roster = ledger, indexes, classes, roster
         self._lack = Lacking(ledger.stock)
-        self._told: dict[str, float] = {}
 
     def no_gpu(self, state: PodState, ask: PodAsk) -> Reason:
         """Why no node takes the pod: none could even if every GPU were free, or there is no room now."""
@@ -58,14 +57,10 @@ class PendingReasons:
 
     def report(self, state: PodState, reason: Reason, now: float) -> list[Report]:
         """The Event about a refusal for this reason, unless there was one about the pod a moment ago."""
-        if now - self._told.get(state.ref.uid, -REPORT_EVERY_S) < REPORT_EVERY_S:
+        if now - state.told_at < REPORT_EVERY_S:
             return []
-        self._told[state.ref.uid] = now
+        state.told_at = now
         return [Report(state.ref, self.explain(state) or reason)]
-
-    def forget(self, uid: str) -> None:
-        """The pod is over."""
-        self._told.pop(uid, None)
 
 
 def _with_numbers(reason: Reason, ask: PodAsk, nearest: NodeState | None, largest: int) -> Reason:

@@ -187,6 +187,7 @@ class Recovery:
         if self._recount_at is not None and now >= self._recount_at:
             self._recount_at = None
             with self._quarantine.part("queues"):
+                self._components.running_pods.recount()
                 self._components.tenancy.recount()
             self._give_back()
         if now >= self._again_at and (self._pods.unforgotten or self._undropped):
@@ -221,7 +222,7 @@ class Recovery:
             return [pod for pod in pods if pod.state == "held" and not any(each.holds(pod) for each in held)]
 
         lost = [*unowned(ledger.pods.values()), *unowned(ledger.keepers.values())]
-        self._quarantine.each(lost, lambda pod: of_pod(pod.ref.uid), "recovery", ledger.unbind)
+        self._quarantine.each(lost, lambda pod: pod.subject, "recovery", ledger.unbind)
         for uid in [uid for uid, pod in ledger.keepers.items() if not pod.node]:
             del ledger.keepers[uid]
 

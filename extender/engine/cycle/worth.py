@@ -12,7 +12,6 @@ from typing import NamedTuple
 from extender.engine.placement.score import ALONE, UNLINKED, Scorer, terms
 from extender.engine.placement.seats import UNTOUCHED
 from extender.engine.planning.attempt import ClusterView
-from extender.engine.planning.movable_pods import MovablePods
 from extender.engine.state.intree import counted, lacking
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.node_state import NodeState
@@ -89,8 +88,8 @@ def _row(
 class Worth:
     """Tells it of any pod."""
 
-    def __init__(self, ledger: Ledger, view: ClusterView, movable_pods: MovablePods) -> None:
-        self._ledger, self._movable_pods, self._view = ledger, movable_pods, view
+    def __init__(self, ledger: Ledger, view: ClusterView) -> None:
+        self._ledger, self._view = ledger, view
 
     def prepare(self, pod: PodState) -> bool:
         """Score some of the nodes for a pod like this; False when all are."""
@@ -111,10 +110,9 @@ class Worth:
         """Those that the pod could be on instead, best first."""
         waits = pod.state == "waiting"
         excluded = pod.excluded | self._ledger.excluded.get(pod.ref.uid, 0) if waits else 0
-        allowed = self._movable_pods.constraints(pod.ref.uid)
         amounts, beside = counted(pod.requests), counted(pod.requests, self._view.ignored)
         for name, _ in islice(self._view.indexes.of(pod.shape).ranked(), LOOKED):
             node = self._view.nodes[name]
             short = lacking(amounts if node.books is None else beside, node.allocatable, node.used)
-            if name != pod.node and not short and not excluded >> node.number & 1 and allowed.admits(node):
+            if name != pod.node and not short and not excluded >> node.number & 1 and pod.info.constraints.admits(node):
                 yield node

@@ -12,7 +12,7 @@ from extender.engine.state.quarantine import Quarantine
 from extender.engine.state.reservation import Reservation
 from extender.engine.state.reservations import Reservations
 from extender.engine.types.effects import Effect, Requeue
-from extender.engine.types.subject import of_gang, of_pod
+from extender.engine.types.subject import of_gang
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 
@@ -55,7 +55,7 @@ class ReservationActivator:
                 wakes.append(Requeue(pod, kept.assignment.node))
 
         waiting = self._reservations.keep(now, everything=everything)
-        self._quarantine.each(waiting, lambda kept: of_pod(kept.pod.ref.uid), "reservations", come)
+        self._quarantine.each(waiting, lambda kept: kept.pod.subject, "reservations", come)
         self._quarantine.each(
             gangs.values(), lambda gang: of_gang(gang.key), "reservations", lambda gang: self._look_at(gang, now)
         )

@@ -13,12 +13,11 @@ import msgspec
 from extender.engine.placement.index import Indexes
 from extender.engine.queueing.waking import Waking
 from extender.engine.state.ledger import Ledger
+from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import Roster
 from extender.engine.types import refusals
-from extender.engine.types.effects import Effect, PodRef, Requeue
+from extender.engine.types.effects import Effect, Requeue
 from extender.engine.types.shape import Shape
-from protos.contract import names
-from protos.contract.objects import Pod
 
 AGAIN_S, AGAIN_MOST_S = 10.0, 300.0
 """Seconds after which a gate that is still there is removed once more; doubled each time."""
@@ -40,23 +39,25 @@ class Gates:
         """On clusters of `nominate_from` nodes a nomination is worth a write more."""
         self._ledger, self._indexes, self._waking, self._roster = ledger, indexes, waking, roster
         self._nominate_from = nominate_from
-        self._shut: set[str] = set()
         self._openings: dict[str, Opening] = {}
         self._sought: dict[Shape, None] = {}
         """Shapes of pods that go singly, and for which no node was looked at yet."""
         self._leading = True
 
-    def see(self, pod: Pod) -> None:
-        """Take in whether our gate is on a pod."""
-        if any(gate.name == names.PLAN_GATE for gate in pod.spec.scheduling_gates):
-            self._shut.add(pod.metadata.uid)
-        else:
-            self.forget(pod.metadata.uid)
+    def see(self, pod: PodState, *, waits: bool) -> list[Requeue]:
+        """Take in whether our gate is on a pod; let it through unless it `waits` for its gang: nobody else would."""
+        uid = pod.ref.uid
+        if not pod.info.gated:
+            self.forget(uid)
+        return [self.opening(Requeue(pod.ref))] if pod.info.gated and not waits and uid not in self._openings else []
 
     def forget(self, uid: str) -> None:
         """The pod has no gate of ours, or is over."""
-        self._shut.discard(uid)
         self._openings.pop(uid, None)
+
+    def _is_gated(self, uid: str) -> bool:
+        pod = self._ledger.pods.get(uid)
+        return pod is not None and pod.info.gated
 
     def lead(self, yes: bool) -> None:
         """Whether this process may write: what was not said while it might not is said then."""
@@ -66,14 +67,9 @@ class Gates:
 
     # -- who is let through
 
-    def ungate_orphan(self, pod: PodRef) -> list[Requeue]:
-        """Let a pod through that waits for no gang: behind the gate nobody would ever come for it."""
-        waits = pod.uid in self._shut and pod.uid not in self._openings
-        return [self.opening(Requeue(pod))] if waits else []
-
     def opening(self, wake: Requeue) -> Requeue:
         """This wake of a pod for which there is room; behind the gate it removes that, again and again until seen."""
-        if wake.pod.uid not in self._shut or wake.gated:
+        if wake.gated or not self._is_gated(wake.pod.uid):
             return wake
         large = len(self._ledger.nodes) >= self._nominate_from
         said = Requeue(wake.pod, wake.node if large and wake.nominate else "", gated=True)
@@ -91,10 +87,8 @@ class Gates:
         return told
 
     def _seeks(self, wake: Requeue) -> bool:
-        if wake.gated or wake.node or wake.pod.uid not in self._shut:
-            return False
         pod = self._ledger.pods.get(wake.pod.uid)
-        if pod is None or pod.ask is None:
+        if wake.gated or wake.node or pod is None or not pod.info.gated or pod.ask is None:
             return False
         self._waking.refused(pod, pod.ask, refusals.no_room(pod.ask), 0)
         self._sought[pod.shape] = None

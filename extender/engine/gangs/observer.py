@@ -8,7 +8,6 @@ from extender.engine.gangs.context import GangContext
 from extender.engine.gangs.controller import GangController
 from extender.engine.gangs.members import MemberController
 from extender.engine.gangs.replacement_holds import ReplacementHolds
-from extender.engine.state import intree
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
 from extender.engine.types import refusals
@@ -40,7 +39,7 @@ class GangObserver:
         capped: Callable[[Gang], Reason | None],
     ) -> None:
         """`capped` says why the PriorityClass of a gang gives less than it says, None if it does not."""
-        self._ledger, self._settings, self._quarantine = context.ledger, context.settings, context.quarantine
+        self._ledger, self._quarantine = context.ledger, context.quarantine
         self._roster, self._reporter, self._assignments = context.roster, context.reporter, context.assignments
         self._members, self._replacements, self._controller = members, replacements, controller
         self._capped = capped
@@ -79,9 +78,9 @@ class GangObserver:
         self._reporter.warn(known, now)
         self._controller.settle(known, now)
 
-    def awaits(self, pod: Pod, state: PodState) -> bool:
+    def awaits(self, pod: PodState) -> bool:
         """Whether the pod may wait for its gang behind our scheduling gate: it is, or will be, one that counts."""
-        return self._roster.of(pod.metadata.uid) is not None and self._fit(pod, state)
+        return self._roster.of(pod.ref.uid) is not None and _fit(pod)
 
     def look_at(self, node: str, now: float) -> None:
         """The node changed or is gone: places held there may be none any more."""
@@ -119,7 +118,7 @@ class GangObserver:
         elif pod.spec.node_name:
             self._on_node(known.gang, member, pod, state, now)
         elif self._counts(pod, state):
-            self._waits(known, member, pod, now)
+            self._waits(known, member, pod, state, now)
         else:
             self._members.leave(known.gang, member, refusals.GONE)
             known.gang.put(member, Stage.ABSENT)
@@ -155,16 +154,12 @@ class GangObserver:
 
     def _counts(self, pod: Pod, state: PodState) -> bool:
         gated = any(gate.name != names.PLAN_GATE for gate in pod.spec.scheduling_gates)
-        return self._fit(pod, state) and not gated and not pod.metadata.deletion_timestamp
+        return _fit(state) and not gated and not pod.metadata.deletion_timestamp
 
-    def _fit(self, pod: Pod, state: PodState) -> bool:
-        ours = not self._settings.scheduler_names or pod.spec.scheduler_name in self._settings.scheduler_names
-        return ours and not isinstance(state.asked, Reason) and not state.forged
-
-    def _waits(self, known: GangInfo, member: Member, pod: Pod, now: float) -> None:
+    def _waits(self, known: GangInfo, member: Member, pod: Pod, state: PodState, now: float) -> None:
         """The pod has no node yet."""
         gang = known.gang
-        if self._assignments.learn(member.uid, intree.constraints(pod)):
+        if self._assignments.learn(member.uid, state.info.constraints):
             known.planned = None
         if member.stage is Stage.ABSENT:
             refused = any(c.type == "PodScheduled" and c.status == "False" for c in pod.status.conditions)
@@ -213,6 +208,11 @@ class GangObserver:
         pod = self._ledger.pods.get(member.uid)
         if pod is not None and not refused:
             self._replacements.keep(known, member, pod, now)
+
+
+def _fit(pod: PodState) -> bool:
+    """Whether it is ours and what it says makes sense."""
+    return pod.info.ours and not isinstance(pod.asked, Reason) and not pod.forged
 
 
 def _has_succeeded(pod: Pod) -> bool:

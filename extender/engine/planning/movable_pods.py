@@ -1,4 +1,4 @@
-"""What planners of moves must know of single pods: where each may go, how old it is, and whether it may be moved.
+"""Single pods that may be moved, for planners of moves.
 
 A pod may be moved that says `gangshare.io/restartable: "true"` and has a controller, which makes another in its place;
 that one comes to us again. Members of gangs are not moved: a gang would have to start anew as a whole.
@@ -10,23 +10,11 @@ from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
-from extender.engine.state.intree import ANYWHERE, Constraints, constraints
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
+from extender.engine.state.roster import Roster
 from extender.engine.state.seats import Seat
-from protos.contract import names
 from protos.contract.ask import Demand
-from protos.contract.objects import Pod
-from protos.contract.timestamps import epoch_seconds
-
-
-class TrackedPod(msgspec.Struct, frozen=True):
-    """One pod."""
-
-    constraints: Constraints
-    created: float
-    """In s since 1970; 0 if nobody says."""
-    movable: bool
 
 
 class Movable(msgspec.Struct, frozen=True):
@@ -46,34 +34,16 @@ class Movable(msgspec.Struct, frozen=True):
 
 
 class MovablePods:
-    """All pods that are not over."""
+    """Finds them among the records of pods."""
 
-    def __init__(self, pods: Mapping[str, PodState], on_node: Mapping[str, Collection[str]]) -> None:
+    def __init__(
+        self,
+        pods: Mapping[str, PodState],
+        on_node: Mapping[str, Collection[str]],
+        roster: Roster,
+    ) -> None:
         """`pods` by UID, and which of them are on each node."""
-        self._pods, self._on_node = pods, on_node
-        self._known: dict[str, TrackedPod] = {}
-
-    def see(self, pod: Pod, *, ours: bool) -> None:
-        """Take in a pod that is not over; `ours`: whoever comes in its place comes to us, and by itself."""
-        meta = pod.metadata
-        restartable = meta.annotations.get(names.RESTARTABLE) == "true"
-        owned = any(owner.controller for owner in meta.owner_references)
-        movable = ours and restartable and owned and not meta.deletion_timestamp and bool(pod.spec.node_name)
-        self._known[meta.uid] = TrackedPod(constraints(pod), _created(meta.creation_timestamp), movable)
-
-    def forget(self, uid: str) -> None:
-        """The pod is over."""
-        self._known.pop(uid, None)
-
-    def constraints(self, uid: str) -> Constraints:
-        """Which nodes a pod may go to."""
-        found = self._known.get(uid)
-        return found.constraints if found else ANYWHERE
-
-    def created(self, uid: str) -> float:
-        """When a pod was created, in s since 1970; 0 if nobody says."""
-        found = self._known.get(uid)
-        return found.created if found else 0.0
+        self._pods, self._on_node, self._roster = pods, on_node, roster
 
     def movable(self, node: NodeState) -> list[Movable]:
         """The pods on the node that may be moved, by name. One of which nobody says on which GPUs it is may not."""
@@ -86,18 +56,11 @@ class MovablePods:
 
     def _movable(self, node: NodeState) -> Iterator[Movable]:
         for uid in self._on_node.get(node.name, ()):
-            known, pod = self._known.get(uid), self._pods.get(uid)
-            if known is None or pod is None or not known.movable or pod.state != "bound" or pod.problem:
+            pod = self._pods.get(uid)
+            if pod is None or not pod.info.movable or pod.state != "bound" or pod.problem or self._roster.of(uid):
                 continue
             entry = node.books.entries.get(uid) if node.books is not None else None
             if pod.ask is None or (entry is not None and entry.placed):
-                seat = Seat(uid=uid, ask=pod.ask, requests=pod.requests, constraints=known.constraints)
+                seat = Seat(uid=uid, ask=pod.ask, requests=pod.requests, constraints=pod.info.constraints)
                 charges = entry.charges if entry is not None else {}
-                yield Movable(seat, str(pod.ref), node.name, charges, known.created)
-
-
-def _created(timestamp: str | None) -> float:
-    try:
-        return epoch_seconds(timestamp) if timestamp else 0.0
-    except ValueError:
-        return 0.0
+                yield Movable(seat, str(pod.ref), node.name, charges, pod.info.created)

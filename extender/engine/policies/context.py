@@ -7,14 +7,13 @@ from itertools import chain
 from typing import TypeVar
 
 from extender.engine.gangs.gangs import Gangs
-from extender.engine.planning.movable_pods import MovablePods
 from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.priorities import Priorities
 from extender.engine.queueing.runtimes import Runtimes
 from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.state.context import EngineContext
 from extender.engine.state.reservations import Reservations
-from extender.engine.state.roster import GangInfo, subject_of
+from extender.engine.state.roster import GangInfo
 from extender.engine.state.running_pods import RunningPods
 from extender.engine.types.subject import of_pod
 
@@ -26,7 +25,6 @@ class PolicyContext(EngineContext, frozen=True, kw_only=True):
 
     gangs: Gangs
     running_pods: RunningPods
-    movable_pods: MovablePods
     tenancy: Tenancy
     priorities: Priorities
     reservations: Reservations
@@ -37,5 +35,6 @@ class PolicyContext(EngineContext, frozen=True, kw_only=True):
         self, place: str, gang: Callable[[GangInfo], T | None], pod: Callable[[str], T | None]
     ) -> Iterator[T | None]:
         """What these make of each gang, and of each pod (by UID) that has no node; None of one over which they fail."""
-        gangs = self.quarantine.tried(list(self.gangs.roster.known.values()), subject_of, place, gang)
-        return chain(gangs, self.quarantine.tried(list(self.running_pods.pending_pods), of_pod, place, pod))
+        known = list(self.gangs.roster.known.values())
+        gangs = self.quarantine.tried(known, lambda each: each.subject, place, gang)
+        return chain(gangs, self.quarantine.tried(list(self.running_pods.pending), of_pod, place, pod))

@@ -11,28 +11,21 @@ Gangs are planned in this order; pods are requeued, room is made, and backfill r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from extender.engine.queueing.line import Turn, due
 from extender.engine.queueing.priorities import Priorities
 from extender.engine.queueing.runtimes import Runtimes
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import Roster
+from extender.engine.types.wall import Wall
 from gangfilter.gang import Gang
 
 
 class PendingOrder:
     """Tells where a gang, or a pod that is scheduled by itself, stands in its queue. Owns nothing."""
 
-    def __init__(
-        self,
-        roster: Roster,
-        runtimes: Runtimes,
-        priorities: Priorities,
-        created: Callable[[str], float | None],
-    ) -> None:
-        """`created` tells when a pod (by UID) was created, by the monotonic clock; None if nobody says."""
-        self._roster, self._runtimes, self._priorities, self._created = roster, runtimes, priorities, created
+    def __init__(self, roster: Roster, runtimes: Runtimes, priorities: Priorities, wall: Wall) -> None:
+        self._roster, self._runtimes, self._priorities, self._wall = roster, runtimes, priorities, wall
 
     def of_gang(self, gang: Gang) -> Turn:
         """Where a gang stands by what is said of it now, least first."""
@@ -44,10 +37,10 @@ class PendingOrder:
         known, since = self._roster.of(pod.ref.uid), self.since(pod)
         priority = pod.priority if known is None else self._priorities.of(known.gang, pod.priority)
         surplus = known is not None and self._roster.surplus(pod.ref.uid)
-        deadline = math.inf if surplus else due(since, self._runtimes.of_pod(pod.ref.uid))
+        deadline = math.inf if surplus else due(since, self._runtimes.of_pod(pod))
         return Turn(-priority, deadline, since, str(pod.ref))
 
     def since(self, pod: PodState) -> float:
         """When a pod was created, or first seen, by the monotonic clock."""
-        created = self._created(pod.ref.uid)
-        return pod.since if created is None else min(pod.since, created)
+        created = pod.info.created
+        return min(pod.since, self._wall.of(created)) if created else pod.since

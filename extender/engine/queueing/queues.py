@@ -11,7 +11,7 @@ where they would be if they named none. So nobody moves what it has into the que
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 
 from extender.engine.queueing.declared import DeclaredQueues, alike
@@ -185,13 +185,20 @@ class Queues:
             self._stale = True
             self._gains += pods < 0
 
-    def recount(self) -> None:
-        """Count anew what is in each account, and build the tree anew: an error may have left a pod counted by half."""
+    def recount(self, alive: Container[str]) -> list[str]:
+        """Count anew what is in each account, and build the tree anew: an error may have left a pod counted by half.
+
+        Returns the pods (UIDs) that are dropped, since they are not `alive`.
+        """
+        gone = [uid for uid in self._pods if uid not in alive]
+        for uid in gone:
+            self.forget(uid)
         for local_queue in self._accounts.values():
             local_queue.allocated, local_queue.requested, local_queue.running, local_queue.waiting = {}, {}, 0, 0
         self._grown = False
         for pod in self._pods.values():
             self._add(*pod, 1)
+        return gone
 
     # -- who is where
 

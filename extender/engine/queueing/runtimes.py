@@ -7,16 +7,16 @@ ten: one too long costs it a place, one too short costs others theirs.
 from __future__ import annotations
 
 import math
-import re
-from functools import lru_cache
-from typing import NamedTuple
 
-from extender.engine.state.roster import Roster
+from extender.engine.state.observe import ref_of
+from extender.engine.state.pod_info import Owner, expected_runtime, owner_of, stem
+from extender.engine.state.pod_state import PodState
+from extender.engine.state.roster import GangInfo, Roster
 from extender.engine.types import refusals
-from extender.engine.types.effects import PodRef, Report
+from extender.engine.types.effects import Report
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
-from gangfilter.values import Reader, annotation, run_time, shown
+from gangfilter.values import shown
 from protos.contract import names
 from protos.contract.objects import Pod
 from protos.contract.timestamps import epoch_seconds
@@ -25,10 +25,6 @@ RUNS, LEAST_RUNS = 10, 2
 """Runs of one owner that are kept, and without which nothing is expected."""
 OWNERS = 4096
 """Owners whose runs are kept."""
-_ORDINAL = re.compile(r"(-[bcdfghjklmnpqrstvwxz2456789]{5}|[-.]?[0-9]+)$")
-"""What tells runs of one thing apart by name: a number, or what the API server appends to a generateName."""
-Owner = tuple[str, str]
-"""Namespace, and name without what tells runs apart."""
 
 
 def end_of_running(started: float, expected: float, now: float) -> float:
@@ -63,116 +59,65 @@ class History:
         return runs[-2] if len(runs) == RUNS else runs[-1]
 
 
-class _Said(NamedTuple):
-    """What is known of a pod."""
-
-    owner: Owner | None
-    seconds: float
-    endless: bool
-
-
-@lru_cache(maxsize=OWNERS)
-def _said(owner: Owner | None, seconds: float, *, endless: bool) -> _Said:
-    """The same object for pods of which the same is known."""
-    return _Said(owner, seconds, endless)
-
-
 class Runtimes:
     """Of gangs, and of pods that go singly."""
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
         self._history = History()
-        self._pods: dict[str, _Said] = {}
-        """Pods that are not over, by UID."""
         self._told: set[tuple[GroupKey, str]] = set()
         """What could not be read, of which gangs, as it is shown."""
 
-    def see(self, pod: Pod) -> list[Report]:
+    def see(self, pod: Pod, *, first: bool) -> list[Report]:
         """Take in a pod: one that has done its work says how long its gang ran, one that was stopped says nothing.
 
-        Returns what is to be told of a run time that cannot be read: once, however many members say it.
+        Returns what is to be told of a run time that cannot be read: once, however many members say it, and of a pod
+        that is in no gang at its `first` sight.
         """
         known = self._roster.of(pod.metadata.uid)
-        seconds = _ran(pod) if pod.status.phase == "Succeeded" else None
-        if known is None:
-            return self._single(pod, seconds)
-        self._pods[pod.metadata.uid] = _said(None, math.inf, endless=_endless(pod))
-        if seconds is not None:
-            self._history.note(_gang(known.gang), f"{known.gang.key.name} {known.gang.epoch}", seconds)
+        self._note(pod, known)
         text = pod.metadata.annotations.get(names.EXPECTED_RUNTIME)
-        told = known.gang.key, shown(text or "")
-        if text is None or pod.spec.node_name or told in self._told:
+        if text is None:
             return []
-        reader = Reader(pod.metadata.annotations, {})
-        reader.read(run_time, annotation(names.EXPECTED_RUNTIME))
-        if len(self._told) >= OWNERS:
-            self._told.clear()
-        self._told |= {told} if reader.problems else set()
-        problems = [refusals.runtime_unreadable(f"gang {known.gang.key}", problem) for problem in reader.problems]
-        return [Report(_ref(pod), problem) for problem in problems]
+        ref = ref_of(pod)
+        if known is None:
+            problems, who = expected_runtime(pod)[1] if first else [], f"pod {ref}"
+        else:
+            told, who = (known.gang.key, shown(text)), f"gang {known.gang.key}"
+            if pod.spec.node_name or told in self._told:
+                return []
+            if len(self._told) >= OWNERS:
+                self._told.clear()
+            problems = expected_runtime(pod)[1]
+            self._told |= {told} if problems else set()
+        return [Report(ref, refusals.runtime_unreadable(who, problem)) for problem in problems]
 
-    def _single(self, pod: Pod, seconds: float | None) -> list[Report]:
-        """Take in a pod that is in no gang."""
-        uid, owner = pod.metadata.uid, _owner(pod)
-        if seconds is not None and owner is not None:
-            self._history.note(owner, uid, seconds)
-        before = self._pods.get(uid)
-        if before is not None:
-            return []
-        reader = Reader(pod.metadata.annotations, {})
-        said = reader.read(run_time, annotation(names.EXPECTED_RUNTIME))
-        self._pods[uid] = _said(owner, said or math.inf, endless=_endless(pod))
-        return [
-            Report(_ref(pod), refusals.runtime_unreadable(f"pod {_ref(pod)}", problem)) for problem in reader.problems
-        ]
+    def _note(self, pod: Pod, known: GangInfo | None) -> None:
+        """Keep for how long it ran, if it has done its work."""
+        seconds = _ran(pod) if pod.status.phase == "Succeeded" else None
+        if seconds is None:
+            return
+        owner = owner_of(pod) if known is None else _gang(known.gang)
+        run = pod.metadata.uid if known is None else f"{known.gang.key.name} {known.gang.epoch}"
+        if owner is not None:
+            self._history.note(owner, run, seconds)
 
-    def forget(self, uid: str) -> None:
-        """The pod is over."""
-        self._pods.pop(uid, None)
-
-    def of_pod(self, uid: str) -> float:
+    def of_pod(self, pod: PodState) -> float:
         """How long a pod runs, as its gang if it is in one; infinity if nobody knows."""
-        known, said = self._roster.of(uid), self._pods.get(uid)
+        known, said = self._roster.of(pod.ref.uid), pod.info
         if known is not None:
             return self.of_gang(known.gang)
-        if said is None:
-            return math.inf
-        if said.seconds < math.inf or said.owner is None:
-            return said.seconds
+        if said.expected_s < math.inf or said.owner is None:
+            return said.expected_s
         return self._history.expected(said.owner)
-
-    def endless(self, uid: str) -> bool:
-        """Whether a pod of which no run time is known does not end by itself: its kubelet starts it anew."""
-        said = self._pods.get(uid)
-        return said is not None and said.endless
 
     def of_gang(self, gang: Gang) -> float:
         """How long a gang runs, in seconds from its start; infinity if nobody knows."""
         return gang.terms.expected_runtime_s or self._history.expected(_gang(gang))
 
 
-def _endless(pod: Pod) -> bool:
-    return pod.spec.restart_policy == "Always"
-
-
-def _ref(pod: Pod) -> PodRef:
-    return PodRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
-
-
-def _owner(pod: Pod) -> Owner | None:
-    """Whose run it is: its controller, without what tells runs of that apart."""
-    name = next((owner.name for owner in pod.metadata.owner_references if owner.controller), None)
-    return (pod.metadata.namespace, f"pods of {stem(name)}") if name else None
-
-
 def _gang(gang: Gang) -> Owner:
     return gang.key.namespace, stem(gang.key.name)
-
-
-def stem(name: str) -> str:
-    """A name without what tells runs of one thing apart."""
-    return _ORDINAL.sub("", name)
 
 
 def _ran(pod: Pod) -> float | None:

@@ -17,17 +17,15 @@ from extender.engine.queueing.queues import Queues
 from extender.engine.queueing.supply import Supply
 from extender.engine.queueing.usage import UsageCalculator
 from extender.engine.state.ledger import Ledger
+from extender.engine.state.pod_info import PodInfo
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.quarantine import Quarantine
 from extender.engine.state.roster import GangInfo
 from extender.engine.types import refusals
 from extender.engine.types.effects import QueueStatus, Requeue
 from extender.engine.types.settings import Settings
-from extender.engine.types.subject import Subject, of_pod
-from gangfilter import dialects
-from protos.contract import names
+from extender.engine.types.subject import Subject
 from protos.contract.gpu_class import GpuClass
-from protos.contract.objects import Pod
 from protos.contract.queue import API_VERSION, CLASS, GPUS, Queue, shown, worded
 from protos.contract.reason import Reason
 
@@ -37,14 +35,6 @@ MOST_NODES = 200
 """Nodes whose supply is reckoned anew with one tick."""
 
 PLACED: Final = ("binding", "bound")
-
-
-class _Said(msgspec.Struct, frozen=True):
-    """What a pod says of itself."""
-
-    queue: str
-    namespace: str
-    gpu_class: str
 
 
 class Tenancy:
@@ -66,7 +56,6 @@ class Tenancy:
         self._tariff, self._supply = UsageCalculator(ledger), Supply(ledger)
         self._stale: dict[str, None] = {}
         """Nodes on which something else is held."""
-        self._said: dict[str, _Said] = {}
         self._told: dict[str, QueueStatus] = {}
         self._leading, self._fixed = True, False
 
@@ -96,39 +85,37 @@ class Tenancy:
         self.queues.drop(source, name)
         self._told.pop(name, None)
 
-    def see(self, pod: Pod, state: PodState, known: GangInfo | None, *, ours: bool) -> None:
-        """Take in a pod that is not over."""
-        uid = pod.metadata.uid
-        if not ours and state.ask is None:
-            self.forget(uid)
+    def see(self, pod: PodState, said: PodInfo, known: GangInfo | None) -> None:
+        """Take in what a pod says that is not over, and that is in this gang."""
+        if not said.ours and pod.ask is None:
+            self.forget(pod.ref.uid)
             return
-        if not self.stays(uid):
-            queue = known.gang.terms.queue if known is not None else dialects.queue(pod)
-            gpu_class = pod.metadata.annotations.get(names.GPU_CLASS, "")
-            self._said[uid] = _Said(queue, pod.metadata.namespace, gpu_class)
-        self.moved(state)
+        if not self.stays(pod.ref.uid):
+            pod.queue, pod.gpu_class = known.gang.terms.queue if known is not None else said.queue, said.gpu_class
+        self.moved(pod)
 
     def stays(self, uid: str) -> bool:
         """Whether the pod has a node and counts already: whatever it says now, it stays in its queue while we lead."""
-        state = self._ledger.pods.get(uid)
-        return self._fixed and uid in self._said and state is not None and state.state in PLACED
+        pod = self._ledger.pods.get(uid)
+        return self._fixed and pod is not None and pod.queue is not None and pod.state in PLACED
 
     def pending(self, pod: PodState) -> bool:
         """Whether the pod has no node and counts in a queue: the queue, metrics and commands count the same pods."""
-        return pod.state == "waiting" and pod.ref.uid in self._said
+        return pod.state == "waiting" and pod.queue is not None
 
     def moved(self, pod: PodState) -> None:
         """The pod is on another node now, or on none, or on other GPUs."""
-        said = self._said.get(pod.ref.uid)
-        if said is not None:
-            takes = self._tariff.of(pod, said.gpu_class)
-            self.queues.see(pod.ref.uid, said.queue, said.namespace, takes, placed=pod.state != "waiting")
+        if pod.queue is not None:
+            takes, placed = self._tariff.of(pod, pod.gpu_class), pod.state != "waiting"
+            self.queues.see(pod.ref.uid, pod.queue, pod.ref.namespace, takes, placed=placed)
             if pod.state in PLACED:
                 self.admission.forget(pod.ref.uid)
 
     def forget(self, uid: str) -> None:
         """The pod is over, or does not count."""
-        self._said.pop(uid, None)
+        pod = self._ledger.pods.get(uid)
+        if pod is not None:
+            pod.queue = None
         self.queues.forget(uid)
         self.admission.forget(uid)
 
@@ -148,18 +135,16 @@ class Tenancy:
 
     def _count(self, uid: str, queue: str) -> None:
         """The pod counts in the queue of this name."""
-        said, state = self._said.get(uid), self._ledger.pods.get(uid)
-        if said is not None and state is not None and said.queue != queue:
-            self._said[uid] = msgspec.structs.replace(said, queue=queue)
-            self.moved(state)
+        pod = self._ledger.pods.get(uid)
+        if pod is not None and pod.queue not in (None, queue):
+            pod.queue = queue
+            self.moved(pod)
 
     def recount(self) -> None:
         """Count all pods anew, as the books have them, after an error of ours."""
-        for uid in [uid for uid in self._said if uid not in self._ledger.pods]:
-            self.forget(uid)
-        self.queues.recount()
-        pods = [self._ledger.pods[uid] for uid in self._said]
-        self._quarantine.each(pods, lambda pod: of_pod(pod.ref.uid), "queues", self.moved)
+        for uid in self.queues.recount(self._ledger.pods):
+            self.admission.forget(uid)
+        self._quarantine.each(list(self._ledger.pods.values()), lambda pod: pod.subject, "queues", self.moved)
 
     # -- pods that go singly
 
@@ -189,9 +174,8 @@ class Tenancy:
     def tick(self) -> None:
         """What pods would take, and what is due to each queue, is reckoned anew where something changed."""
         if self._tariff.changed():
-            pods = (self._ledger.pods.get(uid) for uid in list(self._said))
-            waiting = (pod for pod in pods if pod is not None and pod.ask is not None and pod.state == "waiting")
-            self._quarantine.each(waiting, lambda pod: of_pod(pod.ref.uid), "queues", self.moved)
+            waiting = [pod for pod in self._ledger.pods.values() if pod.ask is not None and pod.state == "waiting"]
+            self._quarantine.each(waiting, lambda pod: pod.subject, "queues", self.moved)
         for name in list(islice(self._stale, MOST_NODES)):
             del self._stale[name]
             self.queues.node(name, self._supply.of_node(name))

@@ -29,7 +29,6 @@ from extender.engine.state.pod_state import PodState
 from extender.engine.state.quarantine import Quarantine
 from extender.engine.types.effects import Requeue
 from extender.engine.types.sliced import Sliced
-from extender.engine.types.subject import of_pod
 from protos.contract.ask import Demand, PodAsk
 from protos.contract.reason import Reason
 
@@ -169,7 +168,7 @@ class Waking:
             if not self._waits(pod, ask):
                 continue
             places, admitted = found[ask], False
-            with self._quarantine.over(of_pod(pod.ref.uid), "requeue"):
+            with self._quarantine.over(pod.subject, "requeue"):
                 admitted = self._tenancy.admits(pod)
             if admitted:
                 yield from self._offer(pod, places, room, rules, now)
@@ -188,7 +187,7 @@ class Waking:
         """Wake the pod, if it fits anywhere and nobody comes before it."""
         if not self._waits(pod, places.ask) or self._left == 0:
             return
-        with self._quarantine.over(of_pod(pod.ref.uid), "requeue"):
+        with self._quarantine.over(pod.subject, "requeue"):
             if now < pod.again_at or rules.defers(pod):
                 self._news.update(dict.fromkeys(places.nodes))
             else:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.quarantine import Quarantine
-from extender.engine.types.subject import Subject, of_pod
 from protos.contract.ask import Demand
 
 
@@ -53,14 +52,10 @@ class Holds:
         """Drop what was not used in time."""
         over = [pod for pod in self._held.values() if pod.deadline <= now]
         if over:
-            self._quarantine.each(over, _subject, "holds", self.drop)
+            self._quarantine.each(over, lambda pod: pod.subject, "holds", self.drop)
 
     def undecided(self, uid: str, now: float) -> bool:
         """Whether a pod other than this one was offered several nodes and its bind has not said which."""
         for over in [pod for pod in self._open.values() if pod.open_until <= now]:
             del self._open[over.ref.uid]
         return any(other != uid for other in self._open)
-
-
-def _subject(pod: PodState) -> Subject:
-    return of_pod(pod.ref.uid)

@@ -5,11 +5,14 @@ The states and what moves a pod from one to another are the table below; docs/ar
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from typing import Literal
 
+from extender.engine.state.pod_info import UNREAD
 from extender.engine.types.effects import PodRef
 from extender.engine.types.shape import Shape, shape
+from extender.engine.types.subject import Subject, of_pod
 from protos.contract.allocation import Allocation
 from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
@@ -58,13 +61,16 @@ class PodState:
     """What we know of one live pod, by UID. Finished and deleted pods are forgotten."""
 
     __slots__ = (
-        "again_at", "allocation", "asked", "deadline", "excluded", "filtered", "forged", "learned", "misread", "node",
-        "open_until", "priority", "ref", "refusal", "requests", "since", "state", "text", "unusable", "wakes",
+        "again_at", "allocation", "asked", "deadline", "excluded", "filtered", "forged", "gpu_class", "info", "learned",
+        "misread", "node", "open_until", "priority", "queue", "ref", "refusal", "requests", "since", "state",
+        "text", "told_at", "unusable", "wakes",
     )  # fmt: skip
 
     def __init__(self, ref: PodRef, now: float) -> None:
         self.ref = ref
         self.since = now
+        self.info = UNREAD
+        """What its object says; `UNREAD` also while it is set aside."""
         self.state: State = "waiting"
         self.node = ""
         self.asked: PodAsk | Reason | None = None
@@ -94,6 +100,17 @@ class PodState:
         """How often it was woken since it was last refused."""
         self.again_at = 0.0
         """When it may be woken once more."""
+        self.told_at = -math.inf
+        """When people were last told why it waits."""
+        self.queue: str | None = None
+        """The queue ("" for none) that it names, or its gang does, and in which it counts; None: it counts in none."""
+        self.gpu_class = ""
+        """The GpuClass of which it counts GPUs there, "" if of none."""
+
+    @property
+    def subject(self) -> Subject:
+        """Whom work for it is done for."""
+        return of_pod(self.ref.uid)
 
     @property
     def problem(self) -> str:

@@ -22,7 +22,6 @@ from extender.engine.state.seats import Assignment
 from extender.engine.types import trust
 from extender.engine.types.effects import PodRef, Report
 from extender.engine.types.settings import Settings
-from extender.engine.types.subject import of_pod
 from extender.engine.types.wall import Wall
 from protos.contract import names
 from protos.contract.objects import Pod
@@ -60,8 +59,6 @@ class Reservations:
         self._enabled = settings.reservation_ttl_s > 0
         self._ignored = frozenset(settings.resources.all)
         self.promises = Promises(settings.reservation_ttl_s, wall)
-        self._waiting: dict[str, PodState] = {}
-        """The pods that have no node."""
         self._of: dict[str, Reservation] = {}
         self._on: dict[str, dict[str, None]] = {}
         """Whose room is on a node, by its name."""
@@ -100,20 +97,15 @@ class Reservations:
         """What holds the room of these pods in the books."""
         return tuple(kept.keeper for uid in uids if (kept := self.of(uid)) is not None and kept.keeper.node)
 
-    def see(self, pod: Pod, state: PodState | None, now: float) -> list[Report]:
+    def see(self, pod: Pod, state: PodState, now: float) -> list[Report]:
         """Take in a pod and what its annotation says; tells its owner if that cannot be read, or is not believed."""
-        uid, waits = pod.metadata.uid, state is not None and not pod.spec.node_name
-        if state is not None and waits:
-            self._waiting[uid] = state
-        else:
-            self._waiting.pop(uid, None)
-        there = state is not None and self._enabled
-        text = pod.metadata.annotations.get(names.RESERVATION) if there else None
+        uid, believed = pod.metadata.uid, state.info.ours and self._enabled
+        text = pod.metadata.annotations.get(names.RESERVATION) if believed else None
         news, why = self.promises.read(pod, text, trust.reserver(pod) if text is not None else "", now)
         self._reread(uid, now)
         for each in news:
             self._reread(each, now)
-        return [Report(state.ref, why)] if state is not None and why is not None and waits else []
+        return [Report(state.ref, why)] if why is not None and _is_pending(state) else []
 
     def read_anew(self, now: float) -> None:
         """The wall clock was set: what is written says another moment now."""
@@ -122,15 +114,15 @@ class Reservations:
 
     def forget(self, uid: str, now: float) -> None:
         """The pod is over: nothing is kept for it any more, nor by its word."""
-        self._waiting.pop(uid, None)
         self._drop(uid)
         for each in self.promises.forget(uid):
-            self._reread(each, now)
+            if each != uid:
+                self._reread(each, now)
 
     def _reread(self, uid: str, now: float) -> None:
         """Keep what is asked for a pod by now."""
-        state, known = self._waiting.get(uid), self._of.get(uid)
-        found = self.promises.of(uid, state.ref.namespace) if state is not None else None
+        state, known = self._ledger.pods.get(uid), self._of.get(uid)
+        found = self.promises.of(uid, state.ref.namespace) if state is not None and _is_pending(state) else None
         if state is None or found is None:
             self._drop(uid)
         elif known is None or known.asked != (found.text, found.preempting, state.ask, state.requests):
@@ -197,7 +189,7 @@ class Reservations:
         known = [kept for uid in looked_at if (kept := self._of.get(uid)) is not None]
         self._turns = self._grants.turns()
         waits = self._quarantine.tried(
-            known, lambda kept: of_pod(kept.pod.ref.uid), "reservations", lambda kept: self._waits(kept, now)
+            known, lambda kept: kept.pod.subject, "reservations", lambda kept: self._waits(kept, now)
         )
         return [kept for kept, yes in zip(known, waits, strict=True) if yes]
 
@@ -280,3 +272,8 @@ class Reservations:
             return False
         kept.again_at, kept.again_s = now + kept.again_s, min(AGAIN_MOST_S, 2 * kept.again_s)
         return True
+
+
+def _is_pending(pod: PodState) -> bool:
+    """Whether it is ours and, as the watch shows it, on no node."""
+    return pod.info.ours and not pod.info.on_node

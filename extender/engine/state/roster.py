@@ -7,7 +7,7 @@ import msgspec
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Assignment
 from extender.engine.types.effects import GroupStatus
-from extender.engine.types.subject import Subject, of_gang, of_pod
+from extender.engine.types.subject import Subject, of_gang
 from extender.engine.types.wall import Wall
 from gangfilter.agreement import Agreement, shared
 from gangfilter.gang import STARTED, Gang, Patience
@@ -68,10 +68,10 @@ class GangInfo(msgspec.Struct):
     warned: tuple[str, ...] = ()
     """The conflicts that were last told in one."""
 
-
-def subject_of(found: GangInfo | PodState) -> Subject:
-    """Whom work for a gang, or for a pod that goes singly, is done for."""
-    return of_gang(found.gang.key) if isinstance(found, GangInfo) else of_pod(found.ref.uid)
+    @property
+    def subject(self) -> Subject:
+        """Whom work for it is done for."""
+        return of_gang(self.gang.key)
 
 
 class Roster:
@@ -182,10 +182,7 @@ class Roster:
 
     def clock(self, timestamp: str | None, now: float) -> float:
         """A time of the API on the monotonic clock, be it one that is yet to come; now, if there is none."""
-        try:
-            return self._wall.moment(timestamp) if timestamp else now
-        except ValueError:
-            return now
+        return self._wall.clock(timestamp, now)
 
 
 def _shared(gang: Gang, controller: OwnerReference | None) -> OwnerReference | None:

@@ -32,6 +32,11 @@ class Seat(msgspec.Struct, frozen=True):
     required: bool = False
     """Always part of the minimum."""
 
+    @classmethod
+    def of(cls, pod: PodState) -> Seat:
+        """Of a pod that goes singly."""
+        return cls(pod.ref.uid, pod.ask, pod.requests, pod.info.constraints, pod.excluded)
+
     @property
     def likeness(self) -> Likeness:
         """Equal for those for whom the same nodes will do."""
@@ -61,11 +66,6 @@ class Assignment(msgspec.Struct, frozen=True):
     shares: Mapping[str, tuple[Share, ...]] = {}
     until: float = math.inf
     """When it ends, if nothing else ends it before."""
-
-
-def seat_of(pod: PodState, constraints: Constraints) -> Seat:
-    """That of a pod that goes singly; `constraints`: the nodes that it may go to."""
-    return Seat(pod.ref.uid, pod.ask, pod.requests, constraints, pod.excluded)
 
 
 def stands(assignment: Assignment, uid: str, ask: PodAsk | None, node: NodeState | None) -> bool:

@@ -24,6 +24,13 @@ class Wall:
         """A timestamp of the API on the monotonic clock; raises ValueError if it is none."""
         return epoch_seconds(told) - self._ahead
 
+    def clock(self, told: str | None, otherwise: float) -> float:
+        """The same, be it a moment that is yet to come; `otherwise` if nothing is told, or nothing that can be read."""
+        try:
+            return self.moment(told) if told else otherwise
+        except ValueError:
+            return otherwise
+
     def of(self, epoch: float) -> float:
         """The same of seconds since 1970."""
         return epoch - self._ahead

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.engine.cycle.pending_reasons import PendingReasons
 from extender.engine.gangs.controller import GangController
 from extender.engine.gangs.observer import GangObserver
 from extender.engine.gangs.planner import GangPlanner
@@ -47,7 +46,7 @@ pytestmark = pytest.mark.faults
 
 POISONED: tuple[tuple[type[Any], str, str], ...] = (
     (RunningPods, "see", "unseen"),
-    (PendingReasons, "forget", "unforgotten"),
+    (RunningPods, "forget", "unforgotten"),
     (GangObserver, "forget", "ghost"),
     (Holds, "drop", "undropped"),
     (GangPlanner, "advance", "unplanned"),

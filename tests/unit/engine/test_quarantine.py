@@ -10,15 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.engine.cycle.pending_reasons import PendingReasons
 from extender.engine.gangs.gates import Gates
 from extender.engine.gangs.observer import GangObserver
 from extender.engine.placement.index import Indexes
-from extender.engine.planning.movable_pods import MovablePods
 from extender.engine.policies.backfill.backfill import Backfill
 from extender.engine.policies.elastic.elastic import Elastic
 from extender.engine.policies.preemption.preempt import Preemption
-from extender.engine.queueing.runtimes import Runtimes
 from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.queueing.waking import Waking
 from extender.engine.state import quarantine
@@ -80,17 +77,7 @@ def story() -> Story:
     return Story(a_node("n1", 16, 16))
 
 
-PARTS = (
-    "gates",
-    "classes",
-    "runtimes",
-    "running_pods",
-    "movable_pods",
-    "reservations",
-    "tenancy",
-    "gangs.observer",
-    "presence",
-)
+PARTS = ["gates", "classes", "runtimes", "running_pods", "reservations", "tenancy", "gangs.observer", "presence"]
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -164,7 +151,7 @@ def test_many_objects_that_fail_at_once_do_not_flood_the_log(story: Story, monke
     assert Counter(subject.kind for subject, _ in story.engine.quarantine.all()) == {"pod": 100}
 
 
-GOES = (Gates, Classes, Runtimes, RunningPods, MovablePods, Tenancy, Reservations, GangObserver, PendingReasons, Waking)
+GOES = (Gates, Classes, RunningPods, Tenancy, Reservations, GangObserver, Waking)
 
 
 @pytest.mark.parametrize("part", GOES)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from extender.engine.queueing.line import PATIENCE, UNKNOWN_S
-from extender.engine.queueing.runtimes import OWNERS, RUNS, History, end_of_running, stem
+from extender.engine.queueing.runtimes import OWNERS, RUNS, History, end_of_running
+from extender.engine.state.pod_info import stem
 from extender.engine.types.effects import Report
 from protos.contract import names
 from protos.contract.objects import ContainerState, ContainerStatus, Terminated

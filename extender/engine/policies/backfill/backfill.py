@@ -27,7 +27,6 @@ from extender.engine.queueing.runtimes import end_of_running
 from extender.engine.queueing.waking import Waking
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.roster import subject_of
 from extender.engine.types.sliced import SLICE, Sliced
 from gangfilter.gang import Gang
 
@@ -88,7 +87,7 @@ class Backfill:
         ask = pod.ask
         if not self._kept or ask is None or self.heads.needs(pod):
             return None
-        end = now + self._context.runtimes.of_pod(pod.ref.uid)
+        end = now + self._context.runtimes.of_pod(pod)
         binding = self._binding(self.heads.of_pod(pod), str(pod.ref), end, now)
         if not binding:
             return None
@@ -155,7 +154,7 @@ class Backfill:
         claims: list[Claim] = []
         passed = set()
         for head in heads:
-            with self._context.quarantine.over(subject_of(head.of), "backfill"):
+            with self._context.quarantine.over(head.of.subject, "backfill"):
                 wanted = self.heads.wanted(head)
                 first = (yield from self._earliest(head, wanted, ordered, claims, now)) if wanted is not None else None
                 if wanted is None or first is None or not (first.last or head.who in self._kept):
@@ -220,13 +219,13 @@ class Backfill:
 
     def _end_of(self, now: float) -> EndOf:
         def end_of(uid: str) -> tuple[float, bool] | None:
-            occupant = self._running_pods.of(uid)
-            if occupant is None:
+            pod = self._ledger.pods.get(uid)
+            if pod is None or not pod.info.on_node:
                 return None
-            expected = self._context.runtimes.of_pod(uid)
-            if expected == math.inf and self._context.runtimes.endless(uid):
+            expected = self._context.runtimes.of_pod(pod)
+            if expected == math.inf and pod.info.endless:
                 return None
-            return end_of_running(min(now, occupant.since), expected, now), expected < math.inf
+            return end_of_running(min(now, pod.info.since), expected, now), expected < math.inf
 
         return end_of
 

@@ -14,7 +14,7 @@ from extender.engine.queueing.queue_node import LocalQueue
 from extender.engine.queueing.turns import QueueRank
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
-from extender.engine.state.seats import Seat, seat_of
+from extender.engine.state.seats import Seat
 from extender.engine.types import refusals
 from gangfilter.gang import Gang
 from gangfilter.table import Phase
@@ -81,7 +81,7 @@ class Heads:
         """Where all stand that wait, in no order; None for each that is looked at and does not."""
         for known in list(self._gangs.roster.known.values()):
             yield self.waiting(known)
-        for uid in list(self._context.running_pods.pending_pods):
+        for uid in list(self._context.running_pods.pending):
             pod = self._ledger.pods.get(uid)
             yield self.waiting(pod) if pod is not None else None
 
@@ -150,13 +150,10 @@ class Heads:
         """What room it needs; None if it waits no more, or others make room for it."""
         if not self.waits(head):
             return None
-        seats: list[Seat]
         if isinstance(head.of, GangInfo):
-            _, minimum, free = self._gangs.planner.asked(head.of.gang)
-            seats = list(minimum)
+            _, seats, free = self._gangs.planner.asked(head.of.gang)
         else:
-            pod, free = head.of, ()
-            seats = [seat_of(pod, self._context.movable_pods.constraints(pod.ref.uid))]
+            seats, free = (Seat.of(head.of),), ()
         if not seats or any(self._context.reservations.of(seat.uid) is not None for seat in seats):
             return None
         return Wanted(tuple(seats), free)

@@ -10,12 +10,11 @@ import msgspec
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.planning.attempt import PIECE
 from extender.engine.planning.defrag_plan import DefragPlan, Move, NoPlan, indexes
-from extender.engine.planning.movable_pods import MovablePods
 from extender.engine.policies.defrag.defrag import Defrag
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
-from extender.engine.state.seats import Assignment, Seat, seat_of
+from extender.engine.state.seats import Assignment, Seat
 from extender.engine.types.sliced import Sliced
 from gangfilter.group import GroupKey
 from gangfilter.table import Phase
@@ -34,7 +33,7 @@ class Asked(msgspec.Struct, frozen=True):
     """Read once."""
 
 
-def asked(gangs: Gangs, movable_pods: MovablePods, pod: PodState | None, key: GroupKey) -> Asked | NoPlan | None:
+def asked(gangs: Gangs, pod: PodState | None, key: GroupKey) -> Asked | NoPlan | None:
     """Who is meant: this pod or the gang that it is in; without a pod, the gang of this name.
 
     Why it needs no room, None if it is nobody.
@@ -42,7 +41,7 @@ def asked(gangs: Gangs, movable_pods: MovablePods, pod: PodState | None, key: Gr
     known = gangs.roster.of(pod.ref.uid) if pod is not None else gangs.roster.known.get(key)
     if known is not None and (pod is None or known.gang.phase is Phase.WAITING):
         return _gang(gangs, known)
-    return _single(movable_pods, pod) if pod is not None else None
+    return _single(pod) if pod is not None else None
 
 
 def _gang(gangs: Gangs, known: GangInfo) -> Asked | NoPlan:
@@ -52,12 +51,12 @@ def _gang(gangs: Gangs, known: GangInfo) -> Asked | NoPlan:
     return Asked(f"gang {key}", gangs.planner.seats(known.gang))
 
 
-def _single(movable_pods: MovablePods, pod: PodState) -> Asked | NoPlan:
+def _single(pod: PodState) -> Asked | NoPlan:
     if pod.state in ("binding", "bound"):
         return NoPlan(f"{pod.ref} is not pending: it is bound to {pod.node}")
     if isinstance(pod.asked, Reason):
         return NoPlan(str(pod.asked))
-    return Asked(str(pod.ref), iter((seat_of(pod, movable_pods.constraints(pod.ref.uid)),)))
+    return Asked(str(pod.ref), iter((Seat.of(pod),)))
 
 
 class DefragRequest(Sliced[DefragPlan | NoPlan]):

@@ -209,7 +209,7 @@ class Growth:
                 yield STEP * LOOK
             pod = self._ledger.pods.get(uid)
             if pod is not None and pod.state == "waiting" and pod.ask is not None and self._waits(pod):
-                found.add((pod.ask.selection, self._context.movable_pods.constraints(uid)))
+                found.add((pod.ask.selection, pod.info.constraints))
         return found
 
     def _waits(self, pod: PodState) -> bool:
@@ -222,7 +222,7 @@ class Growth:
     def _room(self, gang: Gang, model: Member, count: int) -> Generator[int, None, Placement | None]:
         """Places for so many more workers, else for half as many, and so on."""
         pod, beside = self._ledger.pods[model.uid], [member.node for member in gang.at(*ON_NODE)]
-        asked, constraints = pod.ask, self._context.movable_pods.constraints(model.uid)
+        asked, constraints = pod.ask, pod.info.constraints
         seats: list[Seat] = []
         for i in range(min(count, self._context.settings.max_gang_size)):
             seats.append(Seat(f"{gang.key} {i}", asked, pod.requests, constraints, role=WORKER))

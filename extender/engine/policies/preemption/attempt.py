@@ -180,7 +180,7 @@ class PreemptionAttempt:
         return [msgspec.structs.replace(unit, victims=victims) for unit, victims in left if victims]
 
     def _waits(self, uid: str) -> bool:
-        return uid in self._policy.running_pods.pending_pods
+        return uid in self._policy.running_pods.pending
 
     def _kept(self, uids: Iterable[str]) -> bool:
         """Whether all of the room is kept, as far as it is free; it may be since something happened to these pods."""
@@ -269,7 +269,7 @@ class PreemptionAttempt:
         self._policy.counters["preemption_lost_gpu_seconds", ""] += round(self._lost)
         if how in ("refused", "unheard", "changed"):
             for uid in self._texts:
-                if uid in self._policy.running_pods.pending_pods:
+                if uid in self._policy.running_pods.pending:
                     yield SetAnnotation(self.by.pods[uid].ref, names.RESERVATION, None, "")
 
 

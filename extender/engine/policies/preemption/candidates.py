@@ -18,8 +18,8 @@ from extender.engine.queueing.queue_node import LocalQueue
 from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.queueing.turns import QueueRank
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.roster import GangInfo, subject_of
-from extender.engine.state.seats import Seat, seat_of
+from extender.engine.state.roster import GangInfo
+from extender.engine.state.seats import Seat
 from extender.engine.types import refusals
 from gangfilter.group import GroupKey
 from gangfilter.members import SETTLED
@@ -127,7 +127,7 @@ class Candidates:
         key, found = best[2:]
         yield LOOK
         asked = None
-        with self._context.quarantine.over(subject_of(found), "candidates"):
+        with self._context.quarantine.over(found.subject, "candidates"):
             asked = self._gang(found) if isinstance(found, GangInfo) else self._pod(found)
         if asked is None or not self._open_to(asked[0].pods, replayed=replayed):
             self.rest(key, now, moment, 0.0, "vain")
@@ -159,17 +159,15 @@ class Candidates:
         return (line, place, key, known) if line is not None else None
 
     def _waiting_pod(self, chances: CandidateFilter, busy: frozenset[str], replayed: bool, uid: str) -> Waiting | None:
-        pending = self._running_pods.pending_pods.get(uid)
-        if pending is None or not pending.unschedulable or pending.never:
+        pod = self._running_pods.pending.get(uid)
+        if pod is None or not pod.info.unschedulable or pod.info.never:
             return None
-        pod, local_queue = self._context.ledger.pods.get(uid), self._context.tenancy.queues.of(uid)
-        if pod is None or local_queue is None:
-            return None
-        line = chances.line(local_queue, pending.priority)
-        if line is None or not self._is_single(pod, replayed) or str(pod.ref) in busy:
+        local_queue = self._context.tenancy.queues.of(uid)
+        line = chances.line(local_queue, pod.priority) if local_queue is not None else None
+        if local_queue is None or line is None or not self._is_single(pod, replayed) or str(pod.ref) in busy:
             return None
         place = self._context.order.of_pod(pod)
-        return line, place, (hash(self._seat(pod).likeness), pending.priority, local_queue), pod
+        return line, place, (hash(Seat.of(pod).likeness), pod.priority, local_queue), pod
 
     def _is_single(self, pod: PodState, replayed: bool) -> bool:
         if pod.state != "waiting" or isinstance(pod.asked, Reason) or pod.forged:
@@ -183,23 +181,21 @@ class Candidates:
         if gang.phase is not Phase.WAITING:
             return None
         _, minimum, free = self._gangs.planner.asked(gang)
-        pods = self._running_pods.pending_pods
-        pending = [found for seat in minimum if (found := pods.get(seat.uid)) is not None and not found.never]
-        if not pending or len(pending) < len(minimum) or self._context.priorities.never(gang):
+        pending = self._running_pods.pending
+        pods = {seat.uid: pending[seat.uid] for seat in minimum if seat.uid in pending}
+        if not minimum or len(pods) < len(minimum) or any(pod.info.never for pod in pods.values()):
             return None
-        priority = self._context.priorities.of(gang, min(pod.priority for pod in pending))
-        waits = {seat.uid: self._context.ledger.pods[seat.uid] for seat in minimum}
-        by = Preemptor(f"gang {gang.key}", priority, waits)
+        if self._context.priorities.never(gang):
+            return None
+        priority = self._context.priorities.of(gang, min(pod.priority for pod in pods.values()))
+        by = Preemptor(f"gang {gang.key}", priority, pods)
         return by, Wanted(opened(self._gangs.planner.view, minimum), free)
 
     def _pod(self, pod: PodState) -> tuple[Preemptor, Wanted] | None:
-        if pod.ref.uid not in self._running_pods.pending_pods:
+        if pod.ref.uid not in self._running_pods.pending:
             return None
-        wanted = Wanted(opened(self._gangs.planner.view, [self._seat(pod)]))
+        wanted = Wanted(opened(self._gangs.planner.view, [Seat.of(pod)]))
         return Preemptor(str(pod.ref), pod.priority, {pod.ref.uid: pod}), wanted
-
-    def _seat(self, pod: PodState) -> Seat:
-        return seat_of(pod, self._context.movable_pods.constraints(pod.ref.uid))
 
     def _open_to(self, uids: Iterable[str], *, replayed: bool) -> bool:
         """Whether no room is kept for these, or such as another process did not finish making."""

@@ -187,7 +187,7 @@ class Preemption:
         return bool(effects or self._choice or self._search), effects
 
     def _take(self, key: Key, by: Preemptor, outcome: Victims | NoSolution, now: float) -> Iterator[Effect]:
-        if any(uid not in self._running_pods.pending_pods or pod.state != "waiting" for uid, pod in by.pods.items()):
+        if any(uid not in self._running_pods.pending or pod.state != "waiting" for uid, pod in by.pods.items()):
             self._rest(key, now, "vain")
             return
         if isinstance(outcome, NoSolution):

@@ -11,9 +11,8 @@ import msgspec
 
 from extender.engine.policies.context import PolicyContext
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.running_pods import RunningPod
 from extender.engine.types.effects import PodRef
-from extender.engine.types.subject import of_gang, of_pod
+from extender.engine.types.subject import of_gang
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 from gangfilter.members import Member, Stage
@@ -87,7 +86,7 @@ class Units:
     def __init__(self, context: PolicyContext, spared: Callable[[Gang], list[Member]]) -> None:
         """`spared`: the members that a gang can spare, in the order in which they go."""
         self._context, self._spared = context, spared
-        self._ledger, self._gangs, self._running_pods = context.ledger, context.gangs, context.running_pods
+        self._ledger, self._gangs = context.ledger, context.gangs
 
     def found(self, now: float, may_take: MayTake, min_runtime_s: float = 0.0) -> Generator[int, None, list[Unit]]:
         """The units that may be taken and have run for so long, cheapest first. Work is told in `attempt.LOOK`s."""
@@ -105,13 +104,12 @@ class Units:
 
     def _singles(self, now: float) -> Iterator[Unit | None]:
         def single(pod: PodState) -> Unit | None:
-            uid = pod.ref.uid
-            seen = self._running_pods.of(uid) if pod.state == "bound" else None
-            alone = seen is not None and (seen.lingers or self._gangs.roster.of(uid) is None)
-            return self._unit(str(pod.ref), [pod], now) if seen and alone and self._may_go(pod, seen) else None
+            if pod.state != "bound" or not (pod.info.lingers or self._gangs.roster.of(pod.ref.uid) is None):
+                return None
+            return self._unit(str(pod.ref), [pod], now) if self._may_go(pod) else None
 
         pods = list(self._ledger.pods.values())
-        return self._context.quarantine.tried(pods, lambda pod: of_pod(pod.ref.uid), "units", single)
+        return self._context.quarantine.tried(pods, lambda pod: pod.subject, "units", single)
 
     def _of_gangs(self, now: float) -> Iterator[Unit]:
         gangs = [known.gang for known in self._gangs.roster.known.values()]
@@ -125,7 +123,7 @@ class Units:
         if going or gang.phase not in WHOLE or self._gangs.controller.is_aside(gang):
             return
         pods = [self._ledger.pods[member.uid] for member in gang.at(Stage.BOUND)]
-        if not pods or not all((seen := self._running_pods.of(p.ref.uid)) and self._may_go(p, seen) for p in pods):
+        if not pods or not all(map(self._may_go, pods)):
             return
         lost = 0.0
         for rank, member in enumerate(self._spared(gang)):
@@ -136,29 +134,30 @@ class Units:
             yield msgspec.structs.replace(spare, rank=rank, lost=lost)
         yield self._unit(f"gang {gang.key}", pods, now, gang=gang)
 
-    def _may_go(self, pod: PodState, seen: RunningPod) -> bool:
+    def _may_go(self, pod: PodState) -> bool:
         """Whether it is ours, stays otherwise, and is known to be where it is."""
+        if not pod.info.stays or pod.problem:
+            return False
         books = self._ledger.nodes[pod.node].books
         entry = books.entries.get(pod.ref.uid) if books is not None else None
-        return seen.ours and not seen.leaving and not pod.problem and (entry is None or entry.placed)
+        return entry is None or entry.placed
 
     def _unit(
         self, who: str, pods: Sequence[PodState], now: float, *, gang: Gang | None = None, spare: bool = False
     ) -> Unit:
-        seen = [(pod, found) for pod in pods if (found := self._running_pods.of(pod.ref.uid)) is not None]
-        gpus = [self._gpus(pod) for pod, _ in seen]
+        gpus = [self._gpus(pod) for pod in pods]
         victims = tuple(
-            Victim(pod.ref, pod.node, it.grace_s, held * max(0.0, now - it.saved), it.labels, it.running)
-            for (pod, it), held in zip(seen, gpus, strict=True)
+            Victim(pod.ref, pod.node, said.grace_s, held * max(0.0, now - said.saved), said.labels, said.running)
+            for pod, said, held in zip(pods, [pod.info for pod in pods], gpus, strict=True)
         )
-        highest = max(found.priority for _, found in seen)
+        highest = max(pod.priority for pod in pods)
         return Unit(
             who=who,
             victims=victims,
             gang=gang.key if gang is not None else None,
             spare=spare,
             priority=highest if gang is None else self._context.priorities.of(gang, highest),
-            since=max(found.since for _, found in seen),
+            since=max(pod.info.since for pod in pods),
             lost=sum(victim.lost for victim in victims),
             gpus=sum(gpus),
         )
