@@ -19,7 +19,7 @@ NOTHING: Less = MappingProxyType({})
 
 
 class Quota:
-    """Tells what is too much for a queue, or for one above it."""
+    """Tells whether a queue, and every queue above it, has quota left for a request. It keeps nothing of its own."""
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues

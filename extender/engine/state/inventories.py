@@ -11,7 +11,10 @@ from protos.contract.objects import Node
 
 
 class Inventories:
-    """Reads the inventories of nodes, and marks GPUs that are cordoned or unhealthy."""
+    """Reads the inventories of nodes, and marks GPUs that are cordoned or unhealthy.
+
+    It owns the stock of GPUs: that has the GPUs of a node just when the node has books.
+    """
 
     def __init__(self, unit_mib: int, slices_per_gpu: int, gpushare: bool) -> None:
         self._unit_mib, self._slices_per_gpu, self._gpushare = unit_mib, slices_per_gpu, gpushare

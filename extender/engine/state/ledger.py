@@ -40,7 +40,7 @@ class Ledger:
         changed: Callable[[str, bool, bool], None],
         moved: Callable[[PodState], None],
     ) -> None:
-        self.unit_mib, self.slices_per_gpu, self.gpushare = unit_mib, slices_per_gpu, gpushare
+        self.slices_per_gpu, self.gpushare = slices_per_gpu, gpushare
         self._changed, self._told_moved = changed, moved
         self.nodes: dict[str, NodeState] = {}
         self.pods: dict[str, PodState] = {}
@@ -227,7 +227,7 @@ class Ledger:
         """Tell of the node that the pod is on now, and of the one that it left."""
         if before is not None and before[0] != pod.node:
             self._left(pod, before[0])
-        less = pod.ask is not None and before is not None and before != (pod.node, self._charges(pod))
+        less = pod.ask is not None and before is not None and before != (pod.node, self.charges(pod))
         self.freed += less
         self._told_moved(pod)
         self._changed(pod.node, less, True)
@@ -236,7 +236,8 @@ class Ledger:
         self.freed += 1
         self._changed(node, pod.ask is not None, True)
 
-    def _charges(self, pod: PodState) -> Mapping[str, Demand]:
+    def charges(self, pod: PodState) -> Mapping[str, Demand]:
+        """What is booked for a pod on the GPUs of its node."""
         state = self.nodes.get(pod.node)
         entry = state.books.entries.get(pod.ref.uid) if state and state.books else None
         return entry.charges if entry else {}
@@ -245,7 +246,7 @@ class Ledger:
         """Take a pod off its node; returns which that was and what the pod held there, None if it had none."""
         if not pod.node:
             return None
-        before = (pod.node, self._charges(pod))
+        before = (pod.node, self.charges(pod))
         state, here = self.nodes.get(pod.node), self.on_node[pod.node]
         if state is not None and state.books is not None:
             state.books.release(pod.ref.uid)  # first: if that fails, the pod is still where it was
@@ -286,7 +287,7 @@ class Ledger:
         here = [
             pod for uid in sorted(self.on_node.get(name, ())) if (pod := self.pods.get(uid) or self.keepers.get(uid))
         ]
-        held = {pod.ref.uid: self._charges(pod) for pod in here if pod.state == "held"}
+        held = {pod.ref.uid: self.charges(pod) for pod in here if pod.state == "held"}
         if state.books is not None:
             before, state.books = state.books.inventory, None
             self._inventories.mark(state, before)

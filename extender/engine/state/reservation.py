@@ -109,12 +109,6 @@ def _part(demand: Demand, book: GpuBook | None) -> Demand:
     return Demand(min(demand.mem, book.mem_free), min(demand.slices, book.slices_free), False)
 
 
-def held(node: NodeState, keeper: PodState) -> Mapping[str, Demand]:
-    """What is booked there for it."""
-    entry = node.books.entries.get(keeper.ref.uid) if node.books is not None else None
-    return entry.charges if entry is not None else {}
-
-
 def without(node: NodeState, keeper: PodState) -> dict[str, int]:
     """What all others take in-tree there."""
     used = dict(node.used)

@@ -17,7 +17,7 @@ from extender.engine.state.ledger import Ledger
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.promises import Promises
 from extender.engine.state.quarantine import Quarantine
-from extender.engine.state.reservation import Reservation, free_of, gpus, held, spot, without
+from extender.engine.state.reservation import Reservation, free_of, gpus, spot, without
 from extender.engine.state.seats import Assignment
 from extender.engine.types import trust
 from extender.engine.types.effects import PodRef, Report
@@ -258,7 +258,7 @@ class Reservations:
             return
         self._promise(kept, yes=True)
         charges = free_of(kept.assignment.charges, node.books, kept.keeper.ref.uid)
-        if not kept.keeper.node or charges != held(node, kept.keeper):
+        if not kept.keeper.node or charges != self._ledger.charges(kept.keeper):
             self._ledger.keepers[kept.keeper.ref.uid] = kept.keeper
             self._ledger.hold(kept.keeper, node.name, charges)
         short = lacking(counted(kept.keeper.requests, self._ignored), node.allocatable, without(node, kept.keeper))
