@@ -110,7 +110,7 @@ class Components:
     def _make_claims(self) -> None:
         """What room is kept, given back, taken from others, or left to the first in line."""
         settings = self.settings
-        grants = Grants(self.tenancy.queues, self.tenancy.admission)
+        grants = Grants(self.tenancy.queues, self.tenancy.admission.quota)
         self.reservations = Reservations(self.ledger, self.quarantine, settings, grants, self.wall)
         self.activator = ReservationActivator(
             self.reservations, self.gangs, self.barrier, self.counters, self.quarantine

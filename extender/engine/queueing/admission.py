@@ -158,20 +158,6 @@ class Admission:
             return None
         return self.quota.shortage(local_queue, self._queues.takes(uid), self.quota.own(local_queue, (uid,)))
 
-    def keeps(self, uid: str, *, making: bool) -> Reason | None:
-        """Why no room may be kept for a pod, None if it may.
-
-        `making`: others are evicted for it, maybe of its own queue. So what its queues have does not count, but what
-        they have been promised in the same way does.
-        """
-        local_queue = self._queues.of(uid)
-        if local_queue is None:
-            return None
-        less = {name: dict(amounts) for name, amounts in self.quota.own(local_queue, (uid,)).items()}
-        for queue_node in self._queues.at(local_queue).upwards if making else ():
-            add(less.setdefault(queue_node.name, {}), queue_node.allocated.items())
-        return self.quota.shortage(local_queue, self._queues.takes(uid), less)
-
     def block(self, pod: PodState) -> None:
         """The pod waits for room in its queue."""
         self.forget(pod.ref.uid)

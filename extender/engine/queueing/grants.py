@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from extender.engine.queueing.admission import Admission
 from extender.engine.queueing.queues import Queues
+from extender.engine.queueing.quota import Quota
+from extender.engine.types.amounts import add
 
 
 class Grants:
     """Told of pods by UID."""
 
-    def __init__(self, queues: Queues, admission: Admission) -> None:
-        self._queues, self._admission = queues, admission
+    def __init__(self, queues: Queues, quota: Quota) -> None:
+        self._queues, self._quota = queues, quota
 
     def promise(self, uid: str, yes: bool) -> None:
         """The room counts as the pod's in its queue, or not any more."""
         self._queues.promise(uid, yes)
 
     def admits(self, uid: str, *, making: bool) -> bool:
-        """Whether the queue may have that much more; `making`: others of it may be leaving for the pod."""
-        return self._queues.of(uid) is not None and self._admission.keeps(uid, making=making) is None
+        """Whether the queue may have that much more; `making`: others are evicted for the pod, maybe of its own queue.
+
+        So what its queues have does not count then, but what they have been promised in the same way does.
+        """
+        local_queue = self._queues.of(uid)
+        if local_queue is None:
+            return False
+        less = {name: dict(amounts) for name, amounts in self._quota.own(local_queue, (uid,)).items()}
+        for queue_node in self._queues.at(local_queue).upwards if making else ():
+            add(less.setdefault(queue_node.name, {}), queue_node.allocated.items())
+        return self._quota.shortage(local_queue, self._queues.takes(uid), less) is None
 
     def queue(self, uid: str) -> object:
         """The pod's queue. In another one the answer may be another one."""
