@@ -229,7 +229,7 @@ async def test_the_books_are_the_same_after_a_restart() -> None:
 
 async def test_an_undecodable_pod_is_a_counted_problem_and_nothing_more(cluster: World) -> None:
     container = {"name": "main", "image": "x"}
-    odd = {"metadata": {"name": "odd"}, "spec": {"containers": [container], "hostNetwork": "yes"}}
+    odd = {"metadata": {"name": "odd"}, "spec": {"containers": [container], "priority": "high"}}
     cluster.api.create(PODS, "default", odd, ADMIN)
     await until(lambda: cluster.extender.metrics.errors["undecodable"], "the problem counted")
     pod = add_pod(cluster.api, "p1")
