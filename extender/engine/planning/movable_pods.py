@@ -36,12 +36,7 @@ class Movable(msgspec.Struct, frozen=True):
 class MovablePods:
     """Finds them among the records of pods."""
 
-    def __init__(
-        self,
-        pods: Mapping[str, PodState],
-        on_node: Mapping[str, Collection[str]],
-        roster: Roster,
-    ) -> None:
+    def __init__(self, pods: Mapping[str, PodState], on_node: Mapping[str, Collection[str]], roster: Roster) -> None:
         """`pods` by UID, and which of them are on each node."""
         self._pods, self._on_node, self._roster = pods, on_node, roster
 
