@@ -78,7 +78,6 @@ class Components:
         self.classes = Classes(self.ledger.stock, self.quarantine)
         self.offers = Offers(self.ledger.nodes, self.indexes, settings)
         self.observer = Observer(self.ledger, settings, self.counters, self.classes)
-        self.tenancy = Tenancy(self.ledger, settings, self.classes.known, self.quarantine, self._in_other_queue)
         self.holds = Holds(self.ledger, self.quarantine, settings.soft_charge_s, settings.undecided_s)
         self.presence = Presence()
         self.running_pods = RunningPods(self.ledger.pods, settings, self.wall)
@@ -87,6 +86,9 @@ class Components:
         self.runtimes = Runtimes(roster)
         self.priorities = Priorities(settings.group_priority)
         self.order = PendingOrder(roster, self.runtimes, self.priorities, self.wall)
+        self.tenancy = Tenancy(
+            self.ledger, settings, self.classes.known, self.quarantine, self.order, self._in_other_queue
+        )
         self.waking = Waking(self.ledger, self.tenancy, self.quarantine, self.order)
         counters, quarantine, wall = self.counters, self.quarantine, self.wall
         self._context = EngineContext(

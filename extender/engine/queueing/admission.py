@@ -8,16 +8,20 @@ pods that go singly are woken once their queue has room.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from heapq import merge
+from operator import attrgetter
 
 from sortedcontainers import SortedKeyList
 
-from extender.engine.queueing.queue_node import LocalQueue
+from extender.engine.queueing.line import TURN, Waiter
+from extender.engine.queueing.order import PendingOrder
+from extender.engine.queueing.queue_node import LocalQueue, QueueNode
 from extender.engine.queueing.queues import Queues
 from extender.engine.queueing.quota import Quota
 from extender.engine.queueing.usage import Takes
 from extender.engine.state.pod_state import PodState
 from extender.engine.types.amounts import add
-from extender.engine.types.effects import PodRef, Requeue
+from extender.engine.types.effects import Requeue
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 from protos.contract.reason import Reason
@@ -29,16 +33,11 @@ AGAIN_S = 10.0
 Stamp = tuple[object, ...]
 
 
-def _turn(pod: PodState) -> tuple[int, float, PodRef]:
-    """Who comes first: by priority, then by age."""
-    return -pod.priority, pod.since, pod.ref
-
-
 class Admission:
     """Who may start by what its queue may have."""
 
-    def __init__(self, queues: Queues) -> None:
-        self._queues, self.batched = queues, queues.batched
+    def __init__(self, queues: Queues, order: PendingOrder) -> None:
+        self._queues, self._order, self.batched = queues, order, queues.batched
         self.quota = Quota(queues)
         self._asked: dict[GroupKey, tuple[Stamp, tuple[str, ...], Takes]] = {}
         """What the smallest start of a gang takes, and of what that was made."""
@@ -48,8 +47,8 @@ class Admission:
         """The room when they were looked at."""
         self._seen = (-1, -1, -1)
         """The tree, the prices and the gains when any were looked at."""
-        self._blocked: dict[LocalQueue, SortedKeyList[PodState]] = {}
-        self._of: dict[str, tuple[LocalQueue, PodState]] = {}
+        self._blocked: dict[LocalQueue, SortedKeyList[Waiter]] = {}
+        self._of: dict[str, Waiter] = {}
         self._woken: dict[str, float] = {}
         """Until when those that were woken are not woken again."""
         self._gains = -1
@@ -163,39 +162,43 @@ class Admission:
         self.forget(pod.ref.uid)
         local_queue = self._queues.of(pod.ref.uid)
         if local_queue is not None:
-            self._of[pod.ref.uid] = local_queue, pod
-            self._blocked.setdefault(local_queue, SortedKeyList(key=_turn)).add(pod)
+            waiter = self._of[pod.ref.uid] = Waiter(pod, local_queue, pod.ask, self._order.of_pod(pod))
+            self._blocked.setdefault(local_queue, SortedKeyList(key=TURN)).add(waiter)
 
     def forget(self, uid: str) -> None:
         """The pod does not wait for that any more."""
         self._woken.pop(uid, None)
-        found = self._of.pop(uid, None)
-        if found is not None:
-            local_queue, pod = found
-            self._blocked[local_queue].remove(pod)
-            if not self._blocked[local_queue]:
-                del self._blocked[local_queue]
+        waiter = self._of.pop(uid, None)
+        if waiter is not None:
+            self._blocked[waiter.queue].remove(waiter)
+            if not self._blocked[waiter.queue]:
+                del self._blocked[waiter.queue]
 
     def due(self, now: float) -> list[Requeue]:
-        """The pods to wake now: of each account in turn, no more than there is room for.
+        """The pods to wake now: of each queue in turn, no more than there is room for.
 
         Where nothing starts those are woken that were told another reason for that.
         """
         if not self._blocked or self._gains == self._queues.capacity_generation:
             return []
         wakes: list[Requeue] = []
-        for local_queue in sorted(self._blocked, key=self.queue_rank):
-            wakes += self._due(local_queue, MOST_WAKES - len(wakes), now)
+        queues: dict[QueueNode, list[LocalQueue]] = {}
+        for local_queue in self._blocked:
+            queues.setdefault(self._queues.at(local_queue), []).append(local_queue)
+        for queue_node in sorted(queues, key=attrgetter("rank")):
+            wakes += self._due(queues[queue_node], MOST_WAKES - len(wakes), now)
         if len(wakes) < MOST_WAKES:
             self._gains = self._queues.capacity_generation
         return wakes
 
-    def _due(self, local_queue: LocalQueue, most: int, now: float) -> list[Requeue]:
+    def _due(self, local_queues: list[LocalQueue], most: int, now: float) -> list[Requeue]:
+        """Of one queue, whatever namespaces its pods are of."""
         given: dict[str, int] = {}
         too_much: set[Takes] = set()
         wakes: list[Requeue] = []
-        barred = self.quota.barred(local_queue)
-        for pod in self._blocked[local_queue]:
+        why = {local_queue: self.quota.barred(local_queue) for local_queue in local_queues}
+        for pod, local_queue, _, _ in merge(*(self._blocked[each] for each in local_queues), key=TURN):
+            barred = why[local_queue]
             if barred is not None and (pod.refusal is None or pod.refusal.sentence == barred.sentence):
                 continue
             takes, own = self._queues.takes(pod.ref.uid), self.quota.own(local_queue, (pod.ref.uid,))

@@ -52,6 +52,9 @@ class Waiter(NamedTuple):
     turn: Turn
 
 
+TURN = attrgetter("turn")
+
+
 class Line:
     """Those who wait. To join, to leave and to see the next take next to nothing, however many wait."""
 
@@ -70,7 +73,7 @@ class Line:
         self.leave(waiter.name)
         self._waiters[waiter.name] = waiter
         if waiter.queue not in self._queues:
-            self._queues[waiter.queue] = SortedKeyList(key=attrgetter("turn"))
+            self._queues[waiter.queue] = SortedKeyList(key=TURN)
         self._queues[waiter.queue].add(waiter)
 
     def leave(self, name: Hashable) -> None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from operator import attrgetter
 from typing import TypeAlias
 
 from sortedcontainers import SortedKeyList
 
-from extender.engine.queueing.line import Turn, Waiter
+from extender.engine.queueing.line import TURN, Turn, Waiter
 from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.queue_node import QueueNode
 from extender.engine.queueing.queues import Queues
 from extender.engine.state.pod_state import PodState
 from protos.contract.ask import PodAsk
 
-TURN = attrgetter("turn")
 Line: TypeAlias = "SortedKeyList[Waiter]"
 """Those of one queue and shape, who comes first ahead."""
 

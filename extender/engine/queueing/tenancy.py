@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from extender.engine.queueing.admission import Admission
+from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.queue_node import QueueNode
 from extender.engine.queueing.queues import Queues
 from extender.engine.queueing.supply import Supply
@@ -46,13 +47,14 @@ class Tenancy:
         settings: Settings,
         classes: Mapping[str, GpuClass],
         quarantine: Quarantine,
+        order: PendingOrder,
         moved: Callable[[str], None],
     ) -> None:
         """`moved` is told of each pod (its UID) that comes to another queue."""
         self._quarantine = quarantine
         self._ledger, self._settings, self._classes = ledger, settings, classes
         self.queues = Queues(moved)
-        self.admission = Admission(self.queues)
+        self.admission = Admission(self.queues, order)
         self._tariff, self._supply = UsageCalculator(ledger), Supply(ledger)
         self._stale: dict[str, None] = {}
         """Nodes on which something else is held."""

@@ -17,10 +17,10 @@ from operator import attrgetter
 
 import msgspec
 
-from extender.engine.queueing.line import Waiter, Walk
+from extender.engine.queueing.line import TURN, Waiter, Walk
 from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.queue_node import QueueNode
-from extender.engine.queueing.refused import TURN, Line, Refused
+from extender.engine.queueing.refused import Line, Refused
 from extender.engine.queueing.room import Places, Room
 from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.state.ledger import Ledger

@@ -6,10 +6,12 @@ import pytest
 
 from extender.engine.cycle.engine import Engine
 from extender.engine.queueing.line import PATIENCE, UNKNOWN_S
-from extender.engine.types.events import PodGone, PodSeen
+from extender.engine.types.events import PodGone, PodSeen, QueueSeen
 from protos.contract import names
 from protos.contract.objects import Pod
-from tests.builders import a_pod
+from protos.contract.queue import GPU, GPUS, Queue
+from tests.builders import a_node, a_pod
+from tests.unit.engine.story import Story
 from tests.unit.engine.test_waking import full
 
 
@@ -53,3 +55,19 @@ def test_backfill_and_preemption_ask_the_same_order() -> None:
     for name in ("short", "unknown"):
         state = engine.pods[f"uid-{name}"]
         assert engine.backfill.heads.of_pod(state).turn == engine._components.order.of_pod(state)
+
+
+def test_pods_without_room_in_their_queue_are_requeued_in_the_same_order_whatever_their_namespaces() -> None:
+    """One GPU becomes free in the queue: one pod is requeued, not one of each namespace."""
+    story = Story(a_node("a", 16, 16, 16))
+    story.tell(QueueSeen(Queue(name="team", capability={GPUS: GPU})))
+    said = {names.QUEUE: "team"}
+    first = a_pod("first", mem=16, annotations=said)
+    assert story.run(first)
+    for name, namespace, runs in (("long", "a", "30h"), ("short", "b", "1h"), ("unknown", "c", "")):
+        runtime = {names.EXPECTED_RUNTIME: runs} if runs else {}
+        pod = a_pod(name, mem=16, annotations=said | runtime, namespace=namespace)
+        story.tell(PodSeen(pod))
+        assert story.filter(pod) == []
+    story.tell(PodGone("uid-first"))
+    assert story.wakes() == ["short"]
