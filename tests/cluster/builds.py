@@ -93,8 +93,9 @@ def _built_by(part: str, say: Callable[[str], None]) -> Built:
 
 
 def _inputs(dockerfile: Path) -> Iterator[bytes]:
-    """The Dockerfile and every file that it copies from here, names and contents."""
+    """The Dockerfile, what it leaves out, and every file that it copies from here, names and contents."""
     yield dockerfile.read_bytes()
+    yield (ROOT / ".dockerignore").read_bytes()
     for line in dockerfile.read_text().splitlines():
         words = line.split()
         if words[:1] == ["COPY"] and not words[1].startswith("--"):

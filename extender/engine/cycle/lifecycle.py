@@ -200,6 +200,7 @@ class Lifecycle:
     def _leave_books(self, uid: str) -> None:
         pod = self._ledger.pods.get(uid)
         if pod is not None:
+            pod.queue = None  # it does not count any more, wherever the books say that it moved
             self._ledger.unbind(pod)
             del self._ledger.pods[uid]
 
@@ -210,20 +211,26 @@ class Lifecycle:
 
         `pod` is what the watch has just shown, None if that is not at hand.
         """
-        self._vanish(uid, now)
         state, read = self._ledger.pods.get(uid), False
+        self._vanish(uid, now)
         if state is not None:
             state.learned = False
-        if pod is None:
-            return
-        with self._quarantine.over(of_pod(uid), "recovery"):
-            state, read = self._observer.pod(pod, now).state, True
+        if pod is not None:
+            with self._quarantine.over(of_pod(uid), "recovery"):
+                state, read = self._observer.pod(pod, now).state, True
         if read and state is None:
             self.forget_anyway(uid, now)
-        elif state is not None and state.node:
+        elif state is not None:
             with self._quarantine.over(of_pod(uid), "recovery"):
+                self._count_again(state, pod, now)
+
+    def _count_again(self, state: PodState, pod: Pod | None, now: float) -> None:
+        """In the queue that the pod names, or, as long as that cannot be read, in the one in which it counted."""
+        self._tenancy.moved(state)
+        if pod is not None:
+            with self._quarantine.over(of_pod(state.ref.uid), "recovery"):
                 said = self._components.running_pods.read(pod, state, now)
-                self._tenancy.see(state, said, self._gangs.roster.of(uid))
+                self._tenancy.see(state, said, self._gangs.roster.of(state.ref.uid))
 
     def see_again(self, pod: Pod, now: float) -> None:
         """Take in a pod that was set aside as one that is new; one with a node stays booked until it is read."""

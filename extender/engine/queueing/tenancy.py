@@ -90,6 +90,7 @@ class Tenancy:
     def see(self, pod: PodState, said: PodInfo, known: GangInfo | None) -> None:
         """Take in what a pod says that is not over, and that is in this gang."""
         if not said.ours and pod.ask is None:
+            pod.queue = None
             self.forget(pod.ref.uid)
             return
         if not self.stays(pod.ref.uid):
@@ -114,10 +115,7 @@ class Tenancy:
                 self.admission.forget(pod.ref.uid)
 
     def forget(self, uid: str) -> None:
-        """The pod is over, or does not count."""
-        pod = self._ledger.pods.get(uid)
-        if pod is not None:
-            pod.queue = None
+        """The pod is over, or does not count; one that names a queue counts again once it is `moved`."""
         self.queues.forget(uid)
         self.admission.forget(uid)
 

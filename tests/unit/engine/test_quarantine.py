@@ -103,6 +103,36 @@ def test_a_bound_pod_over_which_a_part_fails_keeps_its_gpus_and_others_go_on(
     assert story.run(other) == "n1:1"  # the GPU of the one is still taken
 
 
+def test_a_pod_that_cannot_be_read_stays_charged_in_its_queue(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = a_pod("p", mem=4)
+    place = story.bind(pod, story.filter(pod)[0])
+    story.tell(PodSeen(bound(pod, place)))
+    story.tell(BindDone(pod.metadata.uid, "bound"))
+    root = story.engine.tenancy.queues.root
+    assert (root.running, root.waiting) == (1, 0)
+    before = dict(root.allocated)
+    poison(RunningPods, "read", monkeypatch)
+    for version in ("7", "8"):
+        story.tell(PodSeen(again(bound(pod, place), version)))
+        assert of_pod(pod.metadata.uid) in story.engine.quarantine
+        root = story.engine.tenancy.queues.root
+        assert (root.running, root.waiting, root.allocated) == (1, 0, before)
+
+
+def test_a_pending_pod_that_is_set_aside_is_still_pending(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = a_pod("p", mem=4)
+    story.tell(PodSeen(pod))
+    poison(RunningPods, "see", monkeypatch)
+    story.tell(PodSeen(again(pod, "7")))
+    assert of_pod(pod.metadata.uid) in story.engine.quarantine
+    assert story.engine.tenancy.queues.root.waiting == 1
+    monkeypatch.undo()
+    story.tell(PodSeen(again(pod, "8")))
+    assert story.engine.tenancy.queues.root.waiting == 1
+    story.tell(PodGone(pod.metadata.uid))
+    assert story.engine.tenancy.queues.root.waiting == 0
+
+
 def test_a_pod_that_failed_is_left_alone_until_it_changes(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = again(a_pod("one", mem=16), "1")
     poison(story.engine._components.running_pods, "see", monkeypatch)

@@ -97,6 +97,7 @@ async def test_a_poison_pod_waits_alone_and_all_can_see_why(cluster: World, monk
     _, everything = await cluster.get("/inspect")
     assert [(each["kind"], each["name"]) for each in everything["aside"]] == [("pod", "default/poison")]
     assert everything["problems"]["setAside"] == 1
+    assert [(each["name"], each["code"]) for each in everything["waiting"]] == [("poison", "SetAside")]
 
     monkeypatch.undo()
     touch(cluster.api, "poison")
