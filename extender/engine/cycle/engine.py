@@ -107,6 +107,8 @@ class Engine:
     def effects(self) -> list[Effect]:
         """What is to be done, told once."""
         found = self._components.effects + self.gangs.reporter.taken()
+        if not found:
+            return found
         self._components.effects.clear()
         with self._over_gates:
             return self._components.gates.passed(map(self._components.running_pods.in_time, found))
@@ -147,12 +149,11 @@ class Engine:
 
     def prioritize(self, pod: Pod, nodes: Sequence[str]) -> dict[str, int]:
         """10 for each node as good as our best, 0 for the rest."""
-        state, points = self.pods.get(pod.metadata.uid), dict.fromkeys(nodes, 0)
-        if state is None or (state.ask is None and dialect.has_preferences(pod)):
-            return points
-        with self._components.quarantine.over(of_pod(pod.metadata.uid), "prioritize"):
-            return advice.points(self.ledger, self._components.indexes, state, nodes, self.settings.score_tolerance)
-        return points
+        state = self.pods.get(pod.metadata.uid)
+        if state is not None and (state.ask is not None or not dialect.has_preferences(pod)):
+            with self._components.quarantine.over(state.subject, "prioritize"):
+                return advice.points(self.ledger, self._components.indexes, state, nodes, self.settings.score_tolerance)
+        return dict.fromkeys(nodes, 0)
 
     def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """Of kube-scheduler's candidates (node → victims' UIDs) those where the pod then really gets its GPUs.

@@ -24,14 +24,17 @@ class Lifecycle:
         self._holds, self._waking, self._gates = components.holds, components.waking, components.gates
         self._quarantine = components.quarantine
         self._forget: tuple[Callable[[str], object], ...] = (
+            self._unhold,
+            self._unwait,
             components.gates.forget,
             components.classes.forget,
             components.tenancy.forget,
             components.running_pods.forget,
-            self._unhold,
-            self._unwait,
         )
-        """Each has one part know nothing of a pod any more; the books and its gang are left."""
+        """Each has one part know nothing of a pod any more; the books and its gang are left.
+
+        First what changes the books: its queue counts what they tell.
+        """
         self.unforgotten: dict[str, None] = {}
         """Pods that are gone, and that some part could not forget."""
 

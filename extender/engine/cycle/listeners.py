@@ -171,5 +171,8 @@ def _of_time(table: Listeners, components: Components, upkeep: Upkeep) -> None:
         lambda it, now: components.running_pods.shift(it.by, now),
         lambda it, _: components.gangs.rounds.shift(it.by),
         lambda _, now: components.reservations.read_anew(now),
+        lambda *_: components.waking.reorder(),
+        lambda *_: components.tenancy.admission.reorder(),
+        lambda *_: components.gangs.planner.turns.reorder(),
     )
     table.on(Tick, lambda it, now: upkeep.tick(it.part, now))

@@ -56,7 +56,7 @@ class GangObserver:
         if known is not None and self._quarantine:
             self._quarantine.changed(of_gang(known.gang.key))
         if known is not None and (said is None or said.key != known.gang.key):
-            self.forget(uid, now)
+            self.forget(uid, now, lives=state is not None)
             known = None
         if said is None or (known is None and state is None and not _has_succeeded(pod)):
             return
@@ -173,8 +173,8 @@ class GangObserver:
 
     # -- it goes
 
-    def forget(self, uid: str, now: float) -> None:
-        """The pod is gone. What a member has done stays done."""
+    def forget(self, uid: str, now: float, *, lives: bool = False) -> None:
+        """The pod is gone, or (`lives`) left its gang and keeps what it holds. What a member has done stays done."""
         before, known = self._failed.pop(uid, None), self._roster.of(uid)
         if before is not None:  # its gang may be forgotten since
             before.failed.pop(uid, None)
@@ -186,7 +186,7 @@ class GangObserver:
                 self._roster.quit(uid)
                 self._assignments.forget(uid)
             else:
-                self._drop(known, known.gang.members[uid], now)
+                self._drop(known, known.gang.members[uid], now, lives=lives)
         if self._roster.of(uid) is not None:
             self._expel(known, uid)
         self._controller.settle(known, now)
@@ -200,13 +200,13 @@ class GangObserver:
         )
         self._quarantine.each(steps, lambda _: of_gang(known.gang.key), "gang", lambda step: step())
 
-    def _drop(self, known: GangInfo, member: Member, now: float, *, refused: bool = False) -> None:
+    def _drop(self, known: GangInfo, member: Member, now: float, *, refused: bool = False, lives: bool = False) -> None:
         self._members.leave(known.gang, member, refusals.GONE)
         known.gang.lose(member.uid, refused=refused)
         self._roster.quit(member.uid)
         self._assignments.forget(member.uid)
         pod = self._ledger.pods.get(member.uid)
-        if pod is not None and not refused:
+        if pod is not None and not refused and not lives:
             self._replacements.keep(known, member, pod, now)
 
 

@@ -174,6 +174,11 @@ class Admission:
             if not self._blocked[waiter.queue]:
                 del self._blocked[waiter.queue]
 
+    def reorder(self) -> None:
+        """The times of pods are other ones now: all take the places that they have by those."""
+        for waiter in list(self._of.values()):
+            self.block(waiter.name)
+
     def due(self, now: float) -> list[Requeue]:
         """The pods to wake now: of each queue in turn, no more than there is room for.
 
@@ -201,11 +206,12 @@ class Admission:
             barred = why[local_queue]
             if barred is not None and (pod.refusal is None or pod.refusal.sentence == barred.sentence):
                 continue
-            takes, own = self._queues.takes(pod.ref.uid), self.quota.own(local_queue, (pod.ref.uid,))
             if len(wakes) == most:
                 break
-            if takes in too_much and not own:
+            takes = self._queues.takes(pod.ref.uid)
+            if takes in too_much and pod.ref.uid not in self._queues.promised:
                 continue
+            own = self.quota.own(local_queue, (pod.ref.uid,))
             if barred is None:
                 both = dict(given)
                 add(both, takes)

@@ -10,7 +10,7 @@ Gangs are planned in this order; pods are requeued, room is made, and backfill r
 
 from __future__ import annotations
 
-import math
+import sys
 
 from extender.engine.queueing.line import Turn, due
 from extender.engine.queueing.priorities import Priorities
@@ -19,6 +19,9 @@ from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import Roster
 from extender.engine.types.wall import Wall
 from gangfilter.gang import Gang
+
+LAST = sys.float_info.max
+"""The due date of members that their running gang can spare."""
 
 
 class PendingOrder:
@@ -37,7 +40,7 @@ class PendingOrder:
         known, since = self._roster.of(pod.ref.uid), self.since(pod)
         priority = pod.priority if known is None else self._priorities.of(known.gang, pod.priority)
         surplus = known is not None and self._roster.surplus(pod.ref.uid)
-        deadline = math.inf if surplus else due(since, self._runtimes.of_pod(pod))
+        deadline = LAST if surplus else due(since, self._runtimes.of_pod(pod))
         return Turn(-priority, deadline, since, str(pod.ref))
 
     def since(self, pod: PodState) -> float:

@@ -85,6 +85,11 @@ class Refused:
         if waiter is not None:
             self.put(waiter.name, waiter.shape)
 
+    def reorder(self) -> None:
+        """Their times are other ones now: all take the places that they have by those."""
+        for uid in list(self._waiters):
+            self.moved(uid)
+
     def settle(self) -> None:
         """Take in that there are other queues now."""
         if self.settled:

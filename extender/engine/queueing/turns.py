@@ -45,6 +45,11 @@ class Turns:
         for gang in [gang for gang in self._gangs.values() if gang.terms.priority_class == priority_class]:
             self.put(gang)
 
+    def reorder(self) -> None:
+        """The times of gangs are other ones now: all take the places that they have by those."""
+        for gang in list(self._gangs.values()):
+            self.put(gang)
+
     def remove(self, gang: Gang) -> None:
         """The gang wants none."""
         self.version += 1

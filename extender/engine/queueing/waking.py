@@ -101,6 +101,10 @@ class Waking:
         """The pod, if it is one of them, is in another queue now."""
         self._refused.moved(uid)
 
+    def reorder(self) -> None:
+        """The times of pods are other ones now: all take the places that they have by those."""
+        self._refused.reorder()
+
     # -- rounds
 
     def begin(self, rules: RoundRules, now: float) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from extender.engine.cycle.engine import Engine
-from extender.engine.queueing.line import PATIENCE, UNKNOWN_S
-from extender.engine.types.events import PodGone, PodSeen, QueueSeen
+from extender.engine.queueing.line import PATIENCE, UNKNOWN_S, due
+from extender.engine.queueing.order import LAST
+from extender.engine.types.events import PodGone, PodSeen, QueueSeen, WallMoved
 from protos.contract import names
 from protos.contract.objects import Pod
 from protos.contract.queue import GPU, GPUS, Queue
@@ -71,3 +74,32 @@ def test_pods_without_room_in_their_queue_are_requeued_in_the_same_order_whateve
         assert story.filter(pod) == []
     story.tell(PodGone("uid-first"))
     assert story.wakes() == ["short"]
+
+
+def test_a_clock_that_was_set_changes_the_order_of_nobody() -> None:
+    """Who was created later stands behind, whichever of them was refused before the clock was set."""
+    story = full("a")
+    made = {"later": "1970-01-01T00:00:50Z", "older": "1970-01-01T00:00:45Z"}
+    for name, created in made.items():
+        pod = a_pod(name, mem=16, creationTimestamp=created)
+        story.tell(PodSeen(pod))
+        assert story.filter(pod) == []
+        story.tell(WallMoved(-20.0))
+    story.tell(PodGone("uid-on-a"))
+    assert story.wakes() == ["older"]
+
+
+def test_surplus_members_stand_behind_all_others_but_pods_that_did_not_come() -> None:
+    assert math.inf > LAST
+    assert due(1e9, math.inf) < LAST
+
+
+def test_a_pod_that_ends_while_room_is_held_for_it_counts_in_no_queue_any_more() -> None:
+    story = Story(a_node("a", 16))
+    pod = a_pod("p", mem=16)
+    story.tell(PodSeen(pod))
+    assert story.filter(pod) == ["a"]
+    assert story.engine.pods["uid-p"].state == "held"
+    story.tell(PodGone("uid-p"))
+    root = story.engine.tenancy.queues.root
+    assert (root.waiting, root.running, root.requested) == (0, 0, {})

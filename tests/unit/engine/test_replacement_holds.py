@@ -45,6 +45,21 @@ def kept(world: GangStory) -> list[tuple[str, str]]:
     return [(slot.keeper.ref.name, slot.assignment.node) for slot in world.known().replacements]
 
 
+@pytest.mark.parametrize("said", [{names.GROUP: "other"}, {}])
+def test_a_running_member_that_names_another_gang_or_none_keeps_its_gpu(said: dict[str, str]) -> None:
+    """Its old gang waits for another member, which gets none of what the pod holds."""
+    world = GangStory(a_node("n1", 16, 16), a_node("n2", 16))
+    world.start(*members(3, mem=16))
+    world.later(60)
+    pod, before = world.pods["m1"], world.engine.pods["uid-m1"].node
+    rest = {key: value for key, value in pod.metadata.annotations.items() if key not in (names.GROUP, names.MIN_MEMBER)}
+    world.change("m1", annotations=rest | said)
+    assert (world.engine.pods["uid-m1"].state, world.engine.pods["uid-m1"].node) == ("bound", before)
+    assert kept(world) == []
+    world.create(the_next())
+    assert world.ask("m9").nodes == ()
+
+
 def test_a_lost_members_gpu_is_kept_from_others_and_given_to_the_one_that_comes_in_its_place() -> None:
     world, node, uuid = a_gang_that_lost_one()
     assert kept(world) == [("m1", node)]
