@@ -186,10 +186,7 @@ class Queues:
             self._gains += pods < 0
 
     def recount(self, alive: Container[str]) -> list[str]:
-        """Count anew what is in each account, and build the tree anew: an error may have left a pod counted by half.
-
-        Returns the pods (UIDs) that are dropped, since they are not `alive`.
-        """
+        """Count anew: an error may have left a pod counted by half. Returns those (UIDs) that are not `alive`."""
         gone = [uid for uid in self._pods if uid not in alive]
         for uid in gone:
             self.forget(uid)
@@ -280,16 +277,12 @@ class Queues:
             self._promise(local_queue, takes, 1)
 
     def _settle(self, local_queue: LocalQueue) -> None:
-        """Find the queue of an account."""
         local_queue.epoch = self._epoch
         self._peopled.add(local_queue.namespace)
         self._tree.settle(local_queue)
 
     def reckon(self, also: Mapping[str, int]) -> bool:
-        """Reckon anew what is due to each, if anything changed; returns whether it did.
-
-        `also` is what there is of resources that no node tells, like GPUs of a class.
-        """
+        """Whether fair shares changed. `also`: what there is of resources that no node tells, like GPUs of a class."""
         self._grow()
         if not self._stale and also == self._also:
             return False

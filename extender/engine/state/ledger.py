@@ -21,6 +21,7 @@ from protos.contract.books import NodeBooks
 from protos.contract.objects import Node
 from protos.contract.remembered import Remembered
 
+Changed = Callable[[str, bool, bool], None]
 INTERNED = 8192
 """Sets of amounts that are kept once for all pods that ask the same."""
 
@@ -33,12 +34,7 @@ class Ledger:
     """
 
     def __init__(
-        self,
-        unit_mib: int,
-        slices_per_gpu: int,
-        gpushare: bool,
-        changed: Callable[[str, bool, bool], None],
-        moved: Callable[[PodState], None],
+        self, unit_mib: int, slices_per_gpu: int, gpushare: bool, changed: Changed, moved: Callable[[PodState], None]
     ) -> None:
         self.slices_per_gpu, self.gpushare = slices_per_gpu, gpushare
         self._changed, self._told_moved = changed, moved
