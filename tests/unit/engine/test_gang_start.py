@@ -352,14 +352,15 @@ def test_what_kube_scheduler_sees_a_member_ask_before_the_watch_shows_it_is_plan
 # -- size
 
 
-def test_a_gang_of_five_hundred_starts_with_work_that_grows_with_its_size() -> None:
-    world = GangStory(*(a_node(f"n{i}", *[16] * 8) for i in range(63)))
-    world.create(*members(500, mem=16))
+def test_a_large_gang_starts_with_work_that_grows_with_its_size() -> None:
+    size = 200
+    world = GangStory(*(a_node(f"n{i}", *[16] * 8) for i in range(size // 8)))
+    world.create(*members(size, mem=16))
     before = world.engine.counters.total()
-    found = world.come(*(f"m{i}" for i in range(500)))
-    assert found.count("held") == 499
-    assert len(world.flying) == 500
+    found = world.come(*(f"m{i}" for i in range(size)))
+    assert found.count("held") == size - 1
+    assert len(world.flying) == size
     world.land()
     assert world.phase() is Phase.RUNNING
-    assert len(world.done) < 1100
-    assert world.engine.counters.total() - before < 2000
+    assert len(world.done) < 2.2 * size
+    assert world.engine.counters.total() - before < 4 * size
