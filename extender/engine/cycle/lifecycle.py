@@ -225,15 +225,10 @@ class Lifecycle:
             self.forget_anyway(uid, now)
         elif state is not None:
             with self._quarantine.over(of_pod(uid), "recovery"):
-                self._count_again(state, pod, now)
-
-    def _count_again(self, state: PodState, pod: Pod | None, now: float) -> None:
-        """In the queue that the pod names, or, as long as that cannot be read, in the one in which it counted."""
-        self._tenancy.moved(state)
-        if pod is not None:
-            with self._quarantine.over(of_pod(state.ref.uid), "recovery"):
-                said = self._components.running_pods.read(pod, state, now)
-                self._tenancy.see(state, said, self._gangs.roster.of(state.ref.uid))
+                self._tenancy.moved(state)  # in its former queue, as long as the pod cannot be read
+                if pod is not None:
+                    said = self._components.running_pods.read(pod, state, now)
+                    self._tenancy.see(state, said, self._gangs.roster.of(uid))
 
     def see_again(self, pod: Pod, now: float) -> None:
         """Take in a pod that was set aside as one that is new; one with a node stays booked until it is read."""

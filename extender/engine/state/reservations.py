@@ -201,8 +201,6 @@ class Reservations:
         if now >= kept.until:
             self.give_up(kept.pod.ref.uid)
         elif kept.pod.state == "waiting":
-            if self._unchanged(kept, kept.room):
-                return True
             before = kept.complete
             if self._admits(kept):
                 self._look(kept, kept.room)
@@ -212,13 +210,6 @@ class Reservations:
         else:
             self._release(kept)
         return False
-
-    def _unchanged(self, kept: Reservation, room: Room) -> bool:
-        """Whether nothing happened to a pod that was admitted, nor to the node of its room: most looks end here."""
-        node, pod = self._ledger.nodes.get(room.node), kept.pod
-        same = node is not None and node.version == kept.version and kept.turn == self._turns[True]
-        sound = kept.admitted and not pod.forged and not isinstance(pod.asked, Reason)
-        return same and sound and kept.queue is self._grants.queue(pod.ref.uid)
 
     def _admits(self, kept: Reservation) -> bool:
         """Whether the pod may come, and its queue may have the room; if not, nothing is kept until it may."""
