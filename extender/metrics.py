@@ -159,7 +159,7 @@ STEPS = Spec(
     "gangshare_loop_step_seconds",
     "histogram",
     ("step",),
-    "Seconds that one step held the event loop: event, answer, part of a tick, slice of planning, garbage collection.",
+    "Seconds that one step held the event loop: event, verb, part of a page, of a tick or of a plan, or collection.",
 )
 VIOLATIONS = Spec("gangshare_invariant_violations", "gauge", (), "Invariants that the last check found violated.")
 

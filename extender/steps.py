@@ -1,7 +1,7 @@
 """How long the event loop is held at a time: a histogram of its steps, by what each was about.
 
 A step is what happens between two turns of the loop that others could have had: an event taken in, a tick, a slice of
-planning, an answer. A collection of garbage falls into a step and is counted on its own as well.
+planning, a verb, a part of a page. A collection of garbage falls into a step and is counted on its own as well.
 """
 
 import gc
@@ -30,6 +30,8 @@ class Steps:
         """By kind, how many were not longer than each of the buckets and longer than the one before; the rest last."""
         self.seconds: dict[str, float] = {}
         self.longest: dict[str, float] = {}
+        self.worked = 0.0
+        """Seconds of all steps together."""
         self._collecting = 0.0
 
     def timed(self, kind: str, step: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -47,6 +49,7 @@ class Steps:
             self.seconds[kind] = self.longest[kind] = 0.0
         counts[bisect_left(BUCKETS, seconds)] += 1
         self.seconds[kind] += seconds
+        self.worked += seconds
         if seconds > self.longest[kind]:
             self.longest[kind] = seconds
 

@@ -31,7 +31,10 @@ class Core:
         metrics: Metrics,
         write: Callable[[Iterable[Write]], None],
         clock: Callable[[], float] = time.monotonic,
+        tidy: Callable[[], None] = lambda: None,
     ) -> None:
+        """`tidy` is called after each event and each slice of planning: they may have made much garbage."""
+        self._tidy = tidy
         self.engine, self.metrics, self.clock, self._write = engine, metrics, clock, write
         self.release: Callable[[Release], None] = lambda _: None
         """Who holds the binds; nobody does while none can be asked for."""
@@ -47,6 +50,7 @@ class Core:
         if isinstance(event, Tick) and event.part:
             kind = f"{kind} {event.part}"
         self.metrics.steps.timed(kind, self._tell, event)
+        self._tidy()
         self.stirred.set()
 
     def _tell(self, event: Event) -> None:
@@ -61,7 +65,9 @@ class Core:
 
     def run_slice(self) -> bool:
         """Plan for a moment; whether there is more to plan."""
-        return self.metrics.steps.timed("RunSlice", self._run_slice)
+        more = self.metrics.steps.timed("RunSlice", self._run_slice)
+        self._tidy()
+        return more
 
     def _run_slice(self) -> bool:
         more = False

@@ -13,6 +13,8 @@ from http import HTTPStatus
 
 import structlog
 
+from extender.steps import Steps
+
 Pieces = Iterator[bytes]
 """The parts of an answer as they come; between two of them others may have their turn."""
 
@@ -46,9 +48,9 @@ def missing(sentence: str) -> Refusal:
 class Traffic:
     """kube-scheduler's questions, and whose turn it is beside them."""
 
-    def __init__(self, tidy: Callable[[], None]) -> None:
+    def __init__(self, steps: Steps, tidy: Callable[[], None]) -> None:
         """`tidy` is called after each slice: it may have made much garbage."""
-        self._tidy = tidy
+        self._steps, self._tidy = steps, tidy
         self._last, self._under_way = 0.0, 0
         self._turn = asyncio.Lock()
 
@@ -68,7 +70,7 @@ class Traffic:
             began = time.monotonic()
             while self._busy() and time.monotonic() - began < PATIENCE_S:  # noqa: ASYNC110  # verbs are to pay nothing
                 await asyncio.sleep(QUIET_S)
-            more = work(time.monotonic() + SLICE_S)
+            more = self._steps.timed("page", work, time.monotonic() + SLICE_S)
             self._tidy()
             return more
 

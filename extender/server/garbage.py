@@ -4,8 +4,8 @@ Nearly all that the books are made of is freed at once when nobody names it any 
 are cycles: of requests, tasks and exceptions, which live for a moment. Python looks for them among all objects, from
 time to time: a tenth of a second and more, once 8,000 pods have come. So here
 
-- the young are looked through when a few thousand were made, by the clock's tick, or after a slice of what people ask,
-  rather than in the midst of an answer;
+- the young are looked through when a few thousand were made, after a step that nobody waits for, rather than in the
+  midst of an answer;
 - what has lived through several such looks is taken to be of the books, and is never looked at again (`gc.freeze`).
 
 A cycle that is held for so long and dropped later is not found again: a connection's, some kilobytes. They are found
@@ -16,12 +16,14 @@ import gc
 import time
 from collections.abc import Callable
 
+from extender.steps import Steps
+
 YOUNG, OLD = 1_500, 2
 """Objects made until the young are looked through, and such looks until those that are left are spared: together no
 more than some 2 ms."""
-TURNS = 25
-"""Slices after which the young are looked through anyway: Python takes those that are freed off the count of those that
-are made, and so does not see that many are made in the place of old ones."""
+WORK_S = 0.01
+"""Seconds of work after which the young are looked through anyway: Python takes those that are freed off the count of
+those that are made, and so does not see that many are made in the place of old ones."""
 MOST = 4_000
 """Objects made until Python does so by itself, in the midst of a step."""
 NEVER = 1_000_000
@@ -32,11 +34,13 @@ IDLE_S = 60.0
 class Garbage:
     """What is done about it in this process, from `settle` on."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, steps: Steps, clock: Callable[[], float] = time.monotonic) -> None:
+        """`steps` says how much work was done."""
+        self._steps, self._clock = steps, clock
         self._idle_since: float | None = None
         self._settled = self._looked_through = False
-        self._turns = 0
+        self._looked_at = 0.0
+        """In seconds of work."""
 
     def settle(self) -> None:
         """All was read: spare the books."""
@@ -52,19 +56,18 @@ class Garbage:
             self._idle(leads=leads)
 
     def look(self) -> None:
-        """A slice is done: look through the young, if many may have been made since the last time."""
+        """A step is done: look through the young, if many may have been made since the last time."""
         if not self._settled:
             return
-        self._turns += 1
         young, looks, _ = gc.get_count()
-        if young < YOUNG and looks < OLD and self._turns < TURNS:
+        if young < YOUNG and looks < OLD and self._steps.worked < self._looked_at + WORK_S:
             return
-        self._turns = 0
         if looks >= OLD:
             gc.collect(1)
             gc.freeze()
         else:
             gc.collect(0)
+        self._looked_at = self._steps.worked
 
     def _idle(self, *, leads: bool) -> None:
         """Once in a time in which another process leads, look through everything."""

@@ -76,7 +76,8 @@ class Extender:
         self.metrics = Metrics(self.engine.counters)
         recorder = Recorder(self._writer, component=names.EXTENDER, instance=socket.gethostname(), clock=time.monotonic)
         self._actor = Actor(self._writer, self._lease, recorder, self._problem, self.metrics.faults)
-        self.core = Core(self.engine, self.metrics, self._actor.submit)
+        self._garbage = Garbage(self.metrics.steps)
+        self.core = Core(self.engine, self.metrics, self._actor.submit, tidy=self._garbage.look)
         self._actor.refused = lambda uid, why: self.core.tell(EvictionRefused(uid, why))
         self.watches = Watches(
             self._reader,
@@ -87,9 +88,8 @@ class Extender:
             calm=self.core.calm,
         )
         self.gate = Gate(lambda is_open: self.core.tell(Leading(is_open)))
-        self._garbage = Garbage()
         self.health = status.Health(time.monotonic, settings.scheduler_healthz)
-        self._traffic = Traffic(self._garbage.look)
+        self._traffic = Traffic(self.metrics.steps, self._garbage.look)
         self._ports: Ports | None = None
         self._webhook: socket.socket | None = None
 
@@ -244,7 +244,6 @@ class Extender:
             more = True
             while more:
                 more = self.core.run_slice()
-                self._garbage.look()
                 await asyncio.sleep(0)
 
     def _leads(self) -> bool:

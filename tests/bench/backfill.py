@@ -14,6 +14,7 @@ import msgspec
 from extender.engine.types.events import PodGone, PodSeen, PodsListed, QueueSeen, Tick
 from extender.engine.types.settings import Settings
 from extender.server.garbage import Garbage
+from extender.steps import Steps
 from protos.contract import names
 from protos.contract.objects import Pod, decode_pod
 from protos.contract.queue import GPU, GPUS, Queue
@@ -103,7 +104,7 @@ def _decisions(world: _World, count: int) -> list[float]:
 def run() -> list[Figure]:
     """All of it."""
     world = _World()
-    Garbage().settle()
+    Garbage(Steps()).settle()
     world.heads()
     world.slices.clear()
     world.until_kept()

@@ -17,6 +17,7 @@ import msgspec
 from extender.engine.types.events import PodSeen, PodsListed, Tick
 from extender.engine.types.settings import Settings
 from extender.server.garbage import Garbage
+from extender.steps import Steps
 from protos.contract.objects import decode_pod
 from tests.bench import bodies
 from tests.bench.bodies import Limits
@@ -70,7 +71,7 @@ def _measure(told: str, settings: Settings) -> list[Figure]:
     fleet.engine.step(PodsListed(), time.monotonic())
     for _ in range(WARM_TICKS):
         fleet.engine.step(Tick(), time.monotonic())
-    Garbage().settle()
+    Garbage(Steps()).settle()
     figures: list[Figure] = []
     for number, (each, limits) in enumerate(ASKS):
         plans = [list(_slices(fleet, f"gang-{number}-{i}", limits, cpu)) for i, cpu in enumerate(CPUS)]

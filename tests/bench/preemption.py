@@ -16,6 +16,7 @@ from extender.engine.types.effects import Evict, SetAnnotation
 from extender.engine.types.events import PodSeen, PodsListed, Tick
 from extender.engine.types.settings import Settings
 from extender.server.garbage import Garbage
+from extender.steps import Steps
 from protos.contract import allocation, codec, names
 from protos.contract.allocation import Allocation, Share
 from protos.contract.objects import decode_pod
@@ -43,7 +44,7 @@ def _measure(told: str, size: int) -> list[Figure]:
     for pod in waiting:
         _see(engine, pod)
     engine.step(PodsListed(), time.monotonic())
-    Garbage().settle()
+    Garbage(Steps()).settle()
     slices = list(_decided(engine, {pod["metadata"]["name"]: pod for pod in waiting}))
     label = f"who goes for a gang of {MEMBERS} on {NODES * bodies.GPUS:,} GPUs full of {told}"
     return [

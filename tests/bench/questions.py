@@ -61,9 +61,11 @@ EVERY_PAGE = (
 
 async def _serve(nodes: int, pods: int) -> None:
     """Tell the ports and a question; at a line, what turns of the event loop take in s; serve until the next line."""
-    fleet, garbage = Fleet(nodes, pods), Garbage()
-    traffic = Traffic(garbage.look)
-    core = Core(fleet.engine, Metrics(fleet.engine.counters), lambda _: None)
+    fleet = Fleet(nodes, pods)
+    metrics = Metrics(fleet.engine.counters)
+    garbage = Garbage(metrics.steps)
+    traffic = Traffic(metrics.steps, garbage.look)
+    core = Core(fleet.engine, metrics, lambda _: None, tidy=garbage.look)
     pending = bodies.stored(bodies.pod("asked", {MEM: 4}))
     core.tell(PodSeen(decode_pod(msgspec.json.encode(pending))))
     gate, free = Gate(lambda _: None), Address("127.0.0.1", 0)
@@ -112,10 +114,12 @@ def _gang_of(fleet: Fleet) -> None:
 
 def _pages(nodes: int, pods: int) -> dict[str, float]:
     """What the longest piece of each page takes of the processor, in s: the least of some rounds, piece by piece."""
-    fleet, garbage = Fleet(nodes, pods), Garbage()
+    fleet = Fleet(nodes, pods)
     _gang_of(fleet)
-    core = Core(fleet.engine, Metrics(fleet.engine.counters), lambda _: None)
-    told = Status(core, Health(time.monotonic, ""), Traffic(garbage.look), open_allocations=True)
+    metrics = Metrics(fleet.engine.counters)
+    garbage = Garbage(metrics.steps)
+    core = Core(fleet.engine, metrics, lambda _: None, tidy=garbage.look)
+    told = Status(core, Health(time.monotonic, ""), Traffic(metrics.steps, garbage.look), open_allocations=True)
     garbage.settle()
     return {path: max(map(min, zip_longest(*_rounds(told, path, garbage), fillvalue=math.inf))) for path in EVERY_PAGE}
 

@@ -124,7 +124,8 @@ class Life:
         self.engine = Engine(Settings(), self.now, time.time() - self.now)
         metrics = Metrics(self.engine.counters)
         metrics.steps = self.steps = Steady()
-        self.core = Core(self.engine, metrics, self._write, clock=lambda: self.now)
+        self._tasks, self._garbage = tasks, Garbage(self.steps)
+        self.core = Core(self.engine, metrics, self._write, clock=lambda: self.now, tidy=self._garbage.look)
         binds = Binds(self.core, None, tasks)  # type: ignore[arg-type]  # no Binding is written
         self.core.release = self._release
         self.verbs = Verbs(self.core, binds, Gate(lambda _: None))
@@ -132,7 +133,6 @@ class Life:
             Feed(self.server, kinds.NODES, self.core.tell, metrics),  # type: ignore[arg-type]
             Feed(self.server, kinds.PODS, self.core.tell, metrics),  # type: ignore[arg-type]
         ]
-        self._tasks, self._garbage = tasks, Garbage()
         self._running: list[str] = []
         self._asking: dict[str, None] = {}
         self._opened: list[PostBinding] = []
@@ -157,18 +157,15 @@ class Life:
         """Let what was told arrive."""
         while self._opened:
             self._land(self._opened.pop())
-        while not self.server.quiet():
+        while not self.server.quiet():  # noqa: ASYNC110  # each turn of the loop is a step
             await asyncio.sleep(0)
-            self._garbage.look()
         for _ in range(3):
             await asyncio.sleep(0)
 
     def _run_slices(self, slices: int) -> None:
         """Plan, for as long as there is time."""
         for _ in range(slices):
-            more = self.core.run_slice()
-            self._garbage.look()
-            if not more:
+            if not self.core.run_slice():
                 break
 
     async def tick(self, seconds: float) -> None:

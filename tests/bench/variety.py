@@ -61,7 +61,9 @@ class _Life:
 
     def __init__(self, nodes: int, wishes: Sequence[Wish], tasks: asyncio.TaskGroup) -> None:
         self.view, self.rng = Fleet(nodes, min(PODS, 4 * nodes)), random.Random(nodes)
-        self.core = Core(self.view.engine, Metrics(self.view.engine.counters), lambda _: None)
+        metrics = Metrics(self.view.engine.counters)
+        self._garbage = Garbage(metrics.steps)
+        self.core = Core(self.view.engine, metrics, lambda _: None, tidy=self._garbage.look)
         self.verbs = Verbs(self.core, Binds(self.core, None, tasks), Gate(lambda _: None))  # type: ignore[arg-type]
         self._wishes = list(wishes)
         self.rng.shuffle(self._wishes)
@@ -71,7 +73,6 @@ class _Life:
         self.scores: list[float] = []
         self.seen: list[float] = []
         self._count = 0
-        self._garbage = Garbage()
         self._garbage.settle()
 
     async def warm(self) -> None:

@@ -13,7 +13,7 @@ from extender.engine.types.events import Tick
 from extender.engine.types.settings import Settings
 from extender.metrics import Metrics
 from extender.server.core import Core
-from extender.server.garbage import IDLE_S, MOST, OLD, TURNS, YOUNG, Garbage
+from extender.server.garbage import IDLE_S, MOST, OLD, WORK_S, YOUNG, Garbage
 from extender.steps import BUCKETS, Steps
 
 
@@ -81,7 +81,7 @@ class Node:
 
 
 def test_the_books_are_never_looked_through_again(collector: list[int]) -> None:
-    garbage = Garbage()
+    garbage = Garbage(Steps())
     garbage.settle()
     collector.clear()
     books: list[Node] = []
@@ -95,7 +95,7 @@ def test_the_books_are_never_looked_through_again(collector: list[int]) -> None:
 
 
 def test_cycles_that_are_left_young_go(collector: list[int]) -> None:
-    garbage = Garbage()
+    garbage = Garbage(Steps())
     garbage.settle()
     for _ in range(YOUNG):
         one = Node()
@@ -107,22 +107,37 @@ def test_cycles_that_are_left_young_go(collector: list[int]) -> None:
 
 def test_those_that_are_made_in_the_place_of_old_ones_are_looked_through_as_well(collector: list[int]) -> None:
     """Python counts fewer objects made than there are young, as old ones are freed meanwhile."""
-    books = [Node() for _ in range(3 * YOUNG)]
-    garbage = Garbage()
+    books, steps = [Node() for _ in range(3 * YOUNG)], Steps()
+    garbage = Garbage(steps)
     garbage.settle()
     collector.clear()
     for i in range(len(books)):
         books[i] = Node()
         if i % 100 == 99:
+            steps.note("event", WORK_S / 10)
             garbage.look()
     assert gc.get_count()[0] < YOUNG
-    assert len(gc.get_objects(0)) < 100 * 4 * TURNS
-    assert collector.count(0) + collector.count(1) >= len(books) // (100 * TURNS)
+    assert len(gc.get_objects(0)) < 100 * 4 * 10
+    assert 0 < collector.count(0) + collector.count(1) <= len(books) // 1000 + OLD
+
+
+def test_young_objects_are_looked_through_after_events_and_slices(collector: list[int]) -> None:
+    engine = Engine(Settings(), 0.0, 0.0)
+    metrics = Metrics(engine.counters)
+    garbage = Garbage(metrics.steps)
+    core = Core(engine, metrics, lambda _: None, tidy=garbage.look)
+    garbage.settle()
+    for step in (lambda: core.tell(Tick()), core.run_slice):
+        kept = [Node() for _ in range(YOUNG)]
+        collector.clear()
+        step()
+        assert collector
+        kept.clear()
 
 
 def test_all_is_looked_through_once_while_another_process_leads(collector: list[int]) -> None:
     clock = Clock()
-    garbage = Garbage(clock)
+    garbage = Garbage(Steps(), clock)
     garbage.settle()
     kept = Node()
     kept.parts.append(kept)
@@ -140,7 +155,7 @@ def test_nothing_is_done_before_all_was_read(collector: list[int]) -> None:
     gc.set_threshold(MOST)
     books = [Node() for _ in range(2 * YOUNG)]
     collector.clear()
-    Garbage().tick(leads=True)
+    Garbage(Steps()).tick(leads=True)
     assert len(books) == 2 * YOUNG
     assert collector == []
 
