@@ -143,10 +143,12 @@ class Components:
 
     def _moved(self, pod: PodState) -> None:
         """The books are right, whatever its queue says. What keeps room counts there by its promise alone."""
+        self.reservations.moved(pod.ref.uid)
         if pod.ref.uid in self.ledger.pods:
             self.quarantine.each((pod,), lambda pod: pod.subject, "queues", self.tenancy.moved)
 
     def _in_other_queue(self, uid: str) -> None:
+        self.reservations.moved(uid)
         self.waking.moved(uid)
 
     def _unpromise(self, pod: PodState) -> None:

@@ -91,7 +91,7 @@ class Engine:
         if not quarantine or self._recovery.takes(event, now):
             self._listeners.tell(event, now)
         with self._over_activator:
-            components.effects += components.activator.look(now, everything=isinstance(event, Tick) and event.last)
+            components.effects += components.activator.look(now, tick=isinstance(event, Tick) and event.last)
         with self._over_preemption:
             components.effects += components.preemption.look(event, now)
         if quarantine:

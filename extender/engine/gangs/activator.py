@@ -38,7 +38,7 @@ class ReservationActivator:
         self._missing: dict[GroupKey, str] = {}
         """A member of each gang whose room was not complete."""
 
-    def look(self, now: float, *, everything: bool = False) -> list[Effect]:
+    def look(self, now: float, *, tick: bool = False) -> list[Effect]:
         """Keep what is reserved; a single pod is woken once its room is complete, a gang starts with all of it."""
         if not self._reservations:
             self._missing.clear()
@@ -54,7 +54,7 @@ class ReservationActivator:
             elif kept.assignment is not None and kept.complete and self._reservations.due(pod.uid, now):
                 wakes.append(Requeue(pod, kept.assignment.node))
 
-        waiting = self._reservations.keep(now, everything=everything)
+        waiting = self._reservations.keep(now, tick=tick)
         self._quarantine.each(waiting, lambda kept: kept.pod.subject, "reservations", come)
         self._quarantine.each(
             gangs.values(), lambda gang: of_gang(gang.key), "reservations", lambda gang: self._look_at(gang, now)

@@ -25,6 +25,9 @@ class Grants:
         local_queue = self._queues.of(uid)
         if local_queue is None:
             return False
+        limited = any(True for _ in self._quota.limiting(local_queue))
+        if not limited:
+            return self._quota.barred(local_queue) is None
         less = {name: dict(amounts) for name, amounts in self._quota.own(local_queue, (uid,)).items()}
         for queue_node in self._queues.at(local_queue).upwards if making else ():
             add(less.setdefault(queue_node.name, {}), queue_node.allocated.items())

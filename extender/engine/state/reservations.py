@@ -9,7 +9,7 @@ Nothing is kept past what the pod's queue admits: what is kept is promised to th
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
 from extender.engine.state.intree import counted, lacking
@@ -63,10 +63,13 @@ class Reservations:
         self._on: dict[str, dict[str, None]] = {}
         """Whose room is on a node, by its name."""
         self._stale: dict[str, None] = {}
-        """Whose room is to be looked at: something happened to it."""
+        """Whose room is to be looked at: something happened to it, to its pod or to its node."""
+        self._waiting: dict[str, None] = {}
+        """Whose room is complete while the pod has not come."""
         self._soonest = math.inf
         """No room is given up for its time's sake before."""
-        self._turns = (0, 0)
+        self._turns = self._ticked = (0, 0)
+        """What the queues' turns are, and what they were at the last tick."""
 
     def __bool__(self) -> bool:
         return bool(self._of)
@@ -100,6 +103,7 @@ class Reservations:
     def see(self, pod: Pod, state: PodState, now: float) -> list[Report]:
         """Take in a pod and what its annotation says; tells its owner if that cannot be read, or is not believed."""
         uid, believed = pod.metadata.uid, state.info.ours and self._enabled
+        self.moved(uid)
         text = pod.metadata.annotations.get(names.RESERVATION) if believed else None
         news, why = self.promises.read(pod, text, trust.reserver(pod) if text is not None else "", now)
         self._reread(uid, now)
@@ -152,11 +156,17 @@ class Reservations:
             if not self._on[room.node]:
                 del self._on[room.node]
         kept.room = kept.assignment = None
+        self._waiting.pop(uid, None)
         self._release(kept)
 
     def changed(self, node: str) -> None:
         """Something happened to this node."""
         self._stale |= self._on.get(node, {})
+
+    def moved(self, uid: str) -> None:
+        """Something happened to this pod: it got GPUs, or gave them up, or is in another queue."""
+        if uid in self._of:
+            self._stale[uid] = None
 
     def lend(self, uid: str) -> None:
         """What is kept for the pod is there for it, until the next look."""
@@ -177,21 +187,39 @@ class Reservations:
 
     # -- booking
 
-    def keep(self, now: float, *, everything: bool = False) -> list[Reservation]:
+    def keep(self, now: float, *, tick: bool = False) -> list[Reservation]:
         """Book what is free of all that is to be kept; returns those whose pods wait, as far as they were looked at.
 
-        Looked at is where something happened, and `everything` from time to time: what pods do is not told here.
+        Looked at is where something happened; on a `tick` also those whose queue may answer otherwise by now, and
+        those whose pods only have to come.
         """
-        everything = everything or now >= self._soonest
-        looked_at, self._stale = list(self._of if everything else self._stale), {}
-        if everything:
-            self._soonest = min((kept.until for kept in self._of.values() if kept.room is not None), default=math.inf)
+        looked_at, self._stale = self._due(now, tick=tick), {}
         known = [kept for uid in looked_at if (kept := self._of.get(uid)) is not None]
         self._turns = self._grants.turns()
         waits = self._quarantine.tried(
             known, lambda kept: kept.pod.subject, "reservations", lambda kept: self._waits(kept, now)
         )
-        return [kept for kept, yes in zip(known, waits, strict=True) if yes]
+        found = []
+        for kept, yes in zip(known, waits, strict=True):
+            self._waiting.pop(kept.pod.ref.uid, None)
+            if yes:
+                found.append(kept)
+                if kept.complete:
+                    self._waiting[kept.pod.ref.uid] = None
+        return found
+
+    def _due(self, now: float, *, tick: bool) -> Iterable[str]:
+        """The pods (UIDs) whose rooms are to be looked at."""
+        if now >= self._soonest:
+            self._soonest = min((kept.until for kept in self._of.values() if kept.room is not None), default=math.inf)
+            return list(self._of)
+        if not tick:
+            return self._stale
+        (refused, admitted), self._ticked = self._ticked, self._grants.turns()
+        if admitted != self._ticked[True]:
+            return list(self._of)
+        again = [uid for uid, kept in self._of.items() if not kept.admitted] if refused != self._ticked[False] else ()
+        return {**self._stale, **self._waiting, **dict.fromkeys(again)}
 
     def _waits(self, kept: Reservation, now: float) -> bool:
         """Keep what is there for it; whether its pod waits and has not used up its time."""

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from extender.engine.types.effects import PostBinding, Report, Requeue
-from extender.engine.types.events import NodeSeen, PodGone, PodSeen, Tick
+from extender.engine.types.events import GroupSeen, NodeSeen, PodGone, PodSeen, QueueSeen, Tick
+from gangfilter.group import GroupKey
 from gangfilter.table import Phase
 from protos.contract import codec, names, reservation
 from protos.contract.objects import Pod
+from protos.contract.queue import GPU, GPUS, Queue
 from protos.contract.reservation import Reservation, Room
 from tests.builders import a_node, a_pod
-from tests.unit.engine.gang_story import GangStory, a_member
+from tests.unit.engine.gang_story import VOLCANO, GangStory, a_declaration, a_member
 from tests.unit.engine.story import Story, asks_for_room, changed
 
 UNTIL = "1970-01-01T00:10:00Z"
@@ -254,6 +256,67 @@ def test_a_gang_whose_start_comes_to_nothing_has_its_room_again() -> None:
         world.later(1)
     world.create(a_pod("other", mem=4))
     assert world.come("other") == ["NoRoom"]
+
+
+# -- what happens elsewhere
+
+
+def test_room_is_kept_once_its_queue_has_quota_whatever_node_that_comes_from() -> None:
+    story = Story(a_node("n1", 10), a_node("n2", 10))
+    story.tell(QueueSeen(Queue(name="q", capability={GPUS: GPU})))
+    in_queue = {names.QUEUE: "q"}
+    holder = a_pod("holder", whole=1, annotations={names.GPU_UUID: "GPU-n2-0", **in_queue})
+    assert story.run(holder) == "n2:0"
+    train = a_pod("train", whole=1, annotations=in_queue)
+    waits(story, train, **reserved("n1", 0), **in_queue)
+    story.wakes()
+    assert kept(story) == [(0, 0)]
+    story.tell(PodGone("uid-holder"))
+    story.wakes()
+    assert kept(story) == [(10, 100)]
+
+
+def test_no_room_is_kept_in_a_queue_that_closes() -> None:
+    story = a_town()
+    story.tell(QueueSeen(Queue(name="q")))
+    said = {names.QUEUE: "q"}
+    waits(story, a_pod("train", whole=2, annotations=said), **reserved("n1", 0, 1), **said)
+    story.wakes()
+    assert kept(story) == [(4, 100), (4, 100)]
+    story.tell(QueueSeen(Queue(name="q", closed=True)))
+    story.wakes()
+    assert kept(story) == [(0, 0), (0, 0)]
+
+
+def test_no_room_is_kept_for_a_gang_that_starts_elsewhere() -> None:
+    world = GangStory(a_node("n1", 10, 10))
+    world.create(a_pod("holder", mem=6, annotations={names.GPU_UUID: "GPU-n1-1"}))
+    assert world.come("holder") == ["flying"]
+    world.land("holder")
+    world.create(*(reserved_member(i, "2100-01-01T00:00:00Z") for i in range(2)))
+    world.run_slice()
+    assert len(world.engine.ledger.keepers) == 2
+    world.tell(NodeSeen(a_node("n2", 10, 10)))
+    world.later(1)
+    assert {pod.node for pod in world.engine.pods.values() if pod.state == "held"} == {"n2"}
+    world.later(1)
+    assert not world.engine.ledger.keepers
+
+
+def test_no_room_is_kept_for_a_gang_that_goes_to_a_queue_without_quota() -> None:
+    world = GangStory(a_node("n1", 10, 10))
+    world.create(a_pod("holder", mem=6, annotations={names.GPU_UUID: "GPU-n1-1"}))
+    assert world.come("holder") == ["flying"]
+    world.land("holder")
+    world.tell(QueueSeen(Queue(name="none", capability={GPUS: 0})))
+    world.create(a_pod("known", mem=1, annotations={names.QUEUE: "none"}))
+    world.create(*(reserved_member(i, "2100-01-01T00:00:00Z") for i in range(2)))
+    world.run_slice()
+    world.later(1)
+    assert len(world.engine.ledger.keepers) == 2
+    world.tell(GroupSeen(VOLCANO, GroupKey("default", "g"), a_declaration(min_member=2, queue="none")))
+    world.later(1)
+    assert not world.engine.ledger.keepers
 
 
 # -- one annotation for several pods
