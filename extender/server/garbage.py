@@ -24,7 +24,7 @@ more than some 2 ms."""
 WORK_S = 0.01
 """Seconds of work after which the young are looked through anyway: Python takes those that are freed off the count of
 those that are made, and so does not see that many are made in the place of old ones."""
-MOST = 4_000
+MOST = 2_500
 """Objects made until Python does so by itself, in the midst of a step."""
 NEVER = 1_000_000
 IDLE_S = 60.0

@@ -64,7 +64,7 @@ async def _divide(plane: Plane) -> None:
 
 async def _fill(plane: Plane) -> None:
     """Every GPU has a pod."""
-    pods = list(in_the_way(OTHERS))
+    pods = list(in_the_way(NODES, OTHERS))
     await plane.create(PODS, (_of("research", made) for made, _, _ in pods))
     uids = await plane.uids()
     found = ((made["metadata"]["name"], node, given) for made, node, given in pods)

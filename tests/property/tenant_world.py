@@ -17,6 +17,7 @@ from extender.engine.policies.preemption.units import Unit
 from extender.engine.policies.preemption.victims import NoSolution, Search, Victims
 from extender.engine.queueing.queue_node import QueueNode
 from extender.engine.types.effects import Effect, Evict
+from extender.engine.types.sliced import Sliced
 from gangfilter.members import Stage
 from gangfilter.table import Phase
 from protos.contract import names
@@ -127,9 +128,9 @@ class TenantWorld:
         if len(units) <= MOST:
             self.plans.append(len(units))
             without = Without(search._view, search._draw(), search._wanted)
-            assert search.rights.roomy(units)
+            assert roomy(search, units)
             assert without.fits(units)
-            assert not [some for some in parts(units) if search.rights.roomy(some) and without.fits(some)]
+            assert not [some for some in parts(units) if roomy(search, some) and without.fits(some)]
 
     def _examine_queues(self, mine: str, units: Sequence[Unit]) -> None:
         """Who gives keeps what it must, or without the largest would, and lacks less than the other did."""
@@ -288,3 +289,11 @@ class TenantWorld:
 
 def gang_of(pod: Pod) -> str:
     return pod.metadata.annotations.get(names.GROUP, "")
+
+
+def roomy(search: Search, units: Sequence[Unit]) -> bool:
+    """Whether the queues of the pod that waits have room once these are gone."""
+    work = Sliced(search.rights.roomy(units))
+    while not work.advance():
+        pass
+    return work.outcome is True

@@ -66,7 +66,7 @@ def units_of(town: Town) -> list[Unit]:
 def searched(town: Town, seats: tuple[Seat, ...], units: list[Unit]) -> Victims | NoSolution:
     def candidates(_: MayTake) -> Generator[int, None, list[Unit]]:
         yield 1
-        return units
+        return list(units)
 
     def draw() -> WhatIfNodes:
         return WhatIfNodes(town.engine.ledger, ())

@@ -64,6 +64,7 @@ class GangPlanner:
 
     def _stop(self, gang: Gang) -> None:
         if self._plan is not None and self._plan[0] is gang:
+            self._plan[2].drop()
             self._plan = None
 
     def next(self, gang: Gang) -> bool:

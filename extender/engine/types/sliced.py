@@ -29,6 +29,10 @@ class Sliced(Generic[T]):
             self.done, self.outcome = True, ended.value
         return self.done
 
+    def drop(self) -> None:
+        """Give it up: what it holds is freed now, though the work and what it is done for name each other."""
+        self._work.close()
+
     def whole(self) -> Generator[int, None, T]:
         """All of it, as a part of other work."""
         return (yield from self._work)

@@ -7,6 +7,7 @@ their order: the more have left, the more room there is.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from heapq import merge
 from typing import NamedTuple
@@ -14,9 +15,8 @@ from typing import NamedTuple
 import msgspec
 
 from extender.engine.planning.attempt import LOOK, STEP, ClusterView
-from extender.engine.policies.preemption.capacity_bound import COUNTED
-from extender.engine.policies.preemption.fitting import Fitting, Gone, Wanted
-from extender.engine.policies.preemption.what_if import WhatIfNodes
+from extender.engine.policies.preemption.fitting import Fitting, Wanted
+from extender.engine.policies.preemption.what_if import Gone, WhatIfNodes, by_node
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.seats import Assignment
 
@@ -109,10 +109,10 @@ def _fits(fitting: Fitting, left: Sequence[End]) -> Generator[int, None, bool]:
     return (yield from fitting.fits((yield from _gone(left))))
 
 
-def _gone(left: Sequence[End]) -> Generator[int, None, dict[str, frozenset[str]]]:
-    found: dict[str, set[str]] = {}
+def _gone(left: Sequence[End]) -> Generator[int, None, Gone]:
+    listed: defaultdict[str, list[str]] = defaultdict(list)
     for number, end in enumerate(left):
-        found.setdefault(end.node, set()).add(end.uid)
+        listed[end.node].append(end.uid)
         if number % STEP == 0:
-            yield STEP * COUNTED
-    return {node: frozenset(uids) for node, uids in found.items()}
+            yield STEP * LOOK
+    return (yield from by_node(listed))

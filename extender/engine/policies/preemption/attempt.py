@@ -22,6 +22,7 @@ from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Assignment
 from extender.engine.types import refusals
 from extender.engine.types.effects import Effect, Evict, PodRef, Report, SetAnnotation
+from extender.engine.types.sliced import Sliced
 from gangfilter.group import GroupKey
 from gangfilter.members import Stage
 from protos.contract import codec, names, reservation
@@ -224,8 +225,8 @@ class PreemptionAttempt:
         yield from self._asking.look(self._goes, now)
         if not self._asking.over:
             return
-        if not self._ordered and (forbidden := self._of.budgets.forbidden(self._left(), ())):
-            yield from self._stop(next(iter(forbidden.values())), now)
+        if not self._ordered and (why := self._forbidden()):
+            yield from self._stop(why, now)
             return
         self._ordered = True
         for uid, (victim, since) in list(self._asked.items()):
@@ -240,6 +241,13 @@ class PreemptionAttempt:
             if not self._goes(uid):
                 self._policy.gangs.controller.preempt(uid, now, wholly=self._unit_of[uid].kind == "gang")
                 yield self._order(victim, now)
+
+    def _forbidden(self) -> str:
+        """Why budgets do not let all that are left go, "" if they do."""
+        check = Sliced(self._of.budgets.forbidden(self._left(), ()))
+        while not check.advance():
+            pass
+        return next(iter((check.outcome or {}).values()), "")
 
     def _order(self, victim: Victim, now: float) -> Evict:
         self._asked[victim.uid] = victim, now

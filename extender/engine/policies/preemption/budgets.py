@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 
-from extender.engine.policies.preemption.units import Unit, Victim
+from extender.engine.policies.preemption.units import Unit, Victim, pieces, price
 from protos.contract.budget import Budget
 from protos.contract.objects import ObjectMeta, Pod
 
@@ -36,12 +36,14 @@ class Register:
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, Budget]] = {}
-        """By namespace and name."""
+        """By namespace and name, in their order."""
         self.turn = 0
         """Counts what changed."""
 
     def put(self, budget: Budget) -> None:
-        self._known.setdefault(budget.metadata.namespace, {})[budget.metadata.name] = budget
+        namespace = budget.metadata.namespace
+        here = {**self._known.get(namespace, {}), budget.metadata.name: budget}
+        self._known[namespace] = dict(sorted(here.items()))
         self.turn += 1
 
     def drop(self, namespace: str, name: str) -> None:
@@ -51,7 +53,9 @@ class Register:
             self._known.pop(namespace, None)
         self.turn += 1
 
-    def forbidden(self, chosen: Sequence[Unit], units: Sequence[Unit], going: Iterable[Victim] = ()) -> dict[str, str]:
+    def forbidden(
+        self, chosen: Sequence[Unit], units: Sequence[Unit], going: Iterable[Victim] = ()
+    ) -> Generator[int, None, dict[str, str]]:
         """What of `units` may not go if `chosen` may not go together, by `who`, and why; nothing if they may.
 
         Of the chosen the cheapest go first, as many as the budgets allow; what else they guard stays. Those that are
@@ -64,17 +68,19 @@ class Register:
             left.subtract(self._named(victim))
         found: dict[str, str] = {}
         together: set[str] = set()
-        for unit in chosen:
-            why = self._why(unit, left)
-            if why:
-                found[unit.who] = why
-            else:
-                together.add(unit.who)
-                left.subtract(guard for victim in unit.victims for guard in self._named(victim))
-        for unit in units if found else ():
-            why = self._why(unit, left) if unit.who not in together and unit.who not in found else ""
-            if why:
-                found[unit.who] = why
+        for some in pieces(chosen):
+            for unit in some:
+                if why := self._why(unit, left):
+                    found[unit.who] = why
+                else:
+                    together.add(unit.who)
+                    left.subtract(guard for victim in unit.victims for guard in self._named(victim))
+            yield price(some)
+        for some in pieces(units if found else ()):
+            for unit in some:
+                if unit.who not in together and unit.who not in found and (why := self._why(unit, left)):
+                    found[unit.who] = why
+            yield price(some)
         return found
 
     def _why(self, unit: Unit, left: Mapping[str, int]) -> str:
@@ -97,5 +103,4 @@ class Register:
         if not victim.guarded:
             return []
         budgets = self._known.get(victim.ref.namespace, {})
-        guards = (b for _, b in sorted(budgets.items()) if b.guards(victim.ref.namespace, victim.labels))
-        return [name(budget.metadata) for budget in guards]
+        return [name(b.metadata) for b in budgets.values() if b.guards(victim.ref.namespace, victim.labels)]

@@ -6,11 +6,11 @@ when they do not.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Mapping, Sequence
+from collections.abc import Generator, Hashable, Sequence
 
 from extender.engine.planning.attempt import STEP, TRY, ClusterView
 from extender.engine.planning.trial import EquivalenceClass, group, is_puzzle
-from extender.engine.policies.preemption.what_if import WhatIfNodes
+from extender.engine.policies.preemption.what_if import Gone, WhatIfNodes
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
 from protos.contract import choose
@@ -71,7 +71,7 @@ class CapacityBound:
             self._times[key] = _times(eq_class.ask, node.books, eq_class.size)
         return min(most, self._times[key])
 
-    def suffices(self, gone: Mapping[str, frozenset[str]]) -> Generator[int, None, bool]:
+    def suffices(self, gone: Gone) -> Generator[int, None, bool]:
         """Whether there is room for so many of each kind once these pods are gone, by node."""
         if self._before is None:
             self._before = [0] * len(self._eq_classes)
@@ -85,7 +85,7 @@ class CapacityBound:
                 yield STEP * COUNTED
         return all(have >= need for have, need in zip(total, self._needed, strict=True))
 
-    def useful(self, gone: Mapping[str, frozenset[str]]) -> Generator[int, None, set[str]]:
+    def useful(self, gone: Gone) -> Generator[int, None, set[str]]:
         """The nodes that take more members once these pods are gone."""
         found = set()
         for number, (name, uids) in enumerate(gone.items()):
@@ -97,7 +97,7 @@ class CapacityBound:
                 yield STEP * COUNTED
         return found
 
-    def taking(self, gone: Mapping[str, frozenset[str]]) -> Generator[int, None, dict[str, NodeState]]:
+    def taking(self, gone: Gone) -> Generator[int, None, dict[str, NodeState]]:
         """The nodes that take anybody then, as they would be."""
         found: dict[str, NodeState] = {}
         for number, (name, node) in enumerate(list(self._view.nodes.items())):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 
 import msgspec
 
@@ -10,12 +10,9 @@ from extender.engine.placement.index import Indexes
 from extender.engine.planning.attempt import PIECE, ClusterView
 from extender.engine.planning.plan import Placement, Plan
 from extender.engine.policies.preemption.capacity_bound import CapacityBound
-from extender.engine.policies.preemption.what_if import WhatIfNodes
+from extender.engine.policies.preemption.what_if import Gone, WhatIfNodes
 from extender.engine.state.intree import Amounts, short_of
 from extender.engine.state.seats import Seat
-
-Gone = Mapping[str, frozenset[str]]
-"""Pods that are gone (UIDs), by node."""
 
 
 class Wanted(msgspec.Struct, frozen=True):

@@ -60,6 +60,8 @@ class Preemption:
         """Whether this process may write; who begins anew plans what another has left undone."""
         if not yes:
             self._under_way.clear()
+            if self._search is not None:
+                self._search[2].drop()
             self._choice, self._search, self._said = None, None, iter(())
 
     # -- what is under way
@@ -164,7 +166,7 @@ class Preemption:
 
             return self._units.found(now, free, self._context.settings.min_runtime_s)
 
-        def forbidden(chosen: Sequence[Unit], units: Sequence[Unit]) -> Mapping[str, str]:
+        def forbidden(chosen: Sequence[Unit], units: Sequence[Unit]) -> Generator[int, None, Mapping[str, str]]:
             others = (victim for _, taking in self._under_way.values() for victim in taking.going)
             return self.budgets.forbidden(chosen, units, others)
 

@@ -16,11 +16,11 @@ Volcano's plugins proportion and capacity (who gives, checked at every ancestor)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
 import msgspec
 
-from extender.engine.policies.preemption.units import Unit, Victim
+from extender.engine.policies.preemption.units import Unit, pieces, price
 from extender.engine.queueing.queue_node import LocalQueue, QueueNode
 from extender.engine.queueing.queue_tree import SAME
 from extender.engine.queueing.queues import Queues
@@ -28,7 +28,6 @@ from extender.engine.queueing.quota import Quota
 from extender.engine.queueing.usage import Takes
 from extender.engine.types.amounts import add
 from protos.contract.queue import Queue, worded
-from protos.contract.reason import Reason
 
 
 class Level(msgspec.Struct, eq=False):
@@ -134,7 +133,8 @@ class ReclaimPolicy:
         self._asked = quota.together(uids)
         self._takes = tuple((name, amount) for name, amount in self._asked if name in queues.fair)
         self._gone = [*going, *(uid for uid in uids if uid in queues.promised)]
-        self._unlimited = self._shortage(()) is None
+        mine = self._local_queue
+        self._unlimited = mine is None or quota.shortage(mine, self._asked, self._less(self._gone)) is None
 
     # -- who
 
@@ -158,23 +158,31 @@ class ReclaimPolicy:
         """Whether all of these may go together."""
         return all(map(self.may_take, units)) and all(map(self.tally(overshoot=True).add, units))
 
-    def roomy(self, units: Iterable[Unit]) -> bool:
+    def roomy(self, units: Iterable[Unit]) -> Generator[int, None, bool]:
         """Whether all queues that limit what those have who want may have that too once these are gone."""
-        return self._unlimited or self._shortage(unit.victims for unit in units) is None
+        if self._unlimited or self._local_queue is None:
+            return True
+        less, counted = self._less(self._gone), set(self._gone)
+        for some in pieces(units):
+            uids = {victim.uid: None for unit in some for victim in unit.victims if victim.uid not in counted}
+            counted.update(uids)
+            for name, amounts in self._less(uids).items():
+                add(less.setdefault(name, {}), amounts.items())
+            yield price(some)
+        return self._quota.shortage(self._local_queue, self._asked, less) is None
 
-    def _shortage(self, victims: Iterable[Iterable[Victim]]) -> Reason | None:
-        if self._local_queue is None:
-            return None
-        uids = dict.fromkeys([*self._gone, *(victim.uid for some in victims for victim in some)])
+    def _less(self, uids: Iterable[str]) -> dict[str, dict[str, int]]:
+        """What of the queues that limit those who want does not count without these pods, by the names of queues."""
+        assert self._local_queue is not None
         mine = {queue_node.name for queue_node in self._queues.at(self._local_queue).path}
         less: dict[str, dict[str, int]] = {}
-        for uid in uids:
+        for uid in dict.fromkeys(uids):
             local_queue = self._queues.of(uid)
             for queue_node in self._queues.at(local_queue).path if local_queue is not None else ():
                 if queue_node.name in mine:
                     add(less.setdefault(queue_node.name, {}), self._queues.takes(uid))
             add(less.setdefault(self._queues.root.name, {}), self._queues.takes(uid))
-        return self._quota.shortage(self._local_queue, self._asked, less)
+        return less
 
     def marked(self, unit: Unit) -> Unit:
         """The unit with what its queue has and is due, if it is of another."""

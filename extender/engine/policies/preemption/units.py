@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import chain, islice
 from operator import attrgetter
+from typing import TypeVar
 
 import msgspec
 
@@ -20,8 +21,8 @@ from gangfilter.table import Phase
 
 WHOLE = (Phase.RUNNING, Phase.DEGRADED)
 """Phases in which a gang may be taken away: in the others it is being made or undone."""
-PART, BUILT = 32, 8
-"""Units looked at in one piece, and what one costs, and to put it in order, in `attempt.LOOK`s."""
+PART, BUILT = 32, 4
+"""Pods whose units are looked at in one piece, and what one costs, and to put it in order, in `attempt.LOOK`s."""
 MayTake = Callable[["Unit"], bool]
 """Whether the room of a unit may be taken for somebody."""
 
@@ -80,6 +81,28 @@ class Unit(msgspec.Struct, frozen=True):
         return not self.spare, self.priority, self.lost, self.rank, self.gpus, -self.since, self.who
 
 
+U = TypeVar("U", bound=Unit | None)
+
+
+def pieces(units: Iterable[U]) -> Iterator[list[U]]:
+    """Some at once: with `PART` pods together, or one unit that has more."""
+    some: list[U] = []
+    pods = 0
+    for unit in units:
+        some.append(unit)
+        pods += len(unit.victims) if unit is not None else 1
+        if pods >= PART:
+            yield some
+            some, pods = [], 0
+    if some:
+        yield some
+
+
+def price(units: Sequence[Unit | None]) -> int:
+    """What it costs to look at these, in `attempt.LOOK`s."""
+    return BUILT * sum(len(unit.victims) if unit is not None else 1 for unit in units)
+
+
 class Units:
     """All that there is."""
 
@@ -92,13 +115,13 @@ class Units:
         """The units that may be taken and have run for so long, cheapest first. Work is told in `attempt.LOOK`s."""
         parts: list[list[Unit]] = []
         every = chain(self._singles(now), self._of_gangs(now))
-        while some := list(islice(every, PART)):
+        for some in pieces(every):
             may = (unit for unit in some if unit is not None and unit.since <= now - min_runtime_s and may_take(unit))
             parts.append(sorted(may, key=attrgetter("cost")))
-            yield PART * BUILT
+            yield price(some)
         ordered, found = merge(*parts, key=attrgetter("cost")), []
-        while some := list(islice(ordered, PART)):
-            found += some
+        while units := list(islice(ordered, PART)):
+            found += units
             yield PART * BUILT
         return found
 

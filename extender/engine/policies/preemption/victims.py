@@ -10,24 +10,24 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import product
-from operator import attrgetter
 
 import msgspec
 
-from extender.engine.planning.attempt import LOOK, STEP, ClusterView
-from extender.engine.policies.preemption.capacity_bound import COUNTED
+from extender.engine.planning.attempt import LOOK, ClusterView
 from extender.engine.policies.preemption.fitting import Fitting, Wanted
 from extender.engine.policies.preemption.reclaim import ReclaimPolicy
-from extender.engine.policies.preemption.units import BUILT, MayTake, Unit
-from extender.engine.policies.preemption.what_if import WhatIfNodes
+from extender.engine.policies.preemption.units import MayTake, Unit
+from extender.engine.policies.preemption.what_if import Gone, WhatIfNodes, by_node
 from extender.engine.state.seats import Assignment
 from extender.engine.types.sliced import Sliced
 
+AT_ONCE = 256
+"""Pods that are looked at in one piece, and units that are let go of."""
 TRIES = 3
 """Times that it is planned if the cluster changes meanwhile."""
 Candidates = Callable[[MayTake], Generator[int, None, list[Unit]]]
-"""Finds the units that may be taken, cheapest first."""
-Forbidden = Callable[[Sequence[Unit], Sequence[Unit]], Mapping[str, str]]
+"""Finds the units that may be taken, cheapest first: a list for the search alone."""
+Forbidden = Callable[[Sequence[Unit], Sequence[Unit]], Generator[int, None, Mapping[str, str]]]
 """Whether the first of these units may go together: of the others those (by `who`) that then may not, and why."""
 
 
@@ -36,6 +36,12 @@ class Victims(msgspec.Struct, frozen=True):
 
     units: tuple[Unit, ...]
     assignments: Mapping[str, Assignment]
+
+
+def nothing(_chosen: Sequence[Unit], _units: Sequence[Unit]) -> Generator[int, None, Mapping[str, str]]:
+    """Anything may go together."""
+    yield LOOK
+    return {}
 
 
 class NoSolution(msgspec.Struct, frozen=True):
@@ -60,13 +66,17 @@ class Search(Sliced[Victims | NoSolution]):
         wanted: Wanted,
         candidates: Candidates,
         entitle: Callable[[], ReclaimPolicy],
-        forbidden: Forbidden = lambda _chosen, _units: {},
+        forbidden: Forbidden = nothing,
     ) -> None:
         """`draw` begins new copies of the nodes, with nobody gone but those who leave anyway."""
         self._view, self._draw, self._wanted = view, draw, wanted
         self._candidates, self._entitle, self._forbidden = candidates, entitle, forbidden
         self._cleared: WhatIfNodes
         self._fitting: Fitting
+        self._units: list[Unit] = []
+        """Those that may still go, cheapest first."""
+        self._few = AT_ONCE
+        """Units in one piece."""
         self.rights: ReclaimPolicy
         super().__init__(self._plan())
 
@@ -77,6 +87,7 @@ class Search(Sliced[Victims | NoSolution]):
             self.rights = self._entitle()
             outcome = yield from self._look()
             yield from self._cleared.dissolve()
+            yield from self._free()
             if isinstance(outcome, NoSolution) or self._stands(outcome):
                 return outcome
         return CHANGED
@@ -89,47 +100,81 @@ class Search(Sliced[Victims | NoSolution]):
     def _look(self) -> Generator[int, None, Victims | NoSolution]:
         if (yield from self._fits(())):
             return COMING
-        units = yield from self._candidates(self.rights.may_take)
-        if not (yield from self._fits(units)):
+        self._units = yield from self._candidates(self.rights.may_take)
+        yield from self._measure()
+        if not (yield from self._fits(self._units)):
             return NoSolution()
-        units = yield from self._relevant(units)
+        yield from self._keep_useful()
         why = ""
-        while (found := (yield from self._together(units))) is not None:
+        while (found := (yield from self._together())) is not None:
             chosen = yield from self._least(found)
-            forbidden = self._forbidden(chosen, units)
+            forbidden = yield from self._forbidden(chosen, self._units)
             if not forbidden:
-                placement = yield from self._fitting.place((yield from _gone(chosen)))
+                placement = yield from self._fitting.place((yield from self._gone(chosen)))
                 if placement is None:
                     return CHANGED
                 return Victims(tuple(map(self.rights.marked, chosen)), placement.assignments)
             why = next(iter(forbidden.values()))
-            units = [unit for unit in units if unit.who not in forbidden]
-            yield len(units) * LOOK
+            yield from self._keep(lambda unit, those=forbidden: unit.who not in those)  # type: ignore[misc]
         return NoSolution(why)
 
-    def _together(self, units: list[Unit]) -> Generator[int, None, list[Unit] | None]:
-        """Of these, cheapest first, some that do and may go together; a queue is left too little only if it must be."""
+    def _together(self) -> Generator[int, None, list[Unit] | None]:
+        """Some that do and may go together, cheapest first; a queue is left too little only if it must be."""
         for overshoot, smallest in product((False, True), repeat=2):
             tally, found = self.rights.tally(overshoot=overshoot), list[Unit]()
-            for some in _batched(sorted(units, key=attrgetter("gpus")) if smallest else units):
+            for some in self._pieces((yield from self._smallest_first()) if smallest else self._units):
                 found += filter(tally.add, some)
-                yield len(some) * BUILT
+                yield AT_ONCE * LOOK
             if (yield from self._fits(found)):
-                return sorted(found, key=attrgetter("cost"))
-            if len(found) == len(units):
+                return (yield from self._cheapest_first(found)) if smallest else found
+            if len(found) == len(self._units):
                 return None
         return None
 
-    def _relevant(self, units: Sequence[Unit]) -> Generator[int, None, list[Unit]]:
-        """Those that are anywhere where their going makes room."""
-        if self._wanted.free or not self.rights.roomy(()):
-            return list(units)
-        useful = yield from self._fitting.census.useful((yield from _gone(units)))
-        found: list[Unit] = []
-        for some in _batched(units):
-            found += (unit for unit in some if any(victim.node in useful for victim in unit.victims))
-            yield len(some) * LOOK
+    def _measure(self) -> Generator[int, None, None]:
+        """Find out how many units are one piece."""
+        largest = 1
+        for start in range(0, len(self._units), AT_ONCE):
+            largest = max(largest, *(len(unit.victims) for unit in self._units[start : start + AT_ONCE]))
+            yield AT_ONCE * LOOK
+        self._few = max(1, AT_ONCE // largest)
+
+    def _smallest_first(self) -> Generator[int, None, list[Unit]]:
+        by_gpus: dict[float, list[Unit]] = {}
+        for some in self._pieces(self._units):
+            for unit in some:
+                by_gpus.setdefault(unit.gpus, []).append(unit)
+            yield AT_ONCE * LOOK
+        return [unit for gpus in sorted(by_gpus) for unit in by_gpus[gpus]]
+
+    def _cheapest_first(self, some: Sequence[Unit]) -> Generator[int, None, list[Unit]]:
+        """These in the order of all."""
+        meant, found = set(map(id, some)), list[Unit]()
+        for part in self._pieces(self._units):
+            found += (unit for unit in part if id(unit) in meant)
+            yield AT_ONCE * LOOK
         return found
+
+    def _keep_useful(self) -> Generator[int, None, None]:
+        """Keep those that are anywhere where their going makes room."""
+        if self._wanted.free or not (yield from self.rights.roomy(())):
+            return
+        useful = yield from self._fitting.census.useful((yield from self._gone(self._units)))
+        yield from self._keep(lambda unit: any(victim.node in useful for victim in unit.victims))
+
+    def _keep(self, wanted: Callable[[Unit], bool]) -> Generator[int, None, None]:
+        """Keep some of the units, and let go of the others little by little."""
+        before, kept = self._units, list[Unit]()
+        for some in self._pieces(before):
+            kept += filter(wanted, some)
+            yield AT_ONCE * LOOK
+        self._units = kept
+        yield from _let_go(before)
+
+    def _free(self) -> Generator[int, None, None]:
+        """Let go of what was looked at."""
+        before, self._units = self._units, []
+        yield from _let_go(before)
 
     def _least(self, units: Sequence[Unit]) -> Generator[int, None, tuple[Unit, ...]]:
         """The cheapest of these that do, given that all of them do."""
@@ -153,24 +198,29 @@ class Search(Sliced[Victims | NoSolution]):
                 kept.append(rest.pop())
         return tuple(reversed(kept))
 
+    def _gone(self, units: Sequence[Unit]) -> Generator[int, None, Gone]:
+        """The pods of these units by node."""
+        listed: defaultdict[str, list[str]] = defaultdict(list)
+        for some in self._pieces(units):
+            for unit in some:
+                for victim in unit.victims:
+                    listed[victim.node].append(victim.ref.uid)
+            yield AT_ONCE * LOOK
+        return (yield from by_node(listed))
+
+    def _pieces(self, units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
+        """Some units at once, with `AT_ONCE` pods at most or one unit."""
+        return (units[start : start + self._few] for start in range(0, len(units), self._few))
+
     def _fits(self, units: Sequence[Unit]) -> Generator[int, None, bool]:
         """Whether all have a place, and room in their queue, once these units are gone."""
-        if not self.rights.roomy(units):
+        if not (yield from self.rights.roomy(units)):
             return False
-        return (yield from self._fitting.fits((yield from _gone(units))))
+        return (yield from self._fitting.fits((yield from self._gone(units))))
 
 
-def _batched(units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
-    """A few at a time."""
-    return (units[start : start + STEP] for start in range(0, len(units), STEP))
-
-
-def _gone(units: Sequence[Unit]) -> Generator[int, None, dict[str, frozenset[str]]]:
-    """The pods of these units by node."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for some in _batched(units):
-        for unit in some:
-            for victim in unit.victims:
-                found[victim.node].append(victim.ref.uid)
-        yield STEP * COUNTED
-    return {node: frozenset(uids) for node, uids in found.items()}
+def _let_go(units: list[Unit]) -> Generator[int, None, None]:
+    """Free what is of no more use, not all at once."""
+    while units:
+        del units[-AT_ONCE:]
+        yield AT_ONCE * LOOK

@@ -5,10 +5,10 @@ Pods that were told to end count as gone already. What is kept for others is kep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from extender.engine.planning.attempt import STEP
+from extender.engine.planning.attempt import LOOK, STEP
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
@@ -21,6 +21,8 @@ FREED = 5
 """What it costs to free a copy, in `attempt.LOOK`s."""
 REMEMBERED = 500
 """Copies that are remembered: the garbage collector looks through all there are, again and again."""
+Gone = Mapping[str, frozenset[str]]
+"""Pods (UIDs) that are gone, by node."""
 Claim = tuple[PodState, Assignment]
 """What holds a place for somebody in the books, and that place."""
 
@@ -91,3 +93,13 @@ class WhatIfNodes:
             if twin.books is not None and keeper.ask is not None:
                 twin.books.hold(keeper.ref.uid, keeper.ask, assignment.charges)
         return twin
+
+
+def by_node(listed: dict[str, list[str]]) -> Generator[int, None, Gone]:
+    """What is gone, of pods listed by node; nothing is left of the list."""
+    found: dict[str, frozenset[str]] = {}
+    while listed:
+        for name in list(islice(listed, STEP)):
+            found[name] = frozenset(listed.pop(name))
+        yield STEP * LOOK
+    return found
