@@ -97,7 +97,7 @@ def test_the_books_are_never_looked_through_again(collector: list[int]) -> None:
 def test_cycles_that_are_left_young_go(collector: list[int]) -> None:
     garbage = Garbage(Steps())
     garbage.settle()
-    for _ in range(YOUNG):
+    for _ in range(YOUNG * 3 // 4):
         one = Node()
         one.parts.append(one)
     del one
@@ -128,7 +128,7 @@ def test_young_objects_are_looked_through_after_events_and_slices(collector: lis
     core = Core(engine, metrics, lambda _: None, tidy=garbage.look)
     garbage.settle()
     for step in (lambda: core.tell(Tick()), core.run_slice):
-        kept = [Node() for _ in range(YOUNG)]
+        kept = [Node() for _ in range(YOUNG * 3 // 4)]
         collector.clear()
         step()
         assert collector
