@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.node_state import NodeState
 from extender.engine.types.amounts import add
+from protos.contract.ask import Demand
 from protos.contract.books import NodeBooks
 
 
@@ -38,8 +39,14 @@ def _of_node(ledger: Ledger, node: NodeState, books: NodeBooks) -> Iterator[str]
             yield f"{node.name} holds no GPUs for {pod.ref}, which is {pod.state} there"
     if {resource: amount for resource, amount in node.used.items() if amount} != total:
         yield f"{node.name}: in-tree totals are {node.used}, its pods take {total}"
+    booked_on: dict[str, list[Demand]] = {}
+    for entry in books.entries.values():
+        for uuid, demand in entry.charges.items():
+            booked_on.setdefault(uuid, []).append(demand)
     for uuid, book in books.gpus.items():
-        charges = [entry.charges[uuid] for entry in books.entries.values() if uuid in entry.charges]
+        charges = booked_on.get(uuid, [])
+        if not (charges or book.mem_used or book.slices_used or book.wholes or book.sharers):
+            continue
         held = sum(c.mem for c in charges), sum(c.slices for c in charges), sum(c.whole for c in charges)
         if (book.mem_used, book.slices_used, book.wholes) != held or book.wholes + book.sharers != len(charges):
             said = f"{book.mem_used} units, {book.slices_used} slices and {book.wholes} times the whole"

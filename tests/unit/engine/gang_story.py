@@ -111,11 +111,12 @@ class GangStory:
         found: list[Effect] = []
         for event in events:
             found += self.carry(self.engine.step(event, self.now))
+        assert self.engine.check() == []
         return found
 
     def carry(self, effects: list[Effect]) -> list[Effect]:
         """Note what is to be done, and open and deny held binds."""
-        assert self.engine.check() == []
+        assert not effects or self.engine.check() == []
         self.done += [effect for effect in effects if not isinstance(effect, PhaseLeft)]
         for effect in effects:
             if isinstance(effect, Open | Deny):
@@ -130,6 +131,7 @@ class GangStory:
             more = self.engine.run_slice(self.now)
             self.carry(self.engine.effects())
             if not more:
+                assert self.engine.check() == []
                 return
         raise AssertionError("planning never ends")
 

@@ -223,9 +223,9 @@ def test_seats_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_fewer_nodes_there_are_the_fewer_states_of_theirs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seats, "LEAST_SEATS", 10)
     monkeypatch.setattr(score, "LEAST_MEMO", 10)
-    nodes = {f"n{i}": a_state(f"n{i}", i, 16, 1 + i) for i in range(30)}
+    nodes = {f"n{i}": a_state(f"n{i}", i, 16, 1 + i) for i in range(20)}
     indexes = Indexes(nodes)
-    for round_ in range(40):
+    for round_ in range(25):
         for node in nodes.values():
             node.used["cpu"] = round_
             node.version += 1

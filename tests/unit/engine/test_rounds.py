@@ -16,7 +16,7 @@ from gangfilter.table import Phase
 from tests.builders import a_node
 from tests.unit.engine.gang_story import VOLCANO, GangStory, a_declaration, a_member, members, two_nodes
 
-MANY = 300
+MANY = 220
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_a_tick_in_parts_does_what_a_whole_one_does() -> None:
     told = []
     for whole in (True, False):
         world = crowd()
-        for _ in range(40):
+        for _ in range(20):
             world.now += 0.7
             world.tell(*([Tick()] if whole else world.engine.ticks))
             world.run_slice()
