@@ -12,7 +12,7 @@ from extender.engine.types.effects import PodRef
 from protos.contract import inventory, names
 from protos.contract.allocation import Allocation, Share
 from protos.contract.inventory import Gpu, Inventory, Link
-from protos.contract.objects import Node, Pod, decode_node, decode_pod
+from protos.contract.objects import Node, ObjectMeta, Pod, decode_node, decode_pod
 
 MAKER = {"manager": "kube-controller-manager", "operation": "Update", "fieldsV1": {"f:spec": {"f:containers": {}}}}
 """The entry of whoever made a pod, in its managedFields."""
@@ -82,6 +82,12 @@ def a_pod(
         "status": {"phase": phase},
     }  # fmt: skip
     return decode_pod(msgspec.json.encode(body))
+
+
+def newer(metadata: ObjectMeta, **fields: Any) -> ObjectMeta:
+    """The next version of an object's metadata, with these fields."""
+    version = int(metadata.resource_version or 0) + 1
+    return msgspec.structs.replace(metadata, resource_version=f"{version}", **fields)
 
 
 def a_ref(pod: Pod) -> PodRef:

@@ -92,13 +92,19 @@ class Observer:
         """Whether a pod that is not bound wants something else than before: it may be edited until then."""
         if pod.spec.node_name or state.state not in ("waiting", "held"):
             return False
-        return self._read(pod) != state.asked or tuple(self._requests(pod)) != state.requests
+        if state.version and state.version == pod.metadata.resource_version:
+            return False
+        if self._read(pod) != state.asked or tuple(self._requests(pod)) != state.requests:
+            return True
+        state.version = _version(pod)
+        return False
 
     def learn_anew(self, pod: Pod, state: PodState) -> None:
         """Take over what the pod wants now."""
         state.asked = self._read(pod)
         state.refusal = None
         self._resize(pod, state)
+        state.version = _version(pod)
 
     def _resize(self, pod: Pod, state: PodState) -> None:
         """Take over what the pod takes in-tree now: its containers' resources may be changed in place."""
@@ -111,6 +117,7 @@ class Observer:
         state.priority = pod.spec.priority or 0
         self._resize(pod, state)
         state.asked = self._read(pod)
+        state.version = _version(pod)
         return state
 
     def _read(self, pod: Pod) -> PodAsk | Reason | None:
@@ -228,3 +235,8 @@ def _named(pod: Pod) -> set[str]:
     """The resources that its containers name."""
     given = [c.resources for c in (*pod.spec.containers, *pod.spec.init_containers) if c.resources is not None]
     return {name for each in given for name in (*each.limits, *each.requests)}
+
+
+def _version(pod: Pod) -> str:
+    """As which version the pod's ask was read; "" where that depends on more than the pod."""
+    return "" if names.GPU_CLASS in pod.metadata.annotations else pod.metadata.resource_version

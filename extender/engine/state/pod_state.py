@@ -63,7 +63,7 @@ class PodState:
     __slots__ = (
         "again_at", "allocation", "asked", "deadline", "excluded", "filtered", "forged", "gpu_class", "info", "learned",
         "misread", "node", "open_until", "priority", "queue", "ref", "refusal", "requests", "since", "state",
-        "text", "told_at", "unusable", "wakes",
+        "text", "told_at", "unusable", "version", "wakes",
     )  # fmt: skip
 
     def __init__(self, ref: PodRef, now: float) -> None:
@@ -76,6 +76,8 @@ class PodState:
         self.asked: PodAsk | Reason | None = None
         """What it wants, or why that makes no sense."""
         self.requests: Requests = ()
+        self.version = ""
+        """The object's resourceVersion when `asked` and `requests` were read; "" where they may be others by now."""
         self.priority = 0
         self.allocation: Allocation | None = None
         self.text: str | None = None

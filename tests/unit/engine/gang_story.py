@@ -33,7 +33,7 @@ from gangfilter.members import Stage
 from gangfilter.table import Phase
 from protos.contract import names
 from protos.contract.objects import Condition, Node, Pod
-from tests.builders import a_node, a_pod, a_ref
+from tests.builders import a_node, a_pod, a_ref, newer
 
 WALL = 1_700_000_000.0
 """What the wall clock showed when the monotonic clock showed zero."""
@@ -164,7 +164,7 @@ class GangStory:
         pod = self.pods[name]
         metadata = pod.metadata
         if annotations is not None:
-            metadata = msgspec.structs.replace(metadata, annotations=annotations)
+            metadata = newer(metadata, annotations=annotations)
         if managed is not None:
             metadata = msgspec.structs.replace(metadata, managed_fields=msgspec.Raw(msgspec.json.encode(managed)))
         changed = msgspec.structs.replace(pod.status, **status)

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from extender.engine.cycle.engine import Engine
-from extender.engine.types.effects import Effect, PostBinding, Requeue
+from extender.engine.types.effects import Effect, PostBinding, Requeue, SetAnnotation
 from extender.engine.types.events import BindDone, NodeSeen, PodSeen, Tick
 from extender.engine.types.settings import Settings
 from protos.contract import names
 from protos.contract.objects import Pod
-from tests.builders import MAKER, a_ref
+from tests.builders import MAKER, a_ref, newer
 
 
 class Story:
@@ -75,9 +75,15 @@ def changed(
     """The pod with other annotations, owned as `managed` says."""
     raw = msgspec.Raw(msgspec.json.encode(managed)) if managed is not None else pod.metadata.managed_fields
     replace = msgspec.structs.replace
-    metadata = replace(pod.metadata, annotations=dict(annotations), managed_fields=raw)
+    metadata = newer(pod.metadata, annotations=dict(annotations), managed_fields=raw)
     spec = replace(pod.spec, node_name=node or pod.spec.node_name)
     return replace(pod, metadata=metadata, spec=spec, status=replace(pod.status, **status))
+
+
+def puts_back(effects: list[Effect], pod: Pod, text: str | None) -> bool:
+    """Whether the pod's allocation is made this again."""
+    written = [(effect.pod, effect.key, effect.value) for effect in effects if isinstance(effect, SetAnnotation)]
+    return (a_ref(pod), names.ALLOCATION, text) in written
 
 
 def asks_for_room(pod: Pod, said: Mapping[str, str] | None = None, by: str = names.DEFRAG) -> Pod:

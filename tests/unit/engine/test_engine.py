@@ -13,9 +13,11 @@ from extender.engine.types.effects import Already, PostBinding, Refuse, Report, 
 from extender.engine.types.events import BindDone, NodeGone, NodeSeen, PodGone, PodSeen, Tick
 from extender.engine.types.settings import Settings
 from protos.contract import allocation, names
+from protos.contract import ask as asks
 from protos.contract.allocation import Share
+from protos.contract.objects import Pod
 from tests.builders import a_container, a_node, a_pod, a_ref, an_allocation
-from tests.unit.engine.story import Story, bound, changed, owned_by
+from tests.unit.engine.story import Story, bound, changed, owned_by, puts_back
 
 
 def test_fractional_pods_fill_one_gpu_then_the_next_then_the_next_node() -> None:
@@ -232,7 +234,7 @@ def test_an_allocation_set_at_creation_is_taken_away_before_the_pod_is_placed() 
     story = Story(a_node("a", 16, 16))
     pod = a_pod(mem=4, annotations={names.ALLOCATION: CLAIM})
     effects = story.tell(PodSeen(pod))
-    assert SetAnnotation(a_ref(pod), names.ALLOCATION, None, "1") in effects
+    assert puts_back(effects, pod, None)
     newer = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, resource_version="2"))
     assert SetAnnotation(a_ref(pod), names.ALLOCATION, None, "2") in story.tell(PodSeen(newer)), "tried on each version"
     assert story.engine.counters["errors", "forged"] == 1
@@ -250,10 +252,10 @@ def test_an_edit_after_the_bind_is_put_back_and_charges_nothing() -> None:
     place = story.bind(pod, "a")
     story.tell(PodSeen(bound(pod, place)))
     effects = story.tell(PodSeen(changed(pod, {names.ALLOCATION: CLAIM}, owned_by("kubectl-annotate"), "a")))
-    assert SetAnnotation(a_ref(pod), names.ALLOCATION, place.annotations[names.ALLOCATION], "1") in effects
+    assert puts_back(effects, pod, place.annotations[names.ALLOCATION])
     assert any(isinstance(effect, Report) and effect.reason.code == "AllocationForged" for effect in effects)
     effects = story.tell(PodSeen(changed(pod, {}, [], "a")))
-    assert SetAnnotation(a_ref(pod), names.ALLOCATION, place.annotations[names.ALLOCATION], "1") in effects
+    assert puts_back(effects, pod, place.annotations[names.ALLOCATION])
     books = story.engine.nodes["a"].books
     assert books
     assert [book.mem_used for book in books.gpus.values()] == [4, 0]
@@ -263,7 +265,7 @@ def test_a_claim_to_eight_gpus_without_limits_is_charged_nothing() -> None:
     story = Story(a_node("a", 16, 16))
     pod = a_pod(annotations={names.ALLOCATION: CLAIM}, node="a")
     effects = story.tell(PodSeen(changed(pod, pod.metadata.annotations, owned_by("kubectl-create"))))
-    assert SetAnnotation(a_ref(pod), names.ALLOCATION, None, "1") in effects
+    assert puts_back(effects, pod, None)
     assert story.run(a_pod("whole", whole=2)) == "a:0,1"
 
 
@@ -342,6 +344,25 @@ def test_an_ask_that_makes_no_sense_is_refused_with_its_sentence_until_it_is_men
     mended = changed(pod, {})
     story.tell(PodSeen(mended))
     assert story.filter(mended) == ["a"]
+
+
+def test_what_a_pod_asks_is_read_once_for_each_of_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    story, pod, read = Story(a_node("a", 16)), a_pod(mem=20), list[str]()
+    parse = asks.parse
+
+    def noted(pod: Pod, *given: Any) -> Any:
+        read.append(pod.metadata.resource_version)
+        return parse(pod, *given)
+
+    monkeypatch.setattr(asks, "parse", noted)
+    story.tell(PodSeen(pod))
+    assert [story.filter(pod) for _ in range(3)] == [[], [], []]
+    assert read == ["1"]
+    smaller = changed(a_pod(mem=4), {})
+    assert story.filter(smaller) == ["a"]
+    story.tell(PodSeen(smaller))
+    assert set(read) == {"1", "2"}
+    assert read.count("1") == 1
 
 
 def test_a_nominated_node_is_asked_alone() -> None:

@@ -8,7 +8,7 @@ from gangfilter.minimum import lacking
 from gangfilter.table import Phase
 from protos.contract import allocation, names
 from protos.contract.allocation import Group
-from tests.builders import a_node, a_pod
+from tests.builders import a_node, a_pod, newer
 from tests.unit.engine.gang_story import GangStory, a_member, members, two_nodes
 
 # -- assembling and waiting
@@ -338,7 +338,7 @@ def test_what_kube_scheduler_sees_a_member_ask_before_the_watch_shows_it_is_plan
     world.create(*members(2, mem=16))
     pod = world.pods["m0"]
     said = {**pod.metadata.annotations, names.GPU_UUID: "GPU-n2-1"}
-    world.pods["m0"] = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=said))
+    world.pods["m0"] = msgspec.structs.replace(pod, metadata=newer(pod.metadata, annotations=said))
     assert world.ask("m0").reason is not None
     world.show("m0")
     world.later()

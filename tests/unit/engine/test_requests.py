@@ -11,7 +11,7 @@ from extender.engine.types.events import PodSeen
 from extender.engine.types.requests import requests
 from protos.contract import names
 from protos.contract.objects import Condition, Pod, Resources, decode_pod
-from tests.builders import a_container, a_node, a_pod
+from tests.builders import a_container, a_node, a_pod, newer
 from tests.unit.engine.story import Story
 
 INFEASIBLE = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
@@ -31,7 +31,7 @@ def resized(pod: Pod, cpu: str, *statuses: dict[str, Any], **more: Any) -> Pod:
     spec = replace(pod.spec, containers=(replace(first, resources=resources), *others))
     said = {"metadata": {"name": "told"}, "status": {"containerStatuses": statuses, **more}}
     told = decode_pod(msgspec.json.encode(said)).status
-    return replace(pod, spec=spec, status=replace(told, phase=pod.status.phase))
+    return replace(pod, metadata=newer(pod.metadata), spec=spec, status=replace(told, phase=pod.status.phase))
 
 
 def cpu_of(pod: Pod) -> int:

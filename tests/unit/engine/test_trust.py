@@ -7,13 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.engine.types.effects import SetAnnotation
 from extender.engine.types.events import BindDone, PodGone, PodSeen
 from protos.contract import allocation, names
 from protos.contract.allocation import Share
 from protos.contract.objects import Pod
-from tests.builders import a_node, a_pod, a_ref, an_allocation
-from tests.unit.engine.story import Story, bound, changed, owned_by
+from tests.builders import a_node, a_pod, an_allocation
+from tests.unit.engine.story import Story, bound, changed, owned_by, puts_back
 
 
 def on(node: str, gpu: int) -> dict[str, str]:
@@ -60,7 +59,7 @@ def test_an_edit_whose_traces_were_wiped_off_managed_fields_is_put_back_all_the_
     story.tell(PodSeen(placed))
     for managed in ([], owned_by("kubelet", "status")[:0]):
         effects = story.tell(PodSeen(changed(pod, on("a", 1), managed, "a")))
-        assert SetAnnotation(a_ref(pod), names.ALLOCATION, on("a", 0)[names.ALLOCATION], "1") in effects
+        assert puts_back(effects, pod, on("a", 0)[names.ALLOCATION])
     assert used(story, "a") == [4, 0]
 
 
@@ -69,7 +68,7 @@ def test_an_allocation_that_comes_late_to_a_stranger_is_the_plugins_or_a_forgery
     stranger = a_pod(mem=4, node="a")
     story.tell(PodSeen(stranger))
     effects = story.tell(PodSeen(changed(stranger, on("a", 1), [])))
-    assert SetAnnotation(a_ref(stranger), names.ALLOCATION, None, "1") in effects
+    assert puts_back(effects, stranger, None)
     assert used(story, "a") == [4, 4]
     assert story.tell(PodSeen(changed(stranger, on("a", 1), owned_by(names.PLUGIN, "status")))) == []
     assert used(story, "a") == [0, 4]
@@ -78,7 +77,7 @@ def test_an_allocation_that_comes_late_to_a_stranger_is_the_plugins_or_a_forgery
 def test_a_manager_that_merely_calls_itself_like_us_is_not_us() -> None:
     story = Story(a_node("a", 16, 16))
     pod = changed(a_pod(mem=4, node="a"), on("a", 1), owned_by(names.PLUGIN))
-    assert SetAnnotation(a_ref(pod), names.ALLOCATION, None, "1") in story.tell(PodSeen(pod))
+    assert puts_back(story.tell(PodSeen(pod)), pod, None)
 
 
 def test_managed_fields_nested_beyond_reading_are_nobodys_word() -> None:
@@ -88,7 +87,7 @@ def test_managed_fields_nested_beyond_reading_are_nobodys_word() -> None:
     metadata = msgspec.structs.replace(pod.metadata, managed_fields=managed)
     story = Story(a_node("a", 16, 16))
     effects = story.tell(PodSeen(msgspec.structs.replace(pod, metadata=metadata)))
-    assert SetAnnotation(a_ref(pod), names.ALLOCATION, None, "1") in effects
+    assert puts_back(effects, pod, None)
     assert used(story, "a") == [4, 4]
 
 
@@ -107,7 +106,7 @@ def test_an_edit_whose_traces_were_wiped_before_we_started_is_not_believed_eithe
 ) -> None:
     story = Story(a_node("a", 16, 16))
     pod = changed(a_pod(mem=4, node="a"), on("a", 1), emptied)
-    assert SetAnnotation(a_ref(pod), names.ALLOCATION, None, "1") in story.tell(PodSeen(pod))
+    assert puts_back(story.tell(PodSeen(pod)), pod, None)
     assert used(story, "a") == [4, 4], "it is charged wherever it could be"
     corrected = changed(pod, on("a", 0), owned_by(names.PLUGIN, "status"))
     assert story.tell(PodSeen(corrected)) == []
