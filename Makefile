@@ -41,19 +41,27 @@ check: setup ## before each commit, in seconds: format, ruff, mypy, import contr
 
 FAST = tests/unit tests/property tests/fuzz tests/contract tests/sim tests/scenarios
 
-test: setup ## all tests: what needs no cluster on all cores, then those on the real cluster one by one
+# Files of tests on the real cluster run side by side, each worker on a cluster of its own.
+CLUSTERS ?= 2
+
+test: setup ## all tests: what needs no cluster on all cores, then those on the real cluster on two clusters (CLUSTERS=1: one)
 ifdef ARGS
 	$(BIN)/pytest $(ARGS)
 else
 	$(BIN)/pytest --numprocesses=auto --dist=loadfile --durations=15 $(FAST)
-	$(BIN)/pytest --durations=25 tests/cluster
+	$(BIN)/pytest --numprocesses=$(CLUSTERS) --dist=loadfile --durations=25 tests/cluster
 endif
 
 coverage: setup ## what of the code the tests run without the real cluster reach; takes them three times as long
 	$(BIN)/pytest --cov --cov-report=term $(FAST) $(ARGS)
 
 test-long: setup ## what takes too long for every day: the same faults more often, and for longer
+ifdef ARGS
 	$(BIN)/pytest -m long $(ARGS)
+else
+	$(BIN)/pytest -m long --numprocesses=auto --durations=15 $(FAST)
+	$(BIN)/pytest -m long --durations=5 tests/cluster
+endif
 
 test-versions: setup ## the core of the real-cluster tests on the oldest and newest Kubernetes
 	KUBE_VERSION=1.30.14 $(BIN)/pytest tests/cluster -m core $(ARGS)

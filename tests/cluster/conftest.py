@@ -72,8 +72,9 @@ def sharing(cluster: Cluster) -> Iterator[Gangshare]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def world(sharing: Gangshare) -> AsyncIterator[RealWorld]:
-    """That for one test, which leaves no pod, Job, budget nor PodGroup behind."""
+    """That for one test, which finds no Events of others, and leaves no pod, Job, budget nor PodGroup behind."""
     found = RealWorld(sharing)
+    await found.forget_events("default", gang_stories.OTHER)
     yield found
     await gang_stories.tidy(found)
     wait_for(lambda: offered(sharing), 30, "GPUs on every node")

@@ -89,6 +89,11 @@ class RealWorld:
         where = path(api_version, kind, namespace, name) + (f"/{subresource}" if subresource else "")
         await asyncio.to_thread(self.cluster.api.patch, where, body)
 
+    async def forget_events(self, *namespaces: str) -> None:
+        """No Event of earlier tests is left."""
+        for namespace in namespaces:
+            await asyncio.to_thread(self.cluster.api.delete, f"/api/v1/namespaces/{namespace}/events")
+
     async def told(self, namespace: str) -> list[Object]:
         return await asyncio.to_thread(self.cluster.api.items, f"/api/v1/namespaces/{namespace}/events")
 

@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 from operator import attrgetter
 
-from sortedcontainers import SortedKeyList
-
-from extender.engine.queueing.line import TURN, Waiter
+from extender.engine.queueing.line import TURN, UID, Line, Waiter
 from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.queue_node import LocalQueue, QueueNode
 from extender.engine.queueing.queues import Queues
@@ -47,8 +45,8 @@ class Admission:
         """The room when they were looked at."""
         self._seen = (-1, -1, -1)
         """The tree, the prices and the gains when any were looked at."""
-        self._blocked: dict[LocalQueue, SortedKeyList[Waiter]] = {}
-        self._of: dict[str, Waiter] = {}
+        self._blocked = Line(UID)
+        """Single pods that wait for room in their queue."""
         self._woken: dict[str, float] = {}
         """Until when those that were woken are not woken again."""
         self._gains = -1
@@ -162,21 +160,16 @@ class Admission:
         self.forget(pod.ref.uid)
         local_queue = self._queues.of(pod.ref.uid)
         if local_queue is not None:
-            waiter = self._of[pod.ref.uid] = Waiter(pod, local_queue, pod.ask, self._order.of_pod(pod))
-            self._blocked.setdefault(local_queue, SortedKeyList(key=TURN)).add(waiter)
+            self._blocked.join(Waiter(pod, local_queue, pod.ask, self._order.of_pod(pod)))
 
     def forget(self, uid: str) -> None:
         """The pod does not wait for that any more."""
         self._woken.pop(uid, None)
-        waiter = self._of.pop(uid, None)
-        if waiter is not None:
-            self._blocked[waiter.queue].remove(waiter)
-            if not self._blocked[waiter.queue]:
-                del self._blocked[waiter.queue]
+        self._blocked.leave(uid)
 
     def reorder(self) -> None:
         """The times of pods are other ones now: all take the places that they have by those."""
-        for waiter in list(self._of.values()):
+        for waiter in self._blocked:
             self.block(waiter.name)
 
     def due(self, now: float) -> list[Requeue]:
@@ -188,7 +181,7 @@ class Admission:
             return []
         wakes: list[Requeue] = []
         queues: dict[QueueNode, list[LocalQueue]] = {}
-        for local_queue in self._blocked:
+        for local_queue in self._blocked.queues:
             queues.setdefault(self._queues.at(local_queue), []).append(local_queue)
         for queue_node in sorted(queues, key=attrgetter("rank")):
             wakes += self._due(queues[queue_node], MOST_WAKES - len(wakes), now)
@@ -202,7 +195,7 @@ class Admission:
         too_much: set[Takes] = set()
         wakes: list[Requeue] = []
         why = {local_queue: self.quota.barred(local_queue) for local_queue in local_queues}
-        for pod, local_queue, _, _ in merge(*(self._blocked[each] for each in local_queues), key=TURN):
+        for pod, local_queue, _, _ in merge(*(self._blocked.queues[each] for each in local_queues), key=TURN):
             barred = why[local_queue]
             if barred is not None and (pod.refusal is None or pod.refusal.sentence == barred.sentence):
                 continue

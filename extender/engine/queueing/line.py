@@ -10,7 +10,7 @@ Between queues the one goes first that has least of what it is due; how much tha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush, heapreplace
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -53,37 +53,59 @@ class Waiter(NamedTuple):
 
 
 TURN = attrgetter("turn")
+UID = attrgetter("ref.uid")
+"""The key of pods in a line."""
 
 
 class Line:
     """Those who wait. To join, to leave and to see the next take next to nothing, however many wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: Callable[[Any], Hashable] = lambda name: name) -> None:
+        """`key` of a name tells who that is."""
+        self._key = key
         self._waiters: dict[Hashable, Waiter] = {}
-        self._queues: dict[Hashable, SortedKeyList[Waiter]] = {}
+        self._queues: dict[Any, SortedKeyList[Waiter]] = {}
 
     def __len__(self) -> int:
         return len(self._waiters)
 
-    def __contains__(self, name: Hashable) -> bool:
-        return name in self._waiters
+    def __iter__(self) -> Iterator[Waiter]:
+        """All of them, in no order; who joins or leaves meanwhile does no harm."""
+        return iter(list(self._waiters.values()))
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._waiters
+
+    @property
+    def queues(self) -> Mapping[Any, SortedKeyList[Waiter]]:
+        """The waiters of each queue, the next in turn first."""
+        return self._queues
 
     def join(self, waiter: Waiter) -> None:
         """Take a place; who is in line already changes it."""
-        self.leave(waiter.name)
-        self._waiters[waiter.name] = waiter
+        key = self._key(waiter.name)
+        self.leave(key)
+        self._waiters[key] = waiter
         if waiter.queue not in self._queues:
             self._queues[waiter.queue] = SortedKeyList(key=TURN)
         self._queues[waiter.queue].add(waiter)
 
-    def leave(self, name: Hashable) -> None:
-        """Not to wait any more, if it did."""
-        waiter = self._waiters.pop(name, None)
-        if waiter is None:
-            return
-        self._queues[waiter.queue].remove(waiter)
-        if not self._queues[waiter.queue]:
-            del self._queues[waiter.queue]
+    def leave(self, key: Hashable) -> Waiter | None:
+        """Not to wait any more; returns how it waited, None if it did not."""
+        waiter = self._waiters.pop(key, None)
+        if waiter is not None:
+            self._queues[waiter.queue].remove(waiter)
+            if not self._queues[waiter.queue]:
+                del self._queues[waiter.queue]
+        return waiter
+
+    def requeue(self, queue_of: Callable[[Any], Any]) -> None:
+        """Each is in another queue now, which is told by its name."""
+        lists: dict[Any, list[Waiter]] = {}
+        for key, waiter in self._waiters.items():
+            moved = self._waiters[key] = waiter._replace(queue=queue_of(waiter.name))
+            lists.setdefault(moved.queue, []).append(moved)
+        self._queues = {queue: SortedKeyList(those, key=TURN) for queue, those in lists.items()}
 
     def firsts(self) -> Iterator[Waiter]:
         """The next in turn of each queue."""

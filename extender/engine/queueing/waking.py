@@ -20,7 +20,7 @@ import msgspec
 from extender.engine.queueing.line import TURN, Waiter, Walk
 from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.queue_node import QueueNode
-from extender.engine.queueing.refused import Line, Refused
+from extender.engine.queueing.refused import Refused
 from extender.engine.queueing.room import Places, Room
 from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.state.ledger import Ledger
@@ -45,7 +45,7 @@ SLICE = 800
 QUEUE, POD = 5, 40
 
 _RANK = attrgetter("rank")
-_Lines = Sequence[tuple[Line, Places]]
+_Lines = Sequence[tuple[Sequence[Waiter], Places]]
 """Those of one queue by shape, and where they may fit."""
 
 
@@ -151,7 +151,7 @@ class Waking:
 
     def _lined_up(self, found: Mapping[PodAsk, Places]) -> Generator[int, None, Walk]:
         """Those who wait for these places: of the queue first that has least, with what was kept for those before."""
-        lines: dict[QueueNode, list[tuple[Line, Places]]] = {}
+        lines: dict[QueueNode, list[tuple[Sequence[Waiter], Places]]] = {}
         for ask, places in found.items():
             of_ask = self._refused.of(ask)
             for queue, line in of_ask.items():
