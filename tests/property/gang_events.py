@@ -223,9 +223,17 @@ class GangEvents(GangExtenders):
         super().tell(*self.listed(), PodsListed(), Leading(True))
         if not led:
             self.forgive()
+        self.learnt_late()
         self.coming |= set(self.offers)
         self.offers.clear()
         self.run_slice()
+
+    def learnt_late(self) -> None:
+        """The watch told this process of a half gang later than the other knew: its time runs from then."""
+        for key, known in self.engine.gangs.roster.known.items():
+            sort = self.sorts[key.name]
+            if sort.half_since is not None:
+                sort.half_since = max(sort.half_since, known.gang.since)
 
     def passes_time(self, seconds: float) -> None:
         self.later(seconds)

@@ -19,6 +19,9 @@ from tests.property.gang_events import GangEvents
 from tests.property.gang_truth import NODES
 from tests.unit.engine.gang_story import WALL
 
+LEAP_S = 600.0
+"""Seconds that pass unseen while nothing goes on but that room is kept."""
+
 
 class GangWorld(GangEvents):
     """The truth, what the engine makes of it, and how it ends."""
@@ -64,13 +67,18 @@ class GangWorld(GangEvents):
                 self.controller_acts()
             if quiet > 2:
                 break
-            self.passes_time(60.0 if self.somebody_is_kept_off() else 2.0)
+            self.now += LEAP_S if self.is_at_rest() and self.somebody_is_kept_off() else 0.0
+            self.passes_time(2.0)
             self.check()
         assert quiet, "there is always something going on"
         for name in self.waiting():
             assert not self.could_start(name), f"{name} waits although it could start"
 
     def is_quiet(self) -> bool:
+        return self.is_at_rest() and not self.somebody_is_kept_off()
+
+    def is_at_rest(self) -> bool:
+        """Nothing goes on but that room may be kept for somebody."""
         phases = {known.gang.phase for known in self.engine.gangs.roster.known.values()}
         restless = phases & {Phase.STARTING, Phase.BINDING, Phase.UNDOING}
         again = any(
@@ -85,8 +93,7 @@ class GangWorld(GangEvents):
             if k.gang.phase is Phase.WAITING
         )
         plans = not self.engine.gangs.planner.idle
-        kept = self.somebody_is_kept_off()
-        return not (self.engine.ledger.keepers or restless or again or soft or busy or paused or plans or kept)
+        return not (self.engine.ledger.keepers or restless or again or soft or busy or paused or plans)
 
     def somebody_is_kept_off(self) -> bool:
         """Room is kept for somebody: if that one does not come, it is given up after a while."""

@@ -78,5 +78,5 @@ class GatedWorld(GangWorld):
         self.calm = True
         super().stands_still()
 
-    def is_quiet(self) -> bool:
-        return super().is_quiet() and not self.let_through and not self.engine._components.gates._openings
+    def is_at_rest(self) -> bool:
+        return super().is_at_rest() and not self.let_through and not self.engine._components.gates._openings

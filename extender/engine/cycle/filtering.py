@@ -97,8 +97,6 @@ class Filtering:
         others_first = spare and not state.wakes and self._waking.pending(offered)
         if not promised and (others_first or self._components.surplus_policy.waits(state)):
             self._waking.refused(state, state.ask, refusals.BEHIND_GANGS, self._ledger.all_but(nodes))
-            for name in offered:
-                self._waking.room(name)
             return self._refuse(state, refusals.BEHIND_GANGS, now)
         state.refusal = None
         self._waking.forget(state)

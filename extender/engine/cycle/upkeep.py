@@ -97,6 +97,7 @@ class Upkeep:
             hold=components.holds.put,
             first=components.backfill.pods,
             defers=components.surplus_policy.waits,
+            fits=lambda pod: components.indexes.fits(pod.shape),
             open_to=components.backfill.open_to,
         )
         components.waking.begin(rules, now)

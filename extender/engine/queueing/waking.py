@@ -2,8 +2,8 @@
 
 A pod was refused since no node that it was asked for had room; so only nodes that got room since then are looked at,
 and of them those it was asked for. The others kube-scheduler ruled out itself, and it brings the pod back by itself
-when it changes its mind. A pod woken is softly charged where it fits, so that the next in line is not woken for the
-same room.
+when it changes its mind. Where others go first the pod is refused although there is room: it is woken once nobody does.
+A pod woken is softly charged where it fits, so that the next in line is not woken for the same room.
 
 They are looked at in rounds, and a round in slices: between two of them pods come and go, and room does.
 """
@@ -27,6 +27,7 @@ from extender.engine.state.ledger import Ledger
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.quarantine import Quarantine
+from extender.engine.types import refusals
 from extender.engine.types.effects import Requeue
 from extender.engine.types.sliced import Sliced
 from protos.contract.ask import Demand, PodAsk
@@ -58,6 +59,8 @@ class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
     """Those for whom a reservation is kept: they come before all others."""
     defers: Callable[[PodState], bool]
     """Whether others are to be placed before the pod, at this moment."""
+    fits: Callable[[PodState], bool]
+    """Whether any node has the GPUs for the pod."""
     open_to: Callable[[PodState, float], Callable[[NodeState], bool] | None]
     """Whether a node is not reserved for others than this pod; None if none is."""
 
@@ -72,6 +75,8 @@ class Waking:
         """Nodes that got room since the refused pods were looked at, in that order."""
         self._looking: dict[str, None] = {}
         """Those of the round under way."""
+        self._behind: dict[str, PodState] = {}
+        """Those that were refused though there is room, since others go first; by UID."""
         self._round: Sliced[None] | None = None
         self._wakes: list[Requeue] = []
         self._left = 0
@@ -88,6 +93,8 @@ class Waking:
         pod.refusal, pod.excluded = reason, excluded
         pod.wakes, pod.again_at = 0, 0.0
         self._refused.put(pod, ask)
+        if reason is refusals.BEHIND_GANGS:
+            self._behind[pod.ref.uid] = pod
 
     def pending(self, nodes: Collection[str]) -> bool:
         """Whether one of these nodes has room that those who wait were not yet looked at for."""
@@ -96,6 +103,7 @@ class Waking:
     def forget(self, pod: PodState) -> None:
         """The pod no longer waits for room."""
         self._refused.forget(pod.ref.uid)
+        self._behind.pop(pod.ref.uid, None)
 
     def moved(self, uid: str) -> None:
         """The pod, if it is one of them, is in another queue now."""
@@ -109,7 +117,7 @@ class Waking:
 
     def begin(self, rules: RoundRules, now: float) -> None:
         """Begin a round over the nodes that got room, if none is under way."""
-        if self._round is None and self._news:
+        if self._round is None and (self._news or self._behind):
             self._refused.settle()
             self._left = MOST_WAKES
             self._round = Sliced(self._look(rules, now))
@@ -146,8 +154,21 @@ class Waking:
             if places.nodes:
                 found[ask] = places
         yield from self._in_turn((yield from self._lined_up(found)), found, room, rules, now)
+        yield from self._behind_no_more(rules, now)
         if self._left > 0:
             self._looking = {}
+
+    def _behind_no_more(self, rules: RoundRules, now: float) -> Generator[int, None, None]:
+        """Wake those that nobody goes before any more, if there still is room: it may have been there all the time."""
+        for pod in list(self._behind.values()):
+            if self._left == 0:
+                return
+            with self._quarantine.over(pod.subject, "requeue"):
+                if pod.ask is not None and self._waits(pod, pod.ask) and not rules.defers(pod):
+                    del self._behind[pod.ref.uid]
+                    if rules.fits(pod):
+                        self._woken(pod, pod.ask, now)
+            yield POD
 
     def _lined_up(self, found: Mapping[PodAsk, Places]) -> Generator[int, None, Walk]:
         """Those who wait for these places: of the queue first that has least, with what was kept for those before."""

@@ -187,8 +187,8 @@ class Ledger:
 
     def unbook(self, pod: PodState) -> None:
         """Its Binding is not written: nothing of what was picked for the pod is its own."""
+        self.unbind(pod)  # first: if that fails, the pod still has what is booked for it
         pod.allocation = pod.text = None
-        self.unbind(pod)
 
     def resize(self, pod: PodState, requests: tuple[tuple[str, int], ...]) -> None:
         """The pod takes other amounts in-tree from now on."""

@@ -61,6 +61,29 @@ def test_the_member_is_woken_when_the_gang_does_not_fit() -> None:
     assert comes(world, "runs2") == ["flying"]
 
 
+def test_the_member_is_woken_for_room_that_was_there_before_it_was_refused() -> None:
+    world = PreemptionStory(a_node("n1", *[16] * 4), a_node("n2", *[16] * 4), preemption=False)
+    running = members(3, gang="runs", prefix="runs", least=1, mem=0, whole=1)
+    world.start(*running[:2])
+    world.create(running[2])
+    world.later(1)
+    waits = members(2, gang="waits", prefix="waits", mem=0, whole=1)
+    world.pods |= {pod.metadata.name: pod for pod in waits}
+    world.show("waits0", "waits1")
+    assert comes(world, "runs2") == ["NoRoom"]
+    world.run_slice()
+    assert comes(world, "waits0", "waits1") == ["held", "flying"]
+    world.land()
+    nodes = {world.engine.pods[world.pods[f"waits{i}"].metadata.uid].node for i in (0, 1)}
+    assert nodes == {"n1"}, "the best node of both"
+    before = len(world.done)
+    world.later(3)
+    assert ("runs2", "") in world.woken(before)
+    assert comes(world, "runs2") == ["flying"]
+    world.later(30)
+    assert not world.engine._components.waking._behind
+
+
 @pytest.mark.parametrize(("priority", "what"), [(-1, "flying"), (0, "NoRoom"), (1, "NoRoom")])
 def test_it_goes_before_gangs_of_lower_priority_alone(priority: int, what: str) -> None:
     world = full(priority=priority)
