@@ -6,19 +6,23 @@ A part that fails as a whole rests for a moment; the others go on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from itertools import islice
 
 from extender.engine.cycle.components import Components
 from extender.engine.cycle.lifecycle import Lifecycle
 from extender.engine.cycle.recovery import Recovery
-from extender.engine.queueing.waking import RoundRules
+from extender.engine.queueing.waking import SLICE, RoundRules
 from extender.engine.types.effects import Effect, Requeue
 from extender.engine.types.events import Tick
+from extender.engine.types.shape import Shape
 
 WARM_NODES, FRESH_NODES = 200, 1600
 """Nodes looked at at once for shapes that will be asked soon, some 1 ms in all, and in the time of one tick."""
 AGED_NODES = 100
 """Nodes looked at per tick that stand as in a former mix of asks."""
+ROOMY_NODES = 64
+"""Nodes told of to members that nobody goes before any more."""
 COUNTED_NODES = 200
 """Nodes whose free GPUs are counted per tick."""
 Work = Callable[[float], bool]
@@ -97,12 +101,18 @@ class Upkeep:
             hold=components.holds.put,
             first=components.backfill.pods,
             defers=components.surplus_policy.waits,
-            fits=lambda pod: components.indexes.fits(pod.shape),
+            room=self._room,
             open_to=components.backfill.open_to,
         )
         components.waking.begin(rules, now)
         self._go_on_waking()
         self._woken([*components.gates.due(now), *components.tenancy.due(now)])
+
+    def _room(self, shape: Shape) -> Generator[int, None, list[str]]:
+        """The best nodes that have room for such a pod."""
+        while self._components.indexes.prepare(shape, WARM_NODES):
+            yield SLICE
+        return [name for name, _ in islice(self._components.indexes.of(shape).ranked(), ROOMY_NODES)]
 
     def _go_on_waking(self) -> bool:
         more = self._components.waking.work()

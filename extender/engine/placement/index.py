@@ -223,10 +223,6 @@ class Indexes:
         """How many shapes are kept at a time: less where there are more nodes."""
         return min(MOST_SHAPES, max(LEAST_SHAPES, BYTES // (OF_SHAPE + OF_NODE * len(self._roll))))
 
-    def fits(self, shape: Shape) -> bool:
-        """Whether any node has room for it."""
-        return next(self.of(shape).ranked(), None) is not None
-
     def warm(self, shape: Shape) -> None:
         """The shape will be asked soon; `ready` does for it what `of` would have to."""
         if len(self._soon) < self.most and self._by_uuid.named(shape) is None:

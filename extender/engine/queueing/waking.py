@@ -29,6 +29,7 @@ from extender.engine.state.pod_state import PodState
 from extender.engine.state.quarantine import Quarantine
 from extender.engine.types import refusals
 from extender.engine.types.effects import Requeue
+from extender.engine.types.shape import Shape
 from extender.engine.types.sliced import Sliced
 from protos.contract.ask import Demand, PodAsk
 from protos.contract.reason import Reason
@@ -59,8 +60,8 @@ class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
     """Those for whom a reservation is kept: they come before all others."""
     defers: Callable[[PodState], bool]
     """Whether others are to be placed before the pod, at this moment."""
-    fits: Callable[[PodState], bool]
-    """Whether any node has the GPUs for the pod."""
+    room: Callable[[Shape], Generator[int, None, list[str]]]
+    """The best nodes that have room for such a pod."""
     open_to: Callable[[PodState, float], Callable[[NodeState], bool] | None]
     """Whether a node is not reserved for others than this pod; None if none is."""
 
@@ -154,20 +155,17 @@ class Waking:
             if places.nodes:
                 found[ask] = places
         yield from self._in_turn((yield from self._lined_up(found)), found, room, rules, now)
-        yield from self._behind_no_more(rules, now)
+        yield from self._behind_no_more(rules)
         if self._left > 0:
             self._looking = {}
 
-    def _behind_no_more(self, rules: RoundRules, now: float) -> Generator[int, None, None]:
-        """Wake those that nobody goes before any more, if there still is room: it may have been there all the time."""
+    def _behind_no_more(self, rules: RoundRules) -> Generator[int, None, None]:
+        """For those that nobody goes before any more the next round looks at all room: it was there all the time."""
         for pod in list(self._behind.values()):
-            if self._left == 0:
-                return
             with self._quarantine.over(pod.subject, "requeue"):
                 if pod.ask is not None and self._waits(pod, pod.ask) and not rules.defers(pod):
                     del self._behind[pod.ref.uid]
-                    if rules.fits(pod):
-                        self._woken(pod, pod.ask, now)
+                    self._news |= dict.fromkeys((yield from rules.room(pod.shape)))
             yield POD
 
     def _lined_up(self, found: Mapping[PodAsk, Places]) -> Generator[int, None, Walk]:

@@ -77,8 +77,12 @@ def test_the_member_is_woken_for_room_that_was_there_before_it_was_refused() -> 
     nodes = {world.engine.pods[world.pods[f"waits{i}"].metadata.uid].node for i in (0, 1)}
     assert nodes == {"n1"}, "the best node of both"
     before = len(world.done)
-    world.later(3)
+    world.later(2)
     assert ("runs2", "") in world.woken(before)
+    assert world.engine.pods[world.pods["runs2"].metadata.uid].state == "held", "the room is its own for a moment"
+    before = len(world.done)
+    world.later(60)
+    assert 0 < len(world.woken(before)) < 6, "it is woken again while it does not come, less and less often"
     assert comes(world, "runs2") == ["flying"]
     world.later(30)
     assert not world.engine._components.waking._behind

@@ -13,16 +13,18 @@ from itertools import product
 
 import msgspec
 
-from extender.engine.planning.attempt import LOOK, ClusterView
+from extender.engine.planning.attempt import LOOK, STEP, ClusterView
 from extender.engine.policies.preemption.fitting import Fitting, Wanted
 from extender.engine.policies.preemption.reclaim import ReclaimPolicy
-from extender.engine.policies.preemption.units import MayTake, Unit
+from extender.engine.policies.preemption.units import MayTake, Unit, price
 from extender.engine.policies.preemption.what_if import Gone, WhatIfNodes, by_node
 from extender.engine.state.seats import Assignment
 from extender.engine.types.sliced import Sliced
 
 AT_ONCE = 256
-"""Pods that are looked at in one piece, and units that are let go of."""
+"""Units that are let go of at once."""
+LISTED = 4
+"""Pods that are listed for one `LOOK`."""
 TRIES = 3
 """Times that it is planned if the cluster changes meanwhile."""
 Candidates = Callable[[MayTake], Generator[int, None, list[Unit]]]
@@ -75,8 +77,6 @@ class Search(Sliced[Victims | NoSolution]):
         self._fitting: Fitting
         self._units: list[Unit] = []
         """Those that may still go, cheapest first."""
-        self._few = AT_ONCE
-        """Units in one piece."""
         self.rights: ReclaimPolicy
         super().__init__(self._plan())
 
@@ -101,7 +101,6 @@ class Search(Sliced[Victims | NoSolution]):
         if (yield from self._fits(())):
             return COMING
         self._units = yield from self._candidates(self.rights.may_take)
-        yield from self._measure()
         if not (yield from self._fits(self._units)):
             return NoSolution()
         yield from self._keep_useful()
@@ -122,37 +121,29 @@ class Search(Sliced[Victims | NoSolution]):
         """Some that do and may go together, cheapest first; a queue is left too little only if it must be."""
         for overshoot, smallest in product((False, True), repeat=2):
             tally, found = self.rights.tally(overshoot=overshoot), list[Unit]()
-            for some in self._pieces((yield from self._smallest_first()) if smallest else self._units):
+            for some in _batched((yield from self._smallest_first()) if smallest else self._units):
                 found += filter(tally.add, some)
-                yield AT_ONCE * LOOK
+                yield price(some)
             if (yield from self._fits(found)):
                 return (yield from self._cheapest_first(found)) if smallest else found
             if len(found) == len(self._units):
                 return None
         return None
 
-    def _measure(self) -> Generator[int, None, None]:
-        """Find out how many units are one piece."""
-        largest = 1
-        for start in range(0, len(self._units), AT_ONCE):
-            largest = max(largest, *(len(unit.victims) for unit in self._units[start : start + AT_ONCE]))
-            yield AT_ONCE * LOOK
-        self._few = max(1, AT_ONCE // largest)
-
     def _smallest_first(self) -> Generator[int, None, list[Unit]]:
         by_gpus: dict[float, list[Unit]] = {}
-        for some in self._pieces(self._units):
+        for some in _batched(self._units):
             for unit in some:
                 by_gpus.setdefault(unit.gpus, []).append(unit)
-            yield AT_ONCE * LOOK
+            yield STEP * LOOK
         return [unit for gpus in sorted(by_gpus) for unit in by_gpus[gpus]]
 
     def _cheapest_first(self, some: Sequence[Unit]) -> Generator[int, None, list[Unit]]:
         """These in the order of all."""
         meant, found = set(map(id, some)), list[Unit]()
-        for part in self._pieces(self._units):
+        for part in _batched(self._units):
             found += (unit for unit in part if id(unit) in meant)
-            yield AT_ONCE * LOOK
+            yield STEP * LOOK
         return found
 
     def _keep_useful(self) -> Generator[int, None, None]:
@@ -165,9 +156,9 @@ class Search(Sliced[Victims | NoSolution]):
     def _keep(self, wanted: Callable[[Unit], bool]) -> Generator[int, None, None]:
         """Keep some of the units, and let go of the others little by little."""
         before, kept = self._units, list[Unit]()
-        for some in self._pieces(before):
+        for some in _batched(before):
             kept += filter(wanted, some)
-            yield AT_ONCE * LOOK
+            yield STEP * LOOK
         self._units = kept
         yield from _let_go(before)
 
@@ -201,22 +192,25 @@ class Search(Sliced[Victims | NoSolution]):
     def _gone(self, units: Sequence[Unit]) -> Generator[int, None, Gone]:
         """The pods of these units by node."""
         listed: defaultdict[str, list[str]] = defaultdict(list)
-        for some in self._pieces(units):
+        for some in _batched(units):
+            pods = 0
             for unit in some:
+                pods += len(unit.victims)
                 for victim in unit.victims:
                     listed[victim.node].append(victim.ref.uid)
-            yield AT_ONCE * LOOK
+            yield pods * LOOK // LISTED
         return (yield from by_node(listed))
-
-    def _pieces(self, units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
-        """Some units at once, with `AT_ONCE` pods at most or one unit."""
-        return (units[start : start + self._few] for start in range(0, len(units), self._few))
 
     def _fits(self, units: Sequence[Unit]) -> Generator[int, None, bool]:
         """Whether all have a place, and room in their queue, once these units are gone."""
         if not (yield from self.rights.roomy(units)):
             return False
         return (yield from self._fitting.fits((yield from self._gone(units))))
+
+
+def _batched(units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
+    """A few at a time."""
+    return (units[start : start + STEP] for start in range(0, len(units), STEP))
 
 
 def _let_go(units: list[Unit]) -> Generator[int, None, None]:
