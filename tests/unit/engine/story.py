@@ -80,10 +80,9 @@ def changed(
     return replace(pod, metadata=metadata, spec=spec, status=replace(pod.status, **status))
 
 
-def puts_back(effects: list[Effect], pod: Pod, text: str | None) -> bool:
-    """Whether the pod's allocation is made this again."""
-    written = [(effect.pod, effect.key, effect.value) for effect in effects if isinstance(effect, SetAnnotation)]
-    return (a_ref(pod), names.ALLOCATION, text) in written
+def put_back(edited: Pod, text: str | None) -> SetAnnotation:
+    """What makes the allocation this again, of the pod as it was edited."""
+    return SetAnnotation(a_ref(edited), names.ALLOCATION, text, edited.metadata.resource_version)
 
 
 def asks_for_room(pod: Pod, said: Mapping[str, str] | None = None, by: str = names.DEFRAG) -> Pod:

@@ -17,7 +17,7 @@ from protos.contract import ask as asks
 from protos.contract.allocation import Share
 from protos.contract.objects import Pod
 from tests.builders import a_container, a_node, a_pod, a_ref, an_allocation
-from tests.unit.engine.story import Story, bound, changed, owned_by, puts_back
+from tests.unit.engine.story import Story, bound, changed, owned_by, put_back
 
 
 def test_fractional_pods_fill_one_gpu_then_the_next_then_the_next_node() -> None:
@@ -234,7 +234,7 @@ def test_an_allocation_set_at_creation_is_taken_away_before_the_pod_is_placed() 
     story = Story(a_node("a", 16, 16))
     pod = a_pod(mem=4, annotations={names.ALLOCATION: CLAIM})
     effects = story.tell(PodSeen(pod))
-    assert puts_back(effects, pod, None)
+    assert put_back(pod, None) in effects
     newer = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, resource_version="2"))
     assert SetAnnotation(a_ref(pod), names.ALLOCATION, None, "2") in story.tell(PodSeen(newer)), "tried on each version"
     assert story.engine.counters["errors", "forged"] == 1
@@ -251,11 +251,13 @@ def test_an_edit_after_the_bind_is_put_back_and_charges_nothing() -> None:
     story.filter(pod)
     place = story.bind(pod, "a")
     story.tell(PodSeen(bound(pod, place)))
-    effects = story.tell(PodSeen(changed(pod, {names.ALLOCATION: CLAIM}, owned_by("kubectl-annotate"), "a")))
-    assert puts_back(effects, pod, place.annotations[names.ALLOCATION])
+    edited = changed(pod, {names.ALLOCATION: CLAIM}, owned_by("kubectl-annotate"), "a")
+    effects = story.tell(PodSeen(edited))
+    assert put_back(edited, place.annotations[names.ALLOCATION]) in effects
     assert any(isinstance(effect, Report) and effect.reason.code == "AllocationForged" for effect in effects)
-    effects = story.tell(PodSeen(changed(pod, {}, [], "a")))
-    assert puts_back(effects, pod, place.annotations[names.ALLOCATION])
+    edited = changed(pod, {}, [], "a")
+    effects = story.tell(PodSeen(edited))
+    assert put_back(edited, place.annotations[names.ALLOCATION]) in effects
     books = story.engine.nodes["a"].books
     assert books
     assert [book.mem_used for book in books.gpus.values()] == [4, 0]
@@ -264,8 +266,9 @@ def test_an_edit_after_the_bind_is_put_back_and_charges_nothing() -> None:
 def test_a_claim_to_eight_gpus_without_limits_is_charged_nothing() -> None:
     story = Story(a_node("a", 16, 16))
     pod = a_pod(annotations={names.ALLOCATION: CLAIM}, node="a")
-    effects = story.tell(PodSeen(changed(pod, pod.metadata.annotations, owned_by("kubectl-create"))))
-    assert puts_back(effects, pod, None)
+    edited = changed(pod, pod.metadata.annotations, owned_by("kubectl-create"))
+    effects = story.tell(PodSeen(edited))
+    assert put_back(edited, None) in effects
     assert story.run(a_pod("whole", whole=2)) == "a:0,1"
 
 
