@@ -109,7 +109,7 @@ class Search(Sliced[Victims | NoSolution]):
             chosen = yield from self._least(found)
             forbidden = yield from self._forbidden(chosen, self._units)
             if not forbidden:
-                placement = yield from self._fitting.place((yield from self._gone(chosen)))
+                placement = yield from self._fitting.place((yield from _gone(chosen)))
                 if placement is None:
                     return CHANGED
                 return Victims(tuple(map(self.rights.marked, chosen)), placement.assignments)
@@ -150,7 +150,7 @@ class Search(Sliced[Victims | NoSolution]):
         """Keep those that are anywhere where their going makes room."""
         if self._wanted.free or not (yield from self.rights.roomy(())):
             return
-        useful = yield from self._fitting.census.useful((yield from self._gone(self._units)))
+        useful = yield from self._fitting.census.useful((yield from _gone(self._units)))
         yield from self._keep(lambda unit: any(victim.node in useful for victim in unit.victims))
 
     def _keep(self, wanted: Callable[[Unit], bool]) -> Generator[int, None, None]:
@@ -189,23 +189,24 @@ class Search(Sliced[Victims | NoSolution]):
                 kept.append(rest.pop())
         return tuple(reversed(kept))
 
-    def _gone(self, units: Sequence[Unit]) -> Generator[int, None, Gone]:
-        """The pods of these units by node."""
-        listed: defaultdict[str, list[str]] = defaultdict(list)
-        for some in _batched(units):
-            pods = 0
-            for unit in some:
-                pods += len(unit.victims)
-                for victim in unit.victims:
-                    listed[victim.node].append(victim.ref.uid)
-            yield pods * LOOK // LISTED
-        return (yield from by_node(listed))
-
     def _fits(self, units: Sequence[Unit]) -> Generator[int, None, bool]:
         """Whether all have a place, and room in their queue, once these units are gone."""
         if not (yield from self.rights.roomy(units)):
             return False
-        return (yield from self._fitting.fits((yield from self._gone(units))))
+        return (yield from self._fitting.fits((yield from _gone(units))))
+
+
+def _gone(units: Sequence[Unit]) -> Generator[int, None, Gone]:
+    """The pods of these units by node."""
+    listed: defaultdict[str, list[str]] = defaultdict(list)
+    for some in _batched(units):
+        pods = 0
+        for unit in some:
+            pods += len(unit.victims)
+            for victim in unit.victims:
+                listed[victim.node].append(victim.ref.uid)
+        yield pods * LOOK // LISTED
+    return (yield from by_node(listed))
 
 
 def _batched(units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
