@@ -56,6 +56,7 @@ class Upkeep:
         )
         slices: tuple[tuple[str, Work], ...] = (
             ("new shapes", lambda _: components.indexes.learn(WARM_NODES)),
+            ("queues", lambda _: components.tenancy.work()),
             ("gang plans", self._plan_gangs),
             ("requeue", lambda _: self._go_on_waking()),
             ("expected shapes", lambda _: components.indexes.ready(WARM_NODES)),

@@ -5,7 +5,7 @@ Pods of our schedulers count, and whoever else asks for GPUs. A member of a gang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -25,6 +25,7 @@ from extender.engine.state.roster import GangInfo
 from extender.engine.types import refusals
 from extender.engine.types.effects import QueueStatus, Requeue
 from extender.engine.types.settings import Settings
+from extender.engine.types.sliced import Sliced
 from extender.engine.types.subject import Subject
 from protos.contract.gpu_class import GpuClass
 from protos.contract.queue import API_VERSION, CLASS, GPUS, Queue, shown, worded
@@ -34,6 +35,9 @@ MOST_TOLD, MOST_LOOKED_AT = 20, 50
 """Queues told of, and looked at for that, at once; the others come with the next look."""
 MOST_NODES = 200
 """Nodes whose supply is reckoned anew with one tick."""
+
+LOOKED_AT, COUNTED = 16, 10
+"""Pods looked at for one `attempt.LOOK` when kinds of GPUs change, and what it costs to count one anew."""
 
 PLACED: Final = ("binding", "bound")
 
@@ -60,6 +64,7 @@ class Tenancy:
         """Nodes on which something else is held."""
         self._told: dict[str, QueueStatus] = {}
         self._leading, self._fixed = True, False
+        self._repricing: Sliced[None] | None = None
 
     # -- the world
 
@@ -173,13 +178,32 @@ class Tenancy:
 
     def tick(self) -> None:
         """What pods would take, and what is due to each queue, is reckoned anew where something changed."""
-        if self._tariff.changed():
-            waiting = [pod for pod in self._ledger.pods.values() if pod.ask is not None and pod.state == "waiting"]
-            self._quarantine.each(waiting, lambda pod: pod.subject, "queues", self.moved)
+        if self._repricing is None and self._tariff.outdated():
+            self._repricing = Sliced(self._reprice())
+        self.work()
         for name in list(islice(self._stale, MOST_NODES)):
             del self._stale[name]
             self.queues.node(name, self._supply.of_node(name))
         self.queues.reckon(self._of_classes())
+
+    def work(self) -> bool:
+        """Do a slice of the recount after a change of the kinds of GPUs; returns whether there is more to do."""
+        repricing, self._repricing = self._repricing, None
+        if repricing is not None and not repricing.advance():
+            self._repricing = repricing
+        return self._repricing is not None
+
+    def _reprice(self) -> Generator[int, None, None]:
+        """Count pending pods anew if the kinds of GPUs that there are change what they would take."""
+        if not (yield from self._tariff.changed()):
+            return
+        pods = self._ledger.pods
+        every = iter(list(pods.values()))
+        while some := list(islice(every, LOOKED_AT)):
+            pending = [pod for pod in some if pod.ask is not None and pod.state == "waiting"]
+            alive = [pod for pod in pending if pods.get(pod.ref.uid) is pod]
+            self._quarantine.each(alive, lambda pod: pod.subject, "queues", self.moved)
+            yield 1 + COUNTED * len(alive)
 
     def _of_classes(self) -> dict[str, int]:
         """How many GPUs there are of the classes that are divided among queues."""

@@ -8,9 +8,11 @@ is placed. Source: the dominant share of DRF (Ghodsi et al., NSDI 2011), here ov
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.pod_state import PodState
+from extender.engine.state.stock import GpuKind
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.gpu_book import GpuBook
 from protos.contract.inventory import Inventory
@@ -19,6 +21,8 @@ from protos.contract.selection import Selection, suits
 
 REMEMBERED = 1024
 """Asks of which it is known what they take."""
+GUESSED = 8
+"""What it costs to find the amount of one ask, in `attempt.LOOK`s."""
 Takes = tuple[tuple[str, int], ...]
 """Amounts by resource, as queues count them."""
 
@@ -34,8 +38,10 @@ class UsageCalculator:
         self._known: dict[PodAsk, int] = {}
         self._lost = False
         """Some of what was known was dropped: nobody can tell whether that is another amount now."""
-        self._reckoned_with: int | None = None
-        """The version of the stock when it was last looked whether that matters; None: it is to be."""
+        self._looked_at = 0
+        """The version of the stock when the kinds were last compared."""
+        self._kinds: tuple[frozenset[GpuKind], frozenset[tuple[str, int]]] = frozenset(), frozenset()
+        """The kinds of GPUs, and the replicas, of which the amounts were made."""
 
     def node(self, name: str, inventory: Inventory | None, whole: str) -> None:
         """The node has this inventory now, none if it is gone; `whole` is the resource of whole GPUs."""
@@ -49,16 +55,27 @@ class UsageCalculator:
             self._replicas.subtract(before)
             self._replicas.update(now)
             self._replicas = +self._replicas
-            self._reckoned_with = None
+            self._looked_at = -1
 
-    def changed(self) -> bool:
-        """Whether pods on no GPU may take something else by what happened to the GPUs since this was asked last."""
-        if self._reckoned_with == self._ledger.stock.version:
+    def outdated(self) -> bool:
+        """Whether there are other kinds of GPUs, or of replicas, than when this was asked last."""
+        stock = self._ledger.stock
+        if self._looked_at == stock.version:
             return False
-        self._reckoned_with = self._ledger.stock.version
+        before, self._kinds = self._kinds, (frozenset(stock.gpus), frozenset(self._replicas))
+        self._looked_at = stock.version
+        return self._kinds != before
+
+    def changed(self) -> Generator[int, None, bool]:
+        """Whether pods on no GPU may take another amount by now. Work is told in `attempt.LOOK`s."""
         before, self._known = self._known, {}
-        lost, self._lost = self._lost, False
-        return lost or any(self._guess(ask) != took for ask, took in before.items())
+        changed, self._lost = self._lost, False
+        for ask, took in before.items():
+            if changed:
+                break
+            changed = self._guess(ask) != took
+            yield GUESSED
+        return changed
 
     def of(self, pod: PodState, gpu_class: str) -> Takes:
         """What the pod takes, or would take; `gpu_class` is the GpuClass that it names, "" if none."""

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from extender.engine.queueing.usage import Takes
+from extender.engine.state.pod_state import PodState
 from extender.engine.types.effects import QueueStatus, Report
-from extender.engine.types.events import ClassSeen, QueueGone, QueueSeen
+from extender.engine.types.events import ClassSeen, NodeSeen, PodGone, QueueGone, QueueSeen
 from extender.engine.types.settings import Settings
 from protos.contract import names
 from protos.contract.gpu_class import GpuClass
@@ -292,6 +293,37 @@ def test_the_smallest_gpu_that_would_do_stands_for_those_to_come() -> None:
     assert dict(takes(story, "large"))[GPUS] == 0.5 * GPU
     story.come("small")
     assert dict(takes(story, "small"))[GPUS] in (0.75 * GPU, 0.25 * GPU)
+
+
+def test_a_new_kind_of_gpu_counts_pending_pods_anew_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = GangStory(a_node("n1", 48))
+    story.create(*(a_pod(f"p{number}", mem=12) for number in range(100)), a_pod("gone", mem=12))
+    story.later()
+    tenancy, counted = story.engine.tenancy, list[str]()
+    count = tenancy.moved
+
+    def moved(pod: PodState) -> None:
+        counted.append(pod.ref.name)
+        count(pod)
+
+    monkeypatch.setattr(tenancy, "moved", moved)
+    story.tell(NodeSeen(a_node("n3", 48)))
+    tenancy.tick()
+    assert counted == []
+    story.tell(NodeSeen(a_node("n2", 16)))
+    tenancy.tick()
+    longest = len(counted)
+    story.engine.step(PodGone("uid-gone"), story.now)
+    while True:
+        before = len(counted)
+        more = tenancy.work()
+        longest = max(longest, len(counted) - before)
+        if not more:
+            break
+    assert 0 < longest < 50
+    assert sorted(counted) == sorted(f"p{number}" for number in range(100))
+    assert dict(takes(story, "p0"))[GPUS] == dict(takes(story, "p99"))[GPUS] == 0.75 * GPU
+    assert tenancy.queues.root.requested[GPUS] == 75 * GPU
 
 
 def test_a_pod_of_a_class_counts_for_the_class_too(story: GangStory) -> None:
