@@ -175,7 +175,10 @@ class ApiClient:
                 renewed, wait = True, 0.0
                 await self._renewed()
             if wait is None or tries == TRIES:
-                raise error
+                try:
+                    raise error
+                finally:
+                    del error  # it holds this frame by its traceback
             await asyncio.sleep(wait)
 
     async def _send(self, method: str, target: str, data: bytes | None, content_type: str) -> Answer:

@@ -37,7 +37,8 @@ class Connection(asyncio.Protocol):
         self._parser: Any = None
         self._whole = self._paused = self._served = False
         self._complete = self._lasting = True
-        self._gone: Exception | None = None
+        self._gone = ""
+        """Why it ended, "" while it has not: no error is held, which would hold this by its traceback."""
         self._parts: list[bytes] = []
         self._waiting = 0
         self.idle_since = 0.0
@@ -47,7 +48,7 @@ class Connection(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         """Whether another question may be sent."""
-        return self._gone is None and self._complete and self._lasting
+        return not self._gone and self._complete and self._lasting
 
     async def send(self, question: bytes, *, whole: bool) -> None:
         """Ask; comes back when the head of the answer is there, or all of it (`whole`)."""
@@ -56,7 +57,7 @@ class Connection(asyncio.Protocol):
         self.status, self.headers = 0, {}
         try:
             if self._transport is None or self._gone:
-                raise Lost("the connection was closed") from self._gone
+                raise Lost(self._gone or "the connection was closed")
             self._transport.write(question)
             while not (self._complete or (self.status and not whole)):
                 await self._news()
@@ -85,11 +86,11 @@ class Connection(asyncio.Protocol):
         self._siblings.discard(self)
         if self._transport is not None:
             self._transport.abort()
-        self._ended(Lost("the connection was closed"))
+        self._ended("the connection was closed")
 
     async def _news(self) -> None:
-        if self._gone is not None:
-            raise self._gone
+        if self._gone:
+            raise Lost(self._gone)
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter
@@ -100,7 +101,7 @@ class Connection(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _ended(self, why: Exception) -> None:
+    def _ended(self, why: str) -> None:
         self._gone = self._gone or why
         self._wake()
 
@@ -117,17 +118,16 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._ended(Lost(f"expected an HTTP answer ({error})"))
+            self._ended(f"expected an HTTP answer ({error})")
             self.close()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._siblings.discard(self)
-        orderly = error is None and self._gone is None
+        orderly = error is None and not self._gone
         if orderly and self.status and not self.headers.keys() & {"content-length", "transfer-encoding"}:
             self._complete = True  # such an answer ends with its connection
-        lost = Lost(str(error) if error and str(error) else "the server closed the connection")
-        lost.__cause__ = error
-        self._ended(lost)
+        self._ended(str(error or "") or "the server closed the connection")
+        self._parser = self._transport = None  # these name this one: all are freed now, without a look for garbage
 
     # httptools
 
