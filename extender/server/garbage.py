@@ -8,8 +8,8 @@ time to time: a tenth of a second and more, once 8,000 pods have come. So here
   midst of an answer;
 - what has lived through several such looks is taken to be of the books, and is never looked at again (`gc.freeze`).
 
-A cycle that is held for so long and dropped later is not found again: a connection's, some kilobytes. They are found
-while another process leads for a while, when nobody waits for this one.
+A cycle that is held for so long and dropped later is not found again before another process leads for a while, when
+nobody waits for this one. So connections and what fails on them leave no cycles: they are freed when they end.
 """
 
 import gc

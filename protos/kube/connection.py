@@ -33,6 +33,7 @@ class Connection(asyncio.Protocol):
         """`tls`: what it is made with, None for plain HTTP."""
         self._siblings, self.tls = siblings, tls
         self._transport: asyncio.Transport | None = None
+        self._socket: asyncio.BaseTransport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._parser: Any = None
         self._whole = self._paused = self._served = False
@@ -108,7 +109,7 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
+        self._transport, self._socket = cast("asyncio.Transport", transport), below_tls(transport)
         _keep_alive(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
@@ -128,6 +129,7 @@ class Connection(asyncio.Protocol):
             self._complete = True  # such an answer ends with its connection
         self._ended(str(error or "") or "the server closed the connection")
         self._parser = self._transport = None  # these name this one: all are freed now, without a look for garbage
+        forget_reading(self._socket)
 
     # httptools
 
@@ -180,6 +182,21 @@ class Stream:
         while chunk := await self.chunk():
             chunks.append(chunk)
         return b"".join(chunks)
+
+
+def below_tls(transport: asyncio.BaseTransport) -> asyncio.BaseTransport:
+    """The transport of the socket itself: below that of TLS where there is one. To be asked when it is made."""
+    secured = getattr(transport, "_ssl_protocol", None)
+    return getattr(secured, "_transport", None) or transport
+
+
+def forget_reading(closed: asyncio.BaseTransport | None) -> None:
+    """Free a closed transport of a socket: asyncio's names one of its own methods, which names it.
+
+    Source: CPython, `asyncio.selector_events._SelectorSocketTransport`.
+    """
+    if closed is not None:
+        vars(closed).pop("_read_ready_cb", None)
 
 
 def _keep_alive(made: socket.socket | None) -> None:
