@@ -4,8 +4,8 @@
 that change, 10,000 finished Jobs left lying, watches that end with 410, two changes of leader. Core, engine, verbs and
 feeds are the real ones, in a process of its own, on a virtual clock; a process that is told the cluster at the end
 agrees with it. Memory is that of the process, less what the pods of the cluster around it take there. A step waits for
-nothing, so its length is CPU time. A virtual machine counts as such what its host took away meanwhile: long steps in
-which that happened, as /proc/stat says (steal), are counted apart.
+nothing, so its length is CPU time. A virtual machine counts as such what its host took away meanwhile, so the week is
+lived twice, side by side: both lives take the same steps, and a step is as long as in the life in which it was shorter.
 
 `python -m tests.bench soak` runs all of it, an hour and more for each size; `python -m tests.bench.soak NODES PODS` one
 size, with fewer pods in less time. It begins with a full cluster.
@@ -73,8 +73,8 @@ class Seen(msgspec.Struct):
     """Milliseconds of CPU."""
     steps: dict[str, tuple[int, int, float]]
     """By kind: all, those over 5 ms, and the longest in milliseconds."""
-    interrupted: int
-    """Steps over 5 ms in which the host ran others: not among these."""
+    long: dict[tuple[str, int], float]
+    """Milliseconds of each step over 5 ms, by kind and number."""
     violations: int
     differ: int
     """Nodes on which a new process would book something else."""
@@ -87,32 +87,18 @@ def resident_mib() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
 
 
-class Steady(Steps):
-    """Steps, without the long ones in which the host of this machine ran others."""
+class LongSteps(Steps):
+    """Steps in CPU time, of which the long ones are remembered: another life takes the same ones."""
 
     def __init__(self) -> None:
         super().__init__(time.thread_time)
-        self.interrupted = 0
-        self._stolen = stolen()
+        self.long: dict[tuple[str, int], float] = {}
+        """Milliseconds, by kind and by how many of the kind came before."""
 
     def note(self, kind: str, seconds: float) -> None:
-        if seconds > STEP_MS / 1000 and self.look():
-            self.interrupted += 1
-        else:
-            super().note(kind, seconds)
-
-    def look(self) -> bool:
-        """Whether the host took time away since the last look."""
-        before, self._stolen = self._stolen, stolen()
-        return self._stolen > before
-
-
-def stolen() -> int:
-    """Hundredths of a second that hosts took from all CPUs of this machine; 0 where Linux does not tell."""
-    try:
-        return int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8])
-    except (OSError, IndexError, ValueError):
-        return 0
+        if seconds > STEP_MS / 1000:
+            self.long[kind, sum(self.counts.get(kind, ()))] = 1000 * seconds
+        super().note(kind, seconds)
 
 
 class Life:
@@ -123,7 +109,7 @@ class Life:
         self.server, self.live = Server(nodes), max(200, min(4 * nodes, pods // 5))
         self.engine = Engine(Settings(), self.now, time.time() - self.now)
         metrics = Metrics(self.engine.counters)
-        metrics.steps = self.steps = Steady()
+        metrics.steps = self.steps = LongSteps()
         self._tasks, self._garbage = tasks, Garbage(self.steps)
         self.core = Core(self.engine, metrics, self._write, clock=lambda: self.now, tidy=self._garbage.look)
         binds = Binds(self.core, None, tasks)  # type: ignore[arg-type]  # no Binding is written
@@ -170,7 +156,6 @@ class Life:
 
     async def tick(self, seconds: float) -> None:
         self.now += seconds
-        self.steps.look()
         for part in self.engine.ticks:
             self.core.tell(part)
         self._garbage.tick(leads=True)
@@ -191,6 +176,7 @@ class Life:
         del self.filters[:]
         self.steps.counts.clear()
         self.steps.longest.clear()
+        self.steps.long.clear()
         coming = arrivals("new", self.count, self._names, 7)
         hours: list[float] = []
         with self.steps.collections():
@@ -317,7 +303,7 @@ class Life:
             hours=hours,
             filters=list(self.filters),
             steps=steps,
-            interrupted=self.steps.interrupted,
+            long=self.steps.long,
             violations=len(self.engine.check()),
             differ=self._differ(),
             bound=self.bound,
@@ -355,16 +341,35 @@ def _lived(nodes: int, pods: int) -> Seen:
     return asyncio.run(_live(nodes, pods))
 
 
-def measure(nodes: int, pods: int) -> Seen:
-    """One size, in a process of its own."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
-        return processes.submit(_lived, nodes, pods).result()
+def measure(nodes: int, pods: int, lives: int = 2) -> list[Seen]:
+    """One size, lived so many times, each in a process of its own."""
+    with ProcessPoolExecutor(lives, multiprocessing.get_context("spawn")) as processes:
+        return [life.result() for life in [processes.submit(_lived, nodes, pods) for _ in range(lives)]]
+
+
+def both(first: Seen, second: Seen) -> dict[str, tuple[int, int, float]]:
+    """The steps by kind, each as long as in the life in which it was shorter; collections as in the worse life."""
+    found = {}
+    for kind, (count, over, longest) in first.steps.items():
+        other = second.steps[kind]
+        if kind == GARBAGE:  # comes by the CPU time of all that was done, so not at the same steps
+            found[kind] = max(count, other[0]), max(over, other[1]), max(longest, other[2])
+            continue
+        assert count == other[0], f"{kind}: {count} and {other[0]} steps, expected two equal lives"
+        common = [
+            min(first.long[step], second.long[step])
+            for step in first.long.keys() & second.long.keys()
+            if step[0] == kind
+        ]
+        found[kind] = count, len(common), max(common, default=min(STEP_MS, longest, other[2]))
+    return found
 
 
 def figures(nodes: int, pods: int) -> list[Figure]:
     """Of one size."""
     began = time.monotonic()
-    seen = measure(nodes, pods)
+    seen, again = lives = measure(nodes, pods)
+    steps = both(seen, again)
     label = f"a week, {nodes:,} nodes, {pods:,} pods"
     print(
         f"  {label}: {seen.bound:,} bound, {seen.finished:,} left lying, {time.monotonic() - began:.0f} s", flush=True
@@ -373,26 +378,27 @@ def figures(nodes: int, pods: int) -> list[Figure]:
         f"  memory by day: {', '.join(f'{mib:.0f}' for mib in seen.hours[::24])} MiB; {seen.shapes} shapes kept",
         flush=True,
     )
-    for kind, (count, over, longest) in sorted(seen.steps.items(), key=lambda each: -each[1][2]):
+    for kind, (count, over, longest) in sorted(steps.items(), key=lambda each: -each[1][2]):
         print(f"  {kind}: {count:,} steps, {over} over {STEP_MS:g} ms, the longest {longest:.1f} ms", flush=True)
-    print(
-        f"  {seen.interrupted} more steps over {STEP_MS:g} ms, in which the host of this machine ran others", flush=True
-    )
-    first, last = seen.hours[0], seen.hours[-1]
-    steps = sum(count for count, _, _ in seen.steps.values())
-    over = sum(over for _, over, _ in seen.steps.values())
+    for life, other in ((seen, again), (again, seen)):
+        alone = [milliseconds for step, milliseconds in life.long.items() if step not in other.long]
+        longest = max(alone, default=0.0)
+        print(f"  long in one of the two lives only: {len(alone)} steps, the longest {longest:.1f} ms", flush=True)
+    growth = max(life.hours[-1] / life.hours[0] for life in lives)
+    filters = [*seen.filters, *again.filters]
+    steps_in_all = sum(count for count, _, _ in steps.values())
     return [
-        Figure(f"{label}: memory after it over that after its first hour", last / first, "", mark=GROWTH),
-        Figure(f"{label}: memory", max(seen.hours), "MiB", mark=MIB),
-        Figure(f"{label}: filter, p50", percentile(seen.filters, 0.5), "ms"),
-        Figure(f"{label}: filter, p99", percentile(seen.filters, 0.99), "ms", mark=5.0),
-        Figure(f"{label}: longest step", max(longest for _, _, longest in seen.steps.values()), "ms", mark=CUT_MS),
-        Figure(f"{label}: longest collection of garbage", seen.steps.get(GARBAGE, (0, 0, 0.0))[2], "ms", mark=STEP_MS),
+        Figure(f"{label}: memory after it over that after its first hour", growth, "", mark=GROWTH),
+        Figure(f"{label}: memory", max(seen.hours + again.hours), "MiB", mark=MIB),
+        Figure(f"{label}: filter, p50", percentile(filters, 0.5), "ms"),
+        Figure(f"{label}: filter, p99", percentile(filters, 0.99), "ms", mark=5.0),
+        Figure(f"{label}: longest step", max(longest for _, _, longest in steps.values()), "ms", mark=CUT_MS),
+        Figure(f"{label}: longest collection of garbage", steps.get(GARBAGE, (0, 0, 0.0))[2], "ms", mark=STEP_MS),
         Figure(
-            f"{label}: steps over {STEP_MS:g} ms, of all", sum(over for _, over, _ in seen.steps.values()) / steps, ""
+            f"{label}: steps over {STEP_MS:g} ms, of all", sum(each[1] for each in steps.values()) / steps_in_all, ""
         ),
-        Figure(f"{label}: violations", float(seen.violations), "", mark=0.0),
-        Figure(f"{label}: nodes that a new process books otherwise", float(seen.differ), "", mark=0.0),
+        Figure(f"{label}: violations", float(seen.violations + again.violations), "", mark=0.0),
+        Figure(f"{label}: nodes that a new process books otherwise", float(seen.differ + again.differ), "", mark=0.0),
     ]
 
 
