@@ -1,11 +1,11 @@
-"""The order of pending workloads within one queue. Whoever picks the next workload asks here; docs/queues.md states it.
+"""The order of pending workloads within one queue; docs/queues.md states it.
 
 1. The higher priority first.
-2. Of equal priority: members that their running gang can spare come last.
-3. Among the others: the earlier due date (`line.due`) first.
+2. Of equal priority: surplus members of running gangs last.
+3. Among the others: the earlier deadline (`line.due`) first.
 4. Then the older, then by name.
 
-Gangs are planned in this order; pods are requeued, room is made, and backfill reservations are given in this order.
+Planning of gangs, requeues, preemption and backfill reservations all use this order.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from extender.engine.types.wall import Wall
 from gangfilter.gang import Gang
 
 LAST = sys.float_info.max
-"""The due date of members that their running gang can spare."""
+"""The deadline of surplus members."""
 
 
 class PendingOrder:
-    """Tells where a gang, or a pod that is scheduled by itself, stands in its queue. Owns nothing."""
+    """Computes the place of a gang, or of a pod, in its queue. Owns nothing."""
 
     def __init__(self, roster: Roster, runtimes: Runtimes, priorities: Priorities, wall: Wall) -> None:
         self._roster, self._runtimes, self._priorities, self._wall = roster, runtimes, priorities, wall
 
     def of_gang(self, gang: Gang) -> Turn:
-        """Where a gang stands by what is said of it now, least first."""
+        """The place of a gang."""
         deadline = due(gang.born, self._runtimes.of_gang(gang))
         return Turn(-self._priorities.highest(gang), deadline, gang.born, str(gang.key))
 
     def of_pod(self, pod: PodState) -> Turn:
-        """Where a pod stands, least first."""
+        """The place of a pod, which may be a member of a gang."""
         known, since = self._roster.of(pod.ref.uid), self.since(pod)
         priority = pod.priority if known is None else self._priorities.of(known.gang, pod.priority)
         surplus = known is not None and self._roster.surplus(pod.ref.uid)
@@ -44,6 +44,6 @@ class PendingOrder:
         return Turn(-priority, deadline, since, str(pod.ref))
 
     def since(self, pod: PodState) -> float:
-        """When a pod was created, or first seen, by the monotonic clock."""
+        """When a pod was created, or first seen if that is earlier, by the monotonic clock."""
         created = pod.info.created
         return min(pod.since, self._wall.of(created)) if created else pod.since

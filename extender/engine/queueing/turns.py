@@ -1,59 +1,55 @@
-"""Whose turn it is: by queue, then as `order` says. So are gangs planned, and room is made.
+"""The gangs that wait for a plan, and which of them is next: by the rank of their queue, then in the order of `order`.
 
-Queues are compared from the top of their tree downwards: the higher priority first, then who has the smaller part of
-its due. Within one queue the order is kept, so that the next is found at the cost of the queues with gangs that wait,
-however many gangs those are.
+Queues are compared from the top of the tree downwards: the higher priority first, then the smaller part of the fair
+share. Finding the next gang takes time by the number of queues with waiting gangs, not by the number of gangs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 
 from extender.engine.queueing.line import Line, Waiter
 from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.queue_node import LocalQueue
 from gangfilter.gang import Gang
-from gangfilter.group import GroupKey
 
 QueueRank = tuple[tuple[int, float], ...]
-"""Where a queue stands among queues, least first."""
+"""The rank of a queue among queues, the lowest first."""
 
 
 class Turns:
-    """The gangs that want a plan."""
+    """The line of gangs that wait for a plan."""
 
     def __init__(
         self,
         local_queue: Callable[[Gang], LocalQueue],
-        queue_node: Callable[[LocalQueue], QueueRank],
+        queue_rank: Callable[[LocalQueue], QueueRank],
         order: PendingOrder,
     ) -> None:
-        self._local_queue, self._standing, self._order = local_queue, queue_node, order
-        self._line = Line()
-        self._gangs: dict[GroupKey, Gang] = {}
+        self._local_queue, self._queue_rank, self._order = local_queue, queue_rank, order
+        self._line = Line(attrgetter("key"))
         self.version = 0
-        """Counts who came and went."""
+        """Counts the changes of the line."""
 
     def put(self, gang: Gang) -> None:
-        """The gang wants one."""
+        """Add the gang, or put it where it belongs now."""
         self.version += 1
-        self._gangs[gang.key] = gang
-        self._line.join(Waiter(gang.key, self._local_queue(gang), gang.key, self._order.of_gang(gang)))
+        self._line.join(Waiter(gang, self._local_queue(gang), gang.key, self._order.of_gang(gang)))
 
     def revalued(self, priority_class: str) -> None:
-        """Gangs that name this class may have another priority now."""
-        for gang in [gang for gang in self._gangs.values() if gang.terms.priority_class == priority_class]:
-            self.put(gang)
+        """The priority of gangs that name this class may have changed."""
+        for waiter in self._line:
+            if waiter.name.terms.priority_class == priority_class:
+                self.put(waiter.name)
 
     def reorder(self) -> None:
-        """The times of gangs are other ones now: all take the places that they have by those."""
-        for gang in list(self._gangs.values()):
-            self.put(gang)
+        """The wall clock was set: compute all places again."""
+        for waiter in self._line:
+            self.put(waiter.name)
 
     def remove(self, gang: Gang) -> None:
-        """The gang wants none."""
         self.version += 1
-        self._gangs.pop(gang.key, None)
         self._line.leave(gang.key)
 
     def __contains__(self, gang: Gang) -> bool:
@@ -63,10 +59,10 @@ class Turns:
         return len(self._line)
 
     def firsts(self) -> Iterator[Waiter]:
-        """The next in turn of the pods of each queue and namespace."""
+        """The first gang of each local queue."""
         return self._line.firsts()
 
     def first(self) -> Gang | None:
-        """Whose turn it is, None if nobody wants a plan."""
-        found = self._line.first(self._standing)
-        return self._gangs[found.name] if found is not None else None
+        """The next gang, None if no gang waits."""
+        waiter = self._line.first(self._queue_rank)
+        return waiter.name if waiter is not None else None
