@@ -193,10 +193,7 @@ class Indexes:
         return index
 
     def prepare(self, shape: Shape, looks: int, *, aged: bool = False) -> bool:
-        """Do a part of the work that `of` would have to do; return whether more is left.
-
-        `aged`: also look at nodes with scores of a former mix, so that they can be compared with current scores.
-        """
+        """Do a part of the work of `of`; return whether more is left. `aged`: also for scores of a former mix."""
         if self._by_uuid.named(shape) is not None:
             return False
         index = self._used(shape)
@@ -237,10 +234,7 @@ class Indexes:
         return bool(self._soon)
 
     def learn(self, looks: int) -> bool:
-        """Adopt another mix, a slice at a time; return whether there is more to do.
-
-        While few requests are known, also look at nodes with scores of a former mix. Later `renew` does that.
-        """
+        """Adopt another mix, a slice at a time, and renew scores while it is young; return whether more is left."""
         if not self.scorer.mix.young:
             if self.scorer.adopting:
                 self.scorer.look()
@@ -250,11 +244,8 @@ class Indexes:
         return self.scorer.adopting or any(index.aged for index in self._shapes.values())
 
     def work(self, looks: float) -> float:
-        """Bring stale indexes up to date, in turn; return what is left of the looks.
-
-        Indexes of pods with globs of UUIDs are left out: the next such pod has other globs.
-        """
-        if not self._rota:
+        """Bring stale indexes up to date, in turn; return what is left of the looks."""
+        if not self._rota:  # without globs of UUIDs: the next such pod has other globs
             self._rota.extend(shape for shape in self._shapes if shape.ask is None or not shape.ask.selection.uuids)
         left = looks
         while self._rota and left > 0:

@@ -51,7 +51,6 @@ class Roll:
         return len(self.names)
 
     def changed(self, name: str) -> None:
-        """The node was added, changed or removed."""
         place = self.places.get(name)
         if name not in self._nodes:
             if place is None:

@@ -120,7 +120,6 @@ class Scorer:
         """Counts adoptions of a mix."""
 
     def note(self, of: Shape) -> None:
-        """Count a pod that requests GPUs."""
         self.mix.note(of)
 
     @property

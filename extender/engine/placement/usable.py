@@ -93,7 +93,6 @@ class Usable:
         """How many of the rates are not None."""
 
     def rates(self, cpu: int) -> Rates:
-        """The rates where so much CPU is free."""
         met = bisect_right(self._thresholds, cpu)
         rates = self._rates[met]
         if rates is None:
@@ -114,10 +113,7 @@ class Usable:
 
 
 def taking(ask: PodAsk | None, books: NodeBooks) -> tuple[int, int] | None:
-    """How many GPUs like the node's first the largest container takes there, and how much of each (0..1000).
-
-    None if the pod cannot run there.
-    """
+    """How many GPUs the largest container takes of a node, and how much of each (0..1000); None if it cannot run."""
     gpu, per_gpu = next(iter(books.gpus.values())).gpu, books.inventory.slices_per_gpu
     if ask is None or not suits(ask.selection, gpu):
         return None

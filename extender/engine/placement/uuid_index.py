@@ -26,7 +26,6 @@ class NodesByUuid:
             self.changed(name)
 
     def changed(self, name: str) -> None:
-        """The node was added, changed or removed."""
         node = self._nodes.get(name)
         have = node.books.uuids if node is not None and node.books is not None else frozenset[str]()
         had = self._have.get(name, frozenset[str]())

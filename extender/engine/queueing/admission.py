@@ -24,7 +24,7 @@ from gangfilter.group import GroupKey
 from protos.contract.reason import Reason
 
 MOST_WAKES = 25
-"""Pods requeued at once; the others follow at the next look."""
+"""Pods requeued at once, by `due` and in a round of `waking`; the others follow later."""
 AGAIN_S = 10.0
 """Seconds after which a pod that was requeued and did not come may be requeued again."""
 Stamp = tuple[object, ...]
@@ -54,7 +54,6 @@ class Admission:
     # -- gangs
 
     def local_queue(self, gang: Gang) -> LocalQueue:
-        """The local queue of the gang's members."""
         return self._queues.local_queue(gang.terms.queue, gang.key.namespace)
 
     def withheld(self, gang: Gang, least: Callable[[], Iterable[str]]) -> Reason | None:
@@ -88,7 +87,6 @@ class Admission:
         self._least.pop(key, None)
 
     def drop(self, key: GroupKey) -> None:
-        """The gang is gone."""
         self.started(key)
         for local_queue, keys in list(self._parked.items()):
             keys.pop(key, None)

@@ -103,13 +103,6 @@ class Line:
             lists.setdefault(moved.queue, []).append(moved)
         self.queues = {queue: SortedKeyList(waiters, key=TURN) for queue, waiters in lists.items()}
 
-    def firsts(self) -> Iterator[Waiter]:
-        return (waiters[0] for waiters in self.queues.values())
-
-    def first(self, share: Callable[[Any], Any]) -> Waiter | None:
-        """The next workload, None if the line is empty; `share` as in `walk`."""
-        return next(iter(self.walk(share)), None)
-
     def walk(self, share: Callable[[Any], Any]) -> Walk:
         """All workloads, the next first. The line must not change meanwhile.
 
@@ -118,16 +111,19 @@ class Line:
         return Walk(self.queues.values(), share)
 
 
+Ahead = tuple[Any, Turn, int, Waiter, Iterator[Waiter]]
+"""Of one queue: its share when last asked, a number that breaks ties, its next workload, and the rest."""
+
+
 class Walk(Iterable[Waiter]):
     """Workloads of several queues, one at a time, without shapes that were left out. It can be gone through once."""
 
     def __init__(self, queues: Iterable[Iterable[Waiter]], share: Callable[[Any], Any]) -> None:
         """A queue's next workload is only looked at once the one before it was dealt with."""
         self._share = share
-        self._heap: list[tuple[Any, Turn, int, Waiter, Iterator[Waiter]]] = []
-        """Of each queue: its share when last asked, a number that breaks ties, its next workload, and the rest."""
+        self._heap: list[Ahead] = []
         self._left_out: set[Hashable] = set()
-        self._waiters = self._in_turn()
+        self._waiters = _in_turn(self._heap, self._left_out, share)
         for waiters in queues:
             self.join(waiters)
 
@@ -145,16 +141,18 @@ class Walk(Iterable[Waiter]):
     def __iter__(self) -> Iterator[Waiter]:
         return self._waiters
 
-    def _in_turn(self) -> Iterator[Waiter]:
-        while self._heap:
-            share, turn, number, waiter, rest = self._heap[0]
-            if waiter.shape not in self._left_out:
-                if (now := self._share(waiter.queue)) != share:
-                    heapreplace(self._heap, (now, turn, number, waiter, rest))
-                    continue
-                yield waiter
-            following = next((waiter for waiter in rest if waiter.shape not in self._left_out), None)
-            if following is None:
-                heappop(self._heap)
-            else:
-                heapreplace(self._heap, (share, following.turn, number, following, rest))
+
+def _in_turn(heap: list[Ahead], left_out: set[Hashable], share: Callable[[Any], Any]) -> Iterator[Waiter]:
+    while heap:
+        before, turn, number, waiter, rest = heap[0]
+        if waiter.shape not in left_out:
+            if (now := share(waiter.queue)) != before:
+                heapreplace(heap, (now, turn, number, waiter, rest))
+                continue
+            yield waiter
+        for following in rest:
+            if following.shape not in left_out:
+                heapreplace(heap, (before, following.turn, number, following, rest))
+                break
+        else:
+            heappop(heap)

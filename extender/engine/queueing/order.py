@@ -37,7 +37,6 @@ class PendingOrder:
         self._roster, self._runtimes, self._priorities, self._wall = roster, runtimes, priorities, wall
 
     def of_gang(self, gang: Gang) -> Turn:
-        """The place of a gang."""
         deadline = due(gang.born, self._runtimes.of_gang(gang))
         return Turn(-self._priorities.highest(gang), deadline, gang.born, str(gang.key))
 
@@ -67,7 +66,6 @@ class Turns:
         self._local_queue, self._queue_rank, self._order = local_queue, queue_rank, order
         self._line = Line(attrgetter("key"))
         self.version = 0
-        """Counts the changes of the line."""
 
     def put(self, gang: Gang) -> None:
         """Add the gang, or put it where it belongs now."""
@@ -97,9 +95,8 @@ class Turns:
 
     def firsts(self) -> Iterator[Waiter]:
         """The first gang of each local queue."""
-        return self._line.firsts()
+        return (waiters[0] for waiters in self._line.queues.values())
 
     def first(self) -> Gang | None:
-        """The next gang, None if no gang waits."""
-        waiter = self._line.first(self._queue_rank)
+        waiter = next(iter(self._line.walk(self._queue_rank)), None)
         return waiter.name if waiter is not None else None

@@ -44,7 +44,6 @@ class QueueNode:
         self.waiting = self.running = 0
         """Pods without a node, and with one."""
         self.version = 0
-        """Counts all changes."""
         self.capacity_generation = 0
         """Counts how often quota may have become free."""
         self.known_part: float | None = 0.0
@@ -72,7 +71,6 @@ class QueueNode:
 
     @property
     def own_allocated(self) -> dict[str, int]:
-        """What the pods directly in it have."""
         had = dict(self.allocated)
         for below in self.below:
             add(had, below.allocated.items(), -1)
@@ -116,18 +114,21 @@ class QueueNode:
         """The part of its guarantee that is not allocated."""
         return max(0, self.queue.guarantee.get(resource, 0) - self.allocated.get(resource, 0))
 
-    def ask(self, takes: Takes, sign: int) -> None:
-        """Add to what is requested (or take away)."""
+    def ask(self, takes: Takes, sign: int, pods: int) -> None:
+        """Add pods, not yet placed, and what they request (or take away)."""
         add(self.requested, takes, sign)
+        self.waiting += pods
         self.version += 1
 
-    def place(self, takes: Takes, sign: int) -> None:
-        """Add to what is allocated (or take away)."""
+    def place(self, takes: Takes, sign: int, pods: int) -> None:
+        """Place pods of the queue, with what they request (or take their places away)."""
         guarantee, above = self.queue.guarantee, self.above
         before = {resource: self.unmet(resource) for resource in guarantee} if guarantee else {}
         add(self.allocated, takes, sign)
         if above is not None and guarantee:
             add(above.idle, ((resource, self.unmet(resource) - before[resource]) for resource in guarantee))
+        self.running += pods
+        self.waiting -= pods
         self.known_part = None
         self.capacity_generation += sign < 0
         self.version += 1
@@ -150,11 +151,6 @@ class QueueNode:
         add(self.promised, takes, sign)
         self.capacity_generation += sign < 0
         self.version += 1
-
-    def count(self, running: int, waiting: int) -> None:
-        """Add to the numbers of pods (or take away)."""
-        self.running += running
-        self.waiting += waiting
 
 
 class LocalQueue:

@@ -33,7 +33,6 @@ class QueueTree:
         self._namespaces = namespaces
         self.root = QueueNode(Queue(name="", source=""))
         self.nodes = {queue.name: QueueNode(queue) for queue in queues}
-        """By name."""
         self._nameable = any("/" not in name for name in self.nodes)
         self.nodes.setdefault(DEFAULT, QueueNode(ALWAYS))
         for queue_node in self.nodes.values():
@@ -105,9 +104,8 @@ class QueueTree:
         allocated, requested = tuple(local_queue.allocated.items()), tuple(local_queue.requested.items())
         add(local_queue.at.own, requested)
         for queue_node in local_queue.at.upwards:
-            queue_node.ask(requested, 1)
-            queue_node.place(allocated, 1)
-            queue_node.count(local_queue.running, local_queue.waiting)
+            queue_node.ask(requested, 1, local_queue.running + local_queue.waiting)
+            queue_node.place(allocated, 1, local_queue.running)
 
     def distinguishes(self, labels: Mapping[str, str] | None, others: Mapping[str, str] | None) -> bool:
         """Whether any queue admits only one of two namespaces with these labels."""
@@ -117,7 +115,6 @@ class QueueTree:
     # -- fair shares
 
     def divided(self) -> None:
-        """Set `fair`."""
         queues = [queue_node.queue for queue_node in self.nodes.values()]
         named = {GPUS}.union(*((*queue.guarantee, *queue.deserved) for queue in queues))
         fair = sorted(named, key=lambda resource: (resource != GPUS, resource))

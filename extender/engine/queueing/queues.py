@@ -155,8 +155,7 @@ class Queues:
         if self._grown:
             add(local_queue.at.own, takes, sign)
             for queue_node in local_queue.at.upwards:
-                queue_node.ask(takes, sign)
-                queue_node.count(0, sign)
+                queue_node.ask(takes, sign, sign)
                 self.touched[queue_node.name] = None
             self._stale = True
         if placed:
@@ -175,8 +174,7 @@ class Queues:
         local_queue.running, local_queue.waiting = local_queue.running + pods, local_queue.waiting - pods
         if self._grown:
             for queue_node in local_queue.at.upwards:
-                queue_node.place(takes, pods)
-                queue_node.count(pods, -pods)
+                queue_node.place(takes, pods, pods)
                 self.touched[queue_node.name] = None
             self._stale = True
             self._generation += pods < 0
@@ -233,7 +231,6 @@ class Queues:
 
     @property
     def epoch(self) -> int:
-        """Counts changes of the tree."""
         self._grow()
         return self._epoch
 

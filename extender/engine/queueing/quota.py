@@ -19,16 +19,12 @@ NOTHING: Less = MappingProxyType({})
 
 
 class Quota:
-    """Tells whether a queue, and every queue above it, has quota left for a request, and for reservations of pods.
-
-    It is the `Grants` of reservations, and keeps nothing of its own.
-    """
+    """The quota left for gangs, for pods and for reservations, of which it is the `Grants`. Owns nothing."""
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
 
     def together(self, uids: Iterable[str]) -> Takes:
-        """What these pods use together."""
         total: dict[str, int] = {}
         for uid in uids:
             add(total, self._queues.takes(uid))
@@ -97,7 +93,6 @@ class Quota:
     # -- reservations of pods, by UID
 
     def promise(self, uid: str, yes: bool) -> None:
-        """Count the pod's request in its queue as promised, or no longer."""
         self._queues.promise(uid, yes)
 
     def admits(self, uid: str, *, making: bool) -> bool:
@@ -116,7 +111,6 @@ class Quota:
         return self.shortage(local_queue, self._queues.takes(uid), less) is None
 
     def queue(self, uid: str) -> object:
-        """The pod's local queue, None if it is in none; answers for another one may differ."""
         return self._queues.of(uid)
 
     def turns(self) -> tuple[int, int]:

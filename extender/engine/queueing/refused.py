@@ -20,7 +20,6 @@ class Refused:
         self._queues, self._order = queues, order
         self._lines: dict[PodAsk, Line] = {}
         self._asks: dict[str, PodAsk] = {}
-        """By UID."""
         self._epoch = 0
         """Of the tree of queues by which the lines were made."""
 

@@ -10,7 +10,6 @@ from extender.engine.placement.seats import fits
 from extender.engine.state.node_state import NodeState
 from protos.contract import choose
 from protos.contract.ask import Demand, PodAsk
-from protos.contract.books import NodeBooks
 
 Amounts = tuple[int, int, int]
 """Units and slices on one GPU, and whole GPUs."""
@@ -45,8 +44,13 @@ class Room:
         return places
 
     def taken(self, node: NodeState) -> None:
-        """Find out again what is free on a node."""
-        self._free[node.name] = _free(node.books)
+        """Find out again what is free on a node at most; None if a quick check cannot say."""
+        books = node.books
+        free: Amounts | None = None
+        if books is not None and not books.inventory.replicas:
+            mem, slices, whole = room([book for book in books.gpus.values() if book.offered])
+            free = -mem, -slices, -whole
+        self._free[node.name] = free
 
 
 class Places:
@@ -71,10 +75,7 @@ class Places:
     def take(
         self, excluded: int, admits: Callable[[NodeState], bool] | None = None
     ) -> Generator[int, None, tuple[NodeState, Mapping[str, Demand]] | None]:
-        """A node that is not excluded (bits by number), and what the pod gets there; full nodes are dropped.
-
-        `admits`: whether a node is not reserved for other pods.
-        """
+        """A node neither `excluded` (bits) nor reserved for others, and the pod's charges; full nodes are dropped."""
         for node in list(self.nodes.values()):
             if excluded >> node.number & 1:
                 continue
@@ -92,11 +93,3 @@ class Places:
             return {} if fits(self.ask, node) else None
         choice = choose.choose(self.ask, node.books)
         return choice.charges if choice else None
-
-
-def _free(books: NodeBooks | None) -> Amounts | None:
-    """What a node has free at most; None if a quick check cannot say."""
-    if books is None or books.inventory.replicas:
-        return None
-    mem, slices, whole = room([book for book in books.gpus.values() if book.offered])
-    return -mem, -slices, -whole

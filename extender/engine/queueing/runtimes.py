@@ -11,7 +11,7 @@ import math
 from extender.engine.state.observe import ref_of
 from extender.engine.state.pod_info import Owner, expected_runtime, owner_of, stem
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.roster import GangInfo, Roster
+from extender.engine.state.roster import Roster
 from extender.engine.types import refusals
 from extender.engine.types.effects import Report
 from gangfilter.gang import Gang
@@ -74,7 +74,11 @@ class Runtimes:
         They are returned once for all members of a gang. For a pod in no gang they are returned at its `first` sight.
         """
         known = self._roster.of(pod.metadata.uid)
-        self._note(pod, known)
+        if pod.status.phase == "Succeeded" and (seconds := _ran(pod)) is not None:
+            owner = owner_of(pod) if known is None else _gang(known.gang)
+            run = pod.metadata.uid if known is None else f"{known.gang.key.name} {known.gang.epoch}"
+            if owner is not None:
+                self._history.note(owner, run, seconds)
         text = pod.metadata.annotations.get(names.EXPECTED_RUNTIME)
         if text is None:
             return []
@@ -90,16 +94,6 @@ class Runtimes:
             problems = expected_runtime(pod)[1]
             self._reported |= {report} if problems else set()
         return [Report(ref, refusals.runtime_unreadable(who, problem)) for problem in problems]
-
-    def _note(self, pod: Pod, known: GangInfo | None) -> None:
-        """Record how long the pod ran, if it succeeded."""
-        seconds = _ran(pod) if pod.status.phase == "Succeeded" else None
-        if seconds is None:
-            return
-        owner = owner_of(pod) if known is None else _gang(known.gang)
-        run = pod.metadata.uid if known is None else f"{known.gang.key.name} {known.gang.epoch}"
-        if owner is not None:
-            self._history.note(owner, run, seconds)
 
     def of_pod(self, pod: PodState) -> float:
         """The expected run time of a pod, or of its gang, in seconds; infinity if it is unknown."""

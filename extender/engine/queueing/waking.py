@@ -17,6 +17,7 @@ from operator import attrgetter
 
 import msgspec
 
+from extender.engine.queueing.admission import AGAIN_S, MOST_WAKES
 from extender.engine.queueing.line import TURN, Waiter, Walk
 from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.queue_node import QueueNode
@@ -34,14 +35,12 @@ from extender.engine.types.sliced import Sliced
 from protos.contract.ask import Demand, PodAsk
 from protos.contract.reason import Reason
 
-MOST_WAKES = 25
-"""Pods requeued in one round, of which there is one for each tick."""
 MOST_LOOKS = 4000
 """Shapes times nodes checked in one round."""
 MOST_DENIED = 50
 """Reserved nodes found, after which no other pod of that shape is checked."""
-AGAIN_S, AGAIN_MOST_S = 10.0, 300.0
-"""Seconds after which a pod that was requeued and did not come is requeued again; doubled each time."""
+AGAIN_MOST_S = 300.0
+"""The limit of `AGAIN_S`, which is doubled each time a pod does not come."""
 SLICE = 800
 """Work of one slice, in checks of a node: some 1 ms."""
 QUEUE, POD = 5, 40
@@ -99,7 +98,6 @@ class Waking:
         return not (self._fresh.keys().isdisjoint(nodes) and self._checking.keys().isdisjoint(nodes))
 
     def forget(self, pod: PodState) -> None:
-        """The pod no longer waits for capacity."""
         self._refused.forget(pod.ref.uid)
         self._behind.pop(pod.ref.uid, None)
 
