@@ -18,7 +18,7 @@ WORK: tuple[tuple[str, str], ...] = (
     ("ledger", "bind hold unbind drop_node set_node"),
     ("ledger.stock", "put"),
     ("holds", "put drop"),
-    ("waking", "refused _woken"),
+    ("waking", "refused _requeue"),
     ("observer", "pod node"),
     ("tenancy", "see moved join node refused admits"),
     ("tenancy.queues", "see promise"),

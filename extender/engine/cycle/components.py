@@ -23,12 +23,10 @@ from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.elastic.elastic import Elastic
 from extender.engine.policies.elastic.surplus_policy import SurplusPolicy
 from extender.engine.policies.preemption.preempt import Preemption
-from extender.engine.queueing.grants import Grants
-from extender.engine.queueing.order import PendingOrder
+from extender.engine.queueing.order import PendingOrder, Turns
 from extender.engine.queueing.priorities import Priorities
 from extender.engine.queueing.runtimes import Runtimes
 from extender.engine.queueing.tenancy import Tenancy
-from extender.engine.queueing.turns import Turns
 from extender.engine.queueing.waking import Waking
 from extender.engine.state.classes import Classes
 from extender.engine.state.context import EngineContext
@@ -112,8 +110,8 @@ class Components:
     def _make_claims(self) -> None:
         """What room is kept, given back, taken from others, or left to the first in line."""
         settings = self.settings
-        grants = Grants(self.tenancy.queues, self.tenancy.admission.quota)
-        self.reservations = Reservations(self.ledger, self.quarantine, settings, grants, self.wall)
+        quota = self.tenancy.admission.quota
+        self.reservations = Reservations(self.ledger, self.quarantine, settings, quota, self.wall)
         self.activator = ReservationActivator(
             self.reservations, self.gangs, self.barrier, self.counters, self.quarantine
         )

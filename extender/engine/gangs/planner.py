@@ -14,7 +14,7 @@ from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.scarcity import Scarcity
 from extender.engine.planning.shortage import Shortage
 from extender.engine.queueing.admission import Admission
-from extender.engine.queueing.turns import Turns
+from extender.engine.queueing.order import Turns
 from extender.engine.state.intree import Amounts
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.seats import Seat, least

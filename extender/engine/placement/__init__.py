@@ -1,1 +1,1 @@
-"""Which node is best for a pod, and who is brought back when there is room."""
+"""Scores of nodes for a pod, and indexes of nodes by score."""

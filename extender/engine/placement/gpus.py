@@ -1,4 +1,4 @@
-"""The GPUs of a node as placement looks at them: worked out once for all nodes that are alike in them."""
+"""The GPUs of a node as placement needs them: computed once for all nodes with equal GPUs in equal use."""
 
 from __future__ import annotations
 
@@ -19,27 +19,26 @@ class Gpus(msgspec.Struct, frozen=True, eq=False):
     kind: Kind
     free: Rests
     total: int
-    """Their sum."""
+    """The sum of `free`."""
     in_use: bool
-    """Whether anybody has any."""
     order: tuple[tuple[int, int, int], ...]
-    """Units, slices and thousandths free of each GPU that may take something new; as a pod prefers them."""
+    """Free units, slices and thousandths of each GPU that may take something new, the preferred one first."""
     idle: int
-    """How many of those are idle: they stand last."""
+    """How many of those are idle: they come last."""
     size: int
-    """Units of the first one."""
+    """Units of the first GPU."""
     per_gpu: int
-    """Slices of each."""
+    """Slices of each GPU."""
     short: int
-    """How the node stands for a part of a GPU that does not fit."""
+    """The standing of the node for a part of a GPU that does not fit."""
     short_of_whole: int
     """The same for whole GPUs."""
 
 
 def gpus(books: NodeBooks) -> Gpus:
-    """What is free there now. There is at least one GPU."""
+    """What is free on a node, which has at least one GPU."""
     every, per_gpu = list(books.gpus.values()), books.inventory.slices_per_gpu
-    free = rests(books)
+    free = tuple([rest(book, per_gpu) for book in every])
     able = [(choose.preference(book), i) for i, book in enumerate(every) if book.offered and not book.wholes]
     order = tuple(
         (every[i].gpu.mem - every[i].mem_used, per_gpu - every[i].slices_used, free[i]) for _, i in sorted(able)
@@ -60,7 +59,7 @@ def gpus(books: NodeBooks) -> Gpus:
 
 
 def room(books: list[GpuBook] | tuple[GpuBook, ...], *, only_whole: bool = False) -> Room:
-    """How near these GPUs come; of those without the whole GPUs that are asked, only how many are whole counts."""
+    """The most that is free on these GPUs, for the standing of a node that falls short; `only_whole`: in whole GPUs."""
     whole = sum([not (book.wholes or book.sharers) for book in books])
     if only_whole:
         return -whole, 0, 0
@@ -69,19 +68,13 @@ def room(books: list[GpuBook] | tuple[GpuBook, ...], *, only_whole: bool = False
     return -mem, -max([book.slices_free for book in shared], default=-1), -whole
 
 
-def rests(books: NodeBooks) -> Rests:
-    """What is free of each GPU."""
-    per_gpu = books.inventory.slices_per_gpu
-    return tuple([rest(book, per_gpu) for book in books.gpus.values()])
-
-
 def rest(book: GpuBook, per_gpu: int, taken: Demand = NOTHING) -> int:
-    """What is free of one GPU beside this."""
+    """What is free of one GPU beside `taken`, in thousandths."""
     if book.wholes or taken.whole or not book.offered:
         return 0
     return thousandths(book.mem_free - taken.mem, book.slices_free - taken.slices, book.gpu.mem, per_gpu)
 
 
 def thousandths(mem: int, slices: int, size: int, per_gpu: int) -> int:
-    """So many units and slices, of so many of a GPU."""
+    """Units and slices as a part of a GPU that has `size` units and `per_gpu` slices."""
     return max(0, min(mem * GPU // max(1, size), slices * GPU // per_gpu))

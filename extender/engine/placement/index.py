@@ -1,7 +1,7 @@
-"""The nodes ranked for one shape of ask, kept up to date by what changed.
+"""The nodes ranked for one shape of request, kept up to date by their changes.
 
-A decision costs what changed since the last one of its shape, not the size of the cluster. What an index knows of a
-node are 16 bytes, so all shapes of a busy cluster are kept.
+The cost of a decision depends on the changes since the last one of its shape, not on the size of the cluster. An index
+takes 16 bytes for each node, so all shapes of a busy cluster are kept.
 """
 
 from __future__ import annotations
@@ -21,37 +21,38 @@ from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape
 
 BYTES, OF_NODE, OF_SHAPE = 80 << 20, 16, 4096
-"""What all indexes may take, and about what one takes for each node and beside."""
+"""The memory of all indexes, and about the memory of one for each node and beside."""
 LEAST_SHAPES, MOST_SHAPES = 128, 4096
-"""Shapes of ask kept at a time, whatever they take."""
+"""Shapes kept at a time, whatever memory they take."""
 FEW = 512
-"""So many nodes are looked up one by one rather than found in the ranking."""
+"""So many nodes are looked up one by one and not in the ranking."""
 TURN = 4
-"""What it costs to begin with another shape, in looks at a node that is like one that is known."""
+"""The cost of beginning with another shape, in looks at a node whose state is known."""
 SETTLED, NOTED = 10, 20
-"""So many changes are put in their places, and so many places to look at are noted, at the price of one look."""
+"""So many changes are sorted in, and so many places are noted, at the cost of one look."""
 
 
 class ShapeIndex:
-    """All nodes that can take one shape, best first, and those that cannot, nearest first; equals by name."""
+    """All nodes that fit one shape, the best first, and the others, the nearest first; equal nodes by name.
+
+    Before each answer, all nodes that changed are looked at. Nodes with scores of a former mix are looked at later.
+    """
 
     def __init__(self, nodes: Mapping[str, NodeState], roll: Roll, scorer: Scorer, scores: ShapeScorer) -> None:
-        """`scores`: of the shape."""
         self._nodes, self._roll, self._scorer, self._scores = nodes, roll, scorer, scores
         self._known = array("i")
-        """How each place stands."""
+        """The standings by place."""
         self._ranking = Ranking()
         self._epoch = roll.epoch
-        """In which the places and ranks were given."""
         self._turn = 0
-        """Changes up to this one are looked at, or among those to look at."""
+        """Changes up to this turn were looked at, or are in `_stale`."""
         self._stale: list[int] = []
-        """Places to look at before the next answer, the last first."""
+        """Places to look at before the next answer, from the end."""
         self._mix = scorer.version
         self._renewed = 0
-        """Places below this one were looked at since the mix is what it is."""
+        """Places below this one were looked at since the mix was adopted."""
         self._aging = False
-        """Others may stand as in a former mix: they are looked at when there is time."""
+        """Whether other places may have standings of a former mix."""
 
     @property
     def stale(self) -> bool:
@@ -60,12 +61,12 @@ class ShapeIndex:
 
     @property
     def aged(self) -> bool:
-        """Whether nodes stand as in a former mix."""
+        """Whether nodes may have standings of a former mix."""
         return self._aging or self._mix != self._scorer.version
 
     def refresh(self, limit: float = math.inf) -> float:
-        """Look again at the nodes that changed; `limit`: the work for it, in looks. Returns what is left of that."""
-        self._take_news()
+        """Look at the nodes that changed, within a limit of looks; return what is left of it."""
+        self._catch_up()
         while limit > 0:
             limit = self._look(self._stale, limit)
             if self._stale or limit <= 0:
@@ -80,8 +81,8 @@ class ShapeIndex:
         return limit
 
     def renew(self, limit: int) -> None:
-        """Look again at some of the nodes that stand as in a former mix."""
-        self._take_news()
+        """Look at some of the nodes with standings of a former mix."""
+        self._catch_up()
         if not self._aging:
             return
         self._ranking.settle()
@@ -94,8 +95,8 @@ class ShapeIndex:
             self._aging = False
             self._scores.forget()
 
-    def _take_news(self) -> None:
-        """See whether the mix is another one, or all nodes are numbered anew."""
+    def _catch_up(self) -> None:
+        """Notice another mix, and another numbering of the nodes."""
         if self._mix != self._scorer.version:
             self._mix, self._renewed, self._aging = self._scorer.version, 0, True
             self._scores.forget()
@@ -117,9 +118,9 @@ class ShapeIndex:
         self._epoch = self._roll.epoch
 
     def _look(self, places: list[int], limit: float) -> float:
-        """Look at these places, the last first, none of them twice until the ranking is settled.
+        """Look at these places from the end, within a limit; return what is left of it, and in `places` what is left.
 
-        `limit`: the work for it; returns what is left of that, and in `places` those that are.
+        No place may be given twice until the ranking is settled.
         """
         known, nodes, ranks, change = self._known, self._roll.nodes, self._roll.ranks, self._ranking.change
         if len(known) < len(nodes):
@@ -136,7 +137,7 @@ class ShapeIndex:
         return limit - (scores.spent - began)
 
     def entries(self, among: Collection[str] | None = None) -> Iterator[tuple[int, str]]:
-        """(negative score, node) of all that can take it at this moment, best first, of `among` only."""
+        """(negative score, node) of all nodes in `among` that fit, the best first."""
         ranked, fitting = self._roll.ranked, self._ranking.fitting()
         if among is None or len(among) > FEW:
             named = ((score, ranked.get(rank)) for score, rank in fitting)
@@ -145,41 +146,40 @@ class ShapeIndex:
         return iter(sorted((-score, name) for name, score in points if score is not None))
 
     def ranked(self, among: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
-        """(node, score), the same."""
+        """(node, score) of all nodes in `among` that fit, the best first."""
         return ((name, -negative) for negative, name in self.entries(among))
 
     def points(self, name: str) -> int | None:
-        """The score of one node, None if it cannot take it."""
-        place = self._roll.place(name)
+        """The score of one node, None if it does not fit."""
+        place = self._roll.places.get(name)
         standing = self._known[place] if place is not None else NOWHERE
         return ZERO - standing if standing != NOWHERE and standing < SHORT else None
 
     def nearest(self, excluded: int = 0) -> str | None:
-        """The node that comes nearest of those that cannot take it; `excluded` are bits by node number."""
+        """The nearest of the nodes that do not fit, except `excluded` ones (bits by node number)."""
         names = (self._roll.ranked[rank] for rank in self._ranking.short())
         return next((name for name in names if not excluded >> self._nodes[name].number & 1), None)
 
 
 class Indexes:
-    """The shapes asked lately. Least recently used ones go."""
+    """The indexes of recently requested shapes; the least recently used are dropped."""
 
     def __init__(self, nodes: Mapping[str, NodeState], scorer: Scorer | None = None) -> None:
-        """`scorer`: that of other indexes, of which these are a part."""
+        """`scorer`: that of other indexes with the same scores."""
         self._nodes = nodes
         self.scorer = Scorer(nodes) if scorer is None else scorer
         self._roll, self._by_uuid, self._seats = Roll(nodes), NodesByUuid(nodes), Seats(self.scorer, nodes)
         self._shapes: dict[Shape, ShapeIndex] = {}
         self._rota: deque[Shape] = deque()
-        """Those to be brought up to date when there is time, in turn."""
+        """The shapes that `work` has yet to bring up to date in this turn."""
         self._soon: dict[Shape, None] = {}
-        """Those that will be asked soon."""
+        """The shapes that will be requested soon."""
 
     def __len__(self) -> int:
-        """How many shapes are kept."""
         return len(self._shapes)
 
     def stale(self, node: str) -> None:
-        """The node changed, came or is gone."""
+        """The node was added, changed or removed."""
         self._roll.changed(node)
         self._by_uuid.changed(node)
 
@@ -187,16 +187,13 @@ class Indexes:
         """The index of this shape, up to date."""
         named = self._by_uuid.named(shape)
         if named is not None:
-            return UuidIndex(named, self._shape_scorer(shape))
+            return UuidIndex(named, ShapeScorer(shape, self.scorer, self._seats))
         index = self._used(shape)
         index.refresh()
         return index
 
     def prepare(self, shape: Shape, looks: int, *, aged: bool = False) -> bool:
-        """Do so much of the work that `of` would have to do; False when none is left.
-
-        `aged`: also look at nodes scored by a former mix, for who compares their scores with scores of this moment.
-        """
+        """Do a part of the work of `of`; return whether more is left. `aged`: also for scores of a former mix."""
         if self._by_uuid.named(shape) is not None:
             return False
         index = self._used(shape)
@@ -206,30 +203,28 @@ class Indexes:
         return index.stale or (aged and index.aged)
 
     def _used(self, shape: Shape) -> ShapeIndex:
-        """The index of this shape, as the one used last."""
+        """The index of this shape, marked as used last."""
         index = self._shapes.pop(shape, None)
         if index is None:
             while len(self._shapes) >= self.most:
                 del self._shapes[next(iter(self._shapes))]
-            index = ShapeIndex(self._nodes, self._roll, self.scorer, self._shape_scorer(shape))
+            scores = ShapeScorer(shape, self.scorer, self._seats)
+            index = ShapeIndex(self._nodes, self._roll, self.scorer, scores)
         self._shapes[shape] = index
         return index
 
-    def _shape_scorer(self, shape: Shape) -> ShapeScorer:
-        return ShapeScorer(shape, self.scorer, self._seats)
-
     @property
     def most(self) -> int:
-        """How many shapes are kept at a time: less where there are more nodes."""
+        """How many shapes are kept at a time: fewer where there are more nodes."""
         return min(MOST_SHAPES, max(LEAST_SHAPES, BYTES // (OF_SHAPE + OF_NODE * len(self._roll))))
 
     def warm(self, shape: Shape) -> None:
-        """The shape will be asked soon; `ready` does for it what `of` would have to."""
+        """Have `ready` do the work for a shape that will be requested soon."""
         if len(self._soon) < self.most and self._by_uuid.named(shape) is None:
             self._soon[shape] = None
 
     def ready(self, looks: float) -> bool:
-        """Bring those that will be asked soon up to date; returns whether there is more to do."""
+        """Bring the shapes of `warm` up to date; return whether there is more to do."""
         while self._soon and looks > 0:
             shape = next(iter(self._soon))
             index = self._used(shape)
@@ -239,11 +234,8 @@ class Indexes:
         return bool(self._soon)
 
     def learn(self, looks: int) -> bool:
-        """Take over another mix, a part at a time; while few asks came, also look at nodes that aged by that.
-
-        Returns whether there is more to do. Later on nodes that aged are looked at when there is time.
-        """
-        if not self.scorer.young:
+        """Adopt another mix, a slice at a time, and renew scores while it is young; return whether more is left."""
+        if not self.scorer.mix.young:
             if self.scorer.adopting:
                 self.scorer.look()
             return self.scorer.adopting
@@ -252,11 +244,8 @@ class Indexes:
         return self.scorer.adopting or any(index.aged for index in self._shapes.values())
 
     def work(self, looks: float) -> float:
-        """Bring the next indexes that lag behind up to date; returns what is left of these looks if none does.
-
-        Those of pods with globs of UUIDs are left alone: the next such pod has others.
-        """
-        if not self._rota:
+        """Bring stale indexes up to date, in turn; return what is left of the looks."""
+        if not self._rota:  # without globs of UUIDs: the next such pod has other globs
             self._rota.extend(shape for shape in self._shapes if shape.ask is None or not shape.ask.selection.uuids)
         left = looks
         while self._rota and left > 0:
@@ -269,7 +258,7 @@ class Indexes:
         return left
 
     def renew(self, looks: int) -> None:
-        """Look at aged nodes of one index, the last used that has any."""
+        """Look at aged nodes of one index, the last used one that has any."""
         for index in reversed(self._shapes.values()):
             if index.aged:
                 index.renew(looks)

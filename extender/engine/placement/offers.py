@@ -1,6 +1,6 @@
-"""Which nodes a single pod is offered: those about equal to our best, among which kube-scheduler's own wishes decide.
+"""Which nodes a single pod is offered: those with about the best score, among which kube-scheduler's scores decide.
 
-A member that joins a gang which runs is offered those near the gang, if any of them has room.
+A member that joins a running gang is offered nodes near the gang, if any of them has capacity.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from extender.engine.types.settings import Settings
 from protos.contract.objects import Pod
 
 FIRST = 64
-"""Nodes looked for first among those that are asked for."""
+"""So many of the best nodes are first compared with the requested ones."""
 Ranked = Iterable[tuple[str, int]]
 """Nodes and their scores, best first."""
 
 
 class Offers:
-    """Chooses them."""
+    """Chooses the nodes by the indexes. Owns nothing."""
 
     def __init__(self, nodes: Mapping[str, NodeState], indexes: Indexes, settings: Settings) -> None:
         self._nodes, self._indexes, self._settings = nodes, indexes, settings
@@ -35,11 +35,11 @@ class Offers:
         beside: Sequence[str] = (),
         admits: Callable[[NodeState], bool] | None = None,
     ) -> tuple[str, ...]:
-        """Of these nodes, best first; none if no node has the GPUs. `beside`: where others of its gang are;
-        `admits`: whether a node is not kept for others.
+        """The offered nodes of `nodes`, the best first; none if no node has the GPUs.
 
-        A pod with wishes of its own is offered all that are about equal, not only some. One that asks no GPUs is
-        refused by nobody: it is offered the nodes whose GPUs miss its CPU and memory least.
+        `beside`: the nodes of other members; `admits`: whether a node is not reserved for other pods. A pod with
+        preferences of its own is offered all nodes about equal to the best. A pod without GPUs is never refused: it is
+        offered the nodes whose GPUs need its CPU and memory least.
         """
         everywhere = self._settings.in_tree_preferences or dialect.has_preferences(pod)
         if state.ask is None and everywhere:
@@ -56,7 +56,7 @@ class Offers:
         return tuple(equals if everywhere else islice(equals, self._settings.offer_limit))
 
     def _equals(self, ranked: Ranked) -> Iterator[str]:
-        """Those within the band of the best."""
+        """The nodes within the score tolerance of the best."""
         least: int | None = None
         for name, points in ranked:
             least = points - self._settings.score_tolerance if least is None else least
@@ -65,7 +65,7 @@ class Offers:
             yield name
 
     def _near(self, ranked: Sequence[tuple[str, int]], beside: Sequence[str]) -> Ranked:
-        """Those in the same place as the others, by the nearest label by which there are any; all, if by none."""
+        """The nodes in a domain of the others, by the nearest label that has any; all nodes if no label has."""
         for key in self._settings.locality_labels:
             there = {self._nodes[name].labels.get(key) for name in beside if name in self._nodes} - {None}
             near = [found for found in ranked if self._nodes[found[0]].labels.get(key) in there]
@@ -75,7 +75,7 @@ class Offers:
 
 
 def _asked(ranked: Iterator[tuple[str, int]], nodes: Sequence[str]) -> Ranked:
-    """Those that are asked for: for most answers the first few are enough, and no set is made of thousands of names."""
+    """The ranked nodes that are in `nodes`. The first few mostly suffice: then no set of thousands of names is made."""
     first = list(islice(ranked, FIRST))
     here = {name for name, _ in first}.intersection(nodes)
     yield from (found for found in first if found[0] in here)

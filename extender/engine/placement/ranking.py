@@ -1,7 +1,7 @@
 """Nodes in order, as numbers: eight bytes for each, so that hundreds of rankings of thousands of nodes are kept.
 
-A number holds how a node stands and its rank by name. Of a standing, what comes first is less: scores, the best first,
-then room that does not suffice, the most first.
+A number holds the standing of a node and its rank by name. The lowest standing comes first: scores, the best first,
+then capacity that does not suffice, the most first.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from itertools import filterfalse
 from extender.engine.placement.roll import RANK_BITS, RANKS
 
 SHORT = 1 << 29
-"""Standings from here on are of nodes that the ask does not fit on; all are below twice this: they fit in 32 bits."""
+"""The least standing of a node on which the request does not fit; all are below twice this, so they fit in 32 bits."""
 ZERO = 1 << 28
 """The standing of score 0."""
 NOWHERE = -1
-"""The standing of a node that is out of the question."""
+"""The standing of a node that is not ranked."""
 MEM, SLICES, WHOLLY = 18, 7, 4
-"""Bits for how much is free; of more than they hold all is alike."""
+"""Bits for how much is free; larger amounts are equal."""
 FEW, SHARE = 16, 6
-"""So many numbers, or one for so many that are there, are put in their places one by one."""
+"""So many changes, or one for so many numbers, are sorted in one by one."""
 
 Room = tuple[int, int, int]
-"""How much is free where an ask does not fit, what is asked first, all negative so that the most sorts first."""
+"""How much is free where a request does not fit: units, slices, whole GPUs; negative, so that the most sorts first."""
 
 
 def of_score(score: int) -> int:
-    """The standing of a node with this score, of which more is better."""
+    """The standing of a node with this score; a higher score is better."""
     standing = ZERO - score
     return standing if 0 <= standing < SHORT else 0 if standing < 0 else SHORT - 1
 
 
 def of_room(room: Room) -> int:
-    """The standing of a node that falls short."""
+    """The standing of a node with too little capacity."""
     mem, slices, wholly = (
         max(0, (1 << bits) - 2 + free) for bits, free in zip((MEM, SLICES, WHOLLY), room, strict=True)
     )
@@ -43,18 +43,15 @@ def of_room(room: Room) -> int:
 
 
 class Ranking:
-    """Pairs of a standing and a rank, in order. What changes takes its place when somebody looks, or in `settle`."""
+    """Pairs of a standing and a rank, in order. Changes are sorted in by `settle`, which each reader calls."""
 
     def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
         self._kept = array("q", sorted(standing << RANK_BITS | rank for standing, rank in pairs))
         self._new: list[int] = []
         self._gone: list[int] = []
 
-    def __len__(self) -> int:
-        return len(self._kept) + len(self._new) - len(self._gone)
-
     def change(self, rank: int, old: int, new: int) -> None:
-        """Another standing for this rank, NOWHERE if it had none or has none: once for each rank until `settle`."""
+        """Change the standing of a rank, NOWHERE for none: at most once for each rank until `settle`."""
         if old != NOWHERE:
             self._gone.append(old << RANK_BITS | rank)
         if new != NOWHERE:
@@ -62,11 +59,11 @@ class Ranking:
 
     @property
     def settled(self) -> bool:
-        """Whether all are in their places."""
+        """Whether all changes are sorted in."""
         return not (self._new or self._gone)
 
     def settle(self) -> int:
-        """Let all take their places; returns how many numbers came or went."""
+        """Sort all changes in; return how many numbers came or went."""
         new, gone, kept = self._new, self._gone, self._kept
         if len(new) + len(gone) <= max(FEW, len(kept) // SHARE):
             for number in gone:
@@ -82,13 +79,13 @@ class Ranking:
         return len(new) + len(gone)
 
     def fitting(self) -> Iterator[tuple[int, int]]:
-        """(negative score, rank) of all that the ask fits on at this moment."""
+        """(negative score, rank) of all nodes on which the request fits."""
         self.settle()
         fitting = self._kept[: bisect_left(self._kept, SHORT << RANK_BITS)]
         return (((number >> RANK_BITS) - ZERO, number & RANKS - 1) for number in fitting)
 
     def short(self) -> Iterator[int]:
-        """The ranks of those that fall short."""
+        """The ranks of all nodes with too little capacity."""
         self.settle()
         start = bisect_left(self._kept, SHORT << RANK_BITS)
         return (self._kept[i] & RANKS - 1 for i in range(start, len(self._kept)))

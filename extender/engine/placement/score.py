@@ -1,14 +1,14 @@
-"""What a placement costs those who are still to come, in thousandths of a GPU: the less, the better the node.
+"""What a placement costs later pods, in thousandths of a GPU: the less, the better the node.
 
 The terms, each the difference that the placement makes to its node:
 
-- `fragments`: free GPU that the asks typical of late cannot use: F = sum over g of free(g) - V, where V = sum over
-  typical asks m of share(m) x the free GPU of those GPUs that m fits on, if m runs on the node at all (CPU, model and
-  number of GPUs). Source: the fragmentation measure of FGD (Weng et al., USENIX ATC 2023).
-- `stranded`: free GPU for which there is no CPU or memory left: S = max(0, free GPU - free CPU / CPU that goes with a
-  GPU lately, the same for memory).
-- `wanted`: GPU of a kind that others ask for by its name: the share of all asked GPU that names it over its share of
-  all free GPU, times what is taken.
+- `fragments`: free GPU that recent typical requests cannot use: F = sum over g of free(g) - V, where V = sum over
+  typical requests m of share(m) x the free GPU of those GPUs that m fits on, if m runs on the node at all (CPU, model
+  and number of GPUs). Source: the fragmentation measure of FGD (Weng et al., USENIX ATC 2023).
+- `stranded`: free GPU without free CPU or memory: S = max(0, free GPU - free CPU / recent CPU per GPU, the same for
+  memory).
+- `wanted`: GPU of a kind that pods request by name: the share of all requested GPU that names it over its share of all
+  free GPU, times what is taken.
 - `opened`: a node on which no GPU is in use, a large one a little more; `spare`: the share of the node's CPU that stays
   free. Both only decide between nodes that are otherwise about equal.
 - `links`: several GPUs for one container that are not all joined by NVLink.
@@ -28,31 +28,29 @@ from extender.engine.placement.usable import GPU, RATES, Rates, Rests, Takes, Us
 from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape
 from extender.engine.types.sliced import Sliced
-from protos.contract.ask import Demand
 from protos.contract.books import NodeBooks
 from protos.contract.choose import Choice
 from protos.contract.remembered import Remembered
 from protos.contract.signature import Kind, Signature
 
 STRANDED = 1.8
-"""How much stranded GPU weighs against fragments."""
+"""The weight of stranded GPU against fragments."""
 OPENED, SPARE, UNLINKED = 100, 100, 500
-"""Most that these terms come to."""
+"""The maxima of these terms."""
 LARGEST = 16
-"""GPUs from which on a node is none the larger for being opened."""
+"""GPUs of a node above which `opened` grows no more."""
 LEAST_MEMO, MEMO, MEMO_GPUS = 1024, 8192, 1 << 17
-"""States of nodes that are remembered: at least, at most, and how many GPUs these have together."""
+"""States of nodes that are remembered: at least, at most, and the GPUs of all of them."""
 STATES = 2
-"""States remembered for each node, between those bounds: what it was before, and is."""
+"""States remembered for each node, between those bounds."""
 KINDS = 64
-"""Kinds of nodes of which it does not matter whether any are there."""
+"""Kinds remembered though no node may be of them."""
 PART, STEP, ASK = 400, 50, 2
-"""Work done at once to take over another mix, in nodes, some 1 ms in all; nodes, or asks, looked at in one go; and what
-it costs to find out what an ask takes of a node, in looks at nodes."""
+"""Adopting a mix: nodes looked at in one slice, some 1 ms; nodes or shapes in one step; and the cost of a shape."""
 
 
 class Terms(NamedTuple):
-    """Of one placement; their sum is what it costs."""
+    """The terms of one placement; their sum is its cost."""
 
     fragments: int = 0
     stranded: int = 0
@@ -63,14 +61,14 @@ class Terms(NamedTuple):
 
 
 class Seated(NamedTuple):
-    """How a pod sits on its node, as far as it matters here."""
+    """How a pod sits on its node, as far as scores need it."""
 
     left: Rests = ()
-    """What is free of each GPU with it; empty for a pod without GPUs."""
+    """What stays free of each GPU; empty for a pod without GPUs."""
     joined: bool = True
-    """Whether every container's GPUs are joined by NVLink or stand alone."""
+    """Whether the GPUs of each container with several are joined by NVLink."""
     spread: int | None = None
-    """For a pod that is to be spread: how empty it is there (0..1000), which then is its score."""
+    """The score of a pod that is to be spread: how empty it is there (0..1000)."""
 
 
 ALONE = Seated()
@@ -78,26 +76,14 @@ ALONE = Seated()
 
 
 def _emptiness(left: Rests, choice: Choice, books: NodeBooks) -> int:
-    """4 parts what is left of the GPUs taken, 1 part how many others are idle."""
+    """Four parts what is left of the GPUs taken, one part how many others are idle."""
     own = [part for uuid, part in zip(books.gpus, left, strict=True) if uuid in choice.charges]
     idle = sum(book.idle and uuid not in choice.charges for uuid, book in books.gpus.items())
     return (4 * sum(own) // len(own) + idle * GPU // len(books.gpus)) // 5
 
 
-def _less(free: Rests, books: NodeBooks, charges: Mapping[str, Demand]) -> Rests:
-    """What of it is free after these charges."""
-    per_gpu = books.inventory.slices_per_gpu
-    pairs = zip(books.gpus.items(), free, strict=True)
-    return tuple([rest(book, per_gpu, charges[uuid]) if uuid in charges else part for (uuid, book), part in pairs])
-
-
-def _joined(choice: Choice, books: NodeBooks) -> bool:
-    sets = [[share.index for share in shares] for shares in choice.shares.values() if len(shares) > 1]
-    return not sets or all(books.topology.nvlinked(indexes) for indexes in sets)
-
-
 class Present(msgspec.Struct, frozen=True, eq=False):
-    """A node before a placement. Nodes that are alike in all that counts have the same one, told apart by identity."""
+    """A node before a placement. Nodes in equal states share one object, compared by identity."""
 
     usable: Usable
     gpus: Gpus
@@ -113,52 +99,45 @@ class Present(msgspec.Struct, frozen=True, eq=False):
     """Free, in bytes."""
     all_cpu: int
     opened: int
-    """What it costs that no GPU of it is in use."""
+    """The term for a placement here."""
 
 
 class Scorer:
-    """What placements cost, by the mix of asks of late."""
+    """The costs of placements by the mix of recent requests. Keeps the mix, and results by the states of nodes."""
 
     def __init__(self, nodes: Mapping[str, NodeState]) -> None:
         self._nodes = nodes
-        self._mix = Mix()
+        self.mix = Mix()
         self._adopted: Mapping[Shape, float] = {}
-        """The mix by which nodes are scored, and what of it is typical."""
+        """The mix by which nodes are scored; that of `mix` may be newer."""
         self._typical: list[tuple[Shape, float]] = []
         self._adoption: Sliced[None] | None = None
         self._kinds: dict[Kind, Usable] = {}
         self._gpus: Remembered[Signature, Gpus] = Remembered(LEAST_MEMO, MEMO_GPUS, lambda of: len(of.taken))
         self._presents: Remembered[tuple[Signature, int, int, int], Present] = Remembered(LEAST_MEMO)
-        """By the state of the GPUs, free CPU and memory, and all CPU: of many nodes nobody is on any."""
+        """By the state of the GPUs, free CPU and memory, and all CPU."""
         self.version = 0
-        """Counts how often another mix was adopted."""
+        """Counts adoptions of a mix."""
 
     def note(self, of: Shape) -> None:
-        """A pod that asks GPUs came."""
-        self._mix.note(of)
-
-    @property
-    def young(self) -> bool:
-        """Whether so few asks came that the next ones may change all scores."""
-        return self._mix.young
+        self.mix.note(of)
 
     @property
     def adopting(self) -> bool:
-        """Whether another mix is being taken over."""
         return self._adoption is not None
 
     def look(self) -> None:
-        """Take over what the mix is now, if enough came and it moved: a part of that at once."""
+        """Adopt the current mix if it has moved: one slice of that work."""
         memo = min(MEMO, max(LEAST_MEMO, STATES * len(self._nodes)))
         self._gpus.limit(memo)
         self._presents.limit(memo)
-        if self._adoption is None and self._mix.due and self._mix.look():
-            self._adoption = Sliced(self._adopt(self._mix.adopted))
+        if self._adoption is None and self.mix.due and self.mix.look():
+            self._adoption = Sliced(self._adopt(self.mix.adopted))
         if self._adoption is not None and self._adoption.advance(PART):
             self._adoption = None
 
     def _adopt(self, mix: Mapping[Shape, float]) -> Generator[int, None, None]:
-        typical = self._mix.typical()
+        typical = self.mix.typical()
         free: Counter[Kind] = Counter()
         like: dict[Kind, NodeBooks] = {}
         for number, node in enumerate(list(self._nodes.values())):
@@ -178,8 +157,7 @@ class Scorer:
         yield len(mix)
         kinds: dict[Kind, Usable] = {}
         for kind, price in prices.items():
-            kinds[kind] = Usable(mix, typical, taken[kind])
-            kinds[kind].price = price
+            kinds[kind] = Usable(mix, typical, taken[kind], price)
             yield len(mix)
         self._adopted, self._typical, self._kinds = mix, typical, kinds
         self._presents.clear()
@@ -196,17 +174,20 @@ class Scorer:
 
     def seated(self, choice: Choice, books: NodeBooks, *, spread: bool = False) -> Seated:
         """How a pod with these GPUs sits on the node."""
-        left, joined = _less(self.gpus(books).free, books, choice.charges), _joined(choice, books)
+        per_gpu, charges = books.inventory.slices_per_gpu, choice.charges
+        pairs = zip(books.gpus.items(), self.gpus(books).free, strict=True)
+        left = tuple([rest(book, per_gpu, charges[uuid]) if uuid in charges else free for (uuid, book), free in pairs])
+        sets = [[share.index for share in shares] for shares in choice.shares.values() if len(shares) > 1]
+        joined = all(books.topology.nvlinked(indexes) for indexes in sets)
         return Seated(left, joined, _emptiness(left, choice, books) - UNLINKED * (not joined) if spread else None)
 
     def gpus(self, books: NodeBooks) -> Gpus:
-        """What is free of them."""
         signature = books.signature()
         found = self._gpus.get(signature)
         return found if found is not None else self._gpus.put(signature, gpus(books))
 
     def node(self, state: NodeState) -> Present | None:
-        """A node as it is; reckoned once for all shapes."""
+        """The present of a node, computed once for all shapes."""
         known = state.present
         if known is None or known[0] != state.version or known[1] != self.version:
             known = state.version, self.version, self.present(state.books, state.allocatable, state.used)
@@ -217,32 +198,32 @@ class Scorer:
     def present(
         self, books: NodeBooks | None, allocatable: Mapping[str, int], used: Mapping[str, int]
     ) -> Present | None:
-        """What a node has before a placement, None where that is no GPU."""
+        """The present of a node with these books and amounts, None if it has no GPU."""
         if books is None or not books.gpus:
             return None
         all_cpu = allocatable.get("cpu", 0)
         cpu, memory = all_cpu - used.get("cpu", 0), allocatable.get("memory", 0) - used.get("memory", 0)
         key = books.signature(), cpu, memory, all_cpu
         found = self._presents.get(key)
-        return found if found is not None else self._presents.put(key, self._reckon(books, cpu, memory, all_cpu))
-
-    def _reckon(self, books: NodeBooks, cpu: int, memory: int, all_cpu: int) -> Present:
-        found, usable = self.gpus(books), self._usable(books.signature().kind, books)
+        if found is not None:
+            return found
+        gpus, usable = self.gpus(books), self._usable(books.signature().kind, books)
         rates = usable.rates(cpu)
-        opened = 0 if found.in_use else OPENED - LARGEST + min(LARGEST, len(found.free))
-        stranded = usable.stranded(cpu, memory, found.total)
-        now = rates.worth(found.free)
-        return Present(usable, found, now[0], {rates: now}, stranded, cpu, memory, all_cpu, opened)
+        opened = 0 if gpus.in_use else OPENED - LARGEST + min(LARGEST, len(gpus.free))
+        stranded = usable.stranded(cpu, memory, gpus.total)
+        now = rates.worth(gpus.free)
+        present = Present(usable, gpus, now[0], {rates: now}, stranded, cpu, memory, all_cpu, opened)
+        return self._presents.put(key, present)
 
     def points(self, of: Shape, present: Present | None, seated: Seated) -> int:
-        """The score of such a node for this shape; more is better."""
+        """The score of such a node for this shape; a higher one is better."""
         if seated.spread is not None:
             return seated.spread
         return -sum(terms(of, present, seated)) if present is not None else 0
 
 
 def terms(of: Shape, present: Present, seated: Seated) -> Terms:
-    """Of putting a pod of this shape on the node, seated like this."""
+    """The terms of placing a pod of this shape on the node, seated like this."""
     left, links = seated.left, 0 if seated.joined else UNLINKED
     rates = present.usable.rates(present.cpu - of.cpu)
     if not left:
@@ -251,7 +232,7 @@ def terms(of: Shape, present: Present, seated: Seated) -> Terms:
 
 
 def worth(present: Present, rates: Rates) -> Worth:
-    """Of the GPUs as they are."""
+    """V and what it is made of, of the GPUs before the placement."""
     found = present.worths.get(rates)
     if found is None:
         if len(present.worths) >= RATES:
@@ -261,7 +242,7 @@ def worth(present: Present, rates: Rates) -> Worth:
 
 
 def costs(of: Shape, present: Present, after: int, value: float, links: int) -> tuple[int, int, int, int, int, int]:
-    """Those of `Terms`: so much GPU is free then, and that is V."""
+    """The values of `Terms`; `after`: how much GPU is free then, `value`: V then."""
     cpu, usable, taken = present.cpu - of.cpu, present.usable, present.gpus.total - after
     stranded = usable.stranded(cpu, present.memory - of.memory, after) - present.stranded
     return (
@@ -275,7 +256,7 @@ def costs(of: Shape, present: Present, after: int, value: float, links: int) -> 
 
 
 def _prices(shares: Mapping[Shape, float], takes: Mapping[Kind, Takes], free: Mapping[Kind, int]) -> dict[Kind, float]:
-    """By kind: the share of all asked GPU that names it, over its share of all free GPU."""
+    """By kind: the share of all requested GPU that names it, over its share of all free GPU."""
     named: dict[Kind, float] = dict.fromkeys(takes, 0.0)
     room: Counter[Shape] = Counter()
     for kind, of_kind in takes.items():

@@ -1,4 +1,4 @@
-"""How pods sit on nodes, remembered: nodes in the same state give the same."""
+"""How pods sit on nodes, remembered by the states of nodes."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from protos.contract.books import NodeBooks
 from protos.contract.signature import Signature
 
 SEATS, ALL_SEATS = 4096, 32_768
-"""Node states remembered for one ask, and for all, at most."""
+"""Node states remembered for one request, and for all requests, at most."""
 LEAST_SEATS, OF_NODE = 2048, 2
-"""For all at least, and for each node."""
+"""Node states remembered for all requests at least, and for each node."""
 UNTOUCHED = -500
-"""The score of a node that serves whole GPUs without us."""
+"""The score of a node whose whole GPUs another device plugin serves."""
 
 
 def fits(ask: PodAsk, node: NodeState) -> bool:
-    """Whether the ask goes onto the node at all."""
+    """Whether the request fits on the node."""
     if not node.seen or node.problem:
         return False
     return untouched(ask, node) if node.books is None else choose.choose(ask, node.books) is not None
 
 
 def untouched(ask: PodAsk, node: NodeState) -> bool:
-    """A node without inventory passes for pods that ask only whole GPUs, any of them, that its own plugin serves."""
+    """Whether a node without inventory serves the request: only whole GPUs, of any kind, of its own device plugin."""
     if ask.selection.selective:
         return False
     wanted: dict[str, int] = {}
@@ -42,7 +42,7 @@ def untouched(ask: PodAsk, node: NodeState) -> bool:
 
 
 class Seats:
-    """How pods sit on nodes: alike where the same GPUs are taken, whatever their CPU and memory."""
+    """How pods sit on nodes, by request and by the state of the node's GPUs, whatever their CPU and memory."""
 
     def __init__(self, scorer: Scorer, nodes: Sized) -> None:
         self._scorer, self._nodes = scorer, nodes
@@ -50,29 +50,28 @@ class Seats:
         self._count = 0
 
     def known(self, ask: PodAsk, books: NodeBooks) -> Seated | Room | None:
-        """What was found for such a node, None if that is not remembered."""
+        """What is remembered for such a node, None if nothing is."""
         of_ask = self._of.get(ask)
         return of_ask.get(books.signature()) if of_ask is not None else None
 
     def find(self, ask: PodAsk, books: NodeBooks) -> Seated | Room:
+        """How the pod sits on such a node, or how much is free there if it does not fit; remembered but for UUIDs."""
         choice = choose.choose(ask, books)
-        found: Seated | Room
+        seated: Seated | Room
         if choice is not None:
-            found = self._scorer.seated(choice, books, spread=ask.selection.spread)
+            seated = self._scorer.seated(choice, books, spread=ask.selection.spread)
         else:
-            found = room(books.eligible(ask.selection), only_whole=ask.only_whole)
-        if not ask.selection.uuids:
-            self._remember(ask, books.signature(), found)
-        return found
-
-    def _remember(self, ask: PodAsk, signature: Signature, found: Seated | Room) -> None:
+            seated = room(books.eligible(ask.selection), only_whole=ask.only_whole)
+        if ask.selection.uuids:
+            return seated
         of_ask = self._of.setdefault(ask, {})
         if len(of_ask) >= SEATS:
             self._drop(ask)
         elif self._count >= min(ALL_SEATS, max(LEAST_SEATS, OF_NODE * len(self._nodes))):
             self._drop(next(iter(self._of)))
-        self._of.setdefault(ask, of_ask)[signature] = found
+        self._of.setdefault(ask, of_ask)[books.signature()] = seated
         self._count += 1
+        return seated
 
     def _drop(self, ask: PodAsk) -> None:
         self._count -= len(self._of[ask])

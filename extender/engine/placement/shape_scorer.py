@@ -1,22 +1,30 @@
-"""How nodes stand for one shape of ask, as numbers that sort: see `ranking`."""
+"""The standings of nodes for one shape: numbers that sort, see `ranking`.
+
+For a pod with one GPU the standing follows from what is free on the node. It equals what `choose` and `score.terms`
+give, at a small part of the cost: most pods are such, and of hundreds of shapes in turn each finds most nodes changed.
+For several whole GPUs the same way says only that there are too few.
+"""
 
 from __future__ import annotations
 
+from extender.engine.placement.gpus import thousandths
 from extender.engine.placement.ranking import NOWHERE, of_room, of_score
-from extender.engine.placement.score import ALONE, Present, Scorer, Seated
+from extender.engine.placement.score import ALONE, Present, Scorer, Seated, costs, worth
 from extender.engine.placement.seats import UNTOUCHED, Seats, untouched
-from extender.engine.placement.single import Single, is_single
 from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape
-from protos.contract.ask import PodAsk
+from protos.contract.ask import Demand, PodAsk
 from protos.contract.books import NodeBooks
+from protos.contract.signature import Kind
 
 SEATING = 16
-"""What it costs to seat one container, in looks at a node that is like one that is known."""
+"""The cost of seating one container, in looks at a node whose state is known."""
+KINDS = 16
+"""Kinds of nodes of which a pod's demand is remembered."""
 
 
 class ShapeScorer:
-    """Of one shape. Nodes that are alike stand alike."""
+    """Computes and remembers the standings for one shape. Nodes in equal states have equal standings."""
 
     def __init__(self, shape: Shape, scorer: Scorer, seats: Seats) -> None:
         self._shape, self._scorer, self._seats = shape, scorer, seats
@@ -24,14 +32,14 @@ class ShapeScorer:
         self._known: dict[Present | None, int] = {}
         """Of nodes with inventory."""
         self.spent = 0
-        """What seating pods cost so far."""
+        """The cost of all seating so far."""
 
     def forget(self) -> None:
-        """Forget what nodes that are alike were found to be: the mix is another one, or there is nothing to look at."""
+        """Forget the known standings: the mix changed, or no node is left to look at."""
         self._known.clear()
 
     def of(self, node: NodeState) -> int:
-        """How the node stands, which is there."""
+        """The standing of a node that exists."""
         ask, books = self._shape.ask, node.books
         if ask is None:
             return of_score(self._scorer.points(self._shape, self._scorer.node(node), ALONE))
@@ -52,10 +60,66 @@ class ShapeScorer:
         return standing
 
     def _seated(self, ask: PodAsk, node: NodeState, books: NodeBooks) -> int:
-        found = self._seats.known(ask, books)
-        if found is None:
-            found = self._seats.find(ask, books)
+        seated = self._seats.known(ask, books)
+        if seated is None:
+            seated = self._seats.find(ask, books)
             self.spent += SEATING * len(ask.containers)
-        if isinstance(found, Seated):
-            return of_score(self._scorer.points(self._shape, self._scorer.node(node), found))
-        return of_room(found)
+        if isinstance(seated, Seated):
+            return of_score(self._scorer.points(self._shape, self._scorer.node(node), seated))
+        return of_room(seated)
+
+
+def is_single(ask: PodAsk) -> bool:
+    """Whether it requests one packed GPU, or whole GPUs, for one container and not by UUID."""
+    container, wanted = ask.containers[0], ask.selection
+    simple = len(ask.containers) == 1 and not (wanted.uuids or wanted.spread)
+    return simple and (container.gpus == 1 or bool(container.whole))
+
+
+class Single:
+    """The standings of nodes for one shape of which `is_single` holds."""
+
+    def __init__(self, shape: Shape, ask: PodAsk) -> None:
+        self._shape, self._ask, self._cpu = shape, ask, shape.cpu
+        self._count = ask.containers[0].gpus
+        self._demands: dict[Kind, Demand | None] = {}
+
+    def standing(self, present: Present, books: NodeBooks) -> int | None:
+        """The standing of a schedulable node; None if it depends on the choice of GPUs, or the pod is not served."""
+        gpus = present.gpus
+        try:
+            demand = self._demands[gpus.kind]
+        except KeyError:
+            demand = self._demand(gpus.kind, books)
+        if demand is None:
+            return None
+        mem, slices, whole = demand
+        if whole:
+            if gpus.idle < self._count:
+                return gpus.short_of_whole
+            if self._count > 1:
+                return None  # their links count
+            before, after = gpus.order[-1][2], 0
+        else:
+            for units, parts, rest in gpus.order:  # the first that fits is the one that `choose` prefers
+                if units >= mem and parts >= slices:
+                    before, after = rest, thousandths(units - mem, parts - slices, gpus.size, gpus.per_gpu)
+                    break
+            else:
+                return gpus.short_of_whole if self._ask.only_whole else gpus.short
+        rates = present.usable.rates(present.cpu - self._cpu)
+        now = worth(present, rates)
+        left = now[0] - rates.loss(now, before, after)
+        return of_score(-sum(costs(self._shape, present, gpus.total - before + after, left, 0)))
+
+    def _demand(self, kind: Kind, books: NodeBooks) -> Demand | None:
+        if len(self._demands) >= KINDS:
+            self._demands.clear()
+        sizes = {book.gpu.mem for book in books.gpus.values()}
+        alike = books.inventory.state == "ready" and len(sizes) == 1 and books.accepts_all(self._ask.selection)
+        gpu = next(iter(books.gpus.values())).gpu
+        demand = books.demand(self._ask.containers[0], gpu) if alike else None
+        if self._count > 1 and demand is not None and not demand.whole:
+            demand = None
+        self._demands[kind] = demand
+        return demand

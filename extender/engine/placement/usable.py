@@ -1,4 +1,4 @@
-"""How much of what is free on a node those can use who are still to come: V of `score`, for nodes of one kind."""
+"""How much of the free GPUs of a node later pods can use: V of `score`, for nodes of one kind."""
 
 from __future__ import annotations
 
@@ -7,58 +7,57 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 
 from extender.engine.types.shape import Shape
-from protos.contract.ask import ContainerAsk, PodAsk
+from protos.contract.ask import PodAsk
 from protos.contract.books import NodeBooks
-from protos.contract.inventory import Gpu
 from protos.contract.selection import suits
 
 GPU = 1000
 """One GPU."""
 BESIDE = 0.85
-"""Of the CPU and memory that go with a GPU on average, so much must be there for it not to count as stranded."""
+"""A GPU with less than this part of the average CPU and memory per GPU counts as stranded."""
 RATES = 16
 """Amounts of CPU for which they are kept at a time."""
 EXACT = 1 << 32
-"""Shares are multiples of 1 / EXACT: so sums of them are the same in whatever order they are added."""
+"""Shares are multiples of 1 / EXACT, so that their sums do not depend on the order of addition."""
 
 Rests = tuple[int, ...]
-"""How much of each GPU is free to be given, in thousandths: the scarcer of memory and slices."""
+"""How much of each GPU is free for new pods, in thousandths: the scarcer of memory and slices."""
 Takes = Mapping[Shape, tuple[int, int]]
-"""How many GPUs of a node, and how much of each (0..1000): of those shapes that can run there."""
+"""By shape that can run on a node: how many GPUs it takes there, and how much of each (0..1000)."""
 Worth = tuple[float, tuple[tuple[int, float, float], ...]]
-"""V of a node, and of those who ask for several GPUs and find them there: how much of each they take, their share, and
-what is lost when so much is free on one GPU less."""
+"""V of a node. Then of each request for several GPUs that fits: how much of each GPU it takes, its share, and the part
+of V that is lost when one GPU fewer has so much free; 0 if enough are left."""
 
 
 class Rates:
-    """What free GPUs are worth, to typical asks that run with so much CPU."""
+    """The value of free GPUs to typical requests that run with the free CPU."""
 
     __slots__ = ("several", "shares", "sizes")
 
     def __init__(self, steps: Iterable[tuple[int, int, float]]) -> None:
-        """How many GPUs are asked, how much of each, by which share of the asks."""
+        """Each step: how many GPUs are requested, how much of each, by which share of the requests."""
         ordered = sorted(steps)
         self.sizes = [of for count, of, _ in ordered if count == 1]
-        """How much of one GPU those take that ask for one, ascending."""
+        """How much requests for one GPU take, ascending."""
         self.shares = list(accumulate((share for count, _, share in ordered if count == 1), initial=0.0))
-        """By how many of these sizes fit: the share of the asks that can use what is free."""
+        """By how many of these sizes fit: the share of the requests that can use the GPU."""
         self.several = [step for step in ordered if step[0] > 1]
 
     def worth(self, free: Rests) -> Worth:
-        """Of a node with so much free."""
+        """V of a node with these free GPUs, and what it is made of."""
         sizes, shares = self.sizes, self.shares
         total = sum([shares[bisect_right(sizes, rest)] * rest for rest in free])
-        found = []
+        several = []
         for count, of, share in self.several:
             fitting = [rest for rest in free if rest >= of]
             if len(fitting) >= count:
                 value = share * sum(fitting)
                 total += value
-                found.append((of, share, value if len(fitting) == count else 0.0))
-        return total, tuple(found)
+                several.append((of, share, value if len(fitting) == count else 0.0))
+        return total, tuple(several)
 
     def loss(self, worth: Worth, before: int, after: int) -> float:
-        """What of V is lost when one of the GPUs has `after` free rather than `before`."""
+        """How much V falls when one of the GPUs has `after` free instead of `before`."""
         sizes, shares = self.sizes, self.shares
         lost = shares[bisect_right(sizes, before)] * before - shares[bisect_right(sizes, after)] * after
         for of, share, last in worth[1]:
@@ -68,10 +67,12 @@ class Rates:
 
 
 class Usable:
-    """How much of the free GPUs of nodes of one kind typical asks can use."""
+    """How much of the free GPUs of nodes of one kind typical requests can use."""
 
-    def __init__(self, mix: Mapping[Shape, float], typical: Iterable[tuple[Shape, float]], takes: Takes) -> None:
-        """All asks with their shares, and the typical ones with theirs; `takes`: what they take of such a node."""
+    def __init__(
+        self, mix: Mapping[Shape, float], typical: Iterable[tuple[Shape, float]], takes: Takes, price: float = 0.0
+    ) -> None:
+        """`mix`, `typical`: shapes with their shares; `takes`: what they take of a node; `price`: of term `wanted`."""
         steps: dict[tuple[int, int], list[tuple[int, float]]] = {}
         for of, share in typical:
             if of in takes:
@@ -83,32 +84,28 @@ class Usable:
             gpus += share * size(taken) / GPU
         self._gpu_per_cpu = GPU * gpus / (BESIDE * cpu) if cpu else 0.0
         self._gpu_per_memory = GPU * gpus / (BESIDE * memory) if memory else 0.0
-        self.price = 0.0
-        """How much GPU of this kind is wanted by its name."""
+        self.price = price
         self._steps = steps
-        self._thresholds = sorted({cpu for found in steps.values() for cpu, _ in found})
+        self._thresholds = sorted({cpu for asks in steps.values() for cpu, _ in asks})
         self._rates: list[Rates | None] = [None] * (len(self._thresholds) + 1)
         """By how many of the thresholds are met."""
         self._kept = 0
-        """How many of them are there."""
+        """How many of the rates are not None."""
 
     def rates(self, cpu: int) -> Rates:
-        """Where so much CPU is free."""
         met = bisect_right(self._thresholds, cpu)
-        found = self._rates[met]
-        if found is None:
+        rates = self._rates[met]
+        if rates is None:
             if self._kept >= RATES:
                 self._rates, self._kept = [None] * len(self._rates), 0
-            found = self._rates[met] = self._reckon(cpu)
+            running = {step: sum(share for least, share in asks if least <= cpu) for step, asks in self._steps.items()}
+            steps = ((*step, round(share * EXACT) / EXACT) for step, share in running.items() if share)
+            rates = self._rates[met] = Rates(steps)
             self._kept += 1
-        return found
-
-    def _reckon(self, cpu: int) -> Rates:
-        running = {step: sum(share for least, share in asks if least <= cpu) for step, asks in self._steps.items()}
-        return Rates((*step, round(share * EXACT) / EXACT) for step, share in running.items() if share)
+        return rates
 
     def stranded(self, cpu: int, memory: int, free: int) -> float:
-        """S of a node with so much free GPU."""
+        """S of a node with so much free GPU, CPU and memory."""
         by_cpu = cpu * self._gpu_per_cpu if self._gpu_per_cpu else free
         by_memory = memory * self._gpu_per_memory if self._gpu_per_memory else free
         left = by_cpu if by_cpu < by_memory else by_memory
@@ -116,31 +113,27 @@ class Usable:
 
 
 def taking(ask: PodAsk | None, books: NodeBooks) -> tuple[int, int] | None:
-    """How many GPUs like its first one the largest container takes of a node, and how much of each (0..1000).
-
-    None where the pod cannot run.
-    """
-    gpu = next(iter(books.gpus.values())).gpu
+    """How many GPUs the largest container takes of a node, and how much of each (0..1000); None if it cannot run."""
+    gpu, per_gpu = next(iter(books.gpus.values())).gpu, books.inventory.slices_per_gpu
     if ask is None or not suits(ask.selection, gpu):
         return None
-    found = [_taking(container, gpu, books) for container in ask.containers]
-    return max((one for one in found if one is not None), key=size) if None not in found else None
-
-
-def _taking(container: ContainerAsk, gpu: Gpu, books: NodeBooks) -> tuple[int, int] | None:
-    demand = books.demand(container, gpu)
-    if demand is None:
-        return None
-    per_gpu = books.inventory.slices_per_gpu
-    of = GPU if demand.whole else max(demand.mem * GPU / max(1, gpu.mem), demand.slices * GPU / per_gpu)
-    return (container.gpus, int(of)) if of <= GPU else None
+    taken: list[tuple[int, int]] = []
+    for container in ask.containers:
+        demand = books.demand(container, gpu)
+        if demand is None:
+            return None
+        of = GPU if demand.whole else max(demand.mem * GPU / max(1, gpu.mem), demand.slices * GPU / per_gpu)
+        if of > GPU:
+            return None
+        taken.append((container.gpus, int(of)))
+    return max(taken, key=size)
 
 
 def takes(shapes: Iterable[Shape], books: NodeBooks) -> Takes:
-    """What these take of a node like that, without those that cannot run there."""
+    """What these shapes take of such a node, without those that cannot run there."""
     return {of: taken for of in shapes if (taken := taking(of.ask, books)) is not None}
 
 
 def size(taken: tuple[int, int]) -> int:
-    """How much GPU that is in all."""
+    """How much GPU that is in all, in thousandths."""
     return taken[0] * taken[1]

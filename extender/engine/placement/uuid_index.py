@@ -1,4 +1,4 @@
-"""Pods that name their GPUs by UUID: only the nodes that have these are looked at, anew for each question."""
+"""Pods that name their GPUs by UUID: each question looks only at the nodes that have these GPUs."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from extender.engine.types.shape import Shape
 from protos.contract.selection import compiled
 
 MOST = 64
-"""Nodes that are looked at anew for each question; of pods that name GPUs of more an index is kept, as of others."""
+"""Nodes looked at for each question; a pod that names GPUs of more nodes has an index, as other pods."""
 
 
 class NodesByUuid:
-    """Which nodes have a GPU, by its UUID in lower case."""
+    """The nodes that have a GPU, by its UUID in lower case."""
 
     def __init__(self, nodes: Mapping[str, NodeState]) -> None:
         self._nodes = nodes
         self._of: dict[str, tuple[str, ...]] = {}
         self._have: dict[str, frozenset[str]] = {}
+        """The UUIDs by node."""
         for name in nodes:
             self.changed(name)
 
     def changed(self, name: str) -> None:
-        """The node changed, came or is gone."""
         node = self._nodes.get(name)
         have = node.books.uuids if node is not None and node.books is not None else frozenset[str]()
         had = self._have.get(name, frozenset[str]())
@@ -45,7 +45,7 @@ class NodesByUuid:
             self._have.pop(name, None)
 
     def named(self, shape: Shape) -> list[NodeState] | None:
-        """The nodes that have a GPU of those that the shape names; None where it names none, many, or by globs."""
+        """The nodes that have a GPU named by the shape; None if it names none, uses globs, or the nodes are many."""
         if shape.ask is None or not shape.ask.selection.uuids:
             return None
         globs = compiled(shape.ask.selection.uuids)
@@ -56,25 +56,21 @@ class NodesByUuid:
 
 
 class UuidIndex:
-    """The same as a `ShapeIndex` of such a shape, as it is now."""
+    """What a `ShapeIndex` of such a shape answers, at this moment."""
 
     def __init__(self, nodes: Iterable[NodeState], scores: ShapeScorer) -> None:
-        found = sorted((scores.of(node), node.name, node.number) for node in nodes if node.seen)
-        self._fitting = [(stands - ZERO, name) for stands, name, _ in found if NOWHERE < stands < SHORT]
-        self._short = [(name, number) for stands, name, number in found if stands >= SHORT]
+        ranking = sorted((scores.of(node), node.name, node.number) for node in nodes if node.seen)
+        self._fitting = [(standing - ZERO, name) for standing, name, _ in ranking if NOWHERE < standing < SHORT]
+        self._short = [(name, number) for standing, name, number in ranking if standing >= SHORT]
 
     def entries(self, among: Collection[str] | None = None) -> Iterator[tuple[int, str]]:
-        """(negative score, node) of all that can take it, best first, of `among` only."""
-        return (found for found in self._fitting if among is None or found[1] in among)
+        return (entry for entry in self._fitting if among is None or entry[1] in among)
 
     def ranked(self, among: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
-        """(node, score), the same."""
         return ((name, -negative) for negative, name in self.entries(among))
 
     def points(self, name: str) -> int | None:
-        """The score of one node, None if it cannot take it."""
         return next((-negative for negative, node in self._fitting if node == name), None)
 
     def nearest(self, excluded: int = 0) -> str | None:
-        """The node that comes nearest of those that cannot take it; `excluded` are bits by node number."""
         return next((name for name, number in self._short if not excluded >> number & 1), None)

@@ -1,1 +1,1 @@
-"""Quotas, fair share and admission, and which pending pods are brought back when room comes free."""
+"""Quotas, fair share and admission, and which pending pods are requeued when capacity becomes free."""

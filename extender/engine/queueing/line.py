@@ -1,16 +1,16 @@
-"""The line of those who wait for room, and whose turn it is.
+"""Pending workloads in line, and which of them is next.
 
-Everybody has a due date: when it was submitted, plus `PATIENCE` times its expected run time. Whoever is due earlier
-goes first. So the short pass the long ones, and nobody is overtaken for ever: who is submitted after another's due date
-stands behind it. With no patience this is first come, first served; with endless patience the shortest goes first.
+Each workload has a deadline: its submission plus `PATIENCE` times its expected run time. The earlier deadline goes
+first. So a short workload passes a long one, but no workload passes one whose deadline is before its own submission.
+With no patience this is first come, first served; with endless patience it is shortest job first.
 
-Between queues the one goes first that has least of what it is due; how much that is comes in as a number.
+Between queues the one with the smallest part of its fair share goes first. The caller gives that part as a number.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import heappop, heappush, heapreplace
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -18,37 +18,37 @@ from typing import Any, NamedTuple
 from sortedcontainers import SortedKeyList
 
 PATIENCE = 3.0
-"""For how many of its run times a job lets shorter ones go first that come later."""
+"""A workload lets shorter ones pass that are submitted within so many of its run times."""
 MOST_PATIENCE_S = 30 * 86400.0
-"""Nobody is overtaken by those submitted so much later, whatever run time it claims."""
+"""A workload submitted so much later never passes, whatever run time the older one claims."""
 UNKNOWN_S = 86400.0
-"""The run time that one is taken to have of which nothing is known."""
+"""The run time assumed where none is known."""
 
 
 def due(since: float, expected: float) -> float:
-    """Whose is earlier goes first; `expected` is the run time in seconds, infinity if nothing is known of it."""
+    """The deadline; the earlier one goes first. `expected`: the run time in seconds, infinity if it is unknown."""
     return since + min(PATIENCE * (expected if expected < math.inf else UNKNOWN_S), MOST_PATIENCE_S)
 
 
 class Turn(NamedTuple):
-    """The order inside a queue."""
+    """The sort key of a workload within its queue."""
 
     precedence: int
     """Minus the priority."""
     rank: float
-    """The due date."""
+    """The deadline."""
     since: float
     name: Any
-    """Tells equals apart."""
+    """The tie breaker."""
 
 
 class Waiter(NamedTuple):
-    """Somebody in line."""
+    """A workload in line."""
 
     name: Any
     queue: Any
     shape: Any
-    """Equal for those for whom the same room will do."""
+    """Equal for workloads that the same free capacity suits."""
     turn: Turn
 
 
@@ -58,118 +58,101 @@ UID = attrgetter("ref.uid")
 
 
 class Line:
-    """Those who wait. To join, to leave and to see the next take next to nothing, however many wait."""
+    """Pending workloads, sorted by queue. Joining, leaving and finding the next cost little, however many wait."""
 
     def __init__(self, key: Callable[[Any], Hashable] = lambda name: name) -> None:
-        """`key` of a name tells who that is."""
+        """`key` makes a workload's key of its name."""
         self._key = key
         self._waiters: dict[Hashable, Waiter] = {}
-        self._queues: dict[Any, SortedKeyList[Waiter]] = {}
+        self.queues: dict[Any, SortedKeyList[Waiter]] = {}
+        """The workloads of each queue, the next first."""
 
     def __len__(self) -> int:
         return len(self._waiters)
 
     def __iter__(self) -> Iterator[Waiter]:
-        """All of them, in no order; who joins or leaves meanwhile does no harm."""
+        """All workloads, in no order; the line may change meanwhile."""
         return iter(list(self._waiters.values()))
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._waiters
 
-    @property
-    def queues(self) -> Mapping[Any, SortedKeyList[Waiter]]:
-        """The waiters of each queue, the next in turn first."""
-        return self._queues
-
     def join(self, waiter: Waiter) -> None:
-        """Take a place; who is in line already changes it."""
+        """Add a workload, or move one that is in line already."""
         key = self._key(waiter.name)
         self.leave(key)
         self._waiters[key] = waiter
-        if waiter.queue not in self._queues:
-            self._queues[waiter.queue] = SortedKeyList(key=TURN)
-        self._queues[waiter.queue].add(waiter)
+        if waiter.queue not in self.queues:
+            self.queues[waiter.queue] = SortedKeyList(key=TURN)
+        self.queues[waiter.queue].add(waiter)
 
     def leave(self, key: Hashable) -> Waiter | None:
-        """Not to wait any more; returns how it waited, None if it did not."""
+        """Remove a workload and return it; None if it was not in line."""
         waiter = self._waiters.pop(key, None)
         if waiter is not None:
-            self._queues[waiter.queue].remove(waiter)
-            if not self._queues[waiter.queue]:
-                del self._queues[waiter.queue]
+            self.queues[waiter.queue].remove(waiter)
+            if not self.queues[waiter.queue]:
+                del self.queues[waiter.queue]
         return waiter
 
     def requeue(self, queue_of: Callable[[Any], Any]) -> None:
-        """Each is in another queue now, which is told by its name."""
+        """Move every workload to the queue that `queue_of` gives for its name."""
         lists: dict[Any, list[Waiter]] = {}
         for key, waiter in self._waiters.items():
             moved = self._waiters[key] = waiter._replace(queue=queue_of(waiter.name))
             lists.setdefault(moved.queue, []).append(moved)
-        self._queues = {queue: SortedKeyList(those, key=TURN) for queue, those in lists.items()}
-
-    def firsts(self) -> Iterator[Waiter]:
-        """The next in turn of each queue."""
-        return (waiters[0] for waiters in self._queues.values())
-
-    def first(self, share: Callable[[Any], Any]) -> Waiter | None:
-        """The next in turn, None if nobody waits; `share` as in `walk`."""
-        return next(self.walk(share), None)
+        self.queues = {queue: SortedKeyList(waiters, key=TURN) for queue, waiters in lists.items()}
 
     def walk(self, share: Callable[[Any], Any]) -> Walk:
-        """All of them in turn. The line must not change meanwhile: who starts leaves it afterwards.
+        """All workloads, the next first. The line must not change meanwhile.
 
-        `share` tells of a queue how much it has of what it is due; it is asked anew before each turn, and must not
-        shrink meanwhile.
+        `share`: what part of its fair share a queue has. It is asked again before each turn, and must not shrink.
         """
-        return Walk(self._queues.values(), share)
+        return Walk(self.queues.values(), share)
 
 
-class Walk(Iterator[Waiter]):
-    """One after the other, without those left out for whose shape there is no room."""
+Ahead = tuple[Any, Turn, int, Waiter, Iterator[Waiter]]
+"""Of one queue: its share when last asked, a number that breaks ties, its next workload, and the rest."""
+
+
+class Walk(Iterable[Waiter]):
+    """Workloads of several queues, one at a time, without shapes that were left out. It can be gone through once."""
 
     def __init__(self, queues: Iterable[Iterable[Waiter]], share: Callable[[Any], Any]) -> None:
-        """Each queue's in turn; of one the next is not looked at before the one ahead was dealt with."""
-        self._share, self._behind = share, list[Iterator[Waiter]]()
-        self._ahead: list[tuple[Any, Turn, int, Waiter]] = []
-        """Of each queue its share when last asked and who is next; turns differ, so nothing behind them is compared."""
+        """A queue's next workload is only looked at once the one before it was dealt with."""
+        self._share = share
+        self._heap: list[Ahead] = []
         self._left_out: set[Hashable] = set()
-        self._told = False
-        """Whether the first of those ahead was given out."""
+        self._waiters = _in_turn(self._heap, self._left_out, share)
         for waiters in queues:
             self.join(waiters)
 
     def join(self, waiters: Iterable[Waiter]) -> None:
-        """Those of one more queue; before anybody was given out."""
-        behind = iter(waiters)
-        first = next(behind, None)
+        """Add the workloads of one more queue, before the first is taken."""
+        rest = iter(waiters)
+        first = next(rest, None)
         if first is not None:
-            heappush(self._ahead, (self._share(first.queue), first.turn, len(self._behind), first))
-            self._behind.append(behind)
+            heappush(self._heap, (self._share(first.queue), first.turn, len(self._heap), first, rest))
 
     def leave_out(self, shape: Hashable) -> None:
-        """Nobody else of this shape, of whatever queue."""
+        """Skip all further workloads of this shape, in every queue."""
         self._left_out.add(shape)
 
-    def __next__(self) -> Waiter:
-        if self._told:
-            self._advance()
-        while self._ahead:
-            share, turn, number, waiter = self._ahead[0]
-            if waiter.shape in self._left_out:
-                self._advance()
-            elif (now := self._share(waiter.queue)) != share:
-                heapreplace(self._ahead, (now, turn, number, waiter))
-            else:
-                self._told = True
-                return waiter
-        raise StopIteration
+    def __iter__(self) -> Iterator[Waiter]:
+        return self._waiters
 
-    def _advance(self) -> None:
-        """The first queue goes on with the next who is not left out."""
-        share, _, number, _ = self._ahead[0]
-        self._told = False
-        for waiter in self._behind[number]:
-            if waiter.shape not in self._left_out:
-                heapreplace(self._ahead, (share, waiter.turn, number, waiter))
-                return
-        heappop(self._ahead)
+
+def _in_turn(heap: list[Ahead], left_out: set[Hashable], share: Callable[[Any], Any]) -> Iterator[Waiter]:
+    while heap:
+        before, turn, number, waiter, rest = heap[0]
+        if waiter.shape not in left_out:
+            if (now := share(waiter.queue)) != before:
+                heapreplace(heap, (now, turn, number, waiter, rest))
+                continue
+            yield waiter
+        for following in rest:
+            if following.shape not in left_out:
+                heapreplace(heap, (before, following.turn, number, following, rest))
+                break
+        else:
+            heappop(heap)

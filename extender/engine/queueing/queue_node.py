@@ -1,4 +1,4 @@
-"""A queue in the tree and how it stands, and the accounts of pods that are in it."""
+"""A queue in the tree with its amounts, and the local queues of pods that are in it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from extender.engine.types.amounts import add
 from protos.contract.queue import DEFAULT, Queue
 
 ALWAYS = Queue(name=DEFAULT, source="")
-"""The queue `default` where nobody made one."""
+"""The queue `default` where no object defines it."""
 
 
 class QueueNode:
-    """A queue in the tree, and how it stands."""
+    """A queue in the tree. Its amounts are sums over the pods in it and in the queues below, unless said otherwise."""
 
     __slots__ = (
         "above", "allocated", "below", "capacity_generation", "contested", "due", "idle", "known_part", "misplaced",
@@ -24,33 +24,34 @@ class QueueNode:
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.above: QueueNode | None = None
-        """None of the root alone."""
+        """None only for the root."""
         self.below: list[QueueNode] = []
-        self.own: dict[str, int] = {}
-        """What pods directly in it have and ask."""
         self.allocated: dict[str, int] = {}
         self.requested: dict[str, int] = {}
-        """What the pods in it and below have, and that with what those ask that wait."""
+        """Of bound and of pending pods."""
+        self.own: dict[str, int] = {}
+        """Requested by pods directly in it."""
         self.promised: dict[str, int] = {}
-        """What those of them ask that wait, and for whom room is kept."""
+        """Requested by pending pods for which capacity is reserved."""
         self.idle: dict[str, int] = {}
-        """What is guaranteed to those directly below and they do not have."""
+        """Guaranteed to the queues directly below and not allocated by them."""
         self.due: dict[str, float] = {}
+        """The fair share."""
         self.own_due: dict[str, float] = {}
-        """What of that is due to the pods directly in it, if there are queues below."""
+        """The part of the fair share for pods directly in it, if there are queues below."""
         self.contested: frozenset[str] = frozenset()
-        """Resources of which those directly below ask more, all together, than is due to them."""
+        """Resources of which the queues directly below request more than is due to them."""
         self.waiting = self.running = 0
-        """Pods in it and below without a node, and with one."""
+        """Pods without a node, and with one."""
         self.version = 0
-        """Counts what changed of all that."""
         self.capacity_generation = 0
-        """Counts how often there may have come room in it."""
+        """Counts how often quota may have become free."""
         self.known_part: float | None = 0.0
+        """`part` if nothing changed since it was computed."""
         self.misplaced = ""
-        """Why it hangs below the root and not where it says, "" if it does not."""
+        """Why it hangs below the root and not below its parent, "" if it does not."""
         self.strangers: list[LocalQueue] = []
-        """Pods that would be in it, if it admitted their namespace."""
+        """Local queues that would be in it if it admitted their namespace."""
 
     @property
     def name(self) -> str:
@@ -58,19 +59,18 @@ class QueueNode:
 
     @property
     def part(self) -> float:
-        """How much of its due it has: 1 is all of it."""
+        """What part of its fair share it has; 1 is all of it."""
         if self.known_part is None:
             self.known_part = shares.part(self.allocated, self.due)
         return self.known_part
 
     @property
     def lacks(self) -> bool:
-        """Whether it has less than its due of any resource, whatever it has of others."""
+        """Whether it has less than its fair share of any resource, whatever it has of others."""
         return any(self.allocated.get(resource, 0) < due for resource, due in self.due.items())
 
     @property
     def own_allocated(self) -> dict[str, int]:
-        """What the pods directly in it have."""
         had = dict(self.allocated)
         for below in self.below:
             add(had, below.allocated.items(), -1)
@@ -78,17 +78,17 @@ class QueueNode:
 
     @property
     def exceeds(self) -> bool:
-        """Whether it, or the pods directly in it, have more than is due to them."""
+        """Whether it, or the pods directly in it, have more than their fair share."""
         return self.part > 1 or (bool(self.below) and shares.part(self.own_allocated, self.own_due) > 1)
 
     @property
     def rank(self) -> tuple[tuple[int, float], ...]:
-        """Whose turn it is among queues, least first: from the top of the tree by priority, then by part of the due."""
+        """The rank among queues, the lowest first: from the top of the tree, by priority, then by `part`."""
         return tuple([(-queue_node.queue.priority, queue_node.part) for queue_node in reversed([*self.path])])
 
     @property
     def exceeded(self) -> Iterator[tuple[str, int, int]]:
-        """Resources of which it has more than its capability: what it has, and may have."""
+        """The resources above its capability: (resource, allocated, capability)."""
         for resource, most in self.queue.capability.items():
             had = self.allocated.get(resource, 0)
             if had > most:
@@ -96,7 +96,7 @@ class QueueNode:
 
     @property
     def path(self) -> Iterator[QueueNode]:
-        """It, and those above it without the root."""
+        """The queue and those above it, without the root."""
         at = self
         while at.above is not None:
             yield at
@@ -104,34 +104,37 @@ class QueueNode:
 
     @property
     def upwards(self) -> Iterator[QueueNode]:
-        """It, and all above it with the root."""
+        """The queue and those above it, with the root."""
         at: QueueNode | None = self
         while at is not None:
             yield at
             at = at.above
 
     def unmet(self, resource: str) -> int:
-        """What is guaranteed to it and it does not have."""
+        """The part of its guarantee that is not allocated."""
         return max(0, self.queue.guarantee.get(resource, 0) - self.allocated.get(resource, 0))
 
-    def ask(self, takes: Takes, sign: int) -> None:
-        """Pods in it, or below, have and ask so much more (or less)."""
+    def ask(self, takes: Takes, sign: int, pods: int) -> None:
+        """Add pods, not yet placed, and what they request (or take away)."""
         add(self.requested, takes, sign)
+        self.waiting += pods
         self.version += 1
 
-    def place(self, takes: Takes, sign: int) -> None:
-        """Of that they have so much more (or less)."""
+    def place(self, takes: Takes, sign: int, pods: int) -> None:
+        """Place pods of the queue, with what they request (or take their places away)."""
         guarantee, above = self.queue.guarantee, self.above
         before = {resource: self.unmet(resource) for resource in guarantee} if guarantee else {}
         add(self.allocated, takes, sign)
         if above is not None and guarantee:
             add(above.idle, ((resource, self.unmet(resource) - before[resource]) for resource in guarantee))
+        self.running += pods
+        self.waiting -= pods
         self.known_part = None
         self.capacity_generation += sign < 0
         self.version += 1
 
     def revalue(self, queue: Queue) -> None:
-        """It may have so much from now on."""
+        """Take over other limits of the same queue."""
         above, before = self.above, {resource: self.unmet(resource) for resource in self.queue.guarantee}
         self.queue = queue
         if above is not None:
@@ -144,19 +147,14 @@ class QueueNode:
         self.version += 1
 
     def promise(self, takes: Takes, sign: int) -> None:
-        """Room is kept for pods in it, or below, that ask so much (or not any more)."""
+        """Add to what is promised (or take away)."""
         add(self.promised, takes, sign)
         self.capacity_generation += sign < 0
         self.version += 1
 
-    def count(self, running: int, waiting: int) -> None:
-        """So many more pods (or less) are in it or below."""
-        self.running += running
-        self.waiting += waiting
-
 
 class LocalQueue:
-    """The pods that name one queue (or none) in one namespace."""
+    """The pods of one namespace that name the same queue, or none."""
 
     __slots__ = (
         "allocated", "at", "epoch", "missing", "named", "namespace", "refused", "requested", "running", "waiting",
@@ -166,11 +164,11 @@ class LocalQueue:
         self.named, self.namespace = named, namespace
         self.at: QueueNode = _NOWHERE
         self.epoch = 0
-        """Of the tree in which that was found."""
+        """Of the tree in which `at` was found."""
         self.missing = False
         """There are queues, and none of this name."""
         self.refused = ""
-        """The queue that they would be in if it admitted their namespace, "" if they are where they want to be."""
+        """The queue that would be `at` if it admitted the namespace, "" if none refuses it."""
         self.allocated: dict[str, int] = {}
         self.requested: dict[str, int] = {}
         self.waiting = self.running = 0

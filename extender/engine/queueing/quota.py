@@ -1,4 +1,4 @@
-"""What queues may still take: up to their capability, and what is guaranteed to others beside is left to those."""
+"""What queues may still use: up to their capability, without what is guaranteed to other queues."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from protos.contract.queue import shown, worded
 from protos.contract.reason import Reason
 
 Less = Mapping[str, Mapping[str, int]]
-"""By the names of queues: what of them does not count, since it is to be gone, or the pods' own."""
+"""By queue name: amounts that do not count, since they are about to be freed or are promised to the pods themselves."""
 NOTHING: Less = MappingProxyType({})
 
 
 class Quota:
-    """Tells whether a queue, and every queue above it, has quota left for a request. It keeps nothing of its own."""
+    """The quota left for gangs, for pods and for reservations, of which it is the `Grants`. Owns nothing."""
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
 
     def together(self, uids: Iterable[str]) -> Takes:
-        """What these pods take."""
         total: dict[str, int] = {}
         for uid in uids:
             add(total, self._queues.takes(uid))
         return tuple(sorted(total.items()))
 
     def own(self, local_queue: LocalQueue, uids: Iterable[str]) -> Less:
-        """What is promised to pods of this account."""
+        """What is promised to these pods of the local queue."""
         promised = [self._queues.promised[uid][1] for uid in uids if uid in self._queues.promised]
         total: dict[str, int] = {}
         for takes in promised:
@@ -40,7 +39,7 @@ class Quota:
         return dict.fromkeys([s.name for s in self._queues.at(local_queue).upwards], total) if promised else {}
 
     def shortage(self, local_queue: LocalQueue, takes: Takes, less: Less = NOTHING) -> Reason | None:
-        """Why pods of this account may not take so much more, None if they may."""
+        """Why pods of the local queue may not use so much more, None if they may."""
         barred = self.barred(local_queue)
         if barred is not None:
             return barred
@@ -54,7 +53,7 @@ class Quota:
         return None
 
     def barred(self, local_queue: LocalQueue) -> Reason | None:
-        """Why nothing of this account starts, whatever room there is; None if it may."""
+        """Why no pod of the local queue starts, whatever quota is left; None if pods may start."""
         at = self._queues.at(local_queue)
         if local_queue.missing:
             return refusals.queue_missing(local_queue.named)
@@ -68,23 +67,22 @@ class Quota:
         return None
 
     def limiting(self, local_queue: LocalQueue) -> Iterator[QueueNode]:
-        """Those of these queues that may be full."""
-        for queue_node in self._queues.at(local_queue).upwards:
-            if queue_node.queue.capability or queue_node.idle:
-                yield queue_node
+        """The queues of these pods that may be full."""
+        at = self._queues.at(local_queue)
+        return (queue_node for queue_node in at.upwards if queue_node.queue.capability or queue_node.idle)
 
     def _beyond(self, queue_node: QueueNode, below: QueueNode | None, takes: Takes, less: Less) -> Reason | None:
-        """Why so much more is too much for one queue; `below` is the one under it that it is for, if there is one.
+        """Why so much more exceeds the limits of one queue; `below`: the queue under it that requests it, if any.
 
-        What is guaranteed to that comes before what is kept for others: more may be guaranteed than there is.
+        The guarantee of `below` comes before what is kept for others: guarantees may exceed what there is.
         """
         for resource, asked in takes:
             if asked <= 0:
                 continue
             had = queue_node.allocated.get(resource, 0) + _promised(queue_node, resource, less)
             unmet = below.unmet(resource) if below is not None else 0
-            over_quota = below is not None and asked + max(0, _promised(below, resource, less)) <= unmet
-            kept = 0 if over_quota else queue_node.idle.get(resource, 0) - unmet
+            guaranteed = below is not None and asked + max(0, _promised(below, resource, less)) <= unmet
+            kept = 0 if guaranteed else queue_node.idle.get(resource, 0) - unmet
             most = queue_node.queue.capability.get(resource)
             if most is None and queue_node.above is None and kept > 0:
                 most = self._queues.total.get(resource, 0)
@@ -92,9 +90,37 @@ class Quota:
                 return _too_much(queue_node, resource, most, had, kept, asked)
         return None
 
+    # -- reservations of pods, by UID
+
+    def promise(self, uid: str, yes: bool) -> None:
+        self._queues.promise(uid, yes)
+
+    def admits(self, uid: str, *, making: bool) -> bool:
+        """Whether the queues of the pod have quota for it; `making`: pods are evicted for it, maybe of its own queue.
+
+        Then what the queues have allocated does not count, but what they promise to other pods does.
+        """
+        local_queue = self._queues.of(uid)
+        if local_queue is None:
+            return False
+        if not any(True for _ in self.limiting(local_queue)):
+            return self.barred(local_queue) is None
+        less = {name: dict(amounts) for name, amounts in self.own(local_queue, (uid,)).items()}
+        for queue_node in self._queues.at(local_queue).upwards if making else ():
+            add(less.setdefault(queue_node.name, {}), queue_node.allocated.items())
+        return self.shortage(local_queue, self._queues.takes(uid), less) is None
+
+    def queue(self, uid: str) -> object:
+        return self._queues.of(uid)
+
+    def turns(self) -> tuple[int, int]:
+        """Two versions: they change when the answer for refused, and for admitted pods, may have changed."""
+        terms = self._queues.epoch + self._queues.revalued
+        return terms + self._queues.capacity_generation, terms
+
 
 def _promised(queue_node: QueueNode, resource: str, less: Less) -> int:
-    """What is promised to pods in it, without what does not count; less than nothing if more of it is to be gone."""
+    """What counts as promised to pods in the queue; negative if more than that is about to be freed."""
     return queue_node.promised.get(resource, 0) - less.get(queue_node.name, {}).get(resource, 0)
 
 

@@ -1,4 +1,4 @@
-"""Where a refused pod may fit, among the few nodes that got room: told at a glance, and surely wrong only one way."""
+"""Where refused pods may fit among the few nodes that got capacity: quick checks that never miss a node that fits."""
 
 from __future__ import annotations
 
@@ -10,74 +10,72 @@ from extender.engine.placement.seats import fits
 from extender.engine.state.node_state import NodeState
 from protos.contract import choose
 from protos.contract.ask import Demand, PodAsk
-from protos.contract.books import NodeBooks
 
-Glance = tuple[int, int, int]
+Amounts = tuple[int, int, int]
 """Units and slices on one GPU, and whole GPUs."""
-
-
 LOOKS = 100
-"""Nodes of which it is told at once whether one shape may fit there."""
+"""Nodes checked for one shape at once."""
 CHOICE = 20
-"""What it takes to find a pod's GPUs on a node, or that it has to leave them to others, in such looks."""
+"""The cost of choosing a pod's GPUs on a node, or of finding the node reserved, in such checks."""
 
 
 class Room:
-    """These nodes, while their room is given away to one pod after the other."""
+    """The free capacity of these nodes, while it is given to one pod after the other."""
 
     def __init__(self, nodes: Sequence[NodeState]) -> None:
         self._nodes = nodes
-        self._free: dict[str, Glance | None] = {}
+        self._free: dict[str, Amounts | None] = {}
 
     def look(self) -> Generator[int, None, None]:
-        """Find out what is free."""
         for node in self._nodes:
             self.taken(node)
             yield 1 + (len(node.books.gpus) if node.books is not None else 0)
 
     def of(self, ask: PodAsk) -> Generator[int, None, Places]:
-        """Where this shape may fit."""
+        """The nodes where this shape may fit."""
         places = Places(ask, self._free)
         for start in range(0, len(self._nodes), LOOKS):
-            some = self._nodes[start : start + LOOKS]
-            for node in some:
+            nodes = self._nodes[start : start + LOOKS]
+            for node in nodes:
                 if places.may_fit(node):
-                    places.add(node)
-            yield len(some)
+                    places.nodes[node.name] = node
+                    places.bits |= 1 << node.number
+            yield len(nodes)
         return places
 
     def taken(self, node: NodeState) -> None:
-        """Somebody got some of it."""
-        self._free[node.name] = _free(node.books)
+        """Find out again what is free on a node at most; None if a quick check cannot say."""
+        books = node.books
+        free: Amounts | None = None
+        if books is not None and not books.inventory.replicas:
+            mem, slices, whole = room([book for book in books.gpus.values() if book.offered])
+            free = -mem, -slices, -whole
+        self._free[node.name] = free
 
 
 class Places:
-    """The nodes where one shape of ask may fit."""
+    """The nodes where one shape of request may fit."""
 
-    def __init__(self, ask: PodAsk, free: Mapping[str, Glance | None]) -> None:
+    def __init__(self, ask: PodAsk, free: Mapping[str, Amounts | None]) -> None:
         self.ask = ask
         self.nodes: dict[str, NodeState] = {}
         self.bits = 0
-        """The same as bits by node number, of which none goes to another node so soon."""
+        """The same as bits by node number; a number is not given to another node for a while."""
         self.denied = 0
-        """How often a node was kept for others."""
-        self._least, self._free = _least(ask), free
+        """How often a node was reserved for other pods."""
+        mem, slices = max(c.mem for c in ask.containers), max(c.slices for c in ask.containers)
+        self._least = mem, slices, max(c.gpus if c.whole else 0 for c in ask.containers)
+        """What a node must have free at least; that may not be enough."""
+        self._free = free
 
     def may_fit(self, node: NodeState) -> bool:
         free = self._free[node.name]
         return node.seen and not node.problem and (free is None or all(map(le, self._least, free)))
 
-    def add(self, node: NodeState) -> None:
-        self.nodes[node.name] = node
-        self.bits |= 1 << node.number
-
     def take(
         self, excluded: int, admits: Callable[[NodeState], bool] | None = None
     ) -> Generator[int, None, tuple[NodeState, Mapping[str, Demand]] | None]:
-        """A node that is not excluded (bits by number), and what the ask takes there; full nodes are dropped.
-
-        `admits`: whether a node is not kept for others.
-        """
+        """A node neither `excluded` (bits) nor reserved for others, and the pod's charges; full nodes are dropped."""
         for node in list(self.nodes.values()):
             if excluded >> node.number & 1:
                 continue
@@ -95,18 +93,3 @@ class Places:
             return {} if fits(self.ask, node) else None
         choice = choose.choose(self.ask, node.books)
         return choice.charges if choice else None
-
-
-def _least(ask: PodAsk) -> Glance:
-    """What a node must have free: less is surely too little."""
-    mem = max(c.mem for c in ask.containers)
-    slices = max(c.slices for c in ask.containers)
-    return mem, slices, max(c.gpus if c.whole else 0 for c in ask.containers)
-
-
-def _free(books: NodeBooks | None) -> Glance | None:
-    """What a node has free at most; None if that cannot be said so easily."""
-    if books is None or books.inventory.replicas:
-        return None
-    mem, slices, whole = room([book for book in books.gpus.values() if book.offered])
-    return -mem, -slices, -whole

@@ -1,7 +1,7 @@
-"""How long gangs and pods run: as they say, else as earlier ones of the same name did, else nobody knows.
+"""The expected run times of gangs and pods: as declared, else as of earlier runs of the same owner, else unknown.
 
-What those ran is kept for the last runs of the owners seen last. An expectation is the longest of them, but for one of
-ten: one too long costs it a place, one too short costs others theirs.
+The last runs of recent owners are kept. The longest of them is expected, or of ten the second longest: too long an
+expectation costs the workload its place, too short a one delays others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from extender.engine.state.observe import ref_of
 from extender.engine.state.pod_info import Owner, expected_runtime, owner_of, stem
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.roster import GangInfo, Roster
+from extender.engine.state.roster import Roster
 from extender.engine.types import refusals
 from extender.engine.types.effects import Report
 from gangfilter.gang import Gang
@@ -22,28 +22,28 @@ from protos.contract.objects import Pod
 from protos.contract.timestamps import epoch_seconds
 
 RUNS, LEAST_RUNS = 10, 2
-"""Runs of one owner that are kept, and without which nothing is expected."""
+"""Runs kept of one owner, and how many are needed for an expectation."""
 OWNERS = 4096
 """Owners whose runs are kept."""
 
 
 def end_of_running(started: float, expected: float, now: float) -> float:
-    """When one ends that runs: after its expected run time, in seconds; if it should have by now, at any moment.
+    """The expected end of a running workload; now if its expected run time, in seconds, is over.
 
-    If nothing is known of it (infinity), after as long again as it has run, which is the median wherever the chance to
-    run so long falls as one over the time.
+    If the run time is unknown (infinity), it runs as long again as it has run. That is the median if the chance to run
+    for a time t falls as 1/t.
     """
     return max(started + expected, now) if expected < math.inf else 2.0 * now - started
 
 
 class History:
-    """What earlier ones ran."""
+    """The run times of earlier runs, by owner, within a bound."""
 
     def __init__(self) -> None:
         self._runs: dict[Owner, dict[str, float]] = {}
 
     def note(self, owner: Owner, run: str, seconds: float) -> None:
-        """A run of this owner took so long; of several pods of one run the longest counts."""
+        """Record the time of a pod of this run; the longest pod of a run counts."""
         runs = self._runs[owner] = self._runs.pop(owner, {})
         runs[run] = max(seconds, runs.get(run, 0.0))
         if len(runs) > RUNS:
@@ -52,7 +52,7 @@ class History:
             del self._runs[next(iter(self._runs))]
 
     def expected(self, owner: Owner) -> float:
-        """How long the next takes, in seconds; infinity if nobody knows."""
+        """The expected run time in seconds, infinity if it is unknown."""
         runs = sorted(self._runs.get(owner, {}).values())
         if len(runs) < LEAST_RUNS:
             return math.inf
@@ -60,22 +60,25 @@ class History:
 
 
 class Runtimes:
-    """Of gangs, and of pods that go singly."""
+    """The expected run times of gangs, and of pods that are in no gang."""
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
         self._history = History()
-        self._told: set[tuple[GroupKey, str]] = set()
-        """What could not be read, of which gangs, as it is shown."""
+        self._reported: set[tuple[GroupKey, str]] = set()
+        """The invalid values that were reported of each gang."""
 
     def see(self, pod: Pod, *, first: bool) -> list[Report]:
-        """Take in a pod: one that has done its work says how long its gang ran, one that was stopped says nothing.
+        """Record the run time of a pod that succeeded; return reports of a declared run time that cannot be read.
 
-        Returns what is to be told of a run time that cannot be read: once, however many members say it, and of a pod
-        that is in no gang at its `first` sight.
+        They are returned once for all members of a gang. For a pod in no gang they are returned at its `first` sight.
         """
         known = self._roster.of(pod.metadata.uid)
-        self._note(pod, known)
+        if pod.status.phase == "Succeeded" and (seconds := _ran(pod)) is not None:
+            owner = owner_of(pod) if known is None else _gang(known.gang)
+            run = pod.metadata.uid if known is None else f"{known.gang.key.name} {known.gang.epoch}"
+            if owner is not None:
+                self._history.note(owner, run, seconds)
         text = pod.metadata.annotations.get(names.EXPECTED_RUNTIME)
         if text is None:
             return []
@@ -83,36 +86,26 @@ class Runtimes:
         if known is None:
             problems, who = expected_runtime(pod)[1] if first else [], f"pod {ref}"
         else:
-            told, who = (known.gang.key, shown(text)), f"gang {known.gang.key}"
-            if pod.spec.node_name or told in self._told:
+            report, who = (known.gang.key, shown(text)), f"gang {known.gang.key}"
+            if pod.spec.node_name or report in self._reported:
                 return []
-            if len(self._told) >= OWNERS:
-                self._told.clear()
+            if len(self._reported) >= OWNERS:
+                self._reported.clear()
             problems = expected_runtime(pod)[1]
-            self._told |= {told} if problems else set()
+            self._reported |= {report} if problems else set()
         return [Report(ref, refusals.runtime_unreadable(who, problem)) for problem in problems]
 
-    def _note(self, pod: Pod, known: GangInfo | None) -> None:
-        """Keep for how long it ran, if it has done its work."""
-        seconds = _ran(pod) if pod.status.phase == "Succeeded" else None
-        if seconds is None:
-            return
-        owner = owner_of(pod) if known is None else _gang(known.gang)
-        run = pod.metadata.uid if known is None else f"{known.gang.key.name} {known.gang.epoch}"
-        if owner is not None:
-            self._history.note(owner, run, seconds)
-
     def of_pod(self, pod: PodState) -> float:
-        """How long a pod runs, as its gang if it is in one; infinity if nobody knows."""
-        known, said = self._roster.of(pod.ref.uid), pod.info
+        """The expected run time of a pod, or of its gang, in seconds; infinity if it is unknown."""
+        known, info = self._roster.of(pod.ref.uid), pod.info
         if known is not None:
             return self.of_gang(known.gang)
-        if said.expected_s < math.inf or said.owner is None:
-            return said.expected_s
-        return self._history.expected(said.owner)
+        if info.expected_s < math.inf or info.owner is None:
+            return info.expected_s
+        return self._history.expected(info.owner)
 
     def of_gang(self, gang: Gang) -> float:
-        """How long a gang runs, in seconds from its start; infinity if nobody knows."""
+        """The expected run time of a gang, in seconds from its start; infinity if it is unknown."""
         return gang.terms.expected_runtime_s or self._history.expected(_gang(gang))
 
 
@@ -121,11 +114,12 @@ def _gang(gang: Gang) -> Owner:
 
 
 def _ran(pod: Pod) -> float | None:
-    """For how many seconds a pod ran that has ended, None if nobody says."""
+    """For how many seconds an ended pod ran, None if its status does not say."""
     ended = (each.state.terminated for each in pod.status.container_statuses)
     times = [each.finished_at for each in ended if each is not None and each.finished_at]
+    if not (pod.status.start_time and times):
+        return None
     try:
-        begun = epoch_seconds(pod.status.start_time) if pod.status.start_time and times else None
-        return max(0.0, max(map(epoch_seconds, times)) - begun) if begun is not None else None
+        return max(0.0, max(map(epoch_seconds, times)) - epoch_seconds(pod.status.start_time))
     except ValueError:
         return None

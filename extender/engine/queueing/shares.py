@@ -1,12 +1,12 @@
-"""What is due to each of several queues: a division of one resource among those that ask for it. Pure arithmetic.
+"""Fair shares: one resource is divided among the queues that request it. Pure arithmetic.
 
-In this order: of what is guaranteed to each, as much as it asks; then of what it deserves; then what is left goes by
-weight (weighted max-min fairness, "water-filling"), to the highest priority first, until each has what it asks. Where
-guarantees, or what is deserved, are more than there is, each gets the same part of its own. Nobody is due more than it
-asks. One resource at a time; what a queue has of its due is its largest part over all resources.
+Each queue gets its guarantee first, as far as it requests it, then its deserved amount. What is left goes by weight
+(weighted max-min fairness, "water-filling") to the highest priority first, until each queue has what it requests. If
+guarantees or deserved amounts exceed what there is, each queue gets the same part of its own. No queue gets more than
+it requests. The share of a queue is its largest part of a fair share, over all resources.
 
 Sources: Ghodsi et al., Dominant Resource Fairness, NSDI 2011 (the largest part counts); Volcano's plugins proportion
-(weights, iterated until nobody wants more) and capacity (deserved, guarantee); KAI-Scheduler (quota first, then tiers
+(weights, iterated until no queue wants more) and capacity (deserved, guarantee); KAI-Scheduler (quota first, then tiers
 of priority, by over-quota weight); Koordinator (minimums scaled down where they are more than there is).
 """
 
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class QueueDemand(NamedTuple):
-    """What one queue asks of a resource, and what it may claim of that."""
+    """What one queue requests of a resource, and what it may claim of that."""
 
     asked: float
     weight: float = 1.0
@@ -27,7 +27,7 @@ class QueueDemand(NamedTuple):
 
 
 def divide(amount: float, claims: Sequence[QueueDemand]) -> list[float]:
-    """What is due to each of these of so much; in all no more than there is, and to none more than it asks."""
+    """The fair share of each queue of this amount; their sum is at most the amount."""
     asked, due, left = [claim.asked for claim in claims], [0.0] * len(claims), amount
     for promised in (
         [claim.guarantee for claim in claims],
@@ -45,10 +45,10 @@ def divide(amount: float, claims: Sequence[QueueDemand]) -> list[float]:
 
 
 def _fill(
-    amount: float, upto: Sequence[float], weights: Sequence[float], due: list[float], who: Iterable[int]
+    amount: float, limits: Sequence[float], weights: Sequence[float], due: list[float], queues: Iterable[int]
 ) -> float:
-    """Give these more by weight, each up to so much, until nothing is left; returns how much was given."""
-    lacking = [(upto[i] - due[i], i) for i in who if upto[i] > due[i]]
+    """Add to the shares of these queues by weight, each up to its limit; return how much was given."""
+    lacking = [(limits[i] - due[i], i) for i in queues if limits[i] > due[i]]
     lacking.sort(key=lambda each: each[0] / weights[each[1]])
     weight, left = sum(weights[i] for _, i in lacking), amount
     for lack, i in lacking:
@@ -60,10 +60,7 @@ def _fill(
 
 
 def part(allocated: Mapping[str, int], due: Mapping[str, float]) -> float:
-    """How much of its due somebody has: the largest part over the resources; more than 1 is more than its due.
-
-    Who has something where nothing is due has infinitely much.
-    """
+    """What part of its fair share a queue has: the largest over the resources; infinity if it has what is not due."""
     most = 0.0
     for resource, fair in due.items():
         had = allocated.get(resource, 0)

@@ -1,8 +1,11 @@
-"""What a pod takes of its queue: its in-tree requests, and its GPUs in one unit of account, parts of them as parts.
+"""What pods use of queues, and the capacity of nodes that queues divide: in-tree resources, and GPUs in one unit.
 
-Of each GPU that it is on it takes the larger of its memory ÷ the GPU's memory and its slices ÷ the GPU's slices, or all
-of it. While it is on none, the smallest GPU that would do stands for those to come, so that it never takes more once it
-is placed. Source: the dominant share of DRF (Ghodsi et al., NSDI 2011), here over what a GPU has.
+Of each of its GPUs a pod uses the larger of memory ÷ the GPU's memory and slices ÷ the GPU's slices, or all. A pod
+without GPUs counts as if on the smallest suitable GPU, so that it never counts more once it is placed. Source: the
+dominant share of DRF (Ghodsi et al., NSDI 2011), here over the resources of a GPU.
+
+GPUs that are unhealthy, gone, in MIG mode or cordoned are no capacity, except for what pods hold of them. The same is
+true of all resources of a node that takes no new pods.
 """
 
 from __future__ import annotations
@@ -12,42 +15,42 @@ from collections.abc import Generator
 
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.stock import GpuKind
+from extender.engine.state.stock import GpuKind, kind
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
+from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook
 from protos.contract.inventory import Inventory
 from protos.contract.queue import CLASS, GPU, GPUS
 from protos.contract.selection import Selection, suits
 
 REMEMBERED = 1024
-"""Asks of which it is known what they take."""
-GUESSED = 8
-"""What it costs to find the amount of one ask, in `attempt.LOOK`s."""
+"""Asks whose estimated use is kept."""
+ESTIMATED = 8
+"""The cost of one estimate, in `attempt.LOOK`s."""
 Takes = tuple[tuple[str, int], ...]
 """Amounts by resource, as queues count them."""
 
 
 class UsageCalculator:
-    """What pods take, by the GPUs that there are."""
+    """What pods use, by the GPUs in the cluster."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._replicas: Counter[tuple[str, int]] = Counter()
-        """How many nodes serve a whole-GPU resource as so many replicas of a GPU; 1: as whole ones."""
+        """How many nodes serve a whole-GPU resource as so many replicas of a GPU; 1: as whole GPUs."""
         self._served: dict[str, tuple[tuple[str, int], ...]] = {}
+        """The same pairs, by node."""
         self._known: dict[PodAsk, int] = {}
         self._lost = False
-        """Some of what was known was dropped: nobody can tell whether that is another amount now."""
-        self._looked_at = 0
-        """The version of the stock when the kinds were last compared."""
+        """Estimates were dropped: it is unknown whether they would be others now."""
+        self._stock_version = 0
+        """Of the stock when the kinds of GPUs were last compared."""
         self._kinds: tuple[frozenset[GpuKind], frozenset[tuple[str, int]]] = frozenset(), frozenset()
-        """The kinds of GPUs, and the replicas, of which the amounts were made."""
+        """The kinds of GPUs, and the replicas, that the estimates were made of."""
 
     def node(self, name: str, inventory: Inventory | None, whole: str) -> None:
-        """The node has this inventory now, none if it is gone; `whole` is the resource of whole GPUs."""
-        now: tuple[tuple[str, int], ...] = ()
-        if inventory is not None:
-            now = tuple({whole: 1, **inventory.replicas}.items())
+        """Take in the node's inventory, None if it is gone; `whole`: the resource of whole GPUs."""
+        now = tuple({whole: 1, **inventory.replicas}.items()) if inventory is not None else ()
         before = self._served.pop(name, ())
         if now:
             self._served[name] = now
@@ -55,40 +58,40 @@ class UsageCalculator:
             self._replicas.subtract(before)
             self._replicas.update(now)
             self._replicas = +self._replicas
-            self._looked_at = -1
+            self._stock_version = -1
 
     def outdated(self) -> bool:
-        """Whether there are other kinds of GPUs, or of replicas, than when this was asked last."""
+        """Whether there are other kinds of GPUs, or of replicas, than at the last call."""
         stock = self._ledger.stock
-        if self._looked_at == stock.version:
+        if self._stock_version == stock.version:
             return False
         before, self._kinds = self._kinds, (frozenset(stock.gpus), frozenset(self._replicas))
-        self._looked_at = stock.version
+        self._stock_version = stock.version
         return self._kinds != before
 
     def changed(self) -> Generator[int, None, bool]:
-        """Whether pods on no GPU may take another amount by now. Work is told in `attempt.LOOK`s."""
+        """Whether the estimate of any ask is another one now. Yields the cost, in `attempt.LOOK`s."""
         before, self._known = self._known, {}
         changed, self._lost = self._lost, False
-        for ask, took in before.items():
+        for ask, used in before.items():
             if changed:
                 break
-            changed = self._guess(ask) != took
-            yield GUESSED
+            changed = self._estimate(ask) != used
+            yield ESTIMATED
         return changed
 
     def of(self, pod: PodState, gpu_class: str) -> Takes:
-        """What the pod takes, or would take; `gpu_class` is the GpuClass that it names, "" if none."""
+        """What the pod uses, or would use; `gpu_class`: the GpuClass that it names, "" if none."""
         if pod.ask is None:
             return pod.requests
         gpus = self._held(pod)
         if gpus is None:
-            gpus = self._guess(pod.ask)
+            gpus = self._estimate(pod.ask)
         of_class = ((CLASS + gpu_class, gpus),) if gpu_class else ()
         return self._ledger.intern((*pod.requests, (GPUS, gpus), *of_class))
 
     def _held(self, pod: PodState) -> int | None:
-        """The account of the GPUs that it is on, None if nobody says which those are."""
+        """The amount of the GPUs that the pod is on, None if it is unknown which these are."""
         node = self._ledger.nodes.get(pod.node) if pod.node else None
         entry = node.books.entries.get(pod.ref.uid) if node is not None and node.books is not None else None
         if node is None or node.books is None or entry is None or not entry.placed:
@@ -96,24 +99,21 @@ class UsageCalculator:
         gpus, held = node.books.gpus, entry.charges.items()
         return sum([GPU if demand.whole else _part_of(demand, gpus.get(uuid)) for uuid, demand in held])
 
-    def _guess(self, ask: PodAsk) -> int:
+    def _estimate(self, ask: PodAsk) -> int:
+        """By the kubelet's rule: the maximum of the init containers, and of the sum of all others."""
         known = self._known.get(ask)
         if known is None:
             if len(self._known) >= REMEMBERED:
                 self._known, self._lost = {}, True
-            known = self._known[ask] = self._reckoned(ask)
+            together = most = 0
+            for container in ask.containers:
+                amount = self._container(container, ask.selection)
+                if container.kind == "init":
+                    most = max(most, together + amount)
+                else:
+                    together += amount
+            known = self._known[ask] = max(most, together)
         return known
-
-    def _reckoned(self, ask: PodAsk) -> int:
-        """By the kubelet's rule: the most of the init containers, and of all others together."""
-        together = most = 0
-        for container in ask.containers:
-            takes = self._container(container, ask.selection)
-            if container.kind == "init":
-                most = max(most, together + takes)
-            else:
-                together += takes
-        return max(most, together)
 
     def _container(self, ask: ContainerAsk, selection: Selection) -> int:
         if ask.whole:
@@ -126,9 +126,65 @@ class UsageCalculator:
         return ask.gpus * min(GPU, int(per_gpu * GPU + 1e-6))
 
 
+class Supply:
+    """Computes the capacity of nodes and classes; keeps what is withheld of each node."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._withheld: dict[str, Counter[GpuKind]] = {}
+        """By node whose capacity is partial: the GPUs that neither count nor are held."""
+        self._in_all: Counter[GpuKind] = Counter()
+
+    def partial(self, name: str) -> bool:
+        """Whether part of the node does not count: then its capacity depends on what is held there."""
+        return name in self._withheld
+
+    def of_node(self, name: str) -> dict[str, int]:
+        """The capacity of the node now; nothing if it is gone."""
+        self._in_all.subtract(self._withheld.pop(name, ()))
+        node = self._ledger.nodes.get(name)
+        withheld: Counter[GpuKind] = Counter()
+        has: dict[str, int] = {}
+        if node is not None and node.seen:
+            closed = node.unschedulable or bool(node.leaving)
+            used, most = node.used, node.allocatable
+            has = {each: min(most[each], used.get(each, 0)) for each in most} if closed else dict(most)
+            if node.books is not None:
+                withheld = _withheld(node.books, closed or bool(node.problem))
+                has[GPUS] = len(node.books.gpus) * GPU - withheld.total()
+            if closed or withheld:
+                self._withheld[name] = withheld
+        self._in_all.update(withheld)
+        self._in_all = +self._in_all
+        return has
+
+    def of_class(self, selection: Selection) -> int:
+        """The capacity of all nodes in GPUs of a class."""
+        there = self._ledger.stock.matching(selection)[0] * GPU
+        return there - sum(amount for found, amount in self._in_all.items() if suits(selection, found))
+
+
 def _part_of(demand: Demand, book: GpuBook | None) -> int:
-    """Millionths of a GPU, rounded down, so that parts that make up a GPU are never more than one."""
+    """Millionths of a GPU, rounded down: parts of one GPU never add up to more than it."""
     if book is None:
         return GPU
     by_mem = demand.mem * GPU // book.gpu.mem if book.gpu.mem else 0
     return max(by_mem, demand.slices * GPU // max(1, book.slices_per_gpu))
+
+
+def _withheld(books: NodeBooks, closed: bool) -> Counter[GpuKind]:
+    """What of the node's GPUs neither counts nor is held."""
+    closed = closed or books.inventory.state != "ready"
+    amounts: Counter[GpuKind] = Counter()
+    for book in books.gpus.values():
+        if closed or not book.offered:
+            amounts[kind(book.gpu)] += GPU - _held(book)
+    return +amounts
+
+
+def _held(book: GpuBook) -> int:
+    """The held part of a GPU: the larger of its parts of memory and of slices."""
+    if book.wholes:
+        return GPU
+    by_mem = book.mem_used * GPU // max(1, book.gpu.mem)
+    return min(GPU, max(by_mem, book.slices_used * GPU // max(1, book.slices_per_gpu)))

@@ -1,11 +1,11 @@
-"""Which refused pods are brought back to the scheduler when there is room again: best first, no more than fit.
+"""Which refused pods are requeued when capacity becomes free: in order, and no more than fit.
 
-A pod was refused since no node that it was asked for had room; so only nodes that got room since then are looked at,
-and of them those it was asked for. The others kube-scheduler ruled out itself, and it brings the pod back by itself
-when it changes its mind. Where others go first the pod is refused although there is room: it is woken once nobody does.
-A pod woken is softly charged where it fits, so that the next in line is not woken for the same room.
+A pod was refused because no node that it was asked for had capacity. So only nodes that got capacity since then are
+checked, of those it was asked for. kube-scheduler excluded the others, and requeues the pod itself when they suit. A
+pod that was refused because other workloads go first is requeued once none does. A requeued pod gets a soft charge
+where it fits, so that no other pod is requeued for the same capacity.
 
-They are looked at in rounds, and a round in slices: between two of them pods come and go, and room does.
+Pods are checked in rounds, and a round runs in slices: between two slices pods, nodes and capacity may change.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from operator import attrgetter
 
 import msgspec
 
+from extender.engine.queueing.admission import AGAIN_S, MOST_WAKES
 from extender.engine.queueing.line import TURN, Waiter, Walk
 from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.queue_node import QueueNode
@@ -34,62 +35,57 @@ from extender.engine.types.sliced import Sliced
 from protos.contract.ask import Demand, PodAsk
 from protos.contract.reason import Reason
 
-MOST_WAKES = 25
-"""Pods woken with one round, of which there is one for each tick; the rest comes with the next."""
 MOST_LOOKS = 4000
-"""Shapes times nodes looked at in one round."""
+"""Shapes times nodes checked in one round."""
 MOST_DENIED = 50
-"""Nodes that are found to be kept for others, after which nobody else of that shape is looked at."""
-AGAIN_S, AGAIN_MOST_S = 10.0, 300.0
-"""Seconds after which a pod that was woken and did not come is woken again; doubled each time."""
+"""Reserved nodes found, after which no other pod of that shape is checked."""
+AGAIN_MOST_S = 300.0
+"""The limit of `AGAIN_S`, which is doubled each time a pod does not come."""
 SLICE = 800
-"""Work done at once, in looks at a node, some 1 ms in all; and that of these parts of it:"""
+"""Work of one slice, in checks of a node: some 1 ms."""
 QUEUE, POD = 5, 40
-
-_RANK = attrgetter("rank")
-_Lines = Sequence[tuple[Sequence[Waiter], Places]]
-"""Those of one queue by shape, and where they may fit."""
+"""The cost of one queue, and of one pod, in such checks."""
 
 
 class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a round asks of those who know more than the queues."""
+    """What a round needs from layers above."""
 
     hold: Callable[[PodState, str, Mapping[str, Demand], float], None]
-    """Keeps so much of a node for a pod, from now on."""
+    """Charge this much of a node softly to a pod, from now on."""
     first: Callable[[], Iterable[PodState]]
-    """Those for whom a reservation is kept: they come before all others."""
+    """The pods with backfill reservations: they come before all others."""
     defers: Callable[[PodState], bool]
-    """Whether others are to be placed before the pod, at this moment."""
+    """Whether other workloads go before the pod at this moment."""
     room: Callable[[Shape], Generator[int, None, list[str]]]
-    """The best nodes that have room for such a pod."""
+    """The best nodes that have capacity for such a pod."""
     open_to: Callable[[PodState, float], Callable[[NodeState], bool] | None]
-    """Whether a node is not reserved for others than this pod; None if none is."""
+    """Whether a node is not reserved for other pods; None if no node is."""
 
 
 class Waking:
-    """The refused pods, and the nodes that got room."""
+    """Keeps the refused pods and the nodes that got capacity, and runs the rounds over them."""
 
     def __init__(self, ledger: Ledger, tenancy: Tenancy, quarantine: Quarantine, order: PendingOrder) -> None:
         self._ledger, self._tenancy, self._quarantine = ledger, tenancy, quarantine
         self._refused = Refused(tenancy.queues, order)
-        self._news: dict[str, None] = {}
-        """Nodes that got room since the refused pods were looked at, in that order."""
-        self._looking: dict[str, None] = {}
-        """Those of the round under way."""
+        self._fresh: dict[str, None] = {}
+        """Nodes that got capacity since they were last checked, the earliest first."""
+        self._checking: dict[str, None] = {}
+        """The nodes of the current round."""
         self._behind: dict[str, PodState] = {}
-        """Those that were refused though there is room, since others go first; by UID."""
+        """Pods, by UID, that were refused though capacity is free, since other workloads go first."""
         self._round: Sliced[None] | None = None
-        self._wakes: list[Requeue] = []
+        self._requeues: list[Requeue] = []
         self._left = 0
-        """How many more the round may wake."""
+        """How many more pods the round may requeue."""
 
     def room(self, node: str) -> None:
-        """There may be more room on this node."""
+        """The node may have more capacity."""
         if self._refused:
-            self._news[node] = None
+            self._fresh[node] = None
 
     def refused(self, pod: PodState, ask: PodAsk, reason: Reason, excluded: int) -> None:
-        """The pod was refused all nodes but those excluded."""
+        """The pod was refused all nodes except `excluded` ones (bits by node number)."""
         self.forget(pod)
         pod.refusal, pod.excluded = reason, excluded
         pod.wakes, pod.again_at = 0, 0.0
@@ -98,85 +94,83 @@ class Waking:
             self._behind[pod.ref.uid] = pod
 
     def pending(self, nodes: Collection[str]) -> bool:
-        """Whether one of these nodes has room that those who wait were not yet looked at for."""
-        return not (self._news.keys().isdisjoint(nodes) and self._looking.keys().isdisjoint(nodes))
+        """Whether one of these nodes has capacity for which the waiting pods were not yet checked."""
+        return not (self._fresh.keys().isdisjoint(nodes) and self._checking.keys().isdisjoint(nodes))
 
     def forget(self, pod: PodState) -> None:
-        """The pod no longer waits for room."""
         self._refused.forget(pod.ref.uid)
         self._behind.pop(pod.ref.uid, None)
 
     def moved(self, uid: str) -> None:
-        """The pod, if it is one of them, is in another queue now."""
         self._refused.moved(uid)
 
     def reorder(self) -> None:
-        """The times of pods are other ones now: all take the places that they have by those."""
+        """The wall clock was set: compute all places again."""
         self._refused.reorder()
 
     # -- rounds
 
     def begin(self, rules: RoundRules, now: float) -> None:
-        """Begin a round over the nodes that got room, if none is under way."""
-        if self._round is None and (self._news or self._behind):
+        """Begin a round over the nodes that got capacity, unless one runs."""
+        if self._round is None and (self._fresh or self._behind):
             self._refused.settle()
             self._left = MOST_WAKES
-            self._round = Sliced(self._look(rules, now))
+            self._round = Sliced(self._run(rules, now))
 
     def work(self) -> bool:
-        """Do a slice of the round; returns whether there is more of it."""
+        """Do a slice of the round; return whether there is more of it."""
         if self._round is None:
             return False
         if not self._refused.settled or self._round.advance(SLICE):
             self._round = None
-            self._news = {**self._looking, **self._news}  # those not looked at to the end
-            self._looking = {}
+            self._fresh = {**self._checking, **self._fresh}  # the round may have ended early
+            self._checking = {}
         return self._round is not None
 
     def taken(self) -> list[Requeue]:
-        """The pods to wake now, told once."""
-        wakes, self._wakes = self._wakes, []
-        return wakes
+        """Remove and return the requeues."""
+        requeues, self._requeues = self._requeues, []
+        return requeues
 
-    def _look(self, rules: RoundRules, now: float) -> Generator[int, None, None]:
-        """A round. Whatever happens meanwhile, nobody is woken who does not wait, nor for room that is not there."""
+    def _run(self, rules: RoundRules, now: float) -> Generator[int, None, None]:
+        """A round. It requeues no pod that has stopped waiting, nor for capacity that is gone."""
         asks = self._refused.asks
-        self._looking = dict.fromkeys(islice(self._news, max(1, MOST_LOOKS // max(1, len(asks)))))
-        for name in self._looking:
-            del self._news[name]
-        room = Room([node for name in self._looking if (node := self._ledger.nodes.get(name)) is not None])
+        self._checking = dict.fromkeys(islice(self._fresh, max(1, MOST_LOOKS // max(1, len(asks)))))
+        for name in self._checking:
+            del self._fresh[name]
+        room = Room([node for name in self._checking if (node := self._ledger.nodes.get(name)) is not None])
         yield from room.look()
         for pod in list(rules.first()):
             if pod.ask is not None and self._waits(pod, pod.ask):
                 yield from self._offer(pod, (yield from room.of(pod.ask)), room, rules, now)
-        found: dict[PodAsk, Places] = {}
+        by_ask: dict[PodAsk, Places] = {}
         for ask in asks:
             places = yield from room.of(ask)
             if places.nodes:
-                found[ask] = places
-        yield from self._in_turn((yield from self._lined_up(found)), found, room, rules, now)
-        yield from self._behind_no_more(rules)
+                by_ask[ask] = places
+        yield from self._in_turn((yield from self._lined_up(by_ask)), by_ask, room, rules, now)
+        yield from self._no_longer_behind(rules)
         if self._left > 0:
-            self._looking = {}
+            self._checking = {}
 
-    def _behind_no_more(self, rules: RoundRules) -> Generator[int, None, None]:
-        """For those that nobody goes before any more the next round looks at all room: it was there all the time."""
+    def _no_longer_behind(self, rules: RoundRules) -> Generator[int, None, None]:
+        """Have the next round check all capacity for pods that no workload goes before any more."""
         for pod in list(self._behind.values()):
             with self._quarantine.over(pod.subject, "requeue"):
                 if pod.ask is not None and self._waits(pod, pod.ask) and not rules.defers(pod):
                     del self._behind[pod.ref.uid]
-                    self._news |= dict.fromkeys((yield from rules.room(pod.shape)))
+                    self._fresh |= dict.fromkeys((yield from rules.room(pod.shape)))
             yield POD
 
-    def _lined_up(self, found: Mapping[PodAsk, Places]) -> Generator[int, None, Walk]:
-        """Those who wait for these places: of the queue first that has least, with what was kept for those before."""
+    def _lined_up(self, by_ask: Mapping[PodAsk, Places]) -> Generator[int, None, Walk]:
+        """The pods that wait for these places, in order: soft charges of pods before count in the ranks of queues."""
         lines: dict[QueueNode, list[tuple[Sequence[Waiter], Places]]] = {}
-        for ask, places in found.items():
+        for ask, places in by_ask.items():
             of_ask = self._refused.of(ask)
             for queue, line in of_ask.items():
                 lines.setdefault(queue, []).append((line, places))
             yield len(of_ask)
-        walk = Walk((), _RANK)
+        walk = Walk((), attrgetter("rank"))
         for of_queue in lines.values():
             if there := [(line, places) for line, places in of_queue if line]:
                 walk.join(_together(there))
@@ -184,13 +178,13 @@ class Waking:
         return walk
 
     def _in_turn(
-        self, walk: Walk, found: Mapping[PodAsk, Places], room: Room, rules: RoundRules, now: float
+        self, walk: Walk, by_ask: Mapping[PodAsk, Places], room: Room, rules: RoundRules, now: float
     ) -> Generator[int, None, None]:
         full = 0
         for pod, _, ask, _ in walk:
             if not self._waits(pod, ask):
                 continue
-            places, admitted = found[ask], False
+            places, admitted = by_ask[ask], False
             with self._quarantine.over(pod.subject, "requeue"):
                 admitted = self._tenancy.admits(pod)
             if admitted:
@@ -201,52 +195,52 @@ class Waking:
             if _full(places):
                 walk.leave_out(ask)
                 full += 1
-            if full == len(found) or self._left == 0:
+            if full == len(by_ask) or self._left == 0:
                 return
 
     def _offer(
         self, pod: PodState, places: Places, room: Room, rules: RoundRules, now: float
     ) -> Generator[int, None, None]:
-        """Wake the pod, if it fits anywhere and nobody comes before it."""
+        """Requeue the pod if it fits and no other workload goes before it."""
         if not self._waits(pod, places.ask) or self._left == 0:
             return
         with self._quarantine.over(pod.subject, "requeue"):
             if now < pod.again_at or rules.defers(pod):
-                self._news.update(dict.fromkeys(places.nodes))
+                self._fresh.update(dict.fromkeys(places.nodes))
             else:
                 place = yield from places.take(pod.excluded, rules.open_to(pod, now))
                 if place is not None and self._waits(pod, places.ask):
                     node, charges = place
                     rules.hold(pod, node.name, charges, now)
                     room.taken(node)
-                    self._woken(pod, places.ask, now)
+                    self._requeue(pod, places.ask, now)
         yield POD
 
     def _waits(self, pod: PodState, ask: PodAsk) -> bool:
-        """Whether it still does; an error may have kept one in line that is gone."""
+        """Whether the pod still waits; an error may have left a pod in line that is gone."""
         return self._refused.waits(pod, ask) and self._ledger.pods.get(pod.ref.uid) is pod
 
-    def _woken(self, pod: PodState, ask: PodAsk, now: float) -> None:
+    def _requeue(self, pod: PodState, ask: PodAsk, now: float) -> None:
         self.forget(pod)
         pod.again_at = now + min(AGAIN_MOST_S, AGAIN_S * 2.0 ** min(pod.wakes, 16))
         pod.wakes += 1
         self._refused.put(pod, ask)
-        self._wakes.append(Requeue(pod.ref))
+        self._requeues.append(Requeue(pod.ref))
         self._left -= 1
 
 
-def _together(lines: _Lines) -> Iterator[Waiter]:
-    """Those of one queue. Most queues are asked for the first alone, so that is found at a glance."""
-    first, of_first = min(((waiters[0], places) for waiters, places in lines), key=lambda found: found[0].turn)
-    if _may(first.name, of_first):
+def _together(lines: Sequence[tuple[Sequence[Waiter], Places]]) -> Iterator[Waiter]:
+    """The pods of one queue in order. Often only the first is needed, so it is found without a merge."""
+    first, places = min(((waiters[0], places) for waiters, places in lines), key=lambda each: each[0].turn)
+    if _may(first.name, places):
         yield first
-    for waiter in merge(*(_one_by_one(*line) for line in lines if not _full(line[1])), key=TURN):
+    for waiter in merge(*(_while_room(*line) for line in lines if not _full(line[1])), key=TURN):
         if waiter.name is not first.name:
             yield waiter
 
 
-def _one_by_one(waiters: Iterable[Waiter], places: Places) -> Iterator[Waiter]:
-    """Those of one queue and shape, as long as there is room."""
+def _while_room(waiters: Iterable[Waiter], places: Places) -> Iterator[Waiter]:
+    """The pods of one queue and shape, as long as places are left."""
     for waiter in list(waiters):
         if _full(places):
             return
@@ -260,5 +254,5 @@ def _may(pod: PodState, places: Places) -> bool:
 
 
 def _full(places: Places) -> bool:
-    """Whether nobody else need be looked at for them."""
+    """Whether no other pod need be checked for them."""
     return not places.nodes or places.denied >= MOST_DENIED

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from extender.engine.placement import seats, single
+from extender.engine.placement import seats, shape_scorer
 from extender.engine.placement.index import Indexes
 from extender.engine.placement.ranking import NOWHERE
 from extender.engine.placement.score import Scorer
@@ -68,7 +68,7 @@ def test_what_is_free_tells_the_same_as_seating(seed: int) -> None:
     for _ in range(20):
         ask = draw.choice((a_simple_ask(draw), whole(draw.choice((2, 8))), an_ask(2, mem=4)))
         indexes.scorer.note(shape(ask, amounts(draw.randrange(12))))
-    while indexes.scorer._mix.due or indexes.scorer.adopting:
+    while indexes.scorer.mix.due or indexes.scorer.adopting:
         indexes.scorer.look()
     told = 0
     for _ in range(12):
@@ -98,14 +98,14 @@ def test_a_pod_with_one_gpu_is_seated_nowhere_for_a_ranking() -> None:
 
 
 def test_kinds_of_nodes_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(single, "KINDS", 4)
+    monkeypatch.setattr(shape_scorer, "KINDS", 4)
     nodes = {f"n{i}": a_state(f"n{i}", i, 16 + i) for i in range(20)}
     scorer = Scorer(nodes)
     standing = ShapeScorer(shape(an_ask(mem=5), amounts(1)), scorer, seats.Seats(scorer, ()))
     found = standing._single
     assert found is not None
     assert NOWHERE not in map(standing.of, nodes.values())
-    assert len(found._taken) <= 4
+    assert len(found._demands) <= 4
 
 
 @pytest.mark.parametrize("seed", range(20))

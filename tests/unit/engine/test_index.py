@@ -175,7 +175,7 @@ def test_a_node_takes_twelve_bytes_of_an_index() -> None:
     indexes = cluster(2_000)
     found = indexes.of(SHAPES[0])
     assert isinstance(found, ShapeIndex)
-    taken = len(found._known) * found._known.itemsize + len(found._ranking) * found._ranking._kept.itemsize
+    taken = len(found._known) * found._known.itemsize + len(found._ranking._kept) * found._ranking._kept.itemsize
     assert taken == 2_000 * 12
     assert not found._scores._known
 
@@ -199,7 +199,7 @@ def test_a_ranking_is_in_order_whatever_came_and_went(seed: int) -> None:
     expected = sorted((standing, place) for place, standing in there.items())
     assert list(found.fitting()) == [(s - ZERO, place) for s, place in expected if s < ranking.SHORT]
     assert list(found.short()) == [place for s, place in expected if s >= ranking.SHORT]
-    assert len(found) == len(there)
+    assert len(found._kept) == len(there)
 
 
 def test_the_room_that_comes_nearest_comes_first() -> None:

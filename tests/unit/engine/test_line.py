@@ -48,7 +48,7 @@ def test_a_shape_that_does_not_fit_is_left_out_in_all_queues() -> None:
     for name, shape, queue in ((1, "big", "a"), (2, "big", "b"), (3, "small", "a"), (4, "big", "a")):
         line.join(waiter(name, name, shape=shape, queue=queue))
     walk = line.walk(Counter[str]().__getitem__)
-    assert next(walk).name == 1
+    assert next(iter(walk)).name == 1
     walk.leave_out("big")
     assert [one.name for one in walk] == [3]
 
@@ -62,7 +62,7 @@ def test_the_next_of_a_queue_is_looked_at_only_once_the_one_before_was_dealt_wit
             yield waiter(name)
 
     walk = Walk([queue(), iter(())], lambda _: 0)
-    assert (next(walk).name, list(seen)) == (1, [1])
+    assert (next(iter(walk)).name, list(seen)) == (1, [1])
     assert ([one.name for one in walk], seen) == ([2], [1, 2])
 
 

@@ -244,7 +244,7 @@ def test_names_of_queues_that_come_and_go_leave_nothing_behind() -> None:
     for number in range(10_000):
         queues.see("uid", f"queue-{number}", f"ns-{number % 7}", ((GPUS, 1),), placed=False)
         assert queues.home("uid").name == "default"
-    assert len(queues._accounts) < 2_000
+    assert len(queues._local_queues) < 2_000
 
 
 def test_the_resources_that_are_divided_are_bounded_and_gpus_are_always_among_them() -> None:

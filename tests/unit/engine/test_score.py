@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from extender.engine.placement import score
-from extender.engine.placement.gpus import rests
+from extender.engine.placement.gpus import gpus
 from extender.engine.placement.index import Indexes, ShapeIndex
 from extender.engine.placement.score import STRANDED, Terms
 from extender.engine.placement.usable import BESIDE, GPU, Usable, takes
@@ -209,7 +209,7 @@ def test_what_is_not_offered_is_not_free() -> None:
     take(state, "y", whole())
     uuids = list(state.books.gpus)
     state.books.set_inventory(state.books.inventory, [uuids[2]])
-    assert rests(state.books) == (750, 0, 0)
+    assert gpus(state.books).free == (750, 0, 0)
 
 
 def test_without_gpus_nothing_is_lost() -> None:

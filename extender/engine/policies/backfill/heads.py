@@ -10,8 +10,8 @@ from extender.engine.planning.attempt import LOOK, STEP
 from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.preemption.fitting import Wanted
 from extender.engine.queueing.line import Turn
+from extender.engine.queueing.order import QueueRank
 from extender.engine.queueing.queue_node import LocalQueue
-from extender.engine.queueing.turns import QueueRank
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
 from extender.engine.state.seats import Seat

@@ -14,9 +14,9 @@ from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.preemption.attempt import Preemptor
 from extender.engine.policies.preemption.fitting import Wanted, opened
 from extender.engine.queueing.line import Turn
+from extender.engine.queueing.order import QueueRank
 from extender.engine.queueing.queue_node import LocalQueue
 from extender.engine.queueing.tenancy import Tenancy
-from extender.engine.queueing.turns import QueueRank
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
 from extender.engine.state.seats import Seat
