@@ -1,4 +1,4 @@
-"""Annotations with a structure of their own: HiveD's scheduling spec (YAML) and YuniKorn's task groups (JSON)."""
+"""Structured annotations: HiveD's scheduling spec (YAML) and YuniKorn's task groups (JSON)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _TaskGroup(msgspec.Struct, rename="camel"):
 
 
 class HivedGroup(msgspec.Struct, frozen=True):
-    """An affinity group. A pod without one is alone: its name is empty."""
+    """An affinity group; the name is empty for a pod without one."""
 
     name: str
     pods: int
@@ -44,7 +44,7 @@ class HivedGroup(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=256)
 def hived(text: str) -> HivedGroup:
-    """HiveD's spec, which every pod of an affinity group carries; raises BadValue."""
+    """HiveD's spec, which is on every pod of an affinity group; raises BadValue."""
     if len(text) > YAML_TEXT.most or text.count("[") + text.count("{") > YAML_BRACKETS.most:
         raise BadValue(f"{_HIVED}, of at most {YAML_TEXT.most} characters and {YAML_BRACKETS.most} brackets")
     try:
@@ -64,7 +64,7 @@ _task_groups = msgspec.json.Decoder(list[_TaskGroup])
 
 def task_groups(text: str) -> tuple[tuple[str, int], ...]:
     """YuniKorn's task groups as minimum per role; raises BadValue."""
-    least: dict[str, int] = {}
+    minimums: dict[str, int] = {}
     for group in decoded(text, _task_groups, _TASK_GROUPS):
-        least[group.name] = max(group.min_member, least.get(group.name, 0))
-    return by_role(least, _TASK_GROUPS)
+        minimums[group.name] = max(group.min_member, minimums.get(group.name, 0))
+    return by_role(minimums, _TASK_GROUPS)

@@ -1,7 +1,7 @@
-"""Reading what is written in annotations and labels: a value, or a sentence that says what was expected.
+"""Reads the values of annotations and labels; what cannot be read becomes a sentence that says what was expected.
 
-Each parser takes a text and raises BadValue; a Reader looks keys up and collects the sentences. Nothing that is written
-raises any further, and nothing takes long: texts have a greatest length.
+Each parser takes a text and raises BadValue. A Reader looks up keys and collects the sentences. No text raises anything
+else, and none takes long: the length of texts is limited.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0
 
 
 class BadValue(ValueError):
-    """A value that cannot be read; the message is what was expected."""
+    """A value that cannot be read; the message says what was expected."""
 
 
 class Key(NamedTuple):
-    """Where something is written."""
+    """The annotation or label that holds a value."""
 
     place: Literal["annotation", "label"]
     name: str
@@ -54,7 +54,7 @@ def both(name: str) -> tuple[Key, Key]:
 
 
 class Reader:
-    """Reads one object's annotations and labels; what cannot be read counts as not said and becomes a problem."""
+    """Reads the annotations and labels of one object; an unreadable value counts as not set and becomes a problem."""
 
     def __init__(self, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
         self._texts = {"annotation": annotations, "label": labels}
@@ -64,7 +64,7 @@ class Reader:
         return self._texts[key.place].get(key.name, "").strip()
 
     def read(self, parse: Callable[[str], T], *keys: Key) -> T | None:
-        """The value under the first of these keys that is not empty, None if there is none or it cannot be read."""
+        """The value of the first of these keys that is not empty, None if there is none or it cannot be read."""
         for key in keys:
             if (text := self._texts[key.place].get(key.name)) and (text := text.strip()):
                 try:
@@ -95,16 +95,16 @@ def role(text: str) -> str:
 
 def count(text: str) -> int:
     """A number of members."""
-    if not _whole(text) or not 1 <= int(text) <= MEMBERS.most:
+    if not _is_whole(text) or not 1 <= int(text) <= MEMBERS.most:
         raise BadValue(f"a whole number from 1 to {MEMBERS.most}")
     return int(text)
 
 
 def seconds(text: str) -> float | None:
     """A time limit in seconds; 0 is no limit."""
-    if not _whole(text):
+    if not _is_whole(text):
         raise BadValue("a whole number of seconds")
-    return _in_time(float(text))
+    return _limited(float(text))
 
 
 def duration(text: str) -> float | None:
@@ -112,28 +112,28 @@ def duration(text: str) -> float | None:
     parts = _DURATION.findall(text) if len(text) <= DURATION.most else []
     if text != "0" and (not parts or "".join(number + unit for number, unit in parts) != text):
         raise BadValue("a duration like 600s, 10m or 1h30m")
-    return _in_time(sum(float(number) * _SECONDS[unit] for number, unit in parts))
+    return _limited(sum(float(number) * _SECONDS[unit] for number, unit in parts))
 
 
-def _in_time(found: float) -> float | None:
-    if found > TIME.most:
+def _limited(time_s: float) -> float | None:
+    if time_s > TIME.most:
         raise BadValue(f"at most {TIME.most} seconds")
-    return found or None
+    return time_s or None
 
 
 def run_time(text: str) -> float:
-    """For how long something runs: in seconds, or as Go writes it."""
+    """A run time: in seconds, or as Go writes it."""
     try:
-        read = seconds(text) if _whole(text) else duration(text)
+        time_s = seconds(text) if _is_whole(text) else duration(text)
     except BadValue:
-        read = None
-    if read is None:
+        time_s = None
+    if time_s is None:
         raise BadValue("seconds above 0, like 5400, or a duration like 90m or 2h30m")
-    return read
+    return time_s
 
 
 def lost(text: str) -> OnLost:
-    """What to do when a member is lost after the start."""
+    """The answer to a member that is lost after the start."""
     for answer in LAXEST_FIRST:
         if text == answer:
             return answer
@@ -143,57 +143,54 @@ def lost(text: str) -> OnLost:
 def roles(text: str) -> tuple[tuple[str, int], ...]:
     """A minimum per role, as JSON."""
     expected = 'members by role, like {"launcher": 1, "worker": 2}'
-    least = decoded(text, _INTEGERS, expected)
-    return by_role(least, expected)
+    return by_role(decoded(text, _INTEGERS, expected), expected)
 
 
 def resources(text: str) -> tuple[tuple[str, int], ...]:
     """Amounts by resource, as JSON."""
-    quantities = decoded(text, _QUANTITIES, 'amounts by resource, like {"cpu": "3", "memory": "8Gi"}')
-    return amounts(quantities)
+    return amounts(decoded(text, _QUANTITIES, 'amounts by resource, like {"cpu": "3", "memory": "8Gi"}'))
 
 
-def names_in(text: str) -> tuple[str, ...]:
+def names_in(text: str) -> list[str]:
     """A JSON list of names."""
-    listed = decoded(text, _NAMES, 'names, like ["default/a"]')
-    return tuple(listed)
+    return decoded(text, _NAMES, 'names, like ["default/a"]')
 
 
-def by_role(least: Mapping[str, int], expected: str = "members by role") -> tuple[tuple[str, int], ...]:
-    """A minimum per role, sorted, without the roles that need nobody; raises BadValue."""
-    if len(least) > ROLES.most:
+def by_role(minimums: Mapping[str, int], expected: str = "members by role") -> tuple[tuple[str, int], ...]:
+    """A minimum per role, sorted, without the roles that need no member; raises BadValue."""
+    if len(minimums) > ROLES.most:
         raise BadValue(f"{expected}, of at most {ROLES.most} roles")
     merged: dict[str, int] = {}
-    for who, number in least.items():
+    for name, number in minimums.items():
         if not 0 <= number <= MEMBERS.most:
-            raise BadValue(f"{expected}, each from 0 to {MEMBERS.most}; {shown(who)} has {shown(number)}")
-        merged[role(who)] = max(number, merged.get(role(who), 0))
-    return tuple(sorted((who, number) for who, number in merged.items() if number))
+            raise BadValue(f"{expected}, each from 0 to {MEMBERS.most}; {shown(name)} has {shown(number)}")
+        merged[role(name)] = max(number, merged.get(role(name), 0))
+    return tuple(sorted((name, number) for name, number in merged.items() if number))
 
 
 def amounts(quantities: Mapping[str, str | int]) -> tuple[tuple[str, int], ...]:
-    """Whole amounts by resource of nodes, sorted, cpu in thousandths, without those of nothing; raises BadValue.
+    """Whole amounts above 0 by resource of nodes, sorted, cpu in thousandths; raises BadValue.
 
-    Of what Volcano and others write there in the words of a ResourceQuota, `requests.X` is X, and what no node has
-    (`limits.X`, numbers of objects, storage) counts for nothing.
+    Volcano and others also take the names of a ResourceQuota: `requests.X` is X, and what no node has (`limits.X`,
+    numbers of objects, storage) does not count.
     """
     if len(quantities) > RESOURCES.most:
         raise BadValue(f"at most {RESOURCES.most} resources")
     read: dict[str, int] = {}
     for resource, quantity in quantities.items():
-        of_nodes = _of_nodes(resource)
+        node_resource = _of_nodes(resource)
         try:
-            amount = (milli if of_nodes == "cpu" else units)(quantity)
+            amount = (milli if node_resource == "cpu" else units)(quantity)
         except QuantityError as error:
             raise BadValue(f"amounts by resource; {shown(resource)}: {error}") from error
         if amount < 0:
             raise BadValue(f"amounts of zero or more; {shown(resource)} is {shown(quantity)}")
-        read[of_nodes] = max(amount, read.get(of_nodes, 0))
+        read[node_resource] = max(amount, read.get(node_resource, 0))
     return tuple(sorted((resource, amount) for resource, amount in read.items() if resource and amount))
 
 
 def _of_nodes(resource: str) -> str:
-    """The resource of nodes that is meant, "" if it is none."""
+    """The resource of nodes that this name means, "" if it means none."""
     named = resource.removeprefix("requests.")
     if "/" in named:
         return "" if named.startswith(("count/", "limits.")) or ".storageclass." in named else named
@@ -207,7 +204,7 @@ _QUANTITIES = msgspec.json.Decoder(dict[str, str | int])
 
 
 def decoded(text: str, decoder: msgspec.json.Decoder[T], expected: str) -> T:
-    """A JSON text of this form; raises BadValue."""
+    """The decoded JSON text; raises BadValue."""
     try:
         if len(text) <= JSON_TEXT.most:
             return decoder.decode(text)
@@ -216,5 +213,5 @@ def decoded(text: str, decoder: msgspec.json.Decoder[T], expected: str) -> T:
     raise BadValue(f"{expected}, of at most {JSON_TEXT.most} characters")
 
 
-def _whole(text: str) -> bool:
+def _is_whole(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 10

@@ -81,7 +81,7 @@ class GangController:
             known.reason = refusals.assembling(gang.key, lacking(gang))
         if gang.phase is Phase.DEGRADED:
             numbers = f"{gang.count(Stage.BOUND)} of {minimum(gang)[0] or 0} members are bound"
-            known.reason = (refusals.gang_lost if gang.bereft else refusals.gang_below)(gang.key, numbers)
+            known.reason = (refusals.gang_lost if gang.member_lost else refusals.gang_below)(gang.key, numbers)
         self._reporter.tell(known)
         self._close(known)
 

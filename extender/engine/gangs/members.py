@@ -63,7 +63,7 @@ class MemberController:
     def misplaced(self, gang: Gang, member: Member) -> None:
         """The place held for a member is none: a start is planned anew, later on the member goes on by itself."""
         if gang.phase is Phase.STARTING:
-            gang.upset = True
+            gang.plan_invalidated = True
         elif member.stage is Stage.PLANNED:
             self.go_single(gang, member)
 

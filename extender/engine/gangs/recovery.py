@@ -39,7 +39,7 @@ class GangRecovery:
                 gang.put(member, Stage.IDLE)
         idle = [member.uid for member in gang.at(Stage.IDLE)]  # of a start that failed by half they may have places
         self._quarantine.each(idle, lambda _: subject, "recovery", context.assignments.drop)
-        gang.upset = gang.phase is Phase.STARTING
+        gang.plan_invalidated = gang.phase is Phase.STARTING
         with self._quarantine.over(subject, "recovery"):
             context.reporter.report(known, why, now)
             context.reporter.tell(known)

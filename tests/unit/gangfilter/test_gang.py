@@ -227,7 +227,7 @@ def test_a_start_whose_places_are_none_is_planned_anew_at_once() -> None:
     tale.come("ab")
     tale.runs()
     tale.gang.start({"a": "n", "b": "n"}, tale.now)
-    tale.gang.upset = True
+    tale.gang.plan_invalidated = True
     assert tale.runs() == [Trigger.PLAN_INVALIDATED]
     for member in tale.gang.holding():
         tale.gang.put(member, Stage.IDLE)
@@ -242,11 +242,11 @@ def test_a_gang_whose_places_are_none_again_and_again_waits_and_holds_nothing_me
     for _ in range(PATIENCE.upsets):
         assert tale.gang.may_plan(tale.now)
         tale.gang.start(dict.fromkeys("ab", "n"), tale.now)
-        tale.gang.upset = True
+        tale.gang.plan_invalidated = True
         tale.runs()
     for pause in (10, 20):
         tale.gang.start(dict.fromkeys("ab", "n"), tale.now)
-        tale.gang.upset = True
+        tale.gang.plan_invalidated = True
         assert tale.runs() == [Trigger.PLAN_INVALIDATED]
         assert not tale.gang.may_plan(tale.now + pause - 1)
         tale.now += pause
@@ -659,7 +659,7 @@ def _act(tale: Tale, draw: random.Random) -> None:
         for one in gang.at(Stage.BOUND):
             if one.removable:
                 gang.put(one, Stage.EVICTING)
-    gang.upset = gang.upset or draw.random() < 0.05
+    gang.plan_invalidated = gang.plan_invalidated or draw.random() < 0.05
 
 
 def _other(tale: Tale, member: Member, draw: random.Random) -> None:
