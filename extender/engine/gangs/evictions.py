@@ -1,4 +1,4 @@
-"""Members that have to go: asked to, and asked again until they are gone."""
+"""Evicts members of gangs, and repeats each eviction until the member is gone."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ from gangfilter.members import Stage
 from gangfilter.table import Phase
 
 EVICTED_AGAIN_S = 5.0
-"""Seconds after which what is to go is evicted once more."""
+"""Seconds after which an eviction is repeated."""
 
 
 class GangEvictions:
-    """The gangs that have members whose eviction was asked for. Only the process that leads evicts."""
+    """The gangs with members that are being evicted. Only the leading process evicts."""
 
     def __init__(self, context: GangContext) -> None:
         self._roster, self._reporter = context.roster, context.reporter
-        self._leaving: dict[GroupKey, None] = {}
+        self._evicting: dict[GroupKey, None] = {}
 
     def leaving(self) -> Iterator[str]:
-        """UIDs of bound members whose eviction was asked for."""
-        for key in self._leaving:
+        """UIDs of bound members that are being evicted."""
+        for key in self._evicting:
             yield from (member.uid for member in self._roster.known[key].gang.at(Stage.EVICTING))
 
     def note(self, known: GangInfo) -> None:
-        """Keep in mind whether members of the gang leave."""
+        """Remember whether members of the gang are being evicted."""
         key = known.gang.key
         if key in self._roster.known and known.gang.count(Stage.EVICTING):
-            self._leaving[key] = None
+            self._evicting[key] = None
         else:
-            self._leaving.pop(key, None)
+            self._evicting.pop(key, None)
 
     def again_at(self, known: GangInfo) -> float:
-        """When those that have not gone are evicted once more."""
-        return known.evicted_at + EVICTED_AGAIN_S if _goes(known.gang) else NEVER
+        """When the evictions are repeated."""
+        return known.evicted_at + EVICTED_AGAIN_S if _must_go(known.gang) else NEVER
 
     def evict(self, known: GangInfo, now: float) -> None:
-        """Have those go that shall go."""
+        """Evict all removable members; those of a completed gang whether they are removable or not."""
         gang = known.gang
         if not self._roster.leading:
             return
         known.evicted_at = now
-        done = gang.phase is Phase.COMPLETED
-        why = refusals.gang_done(gang.key) if done else refusals.gang_undone(gang.key)
+        completed = gang.phase is Phase.COMPLETED
+        why = refusals.gang_done(gang.key) if completed else refusals.gang_undone(gang.key)
         for member in gang.at(Stage.BOUND, Stage.EVICTING):
-            if done or member.removable:
+            if completed or member.removable:
                 gang.put(member, Stage.EVICTING)
                 self._reporter.effects.append(Evict(ref(gang, member), why))
 
 
-def _goes(gang: Gang) -> bool:
-    """Whether members are to be evicted until they are gone."""
+def _must_go(gang: Gang) -> bool:
+    """Whether members are evicted again and again until they are gone."""
     if gang.preempted:
         return False
     if gang.phase in BEFORE:

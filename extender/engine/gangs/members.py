@@ -1,4 +1,4 @@
-"""What is done about one member: it gets a place or gives it back, and is woken where it does not come by itself."""
+"""What is done about one member: it gets a place or gives it back, and is requeued if it does not come by itself."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from gangfilter.table import Phase
 from protos.contract.reason import Reason
 
 Release = Callable[[PodState, Gang], PostBinding]
-"""Books the place held for a member for good and makes its Binding."""
+"""Books the held place of a member for good and makes its Binding."""
 
 
 class MemberController:
-    """Changes a member's stage together with its place in the books: who has a place is PLANNED, in bind, or posted."""
+    """Changes a member's stage together with its place in the books: only PLANNED, IN_BIND and POSTED have a place."""
 
-    def __init__(self, context: GangContext, release: Release, unpromise: Callable[[PodState], None]) -> None:
-        """`unpromise` takes back what a pod was promised, or waits for, as a single one."""
+    def __init__(self, context: GangContext, release: Release) -> None:
         self._ledger, self._counters = context.ledger, context.counters
         self._reporter, self._assignments = context.reporter, context.assignments
-        self._release, self._unpromise = release, unpromise
+        self._holds, self._waking, self._release = context.holds, context.waking, release
 
     # -- places
 
     def seat(self, gang: Gang, member: Member, assignment: Assignment) -> None:
-        """Hold this place for the member, and bring it there."""
+        """Hold this place for the member, and requeue it for that place."""
         self.no_single(member)
         self._assignments.hold({member.uid: assignment})
         member.node = assignment.node
@@ -42,18 +41,18 @@ class MemberController:
     def post(self, gang: Gang, member: Member) -> PostBinding:
         """The Binding of a member to its place."""
         place = self._release(self._ledger.pods[member.uid], gang)
-        gang.post(member.uid, member.node)  # not before: whoever is posted has a Binding on its way
+        gang.post(member.uid, member.node)  # only now: a member is POSTED only with a Binding on its way
         return place
 
     def leave(self, gang: Gang, member: Member, why: Reason) -> None:
-        """The member holds nothing any more, nor is it in bind."""
+        """Give back the member's place, and answer its bind."""
         if member.stage is Stage.IN_BIND:
             self._reporter.effects.append(Deny(ref(gang, member), why))
         self._assignments.drop(member.uid)
         member.node, member.denied_at = "", 0.0
 
     def give_back(self, gang: Gang, why: Reason) -> None:
-        """Give back all that is held, and answer everybody in bind; who did not come is woken the next time."""
+        """Give back all held places, and answer all binds; a member that did not come is requeued the next time."""
         with self._assignments.batched():
             for member in gang.holding():
                 member.refused = member.refused or member.stage is Stage.PLANNED
@@ -61,33 +60,34 @@ class MemberController:
                 gang.put(member, Stage.IDLE)
 
     def misplaced(self, gang: Gang, member: Member) -> None:
-        """The place held for a member is none: a start is planned anew, later on the member goes on by itself."""
+        """The held place is no longer usable: a start is planned again, a later member is placed like a single pod."""
         if gang.phase is Phase.STARTING:
             gang.plan_invalidated = True
         elif member.stage is Stage.PLANNED:
             self.go_single(gang, member)
 
     def go_single(self, gang: Gang, member: Member) -> None:
-        """Have the member placed like any single pod from now on."""
+        """Have the member placed like a single pod from now on."""
         self.leave(gang, member, refusals.gang_starting(gang.key))
         gang.put(member, Stage.IDLE)
         self.wake(gang, member)
 
     def no_single(self, member: Member) -> None:
-        """The member is not placed singly any more."""
+        """Stop placing the member like a single pod: it loses its soft charge and its place in the requeue."""
         pod = self._ledger.pods[member.uid]
         member.refused = member.refused or pod.refusal is not None
-        self._unpromise(pod)
+        self._holds.drop(pod)
+        self._waking.forget(pod)
 
-    # -- who shall come
+    # -- requeue
 
     def call(self, gang: Gang) -> None:
-        """Bring back those that go last, if it is their turn."""
+        """Requeue the externally bound members, once only they are missing at the barrier."""
         for member in last(gang):
             self.wake(gang, member)
 
     def wake(self, gang: Gang, member: Member) -> None:
-        """Bring a member back that does not come by itself, to its place if it has one."""
+        """Requeue a member that does not come by itself, to its place if it has one."""
         if member.refused:
             member.refused = False
             self._reporter.effects.append(

@@ -1,4 +1,4 @@
-"""Which gangs are to be planned, and what is said of those that are not: too large, or no room in the queue."""
+"""Which gangs are to be planned, and why the others are not: too large, or no quota left in the queue."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from gangfilter.table import Phase
 from protos.contract.reason import Reason
 
 LARGE, REST_S = 64, 0.005
-"""A gang of more members that did not fit is not planned again for so many seconds a member: others come and go."""
+"""A gang of more members that did not fit rests for so many seconds a member, so that other gangs are planned."""
 
 
 class PlanRequests:
-    """Asks for plans of gangs that wait: one for each change that may let the gang start."""
+    """Asks for plans of pending gangs: one for each change that may let the gang start."""
 
     def __init__(self, context: GangContext) -> None:
         self._ledger, self._settings, self._reporter = context.ledger, context.settings, context.reporter
@@ -30,7 +30,7 @@ class PlanRequests:
         self._lack = Lacking(context.ledger.stock)
 
     def want(self, known: GangInfo, now: float) -> None:
-        """Have the gang planned, if there is anything new since it was planned last."""
+        """Have the gang planned, if anything has changed since its last plan."""
         gang = known.gang
         if self.too_large(known):
             self._planner.unwant(gang)
@@ -39,21 +39,21 @@ class PlanRequests:
         if withheld is not None:
             self.withhold(known, withheld)
             return
-        news = self._ledger.freed, gang.turnover
-        due = known.planned is None or (known.planned != news and now >= known.rests_until)
+        basis = self._ledger.freed, gang.turnover
+        due = known.planned is None or (known.planned != basis and now >= known.rests_until)
         if self._roster.leading and due and gang not in self._planner.turns and gang.may_plan(now):
-            known.planned = news
+            known.planned = basis
             self._planner.want(gang)
 
     def too_large(self, known: GangInfo) -> bool:
-        """Whether more members would have to start together than can be held in bind; then that is why it waits."""
+        """Whether more members would start together than the barrier can hold; then that is why the gang waits."""
         least, most = to_start(known.gang), self._settings.max_gang_size
         if least > most:
             known.reason, known.planned = refusals.gang_too_large(known.gang.key, least, most), None
         return least > most
 
     def withhold(self, known: GangInfo, why: Reason) -> None:
-        """Its queue has no room for the gang: it is not planned until there is."""
+        """Its queue does not admit the gang: it is not planned until the queue does."""
         self._planner.unwant(known.gang)
         known.planned = None
         if known.reason != why:
@@ -61,7 +61,7 @@ class PlanRequests:
             self._reporter.tell(known)
 
     def park(self, known: GangInfo) -> None:
-        """Leave a gang alone that waits for nothing but room in its queue and has told so, until there is some."""
+        """Skip a gang that only waits for its queue and has reported so, until the queue may admit it."""
         gang, why = known.gang, known.reason
         if gang.phase is not Phase.WAITING or why is None or why != known.reported[0]:
             return
@@ -70,14 +70,14 @@ class PlanRequests:
             self._admission.park(gang)
 
     def failed(self, known: GangInfo, why: Shortage | Scarcity, now: float) -> None:
-        """The plan has found no room: tell so, and let a large gang rest before the next plan."""
+        """No plan fits: report it, and let a large gang rest before its next plan."""
         gang = known.gang
         known.rests_until = now + REST_S * len(gang.members) if len(gang.members) > LARGE else 0.0
         known.reason = refusals.gang_no_room(gang.key, "; ".join([*self._lacking(gang), str(why)]))
         self._reporter.report(known, known.reason, now)
 
     def _lacking(self, gang: Gang) -> Iterator[str]:
-        """Why the first member that could not be served even if every GPU were free could not be, if there is one."""
+        """Why the first member that would not fit even if all GPUs were free does not, if there is such a member."""
         asks = (self._ledger.pods[member.uid].ask for member in gang.at(Stage.IDLE))
         missing = (self._lack.of(ask) for ask in asks if ask is not None)
         yield from (str(reason) for reason in islice(filter(None, missing), 1))

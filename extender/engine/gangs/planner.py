@@ -1,4 +1,4 @@
-"""Plans gangs, one after the other: whose turn it is, the plan in the making, and what comes of it."""
+"""Plans gangs one after the other, in the order of their turns."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from gangfilter.members import ON_NODE, SETTLED, Stage
 from protos.contract.reason import Reason
 
 Outcome = Placement | Shortage | Scarcity | Reason
-"""What comes of a gang that wants a plan; a Reason if its queue has no room."""
+"""The outcome of a plan; a Reason if the queue does not admit the gang."""
 SHORT = 20
 """A plan of fewer slices is short: it takes some 10 ms."""
 
 KeptBefore = Callable[[Gang, float], Kept]
-"""What is reserved on nodes, when it starts now, for those before a gang in its queue."""
+"""What nodes keep for workloads ahead of a gang in its queue, if the gang starts now."""
 
 
 class GangPlanner:
-    """The gangs that want a plan, and the plan in the making: one at a time, of the gang whose turn it is."""
+    """The gangs that want a plan, and the plan in progress: one at a time, of the gang whose turn it is."""
 
     def __init__(
         self,
@@ -44,21 +44,21 @@ class GangPlanner:
         turns: Turns,
         assignments: Assignments,
     ) -> None:
-        self._ledger, self._admission, self.assignments = ledger, admission, assignments
+        self._ledger, self._admission, self._assignments = ledger, admission, assignments
         ignored = frozenset(settings.resources.all)
         self.view = ClusterView(ledger.nodes, indexes, ignored, settings.resources, settings.locality_labels)
         self.turns = turns
         self._plan: tuple[Gang, Sequence[Seat], Plan] | None = None
         self._slices = 0
-        """How many it took so far."""
+        """Slices of the plan in progress."""
 
     def want(self, gang: Gang) -> None:
-        """The gang shall be planned; what is planned already begins anew."""
+        """Put the gang in line for a plan; a plan in progress begins again."""
         self.turns.put(gang)
         self._stop(gang)
 
     def unwant(self, gang: Gang) -> None:
-        """The gang shall not be planned."""
+        """Take the gang out of the line."""
         self.turns.remove(gang)
         self._stop(gang)
 
@@ -68,7 +68,7 @@ class GangPlanner:
             self._plan = None
 
     def next(self, gang: Gang) -> bool:
-        """Whether the gang's plan is the next to come out, after a few slices at most."""
+        """Whether the gang's plan is the next to be made, and short."""
         if gang not in self.turns:
             return False
         if self._plan is None:
@@ -76,7 +76,7 @@ class GangPlanner:
         return self._plan[0] is gang and self._slices < SHORT
 
     def withheld(self, gang: Gang) -> Reason | None:
-        """Why its queue does not let the gang start, None if it does."""
+        """Why its queue does not admit the gang, None if it does."""
         return self._admission.withheld(gang, lambda: (seat.uid for seat in self.asked(gang)[1]))
 
     @property
@@ -84,13 +84,13 @@ class GangPlanner:
         return not self.turns
 
     def upcoming(self) -> Gang | None:
-        """Whose plan is in the making, or is the next; None if nobody wants one."""
+        """The gang whose plan is in progress or next; None if no gang wants one."""
         return self._plan[0] if self._plan is not None else self.turns.first()
 
     def advance(self, gang: Gang, now: float, kept: KeptBefore) -> Outcome | None:
-        """Do a slice of planning for the next; returns what came of its plan, to be taken at once.
+        """Do a slice of the gang's plan; returns the outcome, which the caller must use at once.
 
-        Whose queue has no room gets that as its outcome; whose queue has room for its minimum alone starts with that.
+        If the queue does not admit the gang, that is the outcome. If it admits only the minimum, the plan is for that.
         """
         if self._plan is None:
             withheld = self.withheld(gang)
@@ -109,38 +109,33 @@ class GangPlanner:
             return None
         self._plan = None
         if any(not self._holds(gang, seat) for seat in seats):
-            return None  # somebody went, or wants something else by now: it is planned anew
+            return None  # a member has gone or changed: the gang is planned again
         self.turns.remove(gang)
         assert plan.outcome is not None
         return plan.outcome
 
     def asked(self, gang: Gang, first: Collection[str] = ()) -> tuple[Sequence[Seat], Sequence[Seat], Amounts]:
-        """The members that need a place, those of the smallest start, and how much has to be free for it.
+        """The members that need a place, those of the smallest start, and the amounts that must be free for it.
 
-        Of equal use for that are those in `first` (UIDs) before others.
+        Members in `first` (UIDs) come before equal ones.
         """
         seats = list(self.seats(gang, first))
-        there = gang.roles(*SETTLED)
-        missing = [(role, least - there[role]) for role, least in gang.terms.min_by_role]
-        minimum = (gang.terms.min_member or 0) - there.total()
-        free = gang.terms.min_resources if not there else ()  # part of it has run: it was admitted once
+        settled = gang.roles(*SETTLED)
+        missing = [(role, number - settled[role]) for role, number in gang.terms.min_by_role]
+        minimum = (gang.terms.min_member or 0) - settled.total()
+        free = gang.terms.min_resources if not settled else ()  # a gang that has run was admitted once
         return seats, least(seats, minimum, missing), free
 
     def seats(self, gang: Gang, first: Collection[str] = ()) -> Iterator[Seat]:
-        """The members that need a place; of those that are gone by the time they are read, none."""
-        order = _order(gang)
+        """The members that need a place, by priority, age and name; members that are lost meanwhile are left out."""
+        idle = [m for m in gang.members.values() if m.stage is Stage.IDLE]
+        order = [m.uid for m in sorted(idle, key=lambda m: (-m.priority, m.since, m.name, m.uid))]
         order = sorted(order, key=lambda uid: uid not in first) if first else order
-        return (self.assignments.seat(gang.members[uid]) for uid in order if uid in gang.members)
+        return (self._assignments.seat(gang.members[uid]) for uid in order if uid in gang.members)
 
     def _holds(self, gang: Gang, seat: Seat) -> bool:
-        """Whether a member is still what it was when its plan began."""
+        """Whether the member is unchanged since its plan began."""
         member = gang.members.get(seat.uid)
         if member is None or member.stage is not Stage.IDLE:
             return False
-        return (seat.ask, seat.constraints) == (self._ledger.pods[seat.uid].ask, self.assignments.demands[seat.uid][1])
-
-
-def _order(gang: Gang) -> list[str]:
-    """The members that need a place: by priority, age and name."""
-    waiting = [m for m in gang.members.values() if m.stage is Stage.IDLE]
-    return [m.uid for m in sorted(waiting, key=lambda m: (-m.priority, m.since, m.name, m.uid))]
+        return (seat.ask, seat.constraints) == (self._ledger.pods[seat.uid].ask, self._assignments.demands[seat.uid][1])

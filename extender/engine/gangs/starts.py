@@ -1,4 +1,4 @@
-"""Starts of gangs: each plan that comes out is taken at once, and its places are held for all members or for none."""
+"""Starts gangs: takes each plan as soon as it is made, and holds places for all its members or for none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from protos.contract.reason import Reason
 
 
 class GangStarts:
-    """Has gangs planned where this process leads, and starts those for which there is room."""
+    """Has gangs planned where this process leads, and starts those that fit."""
 
     def __init__(
         self, context: GangContext, members: MemberController, requests: PlanRequests, controller: GangController
@@ -40,13 +40,13 @@ class GangStarts:
         return not self._planner.idle
 
     def take(self, known: GangInfo, outcome: Outcome, now: float) -> None:
-        """The gang's plan has come out; what its queue has no room for any more is not started."""
+        """Start the gang by its plan if its queue still admits it; else say why it waits."""
         if isinstance(outcome, Placement):
             outcome = self._admission.admits(known.gang, outcome.assignments) or outcome
         if isinstance(outcome, Reason):
             self._requests.withhold(known, outcome)
             self._controller.note(known)
-            return  # whether it is planned once more is asked when time passes, not at once
+            return  # a later round decides whether the gang is planned again
         if isinstance(outcome, Placement):
             self._start(known, outcome.assignments, now)
         else:
