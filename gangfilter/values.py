@@ -143,12 +143,14 @@ def lost(text: str) -> OnLost:
 def roles(text: str) -> tuple[tuple[str, int], ...]:
     """A minimum per role, as JSON."""
     expected = 'members by role, like {"launcher": 1, "worker": 2}'
-    return by_role(decoded(text, _INTEGERS, expected), expected)
+    minimums = decoded(text, _INTEGERS, expected)
+    return by_role(minimums, expected)
 
 
 def resources(text: str) -> tuple[tuple[str, int], ...]:
     """Amounts by resource, as JSON."""
-    return amounts(decoded(text, _QUANTITIES, 'amounts by resource, like {"cpu": "3", "memory": "8Gi"}'))
+    quantities = decoded(text, _QUANTITIES, 'amounts by resource, like {"cpu": "3", "memory": "8Gi"}')
+    return amounts(quantities)
 
 
 def names_in(text: str) -> list[str]:

@@ -104,7 +104,9 @@ class Recovery:
                 case "gang":
                     self._components.gangs.controller.set_aside(_group(subject.key), now)
                 case "node" if event is not None:
-                    self._node(subject.key, event)
+                    self._components.ledger.set_aside(subject.key, str(self._quarantine.why(subject)))
+                    if isinstance(event, NodeGone):
+                        self._drop(subject.key)
         self._mend([*nodes, *self._nodes(subject)])
         self._report(caught)
 
@@ -131,11 +133,6 @@ class Recovery:
         if known is not None:
             self._quarantine.along(of_gang(known.gang.key), of_pod(uid))
             self._components.gangs.controller.set_aside(known.gang.key, now)
-
-    def _node(self, name: str, event: Event) -> None:
-        self._components.ledger.set_aside(name, str(self._quarantine.why(of_node(name))))
-        if isinstance(event, NodeGone):
-            self._drop(name)
 
     def _drop(self, node: str) -> None:
         steps = (self._components.ledger.drop_node, self._components.tenancy.node)
