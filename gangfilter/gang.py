@@ -78,7 +78,6 @@ class Gang(Members):
         self.unasked: dict[str, None] = {}
         """UIDs of members of a start that got stuck and that kube-scheduler has not tried again since."""
         self.required_at_start = 0
-        """How many required members the last start had."""
         self.started: Mapping[str, int] = {}
         """How many members of each role the last start had."""
         self._most_in_bind = 0

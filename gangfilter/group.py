@@ -25,11 +25,9 @@ class GroupKey(msgspec.Struct, frozen=True, order=True):
         return f"{self.namespace}/{self.name}"
 
 
-class Declaration(msgspec.Struct, frozen=True, kw_only=True):
-    """What one source declares: a PodGroup, or a pod by its annotations and labels. None or empty: not declared."""
+class _Fields(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be declared of a group. None or empty: not declared."""
 
-    source: str
-    """For people: `PodGroup scheduling.volcano.sh/v1beta1`, `pods' gangshare.io/*`."""
     min_member: int | None = None
     """Members that must start together."""
     min_by_role: tuple[tuple[str, int], ...] = ()
@@ -46,8 +44,23 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     on_completion: str = ""
     """The role whose success ends the group."""
     expected_runtime_s: float | None = None
+
+
+class Declaration(_Fields, frozen=True, kw_only=True):
+    """What one source declares: a PodGroup, or a pod by its annotations and labels."""
+
+    source: str
+    """For people: `PodGroup scheduling.volcano.sh/v1beta1`, `pods' gangshare.io/*`."""
     problems: tuple[str, ...] = ()
     """Sentences about unreadable values of this source."""
+
+
+class Terms(_Fields, frozen=True, kw_only=True):
+    """What holds for a group; it waits while `min_member` is None, which is at least the sum of the roles' minimums."""
+
+    on_member_lost: OnLost = "wait"
+    conflicts: tuple[str, ...] = ()
+    """Sentences about values that differ or cannot be read."""
 
 
 class Membership(msgspec.Struct, frozen=True):
@@ -69,22 +82,3 @@ class Membership(msgspec.Struct, frozen=True):
         if not self.problems:
             return self.declaration
         return msgspec.structs.replace(self.declaration or Declaration(source="pods"), problems=self.problems)
-
-
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for a group. It waits while `min_member` is None: no source declares it."""
-
-    min_member: int | None = None
-    """At least the sum of the roles' minimums."""
-    min_by_role: tuple[tuple[str, int], ...] = ()
-    lasting_by_role: tuple[tuple[str, int], ...] = ()
-    """Replaces the minimums of these roles once the group has started."""
-    min_resources: tuple[tuple[str, int], ...] = ()
-    queue: str = ""
-    priority_class: str = ""
-    schedule_timeout_s: float | None = None
-    on_member_lost: OnLost = "wait"
-    on_completion: str = ""
-    expected_runtime_s: float | None = None
-    conflicts: tuple[str, ...] = ()
-    """Sentences about values that differ or cannot be read."""

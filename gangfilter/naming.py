@@ -21,8 +21,7 @@ import msgspec
 
 from gangfilter import values
 from gangfilter.group import Declaration
-from gangfilter.specs import hived, task_groups
-from gangfilter.values import BadValue, Key, Reader, annotation, both, label
+from gangfilter.values import Key, Reader, annotation, both, label
 from protos.contract import names
 
 Named = tuple[str, str]
@@ -56,13 +55,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 def _koordinator(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
     for named in by_keys(keys, reader):
-        reader.read(_bundle_of_one, _KOORDINATOR_BUNDLE)
+        reader.read(values.lone_group, _KOORDINATOR_BUNDLE)
         yield named
-
-
-def _bundle_of_one(text: str) -> None:
-    if len(values.names_in(text)) > 1:
-        raise BadValue("at most one group: each starts by itself")
 
 
 def _kueue(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
@@ -82,7 +76,7 @@ def _yunikorn(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
 
 
 def _hived(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
-    spec = reader.read(hived, *keys)
+    spec = reader.read(values.hived, *keys)
     if spec and spec.name:
         yield str(keys[0]), spec.name
 
@@ -187,7 +181,7 @@ DIALECTS = (
         keys=(_YUNIKORN_TASK_GROUPS, YUNIKORN_TASK_GROUP),
         named=_yunikorn,
         says={
-            "min_by_role": (task_groups, (_YUNIKORN_TASK_GROUPS,)),
+            "min_by_role": (values.task_groups, (_YUNIKORN_TASK_GROUPS,)),
             "queue": (values.name, (label("queue"), *both("yunikorn.apache.org/queue"))),
         },
     ),
@@ -197,8 +191,8 @@ DIALECTS = (
         keys=(_HIVED_SPEC,),
         named=_hived,
         says={
-            "min_member": (lambda text: hived(text).pods, (_HIVED_SPEC,)),
-            "queue": (lambda text: values.name(hived(text).virtual_cluster), (_HIVED_SPEC,)),
+            "min_member": (lambda text: values.hived(text).pods, (_HIVED_SPEC,)),
+            "queue": (lambda text: values.name(values.hived(text).virtual_cluster), (_HIVED_SPEC,)),
         },
     ),
     Dialect(source="pods' kai.alibabacloud.com labels", keys=(label("training-job-name"),), named=_et),

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
+import yaml
 
 from gangfilter.group import LAXEST_FIRST, OnLost
-from protos.contract.bounds import DURATION, JSON_TEXT, MEMBERS, NAME, RESOURCES, ROLES, TIME
+from protos.contract.bounds import DURATION, JSON_TEXT, MEMBERS, NAME, RESOURCES, ROLES, TIME, YAML_BRACKETS, YAML_TEXT
 from protos.contract.codec import BAD_JSON
 from protos.contract.quantity import QuantityError, milli, units
 
@@ -143,19 +145,20 @@ def lost(text: str) -> OnLost:
 def roles(text: str) -> tuple[tuple[str, int], ...]:
     """A minimum per role, as JSON."""
     expected = 'members by role, like {"launcher": 1, "worker": 2}'
-    minimums = decoded(text, _INTEGERS, expected)
+    minimums = _decoded(text, _INTEGERS, expected)
     return by_role(minimums, expected)
 
 
 def resources(text: str) -> tuple[tuple[str, int], ...]:
     """Amounts by resource, as JSON."""
-    quantities = decoded(text, _QUANTITIES, 'amounts by resource, like {"cpu": "3", "memory": "8Gi"}')
+    quantities = _decoded(text, _QUANTITIES, 'amounts by resource, like {"cpu": "3", "memory": "8Gi"}')
     return amounts(quantities)
 
 
-def names_in(text: str) -> list[str]:
-    """A JSON list of names."""
-    return decoded(text, _NAMES, 'names, like ["default/a"]')
+def lone_group(text: str) -> None:
+    """A JSON list of groups that start together; more than one is refused."""
+    if len(_decoded(text, _NAMES, 'names, like ["default/a"]')) > 1:
+        raise BadValue("at most one group: each starts by itself")
 
 
 def by_role(minimums: Mapping[str, int], expected: str = "members by role") -> tuple[tuple[str, int], ...]:
@@ -199,13 +202,68 @@ def _of_nodes(resource: str) -> str:
     return named if named in _NATIVE or named.startswith("hugepages-") else ""
 
 
+class _Members(msgspec.Struct, rename="camel"):
+    pod_number: str
+
+
+class _AffinityGroup(msgspec.Struct):
+    name: str
+    members: list[_Members]
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    affinity_group: _AffinityGroup | str = ""
+    virtual_cluster: str = ""
+
+
+class _TaskGroup(msgspec.Struct, rename="camel"):
+    name: str
+    min_member: int
+
+
+class HivedGroup(msgspec.Struct, frozen=True):
+    """An affinity group; the name is empty for a pod without one."""
+
+    name: str
+    pods: int
+    virtual_cluster: str
+
+
+@lru_cache(maxsize=256)
+def hived(text: str) -> HivedGroup:
+    """HiveD's spec, which is on every pod of an affinity group; raises BadValue."""
+    if len(text) > YAML_TEXT.most or text.count("[") + text.count("{") > YAML_BRACKETS.most:
+        raise BadValue(f"{_HIVED}, of at most {YAML_TEXT.most} characters and {YAML_BRACKETS.most} brackets")
+    try:
+        spec = msgspec.convert(yaml.load(text, Loader=yaml.CBaseLoader), _Spec)
+        if isinstance(spec.affinity_group, str):
+            if spec.affinity_group in ("", "~", "null"):
+                return HivedGroup("", 1, spec.virtual_cluster)
+            raise BadValue(_HIVED)
+        pods = sum(count(members.pod_number) for members in spec.affinity_group.members)
+        return HivedGroup(name(spec.affinity_group.name), count(str(pods)), spec.virtual_cluster)
+    except (yaml.YAMLError, *BAD_JSON) as error:
+        raise BadValue(_HIVED) from error
+
+
+def task_groups(text: str) -> tuple[tuple[str, int], ...]:
+    """YuniKorn's task groups as minimum per role; raises BadValue."""
+    minimums: dict[str, int] = {}
+    for group in _decoded(text, _TASK_GROUP_LIST, _TASK_GROUPS):
+        minimums[group.name] = max(group.min_member, minimums.get(group.name, 0))
+    return by_role(minimums, _TASK_GROUPS)
+
+
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
+_HIVED = "a PodSchedulingSpec of HiveD with affinityGroup.name and affinityGroup.members[].podNumber"
+_TASK_GROUPS = 'task groups, like [{"name": "worker", "minMember": 2}]'
 _NAMES = msgspec.json.Decoder(list[str])
 _INTEGERS = msgspec.json.Decoder(dict[str, int])
 _QUANTITIES = msgspec.json.Decoder(dict[str, str | int])
+_TASK_GROUP_LIST = msgspec.json.Decoder(list[_TaskGroup])
 
 
-def decoded(text: str, decoder: msgspec.json.Decoder[T], expected: str) -> T:
+def _decoded(text: str, decoder: msgspec.json.Decoder[T], expected: str) -> T:
     """The decoded JSON text; raises BadValue."""
     try:
         if len(text) <= JSON_TEXT.most:

@@ -73,13 +73,8 @@ class Components:
 
     def _make_state(self, settings: Settings) -> None:
         """Nodes, pods, GPUs, gangs, and how nodes rank."""
-        self.ledger = Ledger(
-            settings.unit_mib,
-            settings.slices_per_gpu,
-            settings.gpushare,
-            changed=self._node_changed,
-            moved=self._pod_moved,
-        )
+        unit_mib, slices, gpushare = settings.unit_mib, settings.slices_per_gpu, settings.gpushare
+        self.ledger = Ledger(unit_mib, slices, gpushare, changed=self._node_changed, moved=self._pod_moved)
         self.indexes = Indexes(self.ledger.nodes)
         self.classes = Classes(self.ledger.stock, self.quarantine)
         self.offers = Offers(self.ledger.nodes, self.indexes, settings)
@@ -89,12 +84,9 @@ class Components:
         self.running_pods = RunningPods(self.ledger.pods, settings, self.wall)
         self._roster = Roster(settings.patience, self.wall)
         self.movable_pods = MovablePods(self.ledger.pods, self.ledger.on_node, self._roster)
+        counters, quarantine, wall = self.counters, self.quarantine, self.wall
         self._context = EngineContext(
-            ledger=self.ledger,
-            settings=settings,
-            counters=self.counters,
-            quarantine=self.quarantine,
-            wall=self.wall,
+            ledger=self.ledger, settings=settings, counters=counters, quarantine=quarantine, wall=wall
         )
 
     def _make_queues(self, settings: Settings) -> None:

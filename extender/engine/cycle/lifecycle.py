@@ -9,7 +9,7 @@ from extender.engine.state.pod_info import UNREAD
 from extender.engine.state.pod_state import Change, PodState
 from extender.engine.state.quarantine import MOST
 from extender.engine.types.effects import Requeue
-from extender.engine.types.subject import of_pod
+from extender.engine.types.subject import Subject, of_pod
 from protos.contract import names
 from protos.contract.objects import Pod
 
@@ -32,8 +32,8 @@ class Lifecycle:
             components.running_pods.forget,
         )
         """Makes each component but the books and the gangs forget a pod."""
-        self.unforgotten: dict[str, None] = {}
-        """Deleted pods that a component failed to forget."""
+        self.unforgotten: dict[Subject, None] = {}
+        """Deleted pods and nodes that a component failed to forget."""
 
     # -- a pod is seen
 
@@ -160,15 +160,7 @@ class Lifecycle:
         if left is not None and left.node in self._ledger.nodes:  # an error came in between
             self._ledger.rebuild(left.node)
         if not whole and len(self.unforgotten) < MOST:
-            self.unforgotten[uid] = None
-
-    def forget_again(self, now: float) -> None:
-        """Try again to forget the pods for which that failed."""
-        for uid in list(self.unforgotten):
-            del self.unforgotten[uid]
-            if uid not in self._ledger.pods:  # it has not come back
-                self._quarantine.forget(of_pod(uid))
-                self.forget_anyway(uid, now)
+            self.unforgotten[of_pod(uid)] = None
 
     def _vanish(self, uid: str, now: float) -> bool:
         """Make all components but the books and the gangs forget the pod; returns whether none failed."""

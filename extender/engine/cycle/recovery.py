@@ -45,8 +45,6 @@ class Recovery:
         self._components, self._pods, self._quarantine = components, pods, components.quarantine
         self._recount_at: float | None = None
         """When all pods are recounted; None: never."""
-        self._undropped: dict[str, None] = {}
-        """Deleted nodes that the books failed to drop."""
         self._again_at, self._again_s = 0.0, GONE_S
         """The next attempt to forget deleted objects, and the time until the one after it."""
 
@@ -137,8 +135,8 @@ class Recovery:
     def _drop(self, node: str) -> None:
         steps = (self._components.ledger.drop_node, self._components.tenancy.node)
         whole = self._quarantine.each(steps, lambda _: of_node(node), "recovery", lambda step: step(node))
-        if not whole and len(self._undropped) < MOST:
-            self._undropped[node] = None
+        if not whole and len(self._pods.unforgotten) < MOST:
+            self._pods.unforgotten[of_node(node)] = None
 
     def _mend(self, nodes: Iterable[str]) -> None:
         """Rebuild the books of these nodes where they are not sound."""
@@ -183,13 +181,12 @@ class Recovery:
                 self._components.running_pods.recount()
                 self._components.tenancy.recount()
             self._give_back()
-        if now >= self._again_at and (self._pods.unforgotten or self._undropped):
-            self._pods.forget_again(now)
-            self._drop_again()
+        if not self._pods.unforgotten:
+            self._again_at, self._again_s = 0.0, GONE_S
+        elif now >= self._again_at:
+            self._forget_again(now)
             self._again_s = min(GONE_MOST_S, 2 * self._again_s)
             self._again_at = now + self._again_s
-        elif not (self._pods.unforgotten or self._undropped):
-            self._again_at, self._again_s = 0.0, GONE_S
         for subject in self._quarantine.due():
             if subject.kind == "gang":
                 self._quarantine.release(subject)
@@ -197,13 +194,17 @@ class Recovery:
             elif subject.kind == "part":
                 self._quarantine.release(subject)
 
-    def _drop_again(self) -> None:
-        """Try again to drop the nodes for which that failed."""
-        again, self._undropped = list(self._undropped), {}
-        for name in again:
-            node = self._components.ledger.nodes.get(name)
-            if node is None or not node.seen:  # it has not come back
-                self._quarantine.forget(of_node(name))
+    def _forget_again(self, now: float) -> None:
+        """Try again to forget deleted pods and nodes, unless they have come back."""
+        ledger, again = self._components.ledger, list(self._pods.unforgotten)
+        self._pods.unforgotten.clear()
+        for subject in again:
+            name, node = subject.key, ledger.nodes.get(subject.key)
+            if subject.kind == "pod" and name not in ledger.pods:
+                self._quarantine.forget(subject)
+                self._pods.forget_anyway(name, now)
+            elif subject.kind == "node" and (node is None or not node.seen):
+                self._quarantine.forget(subject)
                 self._drop(name)
 
     def _give_back(self) -> None:

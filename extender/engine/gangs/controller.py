@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from extender.engine.gangs.context import GangContext
-from extender.engine.gangs.evictions import GangEvictions
-from extender.engine.gangs.members import MemberController
+from extender.engine.gangs.members import GangEvictions, MemberController
 from extender.engine.gangs.plan_requests import PlanRequests
 from extender.engine.gangs.replacement_holds import ReplacementHolds
 from extender.engine.state.agenda import ALWAYS, NEVER, Agenda
@@ -70,19 +69,19 @@ class GangController:
             self._reporter.effects.append(PhaseLeft(step[0], now - since))
             self._follow(known, *step, now)
             since = gang.since
-        self._replacements.refill(known, now)  # 2. members: replacements, and those that kube-scheduler binds
+        self._replacements.refill(known, now)  # 2. replacements, and externally bound members
         self._members.call(gang)
         for member in joining(gang):
             pod = self._ledger.pods[member.uid]
             self._reporter.effects.append(mark(gang, pod, self._context.settings))
-        if gang.phase is Phase.WAITING:  # 3. a plan, or the reason for which there is none
+        if gang.phase is Phase.WAITING:  # 3. a plan, or why the gang waits
             self._requests.want(known, now)
         if gang.phase is Phase.ASSEMBLING and not self._requests.too_large(known):
             known.reason = refusals.assembling(gang.key, lacking(gang))
         if gang.phase is Phase.DEGRADED:
             numbers = f"{gang.count(Stage.BOUND)} of {minimum(gang)[0] or 0} members are bound"
             known.reason = (refusals.gang_lost if gang.member_lost else refusals.gang_below)(gang.key, numbers)
-        self._reporter.tell(known)  # 4. its status
+        self._reporter.tell(known)  # 4. status
         self._close(known)
 
     def recheck(self, known: GangInfo, member: Member, now: float) -> None:

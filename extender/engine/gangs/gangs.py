@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from extender.engine.gangs.context import GangContext
 from extender.engine.gangs.controller import GangController
-from extender.engine.gangs.evictions import GangEvictions
-from extender.engine.gangs.members import MemberController, Release
+from extender.engine.gangs.members import GangEvictions, MemberController, Release
 from extender.engine.gangs.observer import GangObserver
 from extender.engine.gangs.plan_requests import PlanRequests
 from extender.engine.gangs.replacement_holds import ReplacementHolds

@@ -16,7 +16,7 @@ from gangfilter.group import Declaration, GroupKey
 from gangfilter.members import Member, Stage
 from gangfilter.table import Phase
 from protos.contract import names
-from protos.contract.objects import Pod
+from protos.contract.objects import Pod, PodSpec
 from protos.contract.reason import Reason
 
 PREEMPTED = "PreemptionByScheduler"
@@ -107,13 +107,12 @@ class GangObserver:
     # -- a member's stage
 
     def _restage(self, known: GangInfo, pod: Pod, state: PodState | None, now: float) -> None:
-        member = known.gang.members[pod.metadata.uid]
-        gated = any(gate.name != names.PLAN_GATE for gate in pod.spec.scheduling_gates)
+        meta, spec, member = pod.metadata, pod.spec, known.gang.members[pod.metadata.uid]
         if state is None:
             self._ended(known, pod, member, now)
-        elif pod.spec.node_name:
+        elif spec.node_name:
             self._on_node(known.gang, member, pod, state, now)
-        elif _is_valid(state) and not gated and not pod.metadata.deletion_timestamp:
+        elif _is_valid(state) and not meta.deletion_timestamp and _is_free(spec):
             self._pending(known, member, pod, state, now)
         else:
             self._members.leave(known.gang, member, refusals.GONE)
@@ -205,6 +204,11 @@ class GangObserver:
 def _is_valid(pod: PodState) -> bool:
     """Whether the pod has one of our schedulers and can be read."""
     return pod.info.ours and not isinstance(pod.asked, Reason) and not pod.forged
+
+
+def _is_free(spec: PodSpec) -> bool:
+    """Whether the pod has no scheduling gates but ours."""
+    return all(gate.name == names.PLAN_GATE for gate in spec.scheduling_gates)
 
 
 def _has_succeeded(pod: Pod) -> bool:
