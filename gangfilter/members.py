@@ -117,7 +117,6 @@ class Members:
         return sorted((m for m in self.members.values() if m.stage in stages), key=lambda m: (m.name, m.uid))
 
     def holding(self) -> list[Member]:
-        """The members with a held place and no Binding yet."""
         return self.at(*HOLDING)
 
     def count(self, *stages: Stage) -> int:

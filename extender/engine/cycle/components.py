@@ -107,13 +107,15 @@ class Components:
         turns = Turns(admission.local_queue, admission.queue_rank, self.order)
         assignments = Assignments(self.ledger, admission.batched)
         self.booking = Booking(self.ledger, assignments, self.waking, settings, self.counters)
+        reporter = GangReporter()
+        planner = GangPlanner(self._context, self._roster, reporter, self.indexes, admission, turns, assignments)
         context = GangContext(
             **msgspec.structs.asdict(self._context),
             roster=self._roster,
-            reporter=GangReporter(),
+            reporter=reporter,
             admission=admission,
             assignments=assignments,
-            planner=GangPlanner(self.ledger, self.indexes, settings, admission, turns, assignments),
+            planner=planner,
             priorities=self.priorities,
             holds=self.holds,
             waking=self.waking,

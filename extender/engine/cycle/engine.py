@@ -1,8 +1,8 @@
 """The engine takes events and returns effects, and answers kube-scheduler's questions from memory.
 
-The steps of an event are in `Engine.step`, which components take which event in `listeners`; those of a tick and of
-planning between events in `upkeep`; those of filter in `filtering`, of bind in `binding`, of prioritize and preempt in
-`advice`. `now` is in seconds of a monotonic clock.
+Steps stand in order in one place each: of an event in `Engine.step`, of a tick and of work between events in `upkeep`,
+of filter in `filtering`, of bind in `binding`, of prioritize and preempt in `advice`. `listeners` says which components
+take which event. `now` is in seconds of a monotonic clock.
 """
 
 from __future__ import annotations

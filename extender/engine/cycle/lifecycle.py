@@ -164,11 +164,8 @@ class Lifecycle:
 
     def _vanish(self, uid: str, now: float) -> bool:
         """Make all components but the books and the gangs forget the pod; returns whether none failed."""
-        whole = self._quarantine.each(self._forget, lambda _: of_pod(uid), "end", lambda forget: forget(uid))
-        whole &= self._quarantine.each(
-            (uid,), of_pod, "end", lambda uid: self._components.reservations.forget(uid, now)
-        )
-        return whole
+        steps = (*self._forget, lambda uid: self._components.reservations.forget(uid, now))
+        return self._quarantine.each(steps, lambda _: of_pod(uid), "end", lambda forget: forget(uid))
 
     def _with_pod(self, uid: str, work: Callable[[PodState], None]) -> None:
         pod = self._ledger.pods.get(uid)

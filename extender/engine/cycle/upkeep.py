@@ -33,7 +33,7 @@ class Upkeep:
     """Runs the steps of a tick, in order, and slices of longer work, in turn: two tables of named steps."""
 
     def __init__(self, components: Components, pods: Lifecycle, recovery: Recovery) -> None:
-        self._components, self._pods, self._recovery = components, pods, recovery
+        self._components, self._recovery = components, recovery
         self._quarantine = components.quarantine
         self._looks = 0
         """Nodes that may still be scored for the indexes before the next tick."""
@@ -43,7 +43,7 @@ class Upkeep:
             ("queues", lambda _: components.tenancy.tick()),
             # before the requeue: some single pods come after gangs in their queue
             ("gangs", components.gangs.rounds.tick),
-            ("requeue", self._wake),
+            ("requeue", self._requeue),
             ("shapes", lambda _: components.indexes.scorer.look()),
             ("index", lambda _: self._index()),
             ("preemption", components.preemption.tick),
@@ -57,7 +57,7 @@ class Upkeep:
         slices: tuple[tuple[str, Work], ...] = (
             ("new shapes", lambda _: components.indexes.learn(WARM_NODES)),
             ("gang plans", self._plan_gangs),
-            ("requeue", lambda _: self._go_on_waking()),
+            ("requeue", lambda _: self._go_on_requeuing()),
             ("expected shapes", lambda _: components.indexes.ready(WARM_NODES)),
             ("index", lambda _: self._freshen()),
             ("preemption search", lambda now: self._emit(*components.preemption.work(now))),
@@ -82,7 +82,7 @@ class Upkeep:
                     work(now)
 
     def _index(self) -> None:
-        """Score nodes for shapes that are expected, so that their filters need not."""
+        """Score nodes for expected shapes, so that their filters need not."""
         self._components.indexes.renew(AGED_NODES)
         self._looks = FRESH_NODES
         self._freshen()
@@ -94,7 +94,7 @@ class Upkeep:
         self._looks = self._looks - WARM_NODES if behind else 0
         return self._looks > 0
 
-    def _wake(self, now: float) -> None:
+    def _requeue(self, now: float) -> None:
         """Requeue pods that fit now, and repeat requeues that may have been lost."""
         components = self._components
         rules = RoundRules(
@@ -105,8 +105,8 @@ class Upkeep:
             open_to=components.backfill.open_to,
         )
         components.waking.begin(rules, now)
-        self._go_on_waking()
-        self._woken([*components.gates.due(now), *components.tenancy.due(now)])
+        self._go_on_requeuing()
+        self._requeued([*components.gates.due(now), *components.tenancy.due(now)])
 
     def _room(self, shape: Shape) -> Generator[int, None, list[str]]:
         """The best nodes with capacity for this shape."""
@@ -114,14 +114,14 @@ class Upkeep:
             yield SLICE
         return [name for name, _ in islice(self._components.indexes.of(shape).ranked(), ROOMY_NODES)]
 
-    def _go_on_waking(self) -> bool:
+    def _go_on_requeuing(self) -> bool:
         more = self._components.waking.work()
-        self._woken([self._components.gates.opening(wake) for wake in self._components.waking.taken()])
+        self._requeued([self._components.gates.opening(requeue) for requeue in self._components.waking.taken()])
         return more
 
-    def _woken(self, wakes: Sequence[Requeue]) -> None:
-        self._components.effects += wakes
-        self._components.counters["pod_requeues", ""] += len(wakes)
+    def _requeued(self, requeues: Sequence[Requeue]) -> None:
+        self._components.effects += requeues
+        self._components.counters["pod_requeues", ""] += len(requeues)
 
     def run_slice(self, now: float) -> bool:
         """Do the next slice of longer work; returns whether there is more. Effects may come of it."""

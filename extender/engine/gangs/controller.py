@@ -9,7 +9,6 @@ from collections.abc import Collection
 
 from extender.engine.gangs.context import GangContext
 from extender.engine.gangs.members import GangEvictions, MemberController
-from extender.engine.gangs.plan_requests import PlanRequests
 from extender.engine.gangs.replacement_holds import ReplacementHolds
 from extender.engine.state.agenda import ALWAYS, NEVER, Agenda
 from extender.engine.state.externally_bound import joining, mark, stranded
@@ -38,13 +37,12 @@ class GangController:
         context: GangContext,
         members: MemberController,
         replacements: ReplacementHolds,
-        requests: PlanRequests,
         evictions: GangEvictions,
     ) -> None:
         self._context, self._ledger, self._quarantine = context, context.ledger, context.quarantine
         self._roster, self._reporter, self._planner = context.roster, context.reporter, context.planner
         self._assignments, self._members, self._replacements = context.assignments, members, replacements
-        self._requests, self._evictions = requests, evictions
+        self._evictions = evictions
         self.agenda = Agenda()
 
     def is_aside(self, gang: Gang) -> bool:
@@ -75,8 +73,8 @@ class GangController:
             pod = self._ledger.pods[member.uid]
             self._reporter.effects.append(mark(gang, pod, self._context.settings))
         if gang.phase is Phase.WAITING:  # 3. a plan, or why the gang waits
-            self._requests.want(known, now)
-        if gang.phase is Phase.ASSEMBLING and not self._requests.too_large(known):
+            self._planner.want(known, now)
+        if gang.phase is Phase.ASSEMBLING and not self._planner.too_large(known):
             known.reason = refusals.assembling(gang.key, lacking(gang))
         if gang.phase is Phase.DEGRADED:
             numbers = f"{gang.count(Stage.BOUND)} of {minimum(gang)[0] or 0} members are bound"
@@ -186,7 +184,7 @@ class GangController:
             self._replacements.check_all(known)
             self.settle(known, now)
         elif gang.phase is Phase.WAITING:
-            self._requests.want(known, now)
+            self._planner.want(known, now)
 
     def _remind(self, known: GangInfo, now: float) -> None:
         """Repeat requeues and evictions that may have been missed."""

@@ -1,12 +1,14 @@
-"""Plans gangs one after the other, in the order of their turns."""
+"""Plans gangs one after the other, in the order of their turns, and says why the others are not planned."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
 from extender.engine.gangs.assignments import Assignments
+from extender.engine.gangs.reporter import GangReporter
 from extender.engine.placement.index import Indexes
 from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.backfill_guard import Kept
@@ -15,12 +17,16 @@ from extender.engine.planning.scarcity import Scarcity
 from extender.engine.planning.shortage import Shortage
 from extender.engine.queueing.admission import Admission
 from extender.engine.queueing.turns import Turns
+from extender.engine.state.context import EngineContext
 from extender.engine.state.intree import Amounts
-from extender.engine.state.ledger import Ledger
+from extender.engine.state.lacking import Lacking
+from extender.engine.state.roster import GangInfo, Roster
 from extender.engine.state.seats import Seat, least
-from extender.engine.types.settings import Settings
+from extender.engine.types import refusals
 from gangfilter.gang import Gang
 from gangfilter.members import ON_NODE, SETTLED, Stage
+from gangfilter.minimum import to_start
+from gangfilter.table import Phase
 from protos.contract.reason import Reason
 
 Outcome = Placement | Shortage | Scarcity | Reason
@@ -28,34 +34,54 @@ Outcome = Placement | Shortage | Scarcity | Reason
 SHORT = 20
 """A plan of fewer slices is short: it takes some 10 ms."""
 
+LARGE, REST_S = 64, 0.005
+"""A gang of more members that did not fit rests for so many seconds a member, so that other gangs are planned."""
+
 KeptBefore = Callable[[Gang, float], Kept]
 """What nodes keep for workloads ahead of a gang in its queue, if the gang starts now."""
 
 
 class GangPlanner:
-    """The gangs that want a plan, and the plan in progress: one at a time, of the gang whose turn it is."""
+    """The pending gangs that want a plan, and the plan in progress: one at a time, of the gang whose turn it is."""
 
     def __init__(
         self,
-        ledger: Ledger,
+        context: EngineContext,
+        roster: Roster,
+        reporter: GangReporter,
         indexes: Indexes,
-        settings: Settings,
         admission: Admission,
         turns: Turns,
         assignments: Assignments,
     ) -> None:
-        self._ledger, self._admission, self._assignments = ledger, admission, assignments
+        self._ledger, self._settings, settings = context.ledger, context.settings, context.settings
+        self._roster, self._reporter, self._admission = roster, reporter, admission
+        self._assignments, self._lack = assignments, Lacking(context.ledger.stock)
         ignored = frozenset(settings.resources.all)
-        self.view = ClusterView(ledger.nodes, indexes, ignored, settings.resources, settings.locality_labels)
+        self.view = ClusterView(context.ledger.nodes, indexes, ignored, settings.resources, settings.locality_labels)
         self.turns = turns
         self._plan: tuple[Gang, Sequence[Seat], Plan] | None = None
         self._slices = 0
         """Slices of the plan in progress."""
 
-    def want(self, gang: Gang) -> None:
-        """Put the gang in line for a plan; a plan in progress begins again."""
-        self.turns.put(gang)
-        self._stop(gang)
+    # -- requests
+
+    def want(self, known: GangInfo, now: float) -> None:
+        """Have the gang planned, if anything has changed since its last plan."""
+        gang = known.gang
+        if self.too_large(known):
+            self.unwant(gang)
+            return
+        withheld = self.withheld(gang)
+        if withheld is not None:
+            self.withhold(known, withheld)
+            return
+        basis = self._ledger.freed, gang.turnover
+        due = known.planned is None or (known.planned != basis and now >= known.rests_until)
+        if self._roster.leading and due and gang not in self.turns and gang.may_plan(now):
+            known.planned = basis
+            self.turns.put(gang)
+            self._stop(gang)
 
     def unwant(self, gang: Gang) -> None:
         """Take the gang out of the line."""
@@ -66,6 +92,45 @@ class GangPlanner:
         if self._plan is not None and self._plan[0] is gang:
             self._plan[2].drop()
             self._plan = None
+
+    def too_large(self, known: GangInfo) -> bool:
+        """Whether more members would start together than the barrier can hold; then that is why the gang waits."""
+        least, most = to_start(known.gang), self._settings.max_gang_size
+        if least > most:
+            known.reason, known.planned = refusals.gang_too_large(known.gang.key, least, most), None
+        return least > most
+
+    def withhold(self, known: GangInfo, why: Reason) -> None:
+        """Its queue does not admit the gang: it is not planned until the queue does."""
+        self.unwant(known.gang)
+        known.planned = None
+        if known.reason != why:
+            known.reason = why
+            self._reporter.tell(known)
+
+    def park(self, known: GangInfo) -> None:
+        """Skip a gang that only waits for its queue and has reported so, until the queue may admit it."""
+        gang, why = known.gang, known.reason
+        if gang.phase is not Phase.WAITING or why is None or why != known.reported[0]:
+            return
+        if not (gang.timed or known.replacements or gang.count(Stage.EVICTING)) and self.withheld(gang) == why:
+            known.parked = True
+            self._admission.park(gang)
+
+    def failed(self, known: GangInfo, why: Shortage | Scarcity, now: float) -> None:
+        """No plan fits: report it, and let a large gang rest before its next plan."""
+        gang = known.gang
+        known.rests_until = now + REST_S * len(gang.members) if len(gang.members) > LARGE else 0.0
+        known.reason = refusals.gang_no_room(gang.key, "; ".join([*self._lacking(gang), str(why)]))
+        self._reporter.report(known, known.reason, now)
+
+    def _lacking(self, gang: Gang) -> Iterator[str]:
+        """Why the first member that would not fit even if all GPUs were free does not, if there is such a member."""
+        asks = (self._ledger.pods[member.uid].ask for member in gang.at(Stage.IDLE))
+        missing = (self._lack.of(ask) for ask in asks if ask is not None)
+        yield from (str(reason) for reason in islice(filter(None, missing), 1))
+
+    # -- planning
 
     def next(self, gang: Gang) -> bool:
         """Whether the gang's plan is the next to be made, and short."""

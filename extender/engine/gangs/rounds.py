@@ -11,7 +11,6 @@ from enum import IntEnum
 
 from extender.engine.gangs.context import GangContext
 from extender.engine.gangs.controller import GangController
-from extender.engine.gangs.plan_requests import PlanRequests
 from extender.engine.state.roster import GangInfo
 from extender.engine.types.subject import of_gang
 from gangfilter.group import GroupKey
@@ -40,14 +39,14 @@ class News(IntEnum):
 class Rounds:
     """Works through all gangs in parts: the current round, and the gangs that have yet to take in news."""
 
-    def __init__(self, context: GangContext, requests: PlanRequests, controller: GangController) -> None:
+    def __init__(self, context: GangContext, controller: GangController) -> None:
         self._ledger, self._quarantine, self._roster = context.ledger, context.quarantine, context.roster
         self._admission, self._reporter = context.admission, context.reporter
-        self._requests, self._controller = requests, controller
+        self._planner, self._controller = context.planner, controller
         self.waiting = False
         """The last round saw gangs that wait for capacity."""
         self.looked = 0
-        """`Ledger.freed` as of the last full round: all pending gangs have asked for a plan since then."""
+        """`Ledger.freed` at the last full round: with that capacity all pending gangs have asked for a plan."""
         self._left: deque[GroupKey] = deque()
         self._under_way = self._waits = False
         self._freed = 0
@@ -137,7 +136,7 @@ class Rounds:
         self._controller.tick(known, now)
         if known.reason is not None and now >= self._reporter.due(known):
             self._reporter.report(known, known.reason, now)
-        self._requests.park(known)
+        self._planner.park(known)
         self._controller.note(known)
         self._waits |= known.gang.phase is Phase.WAITING and not known.parked
 
