@@ -164,7 +164,8 @@ class Lifecycle:
 
     def _vanish(self, uid: str, now: float) -> bool:
         """Make all components but the books and the gangs forget the pod; returns whether none failed."""
-        steps = (*self._forget, lambda uid: self._components.reservations.forget(uid, now))
+        reservations = self._components.reservations
+        steps: tuple[Callable[[str], object], ...] = (*self._forget, lambda uid: reservations.forget(uid, now))
         return self._quarantine.each(steps, lambda _: of_pod(uid), "end", lambda forget: forget(uid))
 
     def _with_pod(self, uid: str, work: Callable[[PodState], None]) -> None:
