@@ -1,7 +1,7 @@
-"""Which group a pod belongs to, and what the pod itself says of that group.
+"""Which group a pod belongs to, and what the pod itself declares about that group.
 
-The first dialect that names a group decides; one that names another is told as a problem, one that names the same adds
-what it says. Our own keys add to any dialect, so that a pod made by an operator can carry a role, a minimum or a limit.
+The first dialect that names a group decides. A dialect that names another group is reported as a problem, and one that
+names the same group adds its declaration. Our own keys add to any dialect: pods of operators can carry them too.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from protos.contract import names
 from protos.contract.objects import Pod, PodSpec
 
 REQUIRED_ROLES = frozenset({"launcher", "mpimaster", "master", "chief", "ps"})
-"""Without these the others of a group wait in vain."""
+"""Roles without which the other members cannot work."""
 
-_SPOKEN_BY = {key.name: place for place, dialect in enumerate(naming.DIALECTS) for key in dialect.keys}
-"""The place of the dialect whose key this is."""
+_DIALECT_OF = {key.name: index for index, dialect in enumerate(naming.DIALECTS) for key in dialect.keys}
+"""The index of the dialect that a key belongs to."""
 _NAME_QUEUES = frozenset(key.name for key in naming.QUEUE_KEYS)
 _ANNOTATIONS = frozenset(key.name for key in naming.KEYS if key.place == "annotation")
 _LABELS = frozenset(key.name for key in naming.KEYS if key.place == "label")
@@ -43,18 +43,18 @@ ROLES = (
     label("pytorch-replica-type"),
     label("replica-type"),
 )
-"""Where a role is written; the first that is set counts."""
+"""Keys of the role; the first that is set counts."""
 
 
 def speaks(pod: Pod) -> bool:
-    """Whether the pod says anything by which a group could be named: no other pod is in one."""
+    """Whether the pod has a key or field that can name a group; a pod without one is in no group."""
     meta, spec = pod.metadata, pod.spec
     plain = _ANNOTATIONS.isdisjoint(meta.annotations) and _LABELS.isdisjoint(meta.labels)
     return not plain or spec.scheduling_group is not None or spec.workload_ref is not None
 
 
 def born_gated(pod: Pod, schedulers: Collection[str]) -> bool:
-    """Whether a new pod gets our scheduling gate: of one of these schedulers, maybe of a group, and without a node.
+    """Whether a new pod gets our scheduling gate: it has one of these schedulers, may be in a group, and has no node.
 
     The admission policy in manifests/components/gate-policy decides the same.
     """
@@ -64,17 +64,17 @@ def born_gated(pod: Pod, schedulers: Collection[str]) -> bool:
 
 
 def membership(pod: Pod) -> Membership | None:
-    """What this pod says of its group, None if it names none; whatever is written there, it never raises.
+    """The group that the pod names and what it declares about it, None if it names no group. Never raises.
 
-    A pod that asks for a group but names none that can be read belongs to the group without a name, which has no
-    minimum and so waits: it must not start alone.
+    A pod that asks for a group without a readable name belongs to the group without a name. That group has no minimum
+    and so waits: the pod must not start alone.
     """
     meta, spec = pod.metadata, pod.spec
     if not speaks(pod):
         return None
     reader = Reader(_as_meant(meta.annotations, meta.labels), meta.labels)
-    spoken = sorted({_SPOKEN_BY[key] for key in (*meta.annotations, *meta.labels) if key in _SPOKEN_BY})
-    dialects = [naming.DIALECTS[place] for place in spoken]
+    used = sorted({_DIALECT_OF[key] for key in (*meta.annotations, *meta.labels) if key in _DIALECT_OF})
+    dialects = [naming.DIALECTS[index] for index in used]
     named = [(*named, dialect) for dialect in dialects for named in dialect.named(dialect.keys, reader)]
     named += [(*named, naming.OWN) for named in _in_spec(spec)]
     if not named:
@@ -83,19 +83,19 @@ def membership(pod: Pod) -> Membership | None:
     for where, group, _ in named:
         if group != chosen:
             reader.problems.append(f"{first} names group {chosen}, {where} names {group}: {chosen} is taken")
-    speaking = dict.fromkeys((naming.OWN, *(dialect for _, group, dialect in named if group == chosen)))
-    said = [declaration for dialect in speaking if (declaration := dialect.declaration(reader))]
+    declaring = dict.fromkeys((naming.OWN, *(dialect for _, group, dialect in named if group == chosen)))
+    said = [declaration for dialect in declaring if (declaration := dialect.declaration(reader))]
     if not any(declaration.queue for declaration in said) and (declaration := naming.QUEUES.declaration(reader)):
         said.append(declaration)
-    declaration, differ = combined(said) if said else (None, ())
-    who, required = _role(reader)
-    problems = tuple(dict.fromkeys((*reader.problems, *differ)))
-    leader = "launcher" if who == "worker" and _of_mpi_job(meta.labels) else ""
-    return Membership(GroupKey(sys.intern(meta.namespace), chosen), who, required, declaration, problems, leader)
+    declaration, differences = combined(said) if said else (None, ())
+    role_name, required = _role(reader)
+    problems = tuple(dict.fromkeys((*reader.problems, *differences)))
+    leader = "launcher" if role_name == "worker" and _of_mpi_job(meta.labels) else ""
+    return Membership(GroupKey(sys.intern(meta.namespace), chosen), role_name, required, declaration, problems, leader)
 
 
 def queue(pod: Pod) -> str:
-    """The queue that a pod names by itself, "" if none that can be read."""
+    """The queue that the pod itself names, "" if it names none that can be read."""
     meta = pod.metadata
     if _NAME_QUEUES.isdisjoint(meta.annotations) and _NAME_QUEUES.isdisjoint(meta.labels):
         return ""
@@ -104,7 +104,7 @@ def queue(pod: Pod) -> str:
 
 
 def _in_spec(spec: PodSpec) -> Iterator[naming.Named]:
-    """Kubernetes' own fields; the name of a group of a Workload is made of all that tells it from others."""
+    """Groups named by Kubernetes' own fields. The name of a Workload's group is made of all parts of its reference."""
     group, workload = spec.scheduling_group, spec.workload_ref
     if group and group.pod_group_name:
         yield "spec.schedulingGroup", group.pod_group_name
@@ -114,7 +114,7 @@ def _in_spec(spec: PodSpec) -> Iterator[naming.Named]:
 
 
 def _nameless(namespace: str, reader: Reader) -> Membership | None:
-    """A pod that names no group: one that says how large its group is, or names it unreadably, wants to be in one."""
+    """The membership of a pod that gives a size of its group, or an unreadable name; None for any other pod."""
     for key in both(names.MIN_MEMBER):
         if reader.text(key) and not reader.problems:
             reader.problems.append(f"{key} is set, but no group is named: expected {names.GROUP} too")
@@ -122,24 +122,24 @@ def _nameless(namespace: str, reader: Reader) -> Membership | None:
 
 
 def _role(reader: Reader) -> tuple[str, bool]:
-    """The pod's role, and whether the others need it. ET-operator makes its launcher when all workers run."""
-    who = reader.read(role, *ROLES) or _of_set(reader.text(_LWS_INDEX))
-    needed = who in REQUIRED_ROLES or reader.text(_JOB_ROLE).lower() in REQUIRED_ROLES
-    return who, needed and reader.text(naming.ET_GROUP) != naming.ET_OPERATOR
-
-
-def _of_set(index: str) -> str:
-    """The role of a pod of a LeaderWorkerSet by its index, "" where there is none: the leader has 0."""
-    return ("leader" if index == "0" else "worker") if index else ""
+    """The pod's role, and whether the other members need it. ET-operator makes its launcher when all workers run."""
+    name = reader.read(role, *ROLES)
+    if not name and (index := reader.text(_LWS_INDEX)):
+        name = "leader" if index == "0" else "worker"
+    needed = name in REQUIRED_ROLES or reader.text(_JOB_ROLE).lower() in REQUIRED_ROLES
+    return name or "", needed and reader.text(naming.ET_GROUP) != naming.ET_OPERATOR
 
 
 def _of_mpi_job(labels: Mapping[str, str]) -> bool:
-    """MPI Operator can be told to make the launcher when all workers run, and counts it in the minimum all the same."""
+    """MPI Operator can make the launcher only when all workers run, and still counts it in the minimum."""
     return labels.get(_OPERATOR.name) in _MPI_OPERATORS or _OLD_MPI_JOB.name in labels
 
 
 def _as_meant(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Mapping[str, str]:
-    """An MPIJob's queue under its own key: an often copied article on MPI Operator puts it under that of the group."""
+    """The annotations with an MPIJob's queue under the key of queues.
+
+    An often copied article on MPI Operator puts the queue under the key of the group.
+    """
     queue = annotations.get(naming.VOLCANO_GROUP.name)
     job = annotations.get(naming.KUBE_GROUP.name) or labels.get(naming.COSCHEDULING_GROUP.name)
     if not (queue and job and _of_mpi_job(labels)) or queue == job:

@@ -1,4 +1,4 @@
-"""The facts that move a gang from phase to phase: read from its members, its minimum and the time."""
+"""Finds the trigger that moves a gang to another phase, from its members, its minimum and the time."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from gangfilter.table import Phase, Trigger
 
 
 def step(gang: Gang, now: float) -> tuple[Phase, Trigger] | None:
-    """Go on by one phase if the facts say so; returns the phase left and why, None if it stays."""
+    """Move the gang on by one phase; returns the phase that it left and the trigger, None if it stays."""
     if gang.phase in BEFORE:
         gang.recall()
-    found = fact(gang, now)
-    if found is None:
+    left, trigger = gang.phase, fact(gang, now)
+    if trigger is None:
         return None
-    left = gang.phase
-    gang.enter(found, now)
-    return left, found
+    gang.enter(trigger, now)
+    return left, trigger
 
 
 def fact(gang: Gang, now: float) -> Trigger | None:
-    """What moves the gang on at this moment, None if nothing does."""
+    """The trigger that applies now, None if there is none."""
     match gang.phase:
         case Phase.ASSEMBLING | Phase.WAITING:
             return _before_start(gang, now)
@@ -38,7 +37,7 @@ def fact(gang: Gang, now: float) -> Trigger | None:
 
 
 def _found(gang: Gang) -> bool:
-    """Whether members are bound by a start that this gang did not make, or all are, by whomever."""
+    """Whether another process has bound members for a start, or the whole minimum is bound in any way."""
     if not gang.count(Stage.BOUND):
         return False
     return any(m.epoch for m in gang.at(Stage.BOUND)) or suffices(gang, *SETTLED)
@@ -56,7 +55,7 @@ def _before_start(gang: Gang, now: float) -> Trigger | None:
 
 
 def _while_starting(gang: Gang, now: float) -> Trigger | None:
-    if gang.upset or not suffices(gang, *PLACED):
+    if gang.plan_invalidated or not suffices(gang, *PLACED):
         return Trigger.PLAN_INVALIDATED
     if suffices(gang, *ARRIVED):
         return Trigger.ALL_IN_BIND
@@ -77,7 +76,7 @@ def _while_binding(gang: Gang, now: float) -> Trigger | None:
         return None
     if gang.terms.min_member is not None:
         return Trigger.OVERDUE
-    return Trigger.LOST if gang.count(*SETTLED) >= gang.size else None  # nobody is taken back that may be whole
+    return Trigger.LOST if gang.count(*SETTLED) >= gang.size else None  # it may be whole: evict no member
 
 
 def _while_running(gang: Gang, now: float) -> Trigger | None:
@@ -88,12 +87,12 @@ def _while_running(gang: Gang, now: float) -> Trigger | None:
     if suffices(gang, *SETTLED):
         return Trigger.WHOLE if gang.phase is Phase.DEGRADED else None
     if gang.phase is Phase.RUNNING:
-        early = gang.shaken and now < gang.released_at + gang.patience.gang_bind_timeout_s
+        early = gang.admission_failed and now < gang.released_at + gang.patience.gang_bind_timeout_s
         return Trigger.LOST_EARLY if early else Trigger.LOST
     if not gang.count(Stage.BOUND, Stage.POSTED):
         return Trigger.UNDONE
-    anew = gang.bereft and gang.terms.on_member_lost == "restart"
-    return Trigger.RESTART if anew and all(m.removable for m in gang.at(Stage.BOUND)) else None
+    restarts = gang.member_lost and gang.terms.on_member_lost == "restart"
+    return Trigger.RESTART if restarts and all(m.removable for m in gang.at(Stage.BOUND)) else None
 
 
 def _while_undoing(gang: Gang) -> Trigger | None:
@@ -116,12 +115,12 @@ def _at_the_end(gang: Gang) -> Trigger | None:
 
 
 def _done(gang: Gang) -> bool:
-    """All have succeeded, or those whose success ends it.
+    """Whether all members have succeeded, or those of the role whose success ends the gang.
 
-    An operator may delete the PodGroup of a job that is done, and leave its pods: then nobody says the minimum.
+    An operator may delete the PodGroup of a finished job and leave its pods: then no source declares the minimum.
     """
-    unsaid = gang.terms.min_member is None and gang.count(Stage.SUCCEEDED) > 0
-    if not gang.count(*OPEN) and (unsaid or suffices(gang, Stage.SUCCEEDED)):
+    undeclared = gang.terms.min_member is None and gang.count(Stage.SUCCEEDED) > 0
+    if not gang.count(*OPEN) and (undeclared or suffices(gang, Stage.SUCCEEDED)):
         return True
     ends = gang.terms.on_completion
     if not ends or gang.roles(*OPEN)[ends]:
@@ -130,12 +129,12 @@ def _done(gang: Gang) -> bool:
 
 
 def _ending(gang: Gang, role: str) -> int:
-    """How many of a role have to succeed for it: as many as it started with, without those that it can spare.
+    """How many members of a role must succeed to end the gang: all of its start but the surplus ones.
 
-    One that is lost is made anew a moment later, and the others wait for it.
+    A lost member is replaced a moment later, and the others wait for it.
     """
     if gang.terms.on_member_lost == "ignore":
         return 0
-    there, (least, by_role) = gang.roles(*PLACED, Stage.POSTED), minimum(gang)
-    others = there.total() - there[role]
-    return max(by_role.get(role, 0), min(gang.started.get(role, 0), (least or 0) - others))
+    placed, (total, by_role) = gang.roles(*PLACED, Stage.POSTED), minimum(gang)
+    others = placed.total() - placed[role]
+    return max(by_role.get(role, 0), min(gang.started.get(role, 0), (total or 0) - others))

@@ -1,7 +1,7 @@
-"""One gang: its phase, its present start and its members.
+"""One gang: its phase, its current start and its members.
 
-`facts` says when the phase changes, `minimum` how many members there have to be. Books, plans and writes are its
-owner's; `now` is in seconds of a monotonic clock.
+`facts` says when the phase changes, `minimum` how many members the gang needs. Books, plans and writes are the
+caller's. `now` is in seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from gangfilter.table import Phase, Trigger, after
 
 P = Phase
 BEFORE = (P.ASSEMBLING, P.WAITING, P.FAILED)
-"""Phases in which nobody has a place."""
+"""Phases in which no member has a place."""
 STARTED = (P.BINDING, P.RUNNING, P.DEGRADED)
-"""Phases in which a member goes on by itself: the gang as a whole has passed the barrier."""
+"""Phases after the barrier: a further member is placed by itself."""
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a gang may take, in seconds."""
+    """Time limits of gangs, in seconds."""
 
     stuck_s: float = 15.0
-    """Without a new member in bind, until a start is given up: kube-scheduler's podMaxBackoff and 5 s."""
+    """Time without a new member in bind before a start is given up: kube-scheduler's podMaxBackoff and 5 s."""
     hold_s: float = 60.0
-    """That a bind is kept waiting at most: half of the bind timeout."""
+    """The longest time that a bind waits: half of the bind timeout."""
     again_s: float = 10.0
-    """After a start that came to nothing, until the next: kube-scheduler's podMaxBackoff."""
+    """Pause after a failed start: kube-scheduler's podMaxBackoff."""
     doublings: int = 5
-    """How often that is doubled where the next comes to nothing either."""
+    """How often the pause is doubled if the next start fails too."""
     upsets: int = 32
-    """Starts in a row whose places turned out to be none, after which the next one waits as well."""
+    """Starts in a row that lost a planned place, after which the gang pauses before the next start too."""
     gang_bind_timeout_s: float = 30.0
-    """From the first Binding until the gang must be whole, else it is undone."""
+    """Time from the first Binding until the gang must be whole, else it is undone."""
     replacement_hold_s: float = 300.0
-    """For which the room of a lost member is kept for the one that comes in its place; 0: not at all."""
+    """How long the GPUs of a lost member are held for its replacement; 0: not at all."""
 
 
 class Gang(Members):
     """A group of pods that start together.
 
-    It owns its phase, the times of its present start and what its members do. It holds nothing until `start`; between
-    `start` and its phase BINDING every planned member's bind is kept waiting.
+    It owns its phase, the times of its current start, and the stages of its members. No member has a place before
+    `start`; from then until the phase BINDING the bind of every planned member waits.
     """
 
     __slots__ = (
-        "_again_at", "_begun", "_made", "_most", "_paused_until", "_upsets",
-        "arrivals_before", "began_at", "bereft", "due_at", "epoch", "key", "patience", "phase", "preempted",
-        "progress_at", "ran", "released_at", "shaken", "since", "size", "started", "terms", "tries", "unasked", "upset",
-        "vital",
+        "_again_at", "_begun", "_invalidated", "_made", "_most_in_bind", "_paused_until", "admission_failed",
+        "arrivals_before", "began_at", "due_at", "epoch", "key", "member_lost", "patience", "phase", "plan_invalidated",
+        "preempted", "progress_at", "ran", "released_at", "required_at_start", "since", "size", "started", "terms",
+        "tries", "unasked",
     )  # fmt: skip
 
     def __init__(self, key: GroupKey, patience: Patience, now: float) -> None:
@@ -61,60 +61,59 @@ class Gang(Members):
         self.terms = Terms()
         self.phase = P.ASSEMBLING
         self.since = self._begun = now
-        """When the phase began, and the gang's present life as far as this process has seen it."""
+        """When the phase began, and when this process first saw the gang in its current life."""
         self._made = math.inf
-        """When the first of its members in this life was made, by the API's word."""
+        """When the first member of this life was created, by the API server's clock."""
         self.epoch = 0
         self.size = 0
         """Members of the last start."""
         self.tries = 0
-        """Starts in a row that came to nothing."""
-        self.upset = False
-        """A place of this start turned out to be none."""
-        self._upsets = 0
-        """In how many starts in a row."""
+        """Failed starts in a row."""
+        self.plan_invalidated = False
+        """A planned place of this start is no longer usable."""
+        self._invalidated = 0
+        """In how many starts in a row that was so."""
         self.preempted = False
-        """Its room is taken for others: all of it goes, and nobody goes on by itself meanwhile."""
+        """All its members are being evicted for other workloads; no member is placed meanwhile."""
         self.unasked: dict[str, None] = {}
-        """After a start in which nobody came: members that kube-scheduler must ask for once more before the next."""
-        self.vital = 0
-        """How many required members the last start had."""
+        """UIDs of members of a start that got stuck and that kube-scheduler has not tried again since."""
+        self.required_at_start = 0
         self.started: Mapping[str, int] = {}
-        """How many of each role it had."""
-        self._most = 0
-        """How many of this start were in bind at the same time."""
+        """How many members of each role the last start had."""
+        self._most_in_bind = 0
+        """The most members of this start that were in bind at the same time."""
         self.began_at: float | None = None
         """When the first member of this start came into bind."""
         self.progress_at = 0.0
-        """When there were last more of them in bind than ever."""
+        """When `_most_in_bind` grew last."""
         self.released_at = self.due_at = 0.0
-        """When the Bindings began, and until when all must be bound."""
+        """When the Bindings began, and when all must be bound."""
         self.arrivals_before = 0
-        """How many members had come when the phase began."""
+        """`arrivals` when the phase began."""
         self._paused_until = self._again_at = 0.0
-        """No start before the one, nor before the other unless all have asked again."""
+        """The gang starts after the first; and after the second, or when kube-scheduler has tried all `unasked`."""
         self.ran = False
-        """BINDING: it had been running, as far as can be known."""
-        self.shaken = self.bereft = False
-        """Since it was whole: a kubelet refused a member; a bound one was lost."""
+        """BINDING: it ran before, as far as this process can know."""
+        self.admission_failed = self.member_lost = False
+        """Since the gang was whole: a kubelet refused a member; a bound member was lost."""
 
     def may_plan(self, now: float) -> bool:
-        """Whether it waits for nothing but room."""
+        """Whether the gang waits for capacity alone."""
         asked = now >= self._again_at or self.unasked.keys().isdisjoint(self.members)
         return self.phase is P.WAITING and now >= self._paused_until and asked
 
     @property
     def timed(self) -> bool:
-        """Whether time alone may move it on."""
+        """Whether time alone may change its phase."""
         return self.moves_at < math.inf
 
     @property
     def born(self) -> float:
-        """When its present life began."""
+        """When its current life began."""
         return min(self._begun, self._made)
 
     def shift(self, by: float) -> None:
-        """All times of the API were so many seconds earlier than it seemed."""
+        """The wall clock was set: all times of the API server were `by` seconds earlier than they seemed."""
         self._made -= by
         for member in self.members.values():
             member.created -= by
@@ -122,16 +121,16 @@ class Gang(Members):
 
     @property
     def moves_at(self) -> float:
-        """When time alone may move it on: at any moment, when it has waited for too long, or never."""
+        """When time alone may change its phase: at any moment, at its schedule timeout, or never."""
         if self.phase in (P.STARTING, P.BINDING):
             return -math.inf
         limit = self.terms.schedule_timeout_s if self.phase in (P.ASSEMBLING, P.WAITING) else None
         return self.born + limit if limit and self.members else math.inf
 
-    # -- what happens
+    # -- events
 
     def join(self, member: Member, now: float) -> None:
-        """A pod of this gang is there; it counts nowhere until it is put to a stage."""
+        """Take in a new member; it does not count until it is put to a stage."""
         if not self.members and not self._past:
             self._begun, self._made = now, math.inf
         self._made = min(self._made, member.created)
@@ -139,28 +138,29 @@ class Gang(Members):
 
     def put(self, member: Member, stage: Stage) -> None:
         if member.stage is Stage.BOUND and stage is Stage.ABSENT:
-            self.bereft = True
+            self.member_lost = True
         super().put(member, stage)
 
     def lose(self, uid: str, *, refused: bool = False) -> None:
-        """A member is gone for good; `refused` by its kubelet, before it ran."""
+        """Forget a lost member; `refused`: its kubelet refused it before it ran."""
         member = self.members.get(uid)
         if member is not None:
-            self.bereft = self.bereft or member.stage is Stage.BOUND
-            self.shaken = self.shaken or refused
+            self.member_lost = self.member_lost or member.stage is Stage.BOUND
+            self.admission_failed = self.admission_failed or refused
             self.remove(uid)
 
     def start(self, places: Mapping[str, str], now: float) -> None:
-        """Everybody in `places` (member → node) has one held from now on."""
+        """Begin a start: `places` (member → node) are held."""
         self.epoch += 1
-        self.began_at, self.progress_at, self._most = None, now, 0
+        self.began_at, self.progress_at, self._most_in_bind = None, now, 0
         for uid, node in places.items():
             member = self.members[uid]
             member.node = node
             self.put(member, Stage.PLANNED)
-        self.size, self.vital, self.started = self.count(*PLACED), self.required(*PLACED), dict(self.roles(*PLACED))
+        self.size, self.started = self.count(*PLACED), dict(self.roles(*PLACED))
+        self.required_at_start = self.required(*PLACED)
         self.unasked.clear()
-        self.upset = False
+        self.plan_invalidated = False
         self.enter(Trigger.PLANNED, now)
 
     def arrive(self, uid: str, now: float) -> None:
@@ -170,11 +170,11 @@ class Gang(Members):
             return
         self.put(member, Stage.IN_BIND)
         self.began_at = now if self.began_at is None else self.began_at
-        if self.count(Stage.IN_BIND) > self._most:
-            self._most, self.progress_at = self.count(Stage.IN_BIND), now
+        if self.count(Stage.IN_BIND) > self._most_in_bind:
+            self._most_in_bind, self.progress_at = self.count(Stage.IN_BIND), now
 
     def leave(self, uid: str) -> None:
-        """Nobody waits for its bind any more."""
+        """kube-scheduler has abandoned the bind of a member."""
         member = self.members.get(uid)
         if member is not None and member.stage is Stage.IN_BIND:
             self.put(member, Stage.PLANNED)
@@ -185,27 +185,24 @@ class Gang(Members):
         member.node, member.epoch = node, self.epoch
         self.put(member, Stage.POSTED)
 
-    def bound(self, uid: str, node: str, epoch: int, at: float, among: int = 0) -> None:
-        """The member is bound, since when; `epoch` is that of its start, 0 if no start of ours bound it.
-
-        `among`: how many members that start had.
-        """
+    def bound(self, uid: str, node: str, epoch: int, at: float, start_size: int = 0) -> None:
+        """The member is bound since `at`, by the start `epoch` with `start_size` members; 0 if by no start of ours."""
         member = self.members[uid]
         if member.stage is not Stage.POSTED:
-            member.epoch, member.among = epoch, among
+            member.epoch, member.start_size = epoch, start_size
         member.node, member.bound_at = node, at
         self.put(member, Stage.BOUND)
 
     def give_up(self, now: float) -> None:
-        """Nobody else will come into bind: a start that is not complete is over."""
+        """End a start whose members are not all in bind."""
         self.progress_at = now - self.patience.stuck_s
 
-    def enter(self, fact: Trigger, now: float) -> None:
-        """Go on to the phase to which this fact leads."""
-        before, self.phase = self.phase, after(self.phase, fact)
-        assert self.phase is not before, f"{fact} does not move {before}"
+    def enter(self, trigger: Trigger, now: float) -> None:
+        """Enter the phase to which this trigger leads."""
+        before, self.phase = self.phase, after(self.phase, trigger)
+        assert self.phase is not before, f"{trigger} does not move {before}"
         self.since, self.arrivals_before = now, self.arrivals
-        match fact:
+        match trigger:
             case Trigger.ALL_IN_BIND:
                 self._bind_until(now, now)
             case Trigger.LOST_EARLY:
@@ -218,12 +215,12 @@ class Gang(Members):
             case Trigger.OVERDUE:
                 self._paused_until = now + self._backoff()
             case Trigger.PLAN_INVALIDATED:
-                self._upsets += 1
-                if self._upsets > self.patience.upsets:
+                self._invalidated += 1
+                if self._invalidated > self.patience.upsets:
                     self._paused_until = now + self._backoff()
             case Trigger.WHOLE:
-                self.shaken = self.bereft = self.preempted = False
-                self._upsets = 0
+                self.admission_failed = self.member_lost = self.preempted = False
+                self._invalidated = 0
             case Trigger.STRANDED:
                 self.preempted = False
             case Trigger.LOST | Trigger.DONE:
@@ -233,25 +230,25 @@ class Gang(Members):
 
     def _bind_until(self, released_at: float, now: float) -> None:
         self.released_at, self.due_at = released_at, now + self.patience.gang_bind_timeout_s
-        self.ran = self.shaken = False
+        self.ran = self.admission_failed = False
 
     def _backoff(self) -> float:
         self.tries += 1
         return self.patience.again_s * 2.0 ** min(self.tries - 1, self.patience.doublings)
 
     def _adopt(self, now: float) -> None:
-        """Take over what others have bound: a start under way, to be whole in time, or a gang that had been running."""
+        """Take over bound members: of a start in progress, which must be whole in time, or of a gang that ran."""
         ours = [m for m in self.at(Stage.BOUND) if m.epoch]
         self.epoch = max([self.epoch, 1, *(m.epoch for m in ours)])
         last = [m for m in ours if m.epoch == self.epoch]
         released = min((now, *(m.bound_at for m in last)))
-        self.size = max((m.among for m in last), default=0) or self.count(*PRESENT)
-        self.vital, self.started = self.required(*PRESENT), dict(self.roles(*PRESENT))
+        self.size = max((m.start_size for m in last), default=0) or self.count(*PRESENT)
+        self.required_at_start, self.started = self.required(*PRESENT), dict(self.roles(*PRESENT))
         self._bind_until(released, released)
         may_have_shrunk = self.terms.lasting_by_role and not self.count(Stage.IDLE)
         if now < self.due_at and not may_have_shrunk:
             return
-        if any(m.created <= released for m in self.at(Stage.IDLE)):  # it was there when the others were bound
+        if any(m.created <= released for m in self.at(Stage.IDLE)):  # it existed when the others were bound
             self.due_at = now + self.patience.gang_bind_timeout_s
         else:
-            self.ran, self.vital = True, self.required(*SETTLED)
+            self.ran, self.required_at_start = True, self.required(*SETTLED)

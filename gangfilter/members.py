@@ -1,4 +1,4 @@
-"""The members of one gang: who is there, at which stage, and how many count."""
+"""The members of one gang: their stages, and how many count."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protos.contract.objects import OwnerReference
 
 
 class Stage(IntEnum):
-    """Where a member stands."""
+    """How far a member's placement has come."""
 
     ABSENT = 0
     """It exists, but does not count: gated, ending, another scheduler's, or of an earlier life of the gang."""
@@ -35,13 +35,13 @@ ARRIVED = (Stage.IN_BIND, *SETTLED)
 PLACED = (Stage.PLANNED, *ARRIVED)
 PRESENT = (Stage.IDLE, Stage.POSTED, *PLACED)
 HOLDING = (Stage.PLANNED, Stage.IN_BIND)
-"""Those that have a place held, without a Binding yet."""
+"""Those with a held place and no Binding yet."""
 OPEN = (Stage.IDLE, Stage.PLANNED, Stage.IN_BIND, Stage.POSTED, Stage.BOUND)
-"""Those that still have work to do."""
+"""Those whose work is not done."""
 
 
 class Member(msgspec.Struct):
-    """One pod of a gang. Its stage is changed by `Members` only."""
+    """One pod of a gang. Only `Members` changes its stage."""
 
     uid: str
     name: str
@@ -51,26 +51,27 @@ class Member(msgspec.Struct):
     leader: str = ""
     """The role of a pod that may be made only when this one runs."""
     controller: OwnerReference | None = None
-    """What makes it anew when it is deleted, None if nothing does."""
+    """Its controller, which replaces it when it is deleted; None if it has none."""
     priority: int = 0
     created: float = 0.0
-    """When the pod was made, and when it was first seen."""
+    """When the pod was created, by the API server's clock."""
     since: float = 0.0
+    """When the pod was first seen."""
     stage: Stage = Stage.ABSENT
     node: str = ""
     epoch: int = 0
     """The start that bound it, 0 if none of ours did."""
-    among: int = 0
-    """How many members that start had, 0 if that is not known."""
+    start_size: int = 0
+    """How many members that start had, 0 if unknown."""
     bound_at: float = 0.0
     refused: bool = False
-    """kube-scheduler does not come for it by itself."""
+    """kube-scheduler does not try it again by itself."""
     succeeded: bool = False
-    """Its pod has done its work and is there; whether that counts in this life of the gang, the stage tells."""
+    """Its pod has succeeded and still exists; the stage says whether that counts in this life of the gang."""
     preempted: bool = False
-    """It was taken away since others need its room."""
+    """It was evicted for other workloads."""
     denied_at: float = 0.0
-    """When kube-scheduler first kept it off its place, 0 if it does not."""
+    """When kube-scheduler first refused its planned node, 0 if it does not."""
 
     @property
     def owner(self) -> str:
@@ -79,32 +80,32 @@ class Member(msgspec.Struct):
 
     @property
     def removable(self) -> bool:
-        """Whether we may take it back once it is bound: we bound it, and it is made anew."""
+        """Whether we may evict it once it is bound: we bound it, and its controller replaces it."""
         return bool(self.owner) and self.epoch > 0
 
 
 class Members:
-    """Members by UID, and how many there are of each kind."""
+    """Members by UID, and how many there are of each kind: the tally always agrees with the members' stages."""
 
     __slots__ = ("_past", "_priority", "_tally", "arrivals", "members", "turnover", "unheld")
 
     def __init__(self) -> None:
         self.members: dict[str, Member] = {}
         self._tally: dict[tuple[Stage, str, bool], int] = {}
-        """Members by stage, role and whether they are required."""
+        """Number of members by stage, role and whether they are required."""
         self._past: dict[tuple[str, bool], int] = {}
-        """Those that have succeeded and count, and whose pods are deleted: how many of each role, and required."""
+        """Number of deleted members that succeeded and count, by role and whether they are required."""
         self.unheld: dict[str, None] = {}
-        """UIDs of members that kube-scheduler binds by itself: their bind cannot be kept waiting."""
+        """UIDs of externally bound members: their bind cannot wait at the barrier."""
         self.arrivals = 0
         self.turnover = 0
         """How often a member began to count, and how often one began or ceased to."""
         self._priority = (-1, 0)
-        """The turnover when it was found out, and the highest priority of those that count."""
+        """The highest priority of the members that count, after the turnover for which it was computed."""
 
     @property
     def priority(self) -> int:
-        """The highest of the members that count, 0 if none does."""
+        """The highest priority of the members that count, 0 if none does."""
         turnover, highest = self._priority
         if turnover != self.turnover:
             highest = max((m.priority for m in self.members.values() if m.stage is not Stage.ABSENT), default=0)
@@ -116,19 +117,17 @@ class Members:
         return sorted((m for m in self.members.values() if m.stage in stages), key=lambda m: (m.name, m.uid))
 
     def holding(self) -> list[Member]:
-        """The members that have a place held, without a Binding yet."""
         return self.at(*HOLDING)
 
     def count(self, *stages: Stage) -> int:
-        """How many members are at these stages."""
         return sum(n for (stage, _, _), n in self._tally.items() if stage in stages)
 
     def required(self, *stages: Stage) -> int:
-        """How many of them are always part of the minimum."""
+        """How many required members are at these stages."""
         return sum(n for (stage, _, required), n in self._tally.items() if required and stage in stages)
 
     def roles(self, *stages: Stage) -> Counter[str]:
-        """Members at these stages by role."""
+        """Number of members at these stages by role."""
         found: Counter[str] = Counter()
         for (stage, role, _), n in self._tally.items():
             if stage in stages:
@@ -136,19 +135,19 @@ class Members:
         return found
 
     def put(self, member: Member, stage: Stage) -> None:
-        """The member, a new one too, is at this stage from now on."""
+        """Move a member, maybe a new one, to this stage."""
         if self.members.get(member.uid) is member:
             self._count(member.stage, member.role, member.required, -1)
         self.members[member.uid] = member
         self.arrivals += member.stage is Stage.ABSENT and stage is Stage.IDLE
         self.turnover += (member.stage is Stage.ABSENT) != (stage is Stage.ABSENT)
         if stage not in (Stage.SUCCEEDED, Stage.ABSENT):
-            member.succeeded = False  # it was said to have, and works after all
+            member.succeeded = False  # its status said so, but it works after all
         member.stage = stage
         self._count(stage, member.role, member.required, 1)
 
     def _count(self, stage: Stage, role: str, required: bool, more: int) -> None:
-        """So many more are at this stage; no role is kept of which there is nobody."""
+        """Add to the tally; kinds without members are dropped."""
         kind = stage, role, required
         left = self._tally.get(kind, 0) + more
         if left:
@@ -156,10 +155,10 @@ class Members:
         else:
             del self._tally[kind]
             if len(self._tally) == 1:
-                self._tally = dict(self._tally)  # gives back what it took for many kinds
+                self._tally = dict(self._tally)  # frees the memory of a large table
 
     def remove(self, uid: str) -> None:
-        """The member is none any more."""
+        """Forget a member."""
         member = self._drop(uid)
         self.turnover += member.stage is not Stage.ABSENT
 
@@ -170,29 +169,28 @@ class Members:
         return member
 
     def succeed(self, uid: str) -> None:
-        """The member has done its work."""
         member = self.members[uid]
         if not member.succeeded:
             member.succeeded = True
             self.put(member, Stage.SUCCEEDED)
 
     def vanish(self, uid: str) -> bool:
-        """The member's pod is deleted; returns whether it goes on counting, since it had succeeded."""
+        """The member's pod is deleted; returns whether the member still counts, because it succeeded."""
         if not self.members[uid].succeeded:
             return False
         member = self._drop(uid)
         self._priority = (-1, 0)
         if member.stage is Stage.SUCCEEDED:
             known = len(self._past) < ROLES.most or (member.role, member.required) in self._past
-            role = member.role if known else ""  # a role of its own for each: nobody names them all
+            role = member.role if known else ""  # bounds the memory where each member has a role of its own
             self._past[role, member.required] = self._past.get((role, member.required), 0) + 1
             self._count(Stage.SUCCEEDED, role, member.required, 1)
         return True
 
     def recall(self) -> None:
-        """Before a start, of those that have succeeded only those count that belong to members which are still there.
+        """Before a start, succeeded members count only if they belong to members that still exist.
 
-        That is: they started together, or the same controller made them. Others were of an earlier life of the gang.
+        They do if they started together or have the same controller. Others are of an earlier life of the gang.
         """
         for (role, required), past in self._past.items():
             self._count(Stage.SUCCEEDED, role, required, -past)
@@ -201,9 +199,9 @@ class Members:
         succeeded = [m for m in self.members.values() if m.succeeded]
         if not succeeded:
             return
-        there = [m for m in self.members.values() if m.stage in OPEN]
-        owners = {m.owner for m in there if m.owner}
-        epoch = max((m.epoch for m in there), default=0)
+        open_members = [m for m in self.members.values() if m.stage in OPEN]
+        owners = {m.owner for m in open_members if m.owner}
+        epoch = max((m.epoch for m in open_members), default=0)
         for member in succeeded:
-            counts = not there or member.owner in owners or (epoch > 0 and member.epoch == epoch)
+            counts = not open_members or member.owner in owners or (epoch > 0 and member.epoch == epoch)
             self.put(member, Stage.SUCCEEDED if counts else Stage.ABSENT)

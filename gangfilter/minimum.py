@@ -1,4 +1,4 @@
-"""The minimum of a gang: how many members there have to be, and what it lacks."""
+"""The minimum of a gang: how many members it needs, and which of them it lacks."""
 
 from __future__ import annotations
 
@@ -10,38 +10,37 @@ from gangfilter.table import Phase
 
 
 def minimum(gang: Gang) -> tuple[int | None, Mapping[str, int]]:
-    """How many members there have to be, in all and by role; None if nobody says so.
+    """How many members the gang needs, in all and by role; None if no source declares it.
 
-    One that has started may need fewer than to start.
+    A gang that runs may need fewer than to start.
     """
     terms = gang.terms
     total, roles, lasting = terms.min_member, dict(terms.min_by_role), dict(terms.lasting_by_role)
     has_run = gang.phase in (Phase.RUNNING, Phase.DEGRADED) or (gang.phase is Phase.BINDING and gang.ran)
     if total is None or not lasting or not has_run:
         return total, roles
-    return total - sum(roles.get(role, 0) - least for role, least in lasting.items()), roles | lasting
+    return total - sum(roles.get(role, 0) - number for role, number in lasting.items()), roles | lasting
 
 
 def suffices(gang: Gang, *stages: Stage, also: Sequence[Member] = ()) -> bool:
-    """Whether the members at these stages are the minimum: in number, by role, and with all that are required.
+    """Whether the members at these stages, and `also`, are the minimum: in number, by role, with all required ones.
 
-    `also` counts too; none of them is at these stages.
-
-    Required are those that exist; once started, as many as the start had.
+    No member in `also` is at one of these stages. All existing required members are needed; after the start, as many as
+    the start had.
     """
-    least, by_role = minimum(gang)
-    if least is None or gang.count(*stages) + len(also) < least:
+    total, by_role = minimum(gang)
+    if total is None or gang.count(*stages) + len(also) < total:
         return False
     roles = gang.roles(*stages)
     roles.update(member.role for member in also)
-    if any(roles[role] < of_role for role, of_role in by_role.items()):
+    if any(roles[role] < number for role, number in by_role.items()):
         return False
-    vital = gang.required(*PRESENT) if gang.phase in (*BEFORE, Phase.STARTING) else gang.vital
-    return gang.required(*stages) + sum(member.required for member in also) >= vital
+    required = gang.required(*PRESENT) if gang.phase in (*BEFORE, Phase.STARTING) else gang.required_at_start
+    return gang.required(*stages) + sum(member.required for member in also) >= required
 
 
 def last(gang: Gang) -> list[Member]:
-    """The planned members that kube-scheduler binds by itself, once nobody is missing but them."""
+    """The planned externally bound members, once only they are missing at the barrier."""
     if gang.phase not in (*STARTED, Phase.STARTING):
         return []
     planned = [m for uid in sorted(gang.unheld) if (m := gang.members[uid]).stage is Stage.PLANNED]
@@ -49,41 +48,35 @@ def last(gang: Gang) -> list[Member]:
 
 
 def to_start(gang: Gang) -> int:
-    """How many members start together at least, 0 if nobody says so."""
-    return max(gang.terms.min_member or 0, sum(of_role for _, of_role in gang.terms.min_by_role))
+    """How many members start together at least, 0 if no source declares it."""
+    return max(gang.terms.min_member or 0, sum(number for _, number in gang.terms.min_by_role))
 
 
 def lacking(gang: Gang) -> str:
-    """Which part of the minimum does not exist, in words; "" if it does."""
-    least = gang.terms.min_member
-    if least is None:
+    """The part of the minimum that does not exist, in words; "" if all exists."""
+    total = gang.terms.min_member
+    if total is None:
         return "its number of members is unknown"
     roles = gang.roles(*PRESENT)
-    if roles.total() < least:
-        leader = _leader_to_come(gang, least - roles.total())
-        hint = f"; the {leader} does not: one that is made when the others run must not be in the minimum"
-        return f"{roles.total()} of {least} members exist{hint if leader else ''}"
+    if roles.total() < total:
+        leaders = {m.leader for m in gang.members.values() if m.leader and not roles[m.leader]}
+        hint = ""
+        if leaders and roles.total() == total - 1:  # the missing leader may itself wait for the others
+            hint = f"; the {min(leaders)} does not: one that is made when the others run must not be in the minimum"
+        return f"{roles.total()} of {total} members exist{hint}"
     return ", ".join(f"{roles[role]} of {n} {role} exist" for role, n in gang.terms.min_by_role if roles[role] < n)
 
 
-def _leader_to_come(gang: Gang, missing: int) -> str:
-    """The role of the one member that is missing, if it may be waiting for the others; else ""."""
-    if missing != 1:
-        return ""
-    leaders = {m.leader for m in gang.members.values() if m.leader}
-    return next((leader for leader in sorted(leaders) if not gang.roles(*PRESENT)[leader]), "")
-
-
 def needs(gang: Gang, role: str, required: bool, beside: Mapping[tuple[str, bool], int]) -> bool:
-    """Whether, once started, it is short of one more such member, beside those that have a place.
+    """Whether a started gang needs one more such member than those that have a place.
 
-    `beside`: how many shall be counted too, by role and by whether they are required.
+    `beside`: further members to count, by role and by whether they are required.
     """
     placed = (*PLACED, Stage.POSTED)
-    there = gang.roles(*placed)
+    present = gang.roles(*placed)
     for (other, _), n in beside.items():
-        there[other] += n
-    if required and gang.required(*placed) + sum(n for (_, vital), n in beside.items() if vital) < gang.vital:
+        present[other] += n
+    if required and gang.required(*placed) + sum(n for (_, r), n in beside.items() if r) < gang.required_at_start:
         return True
-    least, by_role = minimum(gang)
-    return there.total() < (least or 0) or there[role] < by_role.get(role, 0)
+    total, by_role = minimum(gang)
+    return present.total() < (total or 0) or present[role] < by_role.get(role, 0)

@@ -1,15 +1,15 @@
-"""The dialects in which a pod can name its group, one row each: the keys that name it, and what else is said there.
+"""The dialects in which a pod can name its group, one row each: the keys that name it, and what else they declare.
 
 What has no counterpart here:
 
-- Koordinator's `mode`: a group that waits holds nothing, strict or not. Its `match-policy`: `on-member-lost` says what
-  follows a loss. Its `groups`, which bundle gangs, are refused with a sentence: each gang starts by itself.
-- Kueue's gates are Kueue's: a group starts once they are gone. The pods of its serving groups (StatefulSet,
+- Koordinator's `mode`: a pending group holds nothing, strict or not. Its `match-policy`: use `on-member-lost`. Its
+  `groups`, which bundle gangs, are refused with a sentence: each gang starts by itself.
+- Kueue's gates: Kueue removes them, and the group starts after that. The pods of its serving groups (StatefulSet,
   LeaderWorkerSet) come one after the other, each when the one before runs: they are no gang.
-- YuniKorn's placeholders: an application's task groups are roles of one gang. Spark's executors are made by its running
-  driver: they are no gang.
+- YuniKorn's placeholders: the task groups of an application are roles of one gang. Spark's running driver makes its
+  executors: they are no gang.
 - tf-operator's first form of a group, a PodDisruptionBudget: policy/v1beta1 is not served since Kubernetes 1.25.
-- Kubernetes 1.35's Workloads are not read: `gangshare.io/min-member` can say the minimum of a `workloadRef`.
+- Kubernetes 1.35's Workloads are not read: `gangshare.io/min-member` can give the minimum of a `workloadRef`.
 """
 
 from __future__ import annotations
@@ -19,35 +19,19 @@ from typing import Any
 
 import msgspec
 
+from gangfilter import values
 from gangfilter.group import Declaration
-from gangfilter.specs import hived, task_groups
-from gangfilter.values import (
-    BadValue,
-    Key,
-    Reader,
-    annotation,
-    both,
-    count,
-    label,
-    lost,
-    name,
-    names_in,
-    resources,
-    role,
-    roles,
-    run_time,
-    seconds,
-)
+from gangfilter.values import Key, Reader, annotation, both, label
 from protos.contract import names
 
 Named = tuple[str, str]
-"""Where a group is named, for people, and its name."""
+"""The key or field that names a group, for people, and the group's name."""
 
 
 def by_keys(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
-    """The plain way: each key's value is a group's name."""
+    """The usual way: the value of each key is the name of a group."""
     for key in keys:
-        if group := reader.read(name, key):
+        if group := reader.read(values.name, key):
             yield str(key), group
 
 
@@ -55,29 +39,24 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One way to name a group."""
 
     source: str
-    """For people, where its values are written."""
+    """The place of its values, for people."""
     keys: tuple[Key, ...]
-    """A pod without any of these keys does not speak it."""
+    """A pod without any of these keys does not use the dialect."""
     named: Callable[[tuple[Key, ...], Reader], Iterator[Named]] = by_keys
     """The groups that a pod names by these keys."""
     says: Mapping[str, tuple[Callable[[str], Any], tuple[Key, ...]]] = {}
-    """Fields of the declaration: how they are read, and of which key, the first that is set."""
+    """Fields of the declaration: the parser, and the keys, of which the first that is set counts."""
 
     def declaration(self, reader: Reader) -> Declaration | None:
-        """What is said in it of the group, None if nothing; what cannot be read is told by the reader."""
+        """What the object declares about its group in this dialect, None if nothing; problems go to the reader."""
         said = {field: value for field, (parse, keys) in self.says.items() if (value := reader.read(parse, *keys))}
         return Declaration(source=self.source, **said) if said else None
 
 
 def _koordinator(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
     for named in by_keys(keys, reader):
-        reader.read(_alone, _KOORDINATOR_BUNDLE)
+        reader.read(values.lone_group, _KOORDINATOR_BUNDLE)
         yield named
-
-
-def _alone(text: str) -> None:
-    if len(names_in(text)) > 1:
-        raise BadValue("at most one group: each starts by itself")
 
 
 def _kueue(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
@@ -86,18 +65,18 @@ def _kueue(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
 
 
 def _yunikorn(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
-    """The application: YuniKorn holds room for all of its task groups before it starts one."""
+    """The application: YuniKorn reserves capacity for all its task groups before it starts one."""
     if not any(map(reader.text, keys)) or reader.text(_SPARK_ROLE):
         return
     for key in _YUNIKORN_APPLICATION:
-        if application := reader.read(name, key):
+        if application := reader.read(values.name, key):
             yield str(key), application
             return
     reader.problems.append(f"{_YUNIKORN_APPLICATION[0]} is missing: expected the application whose task group this is")
 
 
 def _hived(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
-    spec = reader.read(hived, *keys)
+    spec = reader.read(values.hived, *keys)
     if spec and spec.name:
         yield str(keys[0]), spec.name
 
@@ -115,7 +94,7 @@ QUEUE_KEYS = (
     label("quota.scheduling.koordinator.sh/name"),
     *both("yunikorn.apache.org/queue"),
 )
-"""Where a pod, in a group or not, names its queue; the first that is set counts. Kueue's queues are Kueue's."""
+"""Keys by which any pod names its queue; the first that is set counts. Kueue's queues are not read."""
 KUBE_GROUP = annotation("scheduling.k8s.io/group-name")
 VOLCANO_GROUP = annotation("scheduling.volcano.sh/group-name")
 VOLCANO_QUEUE = annotation("scheduling.volcano.sh/queue-name")
@@ -133,30 +112,30 @@ _HIVED_SPEC = annotation("hivedscheduler.microsoft.com/pod-scheduling-spec")
 ET_GROUP, ET_OPERATOR = label("group-name"), "kai.alibabacloud.com"
 _VOLCANO_TERMS: Mapping[str, tuple[Callable[[str], Any], tuple[Key, ...]]] = {
     "min_member": (
-        count,
+        values.count,
         (annotation("scheduling.k8s.io/group-min-member"), annotation("scheduling.volcano.sh/group-min-member")),
     ),
-    "min_resources": (resources, (annotation("scheduling.volcano.sh/group-min-resources"),)),
-    "queue": (name, (VOLCANO_QUEUE, *both("volcano.sh/queue-name"))),
+    "min_resources": (values.resources, (annotation("scheduling.volcano.sh/group-min-resources"),)),
+    "queue": (values.name, (VOLCANO_QUEUE, *both("volcano.sh/queue-name"))),
 }
 
 OWN = Dialect(
     source=f"pods' {names.DOMAIN}/*",
     keys=both(names.GROUP),
     says={
-        "min_member": (count, both(names.MIN_MEMBER)),
-        "min_by_role": (roles, both(names.MIN_MEMBER_BY_ROLE)),
-        "queue": (name, both(names.QUEUE)),
-        "schedule_timeout_s": (seconds, both(names.SCHEDULE_TIMEOUT_SECONDS)),
-        "on_member_lost": (lost, both(names.ON_MEMBER_LOST)),
-        "on_completion": (role, both(names.ON_COMPLETION)),
-        "expected_runtime_s": (run_time, (annotation(names.EXPECTED_RUNTIME),)),
+        "min_member": (values.count, both(names.MIN_MEMBER)),
+        "min_by_role": (values.roles, both(names.MIN_MEMBER_BY_ROLE)),
+        "queue": (values.name, both(names.QUEUE)),
+        "schedule_timeout_s": (values.seconds, both(names.SCHEDULE_TIMEOUT_SECONDS)),
+        "on_member_lost": (values.lost, both(names.ON_MEMBER_LOST)),
+        "on_completion": (values.role, both(names.ON_COMPLETION)),
+        "expected_runtime_s": (values.run_time, (annotation(names.EXPECTED_RUNTIME),)),
     },
 )
-"""Our own keys, read of PodGroups too."""
+"""Our own keys; they are read of PodGroups too."""
 
-QUEUES = Dialect(source="pods' queues", keys=(), says={"queue": (name, QUEUE_KEYS)})
-"""What says the queue of a group in whose own dialect nobody does."""
+QUEUES = Dialect(source="pods' queues", keys=(), says={"queue": (values.name, QUEUE_KEYS)})
+"""The keys of queues, for a group whose dialects name no queue."""
 
 DIALECTS = (
     OWN,
@@ -167,7 +146,7 @@ DIALECTS = (
     Dialect(
         source="pods' pod-group.scheduling.sigs.k8s.io/*",
         keys=(label("pod-group.scheduling.sigs.k8s.io"), label("pod-group.scheduling.sigs.k8s.io/name")),
-        says={"min_member": (count, (label("pod-group.scheduling.sigs.k8s.io/min-available"),))},
+        says={"min_member": (values.count, (label("pod-group.scheduling.sigs.k8s.io/min-available"),))},
     ),
     Dialect(
         source="pods' gang.scheduling.koordinator.sh/*",
@@ -175,7 +154,7 @@ DIALECTS = (
         named=_koordinator,
         says={
             "min_member": (
-                count,
+                values.count,
                 (
                     annotation("gang.scheduling.koordinator.sh/min-available"),
                     annotation("gang.scheduling.koordinator.sh/total-number"),
@@ -187,23 +166,23 @@ DIALECTS = (
         source="pods' kai.scheduler/*",
         keys=(annotation("pod-group-name"),),
         says={
-            "min_member": (count, (annotation("kai.scheduler/batch-min-member"),)),
-            "queue": (name, (label("kai.scheduler/queue"),)),
+            "min_member": (values.count, (annotation("kai.scheduler/batch-min-member"),)),
+            "queue": (values.name, (label("kai.scheduler/queue"),)),
         },
     ),
     Dialect(
         source="pods' kueue.x-k8s.io/*",
         keys=(label("kueue.x-k8s.io/pod-group-name"), annotation("kueue.x-k8s.io/pod-group-name")),
         named=_kueue,
-        says={"min_member": (count, (annotation("kueue.x-k8s.io/pod-group-total-count"),))},
+        says={"min_member": (values.count, (annotation("kueue.x-k8s.io/pod-group-total-count"),))},
     ),
     Dialect(
         source="pods' yunikorn.apache.org/*",
         keys=(_YUNIKORN_TASK_GROUPS, YUNIKORN_TASK_GROUP),
         named=_yunikorn,
         says={
-            "min_by_role": (task_groups, (_YUNIKORN_TASK_GROUPS,)),
-            "queue": (name, (label("queue"), *both("yunikorn.apache.org/queue"))),
+            "min_by_role": (values.task_groups, (_YUNIKORN_TASK_GROUPS,)),
+            "queue": (values.name, (label("queue"), *both("yunikorn.apache.org/queue"))),
         },
     ),
     Dialect(source="pods' godel.bytedance.com/*", keys=both("godel.bytedance.com/pod-group-name")),
@@ -212,13 +191,13 @@ DIALECTS = (
         keys=(_HIVED_SPEC,),
         named=_hived,
         says={
-            "min_member": (lambda text: hived(text).pods, (_HIVED_SPEC,)),
-            "queue": (lambda text: name(hived(text).virtual_cluster), (_HIVED_SPEC,)),
+            "min_member": (lambda text: values.hived(text).pods, (_HIVED_SPEC,)),
+            "queue": (lambda text: values.name(values.hived(text).virtual_cluster), (_HIVED_SPEC,)),
         },
     ),
     Dialect(source="pods' kai.alibabacloud.com labels", keys=(label("training-job-name"),), named=_et),
 )
-"""In the order in which they name a group; after them come the fields of the pod's own spec."""
+"""In order of precedence; the fields of the pod's spec come after them."""
 
 KEYS = tuple(dict.fromkeys((*(key for dialect in DIALECTS for key in dialect.keys), *both(names.MIN_MEMBER))))
-"""All by which a pod wants to be in a group; without one of them, or a field of its spec, it is in none."""
+"""All keys that ask for a group; a pod without one of them, or a field of its spec, is in none."""

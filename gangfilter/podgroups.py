@@ -1,7 +1,7 @@
-"""The kinds of objects that declare a group, one row each, and what each says.
+"""The kinds of objects that declare a group, one row each, with the reader of its `spec`.
 
-Most are PodGroups of one shape; a kind's row tells which part of `spec` is read how. Our own annotations on such an
-object add to what its spec says. Kinds whose definition is not installed are simply never seen.
+Most are PodGroups of one shape. Our own annotations on such an object add to its spec. Kinds whose definition is not
+installed are never seen.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PodGroupError(ValueError):
 
 
 class Kind(msgspec.Struct, frozen=True, eq=False):
-    """A kind of objects that declare a group each."""
+    """A kind of objects, each of which declares a group."""
 
     api_group: str
     version: str
@@ -54,7 +54,7 @@ class Kind(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Spec(msgspec.Struct, rename="camel"):
-    """What PodGroups of every origin have in common; each kind has some of it."""
+    """The fields of PodGroups; each kind has some of them."""
 
     min_member: int | None = None
     min_task_member: dict[str, int] | None = None
@@ -109,7 +109,7 @@ _TRAINING_JOB = msgspec.json.Decoder(_TrainingJob)
 
 
 def declaration(kind: Kind, data: bytes) -> tuple[GroupKey, Declaration]:
-    """The group that an object of this kind (JSON, as bytes or msgspec.Raw) declares; raises PodGroupError."""
+    """The group that an object of this kind declares (JSON, as bytes or msgspec.Raw); raises PodGroupError."""
     try:
         decoded = decode_raw(data)
     except BAD_JSON as error:
@@ -123,8 +123,8 @@ def declaration(kind: Kind, data: bytes) -> tuple[GroupKey, Declaration]:
     reader = Reader(decoded.metadata.annotations, {})
     if own := OWN.declaration(reader):
         said.append(msgspec.structs.replace(own, source=f"its annotations {names.DOMAIN}/*"))
-    one, differ = combined(said)
-    return key, msgspec.structs.replace(one, source=kind.source, problems=(*reader.problems, *differ))
+    declared, differences = combined(said)
+    return key, msgspec.structs.replace(declared, source=kind.source, problems=(*reader.problems, *differences))
 
 
 def _common(spec: msgspec.Raw) -> Fields:
@@ -143,43 +143,43 @@ def _common(spec: msgspec.Raw) -> Fields:
 def _limited(spec: msgspec.Raw) -> Fields:
     """PodGroups whose scheduleTimeoutSeconds ends a group that waited for so long: ours, and Gödel's.
 
-    In scheduler-plugins the field of that name is how long a member that has a node waits for the others in Permit;
-    afterwards the group is tried again, without end. Nothing of ours waits so, and it is not read there. Source:
-    scheduler-plugins pkg/coscheduling Permit and Unreserve; Gödel's PodGroup phase Timeout.
+    In scheduler-plugins that field limits how long a member with a node waits in Permit; then the group is tried again,
+    without end. Nothing here waits in that way, so the field is not read there. Source: scheduler-plugins
+    pkg/coscheduling Permit and Unreserve; Gödel's PodGroup phase Timeout.
     """
     limit = _SPEC.decode(spec).schedule_timeout_seconds
     return _common(spec) | {"schedule_timeout_s": _read("scheduleTimeoutSeconds", limit, _limit)}
 
 
 def _volcano(spec: msgspec.Raw) -> Fields:
-    """As Volcano does it, roles count only if the minimum covers them all: its Jobs declare every replica by role."""
+    """As in Volcano, roles count only if the minimum covers them all: its Jobs declare every replica by role."""
     fields = _common(spec)
-    if sum(least for _, least in fields["min_by_role"]) > (fields["min_member"] or MEMBERS.most):
+    if sum(minimum for _, minimum in fields["min_by_role"]) > (fields["min_member"] or MEMBERS.most):
         fields["min_by_role"] = ()
     return fields
 
 
 def _kai(spec: msgspec.Raw) -> Fields:
-    """Pods are in the innermost sub-groups, which are roles here; all of them count, whatever minSubGroup says."""
+    """Pods are in the innermost sub-groups, which are roles here; all count, whatever minSubGroup says."""
     groups = _SUB_GROUPS.decode(spec).sub_groups or []
     outer = {group.parent for group in groups}
-    least = {group.name: group.min_member or 0 for group in groups if group.name not in outer}
-    return _common(spec) | {"min_by_role": _read("subGroups", least, by_role) or ()}
+    minimums = {group.name: group.min_member or 0 for group in groups if group.name not in outer}
+    return _common(spec) | {"min_by_role": _read("subGroups", minimums, by_role) or ()}
 
 
 def _upstream(spec: msgspec.Raw) -> Fields:
-    """A group with the policy `basic` starts one by one."""
+    """Members of a group with the policy `basic` start one by one."""
     said = _UPSTREAM.decode(spec)
     gang = said.scheduling_policy.gang
-    least = _read("schedulingPolicy.gang.minCount", gang.min_count, _members) if gang else 1
+    minimum = _read("schedulingPolicy.gang.minCount", gang.min_count, _members) if gang else 1
     priority_class = _read("priorityClassName", said.priority_class_name or None, name)
-    return {"min_member": least, "priority_class": priority_class or ""}
+    return {"min_member": minimum, "priority_class": priority_class or ""}
 
 
 def _training_job(spec: msgspec.Raw) -> Fields:
-    """ET-operator makes the launcher when `replicas` workers run, so fewer would hold their GPUs in vain.
+    """ET-operator makes the launcher when `replicas` workers run: fewer would hold GPUs without any use.
 
-    Later its workers come and go, as long as there are `minReplicas`: the slot of one that went is free at once.
+    Later workers come and go while there are `minReplicas`, so the GPUs of a lost worker are not held.
     """
     worker = _TRAINING_JOB.decode(spec).et_replica_specs.worker
     replicas = worker.replicas or 0
@@ -192,18 +192,18 @@ def _training_job(spec: msgspec.Raw) -> Fields:
 
 
 def _read(field: str, value: Any, parse: Callable[[Any], T]) -> T | None:
-    """A field of `spec`, None if it is not set; raises BadValue naming it."""
+    """A field of `spec`, None if it is not set; raises BadValue that names the field."""
     if value is None:
         return None
     try:
         return parse(value)
     except BadValue as error:
-        told = "" if isinstance(value, dict) else f" is {shown(value)}"
-        raise BadValue(f"spec.{field}{told}: expected {error}") from error
+        written = "" if isinstance(value, dict) else f" is {shown(value)}"
+        raise BadValue(f"spec.{field}{written}: expected {error}") from error
 
 
 def _members(number: int) -> int:
-    """A minimum; 0 is none, so that each member starts by itself."""
+    """A minimum; with 0 each member starts by itself."""
     if not 0 <= number <= MEMBERS.most:
         raise BadValue(f"a whole number from 1 to {MEMBERS.most}")
     return number or 1

@@ -1,7 +1,7 @@
-"""The barrier as a table: a gang's phases, the facts that move it on, and nothing else.
+"""The barrier as a table: the phases of a gang, and the triggers that lead from one to another.
 
-Every start has an epoch. A gang books nothing before STARTING, and everything it needs then; it leaves BINDING only
-whole (RUNNING), taken back (UNDOING), or with nobody left. What is not in the table does not move a gang.
+Every start has an epoch. A gang books nothing before STARTING, and then all that it needs. It leaves BINDING only whole
+(RUNNING), evicted again (UNDOING), or without members. A pair that is not in the table changes nothing.
 """
 
 from __future__ import annotations
@@ -10,92 +10,92 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """Where a gang stands."""
+    """The phase of a gang."""
 
     ASSEMBLING = "Assembling"
-    """Its minimum does not exist yet, or nobody says what it is."""
+    """Its minimum does not exist yet, or is not declared."""
     WAITING = "Waiting"
-    """It is complete and waits for room; it holds nothing."""
+    """Its minimum exists and waits for capacity; it holds nothing."""
     STARTING = "Starting"
-    """It has a place for everybody, held until all are in bind."""
+    """Every member of the start has a place, held until all are in bind."""
     BINDING = "Binding"
     """All were in bind: the Bindings are being written."""
     RUNNING = "Running"
     DEGRADED = "Degraded"
-    """It ran, or cannot be taken back, and fewer than its minimum are left."""
+    """It ran, or cannot be evicted, and has fewer members than its minimum."""
     UNDOING = "Undoing"
-    """It could not be finished, or it is preempted: what was bound is being evicted."""
+    """Its start failed, or it is preempted: its bound members are being evicted."""
     COMPLETED = "Completed"
     FAILED = "Failed"
     """It waited longer than its user allows."""
 
 
 class Trigger(StrEnum):
-    """What moves a gang on."""
+    """What moves a gang to another phase; the value is shown to people."""
 
     COMPLETE = "the minimum exists"
     INCOMPLETE = "the minimum does not exist any more"
     FOUND = "members are bound already"
-    PLANNED = "everybody has a place"
+    PLANNED = "all members of the start have a place"
     ALL_IN_BIND = "the minimum is in bind"
     STUCK = "no member came into bind for too long"
-    PLAN_INVALIDATED = "a planned member or node is none any more"
+    PLAN_INVALIDATED = "a planned member or node is no longer usable"
     WHOLE = "the minimum is bound"
     OVERDUE = "not whole in time"
     LOST = "fewer than the minimum are left"
     LOST_EARLY = "fewer than the minimum are left, right after the start"
-    RESTART = "the other members shall restart"
+    RESTART = "the other members restart"
     PREEMPTED = "it is preempted"
     UNDONE = "no member of the start is left"
-    STRANDED = "what is left of it may not go"
+    STRANDED = "the remaining members may not be evicted"
     DONE = "the work is done"
     LIMIT = "it exceeded its schedule timeout"
     RENEWED = "new members come"
 
 
-P, F = Phase, Trigger
+P, T = Phase, Trigger
 TRANSITIONS: dict[tuple[Phase, Trigger], Phase] = {
-    (P.ASSEMBLING, F.COMPLETE): P.WAITING,
-    (P.ASSEMBLING, F.FOUND): P.BINDING,
-    (P.ASSEMBLING, F.DONE): P.COMPLETED,
-    (P.ASSEMBLING, F.LIMIT): P.FAILED,
-    (P.WAITING, F.INCOMPLETE): P.ASSEMBLING,
-    (P.WAITING, F.PLANNED): P.STARTING,
-    (P.WAITING, F.FOUND): P.BINDING,
-    (P.WAITING, F.LIMIT): P.FAILED,
-    (P.STARTING, F.ALL_IN_BIND): P.BINDING,
-    (P.STARTING, F.FOUND): P.BINDING,
-    (P.STARTING, F.STUCK): P.WAITING,
-    (P.STARTING, F.PLAN_INVALIDATED): P.WAITING,
-    (P.BINDING, F.WHOLE): P.RUNNING,
-    (P.BINDING, F.OVERDUE): P.UNDOING,
-    (P.BINDING, F.LOST): P.DEGRADED,
-    (P.BINDING, F.UNDONE): P.ASSEMBLING,
-    (P.RUNNING, F.LOST): P.DEGRADED,
-    (P.RUNNING, F.LOST_EARLY): P.BINDING,
-    (P.RUNNING, F.DONE): P.COMPLETED,
-    (P.RUNNING, F.PREEMPTED): P.UNDOING,
-    (P.DEGRADED, F.WHOLE): P.RUNNING,
-    (P.DEGRADED, F.RESTART): P.UNDOING,
-    (P.DEGRADED, F.UNDONE): P.ASSEMBLING,
-    (P.DEGRADED, F.DONE): P.COMPLETED,
-    (P.DEGRADED, F.PREEMPTED): P.UNDOING,
-    (P.UNDOING, F.UNDONE): P.ASSEMBLING,
-    (P.UNDOING, F.WHOLE): P.RUNNING,
-    (P.UNDOING, F.STRANDED): P.DEGRADED,
-    (P.COMPLETED, F.RENEWED): P.ASSEMBLING,
-    (P.FAILED, F.FOUND): P.BINDING,
-    (P.FAILED, F.RENEWED): P.ASSEMBLING,
+    (P.ASSEMBLING, T.COMPLETE): P.WAITING,
+    (P.ASSEMBLING, T.FOUND): P.BINDING,
+    (P.ASSEMBLING, T.DONE): P.COMPLETED,
+    (P.ASSEMBLING, T.LIMIT): P.FAILED,
+    (P.WAITING, T.INCOMPLETE): P.ASSEMBLING,
+    (P.WAITING, T.PLANNED): P.STARTING,
+    (P.WAITING, T.FOUND): P.BINDING,
+    (P.WAITING, T.LIMIT): P.FAILED,
+    (P.STARTING, T.ALL_IN_BIND): P.BINDING,
+    (P.STARTING, T.FOUND): P.BINDING,
+    (P.STARTING, T.STUCK): P.WAITING,
+    (P.STARTING, T.PLAN_INVALIDATED): P.WAITING,
+    (P.BINDING, T.WHOLE): P.RUNNING,
+    (P.BINDING, T.OVERDUE): P.UNDOING,
+    (P.BINDING, T.LOST): P.DEGRADED,
+    (P.BINDING, T.UNDONE): P.ASSEMBLING,
+    (P.RUNNING, T.LOST): P.DEGRADED,
+    (P.RUNNING, T.LOST_EARLY): P.BINDING,
+    (P.RUNNING, T.DONE): P.COMPLETED,
+    (P.RUNNING, T.PREEMPTED): P.UNDOING,
+    (P.DEGRADED, T.WHOLE): P.RUNNING,
+    (P.DEGRADED, T.RESTART): P.UNDOING,
+    (P.DEGRADED, T.UNDONE): P.ASSEMBLING,
+    (P.DEGRADED, T.DONE): P.COMPLETED,
+    (P.DEGRADED, T.PREEMPTED): P.UNDOING,
+    (P.UNDOING, T.UNDONE): P.ASSEMBLING,
+    (P.UNDOING, T.WHOLE): P.RUNNING,
+    (P.UNDOING, T.STRANDED): P.DEGRADED,
+    (P.COMPLETED, T.RENEWED): P.ASSEMBLING,
+    (P.FAILED, T.FOUND): P.BINDING,
+    (P.FAILED, T.RENEWED): P.ASSEMBLING,
 }
-"""What follows. A pair that is not here changes nothing."""
+"""The phase that follows."""
 
 
-def after(phase: Phase, fact: Trigger) -> Phase:
+def after(phase: Phase, trigger: Trigger) -> Phase:
     """The phase that follows."""
-    return TRANSITIONS.get((phase, fact), phase)
+    return TRANSITIONS.get((phase, trigger), phase)
 
 
 def diagram() -> str:
     """The table as a Mermaid state diagram."""
-    lines = [f"    {phase} --> {to}: {fact}" for (phase, fact), to in TRANSITIONS.items()]
+    lines = [f"    {phase} --> {to}: {trigger}" for (phase, trigger), to in TRANSITIONS.items()]
     return "\n".join(["stateDiagram-v2", "    [*] --> Assembling", *lines])

@@ -1,19 +1,21 @@
-"""Reading what is written in annotations and labels: a value, or a sentence that says what was expected.
+"""Reads the values of annotations and labels; what cannot be read becomes a sentence that says what was expected.
 
-Each parser takes a text and raises BadValue; a Reader looks keys up and collects the sentences. Nothing that is written
-raises any further, and nothing takes long: texts have a greatest length.
+Each parser takes a text and raises BadValue. A Reader looks up keys and collects the sentences. No text raises anything
+else, and none takes long: the length of texts is limited.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
+import yaml
 
 from gangfilter.group import LAXEST_FIRST, OnLost
-from protos.contract.bounds import DURATION, JSON_TEXT, MEMBERS, NAME, RESOURCES, ROLES, TIME
+from protos.contract.bounds import DURATION, JSON_TEXT, MEMBERS, NAME, RESOURCES, ROLES, TIME, YAML_BRACKETS, YAML_TEXT
 from protos.contract.codec import BAD_JSON
 from protos.contract.quantity import QuantityError, milli, units
 
@@ -25,11 +27,11 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0
 
 
 class BadValue(ValueError):
-    """A value that cannot be read; the message is what was expected."""
+    """A value that cannot be read; the message says what was expected."""
 
 
 class Key(NamedTuple):
-    """Where something is written."""
+    """The annotation or label that holds a value."""
 
     place: Literal["annotation", "label"]
     name: str
@@ -54,7 +56,7 @@ def both(name: str) -> tuple[Key, Key]:
 
 
 class Reader:
-    """Reads one object's annotations and labels; what cannot be read counts as not said and becomes a problem."""
+    """Reads the annotations and labels of one object; an unreadable value counts as not set and becomes a problem."""
 
     def __init__(self, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
         self._texts = {"annotation": annotations, "label": labels}
@@ -64,7 +66,7 @@ class Reader:
         return self._texts[key.place].get(key.name, "").strip()
 
     def read(self, parse: Callable[[str], T], *keys: Key) -> T | None:
-        """The value under the first of these keys that is not empty, None if there is none or it cannot be read."""
+        """The value of the first of these keys that is not empty, None if there is none or it cannot be read."""
         for key in keys:
             if (text := self._texts[key.place].get(key.name)) and (text := text.strip()):
                 try:
@@ -95,16 +97,16 @@ def role(text: str) -> str:
 
 def count(text: str) -> int:
     """A number of members."""
-    if not _whole(text) or not 1 <= int(text) <= MEMBERS.most:
+    if not _is_whole(text) or not 1 <= int(text) <= MEMBERS.most:
         raise BadValue(f"a whole number from 1 to {MEMBERS.most}")
     return int(text)
 
 
 def seconds(text: str) -> float | None:
     """A time limit in seconds; 0 is no limit."""
-    if not _whole(text):
+    if not _is_whole(text):
         raise BadValue("a whole number of seconds")
-    return _in_time(float(text))
+    return _limited(float(text))
 
 
 def duration(text: str) -> float | None:
@@ -112,28 +114,28 @@ def duration(text: str) -> float | None:
     parts = _DURATION.findall(text) if len(text) <= DURATION.most else []
     if text != "0" and (not parts or "".join(number + unit for number, unit in parts) != text):
         raise BadValue("a duration like 600s, 10m or 1h30m")
-    return _in_time(sum(float(number) * _SECONDS[unit] for number, unit in parts))
+    return _limited(sum(float(number) * _SECONDS[unit] for number, unit in parts))
 
 
-def _in_time(found: float) -> float | None:
-    if found > TIME.most:
+def _limited(time_s: float) -> float | None:
+    if time_s > TIME.most:
         raise BadValue(f"at most {TIME.most} seconds")
-    return found or None
+    return time_s or None
 
 
 def run_time(text: str) -> float:
-    """For how long something runs: in seconds, or as Go writes it."""
+    """A run time: in seconds, or as Go writes it."""
     try:
-        read = seconds(text) if _whole(text) else duration(text)
+        time_s = seconds(text) if _is_whole(text) else duration(text)
     except BadValue:
-        read = None
-    if read is None:
+        time_s = None
+    if time_s is None:
         raise BadValue("seconds above 0, like 5400, or a duration like 90m or 2h30m")
-    return read
+    return time_s
 
 
 def lost(text: str) -> OnLost:
-    """What to do when a member is lost after the start."""
+    """The answer to a member that is lost after the start."""
     for answer in LAXEST_FIRST:
         if text == answer:
             return answer
@@ -143,71 +145,126 @@ def lost(text: str) -> OnLost:
 def roles(text: str) -> tuple[tuple[str, int], ...]:
     """A minimum per role, as JSON."""
     expected = 'members by role, like {"launcher": 1, "worker": 2}'
-    least = decoded(text, _INTEGERS, expected)
-    return by_role(least, expected)
+    minimums = _decoded(text, _INTEGERS, expected)
+    return by_role(minimums, expected)
 
 
 def resources(text: str) -> tuple[tuple[str, int], ...]:
     """Amounts by resource, as JSON."""
-    quantities = decoded(text, _QUANTITIES, 'amounts by resource, like {"cpu": "3", "memory": "8Gi"}')
+    quantities = _decoded(text, _QUANTITIES, 'amounts by resource, like {"cpu": "3", "memory": "8Gi"}')
     return amounts(quantities)
 
 
-def names_in(text: str) -> tuple[str, ...]:
-    """A JSON list of names."""
-    listed = decoded(text, _NAMES, 'names, like ["default/a"]')
-    return tuple(listed)
+def lone_group(text: str) -> None:
+    """A JSON list of groups that start together; more than one is refused."""
+    if len(_decoded(text, _NAMES, 'names, like ["default/a"]')) > 1:
+        raise BadValue("at most one group: each starts by itself")
 
 
-def by_role(least: Mapping[str, int], expected: str = "members by role") -> tuple[tuple[str, int], ...]:
-    """A minimum per role, sorted, without the roles that need nobody; raises BadValue."""
-    if len(least) > ROLES.most:
+def by_role(minimums: Mapping[str, int], expected: str = "members by role") -> tuple[tuple[str, int], ...]:
+    """A minimum per role, sorted, without the roles that need no member; raises BadValue."""
+    if len(minimums) > ROLES.most:
         raise BadValue(f"{expected}, of at most {ROLES.most} roles")
     merged: dict[str, int] = {}
-    for who, number in least.items():
+    for name, number in minimums.items():
         if not 0 <= number <= MEMBERS.most:
-            raise BadValue(f"{expected}, each from 0 to {MEMBERS.most}; {shown(who)} has {shown(number)}")
-        merged[role(who)] = max(number, merged.get(role(who), 0))
-    return tuple(sorted((who, number) for who, number in merged.items() if number))
+            raise BadValue(f"{expected}, each from 0 to {MEMBERS.most}; {shown(name)} has {shown(number)}")
+        merged[role(name)] = max(number, merged.get(role(name), 0))
+    return tuple(sorted((name, number) for name, number in merged.items() if number))
 
 
 def amounts(quantities: Mapping[str, str | int]) -> tuple[tuple[str, int], ...]:
-    """Whole amounts by resource of nodes, sorted, cpu in thousandths, without those of nothing; raises BadValue.
+    """Whole amounts above 0 by resource of nodes, sorted, cpu in thousandths; raises BadValue.
 
-    Of what Volcano and others write there in the words of a ResourceQuota, `requests.X` is X, and what no node has
-    (`limits.X`, numbers of objects, storage) counts for nothing.
+    Volcano and others also take the names of a ResourceQuota: `requests.X` is X, and what no node has (`limits.X`,
+    numbers of objects, storage) does not count.
     """
     if len(quantities) > RESOURCES.most:
         raise BadValue(f"at most {RESOURCES.most} resources")
     read: dict[str, int] = {}
     for resource, quantity in quantities.items():
-        of_nodes = _of_nodes(resource)
+        node_resource = _of_nodes(resource)
         try:
-            amount = (milli if of_nodes == "cpu" else units)(quantity)
+            amount = (milli if node_resource == "cpu" else units)(quantity)
         except QuantityError as error:
             raise BadValue(f"amounts by resource; {shown(resource)}: {error}") from error
         if amount < 0:
             raise BadValue(f"amounts of zero or more; {shown(resource)} is {shown(quantity)}")
-        read[of_nodes] = max(amount, read.get(of_nodes, 0))
+        read[node_resource] = max(amount, read.get(node_resource, 0))
     return tuple(sorted((resource, amount) for resource, amount in read.items() if resource and amount))
 
 
 def _of_nodes(resource: str) -> str:
-    """The resource of nodes that is meant, "" if it is none."""
+    """The resource of nodes that this name means, "" if it means none."""
     named = resource.removeprefix("requests.")
     if "/" in named:
         return "" if named.startswith(("count/", "limits.")) or ".storageclass." in named else named
     return named if named in _NATIVE or named.startswith("hugepages-") else ""
 
 
+class _Members(msgspec.Struct, rename="camel"):
+    pod_number: str
+
+
+class _AffinityGroup(msgspec.Struct):
+    name: str
+    members: list[_Members]
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    affinity_group: _AffinityGroup | str = ""
+    virtual_cluster: str = ""
+
+
+class _TaskGroup(msgspec.Struct, rename="camel"):
+    name: str
+    min_member: int
+
+
+class HivedGroup(msgspec.Struct, frozen=True):
+    """An affinity group; the name is empty for a pod without one."""
+
+    name: str
+    pods: int
+    virtual_cluster: str
+
+
+@lru_cache(maxsize=256)
+def hived(text: str) -> HivedGroup:
+    """HiveD's spec, which is on every pod of an affinity group; raises BadValue."""
+    if len(text) > YAML_TEXT.most or text.count("[") + text.count("{") > YAML_BRACKETS.most:
+        raise BadValue(f"{_HIVED}, of at most {YAML_TEXT.most} characters and {YAML_BRACKETS.most} brackets")
+    try:
+        spec = msgspec.convert(yaml.load(text, Loader=yaml.CBaseLoader), _Spec)
+        if isinstance(spec.affinity_group, str):
+            if spec.affinity_group in ("", "~", "null"):
+                return HivedGroup("", 1, spec.virtual_cluster)
+            raise BadValue(_HIVED)
+        pods = sum(count(members.pod_number) for members in spec.affinity_group.members)
+        return HivedGroup(name(spec.affinity_group.name), count(str(pods)), spec.virtual_cluster)
+    except (yaml.YAMLError, *BAD_JSON) as error:
+        raise BadValue(_HIVED) from error
+
+
+def task_groups(text: str) -> tuple[tuple[str, int], ...]:
+    """YuniKorn's task groups as minimum per role; raises BadValue."""
+    minimums: dict[str, int] = {}
+    for group in _decoded(text, _TASK_GROUP_LIST, _TASK_GROUPS):
+        minimums[group.name] = max(group.min_member, minimums.get(group.name, 0))
+    return by_role(minimums, _TASK_GROUPS)
+
+
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
+_HIVED = "a PodSchedulingSpec of HiveD with affinityGroup.name and affinityGroup.members[].podNumber"
+_TASK_GROUPS = 'task groups, like [{"name": "worker", "minMember": 2}]'
 _NAMES = msgspec.json.Decoder(list[str])
 _INTEGERS = msgspec.json.Decoder(dict[str, int])
 _QUANTITIES = msgspec.json.Decoder(dict[str, str | int])
+_TASK_GROUP_LIST = msgspec.json.Decoder(list[_TaskGroup])
 
 
-def decoded(text: str, decoder: msgspec.json.Decoder[T], expected: str) -> T:
-    """A JSON text of this form; raises BadValue."""
+def _decoded(text: str, decoder: msgspec.json.Decoder[T], expected: str) -> T:
+    """The decoded JSON text; raises BadValue."""
     try:
         if len(text) <= JSON_TEXT.most:
             return decoder.decode(text)
@@ -216,5 +273,5 @@ def decoded(text: str, decoder: msgspec.json.Decoder[T], expected: str) -> T:
     raise BadValue(f"{expected}, of at most {JSON_TEXT.most} characters")
 
 
-def _whole(text: str) -> bool:
+def _is_whole(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 10

@@ -1,4 +1,4 @@
-"""Errors at random in a life: in every listener, in every part, in the work for one object, and deep in the books."""
+"""Random errors: in every listener, in every component, in the work for one object, and deep in the books."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WORK: tuple[tuple[str, str], ...] = (
     ("elastic._growth", "_act _missing"),
     ("elastic._leaving", "_leave"),
 )
-"""Parts of the engine, and methods of theirs."""
+"""Components of the engine, and their methods that fail."""
 
 
 class Faults:
@@ -73,7 +73,7 @@ class Faults:
                 setattr(part, method, self._wrap(f"{path}.{method}", getattr(part, method)))
 
     def _wrap(self, where: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        """The same, which fails now and then: before it has done anything, or after all of it."""
+        """The same work, which sometimes fails: before it has done anything, or after all of it."""
 
         def maybe(*args: Any, **kwargs: Any) -> Any:
             if not self.on or self._draw.random() >= self._rate:

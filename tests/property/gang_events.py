@@ -68,7 +68,7 @@ class GangEvents(GangExtenders):
                 self.missing.append(pod)
 
     def vanish(self, name: str, *, anew: bool = True) -> None:
-        """The pod is gone, and made anew if it has a controller."""
+        """The pod is deleted, and replaced if it has a controller."""
         pod, sort = self.pods[name], self.sorts.get(self.gang_of(name))
         if sort is not None:
             sort.gone += pod.status.phase == "Succeeded"
@@ -229,7 +229,7 @@ class GangEvents(GangExtenders):
         self.run_slice()
 
     def learnt_late(self) -> None:
-        """The watch told this process of a half gang later than the other knew: its time runs from then."""
+        """The watch showed this process a half gang later than the other process: its time runs from then."""
         for key, known in self.engine.gangs.roster.known.items():
             sort = self.sorts[key.name]
             if sort.half_since is not None:

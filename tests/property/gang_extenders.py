@@ -39,7 +39,7 @@ class GangExtenders(GangTruth):
         return super().tell(*events)
 
     def hear(self, event: Event) -> None:
-        """The process that does not lead is told what everybody sees."""
+        """The process that does not lead gets the same watch events."""
         assert self.standby is not None
         for effect in self.standby.step(event, self.now):
             assert not isinstance(effect, Open | Deny | Evict), f"{effect} by a process that does not lead"

@@ -38,7 +38,7 @@ class Sort(msgspec.Struct):
     ends: str
     launcher: bool
     passed: bool = False
-    """It went through the barrier, and somebody is left of that start."""
+    """It passed the barrier, and members of that start are left."""
     pending: bool = False
     """It is to be finished or undone."""
     half_since: float | None = None
@@ -66,11 +66,11 @@ class GangTruth(GangStory):
         self.offers: dict[str, str] = {}
         """Pods between filter and bind, with their node."""
         self.to_go: dict[str, bool] = {}
-        """Evictions not carried out yet; whether the pod is made anew then."""
+        """Evictions not carried out yet; whether the pod is then replaced."""
         self.asked_to_go: set[str] = set()
         """UIDs."""
         self.missing: list[Pod] = []
-        """Pods that their controller will make anew."""
+        """Pods that their controller will replace."""
         self.rooms = LostRooms(SLOT_S)
         super().__init__(
             *(self.a_node(name) for name in NODES),
@@ -81,7 +81,7 @@ class GangTruth(GangStory):
     def a_node(self, name: str) -> Any:
         return a_node(name, *NODES[name], allocatable={"cpu": str(CPUS), "memory": "64Gi", "pods": "20"})
 
-    # -- who is where
+    # -- places
 
     def gang_of(self, name: str) -> str:
         return self.pods[name].metadata.annotations.get(names.GROUP, "") if name in self.pods else ""

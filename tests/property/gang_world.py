@@ -45,7 +45,7 @@ class GangWorld(GangEvents):
     # -- liveness
 
     def stands_still(self) -> None:
-        """Nothing happens any more but what must: then whoever fits is placed."""
+        """Only events that must happen still happen: then each workload that fits is placed."""
         self.closed.clear()
         for node in sorted(set(NODES) - set(self.nodes)):
             self.node_comes(node)
@@ -78,7 +78,7 @@ class GangWorld(GangEvents):
         return self.is_at_rest() and not self.somebody_is_kept_off()
 
     def is_at_rest(self) -> bool:
-        """Nothing goes on but that room may be kept for somebody."""
+        """Nothing is in progress; only backfill reservations may be left."""
         phases = {known.gang.phase for known in self.engine.gangs.roster.known.values()}
         restless = phases & {Phase.STARTING, Phase.BINDING, Phase.UNDOING}
         again = any(
@@ -96,7 +96,7 @@ class GangWorld(GangEvents):
         return not (self.engine.ledger.keepers or restless or again or soft or busy or paused or plans)
 
     def somebody_is_kept_off(self) -> bool:
-        """Room is kept for somebody: if that one does not come, it is given up after a while."""
+        """There are backfill reservations; one whose workload does not come ends after a while."""
         gangs = any(self.engine.backfill.of(f"gang {key}") for key in self.engine.gangs.roster.known)
         return gangs or any(self.engine.backfill.pods())
 
@@ -125,7 +125,7 @@ class GangWorld(GangEvents):
         )
 
     def has_a_plan(self, gang: str) -> bool:
-        """Whether the planner, asked anew and with every node open to everybody, places the gang."""
+        """Whether the planner places the gang in a new plan, with every node open to every member."""
         planner, ledger = self.engine.gangs.planner, self.engine.ledger
         left_out, ledger.excluded = ledger.excluded, {}
         plan = Plan(planner.view, *planner.asked(self.gang(gang)))

@@ -17,7 +17,7 @@ GATED, LOST = 0.7, 0.2
 
 
 class GatedWorld(GangWorld):
-    """kube-scheduler knows of no gated pod; who is let through was to be."""
+    """kube-scheduler knows no gated pod; gates are removed only where they should be."""
 
     def __init__(self, draw: random.Random) -> None:
         self.let_through: set[str] = set()

@@ -1,4 +1,4 @@
-"""What a naive world knows of lost members' rooms: which must be kept, which may, and that nobody else gets them."""
+"""A naive model of replacement holds: which must be kept, which may be, and that no other pod gets their GPUs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LostRooms:
     def __init__(self, last_s: float) -> None:
         self.last_s = last_s
         self.all: dict[str, Lost] = {}
-        """By the UID of who left it."""
+        """By the UID of the lost member."""
         self.kept: dict[str, Lost] = {}
         """Those that must be kept, as long as nothing ends them."""
 
@@ -57,7 +57,7 @@ class LostRooms:
         self.kept = {uid: lost for uid, lost in self.kept.items() if lost.node != node}
 
     def shares(self) -> Iterable[Share]:
-        """What nobody else may get."""
+        """GPUs that no other pod may get."""
         for lost in self.kept.values():
             for given in lost.shares.values():
                 yield from given
@@ -99,7 +99,7 @@ class LostRooms:
             assert len(here) <= max(0, short) + launcher, f"{gang} is short of {short} and keeps {len(here)} rooms"
 
     def check_kept(self, engine: Engine, leasts: Mapping[str, int], now: float, *, leads: bool) -> None:
-        """That whoever leads keeps what must be kept; forgets what nobody needs any more."""
+        """Check that the leader keeps what must be kept, and forget what is not needed any more."""
         found = self._found(engine)
         self.kept = {uid: lost for uid, lost in self.kept.items() if not _given_on(engine, lost)}
         for gang, least in leasts.items():

@@ -54,7 +54,7 @@ class FaultyWorld(PreemptionStory):
         super().show(*shown)
 
     def annotate(self) -> list[str]:
-        """As by the API server: who made the pod stays in its managedFields."""
+        """As the API server does: the creator of the pod stays in its managedFields."""
         written = super().annotate()
         for name in written:
             entries = msgspec.json.decode(self.pods[name].metadata.managed_fields)
@@ -186,7 +186,7 @@ class FaultyWorld(PreemptionStory):
         }
 
     def counted(self, engine: Engine) -> dict[str, tuple[int, int, dict[str, int]]]:
-        """By queue: who waits, who runs, and what they have."""
+        """By queue: pending pods, running pods, and their amounts."""
         return {
             name: (standing.waiting, standing.running, {r: n for r, n in sorted(standing.allocated.items()) if n})
             for name, standing in engine.tenancy.queues.queue_nodes.items()
@@ -237,7 +237,7 @@ def told(seed: int, rate: float) -> str:
 
 
 def test_a_life_is_the_same_in_each_process() -> None:
-    """Else nobody could look at one that went wrong: no order of a set of texts decides anything."""
+    """Else a failed run could not be repeated: no order of a set of texts decides anything."""
     code = "import sys; from tests.property.test_faults import told; print(*(told(seed, 0.02) for seed in (1, 5)))"
     found = set()
     for seed in "16":

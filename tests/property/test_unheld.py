@@ -50,7 +50,7 @@ class History:
         return nodes
 
     def follow(self) -> None:
-        """Bindings take, and controllers make anew what is evicted."""
+        """Bindings succeed, and controllers replace evicted pods."""
         world = self.world
         if world.flying and world.gang().epoch == 1 and not world.evicted():
             assert not any(map(self.free, BOSSES)), "those without GPUs were bound before"
@@ -63,7 +63,7 @@ class History:
         return not self.world.pods[name].spec.node_name
 
     def settle(self) -> None:
-        """kube-scheduler asks for everybody in turn, and nobody hangs up."""
+        """kube-scheduler tries each pod in turn, and no bind is abandoned."""
         for _ in range(100):
             for name in HANDS:
                 self.move("ask", name)

@@ -1,1 +1,1 @@
-"""The cycle: events, ticks, filter, preempt and bind, and the components that they call."""
+"""The cycle: events, ticks, filter, prioritize, preempt and bind, and the components that they call."""

@@ -1,50 +1,66 @@
-"""What kube-scheduler is told that changes nothing: which nodes are as good as the best, which victims would help."""
+"""Answers kube-scheduler's questions that change nothing: which nodes are best, and which victims would help."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from extender.engine.cycle import worth
-from extender.engine.placement.index import Indexes
-from extender.engine.state.ledger import Ledger
+from extender.engine.cycle.components import Components
 from extender.engine.state.pod_state import PodState
 from protos.contract import choose
 from protos.contract.ask import PodAsk
+from protos.contract.objects import Pod
 
 
-def points(
-    ledger: Ledger, indexes: Indexes, state: PodState, nodes: Sequence[str], score_tolerance: int
-) -> dict[str, int]:
-    """10 for each node at most `score_tolerance` below our best, 0 for the rest.
+class Advice:
+    """Answers prioritize and preempt."""
 
-    Among nodes with 10 kube-scheduler's own scores decide.
-    """
-    index = indexes.of(state.shape)
-    found = {name: points for name in nodes if (points := index.points(name)) is not None}
-    if state.node in nodes:
-        before = worth.before(indexes.scorer, ledger.nodes[state.node], state)  # it is softly charged there
-        if before is not None:
-            found[state.node] = before.points
-    best = max(found.values(), default=0)
-    return {name: 10 if name in found and found[name] >= best - score_tolerance else 0 for name in nodes}
+    def __init__(self, components: Components) -> None:
+        self._components, self._ledger = components, components.ledger
+        self._score_tolerance = components.settings.score_tolerance
 
+    def prioritize(self, state: PodState, nodes: Sequence[str]) -> dict[str, int]:
+        """10 for each node with a score at most `score_tolerance` below our best, 0 for the others.
 
-def victims(
-    ledger: Ledger, ask: PodAsk | None, offered: Mapping[str, Sequence[str]], stays: Callable[[str], bool]
-) -> dict[str, list[str]]:
-    """Of kube-scheduler's candidates (node → victims' UIDs, perhaps none) those where the pod then gets its GPUs.
+        kube-scheduler's own scores decide among nodes with 10.
+        """
+        indexes = self._components.indexes
+        index = indexes.of(state.shape)
+        scores = {name: score for name in nodes if (score := index.points(name)) is not None}
+        if state.node in nodes:  # the node of its soft charge
+            row = worth.before(indexes.scorer, self._ledger.nodes[state.node], state)
+            if row is not None:
+                scores[state.node] = row.points
+        least = max(scores.values(), default=0) - self._score_tolerance
+        return {name: 10 if name in scores and scores[name] >= least else 0 for name in nodes}
 
-    Not those with a victim that `stays`: a whole gang would go with it, and kube-scheduler sees only the one.
-    """
-    return {
-        name: list(uids)
-        for name, uids in offered.items()
-        if not any(map(stays, uids)) and (ask is None or _fits_without(ledger, ask, name, uids))
-    }
+    def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+        """The candidates (node → victims' UIDs, perhaps none) that would really give the pod its GPUs.
 
+        1. No candidate for a member of a gang that has not started: it needs capacity for all members.
+        2. No candidate with a victim in a gang: kube-scheduler does not see that the whole gang would go.
+        3. No candidate with a victim of another queue.
+        4. No candidate whose node lacks GPUs for the pod even without the victims.
+        """
+        components, uid = self._components, pod.metadata.uid
+        if not components.barrier.single(uid):
+            return {}
+        queues, roster = components.tenancy.queues, components.gangs.roster
+        own, ask = queues.of(uid), components.observer.ask(pod)
 
-def _fits_without(ledger: Ledger, ask: PodAsk, name: str, uids: Sequence[str]) -> bool:
-    node = ledger.nodes.get(name)
-    if node is None or node.books is None or node.problem:
-        return False
-    return choose.choose(ask, node.books.without(uids)) is not None
+        def stays(victim: str) -> bool:
+            other = queues.of(victim)
+            same_queue = own is None or other is None or queues.at(own) is queues.at(other)
+            return roster.of(victim) is not None or not same_queue
+
+        return {
+            name: list(uids)
+            for name, uids in victims.items()
+            if not any(map(stays, uids)) and (ask is None or self._fits_without(ask, name, uids))
+        }
+
+    def _fits_without(self, ask: PodAsk, name: str, uids: Sequence[str]) -> bool:
+        node = self._ledger.nodes.get(name)
+        if node is None or node.books is None or node.problem:
+            return False
+        return choose.choose(ask, node.books.without(uids)) is not None

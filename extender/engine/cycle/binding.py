@@ -1,4 +1,4 @@
-"""Whether a pod is bound to the node that kube-scheduler chose, and with which GPUs."""
+"""Bind: whether a pod is bound to the node that kube-scheduler chose, and with which GPUs."""
 
 from __future__ import annotations
 
@@ -9,21 +9,33 @@ from protos.contract.reason import Reason
 
 
 class Binding:
-    """Answers bind: the pod is booked for good before anything is written."""
+    """Answers bind. A pod is booked before its Binding is written."""
 
     def __init__(self, components: Components, started: float) -> None:
-        """`started`: for a while from then on a pod is believed to have been filtered by another process."""
+        """For a while after `started`, another process may have filtered a pod."""
         self._components, self._effects, self._counters = components, components.effects, components.counters
         self._believed_until = started + components.settings.unseen_bind_s
 
     def bind(self, ref: PodRef, node: str, now: float, wall_ns: int) -> BindAnswer:
-        """Book the pod's GPUs on this node. `wall_ns`: the wall clock in ns since 1970."""
+        """Book the pod's GPUs on this node. `wall_ns`: the wall clock in ns since 1970.
+
+        While the pod is answered, its reservation is lent to it.
+        """
         self._components.reservations.lend(ref.uid)
         answer = self._answer(ref, node, now, wall_ns)
         self._effects += self._components.activator.look(now)
         return answer
 
     def _answer(self, ref: PodRef, node: str, now: float, wall_ns: int) -> BindAnswer:
+        """The steps of bind.
+
+        1. Refuse a pod that was not filtered.
+        2. Answer again for a pod that is booked already.
+        3. Refuse a pod that cannot be read or has a forged allocation.
+        4. A member with a held place waits at the barrier, or its place is booked.
+        5. Give back the soft charge, and check the queue's quota.
+        6. Choose GPUs and book them.
+        """
         components = self._components
         pod = components.ledger.pods.get(ref.uid)
         if pod is None or not (pod.filtered or now < self._believed_until):

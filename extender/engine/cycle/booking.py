@@ -1,4 +1,4 @@
-"""Books pods for good, before anything is written, and says what their Bindings carry."""
+"""Books pods, and makes their Bindings with the annotations that these carry."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from extender.engine.types.effects import PostBinding
 from extender.engine.types.settings import Settings
 from gangfilter.gang import Gang
 from protos.contract import allocation, choose, codec
-from protos.contract.allocation import Allocation, Group
+from protos.contract.allocation import Allocation, Group, Share
+from protos.contract.books import NodeBooks
 
 
 class Booking:
-    """From a node to the Binding."""
+    """Leads from a chosen node to the Binding."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class Booking:
         self._settings, self._counters = settings, counters
 
     def choose(self, pod: PodState, node: str) -> bool:
-        """Pick the pod's GPUs on this node; returns whether it fits there."""
+        """Choose the pod's GPUs on this node; returns whether it fits there."""
         target = self._ledger.nodes.get(node)
         if pod.ask is None:
             return True
@@ -42,23 +43,19 @@ class Booking:
             return target is not None and fits(pod.ask, target)
         choice = None if target.problem else choose.choose(pod.ask, target.books)
         if choice is not None:
-            inventory = target.books.inventory
-            pod.allocation = Allocation(codec.VERSION, inventory.unit_mib, inventory.slices_per_gpu, choice.shares)
+            pod.allocation = _allocation(target.books, choice.shares)
         return choice is not None
 
     def release(self, pod: PodState, gang: Gang) -> PostBinding:
-        """Book the place held for a member of a gang for good."""
+        """Book the held place of a member of a gang."""
         assignment = self._assignments.of_member[pod.ref.uid]
         books = self._ledger.node(assignment.node).books
         if books is not None and assignment.shares:
-            inventory = books.inventory
-            pod.allocation = Allocation(
-                codec.VERSION, inventory.unit_mib, inventory.slices_per_gpu, dict(assignment.shares)
-            )
+            pod.allocation = _allocation(books, dict(assignment.shares))
         return self.book(pod, assignment.node, gang)
 
     def book(self, pod: PodState, node: str, gang: Gang | None, wall_ns: int = 0) -> PostBinding:
-        """Book what was picked. `wall_ns`: the wall clock in ns since 1970, which the gpushare dialect writes down."""
+        """Book the chosen GPUs. `wall_ns`: the wall clock in ns since 1970, for the annotations of gpushare."""
         if gang is not None:
             group = Group(str(gang.key), gang.epoch, max(1, gang.size))
             nothing = Allocation(codec.VERSION, self._settings.unit_mib, self._settings.slices_per_gpu, {})
@@ -71,6 +68,10 @@ class Booking:
         return self.place(pod, node, wall_ns)
 
     def place(self, pod: PodState, node: str, wall_ns: int) -> PostBinding:
-        """The Binding of a pod that is booked."""
-        carried = dialect.of_binding(pod, self._ledger.node(node), self._settings, wall_ns) if pod.text else {}
-        return PostBinding(pod.ref, node, carried, pod.allocation)
+        """The Binding of a booked pod."""
+        annotations = dialect.of_binding(pod, self._ledger.node(node), self._settings, wall_ns) if pod.text else {}
+        return PostBinding(pod.ref, node, annotations, pod.allocation)
+
+
+def _allocation(books: NodeBooks, shares: dict[str, tuple[Share, ...]]) -> Allocation:
+    return Allocation(codec.VERSION, books.inventory.unit_mib, books.inventory.slices_per_gpu, shares)

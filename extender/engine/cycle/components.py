@@ -1,4 +1,4 @@
-"""What the engine consists of: every part is made once and given those that it needs."""
+"""The components of the engine, each made once and given those that it needs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from extender.engine.cycle.worth import Worth
 from extender.engine.gangs.activator import ReservationActivator
 from extender.engine.gangs.assignments import Assignments
 from extender.engine.gangs.barrier import Barrier
+from extender.engine.gangs.context import GangContext
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.gates import Gates
 from extender.engine.gangs.planner import GangPlanner
+from extender.engine.gangs.reporter import GangReporter
 from extender.engine.placement.index import Indexes
 from extender.engine.placement.offers import Offers
 from extender.engine.planning.movable_pods import MovablePods
@@ -45,33 +47,32 @@ from extender.engine.types.wall import Wall
 
 
 class Components:
-    """All of them, those first on which others stand."""
+    """All components, in dependency order.
+
+    Ledger and queues stand below the components that must react to them. So they call back, by the methods at the end.
+    These run only after construction.
+    """
 
     def __init__(self, settings: Settings, wall: float) -> None:
         """`wall` is what the wall clock showed (s since 1970) when the monotonic clock showed zero."""
         self.settings = settings
         self.counters: Counter[tuple[str, str]] = Counter()
-        """(what, label) → how often: decisions by code, conflicts, problems by kind, wakes."""
+        """(what, label) → how often: decisions by code, conflicts, errors by kind, requeues."""
         self.effects: list[Effect] = []
-        """What is to be done and was not told yet."""
+        """Effects that are not yet handed to the caller of the engine."""
         self.quarantine = Quarantine(self.counters)
         self.wall = Wall(wall)
-        self._make_books()
-        self._make_queues_and_gangs()
-        self._make_claims()
+        self._make_state(settings)
+        self._make_queues(settings)
+        self._make_gangs(settings)
+        self._make_policies()
         self.pending_reasons = PendingReasons(self.ledger, self.indexes, self.classes, self.gangs.roster)
         self.worth = Worth(self.ledger, self.gangs.planner.view)
 
-    def _make_books(self) -> None:
-        """Nodes, pods, GPUs and tenants, how nodes rank, and what single pods are promised."""
-        settings = self.settings
-        self.ledger = Ledger(
-            settings.unit_mib,
-            settings.slices_per_gpu,
-            settings.gpushare,
-            changed=self._changed,
-            moved=self._moved,
-        )
+    def _make_state(self, settings: Settings) -> None:
+        """Nodes, pods, GPUs, gangs, and how nodes rank."""
+        unit_mib, slices, gpushare = settings.unit_mib, settings.slices_per_gpu, settings.gpushare
+        self.ledger = Ledger(unit_mib, slices, gpushare, changed=self._node_changed, moved=self._pod_moved)
         self.indexes = Indexes(self.ledger.nodes)
         self.classes = Classes(self.ledger.stock, self.quarantine)
         self.offers = Offers(self.ledger.nodes, self.indexes, settings)
@@ -79,42 +80,54 @@ class Components:
         self.holds = Holds(self.ledger, self.quarantine, settings.soft_charge_s, settings.undecided_s)
         self.presence = Presence()
         self.running_pods = RunningPods(self.ledger.pods, settings, self.wall)
-        roster = self._roster = Roster(settings.patience, self.wall)
-        self.movable_pods = MovablePods(self.ledger.pods, self.ledger.on_node, roster)
-        self.runtimes = Runtimes(roster)
-        self.priorities = Priorities(settings.group_priority)
-        self.order = PendingOrder(roster, self.runtimes, self.priorities, self.wall)
-        self.tenancy = Tenancy(
-            self.ledger, settings, self.classes.known, self.quarantine, self.order, self._in_other_queue
-        )
-        self.waking = Waking(self.ledger, self.tenancy, self.quarantine, self.order)
+        self._roster = Roster(settings.patience, self.wall)
+        self.movable_pods = MovablePods(self.ledger.pods, self.ledger.on_node, self._roster)
         counters, quarantine, wall = self.counters, self.quarantine, self.wall
         self._context = EngineContext(
             ledger=self.ledger, settings=settings, counters=counters, quarantine=quarantine, wall=wall
         )
 
-    def _make_queues_and_gangs(self) -> None:
-        """Who may start, whose turn it is, and gangs from their first member to their last."""
-        settings = self.settings
-        admission = self.tenancy.admission
-        roster, turns = self._roster, Turns(admission.local_queue, admission.queue_rank, self.order)
-        assignments = Assignments(self.ledger, admission.batched)
-        planner = GangPlanner(self.ledger, self.indexes, settings, admission, turns, assignments)
-        self.booking = Booking(self.ledger, assignments, self.waking, settings, self.counters)
-        release, capped = self.booking.release, self.priorities.capped
-        self.gangs = Gangs(self._context, roster, admission, planner, release, self._unpromise, capped)
-        self.gates = Gates(self.ledger, self.indexes, self.waking, roster, settings.nominate_from)
-        self.barrier = Barrier(self.gangs)
-        self.surplus_policy = SurplusPolicy(self.ledger, self.gangs, self.tenancy.queues, self.priorities)
-
-    def _make_claims(self) -> None:
-        """What room is kept, given back, taken from others, or left to the first in line."""
-        settings = self.settings
+    def _make_queues(self, settings: Settings) -> None:
+        """The order of pending workloads, quotas, and the requeue."""
+        self.runtimes = Runtimes(self._roster)
+        self.priorities = Priorities(settings.group_priority)
+        self.order = PendingOrder(self._roster, self.runtimes, self.priorities, self.wall)
+        self.tenancy = Tenancy(
+            self.ledger, settings, self.classes.known, self.quarantine, self.order, self._queue_changed
+        )
+        self.waking = Waking(self.ledger, self.tenancy, self.quarantine, self.order)
         quota = self.tenancy.admission.quota
         self.reservations = Reservations(self.ledger, self.quarantine, settings, quota, self.wall)
+
+    def _make_gangs(self, settings: Settings) -> None:
+        """Gangs, their barrier, scheduling gates, and the start of what has reservations."""
+        admission = self.tenancy.admission
+        turns = Turns(admission.local_queue, admission.queue_rank, self.order)
+        assignments = Assignments(self.ledger, admission.batched)
+        self.booking = Booking(self.ledger, assignments, self.waking, settings, self.counters)
+        reporter = GangReporter()
+        planner = GangPlanner(self._context, self._roster, reporter, self.indexes, admission, turns, assignments)
+        context = GangContext(
+            **msgspec.structs.asdict(self._context),
+            roster=self._roster,
+            reporter=reporter,
+            admission=admission,
+            assignments=assignments,
+            planner=planner,
+            priorities=self.priorities,
+            holds=self.holds,
+            waking=self.waking,
+        )
+        self.gangs = Gangs(context, self.booking.release)
+        self.gates = Gates(self.ledger, self.indexes, self.waking, settings.nominate_from)
+        self.barrier = Barrier(self.gangs)
         self.activator = ReservationActivator(
             self.reservations, self.gangs, self.barrier, self.counters, self.quarantine
         )
+
+    def _make_policies(self) -> None:
+        """Preemption, backfill, and elastic jobs."""
+        self.surplus_policy = SurplusPolicy(self.ledger, self.gangs, self.tenancy.queues, self.priorities)
         context = PolicyContext(
             **msgspec.structs.asdict(self._context),
             gangs=self.gangs,
@@ -129,9 +142,11 @@ class Components:
         self.preemption = Preemption(context, self.elastic)
         self.backfill = Backfill(context, self.waking)
 
-    def _changed(self, node: str, room: bool, amounts: bool) -> None:
+    # -- callbacks of the ledger and the queues
+
+    def _node_changed(self, node: str, room: bool, amounts: bool) -> None:
         """None of these may fail: the books have changed, and the caller goes on."""
-        if amounts:  # a score tells nothing of labels and taints
+        if amounts:  # labels and taints do not change a score
             self.indexes.stale(node)
         self.ledger.stock.changed(node)
         self.tenancy.stale(node)
@@ -139,17 +154,12 @@ class Components:
         if room:
             self.waking.room(node)
 
-    def _moved(self, pod: PodState) -> None:
-        """The books are right, whatever its queue says. What keeps room counts there by its promise alone."""
+    def _pod_moved(self, pod: PodState) -> None:
+        """Count the pod in its queue as the books have it. A keeper of a reservation counts by its promise alone."""
         self.reservations.moved(pod.ref.uid)
         if pod.ref.uid in self.ledger.pods:
             self.quarantine.each((pod,), lambda pod: pod.subject, "queues", self.tenancy.moved)
 
-    def _in_other_queue(self, uid: str) -> None:
+    def _queue_changed(self, uid: str) -> None:
         self.reservations.moved(uid)
         self.waking.moved(uid)
-
-    def _unpromise(self, pod: PodState) -> None:
-        """The pod is not placed as a single one any more."""
-        self.holds.drop(pod)
-        self.waking.forget(pod)

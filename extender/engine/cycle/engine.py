@@ -1,15 +1,15 @@
-"""Every decision of the extender: events of the world in, effects out; kube-scheduler's questions answered.
+"""The engine takes events and returns effects, and answers kube-scheduler's questions from memory.
 
-`step(event, now)` takes what the watches tell and returns what to do; `filter`, `prioritize`, `preempt` and `bind`
-answer from memory. `now` is in seconds of a monotonic clock. What there is to decide is decided in the `components`;
-`listeners` says which of them hears of which event.
+Steps stand in order in one place each: of an event in `Engine.step`, of a tick and of work between events in `upkeep`,
+of filter in `filtering`, of bind in `binding`, of prioritize and preempt in `advice`. `listeners` says which components
+take which event. `now` is in seconds of a monotonic clock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from extender.engine.cycle import advice
+from extender.engine.cycle.advice import Advice
 from extender.engine.cycle.binding import Binding
 from extender.engine.cycle.components import Components
 from extender.engine.cycle.filtering import Filtering
@@ -37,54 +37,47 @@ from protos.contract.reason import Reason
 
 
 class Engine:
-    """The one owner of the books."""
+    """Owns the components, and with them the books. Work for one object is guarded by the quarantine."""
 
     def __init__(self, settings: Settings, started: float = 0.0, wall: float = 0.0) -> None:
         """`started`: the monotonic clock now; `wall`: what the wall clock (s since 1970) showed when that showed 0.
 
-        `WallMoved` tells of it later on.
+        `WallMoved` corrects it later.
         """
         self.settings = settings
         self._components = components = Components(settings, wall)
         pods = Lifecycle(components)
         self._filtering, self._binding = Filtering(components, pods), Binding(components, started)
-        self._recovery = Recovery(components, pods)
-        over = components.quarantine.part
-        self._over_activator, self._over_preemption, self._over_gates = (
-            over("reservations"),
-            over("preemption"),
-            over("gates"),
-        )
+        self._advice, self._recovery = Advice(components), Recovery(components, pods)
         self._upkeep = Upkeep(components, pods, self._recovery)
         self._listeners = listeners(components, pods, self._upkeep)
-        # what others look at
+        part = components.quarantine.part
+        self._over_activator, self._over_preemption = part("reservations"), part("preemption")
+        self._over_gates = part("gates")
+        # read by other packages
+        self.nodes: Mapping[str, NodeState] = components.ledger.nodes
+        self.pods: Mapping[str, PodState] = components.ledger.pods
         self.counters, self.ledger, self.reservations = components.counters, components.ledger, components.reservations
         self.classes, self.tenancy, self.runtimes = components.classes, components.tenancy, components.runtimes
-        self.gangs, self.elastic, self.movable_pods, self.worth = (
-            components.gangs,
-            components.elastic,
-            components.movable_pods,
-            components.worth,
-        )
-        self.backfill, self.quarantine = components.backfill, components.quarantine
+        self.gangs, self.elastic, self.movable_pods = components.gangs, components.elastic, components.movable_pods
+        self.worth, self.backfill, self.quarantine = components.worth, components.backfill, components.quarantine
 
-    @property
-    def nodes(self) -> Mapping[str, NodeState]:
-        return self.ledger.nodes
-
-    @property
-    def pods(self) -> Mapping[str, PodState]:
-        return self.ledger.pods
-
-    # -- the world
+    # -- events
 
     @property
     def ticks(self) -> tuple[Tick, ...]:
-        """One tick in parts, to be told in this order; between two of them other things may happen."""
+        """One tick in parts, to be stepped in this order; other events may come between two parts."""
         return self._upkeep.ticks
 
     def step(self, event: Event, now: float) -> list[Effect]:
-        """Take in one event; returns what is to be done about it."""
+        """Take in one event; returns the effects to carry out.
+
+        1. The components that listen to the event take it in, unless its object is quarantined and unchanged.
+        2. Pods and gangs whose reservations are complete are requeued or started.
+        3. Preemption reacts to the event.
+        4. Objects over which an error occurred are quarantined.
+        5. The effects are taken; requeues of gated pods remove the gate.
+        """
         components = self._components
         quarantine = components.quarantine
         quarantine.now = now
@@ -94,8 +87,7 @@ class Engine:
             components.effects += components.activator.look(now, tick=isinstance(event, Tick) and event.last)
         with self._over_preemption:
             components.effects += components.preemption.look(event, now)
-        if quarantine:
-            self._recovery.settle(now, event)
+        self._recovered(now, event)
         return self.effects()
 
     def run_slice(self, now: float) -> bool:
@@ -105,7 +97,7 @@ class Engine:
         return more
 
     def effects(self) -> list[Effect]:
-        """What is to be done, told once."""
+        """The effects since the last call."""
         found = self._components.effects + self.gangs.reporter.taken()
         if not found:
             return found
@@ -114,22 +106,22 @@ class Engine:
             return self._components.gates.passed(map(self._components.running_pods.in_time, found))
         return found
 
-    def _recovered(self, now: float) -> None:
-        """Set aside what something went wrong with just now."""
+    def _recovered(self, now: float, event: Event | None = None) -> None:
+        """Quarantine the objects over which an error has just occurred."""
         if self._components.quarantine:
-            self._recovery.settle(now)
+            self._recovery.settle(now, event)
 
     # -- kube-scheduler's questions
 
     def undecided(self, uid: str, now: float) -> bool:
-        """Whether a pod other than this one was offered several nodes and its bind has not said which.
+        """Whether another pod was offered several nodes and its bind has not yet come.
 
-        A filter should wait for that bind (it comes within a cycle), else it would rank nodes by a guess.
+        A filter should wait for that bind, which comes within a cycle; else it would rank nodes by a guess.
         """
         return self._components.holds.undecided(uid, now)
 
     def prepare(self, pod: Pod, now: float) -> bool:
-        """Do a part of the work that a filter of this pod needs first; False when none is left."""
+        """Do a part of the work that must precede filter of this pod; returns whether there is more."""
         self._components.quarantine.now = now
         more = False
         with self._components.quarantine.over(of_pod(pod.metadata.uid), "filter"):
@@ -138,7 +130,7 @@ class Engine:
         return more
 
     def filter(self, pod: Pod, nodes: Sequence[str], now: float, *, unheld: bool = False) -> Verdict:
-        """Which of these nodes the pod may go to, best first. `unheld`: its bind will not be asked of us."""
+        """Which of these nodes the pod may go to, best first. `unheld`: kube-scheduler binds it without asking us."""
         self._components.quarantine.now = now
         verdict = Verdict((), refusals.SET_ASIDE)
         if not self._components.quarantine or self._recovery.may_ask(pod, now):
@@ -152,34 +144,19 @@ class Engine:
         state = self.pods.get(pod.metadata.uid)
         if state is not None and (state.ask is not None or not dialect.has_preferences(pod)):
             with self._components.quarantine.over(state.subject, "prioritize"):
-                return advice.points(self.ledger, self._components.indexes, state, nodes, self.settings.score_tolerance)
+                return self._advice.prioritize(state, nodes)
         return dict.fromkeys(nodes, 0)
 
     def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-        """Of kube-scheduler's candidates (node → victims' UIDs) those where the pod then really gets its GPUs.
-
-        None for a member of a gang that has not started: it needs room for all of them. Nor such with a victim of
-        another queue.
-        """
-        if not self._components.barrier.single(pod.metadata.uid):
-            return {}
-
-        queues = self.tenancy.queues
-        mine = queues.of(pod.metadata.uid)
-
-        def stays(uid: str) -> bool:
-            theirs = queues.of(uid)
-            same = mine is None or theirs is None or queues.at(mine) is queues.at(theirs)
-            return self.gangs.roster.of(uid) is not None or not same
-
+        """The candidates of kube-scheduler (node → victims' UIDs) that would really give the pod its GPUs."""
         with self._components.quarantine.over(of_pod(pod.metadata.uid), "preempt"):
-            return advice.victims(self.ledger, self._components.observer.ask(pod), victims, stays)
+            return self._advice.preempt(pod, victims)
         return {}
 
     def bind(self, ref: PodRef, node: str, now: float, wall_ns: int = 0) -> BindAnswer:
-        """Book the pod's GPUs on this node for good; the shell then POSTs the Binding and feeds BindDone.
+        """Book the pod's GPUs on this node; the caller then POSTs the Binding and reports BindDone.
 
-        `wall_ns` is the wall clock in ns since 1970, which the gpushare dialect writes down.
+        `wall_ns` is the wall clock in ns since 1970, for the annotations of gpushare.
         """
         quarantine, subject = self._components.quarantine, of_pod(ref.uid)
         quarantine.now = now
@@ -194,34 +171,35 @@ class Engine:
         self._recovered(now)
         return answer
 
-    # -- pods that are bound without us
+    # -- externally bound pods
 
     def concerns(self, pod: Pod) -> bool:
-        """Whether a pod that will be bound without us matters all the same: a member of a gang that asks no GPUs."""
+        """Whether an externally bound pod concerns us: a member of a gang without GPU requests."""
         return dialects.membership(pod) is not None and not self._components.observer.names_ours(pod)
 
     def hold_back(self, pod: Pod) -> Reason:
-        """Why such a pod waits while nobody can say where it may go; it is woken once that is known."""
+        """Why such a pod waits while the cluster is not yet known; it is requeued afterwards."""
         self._components.barrier.refused(pod.metadata.uid)
         return refusals.NOT_READY
 
-    # -- people's questions
+    # -- questions of people
 
     def explain(self, state: PodState) -> Reason | None:
-        """Why the pod waits, with the numbers of this moment; None if it was not refused."""
+        """Why the pod waits, with current numbers; None if it was not refused."""
         return self.set_aside(state) or self._components.pending_reasons.explain(state)
 
     def set_aside(self, state: PodState) -> Reason | None:
-        """Why nobody works for the pod, if that is so after an error of ours; None of all others."""
+        """Why the pod is quarantined, None if it is not."""
         subject = state.subject
         return self.quarantine.why(subject) if subject in self.quarantine else None
 
     def defrag(
         self, pod: PodState | None, key: GroupKey, most: int, kept: Collection[str] = ()
     ) -> DefragRequest | NoPlan | None:
-        """A plan to be made of at most `most` moves for a pod that waits, without one for the gang of this name.
+        """The request of a plan of at most `most` moves for a pending pod, or for the gang `key` if `pod` is None.
 
-        Why none is needed, or None: there is no such one. Pods in `kept` (NAMESPACE/NAME) are not moved.
+        Else the reason for which none is needed; None if there is no such pod or gang. Pods in `kept` (NAMESPACE/NAME)
+        are not moved.
         """
         asked = request.asked(self.gangs, pod, key)
         if not isinstance(asked, request.Asked):
@@ -234,5 +212,5 @@ class Engine:
         return DefragRequest(asked, self.ledger.pods, plan)
 
     def check(self, nodes: Iterable[str] | None = None) -> list[str]:
-        """What is wrong with the books of these nodes (None = all), in sentences; empty when they are sound."""
+        """The errors in the books of these nodes (None: of all), in sentences; empty if the books are sound."""
         return audit.wrong(self.ledger, nodes)

@@ -1,4 +1,4 @@
-"""Which nodes a pod may go to: kube-scheduler's filter, and the work that it needs first."""
+"""Filter: which nodes a pod may go to, and the work that must precede it."""
 
 from __future__ import annotations
 
@@ -15,26 +15,22 @@ from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
 PREPARED_NODES = 400
-"""Nodes looked at before the event loop goes on, divided by the containers of the pod that asks."""
+"""Nodes looked at before the event loop goes on, divided by the pod's containers."""
 
 
 class Filtering:
-    """Answers filter. A pod that it sends to several equal nodes keeps its best one softly charged until its bind."""
+    """Answers filter. A pod that is offered several nodes has a soft charge on the best of them until its bind."""
 
     def __init__(self, components: Components, pods: Lifecycle) -> None:
         self._components, self._pods, self._effects = components, pods, components.effects
         self._ledger, self._roster, self._barrier = components.ledger, components.gangs.roster, components.barrier
-        self._holds, self._waking, self._pending_reasons = (
-            components.holds,
-            components.waking,
-            components.pending_reasons,
-        )
-        self._activator, self._counters = components.activator, components.counters
+        self._holds, self._waking, self._activator = components.holds, components.waking, components.activator
+        self._pending_reasons, self._counters = components.pending_reasons, components.counters
 
     def prepare(self, pod: Pod, now: float) -> bool:
-        """Do a part of the work that a filter of this pod needs first; False when none is left.
+        """Do a part of the work that must precede filter of this pod; returns whether there is more.
 
-        A shape of ask that is new costs a look at every node, which nobody else should have to wait for.
+        A new shape of request costs a look at every node. In parts, it does not block other questions.
         """
         uid = pod.metadata.uid
         if self._barrier.prepare(uid, now, self._components.backfill.before_gang):
@@ -42,12 +38,15 @@ class Filtering:
         if self._roster.of(uid) is not None and not self._barrier.single(uid):
             return False
         state = self._ledger.pods.get(uid)
-        wanted = state.shape if state is not None else self._components.observer.shape(pod)
-        containers = len(wanted.ask.containers) if wanted.ask else 1
-        return self._components.indexes.prepare(wanted, max(1, PREPARED_NODES // containers))
+        shape = state.shape if state is not None else self._components.observer.shape(pod)
+        containers = len(shape.ask.containers) if shape.ask else 1
+        return self._components.indexes.prepare(shape, max(1, PREPARED_NODES // containers))
 
     def filter(self, pod: Pod, nodes: Sequence[str], now: float, *, unheld: bool) -> Verdict:
-        """Which of these nodes the pod may go to, best first. `unheld`: its bind will not be asked of us."""
+        """Which of these nodes the pod may go to, best first. `unheld`: kube-scheduler binds it without asking us.
+
+        Expired soft charges are dropped first. While the pod is answered, its reservation is lent to it.
+        """
         self._holds.expire(now)
         self._effects += self._activator.look(now)
         self._components.reservations.lend(pod.metadata.uid)
@@ -56,11 +55,21 @@ class Filtering:
         return verdict
 
     def _verdict(self, pod: Pod, nodes: Sequence[str], now: float, *, unheld: bool) -> Verdict:
+        """The steps of filter.
+
+        1. Refuse a pod that has ended.
+        2. Update what the pod requests, and give back its soft charge.
+        3. Offer a booked pod its node alone.
+        4. Refuse a pod that cannot be read or has a forged allocation.
+        5. A member is offered its planned node alone, or waits for its gang.
+        6. Check the queue's quota.
+        7. Offer the best nodes.
+        """
         if self._components.presence.over(pod.metadata.uid):
             return Verdict((), refusals.GONE)
         state = self._pods.asked_for(pod, now)
         state.filtered = True
-        promised = state.state == "held"
+        held = state.state == "held"
         self._holds.drop(state)
         self._pods.reread(pod, state)
         if state.state in ("binding", "bound"):
@@ -70,32 +79,38 @@ class Filtering:
             return self._refuse(state, state.asked, now)
         if state.forged or names.ALLOCATION in pod.metadata.annotations:
             return self._refuse(state, refusals.FORGED, now)
-        told = self._barrier.filter(pod, state, nodes, now, unheld=unheld)
-        if isinstance(told, Verdict):
-            return told
-        if told is not None:
-            self._note(state, told)
-            return Verdict((), told)
+        answer = self._barrier.filter(pod, state, nodes, now, unheld=unheld)
+        if isinstance(answer, Verdict):
+            return answer
+        if answer is not None:
+            self._note(state, answer)
+            return Verdict((), answer)
         full = self._components.tenancy.refused(state)
         if full is not None:
             return self._refuse(state, full, now)
-        return self._offer(state, pod, nodes, now, promised=promised)
+        return self._offer(state, pod, nodes, now, held=held)
 
-    def _offer(self, state: PodState, pod: Pod, nodes: Sequence[str], now: float, *, promised: bool) -> Verdict:
-        """`promised`: it was told that there is room for it."""
+    def _offer(self, state: PodState, pod: Pod, nodes: Sequence[str], now: float, *, held: bool) -> Verdict:
+        """Offer the best nodes, and put a soft charge on the first. `held`: the pod had a soft charge already.
+
+        1. Select the best nodes that backfill reservations leave open to the pod.
+        2. Refuse it if there are none.
+        3. Refuse a surplus member while pending workloads go first, unless it was `held`.
+        4. Put the soft charge on the best node.
+        """
         offers, beside = self._components.offers, self._roster.beside(state.ref.uid)
         admits = self._components.backfill.open_to(state, now)
         offered = offers.of(state, pod, nodes, beside, admits)
         if state.ask is None:
             return Verdict(offered)
-        spare = self._roster.surplus(state.ref.uid)
+        surplus = self._roster.surplus(state.ref.uid)
         if not offered:
-            kept = admits is not None and offers.of(state, pod, nodes, beside)
-            reason = refusals.KEPT_IN_LINE if kept else self._pending_reasons.no_gpu(state, state.ask)
+            reserved = admits is not None and offers.of(state, pod, nodes, beside)
+            reason = refusals.KEPT_IN_LINE if reserved else self._pending_reasons.no_gpu(state, state.ask)
             self._waking.refused(state, state.ask, reason, self._ledger.all_but(nodes))
             return self._refuse(state, reason, now)
-        others_first = spare and not state.wakes and self._waking.pending(offered)
-        if not promised and (others_first or self._components.surplus_policy.waits(state)):
+        others_first = surplus and not state.wakes and self._waking.pending(offered)
+        if not held and (others_first or self._components.surplus_policy.waits(state)):
             self._waking.refused(state, state.ask, refusals.BEHIND_GANGS, self._ledger.all_but(nodes))
             return self._refuse(state, refusals.BEHIND_GANGS, now)
         state.refusal = None
@@ -118,7 +133,7 @@ class Filtering:
         return Verdict((), reason)
 
     def _note(self, state: PodState, reason: Reason) -> None:
-        """It waits for something else than room on nodes."""
+        """Refuse a pod for another reason than capacity: the requeue does not bring it back."""
         self._waking.forget(state)
         state.refusal = reason
         self._counters["decisions", reason.code] += 1

@@ -1,4 +1,4 @@
-"""A pod's way through the parts: from its first sight, by our watch or by kube-scheduler, to its end."""
+"""Leads a pod through the components: from its first sight, by our watch or by kube-scheduler, to its end."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from extender.engine.state.pod_info import UNREAD
 from extender.engine.state.pod_state import Change, PodState
 from extender.engine.state.quarantine import MOST
 from extender.engine.types.effects import Requeue
-from extender.engine.types.subject import of_pod
+from extender.engine.types.subject import Subject, of_pod
 from protos.contract import names
 from protos.contract.objects import Pod
 
 
 class Lifecycle:
-    """Tells each part what it has to know of a pod."""
+    """Passes each pod to the components that keep something about it, and has them forget it."""
 
     def __init__(self, components: Components) -> None:
         self._components, self._effects = components, components.effects
@@ -24,24 +24,21 @@ class Lifecycle:
         self._holds, self._waking, self._gates = components.holds, components.waking, components.gates
         self._quarantine = components.quarantine
         self._forget: tuple[Callable[[str], object], ...] = (
-            self._unhold,
-            self._unwait,
+            lambda uid: self._with_pod(uid, self._holds.drop),  # first: it changes the books, by which the queue counts
+            lambda uid: self._with_pod(uid, self._waking.forget),
             components.gates.forget,
             components.classes.forget,
             components.tenancy.forget,
             components.running_pods.forget,
         )
-        """Each has one part know nothing of a pod any more; the books and its gang are left.
+        """Makes each component but the books and the gangs forget a pod."""
+        self.unforgotten: dict[Subject, None] = {}
+        """Deleted pods and nodes that a component failed to forget."""
 
-        First what changes the books: its queue counts what they tell.
-        """
-        self.unforgotten: dict[str, None] = {}
-        """Pods that are gone, and that some part could not forget."""
-
-    # -- it comes
+    # -- a pod is seen
 
     def see(self, pod: Pod, now: float) -> None:
-        """The watch shows a pod."""
+        """Take in a pod from the watch."""
         components, uid = self._components, pod.metadata.uid
         self._presence.seen(uid)
         components.classes.see(pod)
@@ -62,18 +59,19 @@ class Lifecycle:
         self._effects += self._gates.see(state, waits=self._gangs.observer.awaits(state))
         self._effects += components.reservations.see(pod, state, now)
         if state.state == "bound":
-            self._settle(state)
+            self._holds.settle(state)
+            self._waking.forget(state)
         elif state.ask is not None:
             self._indexes.warm(state.shape)
         if known is None:
             self._note(state)
 
-    def see_anew(self, pods: Iterable[Pod], now: float) -> None:
-        """The class of these pods is another one now; what has a node keeps what it has."""
+    def class_changed(self, pods: Iterable[Pod], now: float) -> None:
+        """The GpuClass of these pods has changed; pods with a node keep their GPUs."""
         self._quarantine.each(pods, lambda pod: of_pod(pod.metadata.uid), "class", lambda pod: self.see(pod, now))
 
     def asked_for(self, pod: Pod, now: float) -> PodState:
-        """kube-scheduler asks for a pod, which our watch may not have shown yet."""
+        """The record of a pod in a question of kube-scheduler; our watch may not have shown the pod yet."""
         unseen = pod.metadata.uid not in self._ledger.pods
         state = self._observer.asked(pod, now)
         if unseen:
@@ -85,7 +83,7 @@ class Lifecycle:
         return state
 
     def reread(self, pod: Pod, state: PodState, *, wake: bool = False) -> None:
-        """Take in whether the pod wants something else now; then `wake` brings it back if it was refused before."""
+        """Update what a pod requests; if that has changed, `wake` requeues a refused pod."""
         if self._observer.asks_anew(pod, state):
             if wake and state.refusal is not None:
                 self._effects.append(Requeue(state.ref))
@@ -94,7 +92,7 @@ class Lifecycle:
             self._observer.learn_anew(pod, state)
 
     def _join(self, pod: Pod, state: PodState | None, now: float) -> None:
-        """Its queue and its gang."""
+        """Update the pod's gang and queue."""
         uid = pod.metadata.uid
         stays = self._tenancy.stays(uid)
         if state is not None:
@@ -107,40 +105,35 @@ class Lifecycle:
             self._tenancy.join(uid, known)
 
     def _note(self, new: PodState) -> None:
-        """What it asks counts in the mix."""
+        """Count the pod's request in the mix of requests."""
         if new.ask is not None:
             self._indexes.scorer.note(new.shape)
 
-    def _settle(self, pod: PodState) -> None:
-        """The pod is no longer merely held, nor refused."""
-        self._holds.settle(pod)
-        self._waking.forget(pod)
-
-    # -- it is bound
+    # -- a pod is bound
 
     def bind_done(self, uid: str, now: float, *, bound: bool) -> None:
-        """How the Binding of a pod went."""
+        """Take in the outcome of a pod's Binding."""
         pod = self._ledger.pods.get(uid)
         if pod is not None and pod.state == "binding":
             self.settle_binding(pod, bound=bound)
         self._components.barrier.bind_done(uid, bound, now)
 
     def settle_binding(self, pod: PodState, *, bound: bool) -> None:
-        """In the books: it has what was booked for it, or nothing."""
+        """In the books, the pod keeps what was booked for it, or loses it."""
         if bound:
             pod.move(Change.WRITTEN)
         else:
             self._ledger.unbook(pod)
 
-    # -- it goes
+    # -- a pod is gone
 
     def forget(self, uid: str, now: float) -> None:
-        """The pod is gone."""
+        """Forget a deleted pod."""
         self._gangs.observer.forget(uid, now)
         self._end(uid, now)
 
     def forget_lost(self, now: float) -> None:
-        """Those are gone in which nobody should believe any more."""
+        """Forget pods that kube-scheduler asked about and that the watch never showed."""
         for uid in self._presence.lost(self._is_bound, now):
             self._quarantine.forget(of_pod(uid))
             self.forget_anyway(uid, now)
@@ -150,7 +143,7 @@ class Lifecycle:
         return pod is not None and pod.state in ("binding", "bound")
 
     def _end(self, uid: str, now: float) -> None:
-        """The pod is over: it holds nothing any more."""
+        """The pod has ended: it holds nothing."""
         for forget in self._forget:
             forget(uid)
         self._components.reservations.forget(uid, now)
@@ -158,7 +151,7 @@ class Lifecycle:
         self._leave_books(uid)
 
     def forget_anyway(self, uid: str, now: float) -> None:
-        """The pod is gone, whatever one of the parts meets in forgetting it."""
+        """Forget a deleted pod even if components fail to."""
         whole = self._quarantine.each((uid,), of_pod, "end", lambda uid: self._gangs.observer.forget(uid, now))
         whole &= self._vanish(uid, now)
         self._presence.ended(uid, now)
@@ -167,52 +160,32 @@ class Lifecycle:
         if left is not None and left.node in self._ledger.nodes:  # an error came in between
             self._ledger.rebuild(left.node)
         if not whole and len(self.unforgotten) < MOST:
-            self.unforgotten[uid] = None
-
-    def forget_again(self, now: float) -> None:
-        """Forget those that are gone where that failed."""
-        for uid in list(self.unforgotten):
-            del self.unforgotten[uid]
-            if uid not in self._ledger.pods:  # it has not come back
-                self._quarantine.forget(of_pod(uid))
-                self.forget_anyway(uid, now)
+            self.unforgotten[of_pod(uid)] = None
 
     def _vanish(self, uid: str, now: float) -> bool:
-        """No part but the books and its gang knows of the pod any more, whatever one of them meets in forgetting it.
+        """Make all components but the books and the gangs forget the pod; returns whether none failed."""
+        reservations = self._components.reservations
+        steps: tuple[Callable[[str], object], ...] = (*self._forget, lambda uid: reservations.forget(uid, now))
+        return self._quarantine.each(steps, lambda _: of_pod(uid), "end", lambda forget: forget(uid))
 
-        Returns whether none met anything.
-        """
-        whole = self._quarantine.each(self._forget, lambda _: of_pod(uid), "end", lambda forget: forget(uid))
-        whole &= self._quarantine.each(
-            (uid,), of_pod, "end", lambda uid: self._components.reservations.forget(uid, now)
-        )
-        return whole
-
-    def _unhold(self, uid: str) -> None:
-        """Nothing is promised to the pod."""
+    def _with_pod(self, uid: str, work: Callable[[PodState], None]) -> None:
         pod = self._ledger.pods.get(uid)
         if pod is not None:
-            self._holds.drop(pod)
-
-    def _unwait(self, uid: str) -> None:
-        """The pod does not wait for room."""
-        pod = self._ledger.pods.get(uid)
-        if pod is not None:
-            self._waking.forget(pod)
+            work(pod)
 
     def _leave_books(self, uid: str) -> None:
         pod = self._ledger.pods.get(uid)
         if pod is not None:
-            pod.queue = None  # it does not count any more, wherever the books say that it moved
+            pod.queue = None  # so that the callback of the books counts it in no queue
             self._ledger.unbind(pod)
             del self._ledger.pods[uid]
 
-    # -- it is set aside
+    # -- a pod is quarantined
 
     def set_aside(self, uid: str, pod: Pod | None, now: float) -> None:
-        """Only the books, its queue and its gang know of the pod until it is taken in anew: it keeps what it holds.
+        """Quarantine a pod: it keeps what it holds, and only the books, its queue and its gang know it.
 
-        `pod` is what the watch has just shown, None if that is not at hand.
+        `pod` is the object that the watch has just shown, if any.
         """
         state, read = self._ledger.pods.get(uid), False
         self._vanish(uid, now)
@@ -225,15 +198,15 @@ class Lifecycle:
             self.forget_anyway(uid, now)
         elif state is not None:
             with self._quarantine.over(of_pod(uid), "recovery"):
-                self._tenancy.moved(state)  # in its former queue, as long as the pod cannot be read
+                self._tenancy.moved(state)  # in its former queue while the pod cannot be read
                 if pod is not None:
                     said = self._components.running_pods.read(pod, state, now)
                     self._tenancy.see(state, said, self._gangs.roster.of(uid))
 
     def see_again(self, pod: Pod, now: float) -> None:
-        """Take in a pod that was set aside as one that is new; one with a node stays booked until it is read."""
+        """Take in a quarantined pod like a new one; a pod with a node stays booked until it is read."""
         uid = pod.metadata.uid
-        self._vanish(uid, now)  # once more: nobody may go on with what the books forget here
+        self._vanish(uid, now)  # again: no component may keep what the books forget here
         if not self._is_bound(uid):
             self._leave_books(uid)
         self.see(pod, now)

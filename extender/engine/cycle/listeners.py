@@ -1,6 +1,6 @@
-"""Who hears of what the world tells: one table, from the type of an event to all that listen to it, in this order.
+"""Which components take which event: one table, from the type of an event to its listeners, in order.
 
-One listener that fails keeps no other from hearing; what the event is about is set aside (`quarantine`).
+If a listener fails, the others are called all the same, and the object of the event is quarantined.
 """
 
 from __future__ import annotations
@@ -12,65 +12,34 @@ from extender.engine.cycle.components import Components
 from extender.engine.cycle.lifecycle import Lifecycle
 from extender.engine.cycle.upkeep import Upkeep
 from extender.engine.state.quarantine import Quarantine
-from extender.engine.types.events import (
-    BindAbandoned,
-    BindDone,
-    BudgetGone,
-    BudgetSeen,
-    ClassGone,
-    ClassSeen,
-    Event,
-    EvictionRefused,
-    GpusUnhealthy,
-    GroupGone,
-    GroupSeen,
-    Leading,
-    NamespaceGone,
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    PodGone,
-    PodSeen,
-    PodsListed,
-    PriorityGone,
-    PrioritySeen,
-    QueueGone,
-    QueueSeen,
-    ScalerGone,
-    ScalerSeen,
-    ScalersServed,
-    Tick,
-    WallMoved,
-)
+from extender.engine.types import events
+from extender.engine.types.events import Event
 from extender.engine.types.subject import of_node
 
 E = TypeVar("E", bound=Event)
 
 
 class Listeners:
-    """The table. Each listener is given the event and now."""
+    """Listeners by type of event. Each is called with the event and now."""
 
     def __init__(self, quarantine: Quarantine) -> None:
         self._quarantine = quarantine
         self.of: dict[type[Any], tuple[Callable[[Any, float], object], ...]] = {}
-        """By type of event."""
 
     def on(self, kind: type[E], *listeners: Callable[[E, float], object]) -> None:
-        """These hear of this kind of event."""
+        """Set the listeners of a type of event."""
         self.of[kind] = listeners
 
     def tell(self, event: Event, now: float) -> None:
-        """Tell all that listen to it."""
+        """Call all listeners of the event."""
         kind = type(event)
-
-        def hear(listener: Callable[[Any, float], object]) -> None:
-            listener(event, now)
-
-        self._quarantine.each(self.of[kind], lambda _: event.about, kind.__name__, hear)
+        self._quarantine.each(
+            self.of[kind], lambda _: event.about, kind.__name__, lambda listener: listener(event, now)
+        )
 
 
 def listeners(components: Components, pods: Lifecycle, upkeep: Upkeep) -> Listeners:
-    """The engine's parts and what each of them hears."""
+    """The table of the engine."""
     table = Listeners(components.quarantine)
     _of_pods(table, components, pods)
     _of_nodes(table, components)
@@ -81,17 +50,17 @@ def listeners(components: Components, pods: Lifecycle, upkeep: Upkeep) -> Listen
 
 
 def _of_pods(table: Listeners, components: Components, pods: Lifecycle) -> None:
-    table.on(PodSeen, lambda it, now: pods.see(it.pod, now))
-    table.on(PodGone, lambda it, now: pods.forget(it.uid, now))
-    table.on(BindDone, lambda it, now: pods.bind_done(it.uid, now, bound=it.outcome == "bound"))
-    table.on(BindAbandoned, lambda it, _: components.barrier.left(it.uid))
+    table.on(events.PodSeen, lambda event, now: pods.see(event.pod, now))
+    table.on(events.PodGone, lambda event, now: pods.forget(event.uid, now))
+    table.on(events.BindDone, lambda event, now: pods.bind_done(event.uid, now, bound=event.outcome == "bound"))
+    table.on(events.BindAbandoned, lambda event, _: components.barrier.left(event.uid))
     table.on(
-        EvictionRefused,
-        lambda it, now: components.effects.extend(components.preemption.refused(it.uid, it.why, now)),
-        lambda it, now: components.elastic.refused(it.uid, now),
+        events.EvictionRefused,
+        lambda event, now: components.effects.extend(components.preemption.refused(event.uid, event.why, now)),
+        lambda event, now: components.elastic.refused(event.uid, now),
     )
     table.on(
-        PodsListed,
+        events.PodsListed,
         lambda _, now: components.presence.listed(now),
         lambda _, __: components.indexes.scorer.look(),
         lambda _, now: components.gangs.rounds.replayed(now),
@@ -99,80 +68,80 @@ def _of_pods(table: Listeners, components: Components, pods: Lifecycle) -> None:
 
 
 def _of_nodes(table: Listeners, components: Components) -> None:
-    def seen(it: NodeSeen, now: float) -> None:
-        name = it.node.metadata.name
-        if components.observer.node(it.node):
+    def seen(event: events.NodeSeen, now: float) -> None:
+        name = event.node.metadata.name
+        if components.observer.node(event.node):
             with components.quarantine.over(of_node(name), "NodeSeen"):
                 components.tenancy.node(name)
             components.gangs.observer.look_at(name, now)
 
-    table.on(NodeSeen, seen)
+    table.on(events.NodeSeen, seen)
     table.on(
-        NodeGone,
-        lambda it, _: components.ledger.drop_node(it.name),
-        lambda it, _: components.tenancy.node(it.name),
-        lambda it, now: components.gangs.observer.look_at(it.name, now),
+        events.NodeGone,
+        lambda event, _: components.ledger.drop_node(event.name),
+        lambda event, _: components.tenancy.node(event.name),
+        lambda event, now: components.gangs.observer.look_at(event.name, now),
     )
     table.on(
-        GpusUnhealthy,
-        lambda it, _: components.ledger.set_unhealthy(it.node, it.minors),
-        lambda it, _: components.tenancy.node(it.node),
-        lambda it, now: components.gangs.observer.look_at(it.node, now),
+        events.GpusUnhealthy,
+        lambda event, _: components.ledger.set_unhealthy(event.node, event.minors),
+        lambda event, _: components.tenancy.node(event.node),
+        lambda event, now: components.gangs.observer.look_at(event.node, now),
     )
 
 
 def _of_definitions(table: Listeners, components: Components, pods: Lifecycle) -> None:
     classes, queues, budgets = components.classes, components.tenancy.queues, components.preemption.budgets
-    table.on(ClassSeen, lambda it, now: pods.see_anew(classes.put(it.gpu_class), now))
-    table.on(ClassGone, lambda it, now: pods.see_anew(classes.drop(it.name), now))
-    table.on(QueueSeen, lambda it, _: components.tenancy.put(it.queue))
-    table.on(QueueGone, lambda it, _: components.tenancy.drop(it.source, it.name))
-    table.on(NamespaceSeen, lambda it, _: queues.namespace(it.namespace.name, it.namespace.labels))
-    table.on(NamespaceGone, lambda it, _: queues.namespace(it.name, None))
-    table.on(BudgetSeen, lambda it, _: budgets.put(it.budget))
-    table.on(BudgetGone, lambda it, _: budgets.drop(it.namespace, it.name))
+    table.on(events.ClassSeen, lambda event, now: pods.class_changed(classes.put(event.gpu_class), now))
+    table.on(events.ClassGone, lambda event, now: pods.class_changed(classes.drop(event.name), now))
+    table.on(events.QueueSeen, lambda event, _: components.tenancy.put(event.queue))
+    table.on(events.QueueGone, lambda event, _: components.tenancy.drop(event.source, event.name))
+    table.on(events.NamespaceSeen, lambda event, _: queues.namespace(event.namespace.name, event.namespace.labels))
+    table.on(events.NamespaceGone, lambda event, _: queues.namespace(event.name, None))
+    table.on(events.BudgetSeen, lambda event, _: budgets.put(event.budget))
+    table.on(events.BudgetGone, lambda event, _: budgets.drop(event.namespace, event.name))
     priorities, turns = components.priorities, components.gangs.planner.turns
-    table.on(PrioritySeen, lambda it, _: turns.revalued(priorities.put(it.priority_class)))
-    table.on(PriorityGone, lambda it, _: turns.revalued(priorities.drop(it.name)))
+    table.on(events.PrioritySeen, lambda event, _: turns.revalued(priorities.put(event.priority_class)))
+    table.on(events.PriorityGone, lambda event, _: turns.revalued(priorities.drop(event.name)))
 
 
 def _of_jobs(table: Listeners, components: Components) -> None:
     gangs, elastic, scalers = components.gangs, components.elastic, components.elastic.scalers
     table.on(
-        GroupSeen,
-        lambda it, _: elastic.job(it.kind, it.key, it.job),
-        lambda it, now: gangs.observer.declare(it.kind, it.key, it.declaration, now),
-        lambda it, _: components.tenancy.renamed(gangs.roster.known.get(it.key)),
+        events.GroupSeen,
+        lambda event, _: elastic.job(event.kind, event.key, event.job),
+        lambda event, now: gangs.observer.declare(event.kind, event.key, event.declaration, now),
+        lambda event, _: components.tenancy.renamed(gangs.roster.known.get(event.key)),
     )
     table.on(
-        GroupGone,
-        lambda it, _: elastic.job(it.kind, it.key, None),
-        lambda it, now: gangs.observer.declare(it.kind, it.key, None, now),
-        lambda it, _: components.tenancy.renamed(gangs.roster.known.get(it.key)),
+        events.GroupGone,
+        lambda event, _: elastic.job(event.kind, event.key, None),
+        lambda event, now: gangs.observer.declare(event.kind, event.key, None, now),
+        lambda event, _: components.tenancy.renamed(gangs.roster.known.get(event.key)),
     )
-    table.on(ScalerSeen, lambda it, now: scalers.see(it.scaler, now))
-    table.on(ScalerGone, lambda it, now: scalers.gone(it.kind, it.namespace, it.name, now))
-    table.on(ScalersServed, lambda it, _: scalers.serve(it.kind, it.yes))
+    table.on(events.ScalerSeen, lambda event, now: scalers.see(event.scaler, now))
+    table.on(events.ScalerGone, lambda event, now: scalers.gone(event.kind, event.namespace, event.name, now))
+    table.on(events.ScalersServed, lambda event, _: scalers.serve(event.kind, event.yes))
 
 
 def _of_time(table: Listeners, components: Components, upkeep: Upkeep) -> None:
     table.on(
-        Leading,
-        lambda it, _: components.elastic.lead(it.yes),
-        lambda it, _: components.preemption.lead(it.yes),
-        lambda it, _: components.classes.lead(it.yes),
-        lambda it, _: components.tenancy.lead(it.yes),
-        lambda it, _: components.gates.lead(it.yes),
-        lambda it, now: components.gangs.rounds.lead(it.yes, now),
+        events.Leading,
+        lambda event, _: components.elastic.lead(event.yes),
+        lambda event, _: components.preemption.lead(event.yes),
+        lambda event, _: components.classes.lead(event.yes),
+        lambda event, _: components.tenancy.lead(event.yes),
+        lambda event, _: components.gates.lead(event.yes),
+        lambda event, now: components.gangs.rounds.lead(event.yes, now),
     )
     table.on(
-        WallMoved,
-        lambda it, _: components.wall.move(it.by),
-        lambda it, now: components.running_pods.shift(it.by, now),
-        lambda it, _: components.gangs.rounds.shift(it.by),
+        events.WallMoved,
+        lambda event, _: components.wall.move(event.by),
+        lambda event, now: components.running_pods.shift(event.by, now),
+        lambda event, _: components.gangs.rounds.shift(event.by),
         lambda _, now: components.reservations.read_anew(now),
         lambda *_: components.waking.reorder(),
         lambda *_: components.tenancy.admission.reorder(),
         lambda *_: components.gangs.planner.turns.reorder(),
     )
-    table.on(Tick, lambda it, now: upkeep.tick(it.part, now))
+    table.on(events.Tick, lambda event, now: upkeep.tick(event.part, now))

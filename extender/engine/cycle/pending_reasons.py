@@ -1,4 +1,4 @@
-"""What people are told of a pod that waits: why, with the numbers of the moment, and how often."""
+"""Why a pod is pending, for people: with current numbers, and as Events."""
 
 from __future__ import annotations
 
@@ -20,43 +20,38 @@ REPORT_EVERY_S = 30.0
 
 
 class PendingReasons:
-    """Reasons, told as Events now and then."""
+    """Finds the reasons, and limits the Events about one pod."""
 
     def __init__(self, ledger: Ledger, indexes: Indexes, classes: Classes, roster: Roster) -> None:
         self._ledger, self._indexes, self._classes, self._roster = ledger, indexes, classes, roster
         self._lack = Lacking(ledger.stock)
 
     def no_gpu(self, state: PodState, ask: PodAsk) -> Reason:
-        """Why no node takes the pod: none could even if every GPU were free, or there is no room now."""
+        """Why no node takes the pod: none could even if all GPUs were free, or none has enough free GPUs now."""
         return self._lacking(state, ask) or refusals.no_room(ask)
 
     def _lacking(self, state: PodState, ask: PodAsk) -> Reason | None:
         return self._classes.none_of(state.ref.uid) or self._lack.of(ask)
 
     def explain(self, state: PodState) -> Reason | None:
-        """Why the pod waits, with the numbers of this moment; None if it was not refused."""
+        """Why the pod waits, with current numbers; None if it was not refused."""
         if isinstance(state.asked, Reason):
             return state.asked
         known = self._roster.of(state.ref.uid)
         if known is not None and known.reason is not None:
             return known.reason
-        reason = state.refusal
-        if (
-            reason is None
-            or state.ask is None
-            or reason.code not in refusals.FOR_ROOM
-            or reason.code == refusals.IN_LINE
-        ):
+        reason, ask = state.refusal, state.ask
+        if reason is None or ask is None or reason.code not in (refusals.NO_ROOM, refusals.NO_MATCH):
             return reason
-        lacking = self._lacking(state, state.ask)
+        lacking = self._lacking(state, ask)
         if lacking is not None:
             return lacking
         nearest = self._indexes.of(state.shape).nearest(state.excluded)
         node = self._ledger.nodes[nearest] if nearest else None
-        return _with_numbers(refusals.no_room(state.ask), state.ask, node, self._ledger.stock.largest())
+        return _with_numbers(refusals.no_room(ask), ask, node, self._ledger.stock.largest())
 
     def report(self, state: PodState, reason: Reason, now: float) -> list[Report]:
-        """The Event about a refusal for this reason, unless there was one about the pod a moment ago."""
+        """The Event about a refusal, unless there was one about the pod a moment ago."""
         if now - state.told_at < REPORT_EVERY_S:
             return []
         state.told_at = now
@@ -64,9 +59,9 @@ class PendingReasons:
 
 
 def _with_numbers(reason: Reason, ask: PodAsk, nearest: NodeState | None, largest: int) -> Reason:
-    """The same refusal with the arithmetic: what is needed, and where the most of it is free.
+    """The refusal with numbers: what the pod needs, and where the most of it is free.
 
-    `nearest` is the node that comes nearest, `largest` the units of the largest GPU in the cluster.
+    `nearest` is the node that lacks least, `largest` the units of the largest GPU in the cluster.
     """
     if nearest is None or nearest.books is None:
         where = "no node offered has GPUs of ours"

@@ -1,17 +1,17 @@
-"""What follows where something went wrong over an object: it is set aside with what it holds, told, and brought back.
+"""Recovers from an internal error over an object: quarantines it with what it holds, reports it, and brings it back.
 
-After that the books are sound whatever had been changed by half: the parts forget a pod, each by itself, and the books
-of nodes that are not in order are made anew from what their pods are said to hold.
+The books are sound afterwards, whatever was changed halfway: each component forgets a pod by itself, and the books of
+nodes that are not sound are rebuilt from what their pods hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from extender.engine.cycle.components import Components
 from extender.engine.cycle.lifecycle import Lifecycle
 from extender.engine.state import audit
-from extender.engine.state.pod_state import PodState
 from extender.engine.state.quarantine import MOST, CaughtError
 from extender.engine.types.effects import Fault, PostBinding, Report
 from extender.engine.types.events import (
@@ -31,29 +31,27 @@ from gangfilter.group import GroupKey
 from protos.contract.objects import Pod
 
 GONE = PodGone | NodeGone | ClassGone | QueueGone | BudgetGone | PriorityGone | ScalerGone
-"""Of what these tell nothing is left."""
+"""Events after which an object no longer exists."""
 RECOUNT_S = 5.0
-"""Seconds after an error until all pods are looked at for what it left: it costs as much as there are pods."""
+"""Seconds between an error and the recount of all pods, whose cost grows with the number of pods."""
 GONE_S, GONE_MOST_S = 2.5, 600.0
-"""Seconds until what is gone and could not be forgotten is forgotten again; doubled each time."""
+"""Seconds until the next attempt to forget a deleted object; doubled each time."""
 
 
 class Recovery:
-    """Sets aside and brings back."""
+    """Quarantines objects and brings them back."""
 
     def __init__(self, components: Components, pods: Lifecycle) -> None:
         self._components, self._pods, self._quarantine = components, pods, components.quarantine
         self._recount_at: float | None = None
-        """When that is; None: not at all."""
-        self._undropped: dict[str, None] = {}
-        """Nodes that are gone, and that the books could not drop."""
+        """When all pods are recounted; None: never."""
         self._again_at, self._again_s = 0.0, GONE_S
-        """When what is gone is forgotten again, and how long after that once more."""
+        """The next attempt to forget deleted objects, and the time until the one after it."""
 
-    # -- what was set aside is told anew
+    # -- a quarantined object is seen
 
     def takes(self, event: Event, now: float) -> bool:
-        """Whether the event is to be told to the listeners: not that of an object that failed and has not changed."""
+        """Whether the listeners get the event: not if its object is quarantined and unchanged."""
         subject = event.about
         if isinstance(event, PodSeen):
             if not self._quarantine.changed(subject, event.pod.metadata.resource_version):
@@ -69,7 +67,7 @@ class Recovery:
         return True
 
     def may_ask(self, pod: Pod, now: float) -> bool:
-        """Whether a pod is placed: one that was set aside is taken in once more, after a while."""
+        """Whether a pod may be placed; a quarantined pod is taken in again after a while."""
         subject = of_pod(pod.metadata.uid)
         aside = self._quarantine.of(subject)
         if aside is None:
@@ -80,17 +78,17 @@ class Recovery:
                 self._pods.see_again(pod, now)
         return subject not in self._quarantine
 
-    # -- something went wrong
+    # -- an error occurred
 
     def settle(self, now: float, event: Event | None = None) -> None:
-        """Set aside what something went wrong with; `event` is what was told just now."""
+        """Quarantine the objects over which errors were caught; `event` is the current event."""
         done: set[Subject] = set()
         while caught := [each for each in self._quarantine.taken() if each.subject not in done]:
             done.update(each.subject for each in caught)
             self._recount_at = now + RECOUNT_S if self._recount_at is None else self._recount_at
             for each in caught:
-                told = event is not None and event.about == each.subject
-                self._set_aside(each, event if told else None, now)
+                concerned = event is not None and event.about == each.subject
+                self._set_aside(each, event if concerned else None, now)
         if isinstance(event, GONE):
             self._quarantine.forget(event.about)
 
@@ -102,14 +100,16 @@ class Recovery:
                 case "pod":
                     self._pod(subject.key, event, now)
                 case "gang":
-                    self._components.gangs.recovery.set_aside(_group(subject.key), now)
+                    self._components.gangs.controller.set_aside(_group(subject.key), now)
                 case "node" if event is not None:
-                    self._node(subject.key, event)
+                    self._components.ledger.set_aside(subject.key, str(self._quarantine.why(subject)))
+                    if isinstance(event, NodeGone):
+                        self._drop(subject.key)
         self._mend([*nodes, *self._nodes(subject)])
-        self._tell(caught)
+        self._report(caught)
 
     def _nodes(self, subject: Subject) -> list[str]:
-        """Where a subject holds anything."""
+        """The nodes on which a subject holds anything."""
         pods, roster = self._components.ledger.pods, self._components.gangs.roster
         if subject.kind == "node":
             return [subject.key]
@@ -130,29 +130,23 @@ class Recovery:
         self._pods.set_aside(uid, event.pod if isinstance(event, PodSeen) else None, now)
         if known is not None:
             self._quarantine.along(of_gang(known.gang.key), of_pod(uid))
-            self._components.gangs.recovery.set_aside(known.gang.key, now)
-
-    def _node(self, name: str, event: Event) -> None:
-        """What was told of it was taken in by half, or not at all."""
-        self._components.ledger.set_aside(name, str(self._quarantine.why(of_node(name))))
-        if isinstance(event, NodeGone):
-            self._drop(name)
+            self._components.gangs.controller.set_aside(known.gang.key, now)
 
     def _drop(self, node: str) -> None:
         steps = (self._components.ledger.drop_node, self._components.tenancy.node)
         whole = self._quarantine.each(steps, lambda _: of_node(node), "recovery", lambda step: step(node))
-        if not whole and len(self._undropped) < MOST:
-            self._undropped[node] = None
+        if not whole and len(self._pods.unforgotten) < MOST:
+            self._pods.unforgotten[of_node(node)] = None
 
     def _mend(self, nodes: Iterable[str]) -> None:
-        """Make the books of these nodes anew where they are not in order."""
+        """Rebuild the books of these nodes where they are not sound."""
         ledger = self._components.ledger
         for name in dict.fromkeys(nodes):
             with self._quarantine.over(of_node(name), "recovery"):
                 if name in ledger.nodes and audit.wrong(ledger, [name]):
                     ledger.rebuild(name)
 
-    def _tell(self, caught: CaughtError) -> None:
+    def _report(self, caught: CaughtError) -> None:
         subject, pods = caught.subject, self._components.ledger.pods
         if not self._quarantine.tells(subject):
             return
@@ -168,10 +162,7 @@ class Recovery:
         return pod is not None and pod.state == "binding"
 
     def unbind(self, uid: str) -> PostBinding | None:
-        """Take back what was booked for a bind that failed; its Binding, if that is about to be written all the same.
-
-        So it is where its gang went through before the error.
-        """
+        """Undo the booking of a failed bind; returns its Binding if its gang was released before the error."""
         if not self.is_binding(uid):
             return None
         place = self._components.gangs.reporter.opened(uid)
@@ -183,45 +174,46 @@ class Recovery:
     # -- bringing back
 
     def retry(self, now: float) -> None:
-        """Try those again whose time has come; a pod is tried when it is asked for, or changes."""
+        """Try gangs and components again whose time has come; pods are tried when they are filtered or change."""
         if self._recount_at is not None and now >= self._recount_at:
             self._recount_at = None
             with self._quarantine.part("queues"):
                 self._components.running_pods.recount()
                 self._components.tenancy.recount()
             self._give_back()
-        if now >= self._again_at and (self._pods.unforgotten or self._undropped):
-            self._pods.forget_again(now)
-            self._drop_again()
+        if not self._pods.unforgotten:
+            self._again_at, self._again_s = 0.0, GONE_S
+        elif now >= self._again_at:
+            self._forget_again(now)
             self._again_s = min(GONE_MOST_S, 2 * self._again_s)
             self._again_at = now + self._again_s
-        elif not (self._pods.unforgotten or self._undropped):
-            self._again_at, self._again_s = 0.0, GONE_S
         for subject in self._quarantine.due():
             if subject.kind == "gang":
                 self._quarantine.release(subject)
-                self._components.gangs.recovery.bring_back(_group(subject.key), now)
+                self._components.gangs.controller.bring_back(_group(subject.key), now)
             elif subject.kind == "part":
                 self._quarantine.release(subject)
 
-    def _drop_again(self) -> None:
-        """Drop the nodes that are gone where that failed."""
-        again, self._undropped = list(self._undropped), {}
-        for name in again:
-            node = self._components.ledger.nodes.get(name)
-            if node is None or not node.seen:  # it has not come back
-                self._quarantine.forget(of_node(name))
+    def _forget_again(self, now: float) -> None:
+        """Try again to forget deleted pods and nodes, unless they have come back."""
+        ledger, again = self._components.ledger, list(self._pods.unforgotten)
+        self._pods.unforgotten.clear()
+        for subject in again:
+            name, node = subject.key, ledger.nodes.get(subject.key)
+            if subject.kind == "pod" and name not in ledger.pods:
+                self._quarantine.forget(subject)
+                self._pods.forget_anyway(name, now)
+            elif subject.kind == "node" and (node is None or not node.seen):
+                self._quarantine.forget(subject)
                 self._drop(name)
 
     def _give_back(self) -> None:
-        """Soft charges end of which no part knows any more: the error came before it gave them back."""
+        """Give back soft charges without an owner, which an error has left behind."""
         components, gangs, ledger = self._components, self._components.gangs, self._components.ledger
         held = (components.holds, gangs.assignments, gangs.replacements, components.reservations)
 
-        def unowned(pods: Iterable[PodState]) -> list[PodState]:
-            return [pod for pod in pods if pod.state == "held" and not any(each.holds(pod) for each in held)]
-
-        lost = [*unowned(ledger.pods.values()), *unowned(ledger.keepers.values())]
+        pods = chain(ledger.pods.values(), ledger.keepers.values())
+        lost = [pod for pod in pods if pod.state == "held" and not any(each.holds(pod) for each in held)]
         self._quarantine.each(lost, lambda pod: pod.subject, "recovery", ledger.unbind)
         for uid in [uid for uid, pod in ledger.keepers.items() if not pod.node]:
             del ledger.keepers[uid]

@@ -1,6 +1,6 @@
 """What is done as time passes: at each tick of the clock, and in slices between two events.
 
-A part that fails as a whole rests for a moment; the others go on.
+A component that fails rests for a moment; the others go on.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from extender.engine.types.events import Tick
 from extender.engine.types.shape import Shape
 
 WARM_NODES, FRESH_NODES = 200, 1600
-"""Nodes looked at at once for shapes that will be asked soon, some 1 ms in all, and in the time of one tick."""
+"""Nodes scored in a slice for expected shapes, some 1 ms in all, and in one tick."""
 AGED_NODES = 100
-"""Nodes looked at per tick that stand as in a former mix of asks."""
+"""Nodes rescored per tick after a change of the mix of requests."""
 ROOMY_NODES = 64
-"""Nodes told of to members that nobody goes before any more."""
+"""Nodes offered to surplus members when no pending workload goes before them any more."""
 COUNTED_NODES = 200
 """Nodes whose free GPUs are counted per tick."""
 Work = Callable[[float], bool]
-"""A slice of planning; whether there is more to do."""
+"""A slice of work; returns whether there is more."""
 
 
 class Upkeep:
-    """Has each part go on."""
+    """Runs the steps of a tick, in order, and slices of longer work, in turn: two tables of named steps."""
 
     def __init__(self, components: Components, pods: Lifecycle, recovery: Recovery) -> None:
-        self._components, self._pods, self._recovery = components, pods, recovery
+        self._components, self._recovery = components, recovery
         self._quarantine = components.quarantine
         self._looks = 0
-        """How many more nodes are looked at for the indexes before the next tick."""
+        """Nodes that may still be scored for the indexes before the next tick."""
         self._ticks: tuple[tuple[str, Callable[[float], object]], ...] = (
             ("holds", components.holds.expire),
             ("gates", lambda _: components.gates.seek(WARM_NODES)),
             ("queues", lambda _: components.tenancy.tick()),
-            # before pods that go singly are requeued: some of them come after gangs in their queue
+            # before the requeue: some single pods come after gangs in their queue
             ("gangs", components.gangs.rounds.tick),
-            ("requeue", self._wake),
+            ("requeue", self._requeue),
             ("shapes", lambda _: components.indexes.scorer.look()),
             ("index", lambda _: self._index()),
             ("preemption", components.preemption.tick),
@@ -58,23 +58,23 @@ class Upkeep:
             ("new shapes", lambda _: components.indexes.learn(WARM_NODES)),
             ("queues", lambda _: components.tenancy.work()),
             ("gang plans", self._plan_gangs),
-            ("requeue", lambda _: self._go_on_waking()),
+            ("requeue", lambda _: self._go_on_requeuing()),
             ("expected shapes", lambda _: components.indexes.ready(WARM_NODES)),
             ("index", lambda _: self._freshen()),
-            ("preemption search", lambda now: self._told(components.preemption.work(now))),
-            ("scale-out", lambda now: self._told(components.elastic.work(now))),
+            ("preemption search", lambda now: self._emit(*components.preemption.work(now))),
+            ("scale-out", lambda now: self._emit(*components.elastic.work(now))),
             ("reservations of backfill", components.backfill.work),
         )
         self._slices = deque((place, self._quarantine.part(place), work) for place, work in slices)
 
     @property
     def ticks(self) -> tuple[Tick, ...]:
-        """One tick, in parts."""
+        """One tick, a part for each step."""
         places = [place for place, _ in self._ticks]
         return tuple(Tick(place, last=place == places[-1]) for place in places)
 
     def tick(self, part: str, now: float) -> None:
-        """Time has passed; `part`: all that is to be done of it, everything if ""."""
+        """Do one step of a tick, or all steps if `part` is ""."""
         if part in ("", self._ticks[0][0]):
             self._recovery.retry(now)
         for place, work in self._ticks:
@@ -83,7 +83,7 @@ class Upkeep:
                     work(now)
 
     def _index(self) -> None:
-        """Look again at nodes for shapes that will be asked soon, so that their questions need not."""
+        """Score nodes for expected shapes, so that their filters need not."""
         self._components.indexes.renew(AGED_NODES)
         self._looks = FRESH_NODES
         self._freshen()
@@ -95,8 +95,8 @@ class Upkeep:
         self._looks = self._looks - WARM_NODES if behind else 0
         return self._looks > 0
 
-    def _wake(self, now: float) -> None:
-        """Bring those back for whom there is room, or who are to be told once more that there is."""
+    def _requeue(self, now: float) -> None:
+        """Requeue pods that fit now, and repeat requeues that may have been lost."""
         components = self._components
         rules = RoundRules(
             hold=components.holds.put,
@@ -106,29 +106,26 @@ class Upkeep:
             open_to=components.backfill.open_to,
         )
         components.waking.begin(rules, now)
-        self._go_on_waking()
-        self._woken([*components.gates.due(now), *components.tenancy.due(now)])
+        self._go_on_requeuing()
+        self._requeued([*components.gates.due(now), *components.tenancy.due(now)])
 
     def _room(self, shape: Shape) -> Generator[int, None, list[str]]:
-        """The best nodes that have room for such a pod."""
+        """The best nodes with capacity for this shape."""
         while self._components.indexes.prepare(shape, WARM_NODES):
             yield SLICE
         return [name for name, _ in islice(self._components.indexes.of(shape).ranked(), ROOMY_NODES)]
 
-    def _go_on_waking(self) -> bool:
+    def _go_on_requeuing(self) -> bool:
         more = self._components.waking.work()
-        self._woken([self._components.gates.opening(wake) for wake in self._components.waking.taken()])
+        self._requeued([self._components.gates.opening(requeue) for requeue in self._components.waking.taken()])
         return more
 
-    def _woken(self, wakes: Sequence[Requeue]) -> None:
-        self._components.effects += wakes
-        self._components.counters["pod_requeues", ""] += len(wakes)
+    def _requeued(self, requeues: Sequence[Requeue]) -> None:
+        self._components.effects += requeues
+        self._components.counters["pod_requeues", ""] += len(requeues)
 
     def run_slice(self, now: float) -> bool:
-        """Do a slice of planning; returns whether there is more to do. Effects may come of it.
-
-        One part after the other has its slice, each in its turn.
-        """
+        """Do the next slice of longer work; returns whether there is more. Effects may come of it."""
         self._quarantine.now, more = now, False
         for _ in range(len(self._slices)):
             place, guard, work = self._slices[0]
@@ -141,12 +138,11 @@ class Upkeep:
         return False
 
     def _plan_gangs(self, now: float) -> bool:
-        """What time brings to gangs, and the plan in the making."""
+        """Do a part of the round of gangs, and a slice of the current plan."""
         gangs = self._components.gangs
         more = gangs.rounds.work(now)
         return gangs.starts.plan(now, self._components.backfill.before_gang) or more
 
-    def _told(self, worked: tuple[bool, Sequence[Effect]]) -> bool:
-        more, effects = worked
+    def _emit(self, more: bool, effects: Sequence[Effect]) -> bool:
         self._components.effects += effects
         return more

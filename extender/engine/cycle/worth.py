@@ -1,6 +1,6 @@
-"""What a pod costs on the nodes that are best for it, term by term, for people: why it is there or would go there.
+"""The score of a pod on its best nodes, term by term, for people: why it is there, or would go there.
 
-All is reckoned as of this moment; a pod that has a node, on that node as it would be without the pod.
+Scores are current ones. A pod that has a node is scored there as if the pod were not on it yet.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from protos.contract.choose import Choice
 from protos.contract.reason import Reason
 
 BEST = 5
-"""Nodes that are told."""
+"""Nodes that are shown."""
 LOOKED = 1000
-"""Nodes looked at for them, best first: kube-scheduler may keep the pod off some, or there is no CPU left."""
+"""Nodes looked at for them, best first: kube-scheduler may exclude some, or they lack CPU."""
 PIECE = 32
 """Nodes scored at a time."""
 
@@ -35,18 +35,18 @@ class Row(NamedTuple):
 
     node: str
     points: int
-    """Its score there."""
+    """The score."""
     terms: Mapping[str, int]
-    """By name: those of `score.Terms`, then the score is minus their sum; for a pod that is to be spread `emptiness`,
-    from which `links` are taken off. None on a node without GPUs of ours, where nothing is reckoned."""
+    """Terms by name: those of `score.Terms`, whose negative sum is the score; for a pod with the selection `spread`,
+    `emptiness` less `links`. Empty on a node without GPUs of ours."""
     here: bool = False
-    """The node is the pod's own."""
+    """The pod is on this node."""
 
 
 def before(scorer: Scorer, node: NodeState, pod: PodState) -> Row | None:
-    """The pod on its own node as that would be without it; None if that cannot be told.
+    """The pod on its own node as if it were not there yet, None if that is unknown.
 
-    It is on the GPUs that it has; while it is merely held, on those that it would get.
+    It is scored on its GPUs; with only a soft charge, on the GPUs that it would get.
     """
     used = dict(node.used)
     add(used, pod.requests, -1)
@@ -68,35 +68,35 @@ def _row(
     used: Mapping[str, int],
     held: Choice | None = None,
 ) -> Row | None:
-    """The pod on a node with these books and totals; `held`: on these GPUs, None: on those that it would get."""
-    sits, of = ALONE, pod.shape
+    """The pod on a node with these books and totals: on the GPUs `held`, or on those that it would get."""
+    seated, shape = ALONE, pod.shape
     if pod.ask is not None:
         if books is None:
             return Row(node.name, UNTOUCHED, {})
         choice = held or choose.choose(pod.ask, books)
         if choice is None:
             return None
-        sits = scorer.seated(choice, books, spread=pod.ask.selection.spread)
+        seated = scorer.seated(choice, books, spread=pod.ask.selection.spread)
     present = scorer.present(books, node.allocatable, used)
-    points = scorer.points(of, present, sits)
-    if sits.spread is not None:
-        links = 0 if sits.joined else UNLINKED
+    points = scorer.points(shape, present, seated)
+    if seated.spread is not None:
+        links = 0 if seated.joined else UNLINKED
         return Row(node.name, points, {"emptiness": points + links, "links": links})
-    return Row(node.name, points, terms(of, present, sits)._asdict() if present is not None else {})
+    return Row(node.name, points, terms(shape, present, seated)._asdict() if present is not None else {})
 
 
 class Worth:
-    """Tells it of any pod."""
+    """Scores any pod."""
 
     def __init__(self, ledger: Ledger, view: ClusterView) -> None:
         self._ledger, self._view = ledger, view
 
     def prepare(self, pod: PodState) -> bool:
-        """Score some of the nodes for a pod like this; False when all are."""
+        """Score some nodes for the shape of the pod; returns whether there are more."""
         return self._view.indexes.prepare(pod.shape, PIECE, aged=True)
 
     def rows(self, pod: PodState) -> list[Row]:
-        """The best nodes of those with room for the pod, and its own if it has one; the best first."""
+        """The best nodes on which the pod fits, and its own node, best first."""
         if isinstance(pod.asked, Reason):
             return []
         scorer, own = self._view.indexes.scorer, self._view.nodes.get(pod.node)
@@ -107,9 +107,9 @@ class Worth:
         return sorted(found, key=lambda row: (-row.points, row.node))
 
     def _nodes(self, pod: PodState) -> Iterator[NodeState]:
-        """Those that the pod could be on instead, best first."""
-        waits = pod.state == "waiting"
-        excluded = pod.excluded | self._ledger.excluded.get(pod.ref.uid, 0) if waits else 0
+        """The other nodes on which the pod may be, best first."""
+        pending = pod.state == "waiting"
+        excluded = pod.excluded | self._ledger.excluded.get(pod.ref.uid, 0) if pending else 0
         amounts, beside = counted(pod.requests), counted(pod.requests, self._view.ignored)
         for name, _ in islice(self._view.indexes.of(pod.shape).ranked(), LOOKED):
             node = self._view.nodes[name]

@@ -1,1 +1,1 @@
-"""Gangs in the books, from their first member to their last."""
+"""Gangs, from their first member to their last."""

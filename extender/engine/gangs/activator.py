@@ -1,4 +1,4 @@
-"""Has those come, or start, for whom all the room is there that is kept for them."""
+"""Requeues a pod, or starts a gang, as soon as its reservations are complete."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 
 GATHERED_S = 30.0
-"""Seconds that what is asked for the members of a gang, one after the other, may take to be enough for its start."""
+"""Seconds within which the reservations of a gang's members, made one after the other, must suffice for its start."""
 
 
 class ReservationActivator:
-    """Looks at what is kept, whenever something happened: who has all of its room comes for it."""
+    """Checks all reservations after each event."""
 
     def __init__(
         self,
@@ -36,34 +36,34 @@ class ReservationActivator:
         self._roster, self._planner, self._controller = gangs.roster, gangs.planner, gangs.controller
         self._starts, self._rounds = gangs.starts, gangs.rounds
         self._missing: dict[GroupKey, str] = {}
-        """A member of each gang whose room was not complete."""
+        """A member of each gang whose reservation was incomplete at the last check."""
 
     def look(self, now: float, *, tick: bool = False) -> list[Effect]:
-        """Keep what is reserved; a single pod is woken once its room is complete, a gang starts with all of it."""
+        """Book what is reserved; requeue single pods and start gangs whose reservations are complete."""
         if not self._reservations:
             self._missing.clear()
             return []
-        wakes: list[Effect] = []
+        requeues: list[Effect] = []
         gangs: dict[GroupKey, Gang] = {}
 
-        def come(kept: Reservation) -> None:
-            pod = kept.pod.ref
-            known = self._roster.of(pod.uid) if kept.complete else None
+        def activate(reservation: Reservation) -> None:
+            pod, assignment = reservation.pod.ref, reservation.assignment
+            known = self._roster.of(pod.uid) if reservation.complete else None
             if known is not None and not self._barrier.single(pod.uid):
                 gangs[known.gang.key] = known.gang
-            elif kept.assignment is not None and kept.complete and self._reservations.due(pod.uid, now):
-                wakes.append(Requeue(pod, kept.assignment.node))
+            elif assignment is not None and reservation.complete and self._reservations.due(pod.uid, now):
+                requeues.append(Requeue(pod, assignment.node))
 
-        waiting = self._reservations.keep(now, tick=tick)
-        self._quarantine.each(waiting, lambda kept: kept.pod.subject, "reservations", come)
+        pending = self._reservations.keep(now, tick=tick)
+        self._quarantine.each(pending, lambda reservation: reservation.pod.subject, "reservations", activate)
         self._quarantine.each(
             gangs.values(), lambda gang: of_gang(gang.key), "reservations", lambda gang: self._look_at(gang, now)
         )
-        self._counters["pod_requeues", ""] += len(wakes)
-        return wakes
+        self._counters["pod_requeues", ""] += len(requeues)
+        return requeues
 
     def _look_at(self, gang: Gang, now: float) -> None:
-        """It starts if nothing of what is kept for it is still missing."""
+        """Start the gang if all its reservations are complete."""
         if self._lacks(self._missing.get(gang.key, "")):
             return
         missing = next((uid for uid in reversed(gang.members) if self._lacks(uid)), "")
@@ -71,28 +71,30 @@ class ReservationActivator:
             self._missing[gang.key] = missing
         else:
             self._missing.pop(gang.key, None)
-            self._start(gang, [kept for uid in gang.members if (kept := self._kept(uid)) is not None], now)
+            self._start(gang, [found for uid in gang.members if (found := self._reservation(uid)) is not None], now)
 
-    def _kept(self, uid: str) -> Reservation | None:
-        """What is kept for a member that waits for its gang."""
-        kept = self._reservations.of(uid)
-        waits = kept is not None and kept.pod.state == "waiting" and not self._barrier.single(uid)
-        return kept if waits else None
+    def _reservation(self, uid: str) -> Reservation | None:
+        """The reservation of a member that waits for its gang."""
+        found = self._reservations.of(uid)
+        waits = found is not None and found.pod.state == "waiting" and not self._barrier.single(uid)
+        return found if waits else None
 
     def _lacks(self, uid: str) -> bool:
-        kept = self._kept(uid)
-        return kept is not None and not kept.complete
+        reservation = self._reservation(uid)
+        return reservation is not None and not reservation.complete
 
-    def _start(self, gang: Gang, all_of_it: Sequence[Reservation], now: float) -> None:
-        assignments = {kept.pod.ref.uid: kept.assignment for kept in all_of_it if kept.assignment is not None}
+    def _start(self, gang: Gang, reservations: Sequence[Reservation], now: float) -> None:
+        assignments = {each.pod.ref.uid: each.assignment for each in reservations if each.assignment is not None}
         here = self._rounds.leading and not self._controller.is_aside(gang)
         if not here or not gang.may_plan(now) or self._planner.withheld(gang) is not None:
             return
-        if all(seat.uid in assignments for seat in self._planner.asked(gang, assignments)[1]):  # nobody else is needed
+        if all(
+            seat.uid in assignments for seat in self._planner.asked(gang, assignments)[1]
+        ):  # they suffice for a start
             for uid in assignments:
                 self._reservations.lend(uid)
             self._planner.unwant(gang)
             self._starts.take(self._roster.known[gang.key], Placement(assignments), now)
-        elif now >= max(kept.complete_at for kept in all_of_it) + GATHERED_S:
+        elif now >= max(each.complete_at for each in reservations) + GATHERED_S:
             for uid in assignments:
-                self._reservations.give_up(uid)  # others came or went: it is planned like any other
+                self._reservations.give_up(uid)  # members have changed: the gang is planned like others

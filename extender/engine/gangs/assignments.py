@@ -1,4 +1,4 @@
-"""Where members of gangs go: the places held for them, and the nodes that are closed to each."""
+"""Assignments of gang members: the places held for them, and the nodes that each must not use."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ MemberDemand = tuple[PodAsk | Reason | None, Constraints]
 
 
 class Assignments:
-    """The places held for members, in step with the ledger: each is a soft charge until its Binding is written."""
+    """The places held for members, each of them a soft charge in the ledger until its Binding is written."""
 
     def __init__(self, ledger: Ledger, batched: Callable[[], AbstractContextManager[None]]) -> None:
-        """`batched` has the queues reckon once for all that is held or given back inside."""
+        """Inside `batched` the queues are recomputed once for all changes."""
         self._ledger, self.batched = ledger, batched
         self.of_member: dict[str, Assignment] = {}
-        """Where a member goes whose place is held, or whose Binding is being written."""
+        """By UID of a member whose place is held or whose Binding is being written."""
         self.demands: dict[str, MemberDemand] = {}
-        """What a member wants of GPUs, and which nodes it may go to."""
+        """The GPUs that a member requests, and the constraints on its nodes."""
 
-    # -- what members want
+    # -- demands
 
     def learn(self, uid: str, constraints: Constraints) -> bool:
-        """Note what a member that waits wants now; returns whether it wanted something else before."""
+        """Note the demand of a pending member; returns whether it has changed."""
         before = self.demands.get(uid)
         self.demands[uid] = now = (self._ledger.pods[uid].asked, constraints)
         return before is not None and before != now
 
     def spread(self, uid: str) -> bool:
-        """Whether a member must be spread over nodes with others of the gang."""
+        """Whether a member has a topology spread over nodes."""
         demand = self.demands.get(uid)
         return demand is not None and demand[1].spread is not None
 
     def seat(self, member: Member) -> Seat:
-        """What the member asks of a plan."""
+        """What the member needs of a plan."""
         pod = self._ledger.pods[member.uid]
         excluded = self._ledger.excluded.get(member.uid, 0)
         return Seat(
@@ -49,21 +49,21 @@ class Assignments:
         )
 
     def exclude(self, uid: str, node: str) -> None:
-        """Keep the member off this node, as kube-scheduler does."""
+        """Exclude a node for the member, as kube-scheduler does."""
         state = self._ledger.nodes.get(node)
         if state is not None:
             self._ledger.excluded[uid] = self._ledger.excluded.get(uid, 0) | 1 << state.number
 
     def restrict(self, uid: str, nodes: Sequence[str]) -> bool:
-        """Let the member go to these nodes only, as kube-scheduler does; returns whether one of them is new."""
-        before, left_out = self._ledger.excluded.get(uid, 0), self._ledger.all_but(nodes)
-        self._ledger.excluded[uid] = left_out
-        return bool(before & ~left_out)
+        """Allow the member these nodes only, as kube-scheduler does; returns whether one of them was excluded."""
+        before, excluded = self._ledger.excluded.get(uid, 0), self._ledger.all_but(nodes)
+        self._ledger.excluded[uid] = excluded
+        return bool(before & ~excluded)
 
     # -- places
 
     def hold(self, assignments: Mapping[str, Assignment]) -> None:
-        """Book all these places."""
+        """Book all these places softly."""
         with self.batched():
             for uid, assignment in assignments.items():
                 self.of_member[uid] = assignment
@@ -73,27 +73,26 @@ class Assignments:
         """Whether a place is held for this pod."""
         return pod.ref.uid in self.of_member
 
-    def trade(self, one: str, other: str) -> bool:
-        """Give each of two members the place of the other, if those who ask the same may go there."""
-        mine, theirs = self.of_member[one], self.of_member[other]
-        if not self._alike(one, other) or self._off(one, theirs) or self._off(other, mine):
+    def swap(self, first: str, second: str) -> bool:
+        """Swap the places of two members if their requests are equal and each may use the other's node."""
+        places, pods = self.of_member, self._ledger.pods
+        swapped = {first: places[second], second: places[first]}
+        if (pods[first].ask, pods[first].requests) != (pods[second].ask, pods[second].requests):
             return False
-        self.drop(one)
-        self.drop(other)
-        self.hold({one: theirs, other: mine})
+        if self.demands[first] != self.demands[second] or any(self._excluded(*place) for place in swapped.items()):
+            return False
+        self.drop(first)
+        self.drop(second)
+        self.hold(swapped)
         return True
 
-    def _alike(self, one: str, other: str) -> bool:
-        first, second = self._ledger.pods[one], self._ledger.pods[other]
-        return (first.ask, first.requests, self.demands[one]) == (second.ask, second.requests, self.demands[other])
-
-    def _off(self, uid: str, assignment: Assignment) -> bool:
-        """Whether kube-scheduler keeps the member off this place."""
+    def _excluded(self, uid: str, assignment: Assignment) -> bool:
+        """Whether kube-scheduler excludes this node for the member."""
         state = self._ledger.nodes.get(assignment.node)
         return state is None or bool(self._ledger.excluded.get(uid, 0) >> state.number & 1)
 
     def hold_again(self, uid: str) -> bool:
-        """Book a member's place once more, after its Binding did not happen; returns whether there still is one."""
+        """Hold a member's place again after its Binding failed; returns whether the place is still usable."""
         assignment = self.of_member.get(uid)
         if assignment is None:
             return False
@@ -101,7 +100,7 @@ class Assignments:
         return self.sound(uid)
 
     def sound(self, uid: str) -> bool:
-        """Whether the place held for a member, if there is one, is still good."""
+        """Whether the held place of a member, if there is one, is still usable."""
         assignment, pod = self.of_member.get(uid), self._ledger.pods.get(uid)
         if assignment is None or pod is None:
             return True
@@ -109,18 +108,17 @@ class Assignments:
         return stands(assignment, uid, pod.ask, node) and node is not None and self.demands[uid][1].admits(node)
 
     def settled(self, uid: str) -> None:
-        """Hold nothing for the member any more: it is bound."""
+        """The member is bound: its place is no longer held here."""
         self.of_member.pop(uid, None)
 
     def drop(self, uid: str) -> None:
-        """Give back the place held for a member, if there is one."""
+        """Give back the held place of a member, if there is one."""
         if self.of_member.pop(uid, None) is not None:
             pod = self._ledger.pods.get(uid)
             if pod is not None and pod.state == "held":
                 self._ledger.unbind(pod)
 
     def forget(self, uid: str) -> None:
-        """The member is gone."""
         self.demands.pop(uid, None)
         self._ledger.excluded.pop(uid, None)
         self.drop(uid)

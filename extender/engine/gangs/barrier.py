@@ -1,9 +1,8 @@
-"""What kube-scheduler is told of a member of a gang: its planned node and no other, and its bind kept waiting.
+"""Answers kube-scheduler's filter and bind of gang members: the planned node and no other, and a bind that waits.
 
-Members that are alike trade places: kube-scheduler decides in its own order, and may refuse one for another. A spread
-over nodes allows a second member on one node only once every other node has its first, and a volume that came late ties
-one worker to the node that was meant for another. Whoever of them is asked for first gets a place that kube-scheduler
-offers, without a new plan.
+Equal members swap places, because kube-scheduler tries them in its own order and may refuse a node for one of them. A
+topology spread allows a second member on a node only once every other node has one; a volume that is provisioned late
+ties a worker to another's node. A swap gives the member a node that kube-scheduler offers, without a new plan.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from protos.contract.reason import Reason
 
 
 class Barrier:
-    """Answers filter and bind of members, and hears what becomes of their binds.
+    """Answers filter and bind of members, and takes in the outcome of their binds.
 
-    A member with a place goes there and nowhere else, and not before its gang starts.
+    A member with a place goes there and nowhere else, and only when its whole gang is in bind.
     """
 
     def __init__(self, gangs: Gangs) -> None:
@@ -39,10 +38,10 @@ class Barrier:
     # -- filter
 
     def prepare(self, uid: str, now: float, kept: KeptBefore) -> bool:
-        """Go on planning where the pod's gang is next and its plan is short; returns whether to do so before a filter.
+        """Go on planning if the pod's gang is next and its plan is short; returns whether to call again before filter.
 
-        kube-scheduler has one cycle for all pods, which stands until this one is answered. So nobody waits for the
-        plans of others, nor for a long one: the member is told to wait, and is woken by its plan.
+        kube-scheduler has one cycle for all pods, and it stands until this filter is answered. So no filter waits for
+        other plans or for a long one: the member is refused, and requeued by its plan.
         """
         known = self._roster.of(uid)
         if known is None or not self._planner.next(known.gang):
@@ -51,7 +50,7 @@ class Barrier:
         return self._planner.next(known.gang)
 
     def single(self, uid: str) -> bool:
-        """Whether the pod is placed like any single one."""
+        """Whether the pod is placed like a single pod."""
         known = self._roster.of(uid)
         if known is None:
             return True
@@ -60,9 +59,9 @@ class Barrier:
     def filter(
         self, pod: Pod, state: PodState, nodes: Sequence[str], now: float, *, unheld: bool = False
     ) -> Verdict | Reason | None:
-        """Where a member may go, or why it waits; None if it is placed like any single pod.
+        """Where a member may go, or why it waits; None if it is placed like a single pod.
 
-        `unheld`: kube-scheduler will bind it by itself.
+        `unheld`: kube-scheduler binds it without asking us.
         """
         known = self._roster.of(state.ref.uid)
         if known is None:
@@ -71,22 +70,26 @@ class Barrier:
         if self._controller.is_aside(gang):
             member.refused = True
             return refusals.SET_ASIDE
+        # 1. bring the gang up to date
         self._rounds.hasten(gang.key, now)
         self._controller.recheck(known, member, now)
         self._replacements.refill(known, now, member)
         if unheld:
             self._unhold(gang, member)
+        # 2. an externally bound member is released last
         if unheld and member.stage is Stage.PLANNED and member not in last(gang):
             member.refused = True
             gang.unasked.pop(member.uid, None)
             return refusals.gang_starting(gang.key)
+        # 3. its place, or that of an equal member
         offered = member.stage in HOLDING and member.node in nodes
         denied = member.stage in HOLDING and not offered and not _nominated_alone(pod, nodes)
-        if offered or (denied and self._trade(gang, member, nodes, now)):
+        if offered or (denied and self._swap(gang, member, nodes, now)):
             member.denied_at, member.refused = 0.0, False
             return Verdict((member.node,))
         if denied:
             self._denied(known, member, now)
+        # 4. no place: a single pod, or refused
         if gang.phase in STARTED and member.stage not in HOLDING:
             return None
         member.refused = True
@@ -97,20 +100,20 @@ class Barrier:
             known.planned = None
         return known.reason or refusals.gang_no_room(gang.key, "")
 
-    def _trade(self, gang: Gang, member: Member, nodes: Sequence[str], now: float) -> bool:
-        """Give the member the place of one like it, on one of these nodes; returns whether there was one."""
+    def _swap(self, gang: Gang, member: Member, nodes: Sequence[str], now: float) -> bool:
+        """Swap places with an equal member on one of these nodes; returns whether there was one."""
         if member.stage is not Stage.PLANNED or member.uid in gang.unheld:
             return False
-        trade, offered = self._assignments.trade, set(nodes)
+        swap, offered = self._assignments.swap, set(nodes)
         for other in gang.at(Stage.PLANNED):
-            if other.node in offered and other.uid not in gang.unheld and trade(member.uid, other.uid):
+            if other.node in offered and other.uid not in gang.unheld and swap(member.uid, other.uid):
                 member.node, other.node = other.node, member.node
                 other.denied_at = now if other.denied_at else 0.0
                 return True
         return False
 
     def _denied(self, known: GangInfo, member: Member, now: float) -> None:
-        """kube-scheduler keeps a member off its place, which may be a passing thing the first time."""
+        """kube-scheduler refuses a member's planned node; the first time this may be temporary."""
         if not member.denied_at:
             member.denied_at = now
         elif now >= member.denied_at + REFUSED_AGAIN_S:
@@ -119,14 +122,14 @@ class Barrier:
             self._controller.settle(known, now)
 
     def refused(self, uid: str) -> None:
-        """A member that kube-scheduler will bind by itself was refused before anybody knew where it may go."""
+        """An externally bound member was refused because the cluster was not yet known."""
         known = self._roster.of(uid)
         if known is not None:
             known.gang.members[uid].refused = True
             self._unhold(known.gang, known.gang.members[uid])
 
     def _unhold(self, gang: Gang, member: Member) -> None:
-        """kube-scheduler will bind this member by itself. Others like it may have waited for that to be known."""
+        """Note an externally bound member; others may have waited for that."""
         if member.uid not in gang.unheld:
             gang.unheld[member.uid] = None
             self._members.call(gang)
@@ -134,7 +137,7 @@ class Barrier:
     # -- bind
 
     def bind(self, state: PodState, node: str, now: float) -> BindAnswer | None:
-        """Keep a member's bind waiting, or let it through; None if it is bound like any single pod."""
+        """Hold a member's bind, or let it through; None if it is bound like a single pod."""
         known = self._roster.of(state.ref.uid)
         if known is None:
             return None
@@ -149,7 +152,7 @@ class Barrier:
         return None if gang.phase in STARTED else Refuse(known.reason or refusals.gang_starting(gang.key))
 
     def _arrive(self, known: GangInfo, member: Member, now: float) -> BindAnswer:
-        """A member with a place is in bind: it waits for the others, or goes through once the gang has started."""
+        """The bind of a member with a place waits for the others, or goes through if the gang has started."""
         gang = known.gang
         if gang.phase in STARTED:
             return self._members.post(gang, member)
@@ -158,13 +161,13 @@ class Barrier:
         return Held()
 
     def left(self, uid: str) -> None:
-        """Nobody waits for the pod's bind any more."""
+        """kube-scheduler has abandoned the pod's bind."""
         known = self._roster.of(uid)
         if known is not None:
             known.gang.leave(uid)
 
     def posted(self, uid: str, node: str, now: float) -> Gang | None:
-        """The Binding of a member that had no place held is being written; returns its gang."""
+        """The Binding of a member without a held place is being written; returns its gang."""
         known = self._roster.of(uid)
         if known is None:
             return None
@@ -173,7 +176,7 @@ class Barrier:
         return known.gang
 
     def bind_done(self, uid: str, bound: bool, now: float) -> None:
-        """How the Binding of a member went. One that did not happen is tried again at its place."""
+        """The outcome of a member's Binding; after a failure it is tried again at its place."""
         known = self._roster.of(uid)
         if known is None or known.gang.members[uid].stage is not Stage.POSTED:
             return
@@ -190,5 +193,5 @@ class Barrier:
 
 
 def _nominated_alone(pod: Pod, nodes: Sequence[str]) -> bool:
-    """Whether this is the question about a nominated node, before that about all."""
+    """Whether kube-scheduler asks about the nominated node alone, before it asks about all nodes."""
     return bool(pod.status.nominated_node_name) and tuple(nodes) == (pod.status.nominated_node_name,)

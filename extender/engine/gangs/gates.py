@@ -1,7 +1,7 @@
-"""Pods that wait behind our scheduling gate: who is let through, and the removal of the gate, said until it is seen.
+"""Pods behind our scheduling gate: removes the gate of a pod that may be scheduled, and repeats it until it is seen.
 
-kube-scheduler does not know of these pods: unlike one that it has refused, a pod whose wake got lost would never come
-back by itself.
+kube-scheduler does not know these pods. Unlike a refused pod, one whose gate stays because of a lost write would never
+come back by itself.
 """
 
 from __future__ import annotations
@@ -14,79 +14,76 @@ from extender.engine.placement.index import Indexes
 from extender.engine.queueing.waking import Waking
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.roster import Roster
 from extender.engine.types import refusals
 from extender.engine.types.effects import Effect, Requeue
 from extender.engine.types.shape import Shape
 
 AGAIN_S, AGAIN_MOST_S = 10.0, 300.0
-"""Seconds after which a gate that is still there is removed once more; doubled each time."""
+"""Seconds after which the removal of a gate is repeated; doubled each time."""
 
 
 class Opening(msgspec.Struct):
-    """A gate that is to go."""
+    """The removal of a gate, until it is seen."""
 
     wake: Requeue
     asked_at: float | None = None
-    """None: since the clock ticked last."""
+    """None: since the last tick."""
     again_s: float = AGAIN_S
 
 
 class Gates:
-    """The pods that are gated by us, and those of them that need not be any more."""
+    """The gates that are being removed, and the single pods behind gates that need a node first."""
 
-    def __init__(self, ledger: Ledger, indexes: Indexes, waking: Waking, roster: Roster, nominate_from: int) -> None:
-        """On clusters of `nominate_from` nodes a nomination is worth a write more."""
-        self._ledger, self._indexes, self._waking, self._roster = ledger, indexes, waking, roster
+    def __init__(self, ledger: Ledger, indexes: Indexes, waking: Waking, nominate_from: int) -> None:
+        """From `nominate_from` nodes on a nomination is worth one more write."""
+        self._ledger, self._indexes, self._waking = ledger, indexes, waking
         self._nominate_from = nominate_from
         self._openings: dict[str, Opening] = {}
         self._sought: dict[Shape, None] = {}
-        """Shapes of pods that go singly, and for which no node was looked at yet."""
+        """Shapes of gated single pods for which nodes are still to be looked at."""
         self._leading = True
 
     def see(self, pod: PodState, *, waits: bool) -> list[Requeue]:
-        """Take in whether our gate is on a pod; let it through unless it `waits` for its gang: nobody else would."""
+        """Take in whether our gate is on a pod; remove the gate unless the pod `waits` for its gang."""
         uid = pod.ref.uid
         if not pod.info.gated:
             self.forget(uid)
         return [self.opening(Requeue(pod.ref))] if pod.info.gated and not waits and uid not in self._openings else []
 
     def forget(self, uid: str) -> None:
-        """The pod has no gate of ours, or is over."""
+        """The pod has no gate of ours, or is gone."""
         self._openings.pop(uid, None)
 
-    def _is_gated(self, uid: str) -> bool:
-        pod = self._ledger.pods.get(uid)
-        return pod is not None and pod.info.gated
-
     def lead(self, yes: bool) -> None:
-        """Whether this process may write: what was not said while it might not is said then."""
+        """Whether this process leads; a new leader repeats all removals at once."""
         self._leading = yes
         for opening in self._openings.values():
             opening.asked_at, opening.again_s = float("-inf"), AGAIN_S
 
-    # -- who is let through
+    # -- removal of gates
 
     def opening(self, wake: Requeue) -> Requeue:
-        """This wake of a pod for which there is room; behind the gate it removes that, again and again until seen."""
-        if wake.gated or not self._is_gated(wake.pod.uid):
+        """The requeue of a pod that fits; if the pod is behind our gate, one that removes the gate."""
+        pod = self._ledger.pods.get(wake.pod.uid)
+        if wake.gated or pod is None or not pod.info.gated:
             return wake
         large = len(self._ledger.nodes) >= self._nominate_from
-        said = Requeue(wake.pod, wake.node if large and wake.nominate else "", gated=True)
-        self._openings[wake.pod.uid] = Opening(said)
-        return said
+        removal = Requeue(wake.pod, wake.node if large and wake.nominate else "", gated=True)
+        self._openings[wake.pod.uid] = Opening(removal)
+        return removal
 
     def passed(self, effects: Iterable[Effect]) -> list[Effect]:
-        """These effects, without the wakes of pods behind the gate that have no place yet: for those one is sought."""
-        told: list[Effect] = []
+        """These effects, with gates removed, and without requeues of gated pods that still need a node."""
+        passed: list[Effect] = []
         for effect in effects:
             if not isinstance(effect, Requeue):
-                told.append(effect)
+                passed.append(effect)
             elif not self._seeks(effect):
-                told.append(self.opening(effect))
-        return told
+                passed.append(self.opening(effect))
+        return passed
 
     def _seeks(self, wake: Requeue) -> bool:
+        """Whether the requeue is of a gated single pod; then nodes are looked at for the pod first."""
         pod = self._ledger.pods.get(wake.pod.uid)
         if wake.gated or wake.node or pod is None or not pod.info.gated or pod.ask is None:
             return False
@@ -95,17 +92,17 @@ class Gates:
         return True
 
     def seek(self, nodes: int) -> None:
-        """Have those that go singly woken where there is room; looks at so many nodes of each of their shapes."""
-        for sought in list(self._sought):
-            del self._sought[sought]  # unless there is more of it
-            if self._indexes.prepare(sought, nodes):
-                self._sought[sought] = None
+        """Have gated single pods requeued where they fit; looks at up to `nodes` nodes for each of their shapes."""
+        for shape in list(self._sought):
+            del self._sought[shape]  # unless there are more nodes to look at
+            if self._indexes.prepare(shape, nodes):
+                self._sought[shape] = None
             else:
-                for name, _ in self._indexes.of(sought).ranked():
+                for name, _ in self._indexes.of(shape).ranked():
                     self._waking.room(name)
 
     def due(self, now: float) -> list[Requeue]:
-        """Removals to be said again."""
+        """The removals to repeat now."""
         wakes = []
         for opening in self._openings.values() if self._leading else ():
             if opening.asked_at is None:

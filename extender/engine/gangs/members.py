@@ -1,38 +1,42 @@
-"""What is done about one member: it gets a place or gives it back, and is woken where it does not come by itself."""
+"""What is done about members: they get a place or give it back, are requeued if they do not come, or are evicted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from extender.engine.gangs.context import GangContext
 from extender.engine.gangs.reporter import ref
+from extender.engine.state.agenda import NEVER
 from extender.engine.state.pod_state import PodState
+from extender.engine.state.roster import GangInfo
 from extender.engine.state.seats import Assignment
 from extender.engine.types import refusals
-from extender.engine.types.effects import Deny, PostBinding, Requeue
-from gangfilter.gang import Gang
+from extender.engine.types.effects import Deny, Evict, PostBinding, Requeue
+from gangfilter.gang import BEFORE, Gang
+from gangfilter.group import GroupKey
 from gangfilter.members import Member, Stage
 from gangfilter.minimum import last
 from gangfilter.table import Phase
 from protos.contract.reason import Reason
 
 Release = Callable[[PodState, Gang], PostBinding]
-"""Books the place held for a member for good and makes its Binding."""
+"""Books the held place of a member and makes its Binding."""
+EVICTED_AGAIN_S = 5.0
+"""Seconds after which an eviction is repeated."""
 
 
 class MemberController:
-    """Changes a member's stage together with its place in the books: who has a place is PLANNED, in bind, or posted."""
+    """Changes a member's stage together with its place in the books: only PLANNED, IN_BIND and POSTED have a place."""
 
-    def __init__(self, context: GangContext, release: Release, unpromise: Callable[[PodState], None]) -> None:
-        """`unpromise` takes back what a pod was promised, or waits for, as a single one."""
+    def __init__(self, context: GangContext, release: Release) -> None:
         self._ledger, self._counters = context.ledger, context.counters
         self._reporter, self._assignments = context.reporter, context.assignments
-        self._release, self._unpromise = release, unpromise
+        self._holds, self._waking, self._release = context.holds, context.waking, release
 
     # -- places
 
     def seat(self, gang: Gang, member: Member, assignment: Assignment) -> None:
-        """Hold this place for the member, and bring it there."""
+        """Hold this place for the member, and requeue it for that place."""
         self.no_single(member)
         self._assignments.hold({member.uid: assignment})
         member.node = assignment.node
@@ -42,18 +46,18 @@ class MemberController:
     def post(self, gang: Gang, member: Member) -> PostBinding:
         """The Binding of a member to its place."""
         place = self._release(self._ledger.pods[member.uid], gang)
-        gang.post(member.uid, member.node)  # not before: whoever is posted has a Binding on its way
+        gang.post(member.uid, member.node)  # only now: a member is POSTED only with a Binding on its way
         return place
 
     def leave(self, gang: Gang, member: Member, why: Reason) -> None:
-        """The member holds nothing any more, nor is it in bind."""
+        """Give back the member's place, and answer its bind."""
         if member.stage is Stage.IN_BIND:
             self._reporter.effects.append(Deny(ref(gang, member), why))
         self._assignments.drop(member.uid)
         member.node, member.denied_at = "", 0.0
 
     def give_back(self, gang: Gang, why: Reason) -> None:
-        """Give back all that is held, and answer everybody in bind; who did not come is woken the next time."""
+        """Give back all held places, and answer all binds; a member that did not come is requeued the next time."""
         with self._assignments.batched():
             for member in gang.holding():
                 member.refused = member.refused or member.stage is Stage.PLANNED
@@ -61,36 +65,85 @@ class MemberController:
                 gang.put(member, Stage.IDLE)
 
     def misplaced(self, gang: Gang, member: Member) -> None:
-        """The place held for a member is none: a start is planned anew, later on the member goes on by itself."""
+        """The held place is no longer usable: a start is planned again, a later member is placed like a single pod."""
         if gang.phase is Phase.STARTING:
-            gang.upset = True
+            gang.plan_invalidated = True
         elif member.stage is Stage.PLANNED:
             self.go_single(gang, member)
 
     def go_single(self, gang: Gang, member: Member) -> None:
-        """Have the member placed like any single pod from now on."""
+        """Have the member placed like a single pod from now on."""
         self.leave(gang, member, refusals.gang_starting(gang.key))
         gang.put(member, Stage.IDLE)
         self.wake(gang, member)
 
     def no_single(self, member: Member) -> None:
-        """The member is not placed singly any more."""
+        """Stop placing the member like a single pod: it loses its soft charge and its place in the requeue."""
         pod = self._ledger.pods[member.uid]
         member.refused = member.refused or pod.refusal is not None
-        self._unpromise(pod)
+        self._holds.drop(pod)
+        self._waking.forget(pod)
 
-    # -- who shall come
+    # -- requeue
 
     def call(self, gang: Gang) -> None:
-        """Bring back those that go last, if it is their turn."""
+        """Requeue the externally bound members, once only they are missing at the barrier."""
         for member in last(gang):
             self.wake(gang, member)
 
     def wake(self, gang: Gang, member: Member) -> None:
-        """Bring a member back that does not come by itself, to its place if it has one."""
+        """Requeue a member that does not come by itself, to its place if it has one."""
         if member.refused:
             member.refused = False
             self._reporter.effects.append(
                 Requeue(ref(gang, member), member.node, nominate=not self._assignments.spread(member.uid))
             )
             self._counters["pod_requeues", ""] += 1
+
+
+class GangEvictions:
+    """The gangs with members that are being evicted. Only the leading process evicts."""
+
+    def __init__(self, context: GangContext) -> None:
+        self._roster, self._reporter = context.roster, context.reporter
+        self._evicting: dict[GroupKey, None] = {}
+
+    def leaving(self) -> Iterator[str]:
+        """UIDs of bound members that are being evicted."""
+        for key in self._evicting:
+            yield from (member.uid for member in self._roster.known[key].gang.at(Stage.EVICTING))
+
+    def note(self, known: GangInfo) -> None:
+        """Remember whether members of the gang are being evicted."""
+        key = known.gang.key
+        if key in self._roster.known and known.gang.count(Stage.EVICTING):
+            self._evicting[key] = None
+        else:
+            self._evicting.pop(key, None)
+
+    def again_at(self, known: GangInfo) -> float:
+        """When the evictions are repeated."""
+        return known.evicted_at + EVICTED_AGAIN_S if _must_go(known.gang) else NEVER
+
+    def evict(self, known: GangInfo, now: float) -> None:
+        """Evict all removable members; those of a completed gang whether they are removable or not."""
+        gang = known.gang
+        if not self._roster.leading:
+            return
+        known.evicted_at = now
+        completed = gang.phase is Phase.COMPLETED
+        why = refusals.gang_done(gang.key) if completed else refusals.gang_undone(gang.key)
+        for member in gang.at(Stage.BOUND, Stage.EVICTING):
+            if completed or member.removable:
+                gang.put(member, Stage.EVICTING)
+                self._reporter.effects.append(Evict(ref(gang, member), why))
+
+
+def _must_go(gang: Gang) -> bool:
+    """Whether members are evicted again and again until they are gone."""
+    if gang.preempted:
+        return False
+    if gang.phase in BEFORE:
+        return gang.count(Stage.EVICTING) > 0
+    ends = gang.phase is Phase.UNDOING or (gang.phase is Phase.COMPLETED and bool(gang.terms.on_completion))
+    return ends and gang.count(Stage.BOUND, Stage.EVICTING) > 0

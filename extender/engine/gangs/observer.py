@@ -1,8 +1,6 @@
-"""What pods, PodGroups and nodes say of gangs: it becomes members, their stages, and the terms of their gangs."""
+"""Reads pods, PodGroups and nodes into gangs: their members, the members' stages, and the gangs' terms."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from extender.engine.gangs.context import GangContext
 from extender.engine.gangs.controller import GangController
@@ -18,17 +16,17 @@ from gangfilter.group import Declaration, GroupKey
 from gangfilter.members import Member, Stage
 from gangfilter.table import Phase
 from protos.contract import names
-from protos.contract.objects import Pod
+from protos.contract.objects import Pod, PodSpec
 from protos.contract.reason import Reason
 
 PREEMPTED = "PreemptionByScheduler"
 """Reason of a pod's condition DisruptionTarget. Source: KEP-3329."""
 MOST_EPOCHS = 2**53
-"""Nobody starts so often: a number like this was made up, and the next ones could not be written."""
+"""No gang starts so often: a greater number is forged, and the epochs after it could not be written."""
 
 
 class GangObserver:
-    """Takes in what the API server shows of gangs; each is settled afterwards, whatever failed in between."""
+    """Takes in what the API server shows of gangs, and settles each gang afterwards, even after an error."""
 
     def __init__(
         self,
@@ -36,25 +34,23 @@ class GangObserver:
         members: MemberController,
         replacements: ReplacementHolds,
         controller: GangController,
-        capped: Callable[[Gang], Reason | None],
     ) -> None:
-        """`capped` says why the PriorityClass of a gang gives less than it says, None if it does not."""
         self._ledger, self._quarantine = context.ledger, context.quarantine
         self._roster, self._reporter, self._assignments = context.roster, context.reporter, context.assignments
         self._members, self._replacements, self._controller = members, replacements, controller
-        self._capped = capped
+        self._priorities = context.priorities
         self._failed: dict[str, GangInfo] = {}
-        """The gangs of pods that have failed, by UID, until those are gone."""
+        """The gangs of failed pods that still exist, by the pod's UID."""
 
-    # -- it comes or changes
+    # -- a pod, PodGroup or node is seen
 
     def see(self, pod: Pod, state: PodState | None, now: float) -> None:
-        """Take in a pod; `state` is None when it is over."""
+        """Take in a pod; `state` is None when it has ended."""
         said = dialects.membership(pod)
         uid = pod.metadata.uid
         known = self._roster.of(uid)
         if known is not None and self._quarantine:
-            self._quarantine.changed(of_gang(known.gang.key))
+            self._quarantine.changed(known.subject)
         if known is not None and (said is None or said.key != known.gang.key):
             self.forget(uid, now, lives=state is not None)
             known = None
@@ -64,13 +60,13 @@ class GangObserver:
             known = self._roster.join(pod, said, now)
         self._roster.say(uid, said.said)
         self._reporter.warn(known, now)
-        with self._quarantine.over(of_gang(known.gang.key), "gang"):
+        with self._quarantine.over(known.subject, "gang"):
             self._restage(known, pod, state, now)
         self._controller.settle(known, now)
-        self._tell_cap(known, now)
+        self._report_cap(known, now)
 
     def declare(self, kind: str, key: GroupKey, declaration: Declaration | None, now: float) -> None:
-        """A PodGroup says this, or (None) is gone."""
+        """A PodGroup declares this, or is deleted (None)."""
         known = self._roster.gang(key, now)
         self._quarantine.changed(of_gang(key))
         known.told = None
@@ -79,11 +75,11 @@ class GangObserver:
         self._controller.settle(known, now)
 
     def awaits(self, pod: PodState) -> bool:
-        """Whether the pod may wait for its gang behind our scheduling gate: it is, or will be, one that counts."""
-        return self._roster.of(pod.ref.uid) is not None and _fit(pod)
+        """Whether the pod may wait for its gang behind our scheduling gate: it is a valid member."""
+        return self._roster.of(pod.ref.uid) is not None and _is_valid(pod)
 
     def look_at(self, node: str, now: float) -> None:
-        """The node changed or is gone: places held there may be none any more."""
+        """The node has changed or is gone: recheck the places that are held there."""
 
         def look(uid: str) -> None:
             known, kept_for = self._roster.of(uid), self._replacements.of(uid)
@@ -93,38 +89,37 @@ class GangObserver:
                 self._replacements.check(uid)
                 self._controller.settle(kept_for, now)
 
-        self._quarantine.each(sorted(self._ledger.on_node.get(node, ())), self._subject, "gang", look)
+        def subject(uid: str) -> Subject:
+            known = self._roster.of(uid) or self._replacements.of(uid)
+            return known.subject if known is not None else of_pod(uid)
 
-    def _subject(self, uid: str) -> Subject:
-        """Whose work is what is done for a name in the books."""
-        known = self._roster.of(uid) or self._replacements.of(uid)
-        return of_gang(known.gang.key) if known is not None else of_pod(uid)
+        self._quarantine.each(sorted(self._ledger.on_node.get(node, ())), subject, "gang", look)
 
-    def _tell_cap(self, known: GangInfo, now: float) -> None:
-        """Once all of its minimum is there: until then nobody knows the highest of its members."""
+    def _report_cap(self, known: GangInfo, now: float) -> None:
+        """Report a capped priority once the minimum exists; before that the members' highest priority is unknown."""
         if known.gang.phase is Phase.ASSEMBLING or not known.gang.terms.priority_class:
             return
-        why = self._capped(known.gang)
+        why = self._priorities.capped(known.gang)
         if why != known.capped and (why is None or self._reporter.report(known, why, now)):
             known.capped = why
             self._controller.note(known)
 
-    # -- its stage
+    # -- a member's stage
 
     def _restage(self, known: GangInfo, pod: Pod, state: PodState | None, now: float) -> None:
-        member = known.gang.members[pod.metadata.uid]
+        meta, spec, member = pod.metadata, pod.spec, known.gang.members[pod.metadata.uid]
         if state is None:
-            self._over(known, pod, member, now)
-        elif pod.spec.node_name:
+            self._ended(known, pod, member, now)
+        elif spec.node_name:
             self._on_node(known.gang, member, pod, state, now)
-        elif self._counts(pod, state):
-            self._waits(known, member, pod, state, now)
+        elif _is_valid(state) and not meta.deletion_timestamp and _is_free(spec):
+            self._pending(known, member, pod, state, now)
         else:
             self._members.leave(known.gang, member, refusals.GONE)
             known.gang.put(member, Stage.ABSENT)
 
-    def _over(self, known: GangInfo, pod: Pod, member: Member, now: float) -> None:
-        """The pod has ended, or goes before it had a node."""
+    def _ended(self, known: GangInfo, pod: Pod, member: Member, now: float) -> None:
+        """The pod has ended, or is deleted before it had a node."""
         if _has_succeeded(pod):
             known.gang.succeed(member.uid)
             self._assignments.settled(member.uid)
@@ -147,17 +142,12 @@ class GangObserver:
             gang.put(member, Stage.ABSENT)
         elif member.stage not in (Stage.BOUND, Stage.EVICTING):
             group = state.allocation.group if state.allocation else None
-            epoch, among = (group.epoch, group.size) if group and group.key == str(gang.key) else (0, 0)
-            epoch, among = (epoch, among) if max(epoch, among) < MOST_EPOCHS else (0, 0)
+            epoch, size = (group.epoch, group.size) if group and group.key == str(gang.key) else (0, 0)
+            epoch, size = (epoch, size) if max(epoch, size) < MOST_EPOCHS else (0, 0)
             times = [c.last_transition_time for c in pod.status.conditions if c.type == "PodScheduled"]
-            gang.bound(member.uid, node, epoch, self._roster.clock(times[0] if times else None, now), among)
+            gang.bound(member.uid, node, epoch, self._roster.clock(times[0] if times else None, now), size)
 
-    def _counts(self, pod: Pod, state: PodState) -> bool:
-        gated = any(gate.name != names.PLAN_GATE for gate in pod.spec.scheduling_gates)
-        return _fit(state) and not gated and not pod.metadata.deletion_timestamp
-
-    def _waits(self, known: GangInfo, member: Member, pod: Pod, state: PodState, now: float) -> None:
-        """The pod has no node yet."""
+    def _pending(self, known: GangInfo, member: Member, pod: Pod, state: PodState, now: float) -> None:
         gang = known.gang
         if self._assignments.learn(member.uid, state.info.constraints):
             known.planned = None
@@ -171,34 +161,35 @@ class GangObserver:
         elif not self._assignments.sound(member.uid):
             self._members.misplaced(gang, member)
 
-    # -- it goes
+    # -- a pod is gone
 
     def forget(self, uid: str, now: float, *, lives: bool = False) -> None:
-        """The pod is gone, or (`lives`) left its gang and keeps what it holds. What a member has done stays done."""
-        before, known = self._failed.pop(uid, None), self._roster.of(uid)
-        if before is not None:  # its gang may be forgotten since
-            before.failed.pop(uid, None)
-            self._reporter.tell(before)
+        """The pod is deleted, or has left its gang and keeps what it holds (`lives`). A success still counts."""
+        failed_in, known = self._failed.pop(uid, None), self._roster.of(uid)
+        if failed_in is not None:  # its gang may be forgotten since
+            failed_in.failed.pop(uid, None)
+            self._reporter.tell(failed_in)
         if known is None:
             return
-        with self._quarantine.over(of_gang(known.gang.key), "gang"):
+        with self._quarantine.over(known.subject, "gang"):
             if known.gang.vanish(uid):
                 self._roster.quit(uid)
                 self._assignments.forget(uid)
             else:
                 self._drop(known, known.gang.members[uid], now, lives=lives)
-        if self._roster.of(uid) is not None:
+        if self._roster.of(uid) is not None:  # an error came in between
             self._expel(known, uid)
         self._controller.settle(known, now)
 
     def _expel(self, known: GangInfo, uid: str) -> None:
-        """An error came in between: the pod is gone all the same, and nobody may take it for a member any more."""
-        steps: tuple[Callable[[], object], ...] = (
-            lambda: None if known.gang.vanish(uid) else known.gang.lose(uid),
-            lambda: self._roster.quit(uid),
-            lambda: self._assignments.forget(uid),
-        )
-        self._quarantine.each(steps, lambda _: of_gang(known.gang.key), "gang", lambda step: step())
+        """Make a deleted pod no member any more; each step is taken even if another one fails."""
+
+        def lose(uid: str) -> None:
+            if not known.gang.vanish(uid):
+                known.gang.lose(uid)
+
+        steps = (lose, self._roster.quit, self._assignments.forget)
+        self._quarantine.each(steps, lambda _: known.subject, "gang", lambda step: step(uid))
 
     def _drop(self, known: GangInfo, member: Member, now: float, *, refused: bool = False, lives: bool = False) -> None:
         self._members.leave(known.gang, member, refusals.GONE)
@@ -210,11 +201,16 @@ class GangObserver:
             self._replacements.keep(known, member, pod, now)
 
 
-def _fit(pod: PodState) -> bool:
-    """Whether it is ours and what it says makes sense."""
+def _is_valid(pod: PodState) -> bool:
+    """Whether the pod has one of our schedulers and can be read."""
     return pod.info.ours and not isinstance(pod.asked, Reason) and not pod.forged
 
 
+def _is_free(spec: PodSpec) -> bool:
+    """Whether the pod has no scheduling gates but ours."""
+    return all(gate.name == names.PLAN_GATE for gate in spec.scheduling_gates)
+
+
 def _has_succeeded(pod: Pod) -> bool:
-    """Whether the pod has done its work, rather than ended since it was told to go."""
+    """Whether the pod has done its work, rather than ended because it was deleted."""
     return pod.status.phase == "Succeeded" and bool(pod.spec.node_name) and not pod.metadata.deletion_timestamp

@@ -1,12 +1,14 @@
-"""Plans gangs, one after the other: whose turn it is, the plan in the making, and what comes of it."""
+"""Plans gangs one after the other, in the order of their turns, and says why the others are not planned."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
 from extender.engine.gangs.assignments import Assignments
+from extender.engine.gangs.reporter import GangReporter
 from extender.engine.placement.index import Indexes
 from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.backfill_guard import Kept
@@ -15,50 +17,74 @@ from extender.engine.planning.scarcity import Scarcity
 from extender.engine.planning.shortage import Shortage
 from extender.engine.queueing.admission import Admission
 from extender.engine.queueing.order import Turns
+from extender.engine.state.context import EngineContext
 from extender.engine.state.intree import Amounts
-from extender.engine.state.ledger import Ledger
+from extender.engine.state.lacking import Lacking
+from extender.engine.state.roster import GangInfo, Roster
 from extender.engine.state.seats import Seat, least
-from extender.engine.types.settings import Settings
+from extender.engine.types import refusals
 from gangfilter.gang import Gang
 from gangfilter.members import ON_NODE, SETTLED, Stage
+from gangfilter.minimum import to_start
+from gangfilter.table import Phase
 from protos.contract.reason import Reason
 
 Outcome = Placement | Shortage | Scarcity | Reason
-"""What comes of a gang that wants a plan; a Reason if its queue has no room."""
+"""The outcome of a plan; a Reason if the queue does not admit the gang."""
 SHORT = 20
 """A plan of fewer slices is short: it takes some 10 ms."""
 
+LARGE, REST_S = 64, 0.005
+"""A gang of more members that did not fit rests for so many seconds a member, so that other gangs are planned."""
+
 KeptBefore = Callable[[Gang, float], Kept]
-"""What is reserved on nodes, when it starts now, for those before a gang in its queue."""
+"""What nodes keep for workloads ahead of a gang in its queue, if the gang starts now."""
 
 
 class GangPlanner:
-    """The gangs that want a plan, and the plan in the making: one at a time, of the gang whose turn it is."""
+    """The pending gangs that want a plan, and the plan in progress: one at a time, of the gang whose turn it is."""
 
     def __init__(
         self,
-        ledger: Ledger,
+        context: EngineContext,
+        roster: Roster,
+        reporter: GangReporter,
         indexes: Indexes,
-        settings: Settings,
         admission: Admission,
         turns: Turns,
         assignments: Assignments,
     ) -> None:
-        self._ledger, self._admission, self.assignments = ledger, admission, assignments
+        self._ledger, self._settings, settings = context.ledger, context.settings, context.settings
+        self._roster, self._reporter, self._admission = roster, reporter, admission
+        self._assignments, self._lack = assignments, Lacking(context.ledger.stock)
         ignored = frozenset(settings.resources.all)
-        self.view = ClusterView(ledger.nodes, indexes, ignored, settings.resources, settings.locality_labels)
+        self.view = ClusterView(context.ledger.nodes, indexes, ignored, settings.resources, settings.locality_labels)
         self.turns = turns
         self._plan: tuple[Gang, Sequence[Seat], Plan] | None = None
         self._slices = 0
-        """How many it took so far."""
+        """Slices of the plan in progress."""
 
-    def want(self, gang: Gang) -> None:
-        """The gang shall be planned; what is planned already begins anew."""
-        self.turns.put(gang)
-        self._stop(gang)
+    # -- requests
+
+    def want(self, known: GangInfo, now: float) -> None:
+        """Have the gang planned, if anything has changed since its last plan."""
+        gang = known.gang
+        if self.too_large(known):
+            self.unwant(gang)
+            return
+        withheld = self.withheld(gang)
+        if withheld is not None:
+            self.withhold(known, withheld)
+            return
+        basis = self._ledger.freed, gang.turnover
+        due = known.planned is None or (known.planned != basis and now >= known.rests_until)
+        if self._roster.leading and due and gang not in self.turns and gang.may_plan(now):
+            known.planned = basis
+            self.turns.put(gang)
+            self._stop(gang)
 
     def unwant(self, gang: Gang) -> None:
-        """The gang shall not be planned."""
+        """Take the gang out of the line."""
         self.turns.remove(gang)
         self._stop(gang)
 
@@ -67,8 +93,47 @@ class GangPlanner:
             self._plan[2].drop()
             self._plan = None
 
+    def too_large(self, known: GangInfo) -> bool:
+        """Whether more members would start together than the barrier can hold; then that is why the gang waits."""
+        least, most = to_start(known.gang), self._settings.max_gang_size
+        if least > most:
+            known.reason, known.planned = refusals.gang_too_large(known.gang.key, least, most), None
+        return least > most
+
+    def withhold(self, known: GangInfo, why: Reason) -> None:
+        """Its queue does not admit the gang: it is not planned until the queue does."""
+        self.unwant(known.gang)
+        known.planned = None
+        if known.reason != why:
+            known.reason = why
+            self._reporter.tell(known)
+
+    def park(self, known: GangInfo) -> None:
+        """Skip a gang that only waits for its queue and has reported so, until the queue may admit it."""
+        gang, why = known.gang, known.reason
+        if gang.phase is not Phase.WAITING or why is None or why != known.reported[0]:
+            return
+        if not (gang.timed or known.replacements or gang.count(Stage.EVICTING)) and self.withheld(gang) == why:
+            known.parked = True
+            self._admission.park(gang)
+
+    def failed(self, known: GangInfo, why: Shortage | Scarcity, now: float) -> None:
+        """No plan fits: report it, and let a large gang rest before its next plan."""
+        gang = known.gang
+        known.rests_until = now + REST_S * len(gang.members) if len(gang.members) > LARGE else 0.0
+        known.reason = refusals.gang_no_room(gang.key, "; ".join([*self._lacking(gang), str(why)]))
+        self._reporter.report(known, known.reason, now)
+
+    def _lacking(self, gang: Gang) -> Iterator[str]:
+        """Why the first member that would not fit even if all GPUs were free does not, if there is such a member."""
+        asks = (self._ledger.pods[member.uid].ask for member in gang.at(Stage.IDLE))
+        missing = (self._lack.of(ask) for ask in asks if ask is not None)
+        yield from (str(reason) for reason in islice(filter(None, missing), 1))
+
+    # -- planning
+
     def next(self, gang: Gang) -> bool:
-        """Whether the gang's plan is the next to come out, after a few slices at most."""
+        """Whether the gang's plan is the next to be made, and short."""
         if gang not in self.turns:
             return False
         if self._plan is None:
@@ -76,7 +141,7 @@ class GangPlanner:
         return self._plan[0] is gang and self._slices < SHORT
 
     def withheld(self, gang: Gang) -> Reason | None:
-        """Why its queue does not let the gang start, None if it does."""
+        """Why its queue does not admit the gang, None if it does."""
         return self._admission.withheld(gang, lambda: (seat.uid for seat in self.asked(gang)[1]))
 
     @property
@@ -84,13 +149,13 @@ class GangPlanner:
         return not self.turns
 
     def upcoming(self) -> Gang | None:
-        """Whose plan is in the making, or is the next; None if nobody wants one."""
+        """The gang whose plan is in progress or next; None if no gang wants one."""
         return self._plan[0] if self._plan is not None else self.turns.first()
 
     def advance(self, gang: Gang, now: float, kept: KeptBefore) -> Outcome | None:
-        """Do a slice of planning for the next; returns what came of its plan, to be taken at once.
+        """Do a slice of the gang's plan; returns the outcome, which the caller must use at once.
 
-        Whose queue has no room gets that as its outcome; whose queue has room for its minimum alone starts with that.
+        If the queue does not admit the gang, that is the outcome. If it admits only the minimum, the plan is for that.
         """
         if self._plan is None:
             withheld = self.withheld(gang)
@@ -109,38 +174,33 @@ class GangPlanner:
             return None
         self._plan = None
         if any(not self._holds(gang, seat) for seat in seats):
-            return None  # somebody went, or wants something else by now: it is planned anew
+            return None  # a member has gone or changed: the gang is planned again
         self.turns.remove(gang)
         assert plan.outcome is not None
         return plan.outcome
 
     def asked(self, gang: Gang, first: Collection[str] = ()) -> tuple[Sequence[Seat], Sequence[Seat], Amounts]:
-        """The members that need a place, those of the smallest start, and how much has to be free for it.
+        """The members that need a place, those of the smallest start, and the amounts that must be free for it.
 
-        Of equal use for that are those in `first` (UIDs) before others.
+        Members in `first` (UIDs) come before equal ones.
         """
         seats = list(self.seats(gang, first))
-        there = gang.roles(*SETTLED)
-        missing = [(role, least - there[role]) for role, least in gang.terms.min_by_role]
-        minimum = (gang.terms.min_member or 0) - there.total()
-        free = gang.terms.min_resources if not there else ()  # part of it has run: it was admitted once
+        settled = gang.roles(*SETTLED)
+        missing = [(role, number - settled[role]) for role, number in gang.terms.min_by_role]
+        minimum = (gang.terms.min_member or 0) - settled.total()
+        free = gang.terms.min_resources if not settled else ()  # a gang that has run was admitted once
         return seats, least(seats, minimum, missing), free
 
     def seats(self, gang: Gang, first: Collection[str] = ()) -> Iterator[Seat]:
-        """The members that need a place; of those that are gone by the time they are read, none."""
-        order = _order(gang)
+        """The members that need a place, by priority, age and name; members that are lost meanwhile are left out."""
+        idle = [m for m in gang.members.values() if m.stage is Stage.IDLE]
+        order = [m.uid for m in sorted(idle, key=lambda m: (-m.priority, m.since, m.name, m.uid))]
         order = sorted(order, key=lambda uid: uid not in first) if first else order
-        return (self.assignments.seat(gang.members[uid]) for uid in order if uid in gang.members)
+        return (self._assignments.seat(gang.members[uid]) for uid in order if uid in gang.members)
 
     def _holds(self, gang: Gang, seat: Seat) -> bool:
-        """Whether a member is still what it was when its plan began."""
+        """Whether the member is unchanged since its plan began."""
         member = gang.members.get(seat.uid)
         if member is None or member.stage is not Stage.IDLE:
             return False
-        return (seat.ask, seat.constraints) == (self._ledger.pods[seat.uid].ask, self.assignments.demands[seat.uid][1])
-
-
-def _order(gang: Gang) -> list[str]:
-    """The members that need a place: by priority, age and name."""
-    waiting = [m for m in gang.members.values() if m.stage is Stage.IDLE]
-    return [m.uid for m in sorted(waiting, key=lambda m: (-m.priority, m.since, m.name, m.uid))]
+        return (seat.ask, seat.constraints) == (self._ledger.pods[seat.uid].ask, self._assignments.demands[seat.uid][1])

@@ -1,9 +1,7 @@
-"""Slots: the rooms of lost members, which a gang that waits for others in their place keeps from everybody else, and
+"""Replacement holds: the GPUs of lost members, held for their replacements; and places held for new members.
 
-rooms found for members that were asked for beyond those that there are.
-
-A slot is what the member held on its node, to the very GPU. It is a soft charge with an end, booked under a name of its
-own, since the member is no pod any more. A gang keeps no more of them than it is short of members.
+A hold is exactly what the lost member had on its node. It is a soft charge with an end, booked under a name of its own,
+because the member's pod is gone. A gang has no more of them than it lacks members.
 """
 
 from __future__ import annotations
@@ -28,39 +26,40 @@ from gangfilter.table import Phase
 from protos.contract.ask import PodAsk
 
 KEEPING = (Phase.BINDING, Phase.RUNNING, Phase.DEGRADED)
-"""Phases in which a lost member is waited for."""
+"""Phases in which a gang waits for replacements."""
 CLOCKS_S = 1.0
-"""The API's clock shows whole seconds."""
+"""The API server's times are whole seconds."""
 
 
 class ReplacementHolds:
-    """All that is kept, for all gangs, until a member comes for it or the gang needs it no more."""
+    """The holds of all gangs, until a member takes them or the gang no longer needs them."""
 
     def __init__(self, context: GangContext, members: MemberController) -> None:
         self._ledger, self._patience = context.ledger, context.settings.patience
         self._roster, self._assignments, self._members = context.roster, context.assignments, members
         self._of: dict[str, GangInfo] = {}
+        """The gang of each hold, by the hold's name in the books."""
         self._grown = 0
-        """Counts the places kept for one more."""
+        """Number of places ever held for new members."""
 
     def of(self, uid: str) -> GangInfo | None:
-        """The gang for which something is kept under this name in the books, None if nothing is."""
+        """The gang of the hold with this name in the books, None if there is none."""
         return self._of.get(uid)
 
     def holds(self, pod: PodState) -> bool:
-        """Whether a place is kept under this name in the books."""
+        """Whether this is a hold."""
         return pod.ref.uid in self._of
 
     def keep(self, known: GangInfo, member: Member, pod: PodState, now: float) -> None:
-        """The member, which was bound and is lost, leaves its room, if its gang is short of one and waits for it."""
+        """Hold the GPUs of a lost bound member, if its gang waits for a replacement and needs one."""
         node = self._ledger.nodes.get(pod.node)
         if pod.state != "bound" or node is None or member.preempted or not self._patience.replacement_hold_s:
             return
-        if not _waits(known.gang) or not needs(known.gang, member.role, member.required, _beside(known)):
+        if not _waits(known.gang) or not needs(known.gang, member.role, member.required, _held(known)):
             return
         entry = node.books.entries.get(pod.ref.uid) if node.books is not None else None
         if pod.unusable or (entry is not None and not entry.placed):
-            return  # nobody says on which GPUs it was
+            return  # its GPUs are unknown
         given = pod.allocation.containers if entry is not None and pod.allocation is not None else {}
         assignment = Assignment(
             node.name, entry.charges if entry else {}, given, now + self._patience.replacement_hold_s
@@ -71,7 +70,7 @@ class ReplacementHolds:
         self.check(keeper.ref.uid)
 
     def grow(self, known: GangInfo, model: PodState, role: str, assignments: Iterable[Assignment], now: float) -> None:
-        """These places are kept for members to come that ask what `model` does."""
+        """Hold these places for new members, which request what `model` requests."""
         name = known.gang.key.name
         for assignment in assignments:
             self._grown += 1
@@ -79,16 +78,16 @@ class ReplacementHolds:
             known.replacements.append(ReplacementHold(keeper, role, required=False, assignment=assignment, grown=True))
 
     def growing(self) -> list[GroupKey]:
-        """The gangs for which places are kept for one more."""
-        kept = {known.gang.key: known for known in self._of.values()}
-        return [key for key, known in kept.items() if any(replacement.grown for replacement in known.replacements)]
+        """The gangs with places for new members."""
+        gangs = {known.gang.key: known for known in self._of.values()}
+        return [key for key, known in gangs.items() if any(replacement.grown for replacement in known.replacements)]
 
     def _keeper(
-        self, known: GangInfo, like: PodState, name: str, uid: str, assignment: Assignment, now: float
+        self, known: GangInfo, model: PodState, name: str, uid: str, assignment: Assignment, now: float
     ) -> PodState:
-        """What holds the place in the books."""
-        keeper = PodState(PodRef(like.ref.namespace, name, f"slot-{uid}"), now)
-        keeper.asked, keeper.requests = like.asked, like.requests
+        """Book the place; returns the record that holds it in the books."""
+        keeper = PodState(PodRef(model.ref.namespace, name, f"slot-{uid}"), now)
+        keeper.asked, keeper.requests = model.asked, model.requests
         self._ledger.keepers[keeper.ref.uid] = keeper
         self._ledger.hold(keeper, assignment.node, assignment.charges)
         self._of[keeper.ref.uid] = known
@@ -96,7 +95,7 @@ class ReplacementHolds:
         return keeper
 
     def refill(self, known: GangInfo, now: float, *coming: Member) -> None:
-        """Give members that come for lost ones what was kept of those; keep nothing that the gang does not need."""
+        """Give holds to members that can take them, and drop those that the gang does not need."""
         if not known.replacements:
             return
         self.trim(known, now)
@@ -104,40 +103,40 @@ class ReplacementHolds:
             return
         if known.offering:
             known.offering, coming = False, tuple(known.gang.at(Stage.IDLE))
-        waiting = [m for m in coming if m.stage is Stage.IDLE and self._ledger.pods[m.uid].state == "waiting"]
-        for member, assignment in list(self.take(known, waiting, now)):
+        pending = [m for m in coming if m.stage is Stage.IDLE and self._ledger.pods[m.uid].state == "waiting"]
+        for member, assignment in list(self.take(known, pending, now)):
             self._members.seat(known.gang, member, assignment)
 
     def trim(self, known: GangInfo, now: float) -> None:
-        """Give up what is over, and what the gang does not wait for or is not short of."""
+        """Drop holds that have ended, and those that the gang does not wait for or does not need."""
         waits, lasts = _waits(known.gang), known.gang.phase in KEEPING
         for replacement in list(known.replacements):
             if now >= replacement.assignment.until or not (lasts if replacement.grown else waits):
                 self.drop(known, replacement)
-        kept = _beside(known)
-        for kind in list(kept):
-            while kept[kind] and not needs(known.gang, *kind, kept - Counter([kind])):
-                self.drop(known, _spare(known, kind))
-                kept[kind] -= 1
+        held = _held(known)
+        for kind in list(held):
+            while held[kind] and not needs(known.gang, *kind, held - Counter([kind])):
+                self.drop(known, _first_to_drop(known, kind))
+                held[kind] -= 1
 
     def check(self, uid: str) -> None:
-        """Give up what is kept under this name in the books, if it is no good any more."""
+        """Drop the hold with this name in the books, if it is no longer usable."""
         known = self._of[uid]
         replacement = next(replacement for replacement in known.replacements if replacement.keeper.ref.uid == uid)
-        if not self._stands(replacement):
+        if not self._is_usable(replacement):
             self.drop(known, replacement)
 
     def check_all(self, known: GangInfo) -> None:
-        """The same of all that is kept for a gang."""
-        for replacement in [kept for kept in known.replacements if not self._stands(kept)]:
+        """Drop all holds of the gang that are no longer usable."""
+        for replacement in [each for each in known.replacements if not self._is_usable(each)]:
             self.drop(known, replacement)
 
     def take(self, known: GangInfo, coming: Iterable[Member], now: float) -> Iterator[tuple[Member, Assignment]]:
-        """Who of those that come gets which place, since it was kept for such a member."""
+        """Take holds for these members; yields each member with its place."""
         unsuited: set[tuple[str, PodAsk | None]] = set()
         for member in coming:
             kind = member.role, self._ledger.pods[member.uid].ask
-            replacement = None if kind in unsuited else next(self._suitable(known, member.uid, kind), None)
+            replacement = None if kind in unsuited else self._suitable(known, member.uid, kind)
             if replacement is None:
                 unsuited.add(kind)
             else:
@@ -146,24 +145,25 @@ class ReplacementHolds:
                 yield member, msgspec.structs.replace(replacement.assignment, until=until)
 
     def drop(self, known: GangInfo, replacement: ReplacementHold) -> None:
-        """Keep it no longer."""
+        """Give back what the hold has booked."""
         known.replacements.remove(replacement)
         self._ledger.unbind(replacement.keeper)
         del self._ledger.keepers[replacement.keeper.ref.uid], self._of[replacement.keeper.ref.uid]
 
-    def _stands(self, replacement: ReplacementHold) -> bool:
+    def _is_usable(self, replacement: ReplacementHold) -> bool:
         node = self._ledger.nodes.get(replacement.assignment.node)
         usable = node is not None and not node.unschedulable and not node.leaving
         return usable and stands(replacement.assignment, replacement.keeper.ref.uid, replacement.keeper.ask, node)
 
-    def _suitable(self, known: GangInfo, uid: str, kind: tuple[str, PodAsk | None]) -> Iterator[ReplacementHold]:
-        alike = (kept for kept in known.replacements if (kept.role, kept.keeper.ask) == kind)
-        return (kept for kept in alike if self._suits(kept, uid))
+    def _suitable(self, known: GangInfo, uid: str, kind: tuple[str, PodAsk | None]) -> ReplacementHold | None:
+        """The first hold of this role and these GPUs that suits the pod."""
+        equal = (each for each in known.replacements if (each.role, each.keeper.ask) == kind)
+        return next((each for each in equal if self._suits(each, uid)), None)
 
     def _suits(self, replacement: ReplacementHold, uid: str) -> bool:
-        """Whether a pod that asks the same GPUs asks nothing more beside them, and may go to that node."""
-        node, room = self._ledger.nodes[replacement.assignment.node], dict(replacement.keeper.requests)
-        if any(amount > room.get(resource, 0) for resource, amount in self._ledger.pods[uid].requests):
+        """Whether the hold has all that the pod requests beside GPUs, and the pod may go to its node."""
+        node, held = self._ledger.nodes[replacement.assignment.node], dict(replacement.keeper.requests)
+        if any(amount > held.get(resource, 0) for resource, amount in self._ledger.pods[uid].requests):
             return False
         excluded = self._ledger.excluded.get(uid, 0)
         return self._assignments.demands[uid][1].admits(node) and not excluded >> node.number & 1
@@ -173,20 +173,17 @@ def _waits(gang: Gang) -> bool:
     return gang.phase in KEEPING and gang.terms.on_member_lost == "wait"
 
 
-def _beside(known: GangInfo) -> Counter[tuple[str, bool]]:
-    """What is kept: how often for which role, and whether for a required member."""
-    return Counter((kept.role, kept.required) for kept in known.replacements if not kept.grown)
+def _held(known: GangInfo) -> Counter[tuple[str, bool]]:
+    """Number of replacement holds by role and by whether the member is required."""
+    return Counter((each.role, each.required) for each in known.replacements if not each.grown)
 
 
-def _spare(known: GangInfo, kind: tuple[str, bool]) -> ReplacementHold:
-    """Of what is kept for this role what is to be given up first: where another process has sent somebody, as it seems,
-
-    else the oldest.
-    """
-    came: dict[str, float] = {}
+def _first_to_drop(known: GangInfo, kind: tuple[str, bool]) -> ReplacementHold:
+    """The hold on a node to which another process seems to have sent the replacement, else the oldest."""
+    bound_at: dict[str, float] = {}
     for member in known.gang.members.values():
         if member.stage is Stage.BOUND and member.role == kind[0]:
-            came[member.node] = max(member.bound_at, came.get(member.node, -math.inf))
-    alike = [kept for kept in known.replacements if (kept.role, kept.required) == kind and not kept.grown]
-    refilled = (s for s in alike if came.get(s.assignment.node, -math.inf) >= s.keeper.since - CLOCKS_S)
-    return next(refilled, alike[0])
+            bound_at[member.node] = max(member.bound_at, bound_at.get(member.node, -math.inf))
+    equal = [each for each in known.replacements if (each.role, each.required) == kind and not each.grown]
+    refilled = (each for each in equal if bound_at.get(each.assignment.node, -math.inf) >= each.keeper.since - CLOCKS_S)
+    return next(refilled, equal[0])

@@ -1,4 +1,4 @@
-"""What people and kube-scheduler are told of gangs: Events, the status of PodGroups, and everything else to be done."""
+"""Reports on gangs, by Events and the status of PodGroups, and collects the effects of gangs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gangfilter.members import PRESENT, Member, Stage
 from protos.contract.reason import Reason
 
 REPORT_EVERY_S = 30.0
-"""Seconds between Events that say the same of a gang."""
+"""Seconds between equal Events about one gang."""
 MOST_MEMBERS = 8
-"""Members that are told why their gang waits: a gang may have thousands."""
+"""Members that get an Event: a gang may have thousands."""
 UNBOUND = (Stage.IDLE, Stage.PLANNED, Stage.ABSENT)
 PAUSE_S = 1.0
-"""Seconds after which it is said of a gang that it is not complete: its pods come one after the other."""
+"""Seconds before a gang is reported as incomplete: its pods come one after the other."""
 
 
 def ref(gang: Gang, member: Member) -> PodRef:
@@ -26,31 +26,31 @@ def ref(gang: Gang, member: Member) -> PodRef:
 
 
 class GangReporter:
-    """Effects that wait to be carried out."""
+    """Effects of gangs that are not carried out yet."""
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []
 
     def taken(self) -> list[Effect]:
-        """What is to be done, told once."""
+        """The effects since the last call."""
         effects, self.effects = self.effects, []
         return effects
 
     def opened(self, uid: str) -> PostBinding | None:
-        """What goes on of the bind of this member, if that waits here to be carried out: it is left to the caller."""
-        found = next((each for each in self.effects if isinstance(each, Open) and each.pod.uid == uid), None)
-        if found is None:
+        """Take the Binding of this member out of the effects, if it is there; the caller carries it out."""
+        effect = next((each for each in self.effects if isinstance(each, Open) and each.pod.uid == uid), None)
+        if effect is None:
             return None
-        self.effects.remove(found)
-        return found.place
+        self.effects.remove(effect)
+        return effect.place
 
     def report(self, known: GangInfo, reason: Reason, now: float) -> bool:
-        """In Events of the first members that still wait and of their controller; the same only after a while.
+        """Report in Events of the first unbound members and of their controller; returns whether it is reported.
 
-        Returns whether it is told.
+        An equal reason is reported again only after a while.
         """
-        told, at = known.reported
-        again = told is not None and reason.code == told.code and now < at + REPORT_EVERY_S
+        last, at = known.reported
+        again = last is not None and reason.code == last.code and now < at + REPORT_EVERY_S
         if again or not known.gang.count(*UNBOUND):
             return False
         known.reported = (reason, now)
@@ -61,7 +61,7 @@ class GangReporter:
         return True
 
     def warn(self, known: GangInfo, now: float) -> None:
-        """Tell what its pods and PodGroups say differently, once there is a pod to tell it of."""
+        """Report conflicts between its pods and PodGroups, once there is a pod for the Event."""
         conflicts = known.gang.terms.conflicts
         if conflicts == known.warned:
             return
@@ -69,21 +69,16 @@ class GangReporter:
         if not conflicts or self.report(known, reason, now):
             known.warned = conflicts
 
-    def news(self, known: GangInfo, now: float) -> None:
-        """Report why a gang waits as soon as its numbers stand still for a moment, and when they have changed."""
-        if known.reason is not None and now >= self.due(known):
-            self.report(known, known.reason, now)
-
     def due(self, known: GangInfo) -> float:
-        """When there is something to report of a gang that has no place, infinity if there is nothing."""
-        gang, reason, (told, at) = known.gang, known.reason, known.reported
-        if gang.phase not in BEFORE or reason is None or reason == told or not gang.count(*UNBOUND):
+        """When to report why a gang without places waits, infinity if there is nothing to report."""
+        gang, reason, (last, at) = known.gang, known.reason, known.reported
+        if gang.phase not in BEFORE or reason is None or reason == last or not gang.count(*UNBOUND):
             return math.inf
-        again = at + REPORT_EVERY_S if told is not None and told.code == reason.code else -math.inf
+        again = at + REPORT_EVERY_S if last is not None and last.code == reason.code else -math.inf
         return max(gang.since + PAUSE_S, again)
 
     def tell(self, known: GangInfo) -> None:
-        """On its PodGroups, if there is anything new."""
+        """Write the status of its PodGroups, if it has changed."""
         gang = known.gang
         if not known.declared:
             return

@@ -1,7 +1,7 @@
-"""Gangs as time passes: a round looks at those that time can move, a part of them at once.
+"""Gangs as time passes: a round looks at the gangs that time can move, in parts.
 
-Between two parts the event loop goes on. So a tick costs no more where thousands of gangs wait, and nothing for those
-that are done.
+The event loop goes on between two parts. So a tick costs no more with thousands of pending gangs, and nothing for
+finished ones.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from enum import IntEnum
 
 from extender.engine.gangs.context import GangContext
 from extender.engine.gangs.controller import GangController
-from extender.engine.gangs.plan_requests import PlanRequests
 from extender.engine.state.roster import GangInfo
 from extender.engine.types.subject import of_gang
 from gangfilter.group import GroupKey
@@ -19,67 +18,66 @@ from gangfilter.members import HOLDING
 from gangfilter.table import Phase
 
 PART = 100
-"""Looks at once, together some 2 ms. A gang costs one, and one more for each so many members, or so many of them that
-hold a place; so many for each member if it goes on to another phase:"""
+"""Looks in one part, together some 2 ms. A gang costs one look."""
 MEMBERS, HOLDERS, MOVED = 32, 4, 4
+"""Members, and members that hold a place, that cost one more look; looks for each member if the phase changes."""
 NEWS = 4
-"""What it costs to take something in, in looks."""
+"""Looks that it costs a gang to take in news."""
 
 
 class News(IntEnum):
-    """What is to be taken in by every gang. What comes later says all that came before."""
+    """News for every gang. Each item includes those before it."""
 
     REPLAYED = 0
-    """The cluster is known."""
+    """The whole cluster is known."""
     LEADER = 1
-    """This process may write, or may not any more."""
+    """This process leads."""
     STAND_BY = 2
-    """It might not meanwhile: what a gang holds is given back first."""
+    """This process did not lead for a time: gangs give back first what they hold."""
 
 
 class Rounds:
-    """Works through all gangs by parts: the round under way, and the gangs that have yet to take something in."""
+    """Works through all gangs in parts: the current round, and the gangs that have yet to take in news."""
 
-    def __init__(self, context: GangContext, requests: PlanRequests, controller: GangController) -> None:
+    def __init__(self, context: GangContext, controller: GangController) -> None:
         self._ledger, self._quarantine, self._roster = context.ledger, context.quarantine, context.roster
         self._admission, self._reporter = context.admission, context.reporter
-        self._requests, self._controller = requests, controller
+        self._planner, self._controller = context.planner, controller
         self.waiting = False
-        """Gangs wait for room, as far as the last round saw."""
+        """The last round saw gangs that wait for capacity."""
         self.looked = 0
-        """How often there may have been room by then: those who wait are in line for a plan with that."""
+        """`Ledger.freed` at the last full round: with that capacity all pending gangs have asked for a plan."""
         self._left: deque[GroupKey] = deque()
         self._under_way = self._waits = False
         self._freed = 0
-        """What `looked` will be when the round under way is over."""
+        """`looked` after the current round."""
         self._news: dict[GroupKey, News] = {}
 
-    # -- what concerns all gangs
+    # -- news for all gangs
 
     @property
     def leading(self) -> bool:
-        """Whether gangs are led here, with all of the cluster known, and every gang has taken that in."""
+        """Whether this process leads and knows the whole cluster, and every gang has taken that in."""
         return self._roster.leading and self._roster.replayed and not self._news
 
     def replayed(self, now: float) -> None:
-        """All pods and groups were told."""
+        """All pods and PodGroups were listed."""
         if not self._roster.replayed:
             self._roster.replayed = True
-            self._tell(News.REPLAYED, now)
+            self._announce(News.REPLAYED, now)
 
     def lead(self, yes: bool, now: float) -> None:
-        """Whether this process may write."""
+        """Whether this process leads."""
         self._roster.leading = self._roster.keeps_queues = yes
-        self._tell(News.LEADER if yes else News.STAND_BY, now)
+        self._announce(News.LEADER if yes else News.STAND_BY, now)
 
     def shift(self, by: float) -> None:
-        """The wall clock shows so many seconds more than it did: all that was read by it was so much earlier."""
+        """The wall clock was set: all times read by it were `by` seconds earlier than they seemed."""
         for known in self._roster.known.values():
             known.gang.shift(by)
             self._controller.note(known)
 
-    def _tell(self, news: News, now: float) -> None:
-        """Every gang is to take this in."""
+    def _announce(self, news: News, now: float) -> None:
         for key in self._roster.known:
             self._news[key] = max(news, self._news.get(key, news))
         self.work(now)
@@ -87,7 +85,7 @@ class Rounds:
     # -- time
 
     def tick(self, now: float) -> None:
-        """Begin a round, if none is under way; look again at gangs whose queue may have room for them by now."""
+        """Begin a round, if there is none; include parked gangs that their queue may admit now."""
         for key in self._admission.unparked():
             known = self._roster.known.get(key)
             if known is not None:
@@ -99,7 +97,7 @@ class Rounds:
         self.work(now)
 
     def work(self, now: float) -> bool:
-        """Do a part of what is to be done; returns whether there is more."""
+        """Do one part; returns whether there is more."""
         budget = PART
         while budget > 0 and self._news:
             known = self._roster.known.get(key := next(iter(self._news)))
@@ -119,7 +117,7 @@ class Rounds:
         return bool(self._news or self._left)
 
     def hasten(self, key: GroupKey, now: float) -> None:
-        """Have this gang take in what it has not yet."""
+        """Have this gang take in its news now."""
         news, known = self._news.pop(key, None), self._roster.known.get(key)
         if news is not None and known is not None:
             with self._quarantine.over(of_gang(key), "gang"):
@@ -136,8 +134,9 @@ class Rounds:
 
     def _look(self, known: GangInfo, now: float) -> None:
         self._controller.tick(known, now)
-        self._reporter.news(known, now)
-        self._requests.park(known)
+        if known.reason is not None and now >= self._reporter.due(known):
+            self._reporter.report(known, known.reason, now)
+        self._planner.park(known)
         self._controller.note(known)
         self._waits |= known.gang.phase is Phase.WAITING and not known.parked
 

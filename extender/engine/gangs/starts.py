@@ -1,4 +1,4 @@
-"""Starts of gangs: each plan that comes out is taken at once, and its places are held for all members or for none."""
+"""Starts gangs: takes each plan as soon as it is made, and holds places for all its members or for none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from extender.engine.gangs.context import GangContext
 from extender.engine.gangs.controller import GangController
 from extender.engine.gangs.members import MemberController
-from extender.engine.gangs.plan_requests import PlanRequests
 from extender.engine.gangs.planner import KeptBefore, Outcome
 from extender.engine.planning.plan import Placement
 from extender.engine.state.roster import GangInfo
@@ -18,13 +17,11 @@ from protos.contract.reason import Reason
 
 
 class GangStarts:
-    """Has gangs planned where this process leads, and starts those for which there is room."""
+    """Has gangs planned where this process leads, and starts those that fit."""
 
-    def __init__(
-        self, context: GangContext, members: MemberController, requests: PlanRequests, controller: GangController
-    ) -> None:
+    def __init__(self, context: GangContext, members: MemberController, controller: GangController) -> None:
         self._context, self._planner, self._admission = context, context.planner, context.admission
-        self._members, self._requests, self._controller = members, requests, controller
+        self._members, self._controller = members, controller
 
     def plan(self, now: float, kept: KeptBefore) -> bool:
         """Do a slice of planning; returns whether there is more to do."""
@@ -40,17 +37,17 @@ class GangStarts:
         return not self._planner.idle
 
     def take(self, known: GangInfo, outcome: Outcome, now: float) -> None:
-        """The gang's plan has come out; what its queue has no room for any more is not started."""
+        """Start the gang by its plan if its queue still admits it; else say why it waits."""
         if isinstance(outcome, Placement):
             outcome = self._admission.admits(known.gang, outcome.assignments) or outcome
         if isinstance(outcome, Reason):
-            self._requests.withhold(known, outcome)
+            self._planner.withhold(known, outcome)
             self._controller.note(known)
-            return  # whether it is planned once more is asked when time passes, not at once
+            return  # a later round decides whether the gang is planned again
         if isinstance(outcome, Placement):
             self._start(known, outcome.assignments, now)
         else:
-            self._requests.failed(known, outcome, now)
+            self._planner.failed(known, outcome, now)
         self._controller.settle(known, now)
 
     def _start(self, known: GangInfo, assignments: Mapping[str, Assignment], now: float) -> None:

@@ -90,7 +90,7 @@ class GangStory:
         self.restart()
 
     def restart(self, *, wait: bool = False) -> None:
-        """A new process reads everything; Bindings under way are lost to it. `wait`: until its books are told."""
+        """A new process reads the cluster; it does not know Bindings in progress. `wait`: not all of it yet."""
         self.engine = Engine(self.settings, started=self.now, wall=WALL)
         self.flying, self.held = {}, set()
         for event in self.listed():
@@ -100,7 +100,7 @@ class GangStory:
             self.run_slice()
 
     def listed(self) -> Iterable[Event]:
-        """What a process is told at its start."""
+        """The events that a process gets at its start."""
         yield from (NodeSeen(node) for node in self.nodes.values())
         yield from self.groups
         yield from (PodSeen(pod) for pod in self.pods.values())
@@ -183,7 +183,7 @@ class GangStory:
         self.run_slice()
 
     def again(self, name: str, serial: int = 2) -> None:
-        """A controller makes the pod of this name anew."""
+        """A controller replaces the pod of this name."""
         former = self.pods.pop(name)
         self.tell(PodGone(former.metadata.uid))
         kept = {k: v for k, v in former.metadata.annotations.items() if k != names.ALLOCATION}

@@ -1,4 +1,4 @@
-"""After errors of ours: what a pod has is given to nobody else, and no place is kept by nobody."""
+"""After internal errors: no other pod gets the GPUs of a pod, and no place stays held without an owner."""
 
 from __future__ import annotations
 

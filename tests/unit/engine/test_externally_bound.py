@@ -1,4 +1,4 @@
-"""Members that kube-scheduler binds by itself: they go last, and nobody else is bound before them."""
+"""Externally bound members: they are released last, and no other member is bound before them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts of gangs that come to nothing: what they held is given back, and they are planned anew."""
+"""Failed starts of gangs: their places are given back, and they are planned again."""
 
 from __future__ import annotations
 

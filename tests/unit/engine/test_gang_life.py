@@ -1,4 +1,4 @@
-"""Gangs that run: members are lost, come anew, succeed, and the gang ends."""
+"""Running gangs: members are lost, replaced, or succeed, and the gang ends."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_when_the_role_that_ends_it_has_succeeded_the_others_are_removed() -> No
 
 
 def test_a_member_that_failed_after_the_others_had_succeeded_is_tried_again() -> None:
-    """A Job makes such a pod anew: with those that have succeeded it is the whole gang."""
+    """A Job replaces such a pod: with the succeeded members it is the whole gang."""
     world = two_nodes()
     world.start(*members(3, mem=16))
     for name in ("m0", "m1"):

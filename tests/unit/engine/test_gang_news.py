@@ -1,4 +1,4 @@
-"""What people are told of a gang that waits: soon, with numbers that are true, and not too often."""
+"""Reports on a pending gang: soon, with correct numbers, and not too often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gangs and the processes that look after them: who leads, what a restart finds, whom it believes."""
+"""Gangs and extender processes: which one leads, what a restart finds, and what it believes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.engine.gang_story import (
 )
 from tests.unit.engine.story import owned_by
 
-# -- who leads
+# -- leadership
 
 
 def test_a_process_that_may_not_write_holds_nothing_and_denies_held_binds() -> None:

@@ -1,4 +1,4 @@
-"""A gang that is larger than can be held in bind says so, and nobody of it starts."""
+"""A gang larger than the barrier can hold says so, and no member of it starts."""
 
 from __future__ import annotations
 

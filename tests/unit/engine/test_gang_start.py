@@ -1,4 +1,4 @@
-"""Gangs from their creation until all are in bind: nobody holds anything alone, and all start together."""
+"""Gangs from their creation until all are in bind: no member holds anything alone, and all start together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is declared of gangs, and what is told of them."""
+"""Declarations about gangs, and reports on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods behind our scheduling gate: who is let through, when, and that a removal which got lost is said again."""
+"""Pods behind our scheduling gate: when the gate is removed, and that a lost removal is repeated."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_what_functions_remember_is_bounded() -> None:
 
 
 LONG = "x" * 20_000
-"""A text that nobody needs."""
+"""A text without use."""
 KEPT = 4 << 20
 """Characters that may be left of all texts together."""
 

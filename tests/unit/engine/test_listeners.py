@@ -1,4 +1,4 @@
-"""Every event of the world is heard by some part of the engine."""
+"""Every type of event has a listener."""
 
 from collections.abc import Iterator
 

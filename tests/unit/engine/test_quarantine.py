@@ -1,4 +1,4 @@
-"""Errors of ours over one object: it is set aside with what it holds, told once, and tried again when it changes."""
+"""Internal errors over one object: it is quarantined with what it holds, reported once, and retried on a change."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def poison(of: Any, method: str, monkeypatch: pytest.MonkeyPatch, when: Callable
 
 
 def again(pod: Pod, version: str) -> Pod:
-    """The pod after somebody changed it."""
+    """The pod after a change."""
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, resource_version=version))
 
 

@@ -110,7 +110,7 @@ def test_a_gang_that_runs_keeps_its_gpus_and_nobody_is_evicted(
     monkeypatch.undo()
     story.show("bad-0")
     story.later(5.0)
-    assert story.evicted() != []  # it starts anew, as it says
+    assert story.evicted() != []  # it restarts, as its reason says
 
 
 def test_what_fails_as_a_member_goes_leaves_no_ghost(story: GangStory, monkeypatch: pytest.MonkeyPatch) -> None:

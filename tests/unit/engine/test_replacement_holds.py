@@ -336,7 +336,7 @@ def test_what_a_large_gang_leaves_costs_a_look_for_each_that_goes_or_comes(monke
 
         return counting
 
-    for name in ("_stands", "_suits"):
+    for name in ("_is_usable", "_suits"):
         monkeypatch.setattr(ReplacementHolds, name, counted(name))
     for i in range(99):
         world.delete(f"m{i}")

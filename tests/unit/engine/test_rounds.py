@@ -74,7 +74,7 @@ def test_podgroups_without_pods_are_not_looked_at(looks: list[str]) -> None:
 
 
 def test_what_a_gang_that_waits_is_told_anew_comes_when_it_may(looks: list[str]) -> None:
-    """The same reason with other numbers is told again after half a minute; until then nobody looks at the gang."""
+    """The same reason with other numbers is reported again after half a minute; no round looks at the gang before."""
     world = two_nodes()
     world.create(a_member("m0", least=3, mem=8))
     world.later(3)

@@ -1,4 +1,4 @@
-"""Members that are alike trade places when kube-scheduler offers one of them another's."""
+"""Equal members swap places when kube-scheduler offers one of them the node of another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOST = "kubernetes.io/hostname"
 
 
 def a_world(count: int = 2, **fields: Any) -> GangStory:
-    """A gang with a place for each member, one GPU of 16 a node, that nobody has asked about yet."""
+    """A gang with a place for each member, one GPU of 16 a node, before any filter."""
     world = GangStory(*(a_node(f"n{i}", 16) for i in range(count)))
     world.create(*members(count, mem=16, **fields))
     assert world.phase() is Phase.STARTING
@@ -66,7 +66,7 @@ def test_nobody_is_given_a_place_that_was_refused_before() -> None:
     world.come("m1", "m2")
     world.ask("m0", others)
     world.now += REFUSED_AGAIN_S
-    world.ask("m0", others)  # for the second time: the gang is planned anew, m0 elsewhere
+    world.ask("m0", others)  # for the second time: the gang is planned again, m0 elsewhere
     world.run_slice()
     mine = place(world, "m0")
     (there,) = (name for name in ("m1", "m2") if place(world, name) == away)

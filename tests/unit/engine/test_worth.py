@@ -1,4 +1,4 @@
-"""What is told of a pod's score: by node and term."""
+"""A pod's score for people: by node and term."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows(story: Story, pod: Pod) -> list[Row]:
 
 
 def told(story: Story, name: str = "p", **fields: Any) -> tuple[Pod, list[Row]]:
-    """What is told of a pod that has come and waits."""
+    """The rows of a pending pod."""
     pod = a_pod(name, **fields)
     story.tell(PodSeen(pod))
     return pod, rows(story, pod)

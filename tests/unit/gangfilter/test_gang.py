@@ -1,4 +1,4 @@
-"""One gang through its phases: what it waits for, how long, and what counts."""
+"""One gang through its phases: its minimum, its deadlines, and the members that count."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Tale:
         return self.runs()
 
     def runs(self, seconds: float = 0.0) -> list[Trigger]:
-        """The facts that move it on."""
+        """The triggers that move it on."""
         self.now += seconds
         found = []
         while (step := facts.step(self.gang, self.now)) is not None:
@@ -227,7 +227,7 @@ def test_a_start_whose_places_are_none_is_planned_anew_at_once() -> None:
     tale.come("ab")
     tale.runs()
     tale.gang.start({"a": "n", "b": "n"}, tale.now)
-    tale.gang.upset = True
+    tale.gang.plan_invalidated = True
     assert tale.runs() == [Trigger.PLAN_INVALIDATED]
     for member in tale.gang.holding():
         tale.gang.put(member, Stage.IDLE)
@@ -235,18 +235,18 @@ def test_a_start_whose_places_are_none_is_planned_anew_at_once() -> None:
 
 
 def test_a_gang_whose_places_are_none_again_and_again_waits_and_holds_nothing_meanwhile() -> None:
-    """kube-scheduler may refuse whatever is planned: others get their turn."""
+    """kube-scheduler may refuse all that is planned: other gangs get their turn."""
     tale = Tale(2)
     tale.come("ab")
     tale.runs()
     for _ in range(PATIENCE.upsets):
         assert tale.gang.may_plan(tale.now)
         tale.gang.start(dict.fromkeys("ab", "n"), tale.now)
-        tale.gang.upset = True
+        tale.gang.plan_invalidated = True
         tale.runs()
     for pause in (10, 20):
         tale.gang.start(dict.fromkeys("ab", "n"), tale.now)
-        tale.gang.upset = True
+        tale.gang.plan_invalidated = True
         assert tale.runs() == [Trigger.PLAN_INVALIDATED]
         assert not tale.gang.may_plan(tale.now + pause - 1)
         tale.now += pause
@@ -356,7 +356,7 @@ def test_a_role_whose_success_ends_it_ends_it() -> None:
 
 
 def test_a_role_whose_member_is_lost_has_not_succeeded_until_another_has_in_its_place() -> None:
-    """Its controller makes it anew a moment later: the others are not taken away meanwhile."""
+    """Its controller replaces it a moment later: the other members are not evicted meanwhile."""
     tale = Tale(3, on_completion="worker")
     tale.come("p", role="ps")
     tale.come("ab", role="worker")
@@ -459,7 +459,7 @@ def test_undoing_ends_with_those_that_nobody_makes_anew() -> None:
     assert tale.bound("b") == [Trigger.WHOLE]
 
 
-# -- what others have bound
+# -- members bound by another process
 
 
 def test_members_bound_a_moment_ago_are_a_start_to_be_finished_in_what_is_left_of_its_time() -> None:
@@ -547,7 +547,7 @@ def test_those_that_succeeded_in_a_start_whose_others_still_run_count_whoever_ma
     assert tale.runs() == [Trigger.FOUND, Trigger.WHOLE]
 
 
-# -- room for others
+# -- preemption
 
 
 def running(least: int, **terms: object) -> Tale:
@@ -586,7 +586,7 @@ def test_what_may_not_go_of_a_gang_whose_room_is_taken_stays_and_is_not_taken_ba
 
 
 def test_every_row_of_the_table_is_taken_and_the_tally_is_always_a_recount() -> None:
-    """Arbitrary things happen to gangs, whether they make sense or not."""
+    """Arbitrary events happen to gangs, possible or not."""
     taken: Counter[tuple[Phase, Trigger]] = Counter()
     for seed in range(500):
         draw = random.Random(seed)
@@ -647,7 +647,7 @@ def _anything(tale: Tale, draw: random.Random, step: int) -> None:
 
 
 def _act(tale: Tale, draw: random.Random) -> None:
-    """What an owner does after a step."""
+    """What the caller does after a step."""
     gang = tale.gang
     if gang.phase in (Phase.BINDING, Phase.RUNNING, Phase.DEGRADED):
         for one in gang.at(Stage.IN_BIND, Stage.IDLE):
@@ -659,7 +659,7 @@ def _act(tale: Tale, draw: random.Random) -> None:
         for one in gang.at(Stage.BOUND):
             if one.removable:
                 gang.put(one, Stage.EVICTING)
-    gang.upset = gang.upset or draw.random() < 0.05
+    gang.plan_invalidated = gang.plan_invalidated or draw.random() < 0.05
 
 
 def _other(tale: Tale, member: Member, draw: random.Random) -> None:

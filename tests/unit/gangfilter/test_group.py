@@ -1,4 +1,4 @@
-"""What holds when several declare: the stricter, whatever the order, and everybody who differs is named."""
+"""Which values hold when several sources declare a group: the stricter ones, in any order, with a sentence each."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_what_holds_is_the_same_whoever_came_and_went_before(said: list[Declarat
 
 
 def steps(work: Callable[[], object]) -> int:
-    """How many functions are called, those of Python itself too."""
+    """The number of function calls, built-in functions included."""
     count = 0
 
     def called(_: FrameType, event: str, __: object) -> None:
@@ -168,7 +168,7 @@ def steps(work: Callable[[], object]) -> int:
 
 
 def nonsense(n: int) -> Declaration:
-    """What no other pod says."""
+    """A declaration that no other pod makes."""
     roles = tuple((f"role-{i:02}", 1 + n) for i in range(ROLES.most))
     return Declaration(source=PODS, min_by_role=roles, expected_runtime_s=1.0 + n, problems=(f"{n:05} is nonsense",))
 

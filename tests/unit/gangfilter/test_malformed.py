@@ -1,4 +1,4 @@
-"""Values that cannot be read: a sentence each, never an exception, and never much time."""
+"""Values that cannot be read: one sentence each, never an exception, and never much time."""
 
 from __future__ import annotations
 

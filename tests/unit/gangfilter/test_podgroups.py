@@ -1,4 +1,4 @@
-"""The objects that declare a group: as their operators write them, and as nobody should."""
+"""The objects that declare a group: as their operators write them, and malformed ones."""
 
 from __future__ import annotations
 

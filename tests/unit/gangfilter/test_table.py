@@ -1,4 +1,4 @@
-"""The barrier's table: every phase is reached and left, every fact is of use, and the diagram says all of it."""
+"""The barrier's table: every phase is reached and left, every trigger is used, and the diagram shows all of them."""
 
 from __future__ import annotations
 
