@@ -1,7 +1,7 @@
-"""`gangshare` (also `kubectl gangshare`, `python -m extender`): puts the commands together.
+"""`gangshare` (also `kubectl gangshare`, `python -m extender`): the commands of all processes.
 
-The one place that knows all processes. `extender`, `plugin` and `simulate` are handed their arguments and imported only
-when they run: the plugin's image carries no extender, the extender's no NVML, and neither the replays.
+`extender`, `plugin` and `simulate` are imported only when they run. The image of the plugin lacks the extender, the
+image of the extender lacks NVML, and both lack the replays.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ app = typer.Typer(
 )
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
-HANDED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
-@app.command(context_settings=HANDED_ON, add_help_option=False)
+@app.command(context_settings=PASSED_ON, add_help_option=False)
 def extender(context: typer.Context) -> None:
     """Run the scheduler extender."""
     from extender.server.command import command as run
 
-    _hand_on(run, context)
+    _run_process(run, context)
 
 
-@app.command(context_settings=HANDED_ON, add_help_option=False)
+@app.command(context_settings=PASSED_ON, add_help_option=False)
 def plugin(context: typer.Context) -> None:
     """Run the device plugin of this node."""
     from deviceplugin.command import command as run
 
-    _hand_on(run, context)
+    _run_process(run, context)
 
 
 @app.command()
@@ -59,7 +59,7 @@ app.command()(commands.demo)
 app.add_typer(commands.explain, name="explain")
 
 
-@app.command(context_settings=HANDED_ON, add_help_option=False)
+@app.command(context_settings=PASSED_ON, add_help_option=False)
 def simulate(context: typer.Context) -> None:
     """Replay a recorded workload."""
     with with_demo("gangshare simulate needs the trace replays"):
@@ -68,9 +68,10 @@ def simulate(context: typer.Context) -> None:
 
 
 def main() -> None:
-    """The console scripts; a command's failure is one sentence and the error's exit status."""
+    """The console scripts. A failed command prints one sentence and exits with the error's status."""
+    of_kubectl = Path(sys.argv[0]).name.startswith("kubectl-")
     try:
-        app(prog_name=_name())
+        app(prog_name="kubectl gangshare" if of_kubectl else "gangshare")
     except CommandError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(error.status)
@@ -78,15 +79,11 @@ def main() -> None:
         sys.exit(INTERRUPTED)
 
 
-def _hand_on(run: Callable[..., None], context: typer.Context) -> None:
-    """Let a process's own function read the options that were left to it."""
-    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    alone.command()(run)
-    alone(context.args, prog_name=context.command_path)
-
-
-def _name() -> str:
-    return "kubectl gangshare" if Path(sys.argv[0]).name.startswith("kubectl-") else "gangshare"
+def _run_process(run: Callable[..., None], context: typer.Context) -> None:
+    """Run the function of a process, which reads the remaining options itself."""
+    process = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    process.command()(run)
+    process(context.args, prog_name=context.command_path)
 
 
 if __name__ == "__main__":

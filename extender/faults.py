@@ -1,4 +1,4 @@
-"""Errors of ours that the shell catches: each is counted, a few a second are logged with their traceback."""
+"""Catches internal errors in the shell: all are counted, a few a second are logged with their traceback."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import structlog
 
 from protos.logs import trace
 
-MOST_TOLD = 5
-"""Logged in a second; the others are only counted."""
+MOST_LOGGED = 5
+"""Errors logged within a second; the others are only counted."""
 
 log = structlog.get_logger(__name__)
 
 
 class Over:
-    """Catches what goes wrong inside."""
+    """Catches an Exception of the work inside. A MemoryError, and whatever is no Exception, passes through."""
 
     def __init__(self, faults: Faults, place: str, about: str) -> None:
         self._faults, self._place, self._about = faults, place, about
@@ -27,9 +27,7 @@ class Over:
     def __enter__(self) -> Over:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> bool:
         if not isinstance(error, Exception) or isinstance(error, MemoryError):
             return False
         self.failed = True
@@ -38,24 +36,23 @@ class Over:
 
 
 class Faults:
-    """All of them. A MemoryError, and whatever is no Exception, goes through."""
+    """The internal errors of one process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.counted: Counter[str] = Counter()
         """By place."""
-        self._second, self._told = 0.0, 0
+        self._second, self._logged = 0.0, 0
 
     def over(self, place: str, about: str = "") -> Over:
-        """Work that ends nothing but itself; `about` names the object for the log."""
+        """Guards one piece of work, so that its error ends nothing else; `about` names the object for the log."""
         return Over(self, place, about)
 
     def caught(self, place: str, about: str, error: Exception) -> None:
-        """One happened."""
         self.counted[place] += 1
         now = self._clock()
         if now >= self._second + 1.0:
-            self._second, self._told = now, 0
-        self._told += 1
-        if self._told <= MOST_TOLD:
+            self._second, self._logged = now, 0
+        self._logged += 1
+        if self._logged <= MOST_LOGGED:
             log.error("fault", place=place, about=about, traceback=trace(error))

@@ -1,4 +1,4 @@
-"""The extender's settings: one frozen value, filled from flags and the environment, printed at start, read by all."""
+"""The extender's settings, read from flags and the environment."""
 
 from __future__ import annotations
 
@@ -19,33 +19,29 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\[\]:\s]*):(?P<po
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where to listen; an empty host means every interface, port 0 any free one."""
+    """Where to listen. An empty host means every interface, port 0 any free port."""
 
     host: str
     port: int
 
     @property
     def on_loopback(self) -> bool:
-        """Whether only this machine, or this pod, reaches it."""
-        return self.host == "localhost" or _is_loopback(self.host)
+        """Whether only this machine, or this pod, can reach it."""
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def address(text: str) -> Address:
     """The address in `host:port`, `:port` or `[v6]:port`; raises SettingsError."""
-    found = _ADDRESS.fullmatch(text.strip())
-    if found is None or int(found["port"]) > 65535:
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None or int(match["port"]) > 65535:
         raise SettingsError(f"{text!r} is no address: expected host:port like 127.0.0.1:12345, or :12345 for all hosts")
-    return Address(found["host"].strip("[]"), int(found["port"]))
+    return Address(match["host"].strip("[]"), int(match["port"]))
 
 
 def _optional_address(text: str) -> Address | None:
@@ -53,20 +49,20 @@ def _optional_address(text: str) -> Address | None:
 
 
 class Settings(engine.Settings, frozen=True, kw_only=True):
-    """All settings of the extender, those of the engine among them."""
+    """All settings of the extender, including those of the engine."""
 
-    kubeconfig: Annotated[str, Flag("Credentials; else the service account, else $KUBECONFIG.")] = ""
-    listen: Annotated[Address, Flag("For kube-scheduler.", address, "HOST:PORT", "127.0.0.1:12345")] = Address(
+    kubeconfig: Annotated[str, Flag("Kubeconfig file; else the service account, else $KUBECONFIG.")] = ""
+    listen: Annotated[Address, Flag("Address for kube-scheduler.", address, "HOST:PORT", "127.0.0.1:12345")] = Address(
         "127.0.0.1", 12345
     )
-    """On loopback unless `verbs_client_ca` is set: whoever reaches it can have pods bound."""
-    verbs_cert: Annotated[str, Flag("TLS there: the certificate, in PEM.", metavar="FILE")] = ""
+    """On loopback unless `verbs_client_ca` is set: any client that reaches this port can have pods bound."""
+    verbs_cert: Annotated[str, Flag("TLS certificate of --listen, in PEM.", metavar="FILE")] = ""
     verbs_key: Annotated[str, Flag("The key of that certificate.", metavar="FILE")] = ""
     verbs_client_ca: Annotated[
         str, Flag("The CA of the client certificate that kube-scheduler must show at --listen.", metavar="FILE")
     ] = ""
     status_listen: Annotated[
-        Address, Flag("Probes and metrics; pages that show pods on loopback alone.", address, "HOST:PORT", ":12346")
+        Address, Flag("Probes and metrics; pages that show pods on loopback only.", address, "HOST:PORT", ":12346")
     ] = Address("", 12346)
     open_allocations: Annotated[
         bool, Flag("Show in the metrics, to everybody, which pod has which GPUs (gangshare_allocation_info).")
@@ -74,12 +70,12 @@ class Settings(engine.Settings, frozen=True, kw_only=True):
     secure_listen: Annotated[
         Address | None,
         Flag(
-            "All pages over TLS, for callers that the API server vouches for. Empty disables.",
+            "All pages over TLS, for callers that the API server authorizes. Empty disables.",
             _optional_address,
             "HOST:PORT",
         ),
     ] = None
-    secure_cert: Annotated[str, Flag("Its certificate, in PEM; else one is made at start.", metavar="FILE")] = ""
+    secure_cert: Annotated[str, Flag("TLS certificate, in PEM; else one is made at start.", metavar="FILE")] = ""
     secure_key: Annotated[str, Flag("The key of that certificate.", metavar="FILE")] = ""
     gate_webhook_listen: Annotated[
         Address | None,
@@ -92,7 +88,8 @@ class Settings(engine.Settings, frozen=True, kw_only=True):
     conflicting_leases: Annotated[
         tuple[str, ...],
         Flag(
-            "Leases, NAMESPACE/NAME by comma, of schedulers with the same names; we wait while one is renewed.", listed
+            "Leases (NAMESPACE/NAME, …) of schedulers with the same names: nothing is placed while one is renewed.",
+            listed,
         ),
     ] = ()
     leader_election: Annotated[
@@ -100,12 +97,12 @@ class Settings(engine.Settings, frozen=True, kw_only=True):
         Flag("scheduler: write while our scheduler holds its Lease; own: by a Lease of our own; none: always."),
     ] = "scheduler"
     lease_name: Annotated[str, Flag("The scheduler's Lease, or our own.")] = names.SCHEDULER
-    lease_namespace: Annotated[str, Flag("Its namespace.")] = "kube-system"
+    lease_namespace: Annotated[str, Flag("Namespace of that Lease.")] = "kube-system"
     lease_identity_prefix: Annotated[
         str, Flag("How our scheduler's holderIdentity begins.  [default: this machine's hostname and _]")
     ] = ""
     renew_deadline_s: Annotated[float, Flag("The scheduler's renewDeadline, in seconds.")] = 10.0
-    """Since the last renewal; after that the Lease no longer counts."""
+    """Seconds after the last renewal in which the Lease counts."""
     scheduler_healthz: Annotated[str, Flag("URL of the scheduler's health check; /livez asks it too.")] = ""
     log_format: Annotated[Format, Flag("auto: console on a terminal, else json.")] = "auto"
     log_level: Annotated[Level, Flag("The least important line that is written; debug shows each filter.")] = "info"
@@ -120,17 +117,19 @@ class Settings(engine.Settings, frozen=True, kw_only=True):
         if self.scheduler_healthz and not self.scheduler_healthz.startswith(("http://", "https://")):
             raise SettingsError(f"scheduler_healthz is {self.scheduler_healthz!r}: expected a URL, http:// or https://")
         for together in (("secure_cert", "secure_key"), ("verbs_cert", "verbs_key", "verbs_client_ca")):
-            said = [getattr(self, name) for name in together]
-            if any(said) and not all(said):
-                shown = ", ".join(f"{name} is {value!r}" for name, value in zip(together, said, strict=True))
+            values = {name: getattr(self, name) for name in together}
+            if any(values.values()) and not all(values.values()):
+                shown = ", ".join(f"{name} is {value!r}" for name, value in values.items())
                 raise SettingsError(f"{shown}: expected all of them or none")
         if not self.listen.on_loopback and not self.verbs_client_ca:
             raise SettingsError(
-                f"listen is {self.listen}: expected an address on loopback, or verbs_client_ca: whoever reaches this "
-                "port can have pods bound"
+                f"listen is {self.listen}: expected an address on loopback, or verbs_client_ca: any client that "
+                "reaches this port can have pods bound"
             )
         if self.gate_webhook_listen is not None and not self.scheduler_names:
-            raise SettingsError("scheduler_names is empty: expected those whose pods gate_webhook_listen shall gate")
+            raise SettingsError(
+                "scheduler_names is empty: expected the schedulers whose pods gate_webhook_listen gates"
+            )
 
     @property
     def identity_prefix(self) -> str:

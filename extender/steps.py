@@ -1,7 +1,7 @@
-"""How long the event loop is held at a time: a histogram of its steps, by what each was about.
+"""A histogram of how long each step holds the event loop, by kind of step.
 
-A step is what happens between two turns of the loop that others could have had: an event taken in, a tick, a slice of
-planning, a verb, a part of a page. A collection of garbage falls into a step and is counted on its own as well.
+A step is what runs between two turns of the loop: an event, a tick, a slice of planning, a verb, a part of a page.
+A collection of garbage runs inside a step, and is also counted on its own.
 """
 
 import gc
@@ -22,12 +22,12 @@ R = TypeVar("R")
 
 
 class Steps:
-    """Counts, sums and the longest, by kind. Two looks at the clock for each step, and no lock."""
+    """Counts, sums and maxima by kind of step. A step costs two reads of the clock and no lock."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
         self.counts: dict[str, list[int]] = {}
-        """By kind, how many were not longer than each of the buckets and longer than the one before; the rest last."""
+        """By kind, the steps in each bucket; the last bucket has those longer than all bounds."""
         self.seconds: dict[str, float] = {}
         self.longest: dict[str, float] = {}
         self.worked = 0.0
@@ -35,7 +35,7 @@ class Steps:
         self._collecting = 0.0
 
     def timed(self, kind: str, step: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Do this step, and count it."""
+        """Run the step and count it."""
         began = self.clock()
         try:
             return step(*args, **kwargs)
@@ -55,7 +55,7 @@ class Steps:
 
     @contextmanager
     def collections(self) -> Iterator[None]:
-        """Meanwhile count collections of garbage, too."""
+        """Also count collections of garbage inside this context."""
         gc.callbacks.append(self._collected)
         try:
             yield
@@ -69,7 +69,7 @@ class Steps:
             self.note(GARBAGE, self.clock() - self._collecting)
 
     def fill(self, family: HistogramMetricFamily) -> HistogramMetricFamily:
-        """All of it as Prometheus counts: each bucket with those below it."""
+        """Add all counts as Prometheus wants them: each bucket includes those below it."""
         for kind, counts in sorted(self.counts.items()):
             total, buckets = 0, []
             for bound, count in zip((*map(str, BUCKETS), "+Inf"), counts, strict=True):

@@ -1,4 +1,4 @@
-"""The wall clock beside the monotonic one: whether it was set, or the machine was suspended."""
+"""Compares the wall clock with the monotonic one: it may be set, or the machine suspended."""
 
 from __future__ import annotations
 
@@ -6,26 +6,22 @@ import time
 from collections.abc import Callable
 
 STEP_S = 1.0
-"""Seconds by which they must have moved apart to be told: the API's timestamps have whole seconds."""
+"""The least difference in seconds that counts: the API's timestamps have whole seconds."""
 
 
 class Clocks:
-    """Measures how far the wall clock is ahead."""
+    """How far the wall clock (seconds since 1970) is ahead of the monotonic clock."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:
-        """`wall` in s since 1970."""
         self._monotonic, self._wall = monotonic, wall
-        self.ahead = self._measured()
-        """By so many seconds, as it was told last."""
+        self.ahead = wall() - monotonic()
+        """In seconds, without a change that does not count yet."""
 
     def moved(self) -> float:
-        """By how much more it is ahead than was told last; 0.0 as long as that is less than `STEP_S`."""
-        now = self._measured()
+        """By how many seconds `ahead` has changed since the last call; 0.0 below `STEP_S`."""
+        now = self._wall() - self._monotonic()
         by = now - self.ahead
         if abs(by) < STEP_S:
             return 0.0
         self.ahead = now
         return by
-
-    def _measured(self) -> float:
-        return self._wall() - self._monotonic()

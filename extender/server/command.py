@@ -1,4 +1,4 @@
-"""`gangshare extender`: serves until a signal, with the settings that the flags and the environment give."""
+"""`gangshare extender`: serves until a signal, with settings from flags and the environment."""
 
 import structlog
 import typer
@@ -11,7 +11,7 @@ from protos.contract.shared_settings import SettingsError
 from protos.kube.errors import CredentialsError
 
 REFUSED = SettingsError, CredentialsError
-"""What a user mends; they end the process with code 2 and a sentence. Any other error is logged in full, code 1."""
+"""Errors that users can correct: the process ends with code 2 and a sentence. Others are logged in full, code 1."""
 
 
 def extender(settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""The engine and what hangs on it in this process: the one place from which it is stepped."""
+"""The engine and what hangs on it in this process: the one place from which the engine is stepped."""
 
 import asyncio
 import time
@@ -14,15 +14,15 @@ from extender.metrics import Metrics
 from protos.logs import trace
 
 Release = Open | Deny
-"""Effects that end the waiting of a held bind."""
+"""Effects that let a held bind go on, or refuse it."""
 
 log = structlog.get_logger(__name__)
 
 
 class Core:
-    """One engine, the clock it is told, its metrics, and who carries out its effects.
+    """One engine with its clock and metrics. It hands each effect to the part that carries it out.
 
-    An error that the engine could not set aside ends nothing here: a new process would meet the same again.
+    An error that the engine could not handle does not end the process: a new one would meet it again.
     """
 
     def __init__(
@@ -33,19 +33,19 @@ class Core:
         clock: Callable[[], float] = time.monotonic,
         tidy: Callable[[], None] = lambda: None,
     ) -> None:
-        """`tidy` is called after each event and each slice of planning: they may have made much garbage."""
+        """`tidy` is called after each event and each slice of planning, as they may leave much garbage."""
         self._tidy = tidy
         self.engine, self.metrics, self.clock, self._write = engine, metrics, clock, write
         self.release: Callable[[Release], None] = lambda _: None
-        """Who holds the binds; nobody does while none can be asked for."""
+        """Set by `Binds`, which has the held binds."""
         self.stirred = asyncio.Event()
         """Set whenever there may be something new to plan."""
         self.calm = asyncio.Event()
-        """Not set while the Bindings of a gang are written: what has time waits for it, a moment at most."""
+        """Unset while the Bindings of a large gang are written. Less urgent work waits for it, for a moment at most."""
         self.calm.set()
 
     def tell(self, event: Event) -> None:
-        """Step the engine and hand on what it wants done."""
+        """Step the engine and carry out its effects."""
         kind = type(event).__name__
         if isinstance(event, Tick) and event.part:
             kind = f"{kind} {event.part}"
@@ -58,7 +58,7 @@ class Core:
             self._act(self.engine.step(event, self.clock()))
 
     def flush(self) -> None:
-        """Hand on what it wants done after an answer to kube-scheduler."""
+        """Carry out the effects of an answer to kube-scheduler."""
         with self.metrics.faults.over("effects"):
             self._act(self.engine.effects())
         self.stirred.set()

@@ -1,6 +1,6 @@
-"""What people ask is worked out here: in short slices, behind kube-scheduler's questions, once for all who ask alike.
+"""Makes the pages for people: in short slices, after kube-scheduler's questions, once for equal questions.
 
-An answer is finished before its first byte is sent, so a slow reader holds up no work.
+An answer is complete before its first byte is sent, so a slow reader delays no work.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import structlog
 from extender.steps import Steps
 
 Pieces = Iterator[bytes]
-"""The parts of an answer as they come; between two of them others may have their turn."""
+"""The pieces of an answer. Other work may run between two of them."""
 
 SLICE_S = 0.001
 """Work between two turns of the event loop."""
 QUIET_S = 0.001
-"""Seconds since kube-scheduler's last question after which there is time for people."""
+"""Seconds without a question of kube-scheduler after which pages are made."""
 PATIENCE_S = 0.02
-"""Seconds that a slice waits for that at most."""
+"""Seconds at most that a slice waits for such a pause."""
 PART = 64 << 10
-"""Bytes that are sent at a time."""
+"""Bytes sent at a time."""
 MOST_OUT = 256 << 20
-"""Bytes of answers that are on their way to readers."""
+"""Bytes of all answers that are being sent; beyond them new questions are refused."""
 
 log = structlog.get_logger(__name__)
 
 
 class Refusal(Exception):
-    """A question that gets no other answer than this: a status and a sentence."""
+    """A question is refused with a status and a sentence."""
 
     def __init__(self, status: HTTPStatus, sentence: str) -> None:
         super().__init__(sentence)
@@ -41,30 +41,30 @@ class Refusal(Exception):
 
 
 def missing(sentence: str) -> Refusal:
-    """That there is no such thing."""
+    """The refusal of a question about an unknown object."""
     return Refusal(HTTPStatus.NOT_FOUND, sentence)
 
 
 class Traffic:
-    """kube-scheduler's questions, and whose turn it is beside them."""
+    """Counts kube-scheduler's questions, and gives turns to other work."""
 
     def __init__(self, steps: Steps, tidy: Callable[[], None]) -> None:
-        """`tidy` is called after each slice: it may have made much garbage."""
+        """`tidy` is called after each slice, as it may leave much garbage."""
         self._steps, self._tidy = steps, tidy
         self._last, self._under_way = 0.0, 0
         self._turn = asyncio.Lock()
 
     def begin(self, *, holds: bool) -> None:
-        """One has come; `holds`: its answer may be held back for long, and nobody waits behind it."""
+        """A question came. `holds`: its answer may be held for long and delays no other question."""
         self._under_way += not holds
         self._last = time.monotonic()
 
     def end(self, *, holds: bool) -> None:
-        """It is answered."""
+        """The question is answered."""
         self._under_way -= not holds
 
     async def slice(self, work: Callable[[float], bool]) -> bool:
-        """Call `work` with the time at which it has to pause; its answer. One slice in each turn of the event loop."""
+        """Call `work` with the time at which it must pause; its result. One slice in each turn of the event loop."""
         async with self._turn:
             await asyncio.sleep(0)
             began = time.monotonic()
@@ -75,7 +75,7 @@ class Traffic:
             return more
 
     async def part(self, send: Awaitable[None]) -> None:
-        """Send a part of an answer, one in each turn of the event loop, too; its reader may take longer than that."""
+        """Start to send a part of an answer, one in each turn of the event loop. A slow reader delays no other turn."""
         async with self._turn:
             await asyncio.sleep(0)
         await send
@@ -85,7 +85,7 @@ class Traffic:
 
 
 class Answer:
-    """A finished answer, in parts that are sent one at a time."""
+    """An answer in parts that are sent one at a time."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
@@ -99,50 +99,51 @@ class Answer:
             self.finish()
 
     def finish(self) -> None:
-        """No more comes of the last part."""
+        """Close the last part."""
         if self._rest:
             self.parts.append(bytes(self._rest))
             self._rest.clear()
 
 
 class Desk:
-    """Works on one question at a time; who asks what is being asked already gets that answer.
+    """Makes one answer at a time. A question that equals a waiting one shares its answer.
 
-    An answer is never older than the question: what is worked on already is for those who asked before.
+    An answer is never older than its question, so no question shares an answer whose work has begun.
     """
 
     def __init__(self, traffic: Traffic, most: int, busy: str) -> None:
-        """At most so many different questions at a time; the next one is told `busy`."""
-        self._traffic, self._most, self._busy = traffic, most, busy
+        """With `most` different questions under way, the next is refused with the sentence `busy`."""
+        self.traffic, self._most, self._busy = traffic, most, busy
         self._turn = asyncio.Lock()
-        self._asked: dict[str, asyncio.Task[Answer]] = {}
-        """Not begun yet."""
-        self._works: set[asyncio.Task[Answer]] = set()
+        self._waiting: dict[str, asyncio.Task[Answer]] = {}
+        """By question, until its work begins."""
+        self._tasks: set[asyncio.Task[Answer]] = set()
         self._out = 0
+        """Bytes of the answers that are being sent."""
 
     async def ask(self, question: str, work: Callable[[], Pieces]) -> Answer:
-        """The answer to this question, which `work` works out; raises Refusal."""
-        found = self._asked.get(question)
-        if found is None:
-            if len(self._works) >= self._most or self._out > MOST_OUT:
+        """The answer to this question, made by `work`; raises Refusal."""
+        task = self._waiting.get(question)
+        if task is None:
+            if len(self._tasks) >= self._most or self._out > MOST_OUT:
                 raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, self._busy)
-            found = self._asked[question] = asyncio.create_task(self._worked_out(question, work))
-            self._works.add(found)
-            found.add_done_callback(self._done)
-        return await asyncio.shield(found)
+            task = self._waiting[question] = asyncio.create_task(self._make(question, work))
+            self._tasks.add(task)
+            task.add_done_callback(self._done)
+        return await asyncio.shield(task)
 
-    def _done(self, work: asyncio.Task[Answer]) -> None:
-        self._works.discard(work)
-        if not work.cancelled():
-            work.exception()  # whoever asked may be gone
+    def _done(self, task: asyncio.Task[Answer]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # read it, as all callers may be gone
 
-    async def _worked_out(self, question: str, work: Callable[[], Pieces]) -> Answer:
+    async def _make(self, question: str, work: Callable[[], Pieces]) -> Answer:
         async with self._turn:
-            del self._asked[question]
+            del self._waiting[question]
             answer = Answer()
             try:
                 pieces = work()
-                while await self._traffic.slice(lambda until: _advance(pieces, answer, until)):
+                while await self.traffic.slice(lambda until: _advance(pieces, answer, until)):
                     pass
             except Refusal:
                 raise
@@ -154,13 +155,9 @@ class Desk:
             answer.finish()
             return answer
 
-    async def part(self, send: Awaitable[None]) -> None:
-        """Send a part of an answer, as no other is."""
-        await self._traffic.part(send)
-
     @contextlib.contextmanager
     def reading(self, answer: Answer) -> Iterator[None]:
-        """While a reader takes it."""
+        """Count the bytes of an answer while at least one reader takes it."""
         answer.readers += 1
         self._out += answer.size if answer.readers == 1 else 0
         try:
@@ -171,7 +168,7 @@ class Desk:
 
 
 def _advance(pieces: Pieces, answer: Answer, until: float) -> bool:
-    """Work until then; whether there is more to do."""
+    """Add pieces until this time; whether more remain."""
     for piece in pieces:
         answer.add(piece)
         if time.monotonic() >= until:

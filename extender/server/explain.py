@@ -1,4 +1,4 @@
-"""One node, pod or gang for people, as JSON: where it is or why it waits. Told in pieces, as `inspect` is."""
+"""The pages of one node, pod or gang: where it is, or why it is pending."""
 
 from collections.abc import Generator
 from typing import Any
@@ -7,79 +7,82 @@ import msgspec
 
 from extender.engine.cycle.engine import Engine
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.roster import ReplacementHold
-from extender.server import inspect, queues
+from extender.engine.state.roster import GangInfo, ReplacementHold
+from extender.server import inspect
 from extender.server.desk import Pieces, missing
-from extender.server.lists import with_lists
+from extender.server.lists import SLICE, current, json_object
 from extender.wire import answers
 from extender.wire.answers import Rank, Slot
 from gangfilter.group import GroupKey
 from gangfilter.members import Member
+from gangfilter.table import Phase
 
-SLICE = 200
-"""Pods looked at between two pieces, where little is done for each."""
+LINE_SLICE = 100
+"""Pending workloads looked at between two pieces."""
 SHOWN_NAMES = 5
-"""Names of gangs told where there is none of the name asked for."""
+"""Names of similar gangs that the answer for an unknown gang shows."""
 
 
 def node(engine: Engine, name: str) -> Pieces:
     """One node by name; raises Refusal."""
-    found = engine.nodes.get(name)
-    if found is None:
+    state = engine.nodes.get(name)
+    if state is None:
         raise missing(f"{name}: no such node")
     yield b""
-    yield msgspec.json.encode(inspect.node(engine, found))
+    yield msgspec.json.encode(inspect.node(engine, state))
 
 
 def named(engine: Engine, namespace: str, name: str) -> Generator[bytes, None, PodState | None]:
-    """The pod of that name, the latest: an earlier one may still be ending."""
-    found: list[PodState] = []
-    for number, uid in enumerate(list(engine.pods)):
-        pod = engine.pods.get(uid)
-        if pod is not None and pod.ref.name == name and pod.ref.namespace == namespace:
-            found.append(pod)
+    """The newest pod of this name: an older one may still be terminating."""
+    pods: list[PodState] = []
+    for number, pod in enumerate(current(engine.pods)):
+        if pod.ref.name == name and pod.ref.namespace == namespace:
+            pods.append(pod)
         if number % SLICE == 0:
             yield b""
-    return max(found, key=lambda pod: pod.since, default=None)
+    return max(pods, key=lambda pod: pod.since, default=None)
 
 
 def pod(engine: Engine, namespace: str, name: str, now: float) -> Pieces:
-    """A pod by name: where it is, or why it waits, and what it costs there and elsewhere; raises Refusal."""
-    found = yield from named(engine, namespace, name)
-    if found is None:
+    """A pod by name: its place or why it is pending, and its scores on nodes; raises Refusal."""
+    state = yield from named(engine, namespace, name)
+    if state is None:
         raise missing(f"{namespace}/{name}: no such pod, or it is over")
-    while engine.worth.prepare(found):
+    while engine.worth.prepare(state):
         yield b""
-    line = yield from queues.in_line(engine, engine.gangs.roster.of(found.ref.uid) or found, now)
-    told = _fields(inspect.placed_pod(engine, found))
-    if found.state == "waiting":
-        told |= {**_fields(inspect.waiting_pod(engine, found, now)), **line}
-    ranking = [Rank(node=at.node, score=at.points, terms=at.terms, here=at.here) for at in engine.worth.rows(found)]
-    yield msgspec.json.encode({**told, "asksGpus": found.asked is not None, "ranking": ranking})
+    line = yield from _place_in_line(engine, engine.gangs.roster.of(state.ref.uid) or state, now)
+    fields = _fields(inspect.placed_pod(engine, state))
+    if state.state == "waiting":
+        fields |= {**_fields(inspect.waiting_pod(engine, state, now)), **line}
+    rows = engine.worth.rows(state)
+    ranking = [Rank(node=row.node, score=row.points, terms=row.terms, here=row.here) for row in rows]
+    yield msgspec.json.encode({**fields, "asksGpus": state.asked is not None, "ranking": ranking})
 
 
-def _fields(told: msgspec.Struct) -> dict[str, Any]:
-    """By key, for an answer that has those of several."""
-    found: dict[str, Any] = msgspec.to_builtins(told)
-    return found
+def _fields(shape: msgspec.Struct) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(shape)
+    return fields
 
 
 def group(engine: Engine, key: GroupKey, now: float) -> Pieces:
     """A gang by name, with its members; raises Refusal."""
-    known = engine.gangs.roster.known.get(key)
-    if known is None:
-        raise missing((yield from _alike(engine, key)))
-    line = yield from queues.in_line(engine, known, now)
-    earliest = inspect.earliest(engine, f"gang {key}", now)
-    queue = {**queues.of_group(engine, known), **line, "earliest": earliest}
-    told = {**_fields(inspect.group(known, now)), **queue, "conflicts": list(known.gang.terms.conflicts)}
-    members, slots = list(known.gang.members.values()), list(known.replacements)
-    lists = {"members": map(_member, members), "slots": (_slot(slot, now) for slot in slots)}
-    yield from with_lists(told, lists)
+    info = engine.gangs.roster.known.get(key)
+    if info is None:
+        raise missing((yield from _unknown(engine, key)))
+    line = yield from _place_in_line(engine, info, now)
+    fields = {
+        **_fields(inspect.gang(info, now)),
+        **_queue_of_gang(engine, info),
+        **line,
+        "earliest": inspect.earliest(engine, f"gang {key}", now),
+        "conflicts": list(info.gang.terms.conflicts),
+    }
+    members, holds = list(info.gang.members.values()), list(info.replacements)
+    yield from json_object(fields, {"members": map(_member, members), "slots": (_slot(hold, now) for hold in holds)})
 
 
-def _alike(engine: Engine, key: GroupKey) -> Generator[bytes, None, str]:
-    """What to ask for where there is no gang of this name: those of its namespace whose names begin alike."""
+def _unknown(engine: Engine, key: GroupKey) -> Generator[bytes, None, str]:
+    """The sentence for an unknown gang. It names gangs of the namespace whose names begin alike."""
     start = key.name.split("-")[0]
     names = []
     for number, other in enumerate(list(engine.gangs.roster.known)):
@@ -100,11 +103,40 @@ def _member(member: Member) -> answers.Member:
     return answers.Member(name=member.name, uid=member.uid, role=member.role, stage=stage, node=member.node)
 
 
-def _slot(slot: ReplacementHold, now: float) -> Slot:
+def _slot(hold: ReplacementHold, now: float) -> Slot:
     return Slot(
-        name="" if slot.grown else slot.keeper.ref.name,
-        role=slot.role,
-        node=slot.assignment.node,
-        gpus=tuple(sorted({share.index for given in slot.assignment.shares.values() for share in given})),
-        seconds=round(max(0.0, slot.assignment.until - now), 1),
+        name="" if hold.grown else hold.keeper.ref.name,
+        role=hold.role,
+        node=hold.assignment.node,
+        gpus=tuple(sorted({share.index for shares in hold.assignment.shares.values() for share in shares})),
+        seconds=round(max(0.0, hold.assignment.until - now), 1),
     )
+
+
+def _queue_of_gang(engine: Engine, info: GangInfo) -> dict[str, Any]:
+    """The queue of a gang. If the gang waits for that queue, also the reason with its present numbers."""
+    local_queue = engine.tenancy.admission.local_queue(info.gang)
+    fields: dict[str, Any] = {"queue": engine.tenancy.queues.at(local_queue).name}
+    withheld = engine.gangs.planner.withheld(info.gang) if info.gang.phase is Phase.WAITING else None
+    if withheld is not None:
+        fields |= {"code": withheld.code, "sentence": withheld.sentence, "numbers": withheld.numbers}
+    return fields
+
+
+def _place_in_line(engine: Engine, workload: GangInfo | PodState, now: float) -> Generator[bytes, None, dict[str, Any]]:
+    """The place of a gang or single pod among the pending workloads of its queue, and when the first of these starts.
+
+    Empty for a workload that is not pending, or has no queue.
+    """
+    heads = engine.backfill.heads
+    mine = heads.waiting(workload)
+    queue = heads.queue(mine) if mine is not None else None
+    if mine is None or queue is None:
+        return {}
+    before = waiting = 0
+    for number, other in enumerate(heads.everybody()):
+        if number % LINE_SLICE == LINE_SLICE - 1:
+            yield b""
+        if other is not None and heads.queue(other) is queue:
+            before, waiting = before + (other.turn < mine.turn), waiting + 1
+    return {"place": before + 1, "inLine": waiting, "first": inspect.start(engine, engine.backfill.first(queue), now)}

@@ -1,4 +1,4 @@
-"""Whether the scheduler's questions are answered: only with complete books, and only by who leads."""
+"""Whether kube-scheduler's questions are answered: only with complete books, and only by the leader."""
 
 import asyncio
 import contextlib
@@ -9,17 +9,17 @@ PATIENCE_S = 3.0
 
 
 class Gate:
-    """Closed with a reason, or open. It begins closed."""
+    """Open, or closed with a reason. It starts closed."""
 
     def __init__(self, turned: Callable[[bool], None], patience_s: float = PATIENCE_S) -> None:
-        """`turned` is told whether it is open, now and whenever that changes."""
+        """`turned` is called with whether it is open, now and at each change."""
         self._turned, self._patience_s = turned, patience_s
         self._opened = asyncio.Event()
         self._final = False
         self.why = "the cluster's pods and nodes are still being listed"
         """Why it is closed, "" when it is open."""
         self.knock: Callable[[], None] = lambda: None
-        """Called when a question comes and the gate is closed: whoever asks thinks that we lead."""
+        """Called when a question finds the gate closed: its kube-scheduler takes us for the leader."""
         turned(False)
 
     def open(self) -> None:
@@ -30,7 +30,7 @@ class Gate:
         self._opened.set()
 
     def close(self, why: str, *, final: bool = False) -> None:
-        """Close it; once closed finally, nobody waits there and it does not open again."""
+        """Close it. After a final close it never opens again, and no question waits."""
         if self._final:
             return
         was_open, self._final, self.why = not self.why, final, why
@@ -39,7 +39,7 @@ class Gate:
             self._turned(False)
 
     async def passed(self) -> bool:
-        """Whether the question may be answered; waits a little for a gate that may open."""
+        """Whether the question may be answered. It waits a little for a gate that may open."""
         if self.why and not self._final:
             self.knock()
             with contextlib.suppress(TimeoutError):

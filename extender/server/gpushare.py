@@ -1,7 +1,7 @@
-"""gpushare's own HTTP protocol, answered from our books, for scheduler configurations and scripts made for it.
+"""gpushare's own HTTP protocol, answered from our engine, for scheduler configurations and scripts made for gpushare.
 
-Texts and shapes are gpushare's: both node forms in an answer, a reason per node, bind errors as HTTP 500, `id` and the
-numbers of inspect in its memory units. Source: AliyunContainerService/gpushare-scheduler-extender, pkg/routes,
+Texts and shapes are gpushare's: both node forms in an answer, a reason for each node, bind errors as HTTP 500, `id` and
+the numbers of inspect in its memory units. Source: AliyunContainerService/gpushare-scheduler-extender, pkg/routes,
 pkg/scheduler.
 """
 
@@ -15,30 +15,25 @@ from extender.engine.cycle.engine import Engine
 from extender.server.binds import Gone
 from extender.server.desk import Desk, Pieces, Refusal, Traffic
 from extender.server.gate import Gate
-from extender.server.lists import items
+from extender.server.lists import json_object
 from extender.server.pages import JSON, TEXT, Page, Pages, Request, loopback_only
-from extender.server.verbs import Answer, Patient, Verbs, answer, at_once
+from extender.server.verbs import Answer, LateHandler, Verbs, answer, at_once
 from extender.wire import shapes
 
 PREFIX = "/gpushare-scheduler"
 VERSION = "0.1.0"
-"""Of the protocol, as gpushare answers it."""
+"""gpushare's version of the protocol."""
 NO_ROOM = "Insufficient GPU Memory in one device"
 
 
-def not_shared(node: str) -> str:
-    """gpushare's sentence for a node that has no GPUs to share."""
-    return f"The node {node} is not for GPU share, need skip"
-
-
 class GpuShare:
-    """gpushare's filter and bind on our engine."""
+    """gpushare's filter and bind."""
 
     def __init__(self, verbs: Verbs, engine: Engine) -> None:
         self._verbs, self._engine = verbs, engine
 
     @property
-    def handlers(self) -> Mapping[str, Patient]:
+    def handlers(self) -> Mapping[str, LateHandler]:
         """By path."""
         return {f"{PREFIX}/filter": at_once(self.filter), f"{PREFIX}/bind": self.bind}
 
@@ -46,8 +41,9 @@ class GpuShare:
         asked = shapes.args(body)
         verdict = await self._verbs.verdict(asked)
         candidates = asked.candidates()
-        failed = {node: not_shared(node) for node in candidates if not self._shares(node) and node not in verdict.nodes}
-        if not verdict.nodes:  # with some left, a node that is missing may only be a lesser choice
+        unshared = [node for node in candidates if not self._shares(node) and node not in verdict.nodes]
+        failed = {node: f"The node {node} is not for GPU share, need skip" for node in unshared}
+        if not verdict.nodes:  # otherwise a node may be missing only because others are better
             failed |= {node: NO_ROOM for node in candidates if node not in failed}
         objects = asked.objects()
         kept = shapes.NodeList(tuple(objects[name] for name in verdict.nodes)) if asked.nodes is not None else None
@@ -63,7 +59,7 @@ class GpuShare:
 
 
 def pages(engine: Engine, gate: Gate, traffic: Traffic) -> Pages:
-    """gpushare's inspect and version; on loopback, as they show tenants' pods."""
+    """gpushare's inspect and version. They show pods of tenants, so only callers on loopback get them."""
     desk = Desk(traffic, 2, "too many questions at once: try again")
 
     def find(request: Request) -> Page | None:
@@ -85,32 +81,30 @@ def pages(engine: Engine, gate: Gate, traffic: Traffic) -> Pages:
 
 
 def _all(engine: Engine) -> Pieces:
-    yield b'{"nodes":['
-    yield from items(sorted(engine.nodes), lambda name: _node(engine, name))
-    yield b"]}"
+    yield from json_object({}, {"nodes": (_node(engine, name) for name in sorted(engine.nodes))})
 
 
 def _one(engine: Engine, name: str) -> Pieces:
-    found = _node(engine, name)
-    lost = {"nodes": [], "error": f'node "{name}" not found'}
-    yield msgspec.json.encode(lost if found is None else {"nodes": [found]})
+    node = _node(engine, name)
+    missing = {"nodes": [], "error": f'node "{name}" not found'}
+    yield msgspec.json.encode(missing if node is None else {"nodes": [node]})
 
 
 def _node(engine: Engine, name: str) -> dict[str, Any] | None:
-    """One node, as gpushare's inspect tells it; None if it has no GPUs to share."""
+    """One node as gpushare's inspect shows it; None if it has no GPUs to share."""
     node = engine.nodes.get(name)
     if node is None or node.books is None:
         return None
-    held: dict[str, list[dict[str, Any]]] = {uuid: [] for uuid in node.books.gpus}
+    pods: dict[str, list[dict[str, Any]]] = {uuid: [] for uuid in node.books.gpus}
     for uid, entry in node.books.entries.items():
         pod = engine.pods.get(uid)
         if pod is None:
             continue
         for uuid, demand in entry.charges.items():
-            told = {"name": pod.ref.name, "namespace": pod.ref.namespace, "usedGPU": demand.mem}
-            held.setdefault(uuid, []).append(told)
+            fields = {"name": pod.ref.name, "namespace": pod.ref.namespace, "usedGPU": demand.mem}
+            pods.setdefault(uuid, []).append(fields)
     devices = [
-        {"id": book.gpu.minor, "totalGPU": book.gpu.mem, "usedGPU": book.mem_used, "pods": held[uuid]}
+        {"id": book.gpu.minor, "totalGPU": book.gpu.mem, "usedGPU": book.mem_used, "pods": pods[uuid]}
         for uuid, book in node.books.gpus.items()
     ]
     return {

@@ -1,4 +1,4 @@
-"""uvicorn servers inside our own event loop, each within the limits of its port."""
+"""uvicorn servers in our own event loop, each within the limits of its port."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ import resource
 import socket
 import ssl
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
 
@@ -21,16 +21,16 @@ from protos.contract import bounds
 from protos.contract.shared_settings import SettingsError
 
 KEEP_ALIVE_S = 200
-"""Longer than the 90 s after which Go's clients drop an idle connection: they must be the ones to drop it, or a
-question may be sent into a connection that closes. Source: net/http Transport.IdleConnTimeout of client-go."""
+"""Longer than the 90 s after which Go's clients close an idle connection. If the server closed first, a question might
+be sent into a closing connection. Source: net/http Transport.IdleConnTimeout of client-go."""
 OTHER_FILES = 256
-"""File descriptors for everything but held binds: watches, writes, answers from memory."""
+"""File descriptors for everything but held binds: watches, writes, other answers."""
 GRACE_S = 5
 """Seconds for answers under way when the server ends."""
 WAITING = 128
-"""Connections that wait to be let in."""
+"""Connections that wait to be accepted."""
 TURNS = 10
-"""uvicorn's ticks, a tenth of a second each, between looks at the connections."""
+"""uvicorn's ticks, a tenth of a second each, between checks of the connections."""
 STATUS = Limits(
     connections=32,
     per_peer=16,
@@ -40,9 +40,9 @@ STATUS = Limits(
     answer_s=60,
     idle_s=10,
 )
-"""Of what people, probes and Prometheus ask."""
+"""For people, probes and Prometheus."""
 SECURE = msgspec.structs.replace(STATUS, connections=16, per_peer=8)
-"""Of what those ask for whom the API server vouches: each new connection costs a handshake."""
+"""For the same callers over TLS: each new connection costs a handshake."""
 WEBHOOK = Limits(
     connections=512,
     per_peer=256,
@@ -52,11 +52,11 @@ WEBHOOK = Limits(
     answer_s=10,
     idle_s=KEEP_ALIVE_S,
 )
-"""Of what kube-apiserver asks: a connection for each pod that is created at the same time."""
+"""For kube-apiserver: a connection for each pod that is created at the same time."""
 
 
 def verbs(bind_timeout_s: float) -> Limits:
-    """Of what kube-scheduler asks: it is one peer, and opens a connection for each bind that is held."""
+    """For kube-scheduler: one peer that opens a connection for each held bind."""
     return Limits(
         connections=connections(),
         per_peer=connections(),
@@ -69,14 +69,33 @@ def verbs(bind_timeout_s: float) -> Limits:
 
 
 class Server(uvicorn.Server):
-    """A server that leaves signals to the process it is part of, and ends connections that have had their time."""
+    """A server of one application, to be run with `serve(sockets=…)`. It leaves signals to its process.
 
-    def __init__(self, config: uvicorn.Config, limits: Limits, *, crowded: bool) -> None:
-        """`crowded`: strangers reach it, so that connections are let in one by one."""
-        super().__init__(config)
+    It closes connections whose time is over.
+    """
+
+    def __init__(self, app: Any, limits: Limits, *, crowded: bool = True, tls: ssl.SSLContext | None = None) -> None:
+        """`crowded`: strangers can reach it, so connections are accepted one by one. With `tls` it serves over TLS."""
         self._limits, self._crowded, self._load = limits, crowded, Load()
         self._doors: list[Door] = []
-        config.http = cast("Any", partial(Protocol, limits, self._load))
+        config = uvicorn.Config(
+            app,
+            http=cast("Any", partial(Protocol, limits, self._load)),
+            interface="asgi3",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=int(limits.idle_s),
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        super().__init__(config)
+        config.load()
+        config.ssl = tls
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -99,18 +118,15 @@ class Server(uvicorn.Server):
         if counter % TURNS == 0:
             for door in self._doors:
                 door.check()
-            _sweep(self.server_state.connections)
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Protocol) and connection.overdue(now):
+                    connection.abort()
         return await super().on_tick(counter)
 
 
-def _sweep(open_now: Collection[object]) -> None:
-    now = asyncio.get_running_loop().time()
-    for connection in [each for each in open_now if isinstance(each, Protocol) and each.overdue(now)]:
-        connection.abort()
-
-
 def connections() -> int:
-    """How many connections may be held open, after raising the limit of this process as far as it may."""
+    """The connections that may be open at once, after raising this process's limit of open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -118,31 +134,9 @@ def connections() -> int:
 
 
 def listen(name: str, where: Address, waiting: int = WAITING) -> socket.socket:
-    """A listening socket; raises SettingsError that names the setting."""
+    """A listening socket; raises SettingsError with the name of the setting."""
     family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
     try:
         return socket.create_server((where.host, where.port), family=family, backlog=waiting)
     except OSError as error:
         raise SettingsError(f"{name} is {where}: cannot listen there ({os.strerror(error.errno or 0)})") from error
-
-
-def server(app: Any, limits: Limits, *, crowded: bool = True, tls: ssl.SSLContext | None = None) -> Server:
-    """A server of this application, to be run with `serve(sockets=…)`; over TLS if there is a context."""
-    config = uvicorn.Config(
-        app,
-        interface="asgi3",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=int(limits.idle_s),
-        timeout_graceful_shutdown=GRACE_S,
-    )
-    made = Server(config, limits, crowded=crowded)
-    config.load()
-    config.ssl = tls
-    return made

@@ -1,6 +1,6 @@
-"""The books for people, as JSON: every node, GPU and pod, what waits and why.
+"""The page of the whole cluster: every node, GPU and pod, and why pods are pending.
 
-Pages are told in pieces, of which none takes long to make: between them kube-scheduler has its turn.
+It is made in small pieces, so that kube-scheduler's questions are answered in between.
 """
 
 from collections import Counter
@@ -11,23 +11,22 @@ import msgspec
 
 from extender.engine.cycle.engine import Engine
 from extender.engine.planning import defrag_plan
+from extender.engine.policies.backfill.reservation import BackfillReservation
 from extender.engine.state import reservations
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.quarantine import Quarantined
 from extender.engine.state.roster import GangInfo
 from extender.engine.types.subject import Subject
-from extender.server import queues
 from extender.server.desk import Pieces
-from extender.server.lists import items
+from extender.server.lists import current, joined
 from extender.wire.answers import Earliest, Gang, Gpu, Holder, Node, PlacedPod, Problems, Ref, Reservation, WaitingPod
-from gangfilter.group import GroupKey
 from gangfilter.members import PRESENT, Stage
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook
 
 UNKNOWN = "unknown"
-"""The state of a node that has no inventory of ours."""
+"""The state of a node without an inventory of ours."""
 
 _encode = msgspec.json.encode
 
@@ -35,30 +34,31 @@ _encode = msgspec.json.encode
 def cluster(engine: Engine, now: float) -> Pieces:
     """The whole cluster, as one JSON object."""
     problems: Counter[str] = Counter()
+    nodes = current(engine.nodes, sorted(engine.nodes))
     yield b'{"nodes":['
-    yield from items(sorted(engine.nodes), lambda name: _node_of(engine, name, problems))
+    yield from joined(_listed_node(engine, state, problems) for state in nodes)
     yield b'],"pods":['
-    yield from items(engine.pods, lambda uid: _pod_of(engine, uid, problems))
+    yield from joined(_listed_pod(engine, pod, problems) for pod in current(engine.pods))
     yield b'],"waiting":['
-    yield from items(engine.pods, lambda uid: _waiting_of(engine, uid, now))
+    pending = engine.tenancy.pending
+    yield from joined(waiting_pod(engine, pod, now) if pending(pod) else None for pod in current(engine.pods))
     yield b'],"groups":['
-    yield from items(engine.gangs.roster.known, lambda key: _group_of(engine, key, now))
-    aside = [_aside(engine, subject, each, now) for subject, each in engine.quarantine.all()]
-    yield b'],"aside":' + _encode(aside)
+    yield from joined(gang(info, now) for info in current(engine.gangs.roster.known))
+    quarantined = [_quarantined(engine, subject, each, now) for subject, each in engine.quarantine.all()]
+    yield b'],"aside":' + _encode(quarantined)
     counts = {kind: problems[kind] for kind in ("forged", "malformed", "overused")}
-    yield b',"problems":' + _encode(Problems(**counts, set_aside=len(aside))) + b"}"
+    yield b',"problems":' + _encode(Problems(**counts, set_aside=len(quarantined))) + b"}"
 
 
-def _node_of(engine: Engine, name: str, problems: Counter[str]) -> Node | None:
-    found = engine.nodes.get(name)
-    if found is None or (found.books is None and not found.problem):
+def _listed_node(engine: Engine, state: NodeState, problems: Counter[str]) -> Node | None:
+    if state.books is None and not state.problem:
         return None
-    problems["overused"] += len(found.books.overused()) if found.books else 0
-    return node(engine, found)
+    problems["overused"] += len(state.books.overused()) if state.books else 0
+    return node(engine, state)
 
 
 def node(engine: Engine, state: NodeState) -> Node:
-    """One node: its GPUs and who holds what of them."""
+    """One node: its GPUs and the pods on them."""
     books = state.books
     inventory = books.inventory if books else None
     holders = _holders(engine, books) if books else {}
@@ -74,13 +74,13 @@ def node(engine: Engine, state: NodeState) -> Node:
 
 
 def _holders(engine: Engine, books: NodeBooks) -> dict[str, list[Holder]]:
-    """Who holds what, by GPU."""
-    found: dict[str, list[Holder]] = {}
+    """The pods of each GPU, and what they have of it, by UUID."""
+    holders: dict[str, list[Holder]] = {}
     for uid, entry in books.entries.items():
         for uuid, demand in entry.charges.items():
             holder = Holder(**_ref(engine, uid), mem=demand.mem, slices=demand.slices, whole=demand.whole)
-            found.setdefault(uuid, []).append(holder)
-    return found
+            holders.setdefault(uuid, []).append(holder)
+    return holders
 
 
 def _gpu(book: GpuBook, holders: Iterable[Holder]) -> Gpu:
@@ -100,30 +100,32 @@ def _gpu(book: GpuBook, holders: Iterable[Holder]) -> Gpu:
 
 def _ref(engine: Engine, uid: str) -> dict[str, Any]:
     """The fields of a `Ref`."""
-    slot = engine.ledger.keepers.get(uid)
-    if slot is not None:
-        how = "reserved" if uid.startswith(reservations.PREFIX) else "kept"
-        return {"namespace": slot.ref.namespace, "name": slot.ref.name, "uid": uid, how: True}
+    hold = engine.ledger.keepers.get(uid)
+    if hold is not None:
+        kind = "reserved" if uid.startswith(reservations.PREFIX) else "kept"
+        return {"namespace": hold.ref.namespace, "name": hold.ref.name, "uid": uid, kind: True}
     pod = engine.pods.get(uid)
     return {"namespace": pod.ref.namespace, "name": pod.ref.name, "uid": uid} if pod else {"uid": uid}
 
 
-def _pod_of(engine: Engine, uid: str, problems: Counter[str]) -> PlacedPod | None:
-    pod = engine.pods.get(uid)
-    if pod is None:
-        return None
+def _listed_pod(engine: Engine, pod: PodState, problems: Counter[str]) -> PlacedPod | None:
     kind = pod.problem.partition(":")[0]
     problems["malformed" if kind == "newer" else kind] += 1
     problems["forged"] += pod.forged
     return placed_pod(engine, pod) if pod.ask is not None and pod.state != "waiting" else None
 
 
-def _aside(engine: Engine, subject: Subject, aside: Quarantined, now: float) -> dict[str, Any]:
-    """One that was set aside after an error of ours; `since` is in seconds of that."""
+def _quarantined(engine: Engine, subject: Subject, found: Quarantined, now: float) -> dict[str, Any]:
+    """An object in quarantine; `since` is the time there, in seconds."""
     pod = engine.pods.get(subject.key) if subject.kind == "pod" else None
-    name = str(pod.ref) if pod is not None else subject.key
-    told = {"place": aside.place, "error": aside.problem, "faults": aside.faults}
-    return {"kind": subject.kind, "name": name, **told, "since": round(now - aside.since, 1)}
+    return {
+        "kind": subject.kind,
+        "name": str(pod.ref) if pod is not None else subject.key,
+        "place": found.place,
+        "error": found.problem,
+        "faults": found.faults,
+        "since": round(now - found.since, 1),
+    }
 
 
 def placed_pod(engine: Engine, pod: PodState) -> PlacedPod:
@@ -135,18 +137,13 @@ def placed_pod(engine: Engine, pod: PodState) -> PlacedPod:
         node=pod.node,
         state=pod.state,
         allocation=pod.allocation,
-        problem=pod.problem or (str(aside) if (aside := engine.set_aside(pod)) is not None else None),
+        problem=pod.problem or (str(reason) if (reason := engine.set_aside(pod)) is not None else None),
     )
 
 
-def _waiting_of(engine: Engine, uid: str, now: float) -> WaitingPod | None:
-    pod = engine.pods.get(uid)
-    return waiting_pod(engine, pod, now) if pod is not None and engine.tenancy.pending(pod) else None
-
-
 def waiting_pod(engine: Engine, pod: PodState, now: float) -> WaitingPod:
-    """A pod without a node, and why; `since` is in seconds of waiting."""
-    reason, known = engine.explain(pod), engine.gangs.roster.of(pod.ref.uid)
+    """A pending pod and the reason; `since` is its waiting time in seconds."""
+    reason, info = engine.explain(pod), engine.gangs.roster.of(pod.ref.uid)
     return WaitingPod(
         namespace=pod.ref.namespace,
         name=pod.ref.name,
@@ -155,39 +152,55 @@ def waiting_pod(engine: Engine, pod: PodState, now: float) -> WaitingPod:
         sentence=reason.sentence if reason else "kube-scheduler did not ask for it yet, or holds it back itself",
         numbers=reason.numbers if reason else "",
         since=round(now - pod.since, 1),
-        queue=queues.of_pod(engine, pod.ref.uid),
-        group=str(known.gang.key) if known else "",
+        queue=_queue(engine, pod.ref.uid),
+        group=str(info.gang.key) if info else "",
         reservation=_reservation(engine, pod, now),
-        earliest=earliest(engine, f"gang {known.gang.key}" if known else str(pod.ref), now),
+        earliest=earliest(engine, f"gang {info.gang.key}" if info else str(pod.ref), now),
     )
 
 
-def earliest(engine: Engine, who: str, now: float) -> Earliest | None:
-    """When one that is first in line has room at the earliest, and where; None of everybody else."""
-    return queues.start(engine, engine.backfill.of(who), now)
+def earliest(engine: Engine, workload: str, now: float) -> Earliest | None:
+    """The earliest start of a workload that is first in its queue; None for all others."""
+    return start(engine, engine.backfill.of(workload), now)
+
+
+def start(engine: Engine, reservation: BackfillReservation | None, now: float) -> Earliest | None:
+    """The earliest start of the workload that has this reservation, in seconds from now, and its nodes."""
+    if reservation is None:
+        return None
+    first = reservation.first
+    last = engine.pods.get(first.last)
+    return Earliest(
+        who=reservation.head.who,
+        seconds=round(max(0.0, first.start - now), 1),
+        sure=first.sure,
+        nodes=first.nodes,
+        after=str(last.ref) if last is not None else "",
+    )
+
+
+def _queue(engine: Engine, uid: str) -> str:
+    """The queue of a pod, "" if it has none."""
+    local_queue = engine.tenancy.queues.of(uid)
+    return engine.tenancy.queues.at(local_queue).name if local_queue is not None else ""
 
 
 def _reservation(engine: Engine, pod: PodState, now: float) -> Reservation | None:
-    """The room that is kept for a pod, and whether all of it is free by now."""
-    kept = engine.reservations.of(pod.ref.uid)
-    if kept is None or kept.assignment is None:
+    reservation = engine.reservations.of(pod.ref.uid)
+    if reservation is None or reservation.assignment is None:
         return None
+    assignment = reservation.assignment
     return Reservation(
-        node=kept.assignment.node,
-        gpus=tuple(defrag_plan.indexes(kept.assignment.charges, engine.nodes.get(kept.assignment.node))),
-        complete=kept.complete,
-        seconds=round(max(0.0, kept.until - now), 1),
+        node=assignment.node,
+        gpus=tuple(defrag_plan.indexes(assignment.charges, engine.nodes.get(assignment.node))),
+        complete=reservation.complete,
+        seconds=round(max(0.0, reservation.until - now), 1),
     )
 
 
-def _group_of(engine: Engine, key: GroupKey, now: float) -> Gang | None:
-    known = engine.gangs.roster.known.get(key)
-    return group(known, now) if known is not None else None
-
-
-def group(known: GangInfo, now: float) -> Gang:
-    """A gang: its phase and, where it waits, why; `since` is in seconds of that phase."""
-    gang, reason = known.gang, known.reason
+def gang(info: GangInfo, now: float) -> Gang:
+    """A gang: its phase and, if it is pending, the reason; `since` is its time in this phase, in seconds."""
+    gang, reason = info.gang, info.reason
     return Gang(
         namespace=gang.key.namespace,
         name=gang.key.name,

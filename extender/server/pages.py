@@ -1,4 +1,4 @@
-"""What people, probes and Prometheus are answered over HTTP. Bare ASGI: a refusal costs little."""
+"""The pages and probes of the status ports, and who may see them. Bare ASGI: a refusal costs little."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
+import structlog
+
+from extender.cluster.reviews import Reviews, TooManyReviews
 from extender.server.desk import Answer, Desk, Pieces, Refusal
 from extender.server.verbs import Message, Receive, Send
+from protos.kube.errors import ApiError
 
 JSON, TEXT = "application/json", "text/plain; charset=utf-8"
 LOOPBACK = frozenset(("127.0.0.1", "::1", "::ffff:127.0.0.1"))
-"""Not all of 127.0.0.0/8: a mesh's proxy hands strangers' requests on from 127.0.0.6."""
+"""Not all of 127.0.0.0/8: the proxy of a mesh forwards requests of strangers from 127.0.0.6."""
 HEADERS = {
     HTTPStatus.UNAUTHORIZED: [(b"www-authenticate", b"Bearer")],
     HTTPStatus.TOO_MANY_REQUESTS: [(b"retry-after", b"1")],
     HTTPStatus.SERVICE_UNAVAILABLE: [(b"retry-after", b"1")],
     HTTPStatus.METHOD_NOT_ALLOWED: [(b"allow", b"GET")],
 }
+
+log = structlog.get_logger(__name__)
 
 
 class Request(NamedTuple):
@@ -26,7 +32,7 @@ class Request(NamedTuple):
     path: str
     query: str
     peer: str
-    """The other side's address."""
+    """The address of the caller."""
     authorization: str
     """The header; "" if there is none."""
 
@@ -37,18 +43,18 @@ class Request(NamedTuple):
 
 
 class Page(NamedTuple):
-    """How an answer is worked out: where, of which type, and how."""
+    """How a page is made: its desk, media type and work."""
 
     desk: Desk
     media_type: str
     question: str
-    """Equal for those who get equal answers."""
+    """Equal questions get equal answers."""
     work: Callable[[], Pieces]
 
 
 Find = Callable[[Request], Page | None]
 Guard = Callable[[Request], Awaitable[None]]
-"""Raises Refusal for those who may not see what they ask for."""
+"""Raises Refusal for callers who may not see the page."""
 Probe = Callable[[], Awaitable[str]]
 """What is wrong, "" if nothing is."""
 
@@ -59,14 +65,41 @@ def nothing(_: Request) -> Page | None:
 
 
 async def loopback_only(request: Request) -> None:
-    """The guard of ports without TLS: a token would be read by others on its way."""
+    """The guard of ports without TLS, where a token could be read on its way."""
     if not request.on_loopback:
         sentence = f"{request.path} shows tenants' pods: expected to be asked on loopback (kubectl port-forward), or at"
         raise Refusal(HTTPStatus.FORBIDDEN, f"{sentence} the secure port with a bearer token")
 
 
+def authorized(reviews: Reviews) -> Guard:
+    """A guard that asks the API server who has the bearer token and whether that user may get the path."""
+
+    async def guard(request: Request) -> None:
+        scheme, _, token = request.authorization.strip().partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise Refusal(HTTPStatus.UNAUTHORIZED, "expected a bearer token: Authorization: Bearer TOKEN")
+        try:
+            user = await reviews.user(token)
+            if user is None:
+                raise Refusal(HTTPStatus.UNAUTHORIZED, "the API server does not know this bearer token")
+            allowed = await reviews.allowed(user, request.path)
+        except TooManyReviews as error:
+            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, str(error)) from error
+        except (ApiError, TimeoutError) as error:
+            log.warning("caller_not_reviewed", error=str(error) or "no answer in time")
+            raise Refusal(
+                HTTPStatus.SERVICE_UNAVAILABLE, "the API server cannot check tokens now: try again"
+            ) from error
+        if not allowed:
+            role = "gangshare-metrics" if request.path == "/metrics" else "gangshare-viewer"
+            sentence = f"{user.username} may not get {request.path}: expected a ClusterRole with this nonResourceURL"
+            raise Refusal(HTTPStatus.FORBIDDEN, f"{sentence}, as {role} has it")
+
+    return guard
+
+
 class Pages:
-    """An application: probes and open pages for everybody, guarded ones for those whom the guard lets pass."""
+    """An ASGI application: probes and open pages for everybody, guarded pages for callers that pass the guard."""
 
     def __init__(
         self, guarded: Find, guard: Guard, *, everybody: Find = nothing, probes: Mapping[str, Probe] | None = None
@@ -79,14 +112,14 @@ class Pages:
             if probe is not None:
                 why_not = await probe()
                 status = HTTPStatus.SERVICE_UNAVAILABLE if why_not else HTTPStatus.OK
-                await _tell(send, status, why_not or "ok")
+                await _send_text(send, status, why_not or "ok")
                 return
             page = await self._page(_request(scope), scope["method"])
             answer = await page.desk.ask(page.question, page.work)
         except Refusal as refusal:
-            await _tell(send, refusal.status, refusal.sentence, HEADERS.get(refusal.status, ()))
+            await _send_text(send, refusal.status, refusal.sentence, HEADERS.get(refusal.status, ()))
             return
-        await _hand_over(send, page, answer)
+        await _send_answer(send, page, answer)
 
     async def _page(self, request: Request, method: str) -> Page:
         page = self._everybody(request)
@@ -107,24 +140,24 @@ def _request(scope: Message) -> Request:
     return Request(scope["path"], query, peer, given[0].decode("latin-1") if given else "")
 
 
-async def _tell(send: Send, status: int, sentence: str, more: Iterable[tuple[bytes, bytes]] = ()) -> None:
-    await _send(send, status, TEXT, len(body := sentence.encode()), more)
+async def _send_text(send: Send, status: int, sentence: str, more: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    await _start(send, status, TEXT, len(body := sentence.encode()), more)
     await send({"type": "http.response.body", "body": body})
 
 
-async def _hand_over(send: Send, page: Page, answer: Answer) -> None:
+async def _send_answer(send: Send, page: Page, answer: Answer) -> None:
     """Send an answer part by part, as its reader takes it."""
     with page.desk.reading(answer):
-        await page.desk.part(_send(send, HTTPStatus.OK, page.media_type, answer.size))
+        await page.desk.traffic.part(_start(send, HTTPStatus.OK, page.media_type, answer.size))
         for part in answer.parts:
-            await page.desk.part(send({"type": "http.response.body", "body": part, "more_body": True}))
+            await page.desk.traffic.part(send({"type": "http.response.body", "body": part, "more_body": True}))
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _send(
+async def _start(
     send: Send, status: int, media_type: str, length: int, more: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:
-    """Begin an answer. It ends its connection, so that who asks again is let in again, one in each turn."""
+    """Start an answer. It closes its connection, so that the next question is accepted in turn again."""
     headers: list[Any] = [(b"content-type", media_type.encode()), (b"content-length", b"%d" % length)]
     headers += [(b"connection", b"close"), *more]
     await send({"type": "http.response.start", "status": int(status), "headers": headers})

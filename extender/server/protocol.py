@@ -1,4 +1,4 @@
-"""HTTP/1.1 as uvicorn speaks it, within bounds: who sends too much, too slowly or too often is cut off."""
+"""uvicorn's HTTP/1.1 within limits: clients that send too much or too slowly are cut off."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,34 +13,34 @@ from protos.kube.connection import below_tls, forget_reading
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one port takes."""
+    """The limits of one port."""
 
     connections: int
     per_peer: int
-    """Connections of one address."""
+    """Connections from one address."""
     body: Bound
     """Bytes of one request's body."""
     together: int
-    """Bytes of the bodies of all requests that have no answer yet."""
+    """Bytes in the bodies of all requests without an answer."""
     request_s: float
     """Seconds from the first byte of a request to its last."""
     answer_s: float
-    """Seconds from there to the last byte of the answer: a reader may be slow, too."""
+    """Seconds from there to the last byte of the answer, which a slow reader delays."""
     idle_s: float
     """Seconds without a request after which a connection is closed."""
 
 
 class Load:
-    """What the connections of one port hold at the moment."""
+    """What all connections of one port hold at the moment."""
 
     def __init__(self) -> None:
         self.body_bytes = 0
 
 
-class _Gathering:
-    """A transport that sends everything written in one turn of the event loop in one piece.
+class _BufferedTransport:
+    """A transport that sends everything written in one turn of the event loop at once.
 
-    uvicorn writes an answer's head and its body one after the other: two packets, that wake kube-scheduler twice.
+    uvicorn writes the head and the body of an answer separately: two packets, which wake kube-scheduler twice.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -67,21 +67,17 @@ class _Gathering:
 
 
 class _Refused(Exception):
-    """A request that is not read to its end."""
+    """A request that is refused before its end is read."""
 
     def __init__(self, status: HTTPStatus, why: str) -> None:
         super().__init__(why)
         self.status, self.why = status, why
 
 
-def _nobody() -> None:
-    pass
-
-
 class Protocol(HttpToolsProtocol):
-    """uvicorn's, on such a transport and within such limits.
+    """A connection of uvicorn within limits.
 
-    A request past them is answered with a sentence and ends its connection.
+    A request beyond them is answered with a sentence, and its connection is closed.
     """
 
     def __init__(self, limits: Limits, load: Load, **given: Any) -> None:
@@ -91,12 +87,12 @@ class Protocol(HttpToolsProtocol):
         self._refused: _Refused | None = None
         self._due = self.loop.time() + limits.idle_s
         self._socket: asyncio.BaseTransport | None = None
-        self.left: Callable[[], None] = _nobody
+        self.left: Callable[[], None] | None = None
         """Called once, when the connection is gone."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         self._socket = below_tls(transport)
-        super().connection_made(cast("asyncio.Transport", _Gathering(transport)))
+        super().connection_made(cast("asyncio.Transport", _BufferedTransport(transport)))
         if len(self.connections) > self._limits.connections:
             transport.abort()
 
@@ -104,15 +100,15 @@ class Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
         self._forget_body()
         forget_reading(self._socket)
-        left, self.left = self.left, _nobody  # it may know this connection, and a cycle is found late
-        left()
+        left, self.left = self.left, None  # it may refer to this connection, and a cycle is collected late
+        if left is not None:
+            left()
 
     def overdue(self, now: float) -> bool:
-        """Whether this connection has had its time."""
+        """Whether its time is over."""
         return now > self._due
 
     def abort(self) -> None:
-        """Cut it off."""
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -164,7 +160,7 @@ class Protocol(HttpToolsProtocol):
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Tell why the request is not read, and close the connection."""
+        """Answer why the request is refused, and close the connection."""
         if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
             self.abort()
             return

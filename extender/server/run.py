@@ -1,7 +1,7 @@
-"""The extender as a process: everything put together in one event loop, and ended together.
+"""The extender as a process: all its parts in one event loop.
 
-Every task has one owner, a TaskGroup: a task that ends by an error ends the process, and a new one rebuilds the books
-from the cluster.
+Every task belongs to a TaskGroup. A task that fails ends the process, and a new process rebuilds the books from the
+cluster.
 """
 
 import asyncio
@@ -46,36 +46,38 @@ from protos.kube.events import Recorder, Reference
 
 TICK_S = 0.2
 SHORT_S = 0.0005
-"""Seconds that parts of a tick may take together before the event loop has a turn."""
+"""Seconds of a tick's parts after which the event loop gets a turn."""
 CHECK_S = 60.0
 """Seconds between checks of the books."""
 CHECKED_NODES = 50
+"""Nodes checked between two turns of the event loop."""
 DRAIN_S = 10.0
-"""Seconds that binds under way have when the process is told to end."""
+"""Seconds for binds under way when the process ends."""
 
 log = structlog.get_logger(__name__)
 
 
 def decisions(settings: Settings) -> Settings:
-    """The settings as far as this machine carries them: each member of a gang that starts holds a connection."""
+    """The settings with a gang size that this machine can serve: each member of a starting gang holds a connection."""
     return msgspec.structs.replace(settings, max_gang_size=min(settings.max_gang_size, http.connections()))
 
 
 class Extender:
-    """One extender. `run` is its life; `listen` may be called before, to know where it listens."""
+    """One extender. `run` serves until it is stopped; `listen` may be called before it to learn the ports."""
 
     def __init__(self, settings: Settings, access: Credentials) -> None:
         self.settings = settings
         self._reader = ApiClient(access, user_agent=names.EXTENDER)
         self._lease = self._permission(self._reader)
-        self._rivals = Rivals(self._reader, (_place(lease) for lease in settings.conflicting_leases))
+        rivals = (lease.partition("/") for lease in settings.conflicting_leases)
+        self._rivals = Rivals(self._reader, ((namespace, name) for namespace, _, name in rivals))
         self._writer = PermittedClient(access, self._lease, user_agent=names.EXTENDER)
         self.started = time.monotonic()
         self._clocks = Clocks()
         self.engine = Engine(decisions(settings), self.started, self._clocks.ahead)
         self.metrics = Metrics(self.engine.counters)
         recorder = Recorder(self._writer, component=names.EXTENDER, instance=socket.gethostname(), clock=time.monotonic)
-        self._actor = Actor(self._writer, self._lease, recorder, self._problem, self.metrics.faults)
+        self._actor = Actor(self._writer, self._lease, recorder, self._count_error, self.metrics.faults)
         self._garbage = Garbage(self.metrics.steps)
         self.core = Core(self.engine, self.metrics, self._actor.submit, tidy=self._garbage.look)
         self._actor.refused = lambda uid, why: self.core.tell(EvictionRefused(uid, why))
@@ -91,7 +93,6 @@ class Extender:
         self.health = status.Health(time.monotonic, settings.scheduler_healthz)
         self._traffic = Traffic(self.metrics.steps, self._garbage.look)
         self._ports: Ports | None = None
-        self._webhook: socket.socket | None = None
 
     def _permission(self, client: ApiClient) -> LeaseWatch | OwnLease | Alone:
         settings = self.settings
@@ -104,23 +105,21 @@ class Extender:
             case "none":
                 return Alone()
 
-    def _problem(self, kind: str) -> None:
+    def _count_error(self, kind: str) -> None:
         self.metrics.errors[kind] += 1
 
     def _complain(self, about: Reference, reason: Reason) -> None:
         self._actor.submit([Complaint(about, reason)])
 
     def listen(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Open the ports; where the verbs and the status are. Raises SettingsError."""
+        """Open the ports; the addresses of the verbs and the status. Raises SettingsError."""
         self._ports = ports = Ports(self.settings)
-        if self.settings.gate_webhook_listen is not None:
-            self._webhook = http.listen("gate_webhook_listen", self.settings.gate_webhook_listen)
         secure = _url(ports.secure, "https") if ports.secure else ""
         log.info("listening", verbs=_url(ports.verbs), status=_url(ports.status), secure=secure)
         return ports.verbs, ports.status
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set and what is under way is done; raises what ended a task."""
+        """Serve until `stop` is set and binds under way are done; raises the error of a failed task."""
         if self._ports is None:
             self.listen()
         assert self._ports is not None
@@ -130,9 +129,9 @@ class Extender:
     async def _serve(self, stop: asyncio.Event, ports: Ports) -> None:
         async with self._reader, self._writer, asyncio.TaskGroup() as tasks:
             binds = Binds(self.core, Binder(self._writer, self._lease), tasks)
-            told = status.Status(self.core, self.health, self._traffic, open_allocations=self.settings.open_allocations)
-            servers = list(ports.servers(self._verbs_app(binds), told, self._reader))
-            serving = [tasks.create_task(server.serve(sockets=[opened])) for server, opened in servers]
+            app = status.Status(self.core, self.health, self._traffic, open_allocations=self.settings.open_allocations)
+            servers = list(ports.servers(self._verbs_app(binds), app, self._reader))
+            serving = [tasks.create_task(server.serve(sockets=[listener])) for server, listener in servers]
             endless: list[Coroutine[Any, Any, None]] = [
                 self._tick(),
                 self._run_slices(),
@@ -141,10 +140,10 @@ class Extender:
                 self._lead(),
                 *(certificate.run() for certificate in ports.certificates),
             ]
-            if self._webhook is not None:
-                from extender.server.webhook import Webhook  # its libraries only where it is wanted
+            if ports.webhook is not None:
+                from extender.server.webhook import Webhook  # its libraries are loaded only if they are needed
 
-                endless.append(Webhook(self._writer, self._webhook, self.settings.scheduler_names).run())
+                endless.append(Webhook(self._writer, ports.webhook, self.settings.scheduler_names).run())
             lasting = [tasks.create_task(work) for work in endless]
             await stop.wait()
             log.info("stopping")
@@ -166,10 +165,10 @@ class Extender:
         if self.settings.gpushare:
             handlers |= gpushare.GpuShare(verbs, self.engine).handlers
             others = gpushare.pages(self.engine, self.gate, self._traffic)
-        return VerbApp(self.core, self.gate, handlers, others, self._traffic, ungated=verbs.ungated)
+        return VerbApp(self.core, self.gate, handlers, others, self._traffic)
 
     async def _lead(self) -> None:
-        """Watch the cluster and, unless we are alone, the Lease; tend the gate accordingly."""
+        """Watch the cluster and, with leader election, the Lease. Open and close the gate accordingly."""
         async with asyncio.TaskGroup() as tasks:
             if isinstance(self._lease, Alone):
                 tasks.create_task(self.watches.run())
@@ -196,8 +195,8 @@ class Extender:
     async def _tend(self, lease: LeaseWatch | OwnLease, listed_in: int) -> None:
         """Keep the gate open while our scheduler holds the Lease and our books are of its term.
 
-        Whoever held the Lease before may have placed pods that our watches did not tell yet: so each new term begins
-        with a consistent list.
+        Each new term begins with a consistent list: the former holder of the Lease may have placed pods that our
+        watches have not shown yet.
         """
         while True:
             why_not = self._rivals.why() if lease.ours else lease.why_not()
@@ -211,12 +210,12 @@ class Extender:
                 continue
             else:
                 self.gate.open()
-            if isinstance(lease, OwnLease):  # a Service finds the one who leads by this
+            if isinstance(lease, OwnLease):  # a Service finds the leader by its readiness
                 self.health.not_ready = self.gate.why
             await lease.looked()
 
     async def _tick(self) -> None:
-        """Tell the engine that time passes, and measure how late we are."""
+        """Step the engine's ticks, and measure how late the event loop is."""
         due = time.monotonic()
         while True:
             if by := self._clocks.moved():
@@ -237,7 +236,7 @@ class Extender:
             await asyncio.sleep(TICK_S)
 
     async def _run_slices(self) -> None:
-        """Plan gangs, a slice at a time, whenever something happened."""
+        """Plan in slices after each change."""
         while True:
             await self.core.stirred.wait()
             self.core.stirred.clear()
@@ -250,7 +249,7 @@ class Extender:
         return isinstance(self._lease, Alone) or self._lease.leads
 
     async def _check(self) -> None:
-        """Check the books from time to time, a few nodes at once, so that no decision has to wait for it."""
+        """Check the books from time to time, a few nodes at once, so that no decision waits for it."""
         while True:
             await asyncio.sleep(CHECK_S)
             violations: list[str] = []
@@ -266,17 +265,12 @@ class Extender:
                 log.error("invariant_violated", what=violation)
 
 
-def _place(lease: str) -> tuple[str, str]:
-    namespace, _, name = lease.partition("/")
-    return namespace, name
-
-
-def _url(where: tuple[str, int], scheme: str = "http") -> str:
-    return f"{scheme}://{Address(*where)}"
+def _url(address: tuple[str, int], scheme: str = "http") -> str:
+    return f"{scheme}://{Address(*address)}"
 
 
 async def serve(settings: Settings) -> None:
-    """Run the extender until SIGTERM or SIGINT; raises SettingsError, CredentialsError, or what broke it."""
+    """Run the extender until SIGTERM or SIGINT; raises SettingsError, CredentialsError, or the error that ended it."""
     log.info("starting", **{key: str(value) for key, value in msgspec.structs.asdict(settings).items()})
     extender = Extender(settings, await credentials.load(settings.kubeconfig or None))
     extender.listen()

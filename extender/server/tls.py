@@ -1,4 +1,4 @@
-"""The certificate that one of our ports shows: from files, which may be replaced while we live, or made here."""
+"""The certificate that one of our ports serves: from files, which may be replaced, or made here."""
 
 from __future__ import annotations
 
@@ -15,46 +15,49 @@ from protos.contract import names
 from protos.contract.shared_settings import SettingsError
 
 HOSTS = (f"{names.SCHEDULER}.{names.NAMESPACE}.svc", "localhost", "127.0.0.1")
-"""For which a certificate is made."""
+"""The hosts of a certificate made here."""
 LOOK_S = 60.0
-"""Seconds between looks at the files, and at whether the one made here is still good."""
+"""Seconds between checks of the files, or of the age of the certificate made here."""
 
 log = structlog.get_logger(__name__)
 
 
-class Shown:
-    """A server's side of TLS, looked after. Raises SettingsError for files that are no certificate and its key."""
+class ServedCertificate:
+    """A server's TLS context, kept up to date. Raises SettingsError if the files are no certificate and its key."""
 
     def __init__(self, cert: str = "", key: str = "", client_ca: str = "") -> None:
-        """Files in PEM; without `cert` and `key` one is made here. Who has none of `client_ca` is not let in."""
-        self._cert, self._key, self._client_ca = cert, key, client_ca
+        """Files in PEM. Without `cert` one is made here. With `client_ca` clients must show a certificate of it."""
+        self._cert, self._key = cert, key
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.context.options |= ssl.OP_NO_RENEGOTIATION
-        self._shown: Certificate | None = None
+        self._served: Certificate | None = None
         if client_ca:
             self.context.verify_mode = ssl.CERT_REQUIRED
-            _trust(self.context, client_ca)
+            try:
+                self.context.load_verify_locations(client_ca)
+            except (OSError, ValueError) as error:
+                raise SettingsError(f"{client_ca}: {error}, expected certificates of CAs in PEM") from error
         self._look()
 
     async def run(self) -> None:
-        """Look after it until cancelled; what cannot be read is told, and the certificate shown so far stays."""
+        """Keep it up to date until cancelled. If the files cannot be read, the former certificate stays."""
         while True:
             await asyncio.sleep(LOOK_S)
             try:
                 self._look()
-            except SettingsError as error:  # halfway through a replacement, maybe
+            except SettingsError as error:  # perhaps in the middle of a replacement
                 log.warning("certificate_not_read", error=str(error))
 
     def _look(self) -> None:
-        found = self._read() if self._cert else self._made()
-        if found == self._shown:
+        wanted = self._read() if self._cert else self._made()
+        if wanted == self._served:
             return
         try:
-            found.use(self.context)
+            wanted.use(self.context)
         except (ssl.SSLError, ValueError) as error:
             raise SettingsError(f"{self._cert} and {self._key} are no certificate and its key: {error}") from error
-        self._shown = found
+        self._served = wanted
 
     def _read(self) -> Certificate:
         try:
@@ -64,12 +67,6 @@ class Shown:
 
     def _made(self) -> Certificate:
         now = dt.datetime.now(dt.UTC)
-        good = self._shown is not None and self._shown.good(HOSTS, now)
-        return self._shown if self._shown is not None and good else certificate.make(HOSTS, now)
-
-
-def _trust(context: ssl.SSLContext, client_ca: str) -> None:
-    try:
-        context.load_verify_locations(client_ca)
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"{client_ca}: {error}, expected certificates of CAs in PEM") from error
+        if self._served is not None and self._served.good(HOSTS, now):
+            return self._served
+        return certificate.make(HOSTS, now)

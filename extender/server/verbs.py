@@ -1,8 +1,8 @@
-"""kube-scheduler's questions over HTTP: filter, prioritize, preempt, bind; observe, where it shows us all other pods.
+"""kube-scheduler's questions over HTTP: filter, prioritize, preempt, bind, and observe for pods without GPUs.
 
 Bare ASGI: a body is decoded straight into the shapes of `extender.wire`, the engine answers from memory, and nothing
-is awaited between reading the books and writing them. kube-scheduler takes anything but 200 for an error of the whole
-attempt, which is what a question at the closed gate (503) is.
+is awaited between reading the books and writing them. For kube-scheduler any status but 200 fails the scheduling
+attempt. A closed gate answers 503, so it fails the attempt too.
 """
 
 import asyncio
@@ -23,6 +23,8 @@ from protos.contract.objects import Pod
 
 JSON, TEXT = b"application/json", b"text/plain; charset=utf-8"
 PREFIX = "/scheduler"
+UNGATED = f"{PREFIX}/observe"
+"""Answered at a closed gate too."""
 
 log = structlog.get_logger(__name__)
 Message = MutableMapping[str, Any]
@@ -32,54 +34,48 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 Answer = tuple[int, bytes, bytes]
 """Status, media type, body."""
 Handler = Callable[[bytes], Awaitable[Answer]]
-"""Answers a body at once."""
-Patient = Callable[[bytes, Gone], Awaitable[Answer]]
-"""Answers a body, perhaps late; it may find out whether anybody still waits for that."""
+LateHandler = Callable[[bytes, Gone], Awaitable[Answer]]
+"""Answers a body, perhaps late; it can find out whether the caller is gone."""
 
 
 def answer(value: Any, status: int = 200) -> Answer:
-    """An answer in JSON."""
+    """A JSON answer."""
     return status, JSON, shapes.encode(value)
 
 
 def complaint(status: int, sentence: str) -> Answer:
-    """An answer that says in words what is wrong."""
+    """A text answer that says what is wrong."""
     return status, TEXT, sentence.encode()
 
 
-def at_once(handler: Handler) -> Patient:
-    """A handler that does not care who waits."""
+def at_once(handler: Handler) -> LateHandler:
+    """A handler that ignores whether the caller is gone."""
     return lambda body, _: handler(body)
 
 
 class Verbs:
-    """The questions, answered from one engine."""
+    """Answers the questions from one engine."""
 
     def __init__(self, core: Core, binds: Binds, gate: Gate) -> None:
         self._core, self._binds, self._gate = core, binds, gate
 
     @property
-    def handlers(self) -> Mapping[str, Patient]:
-        """By path, of those that are answered behind the gate."""
-        verbs = (self.filter, self.prioritize, self.preempt)
+    def handlers(self) -> Mapping[str, LateHandler]:
+        """By path."""
+        verbs = (self.filter, self.prioritize, self.preempt, self.observe)
         return {f"{PREFIX}/{verb.__name__}": at_once(verb) for verb in verbs} | {f"{PREFIX}/bind": self.bind}
-
-    @property
-    def ungated(self) -> Mapping[str, Patient]:
-        """By path, of those that are answered whether the gate is open or not."""
-        return {f"{PREFIX}/{self.observe.__name__}": at_once(self.observe)}
 
     async def filter(self, body: bytes) -> Answer:
         asked = shapes.args(body)
         return _filtered(asked, await self.verdict(asked))
 
     async def observe(self, body: bytes) -> Answer:
-        """filter of a pod that names none of our resources: it is none of our business unless its gang waits.
+        """filter of a pod that names none of our resources. Only a member of a gang matters.
 
-        kube-scheduler passes over this entry where it errs, and binds such pods itself: so a member has to be refused
-        by an answer, and nobody else may wait for anything.
+        kube-scheduler ignores errors of this entry and binds such pods itself. So a member needs a refusal in a valid
+        answer, and other pods must not wait for anything.
         """
-        seen = shapes.glance(body)
+        seen = shapes.pod_only(body)
         if not self._core.engine.concerns(seen.pod):
             return 200, JSON, shapes.unchanged(seen)
         asked = shapes.args(body)
@@ -88,7 +84,7 @@ class Verbs:
         return _filtered(asked, await self.verdict(asked, unheld=True))
 
     async def verdict(self, asked: shapes.Args, *, unheld: bool = False) -> Verdict:
-        """Which of the nodes asked the pod may go to, or why none. `unheld`: its bind will not be asked of us."""
+        """The nodes that the pod may use, or why there are none. `unheld`: kube-scheduler binds the pod itself."""
         engine, timed = self._core.engine, self._core.metrics.steps.timed
         while timed("prepare", engine.prepare, asked.pod, self._core.clock()):  # noqa: ASYNC110
             await asyncio.sleep(0)
@@ -102,7 +98,7 @@ class Verbs:
         return verdict
 
     async def _decided(self, uid: str) -> None:
-        """Let an earlier pod's bind come first, where it was offered several nodes; it comes within milliseconds."""
+        """Wait for the bind of an earlier pod that was offered several nodes. It comes within milliseconds."""
         engine, clock = self._core.engine, self._core.clock
         if not engine.undecided(uid, clock()):
             return
@@ -119,7 +115,7 @@ class Verbs:
 
     async def preempt(self, body: bytes) -> Answer:
         asked = shapes.preemption(body)
-        victims = {node: found.uids() for node, found in asked.victims().items()}
+        victims = {node: on_node.uids() for node, on_node in asked.victims().items()}
         kept = self._core.metrics.steps.timed("preempt", self._core.engine.preempt, asked.pod, victims)
         self._core.metrics.decisions.labels("preempt", "Candidates" if kept else "None").inc()
         log.debug("preempt", pod=_name(asked.pod), asked=len(victims), kept=len(kept))
@@ -129,30 +125,22 @@ class Verbs:
         return answer(shapes.BindingResult(await self.bound(body, gone)))
 
     async def bound(self, body: bytes, gone: Gone) -> str:
-        """Bind as asked; "" or why not."""
+        """Bind the pod; "" if it is bound, else why not."""
         asked = shapes.binding(body)
         return await self._binds.bind(PodRef(asked.pod_namespace, asked.pod_name, asked.pod_uid), asked.node, gone)
 
 
 class VerbApp:
-    """The ASGI application of questions: one POST each, with a body and an answer that fit into memory.
+    """The ASGI application of the questions. Each is one POST whose body and answer fit into memory.
 
-    All other paths are left to `others`; asked first, it would cost each question as much time as the answer takes.
+    `others` serves all other paths. It comes last, as it would cost a question as much time as the answer itself.
     """
 
     def __init__(
-        self,
-        core: Core,
-        gate: Gate,
-        handlers: Mapping[str, Patient],
-        others: Application,
-        traffic: Traffic,
-        *,
-        ungated: Mapping[str, Patient] | None = None,
+        self, core: Core, gate: Gate, handlers: Mapping[str, LateHandler], others: Application, traffic: Traffic
     ) -> None:
-        """`ungated` handlers answer at a closed gate, too. `traffic` is told when kube-scheduler waits for us."""
-        self._gate, self._others, self._traffic = gate, others, traffic
-        self._handlers, self._ungated = {**handlers, **(ungated or {})}, frozenset(ungated or ())
+        """`traffic` counts the questions without an answer."""
+        self._gate, self._handlers, self._others, self._traffic = gate, handlers, others, traffic
         self._seconds = {path: core.metrics.verb_seconds.labels(path.rpartition("/")[2]) for path in self._handlers}
         self._clock, self._faults = core.clock, core.metrics.faults
 
@@ -168,7 +156,7 @@ class VerbApp:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _answered(self, scope: Message, receive: Receive, handler: Patient) -> Answer:
+    async def _answered(self, scope: Message, receive: Receive, handler: LateHandler) -> Answer:
         path: str = scope["path"]
         if scope["method"] != "POST":
             return complaint(405, f"{scope['method']} {path}: expected POST")
@@ -177,24 +165,21 @@ class VerbApp:
         body = await _body(receive, bound.most)
         if body is None:
             return complaint(413, f"{bound.what}: expected at most {bound.most} {bound.unit}")
-        if path not in self._ungated and not await self._gate.passed():
+        if path != UNGATED and not await self._gate.passed():
             return complaint(503, self._gate.why)
         began = self._clock()
         self._traffic.begin(holds=holds)
         try:
             with self._faults.over("verb", path):
-                return await self._read(path, handler(body, lambda: _gone(receive)))
+                try:
+                    return await handler(body, lambda: _gone(receive))
+                except shapes.WireError as error:
+                    log.warning("verb_not_read", path=path, error=str(error))
+                    return complaint(400, str(error))
             return complaint(500, BROKEN)
         finally:
             self._traffic.end(holds=holds)
             self._seconds[path].observe(self._clock() - began)
-
-    async def _read(self, path: str, answering: Awaitable[Answer]) -> Answer:
-        try:
-            return await answering
-        except shapes.WireError as error:
-            log.warning("verb_not_read", path=path, error=str(error))
-            return complaint(400, str(error))
 
 
 def _filtered(asked: shapes.Args, verdict: Verdict) -> Answer:
@@ -204,7 +189,7 @@ def _filtered(asked: shapes.Args, verdict: Verdict) -> Answer:
 
 
 async def _body(receive: Receive, most: int) -> bytes | None:
-    """The whole body; None if it is too long or its sender is gone."""
+    """The whole body; None if it is too long or the caller is gone."""
     parts, length, more = [], 0, True
     while more:
         message = await receive()
@@ -220,7 +205,7 @@ async def _body(receive: Receive, most: int) -> bytes | None:
 
 
 async def _gone(receive: Receive) -> None:
-    """Wait until the connection of a question whose body was read is gone."""
+    """Wait until the caller of a question whose body was read is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

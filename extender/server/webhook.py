@@ -1,7 +1,6 @@
-"""The webhook that puts our scheduling gate on new pods of groups, where the API server has no policies that could.
+"""The webhook that puts our scheduling gate on new members of gangs, for API servers without admission policies.
 
-It is asked over TLS on a port of its own, and never needed: a pod that it was not asked about is refused and woken like
-any other.
+It serves TLS on a port of its own. It is optional: a pod that it did not see is refused and requeued like any other.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 def app(schedulers: Collection[str]) -> FastAPI:
-    """The application: pods of these schedulers are gated."""
+    """The application, which gates pods of these schedulers."""
     made = FastAPI(title="gangshare webhook", docs_url=None, redoc_url=None, openapi_url=None)
 
     @made.post(names.WEBHOOK_PATH)
@@ -44,24 +43,24 @@ def app(schedulers: Collection[str]) -> FastAPI:
 
 
 class Webhook:
-    """A server that begins to serve with its first certificate."""
+    """The webhook's server. It serves once it has a certificate."""
 
-    def __init__(self, client: ApiClient, opened: socket.socket, schedulers: Collection[str]) -> None:
-        self._socket = opened
+    def __init__(self, client: ApiClient, listener: socket.socket, schedulers: Collection[str]) -> None:
+        self._listener = listener
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._certified = asyncio.Event()
-        self._trust = WebhookTrust(client, self._show)
-        self._server = http.server(app(schedulers), http.WEBHOOK, tls=self._tls)
+        self._trust = WebhookTrust(client, self._use)
+        self._server = http.Server(app(schedulers), http.WEBHOOK, tls=self._tls)
 
-    def _show(self, certificate: Certificate) -> None:
+    def _use(self, certificate: Certificate) -> None:
         certificate.use(self._tls)
         self._certified.set()
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        with self._socket:
+        with self._listener:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._trust.run())
                 await self._certified.wait()
-                tasks.create_task(self._server.serve(sockets=[self._socket]))
+                tasks.create_task(self._server.serve(sockets=[self._listener]))

@@ -1,4 +1,4 @@
-"""What the API server asks a mutating webhook about a new pod, and the answer that puts our scheduling gate on it.
+"""The API server's review of a new pod, and the answer that puts our scheduling gate on the pod.
 
 Source: admission.k8s.io/v1 AdmissionReview; RFC 6902 for the patch.
 """
@@ -20,7 +20,7 @@ class AdmissionError(ValueError):
 
 
 class _Meta(msgspec.Struct, frozen=True):
-    """Of a new pod: its name may be yet to come."""
+    """Metadata of a new pod, which may have no name yet."""
 
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
@@ -41,7 +41,7 @@ class _Review(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """One request: its UID, which the answer repeats, and the pod as far as it is known."""
+    """One request: its UID, which the answer repeats, and the pod without name and namespace."""
 
     uid: str
     pod: Pod
@@ -62,7 +62,7 @@ def question(body: bytes) -> Question:
 
 
 def answer(asked: Question, *, gated: bool) -> bytes:
-    """Let the pod pass, with our gate on it if `gated`."""
+    """Allow the pod, with our gate on it if `gated`."""
     response: dict[str, object] = {"uid": asked.uid, "allowed": True}
     if gated:
         gate = {"name": names.PLAN_GATE}

@@ -1,8 +1,8 @@
-"""What the status port answers, as JSON: nodes, pods and gangs. The extender writes these, its commands read them.
+"""The status port's JSON about nodes, pods and gangs. The extender writes it, the commands read it.
 
 `/inspect` is an `Inspection`, `/inspect/NODE` a `Node`, `/explain/NAMESPACE/NAME` a `Pod`,
-`/explain/groups/NAMESPACE/NAME` a `Group`; `listings` has the other pages. A key that is missing has its default, and
-unknown keys are ignored: so a command reads older and newer extenders.
+`/explain/groups/NAMESPACE/NAME` a `Group`; `listings` has the other pages. Missing keys have their default and unknown
+keys are ignored, so a command reads the answers of older and newer extenders.
 """
 
 from collections.abc import Mapping
@@ -16,20 +16,28 @@ class Shape(msgspec.Struct, frozen=True, rename="camel"):
     """Keys in camel case, in the order of the fields."""
 
 
+class OfPod(Shape, frozen=True, kw_only=True):
+    """An object with the identity of a pod."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
 class Ref(Shape, frozen=True, kw_only=True, omit_defaults=True):
-    """A pod that has GPUs of a node. Without a name: the node's books know no more of it than its UID."""
+    """A pod with GPUs of a node. It has no name if the node's books know only its UID."""
 
     namespace: str = ""
     name: str = ""
     uid: str
     kept: bool = False
-    """The pod is lost, and its room kept for the one that comes in its place."""
+    """The pod is lost, and its GPUs are held for its replacement."""
     reserved: bool = False
-    """The pod waits, and this room is kept for it."""
+    """The pod is pending, and the GPUs are reserved for it."""
 
 
 class Holder(Ref, frozen=True, kw_only=True):
-    """A pod on one GPU and what it takes of it; amounts in units and slices."""
+    """A pod on one GPU and its part of the GPU, in units and slices."""
 
     mem: int
     slices: int
@@ -37,7 +45,7 @@ class Holder(Ref, frozen=True, kw_only=True):
 
 
 class Gpu(Shape, frozen=True, kw_only=True):
-    """One GPU of a node's books."""
+    """One GPU of a node."""
 
     index: int
     uuid: str
@@ -52,7 +60,7 @@ class Gpu(Shape, frozen=True, kw_only=True):
 
 
 class Node(Shape, frozen=True, kw_only=True):
-    """One node's books. `unplaced` pods are on the node, but nobody says on which GPU."""
+    """One node's books. `unplaced` pods are on the node, but their GPUs are unknown."""
 
     name: str
     state: str = "ready"
@@ -63,12 +71,9 @@ class Node(Shape, frozen=True, kw_only=True):
     unplaced: tuple[Ref, ...] = ()
 
 
-class PlacedPod(Shape, frozen=True, kw_only=True):
+class PlacedPod(OfPod, frozen=True, kw_only=True):
     """A pod that has a node."""
 
-    namespace: str
-    name: str
-    uid: str
     node: str = ""
     state: str = "waiting"
     allocation: Allocation | None = None
@@ -76,33 +81,30 @@ class PlacedPod(Shape, frozen=True, kw_only=True):
 
 
 class Reservation(Shape, frozen=True, kw_only=True):
-    """Room that is kept for a pod that waits, for so many seconds more."""
+    """GPUs that are reserved for a pending pod, for so many seconds more."""
 
     node: str
     gpus: tuple[int, ...] = ()
     complete: bool = False
-    """All of it is free."""
+    """All of them are free."""
     seconds: float = 0.0
 
 
 class Earliest(Shape, frozen=True, kw_only=True):
-    """In how many seconds one has room at the earliest, on which nodes, and whose end it waits for (NAMESPACE/NAME)."""
+    """The earliest start of a workload: in seconds, its nodes, and the pod (NAMESPACE/NAME) that must end first."""
 
     who: str = ""
     """`gang NAMESPACE/NAME`, or a pod's NAMESPACE/NAME."""
     seconds: float
     sure: bool = True
-    """All run times are known on which that rests."""
+    """All run times that it depends on are known."""
     nodes: tuple[str, ...] = ()
     after: str = ""
 
 
-class WaitingPod(Shape, frozen=True, kw_only=True):
-    """A pod without a node, why (a sentence and numbers) and for how many seconds."""
+class WaitingPod(OfPod, frozen=True, kw_only=True):
+    """A pending pod, the reason (a sentence and numbers), and its waiting time in seconds."""
 
-    namespace: str
-    name: str
-    uid: str
     code: str = ""
     sentence: str = ""
     numbers: str = ""
@@ -112,11 +114,11 @@ class WaitingPod(Shape, frozen=True, kw_only=True):
     """NAMESPACE/NAME of its gang."""
     reservation: Reservation | None = None
     earliest: Earliest | None = None
-    """Its own, if it is the first in line of its queue."""
+    """Set if it is the first of its queue."""
 
 
 class Gang(Shape, frozen=True, kw_only=True):
-    """A gang: its phase for so many seconds, its members in numbers and, while it waits, why."""
+    """A gang: its phase, the seconds in that phase, counts of its members and, if it is pending, the reason."""
 
     namespace: str
     name: str
@@ -139,7 +141,7 @@ class Problems(Shape, frozen=True, kw_only=True):
     malformed: int = 0
     overused: int = 0
     set_aside: int = 0
-    """Objects, and parts of the extender, that met an error of gangshare's own."""
+    """Objects and parts of the extender in quarantine after an internal error."""
 
 
 class Inspection(Shape, frozen=True, kw_only=True):
@@ -153,34 +155,34 @@ class Inspection(Shape, frozen=True, kw_only=True):
 
 
 class Rank(Shape, frozen=True, kw_only=True):
-    """A node for one pod: the pod's score there, and the terms that make it, in thousandths of a GPU."""
+    """The score of a node for one pod and the terms of the score, in thousandths of a GPU."""
 
     node: str
     score: int
     terms: Mapping[str, int] = {}
     here: bool = False
-    """It is the pod's own, reckoned without the pod."""
+    """It is the pod's own node, scored without the pod."""
 
 
 class Pod(WaitingPod, frozen=True, kw_only=True):
-    """All about one pod: where it is or, while it waits, why."""
+    """All about one pod: its node or, if it is pending, the reason."""
 
     node: str = ""
     state: str = "waiting"
     allocation: Allocation | None = None
     problem: str | None = None
     place: int = 0
-    """Which of those that wait in its queue (`in_line`) it is, 0 if it does not wait."""
+    """Its place among the `in_line` pending workloads of its queue, 0 if it is not pending."""
     in_line: int = 0
     first: Earliest | None = None
-    """Of the first in line of its queue."""
+    """The earliest start of the first of its queue."""
     asks_gpus: bool = True
     ranking: tuple[Rank, ...] = ()
-    """The best nodes and its own, best first."""
+    """The best nodes and its own, from the best."""
 
 
 class Member(Shape, frozen=True, kw_only=True):
-    """A pod of a gang and how far it is: absent, idle, planned, in bind, posted, bound or succeeded."""
+    """A pod of a gang. Its stage is absent, idle, planned, in bind, posted, bound or succeeded."""
 
     name: str
     uid: str
@@ -190,7 +192,7 @@ class Member(Shape, frozen=True, kw_only=True):
 
 
 class Slot(Shape, frozen=True, kw_only=True):
-    """The room of a lost member (its name), kept for so many seconds more."""
+    """The replacement hold of a lost member (its name), for so many seconds more."""
 
     name: str
     role: str = ""
@@ -200,7 +202,7 @@ class Slot(Shape, frozen=True, kw_only=True):
 
 
 class Group(Gang, frozen=True, kw_only=True):
-    """All about one gang; its place in line as a pod's."""
+    """All about one gang. Its place in the queue is given as for a pod."""
 
     queue: str = ""
     place: int = 0

@@ -1,4 +1,4 @@
-"""What the status port answers, as JSON: GpuClasses and models of GPUs, queues, and plans of moves.
+"""The status port's JSON about GpuClasses, GPU models, queues and defragmentation plans.
 
 `/classes` is a `Classes`, `/queues` a `Queues`, `/defrag/NAMESPACE/NAME` a `Plan`.
 """
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from extender.wire.answers import Shape
+from extender.wire.answers import OfPod, Shape
 
 
 class Place(Shape, frozen=True, kw_only=True):
@@ -18,30 +18,24 @@ class Place(Shape, frozen=True, kw_only=True):
     gpus: tuple[int, ...] = ()
 
 
-class Move(Shape, frozen=True, kw_only=True):
-    """A pod to be moved, the units of GPU memory that it holds, and where there is room for it."""
+class Move(OfPod, frozen=True, kw_only=True):
+    """A pod to move, its GPU memory in units, and its old and new place."""
 
-    namespace: str
-    name: str
-    uid: str
     mem: int = 0
     source: Place = msgspec.field(name="from")
     target: Place = msgspec.field(name="to")
 
 
-class Room(Shape, frozen=True, kw_only=True):
-    """Where a pod that waits then fits, with the UUIDs of its containers' GPUs."""
+class Room(OfPod, frozen=True, kw_only=True):
+    """Where a pending pod fits after the moves, with the GPU UUIDs of its containers."""
 
-    namespace: str
-    name: str
-    uid: str
     node: str
     gpus: tuple[int, ...] = ()
     containers: Mapping[str, tuple[str, ...]] = {}
 
 
 class Plan(Shape, frozen=True, kw_only=True):
-    """All of `/defrag/NAMESPACE/NAME`: whether somebody fits after these moves, and a sentence."""
+    """All of `/defrag/NAMESPACE/NAME`: whether the workload fits after these moves, and a sentence."""
 
     who: str = msgspec.field(name="for")
     fits: bool
@@ -51,7 +45,7 @@ class Plan(Shape, frozen=True, kw_only=True):
 
 
 class GpuClass(Shape, frozen=True, kw_only=True):
-    """A class: GPUs of it, those of them that are wholly free, nodes that have some, pods that wait and name it."""
+    """A class: its GPUs, those wholly free, the nodes with its GPUs, and the pending pods that name it."""
 
     name: str
     description: str = ""
@@ -63,14 +57,14 @@ class GpuClass(Shape, frozen=True, kw_only=True):
 
 
 class MissingClass(Shape, frozen=True, kw_only=True):
-    """A class that does not exist, and how many pods wait for it."""
+    """A class that does not exist, and the number of pending pods that name it."""
 
     name: str
     waiting: int = 0
 
 
 class Model(Shape, frozen=True, kw_only=True):
-    """GPUs that are alike: units and MiB of memory, clock, CUDA compute capability, and how many there are."""
+    """A model of GPUs: its memory in units and MiB, clock and CUDA compute capability, and how many there are."""
 
     model: str = ""
     mem: int = 0
@@ -91,7 +85,7 @@ class Classes(Shape, frozen=True, kw_only=True):
 
 
 class Strangers(Shape, frozen=True, kw_only=True):
-    """Pods that name a queue which does not admit their namespaces."""
+    """Pods that name a queue that does not admit their namespaces."""
 
     waiting: int
     running: int
@@ -99,7 +93,7 @@ class Strangers(Shape, frozen=True, kw_only=True):
 
 
 class Queue(Shape, frozen=True, kw_only=True):
-    """A queue, so many below the root: its limits, its fair share, and what it has and requests, by resource."""
+    """A queue and its depth below the root: limits, fair share, allocated and requested amounts by resource."""
 
     name: str
     allocated: Mapping[str, str] = {}
@@ -128,6 +122,6 @@ class Queue(Shape, frozen=True, kw_only=True):
 
 
 class Queues(Shape, frozen=True, kw_only=True):
-    """All of `/queues`: each queue after the one above it."""
+    """All of `/queues`: each queue after its parent."""
 
     queues: tuple[Queue, ...] = ()

@@ -1,4 +1,4 @@
-"""What kube-scheduler sends to an extender and wants to hear.
+"""kube-scheduler's questions to an extender and the answers it expects.
 
 The Go types carry no JSON tags, so keys are the Go field names, to the letter; embedded Pods and Nodes are ordinary
 Kubernetes JSON. A field that is nil in Go arrives as null. Answers leave out what is empty and never hold null: a null
@@ -6,7 +6,8 @@ among preempt's values crashes kube-scheduler. Source: k8s.io/kube-scheduler/ext
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -14,44 +15,44 @@ from protos.contract.objects import Pod
 from protos.contract.printable import printable
 
 EVERYWHERE = "gangshare"
-"""The key under which one sentence refuses every node; as long as no node bears this name, no node is meant."""
+"""The key of the one sentence that refuses every node. It works as long as no node has this name."""
 
 T = TypeVar("T")
 
 
 class WireError(ValueError):
-    """A request body that kube-scheduler would not send: names the field and what was expected."""
+    """A request body that kube-scheduler would not send. It names the field and what was expected."""
 
 
 class _Shape(msgspec.Struct, frozen=True, rename="pascal", omit_defaults=True):
-    """What all shapes share."""
+    """Keys are Go field names, and empty values are left out."""
 
 
 class NodeList(msgspec.Struct, frozen=True):
-    """Of a core/v1 NodeList: the nodes, unread. They are sent where the extender entry is not nodeCacheCapable."""
+    """A core/v1 NodeList with undecoded nodes. It is sent if the extender entry is not nodeCacheCapable."""
 
     items: tuple[msgspec.Raw, ...] | None = None
 
 
 class Args(_Shape, frozen=True):
-    """ExtenderArgs, of filter and prioritize: a pod and the nodes that are left for it, as names or as objects."""
+    """ExtenderArgs of filter and prioritize: a pod and its candidate nodes, as names or as objects."""
 
     pod: Pod
     nodes: NodeList | None = None
     node_names: tuple[str, ...] | None = None
 
     def candidates(self) -> tuple[str, ...]:
-        """The names of the nodes in question."""
+        """The names of the candidate nodes; raises WireError."""
         return self.node_names if self.node_names is not None else tuple(self.objects())
 
     def objects(self) -> dict[str, msgspec.Raw]:
-        """Nodes by name, where they were sent as objects; raises WireError."""
+        """The nodes that were sent as objects, by name; raises WireError."""
         items = (self.nodes.items if self.nodes else None) or ()
         return {_decode(_named, item).metadata.name: item for item in items}
 
 
-class Glance(_Shape, frozen=True):
-    """ExtenderArgs, of which only the pod is read: the nodes are left as they were sent."""
+class PodOnly(_Shape, frozen=True):
+    """ExtenderArgs of which only the pod is decoded."""
 
     pod: Pod
     nodes: msgspec.Raw = msgspec.Raw(b"null")
@@ -59,7 +60,7 @@ class Glance(_Shape, frozen=True):
 
 
 class FilterResult(_Shape, frozen=True):
-    """ExtenderFilterResult: the nodes that are left, in the form in which they were asked."""
+    """ExtenderFilterResult: the nodes that remain, as names or objects as in the question."""
 
     nodes: NodeList | None = None
     node_names: tuple[str, ...] | None = None
@@ -82,7 +83,7 @@ class MetaPod(_Shape, frozen=True):
 
 
 class MetaVictims(_Shape, frozen=True):
-    """Whom a node would lose."""
+    """The victims on one node."""
 
     pods: tuple[MetaPod, ...] | None = ()
     num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
@@ -92,7 +93,7 @@ class MetaVictims(_Shape, frozen=True):
 
 
 class Victims(_Shape, frozen=True):
-    """The same with whole pods, where the extender entry is not nodeCacheCapable."""
+    """The same with whole pods, sent if the extender entry is not nodeCacheCapable."""
 
     pods: tuple[Pod, ...] | None = ()
     num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
@@ -102,14 +103,14 @@ class Victims(_Shape, frozen=True):
 
 
 class PreemptionArgs(_Shape, frozen=True):
-    """ExtenderPreemptionArgs. From Kubernetes 1.38 on a node may come with no victims."""
+    """ExtenderPreemptionArgs. From Kubernetes 1.38 on, a node may have null in place of victims."""
 
     pod: Pod
     node_name_to_victims: Mapping[str, Victims | None] | None = None
     node_name_to_meta_victims: Mapping[str, MetaVictims | None] | None = None
 
     def victims(self) -> dict[str, MetaVictims]:
-        """Victims by node, whichever form was sent."""
+        """Victims by node, from either form."""
         if self.node_name_to_meta_victims is not None:
             return {node: victims or MetaVictims() for node, victims in self.node_name_to_meta_victims.items()}
         whole = self.node_name_to_victims or {}
@@ -117,7 +118,7 @@ class PreemptionArgs(_Shape, frozen=True):
 
 
 class PreemptionResult(msgspec.Struct, frozen=True, rename="pascal"):
-    """ExtenderPreemptionResult: always by UID."""
+    """ExtenderPreemptionResult, with victims by UID."""
 
     node_name_to_meta_victims: Mapping[str, MetaVictims]
 
@@ -132,7 +133,7 @@ class BindingArgs(_Shape, frozen=True):
 
 
 class BindingResult(_Shape, frozen=True):
-    """ExtenderBindingResult: no error is success."""
+    """ExtenderBindingResult. No error means success."""
 
     error: str = ""
 
@@ -146,11 +147,6 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 _named = msgspec.json.Decoder(_Named)
-_args = msgspec.json.Decoder(Args)
-_glance = msgspec.json.Decoder(Glance)
-_preemption = msgspec.json.Decoder(PreemptionArgs)
-_binding = msgspec.json.Decoder(BindingArgs)
-_encoder = msgspec.json.Encoder()
 
 
 def _decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
@@ -160,33 +156,25 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
         raise WireError(f"the body is not what kube-scheduler sends: {error}") from error
 
 
-def args(body: bytes) -> Args:
-    """The request of filter or prioritize; raises WireError."""
-    return _decode(_args, body)
+args = partial(_decode, msgspec.json.Decoder(Args))
+"""The request of filter or prioritize; raises WireError."""
+pod_only = partial(_decode, msgspec.json.Decoder(PodOnly))
+"""The pod of a request of filter; raises WireError."""
+preemption = partial(_decode, msgspec.json.Decoder(PreemptionArgs))
+"""The request of preempt; raises WireError."""
+binding = partial(_decode, msgspec.json.Decoder(BindingArgs))
+"""The request of bind; raises WireError."""
+encode = msgspec.json.Encoder().encode
+"""The JSON of an answer."""
 
 
-def glance(body: bytes) -> Glance:
-    """The request of filter, read no further than its pod; raises WireError."""
-    return _decode(_glance, body)
-
-
-def unchanged(asked: Glance) -> bytes:
-    """The JSON of the answer to filter that leaves all nodes, in kind."""
+def unchanged(asked: PodOnly) -> bytes:
+    """The JSON of an answer to filter that keeps all nodes."""
     return b'{"Nodes":%b,"NodeNames":%b}' % (bytes(asked.nodes), bytes(asked.node_names))
 
 
-def preemption(body: bytes) -> PreemptionArgs:
-    """The request of preempt; raises WireError."""
-    return _decode(_preemption, body)
-
-
-def binding(body: bytes) -> BindingArgs:
-    """The request of bind; raises WireError."""
-    return _decode(_binding, body)
-
-
 def kept(asked: Args, nodes: Sequence[str]) -> FilterResult:
-    """The answer to filter that leaves these nodes, in kind. What is not named needs no entry: absent is refused."""
+    """The answer to filter that keeps these nodes. kube-scheduler takes all others as refused."""
     if asked.node_names is not None:
         return FilterResult(node_names=tuple(nodes))
     objects = asked.objects()
@@ -194,17 +182,16 @@ def kept(asked: Args, nodes: Sequence[str]) -> FilterResult:
 
 
 def refused(asked: Args, sentence: str) -> FilterResult:
-    """The answer to filter that leaves none, told once instead of once per node.
+    """The answer to filter that refuses all nodes with one sentence.
 
-    The sentence goes into FailedAndUnresolvableNodes. FailedNodes would mean "removing pods may help" and make every
-    node that bears it a candidate of in-tree preemption, whose dry run sees nothing of single GPUs: it ends in
-    `expected at least one victim pod on node …`, with the nodes in an order that changes, and each changed message
-    brings the pod back at once. Whether the pod is asked again does not hang on the map: kube-scheduler records its
-    extender as rejector whenever fewer nodes come back than went out.
+    The sentence goes into FailedAndUnresolvableNodes. FailedNodes would mean "removing pods may help": each node there
+    becomes a candidate of in-tree preemption, whose dry run knows no single GPUs. It fails with `expected at least one
+    victim pod on node …` and a changing order of nodes, and each new message brings the pod back at once. The map does
+    not decide about a retry: kube-scheduler records its extender as rejector whenever it returns fewer nodes.
     Source: pkg/scheduler/schedule_one.go findNodesThatPassExtenders, framework/preemption DryRunPreemption.
     """
-    told = {EVERYWHERE: printable(sentence)}  # kube-scheduler writes it into the pod's status, which people look at
-    return msgspec.structs.replace(kept(asked, ()), failed_and_unresolvable_nodes=told)
+    failed = {EVERYWHERE: printable(sentence)}  # kube-scheduler writes it into the pod's status
+    return msgspec.structs.replace(kept(asked, ()), failed_and_unresolvable_nodes=failed)
 
 
 def scores(by_node: Mapping[str, int]) -> tuple[HostPriority, ...]:
@@ -213,16 +200,10 @@ def scores(by_node: Mapping[str, int]) -> tuple[HostPriority, ...]:
 
 
 def surviving(asked: PreemptionArgs, kept_victims: Mapping[str, Iterable[str]]) -> PreemptionResult:
-    """The answer to preempt: of the nodes asked, those where these victims' going would help."""
+    """The answer to preempt: the nodes where evicting these victims helps."""
     violations = {node: victims.num_pdb_violations for node, victims in asked.victims().items()}
-    return PreemptionResult(
-        {
-            node: MetaVictims(tuple(MetaPod(uid) for uid in uids), violations.get(node, 0))
-            for node, uids in kept_victims.items()
-        }
-    )
-
-
-def encode(answer: Any) -> bytes:
-    """The answer's JSON."""
-    return _encoder.encode(answer)
+    victims = {
+        node: MetaVictims(tuple(MetaPod(uid) for uid in uids), violations.get(node, 0))
+        for node, uids in kept_victims.items()
+    }
+    return PreemptionResult(victims)

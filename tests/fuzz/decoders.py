@@ -113,7 +113,7 @@ def _filter(data: bytes) -> None:
     asked = shapes.args(data)
     shapes.encode(shapes.kept(asked, asked.candidates()[:1]))
     shapes.encode(shapes.refused(asked, "no"))
-    shapes.unchanged(shapes.glance(data))
+    shapes.unchanged(shapes.pod_only(data))
 
 
 def _preempt(data: bytes) -> None:

@@ -138,13 +138,12 @@ async def test_answers_that_are_read_slowly_are_bounded(clock: Clock, monkeypatc
 
 async def test_parts_are_sent_one_in_each_turn_of_the_loop(clock: Clock) -> None:
     traffic, turns, sent = Traffic(Steps(), nothing), Work(clock, 0), list[int]()
-    tables = [Desk(traffic, 4, "busy") for _ in range(3)]
 
     async def send() -> None:
         sent.append(turns.turn)
 
     turning = asyncio.create_task(turns.turns())
-    await asyncio.gather(*(table.part(send()) for table in tables for _ in range(20)))
+    await asyncio.gather(*(traffic.part(send()) for _ in range(60)))
     turning.cancel()
     assert len(set(sent)) == len(sent) == 60
 

@@ -20,7 +20,7 @@ from extender.engine.state.observe import Observer
 from extender.engine.state.running_pods import RunningPods
 from extender.engine.types.effects import Requeue
 from extender.engine.types.events import Event
-from extender.faults import MOST_TOLD, Faults
+from extender.faults import MOST_LOGGED, Faults
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import NODES, PODS
 from protos.contract import names
@@ -237,7 +237,7 @@ def test_faults_are_all_counted_and_a_few_are_told() -> None:
             raise ValueError("y")
     assert work.failed
     assert faults.counted == {"place": 101}
-    assert len(logs) == MOST_TOLD + 1
+    assert len(logs) == MOST_LOGGED + 1
 
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt, asyncio.CancelledError])

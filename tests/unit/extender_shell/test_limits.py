@@ -35,7 +35,7 @@ class Port:
     def __init__(self, limits: Limits) -> None:
         self.answers, self.asked, self.body_read = asyncio.Event(), 0, 0
         self.answers.set()
-        self.server = http.server(self._app, limits)
+        self.server = http.Server(self._app, limits)
         self.socket = http.listen("listen", Address("127.0.0.1", 0))
         self.where: tuple[str, int] = self.socket.getsockname()[:2]
         self.running = asyncio.create_task(self.server.serve(sockets=[self.socket]))
@@ -260,7 +260,7 @@ class Cut:
 async def test_an_answer_to_somebody_who_was_cut_off_is_dropped() -> None:
     failed = list[dict[str, Any]]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
-    gathering = protocol._Gathering(cast(asyncio.Transport, Cut()))
+    gathering = protocol._BufferedTransport(cast(asyncio.Transport, Cut()))
     gathering.write(b"late")
     await asyncio.sleep(0.01)
     assert not failed

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from extender.engine.types.events import GroupSeen, NodeSeen
-from extender.server import defrag, explain
+from extender.server import defrag, explain, lists
 from extender.server.desk import Pieces, Refusal
 from gangfilter.group import GroupKey
 from tests.builders import a_node
@@ -39,7 +39,7 @@ def test_a_gang_is_told_member_by_member() -> None:
 
 def test_gangs_whose_names_are_alike_are_looked_for_in_slices() -> None:
     story = GangStory(a_node("n1", 16))
-    for number in range(10 * explain.SLICE):
+    for number in range(10 * lists.SLICE):
         story.tell(GroupSeen(OWN, GroupKey("default", f"train-{number:04}"), a_declaration()))
     page, pauses = explain.group(story.engine, GroupKey("default", "train"), story.now), 0
     with pytest.raises(Refusal, match=r"train-0000, .*train-0004 and 1995 more"):  # noqa: PT012  # it comes at the end

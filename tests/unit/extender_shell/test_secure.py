@@ -198,21 +198,21 @@ def test_a_certificate_in_files_may_be_replaced_and_one_made_here_is_renewed(
         (tmp_path / "key").write_bytes(made.key)
 
     write()
-    files = tls.Shown(str(tmp_path / "crt"), str(tmp_path / "key"))
-    first = files._shown
+    files = tls.ServedCertificate(str(tmp_path / "crt"), str(tmp_path / "key"))
+    first = files._served
     write()
     files._look()
-    assert files._shown != first
+    assert files._served != first
     (tmp_path / "crt").write_text("half")
     with pytest.raises(SettingsError, match="are no certificate and its key"):
         files._look()
-    made = tls.Shown()
-    before = made._shown
+    made = tls.ServedCertificate()
+    before = made._served
     made._look()
-    assert made._shown is before
+    assert made._served is before
     monkeypatch.setattr(certificate, "RENEWED", certificate.LASTS)
     made._look()
-    assert made._shown is not before
+    assert made._served is not before
 
 
 @pytest.mark.parametrize(

@@ -74,5 +74,5 @@ def test_binds_are_kept_waiting_for_half_of_the_schedulers_patience_at_most() ->
 def test_the_webhook_is_told_whose_pods_it_gates() -> None:
     where = Address("", 12348)
     assert Settings(gate_webhook_listen=where, scheduler_names=("gangshare",)).gate_webhook_listen == where
-    with pytest.raises(SettingsError, match="scheduler_names is empty: expected those whose pods gate_webhook_listen"):
+    with pytest.raises(SettingsError, match="scheduler_names is empty: expected the schedulers whose pods"):
         Settings(gate_webhook_listen=where)
