@@ -1,4 +1,4 @@
-"""The kubelet's word on which container holds which device: PodResources v1, over its unix socket.
+"""Which container holds which device, asked from the kubelet: PodResources v1, over its unix socket.
 
 Source: k8s.io/kubernetes/pkg/kubelet/apis/podresources (List 100/s with a burst of 10, shared by all clients).
 """
@@ -18,7 +18,7 @@ from protos.kubelet.podresources.v1 import podresources_v1_pb2_grpc as rpc
 
 T = TypeVar("T")
 ANSWER_S = 1.0
-"""Seconds until the kubelet is given up for this time."""
+"""Timeout of one question."""
 RETRY_S = 0.015
 OPTIONS = [
     ("grpc.default_authority", "localhost"),
@@ -27,15 +27,15 @@ OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
 ]
-"""The kubelet refuses the escaped socket path as authority; it shows one entry per device ID; it may be restarted."""
+"""The kubelet refuses the escaped socket path as authority, lists one entry per device ID, and may restart."""
 
 
 class PodResourcesError(Exception):
-    """The kubelet does not tell."""
+    """The kubelet did not answer."""
 
 
 class PodResources:
-    """A client of the PodResources socket; made inside the running event loop, ended by `close`."""
+    """A client of the PodResources socket. Make it inside the running event loop and end it with `close`."""
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket
@@ -49,7 +49,7 @@ class PodResources:
         return tuple(_listed(pod) for pod in answer.pod_resources)
 
     async def healthy(self) -> frozenset[str]:
-        """The resources that have healthy devices now, so a live plugin; raises PodResourcesError."""
+        """The resources with healthy devices, so with a live plugin; raises PodResourcesError."""
         request = api.AllocatableResourcesRequest()
         answer = await self._ask(
             lambda: self._stub.GetAllocatableResources(request, timeout=ANSWER_S, wait_for_ready=True)

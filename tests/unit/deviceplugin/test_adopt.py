@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from deviceplugin import adopt
-from deviceplugin.adopt import Bound, decide
+from deviceplugin.adopt import Claim, decide
 from protos.contract import allocation, names
 from protos.contract.ask import AskError
 from protos.contract.inventory import Inventory
@@ -14,8 +14,8 @@ from tests.unit.deviceplugin.builders import a_container, a_pod, an_allocation, 
 RESOURCES = names.Resources()
 
 
-def claim(pod: Pod, **given: tuple[str, ...]) -> Bound:
-    found = adopt.bound(pod, RESOURCES, given)
+def claim(pod: Pod, **given: tuple[str, ...]) -> Claim:
+    found = adopt.claim_of(pod, RESOURCES, given)
     assert found is not None
     return found
 
@@ -146,14 +146,14 @@ def test_the_blockers_of_a_pod_are_those_on_its_gpus_or_on_none_known() -> None:
 
 
 def test_a_pod_that_has_ended_claims_nothing() -> None:
-    assert adopt.bound(a_pod("p", phase="Succeeded"), RESOURCES, {}) is None
+    assert adopt.claim_of(a_pod("p", phase="Succeeded"), RESOURCES, {}) is None
 
 
 def test_an_ask_that_makes_no_sense_is_an_error_for_itself_and_nothing_for_others() -> None:
     bad = a_pod("p", a_container(mem=1, whole=1))
     with pytest.raises(AskError, match="whole GPUs or parts"):
-        adopt.bound(bad, RESOURCES, {})
-    assert adopt.everyone([bad, a_pod("q")], RESOURCES, {}) == [claim(a_pod("q"))]
+        adopt.claim_of(bad, RESOURCES, {})
+    assert adopt.claims([bad, a_pod("q")], RESOURCES, {}) == [claim(a_pod("q"))]
 
 
 class TestCorrected:

@@ -54,7 +54,7 @@ class World:
         return True
 
     def _gone(self, uid: str) -> None:
-        self.record.forget([uid])
+        self.record.forget(uid)
         self.corrections.forget(uid)
 
     def comes(self, number: int) -> Pod:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from deviceplugin import allocate
-from deviceplugin.allocate import Allocator, Rules
+from deviceplugin.allocate import Allocator
+from deviceplugin.answers import Style
 from deviceplugin.candidates import Listed, Name
 from deviceplugin.devices import Sharing
 from deviceplugin.identify import Identifier, RefusedError
@@ -103,6 +104,6 @@ async def test_the_kubelet_is_never_kept_waiting_for_long(monkeypatch: pytest.Mo
     offer = Offer(Sharing())
     offer.set(a_machine(), {}, {})
     identify = Identifier(Kubelet(listed("p", main={})), cluster, Record())
-    allocator = Allocator(identify, offer, corrections, Metrics(), Rules(), lambda told: told.close())
+    allocator = Allocator(identify, offer, corrections, Metrics(), Style(), lambda told: told.close())
     with pytest.raises(RefusedError, match=r"no answer in 0\.05 s: the API server or the kubelet is too slow"):
         await allocator.allocate(names.GPU_MEM, ["GPU-0::m0"] * 4)

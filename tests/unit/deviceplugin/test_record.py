@@ -88,7 +88,7 @@ class TestRecord:
         record = loaded(an_entry(NVIDIA_VISIBLE_DEVICES="GPU-2,GPU-3", GANGSHARE_GPU_MEM_MIB="4096"))
         assert record.given("u") == {"main": ("GPU-2", "GPU-3")}
         assert record.answered("u", "main", MEM)
-        assert record.origin("u") == "answered"
+        assert not record.taken_over("u")
 
     @pytest.mark.parametrize("visible", ["void", "/var/run/nvidia-container-devices", "GPU-2,GPU-3"])
     def test_it_tells_the_gpus_by_whatever_way_the_runtime_was_told(self, visible: str) -> None:
@@ -100,7 +100,7 @@ class TestRecord:
     def test_whole_gpus_of_another_plugin_are_taken_over(self) -> None:
         record = loaded(an_entry(WHOLE, ("GPU-2", "GPU-1"), NVIDIA_VISIBLE_DEVICES="GPU-2,GPU-1"))
         assert record.given("u") == {"main": ("GPU-1", "GPU-2")}
-        assert record.origin("u") == "taken-over"
+        assert record.taken_over("u")
 
     def test_replicas_of_another_plugin_are_taken_over(self) -> None:
         assert loaded(an_entry(WHOLE, ("GPU-2::5",))).given("u") == {"main": ("GPU-2",)}
@@ -127,7 +127,8 @@ class TestRecord:
         record = loaded(an_entry(WHOLE, ("GPU-1",)))
         record.refuse("v")
         assert record.uids() == {"u", "v"}
-        record.forget(["u", "v"])
+        for uid in ("u", "v"):
+            record.forget(uid)
         assert record.uids() == frozenset()
         assert not record.refused("v")
 

@@ -34,7 +34,7 @@ class Kubelet:
         return frozenset()
 
 
-async def tell(reason: str, sentence: str) -> None:
+async def tell(reason: str, sentence: str, _kind: str) -> None:
     raise AssertionError(f"{reason}: {sentence}")
 
 
