@@ -145,9 +145,14 @@ def shares_of(ask: PodAsk, given: Given, ledger: NodeBooks) -> dict[str, tuple[S
     """The shares of the containers whose GPUs are known, with the amounts that are charged."""
     found = {}
     for container in ask.containers:
-        gpus = [_gpu(uuid, ledger) for uuid in given.get(container.name, ())]
-        if gpus:
-            found[container.name] = tuple(_share(gpu, container.whole, ledger.demand(container, gpu)) for gpu in gpus)
+        shares = []
+        for uuid in given.get(container.name, ()):
+            book = ledger.gpus.get(uuid)
+            gpu = book.gpu if book else Gpu(index=0, uuid=uuid, mem=0)  # only the UUID of a GPU that left is known
+            charge = ledger.demand(container, gpu) or Demand(0, 0, bool(container.whole))
+            shares.append(Share(uuid, gpu.index, charge.mem, charge.slices, charge.whole))
+        if shares:
+            found[container.name] = tuple(shares)
     return found
 
 
@@ -180,17 +185,6 @@ def _allocation(
         containers=shares,
         group=group,
     )
-
-
-def _gpu(uuid: str, ledger: NodeBooks) -> Gpu:
-    """The GPU; of a GPU that left the node only the UUID is known."""
-    book = ledger.gpus.get(uuid)
-    return book.gpu if book else Gpu(index=0, uuid=uuid, mem=0)
-
-
-def _share(gpu: Gpu, whole: str, demand: Demand | None) -> Share:
-    charged = demand or Demand(0, 0, bool(whole))
-    return Share(gpu.uuid, gpu.index, charged.mem, charged.slices, charged.whole)
 
 
 def _obstacle(ask: PodAsk, annotated: Mapping[str, Sequence[Share]], ledger: NodeBooks) -> str:

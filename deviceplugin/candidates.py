@@ -7,7 +7,7 @@ and the record of answers, one container remains. No container is matched by amo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from deviceplugin.record import Record
@@ -75,7 +75,9 @@ def candidates(
                 (unknown if pod.metadata.deletion_timestamp else ended)[entry.name] = None
             continue
         answered = {c for c in wanting if entry.shows(c, resource) or record.answered(uid, c, resource)}
-        asking = [c for c in wanting if _empty(entry, c, resource, answered)]
+        # The kubelet's List shows whether a container has devices, and hides init containers: there our record counts.
+        shown = entry.devices
+        asking = [c for c in wanting if not (entry.shows(c, resource) if c in shown else c in answered)]
         if len(answered) < len(wanting):
             if _asks(pod, asking[0], resource, amount):
                 fresh[uid, asking[0]] = Candidate(pod, asking[0])
@@ -88,11 +90,6 @@ def candidates(
     if not fresh:
         unknown |= ended
     return Candidates(tuple((fresh or again).values()), tuple(unknown))
-
-
-def _empty(entry: Listed, container: str, resource: str, answered: Collection[str]) -> bool:
-    """Whether the kubelet has no devices for this container, by its List or, for init containers, by our record."""
-    return not entry.shows(container, resource) if container in entry.devices else container not in answered
 
 
 def _live(pod: Pod) -> bool:

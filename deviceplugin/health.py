@@ -14,8 +14,6 @@ import msgspec
 from deviceplugin.machine import Gpu, Machine, Xid
 from protos.contract.inventory import HEALTHY
 
-GONE = "gone"
-MIG = "mig"
 IGNORED_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 """Errors of the program that ran on the GPU rather than of the GPU. Source: NVIDIA k8s-device-plugin."""
 COOL_DOWN_S = 300.0
@@ -71,10 +69,10 @@ class Health:
     def of(self, gpu: Gpu) -> str:
         """The health of this GPU as the inventory writes it."""
         if gpu.uuid in self._lost:
-            return GONE
+            return "gone"
         if gpu.uuid in self._sick:
             return f"sick:{self._sick[gpu.uuid][0]}"
-        return MIG if gpu.mig else HEALTHY
+        return "mig" if gpu.mig else HEALTHY
 
     def _mark(self, uuids: Iterable[str], why: str, now: float) -> None:
         for uuid in uuids:

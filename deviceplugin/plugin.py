@@ -120,8 +120,9 @@ class Plugin:
         allocator = Allocator(identify, self.offer, self.corrections, self.metrics, style, group.create_task)
         for resource in self.offer.sharing.served:
             endpoint = Endpoint(resource, self.offer, allocator, self.metrics)
-            told = self.cluster.tell_node, self._kubelet_restarted
-            self.registrars.append(Registrar(endpoint, self.settings.kubelet_dir, self.kubelet, self.metrics, *told))
+            folder, tell = self.settings.kubelet_dir, self.cluster.tell_node
+            registrar = Registrar(endpoint, folder, self.kubelet, self.metrics, tell, self._kubelet_restarted)
+            self.registrars.append(registrar)
 
     async def _leave(self) -> None:
         log.info("leaving", drain_s=self.settings.drain_s)

@@ -20,7 +20,7 @@ import structlog
 from deviceplugin.cluster import Kind
 from deviceplugin.metrics import Metrics
 from deviceplugin.podresources import PodResources, PodResourcesError
-from deviceplugin.server import OPTIONS_ANSWER, SOCKET_PREFIX, Endpoint, SocketError
+from deviceplugin.server import OPTIONS_ANSWER, SOCKET_PREFIX, Endpoint, ServeError
 from protos.contract import names
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2_grpc as rpc
@@ -42,10 +42,6 @@ ANSWER_S = 12.0
 ELSEWHERE, OURS = "GpuResourceElsewhere", "GpuResourceServed"
 """Reasons of Events. They differ, since of equal Events only the first in half a minute is written."""
 Stamp = tuple[int, int]
-
-
-class RegisterError(Exception):
-    """The kubelet refused the registration, or did not answer."""
 
 
 class WatchedFile:
@@ -112,7 +108,7 @@ class Registrar:
                 last = stamp
                 try:
                     await self._register()
-                except (RegisterError, SocketError) as error:
+                except ServeError as error:
                     log.warning("registration_failed", resource=self.resource, error=str(error))
                     await asyncio.sleep(RETRY_S)
                     continue
@@ -166,7 +162,7 @@ class Registrar:
                 await rpc.RegistrationStub(channel).Register(request, timeout=ANSWER_S)
         except grpc.aio.AioRpcError as error:
             said = f"{error.code().name} {error.details()}"
-            raise RegisterError(f"the kubelet at {self._socket.path} refused {self.resource}: {said}") from error
+            raise ServeError(f"the kubelet at {self._socket.path} refused {self.resource}: {said}") from error
         self.metrics.registrations.labels(self.resource).inc()
         log.info("registered", resource=self.resource, socket=path.name)
 

@@ -33,8 +33,8 @@ OPTIONS_ANSWER = api.DevicePluginOptions(get_preferred_allocation_available=True
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class SocketError(Exception):
-    """The socket cannot be made."""
+class ServeError(Exception):
+    """A resource cannot be served or registered now."""
 
 
 class Endpoint(rpc.DevicePluginServicer):
@@ -50,18 +50,18 @@ class Endpoint(rpc.DevicePluginServicer):
         metrics.registered.labels(resource).set(0)
 
     async def start(self, folder: Path) -> Path:
-        """Serve on a new socket in this folder; raises SocketError."""
+        """Serve on a new socket in this folder; raises ServeError."""
         await self.stop()
         name = self.resource.rpartition("/")[2].replace(".", "-")
         path = folder / f"{SOCKET_PREFIX}{name}-{time.time_ns():x}.sock"
         if len(bytes(path)) > LONGEST_PATH:
-            raise SocketError(f"{path} is too long for a unix socket: expected at most {LONGEST_PATH} bytes")
+            raise ServeError(f"{path} is too long for a unix socket: expected at most {LONGEST_PATH} bytes")
         server = grpc.aio.server(options=OPTIONS)
         rpc.add_DevicePluginServicer_to_server(self, server)
         try:
             server.add_insecure_port(f"unix:{path}")
         except RuntimeError as error:
-            raise SocketError(f"cannot listen on {path}: {error}") from error
+            raise ServeError(f"cannot listen on {path}: {error}") from error
         await server.start()
         self._server, self.socket, self._ending = server, path, asyncio.Event()
         return path

@@ -8,8 +8,7 @@ import pytest
 from aiohttp import web
 
 from extender.cluster.act import IN_FLIGHT, Actor
-from extender.cluster.client import PermittedClient
-from extender.cluster.leadership import NotLeading
+from extender.cluster.leadership import NotLeading, PermittedClient
 from extender.engine.types.effects import PodRef, Report, Requeue, SetAnnotation
 from extender.faults import Faults
 from extender.sim.apiserver.api import Api
@@ -17,7 +16,17 @@ from protos.contract import names
 from protos.contract.reason import Reason
 from protos.kube.credentials import Credentials
 from protos.kube.events import Recorder
-from tests.unit.extender_shell.world import Acting, FaultyServer, Json, acting, add_pod, events, read_pod, until
+from tests.unit.extender_shell.world import (
+    Acting,
+    FaultyServer,
+    Json,
+    acting,
+    add_pod,
+    events,
+    read_pod,
+    until,
+    waiting,
+)
 
 
 class Bench:
@@ -191,7 +200,7 @@ async def test_who_does_not_lead_carries_out_nothing() -> None:
         )
         running = asyncio.create_task(actor.run())
         actor.submit([Requeue(ref(pod)), Report(ref(pod), Reason("A", "b"))])
-        await until(lambda: actor.idle, "the queue is empty")
+        await until(lambda: waiting(actor) == 0, "the queue is empty")
         running.cancel()
         await asyncio.wait([running])
     await server.stop()

@@ -8,8 +8,7 @@ import pytest
 
 from extender.cluster import bind
 from extender.cluster.bind import Binder, Outcome
-from extender.cluster.client import PermittedClient
-from extender.cluster.leadership import Alone, NotLeading, Permission
+from extender.cluster.leadership import Alone, NotLeading, Permission, PermittedClient
 from extender.engine.types.effects import PodRef, PostBinding
 from protos.contract import names
 from protos.contract.objects import Pod

@@ -101,7 +101,7 @@ def test_a_freed_lease_is_nobodys(looks: Looks) -> None:
     looks.look(1, "host-a_1", "t1")
     looks.look(2, "", "t2")
     assert not looks.leads_at(2)
-    assert "nobody holds" in looks.leadership.why_not()
+    assert "has no holder" in looks.leadership.why_not()
 
 
 def test_a_term_begins_when_the_lease_turns_to_us(looks: Looks) -> None:

@@ -83,7 +83,7 @@ async def test_no_lease_is_nobodys_lease(lease: Holder) -> None:
         await cluster.ready()
         cluster.extender.gate._patience_s = 0.3
         status, words = await cluster.ask("/scheduler/filter", {"Pod": add_pod(cluster.api, "p1"), "NodeNames": []})
-        assert (status, words) == (503, "nobody holds the scheduler's Lease")
+        assert (status, words) == (503, "the scheduler's Lease has no holder")
 
 
 async def test_a_bind_under_a_lease_that_nobody_renews_any_more_is_an_error(lease: Holder) -> None:
