@@ -5,8 +5,6 @@ pod, or a GPU is full, held whole, sick or gone) other GPUs of this node are cho
 A pod that fits on no GPUs is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 

@@ -4,8 +4,6 @@ Both first find out which container is meant, and calls run one after another. T
 which GPUs all of its containers get.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any

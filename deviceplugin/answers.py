@@ -11,8 +11,6 @@ Sources: NVIDIA container toolkit (accept-nvidia-visible-devices-as-volume-mount
 (DEVICE_LIST_STRATEGY), cncf-tags/container-device-interface.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 

@@ -5,8 +5,6 @@ inside Allocate, shows the pod under admission without devices of this resource.
 and the record of answers, one container remains. No container is matched by amount alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

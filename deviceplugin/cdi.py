@@ -4,8 +4,6 @@ The runtime cannot create a container whose CDI device is in no specification. S
 Source: cncf-tags/container-device-interface, SPEC.md; the folders are the defaults of containerd and CRI-O.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ It names pods by UID, has init containers too, and keeps each Allocate's answer.
 given before. Source: k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/checkpoint.
 """
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 from typing import NamedTuple

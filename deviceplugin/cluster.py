@@ -4,8 +4,6 @@ Annotations go through the status subresources, which do not change the spec. A 
 never changes another pod of the same name.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections import deque

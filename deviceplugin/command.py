@@ -1,7 +1,5 @@
 """`gangshare plugin`: serves until a signal, with settings from flags and the environment."""
 
-from __future__ import annotations
-
 import asyncio
 
 import grpc.aio

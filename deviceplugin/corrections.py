@@ -4,8 +4,6 @@ That covers pods that were adopted or moved in Allocate, pods taken over from an
 client edited later.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time
@@ -45,7 +43,7 @@ class _Pace(NamedTuple):
     due: float
     pause: float
 
-    def after(self, now: float) -> _Pace:
+    def after(self, now: float) -> "_Pace":
         """The pace after a write; it starts again if the pod needed no write for the longest pause."""
         calm = now - self.due > LONGEST_PAUSE_S
         pause = FIRST_PAUSE_S if calm else min(2 * self.pause, LONGEST_PAUSE_S)

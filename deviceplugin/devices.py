@@ -5,8 +5,6 @@ replica of it, in gpushare mode `<UUID>-_-<n>` a unit of memory. The kubelet onl
 alone decides which GPUs its containers get.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The plugin's metrics over HTTP, for Prometheus: bounded, one request a connection, on the plugin's event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

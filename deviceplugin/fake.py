@@ -3,8 +3,6 @@
 The file is read again when it changes, so a fake GPU can become sick and recover. Schema: docs/fake-profiles.md.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from importlib import resources

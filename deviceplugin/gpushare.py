@@ -3,8 +3,6 @@
 Source: AliyunContainerService/gpushare-device-plugin, pkg/gpu/nvidia.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from protos.contract import names

@@ -5,8 +5,6 @@ pending. It is healthy again once the cool-down has passed since the last of the
 shows is gone, until that GPU or another one in its place appears.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

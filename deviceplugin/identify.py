@@ -4,8 +4,6 @@ One List of PodResources serves a preference and the Allocate after it. An Alloc
 or within ten while the API server does not answer, since the kubelet does nothing else meanwhile.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf

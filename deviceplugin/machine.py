@@ -3,8 +3,6 @@
 `nvml` reads real GPUs, `fake` the GPUs of a YAML profile. `devices` decides what the node offers of them.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple, Protocol
 
 import msgspec

@@ -1,7 +1,5 @@
 """How the GPUs of this machine are linked, read by NVML: NVLinks first, else PCIe closeness."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import combinations

@@ -4,8 +4,6 @@ Initialisation is tried again at every reading, so a driver that is loaded later
 or GPU does not support leaves only its own field unknown. Source: NVML API reference, docs.nvidia.com/deploy/nvml-api.
 """
 
-from __future__ import annotations
-
 import ctypes
 import time
 from collections.abc import Callable, Iterator

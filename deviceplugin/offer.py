@@ -1,7 +1,5 @@
 """The GPUs that this node offers now, and a signal for each change."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection, Mapping
 

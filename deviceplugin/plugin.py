@@ -1,7 +1,5 @@
 """The plugin as a process: makes the parts, runs them, and stops them after a drain."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import time

@@ -3,8 +3,6 @@
 Source: k8s.io/kubernetes/pkg/kubelet/apis/podresources (List 100/s with a burst of 10, shared by all clients).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path

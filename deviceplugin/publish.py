@@ -4,8 +4,6 @@ The node says `leaving` while the kubelet does not follow our device lists, and 
 binds no new pods to such a node.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Literal

@@ -4,8 +4,6 @@ The GPUs of all containers of a pod are fixed when the first container is answer
 the kubelet's checkpoint, which also has devices that other plugins gave (NVIDIA's whole GPUs, gpushare's memory).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from deviceplugin import devices

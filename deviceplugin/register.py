@@ -6,8 +6,6 @@ stream can disconnect a newer registration of the same resource, so we wait betw
 (kubernetes/kubernetes#135437). A resource that another live plugin serves is left to it until that plugin is gone.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

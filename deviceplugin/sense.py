@@ -1,7 +1,5 @@
 """Watches the machine: reads GPUs and errors, and updates the offer."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 

@@ -3,8 +3,6 @@
 It only transports: `offer` has the device lists, `allocate` the answers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

@@ -1,7 +1,5 @@
 """The plugin's settings: one frozen value, read from flags and the environment, logged at start."""
 
-from __future__ import annotations
-
 from math import inf
 from pathlib import Path
 from typing import Annotated

@@ -3,8 +3,6 @@
 Source: github.com/NVIDIA/k8s-device-plugin, "Shared access to GPUs with CUDA time-slicing", version v1 of the file.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Files that an administrator or a runtime writes for the plugin: of bounded size, and for YAML of bounded depth."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, TypeVar
 
