@@ -1,4 +1,4 @@
-"""What the kubelet is told of a container's GPUs."""
+"""The answer to an Allocate."""
 
 import pytest
 

@@ -195,7 +195,7 @@ def test_a_driver_that_is_not_there_is_a_sentence_and_one_that_comes_later_is_no
     assert len(source.read().gpus) == 1
 
 
-def test_a_driver_that_goes_away_is_started_anew() -> None:
+def test_a_driver_that_was_unloaded_is_initialised_again() -> None:
     nvml = FakeNvml(Gpu(0))
     source = NvmlSource(nvml)
     source.read()

@@ -52,7 +52,7 @@ def ref(pod: Json) -> PodRef:
     return PodRef("default", pod["metadata"]["name"], pod["metadata"]["uid"])
 
 
-async def test_a_wake_touches_the_annotation_with_a_fresh_value_each_time(bench: Bench) -> None:
+async def test_a_requeue_sets_the_annotation_to_a_new_value_each_time(bench: Bench) -> None:
     pod = add_pod(bench.api, "p1")
     bench.actor.submit([Requeue(ref(pod))])
     first = await until(lambda: bench.annotation("p1", names.WAKE), "a wake")
@@ -61,7 +61,7 @@ async def test_a_wake_touches_the_annotation_with_a_fresh_value_each_time(bench:
     assert {path for _, path in bench.server.writes} == {"/api/v1/namespaces/default/pods/p1/status"}
 
 
-async def test_a_wake_that_nominates_nobody_leaves_the_status_as_it_is(bench: Bench) -> None:
+async def test_a_requeue_without_nomination_leaves_the_status_as_it_is(bench: Bench) -> None:
     pod = add_pod(bench.api, "p1")
     bench.actor.submit([Requeue(ref(pod), "node-7", nominate=False)])
     await until(lambda: bench.annotation("p1", names.WAKE), "a wake")
@@ -173,7 +173,7 @@ async def test_a_burst_stays_within_its_share_of_writes_and_equal_effects_are_on
     assert len(bench.server.writes) == 100
 
 
-async def test_what_is_only_told_does_not_keep_waiting_what_changes_something(bench: Bench) -> None:
+async def test_notices_do_not_delay_effects_that_change_something(bench: Bench) -> None:
     pods = [add_pod(bench.api, f"p{i}") for i in range(50)]
     bench.actor.submit([Report(ref(pod), Reason("A", "b")) for pod in pods])
     bench.actor.submit([Requeue(ref(pod)) for pod in pods])
@@ -183,7 +183,7 @@ async def test_what_is_only_told_does_not_keep_waiting_what_changes_something(be
     assert sum(path.endswith("/events") for path in paths[:last_wake]) < 25
 
 
-async def test_who_does_not_lead_carries_out_nothing() -> None:
+async def test_without_leadership_no_effect_is_carried_out() -> None:
     class Nobody:
         def require(self) -> None:
             raise NotLeading("no")

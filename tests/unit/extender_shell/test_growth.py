@@ -1,4 +1,4 @@
-"""What waits to be written, and what was told, is bounded; what is known of objects goes with them."""
+"""Waiting effects and remembered Events are bounded, and nothing is kept of deleted objects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def a_ref(number: int) -> PodRef:
     return PodRef("default", f"p{number}", f"uid-{number}")
 
 
-async def test_of_effects_that_nobody_takes_so_many_wait_at_most() -> None:
+async def test_the_number_of_waiting_effects_is_bounded() -> None:
     given_up: list[str] = []
     actor = Actor(cast(Any, None), cast(Any, None), cast(Any, None), given_up.append, Faults())
     many = act.MOST_ACTS + 100
@@ -61,7 +61,7 @@ async def test_nothing_is_kept_of_what_was_written() -> None:
         assert growth.grown(sizes[0], sizes[1], {}) == {}
 
 
-async def test_of_events_that_were_told_the_last_are_remembered() -> None:
+async def test_the_number_of_remembered_events_is_bounded() -> None:
     class Told:
         async def post(self, *_: Any, **__: Any) -> bytes:
             return b"{}"
