@@ -5,7 +5,7 @@ replica of it, in gpushare mode `<UUID>-_-<n>` a unit of memory. The kubelet onl
 alone decides which GPUs its containers get.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -62,12 +62,6 @@ def _gpu(gpu: MachineGpu, health: str, unit_mib: int) -> Gpu:
     return Gpu(mem=gpu.mem_mib // unit_mib, health=health, **same)
 
 
-def ids(resource: str, gpu: Gpu, sharing: Sharing) -> Iterator[str]:
-    """The device IDs of one resource on one GPU, the same at every start."""
-    form, count = _form(resource, gpu, sharing)
-    return (form.format(gpu.uuid, n) for n in range(count))
-
-
 def _form(resource: str, gpu: Gpu, sharing: Sharing) -> tuple[str, int]:
     """The format of a resource's IDs on this GPU, from UUID and number, and their count."""
     if resource == sharing.resources.mem:
@@ -91,14 +85,16 @@ def devices(
 ) -> api.ListAndWatchResponse:
     """All devices of a resource; raises TooManyDevicesError if they do not fit into one message to the kubelet.
 
-    Of a sick or gone GPU only the free IDs are unhealthy: the kubelet subtracts unhealthy IDs from what the node has,
-    and IDs that pods hold (`held`) are subtracted already. A GPU in MIG mode has no devices.
+    IDs are the same at every start. Of a sick or gone GPU only the free IDs are unhealthy: the kubelet subtracts
+    unhealthy IDs from what the node has, and IDs that pods hold (`held`) are subtracted already. A GPU in MIG mode has
+    no devices.
     """
     offered = [gpu for gpu in inventory.gpus if gpu.health != "mig"]
     _check(resource, offered, sharing)
     response = api.ListAndWatchResponse()
     for gpu in offered:
-        for device_id in ids(resource, gpu, sharing):
+        form, count = _form(resource, gpu, sharing)
+        for device_id in (form.format(gpu.uuid, n) for n in range(count)):
             healthy = gpu.health == HEALTHY or device_id in held
             response.devices.add(ID=device_id, health="Healthy" if healthy else "Unhealthy")
     return response

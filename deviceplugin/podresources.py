@@ -42,26 +42,22 @@ class PodResources:
 
     async def list(self) -> tuple[Listed, ...]:
         """All pods of the node that the kubelet runs or admits; raises PodResourcesError."""
-        request = api.ListPodResourcesRequest()
-        answer = await self._ask(lambda: self._stub.List(request, timeout=ANSWER_S, wait_for_ready=True))
+        answer = await self._ask(self._stub.List, api.ListPodResourcesRequest())
         return tuple(_listed(pod) for pod in answer.pod_resources)
 
     async def healthy(self) -> frozenset[str]:
         """The resources with healthy devices, so with a live plugin; raises PodResourcesError."""
-        request = api.AllocatableResourcesRequest()
-        answer = await self._ask(
-            lambda: self._stub.GetAllocatableResources(request, timeout=ANSWER_S, wait_for_ready=True)
-        )
+        answer = await self._ask(self._stub.GetAllocatableResources, api.AllocatableResourcesRequest())
         return frozenset(device.resource_name for device in answer.devices if device.device_ids)
 
     async def close(self) -> None:
         await self._channel.close()
 
-    async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _ask(self, call: Callable[..., Awaitable[T]], request: object) -> T:
         deadline = asyncio.get_running_loop().time() + ANSWER_S
         while True:
             try:
-                return await call()
+                return await call(request, timeout=ANSWER_S, wait_for_ready=True)
             except grpc.aio.AioRpcError as error:
                 late = asyncio.get_running_loop().time() > deadline
                 if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED or late:
