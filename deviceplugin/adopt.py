@@ -1,11 +1,9 @@
-"""Which GPUs a pod of this node gets, and which annotation tells the truth about it. Pure.
+"""Which GPUs a pod of this node gets, and which annotation is correct for it. Pure.
 
-The annotation decides as long as its GPUs have room beside what was answered already. Else (a pod that no extender
-placed, a GPU that is full, held whole, sick or gone) other GPUs of this node are chosen, and the annotation is put
-right; if none has room the pod is refused with a sentence.
+The annotation decides as long as its GPUs have room beside what was answered before. Otherwise (no extender placed the
+pod, or a GPU is full, held whole, sick or gone) other GPUs of this node are chosen and the annotation is corrected.
+A pod that fits on no GPUs is refused.
 """
-
-from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
@@ -22,10 +20,8 @@ from protos.contract.inventory import HEALTHY, Gpu, Inventory
 from protos.contract.objects import ENDED, Pod
 from protos.contract.reason import Reason
 
-How = Literal["annotated", "adopted", "moved"]
 
-
-class Bound(msgspec.Struct, frozen=True, kw_only=True):
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """A pod of this node that asks for GPUs: what it asks, what was answered, what its annotation says."""
 
     uid: str
@@ -35,27 +31,27 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     """What is wrong with the annotation."""
     running: bool = False
-    """Containers may be running, so it holds GPUs even if nobody says which."""
+    """Containers may be running, so the pod holds GPUs even if it is unknown which."""
     gpu_class: str = ""
-    """The GpuClass that it names: which GPUs those are, only the extender knows."""
+    """The GpuClass that the pod names: only the extender knows its GPUs."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """GPUs for every container of a pod, or the reason why there are none."""
 
     shares: dict[str, tuple[Share, ...]] = {}
-    how: How = "annotated"
+    how: Literal["annotated", "adopted", "moved"] = "annotated"
     refusal: Reason | None = None
     why: str = ""
     """Why the annotation was not followed."""
 
     @property
     def given(self) -> Given:
-        return {container: tuple(share.uuid for share in shares) for container, shares in self.shares.items()}
+        return _uuids(self.shares)
 
 
-def bound(pod: Pod, resources: names.Resources, given: Given) -> Bound | None:
-    """The pod's claim on GPUs, None if it asks for none or has ended; raises AskError unless it runs already."""
+def claim_of(pod: Pod, resources: names.Resources, given: Given) -> Claim | None:
+    """The pod's claim on GPUs, None if it asks for none or has ended; raises AskError unless the pod already runs."""
     if pod.status.phase in ENDED:
         return None
     running = any(
@@ -64,28 +60,28 @@ def bound(pod: Pod, resources: names.Resources, given: Given) -> Bound | None:
     ask = held(pod, resources) if running else parse(pod, resources)
     if ask is None:
         return None
-    found, problem = None, ""
+    annotated, problem = None, ""
     try:
-        found = allocation.decode(pod.metadata.annotations.get(names.ALLOCATION))
+        annotated = allocation.decode(pod.metadata.annotations.get(names.ALLOCATION))
     except codec.ContractError as error:
         problem = str(error)
-    return Bound(
+    return Claim(
         uid=pod.metadata.uid,
         ask=ask,
         given=given,
-        allocation=found,
+        allocation=annotated,
         problem=problem,
         running=running,
         gpu_class=pod.metadata.annotations.get(names.GPU_CLASS, ""),
     )
 
 
-def everyone(pods: Iterable[Pod], resources: names.Resources, given: Mapping[str, Given]) -> list[Bound]:
-    """The claims of all pods; one whose ask is malformed was never admitted and holds nothing."""
+def claims(pods: Iterable[Pod], resources: names.Resources, given: Mapping[str, Given]) -> list[Claim]:
+    """The claims of all pods; a pod whose request is malformed was never admitted and holds nothing."""
     found = []
     for pod in pods:
         try:
-            claim = bound(pod, resources, given.get(pod.metadata.uid, {}))
+            claim = claim_of(pod, resources, given.get(pod.metadata.uid, {}))
         except AskError:
             continue
         if claim is not None:
@@ -93,16 +89,14 @@ def everyone(pods: Iterable[Pod], resources: names.Resources, given: Mapping[str
     return found
 
 
-def decide(claim: Bound, others: Sequence[Bound], inventory: Inventory, cordoned: Collection[str] = ()) -> Decision:
+def decide(claim: Claim, others: Sequence[Claim], inventory: Inventory, cordoned: Collection[str] = ()) -> Decision:
     """GPUs for a pod of which no container was answered yet."""
-    marked = claim.allocation
-    if marked is not None:
+    why = claim.problem or "no extender placed it"
+    if claim.allocation is not None:
         answered = books(inventory, cordoned, others, annotated=False)
-        charges = answered.charges(claim.ask, marked.containers)
-        if charges is not None and _room(answered, charges):
-            given = {name: tuple(share.uuid for share in shares) for name, shares in marked.containers.items()}
-            return Decision(shares=shares_of(claim.ask, given, answered))
-    why = _why(claim, others, inventory, cordoned)
+        why = _obstacle(claim.ask, claim.allocation.containers, answered)
+        if not why:
+            return Decision(shares=shares_of(claim.ask, _uuids(claim.allocation.containers), answered))
     if claim.gpu_class:
         sentence = f"only gangshare's scheduler knows which GPUs are of class {claim.gpu_class}"
         return Decision(refusal=Reason("ClassUnknown", sentence, why), why=why)
@@ -111,19 +105,19 @@ def decide(claim: Bound, others: Sequence[Bound], inventory: Inventory, cordoned
     if choice is None:
         sentence = f"no GPU of this node has enough free for {wanted(claim.ask)}"
         return Decision(refusal=Reason("NodeFull", sentence, misfit(claim.ask, free)), why=why)
-    return Decision(shares=choice.shares, how="adopted" if marked is None else "moved", why=why)
+    return Decision(shares=choice.shares, how="moved" if claim.allocation else "adopted", why=why)
 
 
-def books(inventory: Inventory, cordoned: Collection[str], pods: Iterable[Bound], *, annotated: bool) -> NodeBooks:
-    """What these pods hold. With `annotated` also those that were not answered yet, where their annotations say.
+def books(inventory: Inventory, cordoned: Collection[str], pods: Iterable[Claim], *, annotated: bool) -> NodeBooks:
+    """What these pods hold. With `annotated` also pods without an answer, on the GPUs of their annotations.
 
-    A pod that may be running, and of which nobody says on which GPU, is charged on every one that it could be on.
+    A pod that may be running on unknown GPUs is charged on every GPU that it could be on.
     """
     found = NodeBooks(msgspec.structs.replace(inventory, state="ready"), cordoned)
     for pod in pods:
         if pod.given:
             known = PodAsk(containers=tuple(c for c in pod.ask.containers if c.name in pod.given))
-            found.place(pod.uid, known, _written(shares_of(known, pod.given, found), inventory, None))
+            found.place(pod.uid, known, _allocation(shares_of(known, pod.given, found), inventory, None))
         elif pod.running:
             found.place(pod.uid, pod.ask, pod.allocation)
         elif annotated and pod.allocation is not None:
@@ -133,45 +127,55 @@ def books(inventory: Inventory, cordoned: Collection[str], pods: Iterable[Bound]
     return found
 
 
-def blockers(claim: Bound, others: Iterable[Bound]) -> set[str]:
-    """UIDs of the pods that may stand in this pod's way: before it is moved they should be looked at once more."""
-    marked = claim.allocation.uuids() if claim.allocation else frozenset()
+def blockers(claim: Claim, others: Iterable[Claim]) -> set[str]:
+    """UIDs of the pods that may be in this pod's way: they are read again before this pod is moved."""
+    annotated = claim.allocation.uuids() if claim.allocation else frozenset()
     found = set()
     for pod in others:
         held = {uuid for uuids in pod.given.values() for uuid in uuids}
         held |= pod.allocation.uuids() if pod.allocation else frozenset()
-        if not marked or not held or marked & held:
+        if not annotated or not held or annotated & held:
             found.add(pod.uid)
     return found
 
 
 def shares_of(ask: PodAsk, given: Given, ledger: NodeBooks) -> dict[str, tuple[Share, ...]]:
-    """The shares of those containers whose GPUs are known, with the amounts that are charged."""
+    """The shares of the containers whose GPUs are known, with the amounts that are charged."""
     found = {}
     for container in ask.containers:
-        gpus = [_gpu(uuid, ledger) for uuid in given.get(container.name, ())]
-        if gpus:
-            found[container.name] = tuple(_share(gpu, container.whole, ledger.demand(container, gpu)) for gpu in gpus)
+        shares = []
+        for uuid in given.get(container.name, ()):
+            book = ledger.gpus.get(uuid)
+            gpu = book.gpu if book else Gpu(index=0, uuid=uuid, mem=0)  # only the UUID of a GPU that left is known
+            charge = ledger.demand(container, gpu) or Demand(0, 0, bool(container.whole))
+            shares.append(Share(uuid, gpu.index, charge.mem, charge.slices, charge.whole))
+        if shares:
+            found[container.name] = tuple(shares)
     return found
 
 
-def corrected(claim: Bound, inventory: Inventory) -> Allocation | None:
-    """The allocation that tells what was answered, None if the annotation already does.
+def corrected(claim: Claim, inventory: Inventory) -> Allocation | None:
+    """The allocation that says what was answered, None if the annotation already says it.
 
-    Also None while nothing was answered, or while nobody can tell where some container is: half a truth helps nobody.
+    Also None while nothing was answered, or while the GPUs of some container are unknown.
     """
-    marked = claim.allocation.containers if claim.allocation else {}
-    said = {name: tuple(share.uuid for share in shares) for name, shares in marked.items()}
-    known = {c.name: claim.given.get(c.name) or said.get(c.name, ()) for c in claim.ask.containers}
+    annotated = _uuids(claim.allocation.containers) if claim.allocation else {}
+    known = {c.name: claim.given.get(c.name) or annotated.get(c.name, ()) for c in claim.ask.containers}
     if not claim.given or not all(known.values()):
         return None
-    if {name: frozenset(uuids) for name, uuids in said.items()} == {n: frozenset(u) for n, u in known.items()}:
+    if {name: frozenset(uuids) for name, uuids in annotated.items()} == {n: frozenset(u) for n, u in known.items()}:
         return None
     group = claim.allocation.group if claim.allocation else None
-    return _written(shares_of(claim.ask, known, NodeBooks(inventory)), inventory, group)
+    return _allocation(shares_of(claim.ask, known, NodeBooks(inventory)), inventory, group)
 
 
-def _written(shares: dict[str, tuple[Share, ...]], inventory: Inventory, group: allocation.Group | None) -> Allocation:
+def _uuids(shares: Mapping[str, Sequence[Share]]) -> dict[str, tuple[str, ...]]:
+    return {container: tuple(share.uuid for share in own) for container, own in shares.items()}
+
+
+def _allocation(
+    shares: dict[str, tuple[Share, ...]], inventory: Inventory, group: allocation.Group | None
+) -> Allocation:
     return Allocation(
         v=codec.VERSION,
         unit_mib=inventory.unit_mib,
@@ -181,30 +185,9 @@ def _written(shares: dict[str, tuple[Share, ...]], inventory: Inventory, group: 
     )
 
 
-def _gpu(uuid: str, ledger: NodeBooks) -> Gpu:
-    """The GPU; one that this node has no more is known by nothing but its name."""
-    book = ledger.gpus.get(uuid)
-    return book.gpu if book else Gpu(index=0, uuid=uuid, mem=0)
-
-
-def _share(gpu: Gpu, whole: str, demand: Demand | None) -> Share:
-    taken = demand or Demand(0, 0, bool(whole))
-    return Share(gpu.uuid, gpu.index, taken.mem, taken.slices, taken.whole)
-
-
-def _room(ledger: NodeBooks, charges: Mapping[str, Demand]) -> bool:
-    return all(
-        (book := ledger.gpus.get(uuid)) is not None and book.gpu.health == HEALTHY and book.fits(demand)
-        for uuid, demand in charges.items()
-    )
-
-
-def _why(claim: Bound, others: Sequence[Bound], inventory: Inventory, cordoned: Collection[str]) -> str:
-    """Why the annotation cannot be followed, in words."""
-    if claim.allocation is None:
-        return claim.problem or "no extender placed it"
-    ledger = books(inventory, cordoned, others, annotated=False)
-    charges = ledger.charges(claim.ask, claim.allocation.containers)
+def _obstacle(ask: PodAsk, annotated: Mapping[str, Sequence[Share]], ledger: NodeBooks) -> str:
+    """Why the annotation cannot be followed, "" if it can."""
+    charges = ledger.charges(ask, annotated)
     if charges is None:
         return "its annotation does not name the GPUs that it asks for"
     for uuid, demand in charges.items():

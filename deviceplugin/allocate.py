@@ -1,16 +1,13 @@
-"""The kubelet's two questions: which device IDs would suit (GetPreferredAllocation), what a container gets (Allocate).
+"""The kubelet's two questions: which device IDs suit a container (GetPreferredAllocation), what it gets (Allocate).
 
-Both find out first which container is meant, and calls come one after another. The first container of a pod decides
-which GPUs all of them get.
+Both first find out which container is meant, and calls run one after another. The first container of a pod decides
+which GPUs all of its containers get.
 """
-
-from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgspec
 import structlog
 
 from deviceplugin import adopt, devices
@@ -32,21 +29,13 @@ from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 log = structlog.get_logger()
 
 HOLD_S = 10.0
-"""The longest that the kubelet is kept waiting: meanwhile it does nothing else."""
+"""The longest time that the kubelet waits for an answer: it does nothing else meanwhile."""
 KNOW_S = 8.0
-"""Patience at start until the pods of the node are known."""
-
-
-class Rules(NamedTuple):
-    """How containers are answered on this node."""
-
-    style: Style = Style()
-    single: bool = False
-    """A container may have one replica of a GPU at most."""
+"""Patience at start until the pods of the node are listed."""
 
 
 class Allocator:
-    """Answers for all resources of the node."""
+    """Answers the kubelet for all resources of the node, one call at a time."""
 
     def __init__(
         self,
@@ -54,80 +43,66 @@ class Allocator:
         offer: Offer,
         corrections: Corrections,
         metrics: Metrics,
-        rules: Rules,
+        style: Style,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
+        """`spawn` runs a task whose end the kubelet does not wait for."""
         self.cluster, self.record, self.offer, self.corrections = identify.cluster, identify.record, offer, corrections
-        self.metrics, self.rules, self.spawn = metrics, rules, spawn
+        self.metrics, self.style, self.spawn = metrics, style, spawn
         self._identify = identify
         self._turn = asyncio.Lock()
 
     async def allocate(self, resource: str, ids: Sequence[str]) -> api.ContainerAllocateResponse:
-        """What the container that asks this gets; raises RefusedError, in HOLD_S at the latest."""
+        """The answer for the container that asks for these IDs; raises RefusedError, in HOLD_S at the latest."""
         try:
             async with asyncio.timeout(HOLD_S), self._turn:
                 return await self._allocated(resource, ids)
         except TimeoutError as error:
             reason = Reason("ApiSilent", f"no answer in {HOLD_S:g} s: the API server or the kubelet is too slow")
-            self.metrics.refusals.labels(reason.code).inc()
-            log.warning("allocate_refused", resource=resource, amount=len(ids), sentence=str(reason))
+            self._count_refusal(reason, resource=resource, amount=len(ids))
             raise RefusedError(reason) from error
 
     async def _allocated(self, resource: str, ids: Sequence[str]) -> api.ContainerAllocateResponse:
-        meant, listed = await self._meant(resource, len(ids))
+        try:
+            meant, listed = await self._identify.exactly(resource, len(ids))
+        except RefusedError as error:
+            self._count_refusal(error.reason, resource=resource, amount=len(ids))
+            raise
+        meta = meant.pod.metadata
         try:
             shares = await self._shares(meant, resource, len(ids))
         except RefusedError as error:
-            self._refused(meant, error.reason)
+            self.record.refuse(meta.uid)
+            self._count_refusal(error.reason, pod=f"{meta.namespace}/{meta.name}", reason=error.reason.code)
+            self.spawn(self.cluster.tell(meant.pod, error.reason.code, str(error.reason), "Warning"))
             raise
-        self.record.note(meant.pod.metadata.uid, meant.container, resource)
-        self._count_duplicates(resource, ids, listed, meant)
-        response = self._answer(meant, shares)
-        self.corrections.look(meant.pod)
-        meta = meant.pod.metadata
-        log.info(
-            "allocated",
-            pod=f"{meta.namespace}/{meta.name}",
-            uid=meta.uid,
-            container=meant.container,
-            resource=resource,
-            amount=len(ids),
-            gpus=[share.index for share in shares],
-        )
-        return response
+        return self._answer(meant, resource, ids, listed, shares)
+
+    def _count_refusal(self, refusal: Reason, **about: object) -> None:
+        self.metrics.refusals.labels(refusal.code).inc()
+        log.warning("allocate_refused", **about, sentence=str(refusal))
 
     async def prefer(self, resource: str, available: Sequence[str], must: Sequence[str], size: int) -> list[str]:
-        """IDs on the GPUs that the container will get, as far as that can be told; empty in doubt."""
+        """IDs on the GPUs that the container will get, as far as they are known; empty in doubt."""
         async with self._turn:
             guess = await self._identify.guess(resource, size)
             if guess is None:
                 return []
             meant, listed = guess
-            given = self._intended(meant)
-            taken = {i for entry in listed for held in entry.devices.values() for i in held.get(resource, ())}
-            return devices.preferred(available, must, size, given.get(meant.container, ()), taken)
-
-    async def _meant(self, resource: str, amount: int) -> tuple[Candidate, tuple[Listed, ...]]:
-        try:
-            return await self._identify.exactly(resource, amount)
-        except RefusedError as error:
-            self.metrics.refusals.labels(error.reason.code).inc()
-            log.warning("allocate_refused", resource=resource, amount=amount, sentence=str(error.reason))
-            raise
+            gpus = self._intended(meant).get(meant.container, ())
+            return devices.preferred(available, must, size, gpus, _held(listed, resource))
 
     async def _shares(self, meant: Candidate, resource: str, amount: int) -> tuple[Share, ...]:
         """The GPUs of this container; the first container of a pod decides for all of them. Raises RefusedError."""
-        replicas = self.offer.sharing.replicas
-        if self.rules.single and resource in replicas and amount > 1:
+        if self.style.single and resource in self.offer.sharing.replicas and amount > 1:
             raise RefusedError(Reason("OneReplica", f"a container may ask one {resource} at most on this node"))
         claim = self._claim(meant.pod)
         if meant.container in claim.given:
-            found = adopt.shares_of(claim.ask, claim.given, NodeBooks(self.offer.inventory))
-            return found[meant.container]
+            return adopt.shares_of(claim.ask, claim.given, NodeBooks(self.offer.inventory))[meant.container]
         await self._know_the_node()
         decision = self._decide(claim)
         if decision.how != "annotated" or decision.refusal:
-            await self._look_again(claim)
+            await self._read_blockers(claim)
             decision = self._decide(claim)
         if decision.refusal:
             raise RefusedError(decision.refusal)
@@ -138,7 +113,7 @@ class Allocator:
         return decision.shares[meant.container]
 
     async def _know_the_node(self) -> None:
-        """Wait until all pods of the node are known, which is so but for the first moments."""
+        """Wait until all pods of the node are listed, which takes time only after a start. Raises RefusedError."""
         try:
             async with asyncio.timeout(KNOW_S):
                 await self.cluster.pods_listed.wait()
@@ -146,26 +121,28 @@ class Allocator:
             sentence = "the pods of this node cannot be listed: the API server does not answer, or does not allow it"
             raise RefusedError(Reason("NodeUnknown", sentence)) from error
 
-    def _claim(self, pod: objects.Pod) -> adopt.Bound:
+    def _claim(self, pod: objects.Pod) -> adopt.Claim:
         try:
-            claim = adopt.bound(pod, self.offer.sharing.resources, self.record.given(pod.metadata.uid))
+            claim = adopt.claim_of(pod, self.offer.sharing.resources, self.record.given(pod.metadata.uid))
         except AskError as error:
             raise RefusedError(error.reason) from error
         if claim is None:
             raise RefusedError(Reason("PodEnded", "the pod has ended"))
         return claim
 
-    def _decide(self, claim: adopt.Bound) -> adopt.Decision:
-        return adopt.decide(claim, self._others(claim.uid), self.offer.inventory, self._cordoned())
+    def _decide(self, claim: adopt.Claim) -> adopt.Decision:
+        text = self.cluster.node.metadata.annotations.get(names.CORDONED_GPUS, "") if self.cluster.node else ""
+        cordoned = frozenset(part.strip() for part in text.split(",") if part.strip())
+        return adopt.decide(claim, self._others(claim.uid), self.offer.inventory, cordoned)
 
-    def _others(self, uid: str) -> list[adopt.Bound]:
+    def _others(self, uid: str) -> list[adopt.Claim]:
         pods = [pod for pod in self.cluster.pods.values() if pod.metadata.uid != uid]
         active = [pod for pod in pods if not self.record.refused(pod.metadata.uid)]
         given = {pod.metadata.uid: self.record.given(pod.metadata.uid) for pod in active}
-        return adopt.everyone(active, self.offer.sharing.resources, given)
+        return adopt.claims(active, self.offer.sharing.resources, given)
 
-    async def _look_again(self, claim: adopt.Bound) -> None:
-        """The pods in the way may have ended without our knowing yet."""
+    async def _read_blockers(self, claim: adopt.Claim) -> None:
+        """Read the pods in the way: they may have ended without our knowledge."""
         uids = adopt.blockers(claim, self._others(claim.uid))
         wanted = [name for name, pod in self.cluster.pods.items() if pod.metadata.uid in uids]
         try:
@@ -180,32 +157,36 @@ class Allocator:
             return {}
         return claim.given if meant.container in claim.given else self._decide(claim).given
 
-    def _answer(self, meant: Candidate, shares: Sequence[Share]) -> api.ContainerAllocateResponse:
-        claim = self._claim(meant.pod)
-        ask = claim.ask.container(meant.container)
+    def _answer(
+        self, meant: Candidate, resource: str, ids: Sequence[str], listed: Sequence[Listed], shares: Sequence[Share]
+    ) -> api.ContainerAllocateResponse:
+        """Record, log and make the answer; raises RefusedError."""
+        meta = meant.pod.metadata
+        self.record.note(meta.uid, meant.container, resource)
+        others = (entry for entry in listed if entry.name != (meta.namespace, meta.name))
+        twice = _held(others, resource).intersection(ids)
+        if twice:
+            self.metrics.duplicates.inc(len(twice))
+            log.warning("duplicate_devices", resource=resource, count=len(twice), example=min(twice))
+        ask = self._claim(meant.pod).ask.container(meant.container)
         if ask is None:
             raise RefusedError(Reason("AskUnknown", f"container {meant.container} asks for no GPU"))
         labels = self.cluster.node.metadata.labels if self.cluster.node else {}
         no_isolation = labels.get(names.CGPU_DISABLE_LABEL) == "true"
-        style = msgspec.structs.replace(self.rules.style, no_isolation=no_isolation)
-        return answer(ask, shares, self.offer.inventory, style)
+        response = answer(ask, shares, self.offer.inventory, self.style, no_isolation=no_isolation)
+        self.corrections.look(meant.pod)
+        log.info(
+            "allocated",
+            pod=f"{meta.namespace}/{meta.name}",
+            uid=meta.uid,
+            container=meant.container,
+            resource=resource,
+            amount=len(ids),
+            gpus=[share.index for share in shares],
+        )
+        return response
 
-    def _cordoned(self) -> frozenset[str]:
-        text = self.cluster.node.metadata.annotations.get(names.CORDONED_GPUS, "") if self.cluster.node else ""
-        return frozenset(part.strip() for part in text.split(",") if part.strip())
 
-    def _refused(self, meant: Candidate, reason: Reason) -> None:
-        self.record.refuse(meant.pod.metadata.uid)
-        self.metrics.refusals.labels(reason.code).inc()
-        meta = meant.pod.metadata
-        log.warning("allocate_refused", pod=f"{meta.namespace}/{meta.name}", reason=reason.code, sentence=str(reason))
-        self.spawn(self.cluster.tell(meant.pod, reason.code, str(reason), "Warning"))
-
-    def _count_duplicates(self, resource: str, ids: Sequence[str], listed: Iterable[Listed], meant: Candidate) -> None:
-        own = (meant.pod.metadata.namespace, meant.pod.metadata.name)
-        others = (entry for entry in listed if entry.name != own)
-        held = {i for entry in others for by in entry.devices.values() for i in by.get(resource, ())}
-        twice = held.intersection(ids)
-        if twice:
-            self.metrics.duplicates.inc(len(twice))
-            log.warning("duplicate_devices", resource=resource, count=len(twice), example=min(twice))
+def _held(listed: Iterable[Listed], resource: str) -> set[str]:
+    """The device IDs of this resource that the kubelet has given to these pods."""
+    return {i for entry in listed for devices in entry.devices.values() for i in devices.get(resource, ())}

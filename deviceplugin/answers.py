@@ -1,58 +1,89 @@
-"""What the kubelet is told of the GPUs that a container gets: environment, device nodes, mounts, CDI devices. Pure.
+"""The answer to an Allocate: environment, device nodes, mounts and CDI devices of a container. Pure.
 
-Every resource of one container is answered alike: the kubelet merges the answers, and the first value of a variable
-wins.
+All resources of one container get the same answer: the kubelet merges the answers, and the first value of a variable
+wins. A strategy is the way in which the container runtime learns the container's GPUs:
+
+- `envvar`, `device-nodes`: the variable NVIDIA_VISIBLE_DEVICES, which a pod or an image may set as well.
+- `volume-mounts`: mounts of /dev/null that are named after the GPUs; the variable names only their folder.
+- `cdi-cri`: devices of the Container Device Interface, which the kubelet passes to the runtime.
+
+Sources: NVIDIA container toolkit (accept-nvidia-visible-devices-as-volume-mounts), k8s-device-plugin
+(DEVICE_LIST_STRATEGY), cncf-tags/container-device-interface.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from enum import StrEnum
 
 import msgspec
 
-from deviceplugin import strategies
-from deviceplugin.strategies import Host, Strategy
 from protos.contract import names
 from protos.contract.allocation import Share
 from protos.contract.ask import ContainerAsk
 from protos.contract.inventory import Gpu, Inventory
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 
+CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
+NULL = "/dev/null"
+VOID = "void"
+
+
+class Strategy(StrEnum):
+    """How containers get their GPUs; the names are those of NVIDIA's plugin."""
+
+    ENVVAR = "envvar"
+    DEVICE_NODES = "device-nodes"
+    VOLUME_MOUNTS = "volume-mounts"
+    CDI_CRI = "cdi-cri"
+
 
 class Style(msgspec.Struct, frozen=True, kw_only=True):
-    """How containers are told of their GPUs on this node."""
+    """How this node answers Allocate."""
 
     strategy: Strategy = Strategy.ENVVAR
-    host: Host = Host()
+    control_nodes: tuple[str, ...] = ()
+    """The driver's device nodes that this machine has."""
+    cdi_kind: str = names.CDI_KIND
+    """vendor/class of the GPUs' CDI devices."""
     gpushare: bool = False
-    no_isolation: bool = False
-    """gpushare: the node's label switches cGPU isolation off."""
+    single: bool = False
+    """A container may have at most one replica of a GPU."""
 
 
 def answer(
-    ask: ContainerAsk, shares: Sequence[Share], inventory: Inventory, style: Style
+    ask: ContainerAsk, shares: Sequence[Share], inventory: Inventory, style: Style, *, no_isolation: bool = False
 ) -> api.ContainerAllocateResponse:
-    """The answer for a container that gets these shares. Memory and slices are what it may use of each GPU."""
+    """The answer for a container with these shares. Memory and slices are what it may use of each GPU.
+
+    `no_isolation` says that the node's label switches off gpushare's cGPU isolation.
+    """
     gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
-    given = [gpus[share.uuid] for share in shares if share.uuid in gpus]
-    minors = {share.uuid: gpus[share.uuid].minor if share.uuid in gpus else None for share in shares}
-    told = strategies.told(style.strategy, minors, style.host)
-    envs = {
-        names.VISIBLE_DEVICES: told.visible,
-        names.ENV_UUIDS: ",".join(minors),
-        names.ENV_MEM_MIB: str(min((_mebibytes(share, gpus, inventory) for share in shares), default=0)),
-        names.ENV_SLICES: str(min((share.slices for share in shares), default=0)),
-    }
-    if style.gpushare and ask.mem:
-        envs |= _gpushare(ask, given)
-        if style.no_isolation:
-            envs[names.CGPU_DISABLE] = "true"
-    return api.ContainerAllocateResponse(
-        envs=envs,
-        devices=[api.DeviceSpec(container_path=node, host_path=node, permissions="rw") for node in told.nodes],
-        mounts=[api.Mount(container_path=path, host_path=strategies.NULL) for path in told.null_mounts],
-        cdi_devices=[api.CDIDevice(name=name) for name in told.cdi],
+    uuids = list(dict.fromkeys(share.uuid for share in shares))
+    found = api.ContainerAllocateResponse(
+        envs={
+            names.VISIBLE_DEVICES: ",".join(uuids),
+            names.ENV_UUIDS: ",".join(uuids),
+            names.ENV_MEM_MIB: str(min((_mebibytes(share, gpus, inventory) for share in shares), default=0)),
+            names.ENV_SLICES: str(min((share.slices for share in shares), default=0)),
+        }
     )
+    match style.strategy:
+        case Strategy.DEVICE_NODES:
+            own = (f"/dev/nvidia{gpus[uuid].minor}" for uuid in uuids if uuid in gpus)
+            for node in (*style.control_nodes, *own):
+                found.devices.add(container_path=node, host_path=node, permissions="rw")
+        case Strategy.VOLUME_MOUNTS:
+            found.envs[names.VISIBLE_DEVICES] = names.DEVICE_MOUNTS
+            for uuid in uuids:
+                found.mounts.add(container_path=f"{names.DEVICE_MOUNTS}/{uuid}", host_path=NULL)
+        case Strategy.CDI_CRI:
+            found.envs[names.VISIBLE_DEVICES] = VOID
+            for uuid in uuids:
+                found.cdi_devices.add(name=f"{style.cdi_kind}={uuid}")
+    if style.gpushare and ask.mem:
+        found.envs.update(_gpushare(ask, [gpus[share.uuid] for share in shares if share.uuid in gpus]))
+        if no_isolation:
+            found.envs[names.CGPU_DISABLE] = "true"
+    return found
 
 
 def _mebibytes(share: Share, gpus: dict[str, Gpu], inventory: Inventory) -> int:
@@ -61,12 +92,12 @@ def _mebibytes(share: Share, gpus: dict[str, Gpu], inventory: Inventory) -> int:
     return share.mem * inventory.unit_mib
 
 
-def _gpushare(ask: ContainerAsk, given: Sequence[Gpu]) -> dict[str, str]:
-    """What gpushare's own plugin sets; the index is N of /dev/nvidiaN."""
+def _gpushare(ask: ContainerAsk, gpus: Sequence[Gpu]) -> dict[str, str]:
+    """The variables that gpushare's own plugin sets; the index is N of /dev/nvidiaN."""
     total = str(ask.mem * ask.gpus)
     return {
-        names.ALIYUN_IDX: ",".join(str(gpu.minor) for gpu in given),
+        names.ALIYUN_IDX: ",".join(str(gpu.minor) for gpu in gpus),
         names.ALIYUN_POD: total,
         names.ALIYUN_CONTAINER: total,
-        names.ALIYUN_DEV: str(min((gpu.mem for gpu in given), default=0)),
+        names.ALIYUN_DEV: str(min((gpu.mem for gpu in gpus), default=0)),
     }

@@ -1,13 +1,11 @@
 """Which container an Allocate is for. Pure.
 
-The kubelet's request names no pod, but it admits pods one at a time, and its PodResources List, asked from inside
-Allocate, shows the pod under admission with no devices yet of this resource. Joined with the pods of the API server
-and with the record of what was answered, one container is left. Nothing is matched by amount alone.
+The kubelet's request names no pod. But the kubelet admits pods one at a time, and its PodResources List, asked from
+inside Allocate, shows the pod under admission without devices of this resource. Joined with the pods of the API server
+and the record of answers, one container remains. No container is matched by amount alone.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from deviceplugin.record import Record
@@ -15,13 +13,13 @@ from protos.contract.objects import ENDED, Container, Pod
 from protos.contract.quantity import QuantityError, integer
 
 MIRROR = "kubernetes.io/config.mirror"
-"""Annotation of the API server's shadow of a static pod."""
+"""Annotation of a static pod's mirror pod."""
 Name = tuple[str, str]
 """Namespace and name of a pod."""
 
 
 class Listed(NamedTuple):
-    """A pod as PodResources List shows it: device IDs by container and resource, ordinary init containers left out."""
+    """A pod in a PodResources List: device IDs by container and resource, without ordinary init containers."""
 
     name: Name
     devices: Mapping[str, Mapping[str, frozenset[str]]]
@@ -41,7 +39,7 @@ class Candidate(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """All candidates, and the pods that must be read from the API server before one of them can be believed."""
+    """All candidates, and the pods to read from the API server before a candidate is certain."""
 
     found: tuple[Candidate, ...]
     unknown: tuple[Name, ...]
@@ -50,11 +48,11 @@ class Candidates(NamedTuple):
 def candidates(
     resource: str, amount: int, listed: Sequence[Listed], pods: Mapping[Name, Pod | None], record: Record
 ) -> Candidates:
-    """Who may be asking `amount` of `resource`.
+    """The containers that may be asking for `amount` of `resource`.
 
-    `pods` are those of this node as last seen; None for a name that the API server says it does not have. A pod that
-    was deleted, has ended or was answered may have been replaced by another of its name; ended ones, of which kubelets
-    before 1.34 list all, are read only where nobody else is asking.
+    `pods` are the pods of this node as last seen, None for a pod that the API server does not have. A pod that was
+    deleted, has ended or was answered may have been replaced by another pod of its name. Kubelets before 1.34 list all
+    ended pods, so these are read only if no other container may be asking.
     """
     fresh: dict[tuple[str, str], Candidate] = {}
     again: dict[tuple[str, str], Candidate] = {}
@@ -67,15 +65,17 @@ def candidates(
                 unknown[entry.name] = None
             continue
         uid = pod.metadata.uid
-        wanting = [c.name for c in _containers(pod) if amount_of(c, resource)]
+        wanting = [c.name for c in _containers(pod) if _amount(c, resource)]
         if not wanting:
             continue
-        if not live(pod) or record.refused(uid):
+        if not _live(pod) or record.refused(uid):
             if not entry.any(resource):
                 (unknown if pod.metadata.deletion_timestamp else ended)[entry.name] = None
             continue
         answered = {c for c in wanting if entry.shows(c, resource) or record.answered(uid, c, resource)}
-        asking = [c for c in wanting if _empty(entry, c, resource, answered)]
+        # The kubelet's List shows whether a container has devices, and hides init containers: there our record counts.
+        shown = entry.devices
+        asking = [c for c in wanting if not (entry.shows(c, resource) if c in shown else c in answered)]
         if len(answered) < len(wanting):
             if _asks(pod, asking[0], resource, amount):
                 fresh[uid, asking[0]] = Candidate(pod, asking[0])
@@ -90,13 +90,8 @@ def candidates(
     return Candidates(tuple((fresh or again).values()), tuple(unknown))
 
 
-def _empty(entry: Listed, container: str, resource: str, answered: Collection[str]) -> bool:
-    """Whether the kubelet has no devices for this container: by its List, which hides init containers, or our word."""
-    return not entry.shows(container, resource) if container in entry.devices else container not in answered
-
-
-def live(pod: Pod) -> bool:
-    """Whether the kubelet may be admitting this pod. A mirror pod has another UID than the kubelet knows it by."""
+def _live(pod: Pod) -> bool:
+    """Whether the kubelet may be admitting this pod. The kubelet knows a mirror pod by another UID."""
     return (
         pod.metadata.deletion_timestamp is None
         and pod.status.phase not in ENDED
@@ -105,12 +100,12 @@ def live(pod: Pod) -> bool:
 
 
 def _containers(pod: Pod) -> tuple[Container, ...]:
-    """A pod's containers in the order in which the kubelet allocates: init containers and sidecars, then the others."""
+    """A pod's containers in the kubelet's order of allocation: init containers and sidecars, then the others."""
     return *pod.spec.init_containers, *pod.spec.containers
 
 
-def amount_of(container: Container, resource: str) -> int:
-    """How much of a resource the container's limits ask."""
+def _amount(container: Container, resource: str) -> int:
+    """The container's limit of a resource."""
     try:
         return integer(container.resources.limits.get(resource, 0)) if container.resources else 0
     except QuantityError:
@@ -118,4 +113,4 @@ def amount_of(container: Container, resource: str) -> int:
 
 
 def _asks(pod: Pod, container: str, resource: str, amount: int) -> bool:
-    return any(c.name == container and amount_of(c, resource) == amount for c in _containers(pod))
+    return any(c.name == container and _amount(c, resource) == amount for c in _containers(pod))

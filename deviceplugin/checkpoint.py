@@ -1,10 +1,8 @@
-"""What the kubelet wrote down about the devices it gave: the file `kubelet_internal_checkpoint` in its plugin folder.
+"""The kubelet's own record of the devices it gave: the file `kubelet_internal_checkpoint` in its plugin folder.
 
-It names pods by UID and init containers too, and keeps each Allocate's answer, so a plugin that starts anew knows what
-was answered before it. Source: k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/checkpoint.
+It names pods by UID, has init containers too, and keeps each Allocate's answer. So a restarted plugin knows the answers
+given before. Source: k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/checkpoint.
 """
-
-from __future__ import annotations
 
 import base64
 from pathlib import Path
@@ -18,11 +16,11 @@ from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 
 
 class CheckpointError(ValueError):
-    """The file is there and cannot be read."""
+    """The file exists and cannot be read."""
 
 
 class Entry(NamedTuple):
-    """The devices of one resource that one container was given, and the environment that came with them."""
+    """The devices of one resource that one container got, and the environment in the answer."""
 
     uid: str
     container: str
@@ -36,7 +34,7 @@ class _Entry(msgspec.Struct, frozen=True):
     container: str = msgspec.field(name="ContainerName")
     resource: str = msgspec.field(name="ResourceName")
     ids: dict[str, list[str]] | None = msgspec.field(name="DeviceIDs", default=None)
-    """By NUMA node, -1 where there is none."""
+    """By NUMA node, -1 if unknown."""
     answer: str | None = msgspec.field(name="AllocResp", default=None)
 
 
@@ -52,7 +50,7 @@ _decoder = msgspec.json.Decoder(_File)
 
 
 def read(path: Path) -> tuple[Entry, ...]:
-    """The entries of the file, none where there is no file; raises CheckpointError."""
+    """The entries of the file, none if it does not exist; raises CheckpointError."""
     try:
         size = path.stat().st_size
         if size > CHECKPOINT.most:

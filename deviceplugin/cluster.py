@@ -1,10 +1,8 @@
-"""This node and its pods as the API server shows them, and what is written about them.
+"""This node and its pods as the API server shows them, and the plugin's writes to them.
 
-Annotations go through the status subresources, which leave the spec alone; each patch names the UID, so that it never
-meets another object of the same name.
+Annotations go through the status subresources, which do not change the spec. A pod's patch names its UID, so that it
+never changes another pod of the same name.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -22,35 +20,35 @@ from protos.kube.client import STRATEGIC_PATCH, ApiClient
 log = structlog.get_logger()
 Kind = Literal["Normal", "Warning"]
 ENDED = 256
-"""Pods that ended which are remembered."""
+"""Ended pods that are remembered."""
 READ_S = 2.0
-"""Seconds until a reading of pods is given up."""
+"""Timeout of reading pods."""
 
 
 class Cluster:
-    """The pods bound to one node, and the node itself; whoever holds it may be told of changes by the two hooks."""
+    """The pods bound to one node, and the node itself. `on_pod` and `on_gone` (UID) are called after changes."""
 
     def __init__(self, client: ApiClient, node_name: str, recorder: events.Recorder) -> None:
         self.client, self.node_name, self.recorder = client, node_name, recorder
         self.pods: dict[Name, objects.Pod] = {}
         self._ended: deque[str] = deque(maxlen=ENDED)
-        """UIDs of the pods that ended last."""
+        """UIDs of the latest pods that ended or were deleted."""
         self.node: objects.Node | None = None
         self.pods_listed = asyncio.Event()
         ours = {"fieldSelector": f"spec.nodeName={node_name}"}
         self._pods = reflect.Reflector(client, paths.pods(), objects.decode_pod, selectors=ours)
-        self.on_pod: Callable[[objects.Pod], None] = _nothing
-        self.on_gone: Callable[[str], None] = _nothing
+        self.on_pod: Callable[[objects.Pod], None] = lambda _: None
+        self.on_gone: Callable[[str], None] = lambda _: None
 
     @property
     def followed(self) -> bool:
-        """Whether changes of the pods come in, as far as anybody knows."""
+        """Whether the watch of the pods is up, as far as is known."""
         return self.pods_listed.is_set() and self._pods.trouble is None
 
     async def watch_pods(self) -> None:
         """Follow the pods of this node for ever."""
-        async with contextlib.aclosing(self._pods.events()) as told:
-            async for event in told:
+        async with contextlib.aclosing(self._pods.events()) as stream:
+            async for event in stream:
                 match event:
                     case changes.Added(_, pod) | changes.Modified(_, pod):
                         self._store(pod)
@@ -66,8 +64,8 @@ class Cluster:
         """Follow the node object for ever."""
         ours = {"fieldSelector": f"metadata.name={self.node_name}"}
         reflector = reflect.Reflector(self.client, paths.nodes(), objects.decode_node, selectors=ours)
-        async with contextlib.aclosing(reflector.events()) as told:
-            async for event in told:
+        async with contextlib.aclosing(reflector.events()) as stream:
+            async for event in stream:
                 match event:
                     case changes.Added(_, node) | changes.Modified(_, node):
                         self._store_node(node)
@@ -92,7 +90,7 @@ class Cluster:
         self._store(objects.decode_pod(answer))
 
     async def patch_node(self, annotations: Mapping[str, str], resources: Mapping[str, str]) -> None:
-        """Set annotations of this node, and amounts that no device stands behind; raises ApiError."""
+        """Set annotations of this node, and amounts of resources without devices; raises ApiError."""
         body: dict[str, Any] = {"metadata": {"annotations": annotations}}
         if resources:
             body["status"] = {"capacity": resources, "allocatable": resources}
@@ -100,22 +98,22 @@ class Cluster:
         self._store_node(objects.decode_node(answer))
 
     async def tell(self, pod: objects.Pod, reason: str, message: str, kind: Kind = "Normal") -> None:
-        """Post an Event about a pod; failing that, only the log knows."""
+        """Post an Event about a pod; an error is only logged."""
         meta = pod.metadata
         about = events.Reference(api_version="v1", kind="Pod", name=meta.name, namespace=meta.namespace, uid=meta.uid)
-        try:
-            await self.recorder.post(about, reason, message, kind=kind)
-        except errors.ApiError as error:
-            log.warning("event_not_written", pod=f"{meta.namespace}/{meta.name}", reason=reason, error=str(error))
+        await self._post(about, reason, message, kind, pod=f"{meta.namespace}/{meta.name}")
 
     async def tell_node(self, reason: str, message: str, kind: Kind = "Normal") -> None:
         """Post an Event about this node, and log it."""
         log.warning("notice", reason=reason, message=message)
         about = events.Reference(api_version="v1", kind="Node", name=self.node_name, uid=self.node_name)
+        await self._post(about, reason, message, kind)
+
+    async def _post(self, about: events.Reference, reason: str, message: str, kind: Kind, **logged: str) -> None:
         try:
             await self.recorder.post(about, reason, message, kind=kind)
         except errors.ApiError as error:
-            log.warning("event_not_written", reason=reason, error=str(error))
+            log.warning("event_not_written", **logged, reason=reason, error=str(error))
 
     async def _read(self, name: Name) -> objects.Pod | None:
         try:
@@ -134,9 +132,9 @@ class Cluster:
         return await self.client.patch(path, body, content_type=STRATEGIC_PATCH, params={"fieldManager": names.PLUGIN})
 
     def _store(self, pod: objects.Pod) -> None:
-        """Keep the newest state; a pod in place of another of its name ends that one.
+        """Keep the newest state of a pod. A pod of the same name with another UID has replaced the pod known so far.
 
-        An answer of the API server may be older than the end of its pod, which the watch has told.
+        An answer of the API server may be older than the pod's deletion, which the watch has already shown.
         """
         if pod.metadata.uid in self._ended:
             return
@@ -162,10 +160,6 @@ class Cluster:
         self.on_gone(uid)
 
 
-def _nothing(*_: object) -> None:
-    return
-
-
-def _version(thing: objects.Pod | objects.Node) -> int:
-    text = thing.metadata.resource_version
+def _version(of: objects.Pod | objects.Node) -> int:
+    text = of.metadata.resource_version
     return int(text) if text.isdecimal() else 0

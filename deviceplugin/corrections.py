@@ -1,10 +1,8 @@
-"""Puts annotations right: a pod whose allocation does not say what it was given gets one that does.
+"""Corrects annotations: a pod whose allocation does not say which GPUs it was given gets one that does.
 
-That covers pods that were adopted or moved in Allocate, pods taken over from another plugin, and annotations that
-somebody edited later.
+That covers pods that were adopted or moved in Allocate, pods taken over from another plugin, and annotations that a
+client edited later.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -28,8 +26,8 @@ from protos.kube import errors
 log = structlog.get_logger()
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
-"""Between two writes to one pod: doubled from write to write, for nobody is served by two who write against each other,
-nor by a write that the API server refuses each time."""
+"""Between two writes to one pod, doubled from write to write: another client may edit the annotation each time, or the
+API server may refuse each write."""
 Cause = Literal["adopted", "moved", "taken-over", "restored"]
 EVENTS: dict[Cause, str] = {
     "adopted": "GpuAdopted",
@@ -45,8 +43,8 @@ class _Pace(NamedTuple):
     due: float
     pause: float
 
-    def after(self, now: float) -> _Pace:
-        """After a write: a pod that was left in peace for the longest pause begins anew."""
+    def after(self, now: float) -> "_Pace":
+        """The pace after a write; it starts again if the pod needed no write for the longest pause."""
         calm = now - self.due > LONGEST_PAUSE_S
         pause = FIRST_PAUSE_S if calm else min(2 * self.pause, LONGEST_PAUSE_S)
         return _Pace(now + pause, pause)
@@ -56,7 +54,7 @@ NO_PACE = _Pace(-inf, FIRST_PAUSE_S)
 
 
 class Corrections:
-    """The pods whose annotation is looked at, one by one, in the order in which they came up."""
+    """The pods whose annotation is checked, one by one, first come first served."""
 
     def __init__(self, cluster: Cluster, offer: Offer, record: Record, metrics: Metrics, *, standalone: bool) -> None:
         self.cluster, self.offer, self.record, self.metrics = cluster, offer, record, metrics
@@ -68,7 +66,7 @@ class Corrections:
         self._failing: dict[str, str] = {}
 
     def look(self, pod: Pod) -> None:
-        """See whether this pod's annotation tells the truth, soon."""
+        """Have this pod's annotation checked soon."""
         if self.record.given(pod.metadata.uid):
             self._waiting[pod.metadata.namespace, pod.metadata.name] = None
             self._news.set()
@@ -78,7 +76,7 @@ class Corrections:
             self.look(pod)
 
     def because(self, pod: Pod, cause: Cause, why: str) -> None:
-        """This pod is known to need a correction: its Event says why."""
+        """Note why this pod needs a correction, for its Event."""
         self._causes[pod.metadata.uid] = (cause, why)
         self.look(pod)
 
@@ -88,7 +86,7 @@ class Corrections:
         self._paces.pop(uid, None)
 
     async def run(self) -> None:
-        """Work for ever."""
+        """Check and correct for ever."""
         while True:
             self._news.clear()
             pause = await self._round()
@@ -97,64 +95,64 @@ class Corrections:
                     await self._news.wait()
 
     async def _round(self) -> float | None:
-        """Correct those whose turn it is; the seconds until it is another's, None if none waits."""
+        """Correct the pods that are due; returns the seconds until the next is due, None if none waits."""
         clock = asyncio.get_running_loop().time
         batch, self._waiting = self._waiting, {}
-        soonest: float | None = None
+        soonest = inf
         for name in batch:
             pod = self.cluster.pods.get(name)
-            pace = self._paces.get(pod.metadata.uid, NO_PACE) if pod else NO_PACE
-            if pod is None or (pace.due <= clock() and await self._correct(pod)):
+            if pod is None:
                 continue
-            due = self._paces[pod.metadata.uid].due
-            soonest = due if soonest is None else min(soonest, due)
+            if self._paces.get(pod.metadata.uid, NO_PACE).due <= clock() and await self._correct(pod):
+                continue
+            soonest = min(soonest, self._paces[pod.metadata.uid].due)
             self._waiting[name] = None
-        return None if soonest is None else max(0.0, soonest - clock())
+        return None if soonest == inf else max(0.0, soonest - clock())
 
     async def _correct(self, pod: Pod) -> bool:
         """Write what is missing; False if that must be tried again."""
-        uid = pod.metadata.uid
+        meta = pod.metadata
         wanted = self._annotations(pod)
         if not wanted:
             return True
-        self._paces[uid] = self._paces.get(uid, NO_PACE).after(asyncio.get_running_loop().time())
+        self._paces[meta.uid] = self._paces.get(meta.uid, NO_PACE).after(asyncio.get_running_loop().time())
         try:
             await self.cluster.annotate_pod(pod, wanted)
         except (errors.NotFound, errors.Conflict):
             return True
         except errors.ApiError as error:
-            if self._failing.get(uid) != str(error):
-                log.warning("correction_failed", pod=_name(pod), error=str(error))
+            if self._failing.get(meta.uid) != str(error):
+                log.warning("correction_failed", pod=f"{meta.namespace}/{meta.name}", error=str(error))
             self.metrics.corrections.labels("failed").inc()
-            if uid not in self._paces:
-                return True  # it went meanwhile
-            self._failing[uid] = str(error)
+            if meta.uid not in self._paces:
+                return True  # the pod was forgotten meanwhile
+            self._failing[meta.uid] = str(error)
             return False
-        self._failing.pop(uid, None)
+        self._failing.pop(meta.uid, None)
         if names.ALLOCATION in wanted:
-            default: Cause = "taken-over" if self.record.origin(uid) == "taken-over" else "restored"
-            cause, why = self._causes.pop(uid, (default, ""))
-            await self._tell(pod, cause, why)
+            default: Cause = "taken-over" if self.record.taken_over(meta.uid) else "restored"
+            await self._tell(pod, *self._causes.pop(meta.uid, (default, "")))
         return True
 
     def _annotations(self, pod: Pod) -> dict[str, str]:
         inventory, resources = self.offer.inventory, self.offer.sharing.resources
         try:
-            claim = adopt.bound(pod, resources, self.record.given(pod.metadata.uid))
+            claim = adopt.claim_of(pod, resources, self.record.given(pod.metadata.uid))
         except AskError:
             return {}
         if claim is None:
             return {}
-        truth = adopt.corrected(claim, inventory)
-        wanted = {} if truth is None else {names.ALLOCATION: allocation.encode(truth)}
+        correct = adopt.corrected(claim, inventory)
+        wanted = {} if correct is None else {names.ALLOCATION: allocation.encode(correct)}
         if self.offer.sharing.gpushare:
             shares = adopt.shares_of(claim.ask, claim.given, NodeBooks(inventory))
             wanted |= gpushare.assigned(pod.metadata.annotations, shares, inventory, time.time_ns())
         return wanted
 
     async def _tell(self, pod: Pod, cause: Cause, why: str) -> None:
-        given = self.record.given(pod.metadata.uid)
-        log.info("allocation_written", pod=_name(pod), uid=pod.metadata.uid, cause=cause, why=why, gpus=dict(given))
+        meta, given = pod.metadata, self.record.given(pod.metadata.uid)
+        name = f"{meta.namespace}/{meta.name}"
+        log.info("allocation_written", pod=name, uid=meta.uid, cause=cause, why=why, gpus=dict(given))
         self.metrics.corrections.labels(cause).inc()
         if cause == "taken-over":
             self.metrics.takeovers.inc()
@@ -162,15 +160,11 @@ class Corrections:
             return
         held = {uuid for uuids in given.values() for uuid in uuids}
         indexes = [str(gpu.index) for gpu in self.offer.inventory.gpus if gpu.uuid in held]
-        place = f"GPU {', '.join(indexes)} of this node"
+        gpus = f"GPU {', '.join(indexes)} of this node"
         sentence = {
-            "adopted": f"given {place}: {why}",
-            "moved": f"moved to {place}: {why}",
-            "taken-over": f"taken over on {place}, which another device plugin had given it",
-            "restored": f"the annotation {names.ALLOCATION} was put back: it has {place}",
+            "adopted": f"given {gpus}: {why}",
+            "moved": f"moved to {gpus}: {why}",
+            "taken-over": f"taken over on {gpus}, which another device plugin had given to the pod",
+            "restored": f"the annotation {names.ALLOCATION} was corrected: the pod has {gpus}",
         }[cause]
         await self.cluster.tell(pod, EVENTS[cause], sentence, "Warning" if cause in ("moved", "restored") else "Normal")
-
-
-def _name(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"

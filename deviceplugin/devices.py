@@ -1,13 +1,11 @@
 """What is offered of a machine: the inventory for the cluster, and the device IDs for the kubelet. Pure.
 
-An ID names its GPU: `<UUID>::m<n>` a unit of memory, `<UUID>::s<n>` a slice, the UUID a whole GPU, `<UUID>::<n>` a
-replica of it, in gpushare mode `<UUID>-_-<n>` a unit of memory. IDs are tokens for counting; which GPU a container
-gets is said by its pod's annotation alone.
+An ID names its GPU: `<UUID>::m<n>` is a unit of memory, `<UUID>::s<n>` a slice, the UUID a whole GPU, `<UUID>::<n>` a
+replica of it, in gpushare mode `<UUID>-_-<n>` a unit of memory. The kubelet only counts IDs: the annotation of a pod
+alone decides which GPUs its containers get.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -19,16 +17,16 @@ from protos.contract.inventory import HEALTHY, Gpu, Inventory
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 
 MESSAGE_BYTES = 4 * 2**20
-"""What the kubelet's gRPC client takes in one message."""
+"""The largest message that the kubelet's gRPC client takes."""
 SEPARATORS = ("::", "-_-")
 
 
 class TooManyDevicesError(ValueError):
-    """More devices of a resource than the kubelet can be told of."""
+    """More devices of a resource than fit into one message to the kubelet."""
 
 
 class Sharing(msgspec.Struct, frozen=True, kw_only=True):
-    """How GPUs are cut up, and under which names."""
+    """How GPUs are divided, and under which resource names."""
 
     resources: names.Resources = names.Resources()
     unit_mib: int = names.DEFAULT_UNIT_MIB
@@ -60,18 +58,12 @@ def inventory(
 
 
 def _gpu(gpu: MachineGpu, health: str, unit_mib: int) -> Gpu:
-    told = {field: getattr(gpu, field) for field in Gpu.__struct_fields__ if field not in ("mem", "health")}
-    return Gpu(mem=gpu.mem_mib // unit_mib, health=health, **told)
-
-
-def ids(resource: str, gpu: Gpu, sharing: Sharing) -> Iterator[str]:
-    """The device IDs of one resource on one GPU, the same ones at every start."""
-    form, count = _form(resource, gpu, sharing)
-    return (form.format(gpu.uuid, n) for n in range(count))
+    same = {field: getattr(gpu, field) for field in Gpu.__struct_fields__ if field not in ("mem", "health")}
+    return Gpu(mem=gpu.mem_mib // unit_mib, health=health, **same)
 
 
 def _form(resource: str, gpu: Gpu, sharing: Sharing) -> tuple[str, int]:
-    """How the IDs of a resource on this GPU look, of UUID and number, and how many there are."""
+    """The format of a resource's IDs on this GPU, from UUID and number, and their count."""
     if resource == sharing.resources.mem:
         return "{}-_-{}" if sharing.gpushare else "{}::m{}", gpu.mem
     if resource == sharing.resources.slice:
@@ -89,25 +81,27 @@ def gpu_of(device_id: str) -> str:
 
 
 def devices(
-    resource: str, inventory: Inventory, sharing: Sharing, taken: Collection[str] = ()
+    resource: str, inventory: Inventory, sharing: Sharing, held: Collection[str] = ()
 ) -> api.ListAndWatchResponse:
-    """All devices of a resource; raises TooManyDevicesError if the kubelet could not take them in one message.
+    """All devices of a resource; raises TooManyDevicesError if they do not fit into one message to the kubelet.
 
-    Of a sick or gone GPU only the free IDs are unhealthy: the kubelet subtracts unhealthy ones from what the node has,
-    and those that are `taken` are subtracted already, by the pods that hold them. A GPU in MIG mode has none.
+    IDs are the same at every start. Of a sick or gone GPU only the free IDs are unhealthy: the kubelet subtracts
+    unhealthy IDs from what the node has, and IDs that pods hold (`held`) are subtracted already. A GPU in MIG mode has
+    no devices.
     """
     offered = [gpu for gpu in inventory.gpus if gpu.health != "mig"]
     _check(resource, offered, sharing)
-    found = []
+    response = api.ListAndWatchResponse()
     for gpu in offered:
-        for device_id in ids(resource, gpu, sharing):
-            well = gpu.health == HEALTHY or device_id in taken
-            found.append(api.Device(ID=device_id, health="Healthy" if well else "Unhealthy"))
-    return api.ListAndWatchResponse(devices=found)
+        form, count = _form(resource, gpu, sharing)
+        for device_id in (form.format(gpu.uuid, n) for n in range(count)):
+            healthy = gpu.health == HEALTHY or device_id in held
+            response.devices.add(ID=device_id, health="Healthy" if healthy else "Unhealthy")
+    return response
 
 
 def _check(resource: str, gpus: Sequence[Gpu], sharing: Sharing) -> None:
-    """Raise TooManyDevicesError if the message could be too long; it is not made for that, it may be very long."""
+    """Raise TooManyDevicesError if the message may become too long; the message, maybe huge, is not made for it."""
     count = worst = 0
     for gpu in gpus:
         form, here = _form(resource, gpu, sharing)
@@ -125,15 +119,15 @@ def _check(resource: str, gpus: Sequence[Gpu], sharing: Sharing) -> None:
 
 
 def preferred(
-    available: Sequence[str], must: Sequence[str], size: int, gpus: Sequence[str], taken: Collection[str]
+    available: Sequence[str], must: Sequence[str], size: int, gpus: Sequence[str], held: Collection[str]
 ) -> list[str]:
-    """`size` device IDs of those available that name these GPUs, evenly; others only where these do not suffice.
+    """`size` of the available device IDs, evenly from these GPUs, and from other GPUs only if these do not suffice.
 
-    IDs that are `taken` are left out, so the answer may be short: the kubelet then adds what it likes.
+    IDs in `held` are left out, so the answer may be short: the kubelet then adds any others.
     """
     chosen = list(must)
     free: dict[str, list[str]] = {}
-    for device_id in sorted(set(available).difference(must, taken), key=lambda device_id: (len(device_id), device_id)):
+    for device_id in sorted(set(available).difference(must, held), key=lambda device_id: (len(device_id), device_id)):
         free.setdefault(gpu_of(device_id), []).append(device_id)
     queues = [free.pop(gpu, []) for gpu in gpus]
     while len(chosen) < size and any(queues):

@@ -1,6 +1,4 @@
-"""The plugin's metrics over HTTP, for Prometheus: one request a connection, within bounds, on the plugin's own loop."""
-
-from __future__ import annotations
+"""The plugin's metrics over HTTP, for Prometheus: bounded, one request a connection, on the plugin's event loop."""
 
 import asyncio
 import contextlib
@@ -13,13 +11,13 @@ from protos.contract.bounds import HEAD_BYTES
 from protos.contract.shared_settings import SettingsError
 
 CONNECTIONS, OF_ONE_PEER = 16, 8
-"""At most; further ones are closed at once."""
+"""The most connections in all, and of one peer; further connections are closed at once."""
 EXCHANGE_S = 5.0
 """Seconds from the connection to the last byte of the answer."""
 
 
 class Exposition:
-    """Serves the registry as an async context manager; raises SettingsError where it cannot listen."""
+    """Serves the registry as an async context manager; raises SettingsError if it cannot listen on the port."""
 
     def __init__(self, registry: CollectorRegistry, port: int) -> None:
         self._registry, self._port = registry, port
@@ -27,20 +25,20 @@ class Exposition:
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> int:
-        """The port."""
+        """Returns the port."""
         try:
-            self._server = await asyncio.start_server(self._meet, "0.0.0.0", self._port, limit=HEAD_BYTES.most)
+            self._server = await asyncio.start_server(self._serve, "0.0.0.0", self._port, limit=HEAD_BYTES.most)
         except OSError as error:
             why = os.strerror(error.errno or 0)
-            raise SettingsError(f"metrics_port is {self._port}: expected a port that is free ({why})") from error
-        found: int = self._server.sockets[0].getsockname()[1]
-        return found
+            raise SettingsError(f"metrics_port is {self._port}: expected a free port ({why})") from error
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
 
     async def __aexit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.close()
 
-    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer: str = (writer.get_extra_info("peername") or ("",))[0]
         if self._peers.total() >= CONNECTIONS or self._peers[peer] >= OF_ONE_PEER:
             writer.transport.abort()

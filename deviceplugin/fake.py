@@ -1,9 +1,7 @@
-"""A machine described in a YAML profile, for machines without GPUs: `--fake PROFILE`.
+"""A fake machine described by a YAML profile, for nodes without GPUs: `--fake PROFILE`.
 
-The file is read again when it changes, so a fake GPU can fall ill and recover. Schema: docs/fake-profiles.md.
+The file is read again when it changes, so a fake GPU can become sick and recover. Schema: docs/fake-profiles.md.
 """
-
-from __future__ import annotations
 
 import time
 import uuid
@@ -29,14 +27,14 @@ SICK = "sick:"
 
 
 class ProfileError(SourceError):
-    """A profile that cannot be used: names the file, the place in it and what was expected."""
+    """A profile that cannot be used: the message has the file, the place in it and what was expected."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(brief(sentence))
 
 
 class Defaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What every GPU has that does not say otherwise."""
+    """The values of GPUs that do not set their own."""
 
     model: Text = ""
     mem_mib: Natural = msgspec.field(default=0, name="memMiB")
@@ -46,7 +44,7 @@ class Defaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
 
 
 class FakeGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """One GPU of a profile; what is absent comes from the defaults or from its place in the list."""
+    """One GPU of a profile; absent values come from the defaults or from its place in the list."""
 
     index: Index | None = None
     uuid: Uuid | None = None
@@ -59,11 +57,11 @@ class FakeGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
     pci: Text | None = None
     health: Annotated[str, msgspec.Meta(pattern=r"^(ok|mig|gone|sick:.+)$", max_length=GPU_TEXT.most)] = HEALTHY
     xid: Natural = 0
-    """An error reported at every reading while it stands here."""
+    """An error that every reading reports while it is set."""
 
 
 class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Link kinds by pair of indexes; `all` for the pairs not named."""
+    """Link kinds by pair of indexes; `all` is the kind of the other pairs."""
 
     all: LinkKind = ""
     pairs: tuple[Link, ...] = ()
@@ -85,9 +83,8 @@ class FakeSource:
 
     def __init__(self, profile: str, node: str) -> None:
         self.path, self.node = find(profile), node
-        self._stamp: tuple[int, int, int] | None = None
         self._trouble = ""
-        self._profile = self._load()
+        self._load()
 
     def read(self) -> Machine:
         self._refresh()
@@ -102,28 +99,24 @@ class FakeSource:
     def close(self) -> None:
         return
 
-    def _load(self) -> Profile:
-        self._stamp = self._stat()
+    def _load(self) -> None:
+        self._stamp = texts.stamp(self.path)
         try:
-            return parse(texts.read(self.path), str(self.path))
+            self._profile = parse(texts.read(self.path), str(self.path))
         except texts.TextError as error:
             raise ProfileError(f"{self.path}: {error}") from error
 
     def _refresh(self) -> None:
-        """Take over a changed file; one that cannot be used is logged, and the former profile stays."""
+        """Load a changed file; for an unusable one the error is logged, and the last profile stays."""
         try:
-            if self._stat() != self._stamp:
-                self._profile = self._load()
+            if texts.stamp(self.path) != self._stamp:
+                self._load()
                 log.info("profile_read_again", path=str(self.path))
             self._trouble = ""
         except (OSError, ProfileError) as error:
             if str(error) != self._trouble:
-                log.error("profile_unusable", path=str(self.path), error=str(error), used="the former one")
+                log.error("profile_unusable", path=str(self.path), error=str(error), used="the last usable one")
             self._trouble = str(error)
-
-    def _stat(self) -> tuple[int, int, int]:
-        found = self.path.stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def shipped() -> list[str]:
@@ -142,19 +135,18 @@ def find(profile: str) -> Path:
 
 
 def parse(text: str, path: str) -> Profile:
-    """The profile in a file's text; raises ProfileError naming file and place."""
+    """The profile in a file's text; raises ProfileError with file and place."""
     try:
-        profile = msgspec.convert(texts.yaml(text), Profile)
-    except (texts.TextError, msgspec.ValidationError) as error:
+        profile = texts.convert(text, Profile)
+    except texts.TextError as error:
         raise ProfileError(f"{path}: {error}") from error
     if len(profile.gpus) > GPUS_PER_NODE.most:
         raise ProfileError(f"{path}: {GPUS_PER_NODE.exceeded(len(profile.gpus))}")
     indexes = [_index(gpu, place) for place, gpu in enumerate(profile.gpus)]
-    if len(set(indexes)) != len(indexes):
-        raise ProfileError(f"{path}: GPU indexes {indexes} are not distinct")
     uuids = [gpu.uuid for gpu in profile.gpus if gpu.uuid]
-    if len(set(uuids)) != len(uuids):
-        raise ProfileError(f"{path}: GPU uuids {uuids} are not distinct")
+    for what, values in (("indexes", indexes), ("uuids", uuids)):
+        if len(set(values)) != len(values):
+            raise ProfileError(f"{path}: GPU {what} {values} are not distinct")
     for a, b, _ in profile.links.pairs:
         if a == b or not {a, b} <= set(indexes):
             raise ProfileError(f"{path}: links.pairs names {a} and {b}: expected two of the GPUs {indexes}")
@@ -162,7 +154,7 @@ def parse(text: str, path: str) -> Profile:
 
 
 def machine(profile: Profile, node: str) -> Machine:
-    """The machine that a profile describes, with UUIDs of its own for each node. GPUs that are `gone` are not there."""
+    """The machine that a profile describes, without GPUs that are `gone`. UUIDs differ from node to node."""
     present = [(place, gpu) for place, gpu in enumerate(profile.gpus) if gpu.health != "gone"]
     gpus = sorted((_gpu(gpu, place, profile.defaults, node) for place, gpu in present), key=lambda gpu: gpu.index)
     named = {(min(a, b), max(a, b)): kind for a, b, kind in profile.links.pairs}

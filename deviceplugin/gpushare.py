@@ -1,9 +1,7 @@
-"""The annotations that gpushare's own plugin writes, for those who read them. Pure.
+"""The annotations that gpushare's own plugin writes, for clients that read them. Pure.
 
 Source: AliyunContainerService/gpushare-device-plugin, pkg/gpu/nvidia.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
@@ -15,21 +13,18 @@ from protos.contract.inventory import Inventory
 def assigned(
     annotations: Mapping[str, str], shares: Mapping[str, Sequence[Share]], inventory: Inventory, now_ns: int
 ) -> dict[str, str]:
-    """What is to be written on a pod whose containers were given these shares; nothing if it says so already."""
+    """The annotations to write on a pod whose containers have these shares; none if the pod has them already."""
     gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
     held = {share.uuid for given in shares.values() for share in given if share.mem and not share.whole}
     minors = sorted(gpus[uuid].minor for uuid in held if uuid in gpus)
     if not minors:
         return {}
-    said = {
-        names.ALIYUN_IDX: ",".join(map(str, minors)),
-        names.ALIYUN_ASSIGNED: "true",
-    }
-    if all(annotations.get(key) == value for key, value in said.items()):
+    assigned = {names.ALIYUN_IDX: ",".join(map(str, minors)), names.ALIYUN_ASSIGNED: "true"}
+    if assigned.items() <= annotations.items():
         return {}
     total = sum(share.mem for given in shares.values() for share in given)
     return {
-        **said,
+        **assigned,
         names.ALIYUN_POD: annotations.get(names.ALIYUN_POD, str(total)),
         names.ALIYUN_DEV: str(min(gpus[uuid].mem for uuid in held if uuid in gpus)),
         names.ALIYUN_ASSUME_TIME: str(now_ns),

@@ -1,9 +1,7 @@
-"""The GPUs of this machine as a value, and the port through which they are read.
+"""The GPUs of this machine as a value, and the interface that reads them.
 
-`nvml` reads real GPUs, `fake` those of a YAML profile. What is offered of them to the cluster is decided elsewhere.
+`nvml` reads real GPUs, `fake` the GPUs of a YAML profile. `devices` decides what the node offers of them.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
@@ -13,14 +11,14 @@ from protos.contract.inventory import Fabric, Link
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU. Fields that the driver does not tell keep their default."""
+    """One GPU. Fields that the driver does not report keep their default."""
 
     index: int
     uuid: str
     minor: int
     """N of /dev/nvidiaN."""
     mem_mib: int
-    """Usable memory: total less what the driver keeps for itself."""
+    """Usable memory: total less what the driver reserves."""
     model: str = ""
     clock_mhz: int = 0
     """Maximum SM clock."""
@@ -31,9 +29,9 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     pci: str = ""
     """PCI bus ID, domain:bus:device.function."""
     mig: bool = False
-    """Divided into MIG instances, or about to be."""
+    """In MIG mode, or about to be."""
     trouble: str = ""
-    """Why it should not be used at this moment: it does not answer, or a recovery action is pending."""
+    """Why it should not be used now: it does not answer, or a recovery action is pending."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,18 +43,18 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Xid(NamedTuple):
-    """An error that the driver reported of a GPU; an empty UUID means every GPU."""
+    """An error that the driver reported for a GPU; an empty UUID means every GPU."""
 
     uuid: str
     code: int
 
 
 class SourceError(Exception):
-    """The GPUs cannot be read now; the sentence says why and what would help."""
+    """The GPUs cannot be read now; the message says why."""
 
 
 class Source(Protocol):
-    """Where the machine is read. Calls may block, and come one at a time from a worker thread."""
+    """Reads the machine. Calls may block, and come one at a time from a worker thread."""
 
     period: float
     """Seconds between two readings."""

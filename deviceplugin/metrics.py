@@ -1,6 +1,4 @@
-"""Everything that the plugin counts, for Prometheus."""
-
-from __future__ import annotations
+"""The plugin's metrics for Prometheus."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -20,10 +18,10 @@ class Metrics:
             registry=self.registry,
         )
         self.refusals = self._counter("refusals", "Allocate calls refused.", "reason")
-        self.placements = self._counter("placements", "Pods given GPUs, by how these were found.", "how")
-        self.corrections = self._counter("corrections", "Annotations put right after the devices given.", "outcome")
+        self.placements = self._counter("placements", "Pods given GPUs, by how the GPUs were chosen.", "how")
+        self.corrections = self._counter("corrections", "Annotations corrected to the GPUs given.", "outcome")
         self.takeovers = self._counter("takeovers", "Running pods taken over from another plugin.")
-        self.duplicates = self._counter("duplicate_devices", "Device IDs handed out while another container had them.")
+        self.duplicates = self._counter("duplicate_devices", "Device IDs given while another container had them.")
         self.registrations = self._counter("registrations", "Registrations with the kubelet.", "resource")
         self.publications = self._counter("publications", "Inventories written to the node.")
         self.registered = self._gauge("registered", "1 while the kubelet follows our device list.", "resource")

@@ -1,10 +1,8 @@
 """Real GPUs, read by NVML (nvidia-ml-py).
 
-Initialisation is tried again at every reading, so a driver that comes later is noticed. A getter that this driver or
-GPU does not support costs only its own field. Source: NVML API reference, docs.nvidia.com/deploy/nvml-api.
+Initialisation is tried again at every reading, so a driver that is loaded later is noticed. A getter that this driver
+or GPU does not support leaves only its own field unknown. Source: NVML API reference, docs.nvidia.com/deploy/nvml-api.
 """
-
-from __future__ import annotations
 
 import ctypes
 import time
@@ -12,19 +10,19 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from deviceplugin import nvlink
 from deviceplugin.machine import Gpu, Machine, SourceError, Xid
-from deviceplugin.nvlink import Links, bus_id
 from protos.contract.inventory import Fabric
 
 MIB = 2**20
 PERIOD_S = 15.0
 NO_NUMA = -1
 STORM = 1000
-"""Errors taken in at one go at most."""
+"""The most errors that one poll takes."""
 
 
 class NvmlSource:
-    """The GPUs that the NVIDIA driver shows; `nvml` is the module pynvml, or one that behaves like it."""
+    """The GPUs that the NVIDIA driver shows; `nvml` is the module pynvml, or a fake of it."""
 
     period = PERIOD_S
 
@@ -33,10 +31,10 @@ class NvmlSource:
         self.ready = False
         self._events: Any = None
         self._uuids: dict[int, str] = {}
-        """By address of the handle: a GPU that fell off the bus does not tell its name any more."""
+        """By address of the handle: a GPU that fell off the bus does not answer with its UUID any more."""
         self._watched: set[str] = set()
         self._facts: dict[str, dict[str, Any]] = {}
-        """What each GPU last said of itself, by UUID."""
+        """The fields of each GPU as last read, by UUID."""
         self._unsupported = (
             nvml.NVMLError_NotSupported,
             nvml.NVMLError_FunctionNotFound,
@@ -54,7 +52,7 @@ class NvmlSource:
             handles = self._handles()
             gpus = tuple(self._gpu(index, uuid, handle) for index, (uuid, handle) in handles.items())
             self._watch_events(handles)
-            links = Links(self.nvml, [(gpu, handles[gpu.index][1]) for gpu in gpus]).all()
+            links = nvlink.links(self.nvml, [(gpu, handles[gpu.index][1]) for gpu in gpus])
             fabric = next((found for _, handle in handles.values() if (found := self._fabric(handle))), None)
         except self.nvml.NVMLError as error:
             self.close()
@@ -62,15 +60,15 @@ class NvmlSource:
         return Machine(gpus=gpus, links=links, fabric=fabric)
 
     def poll(self, timeout: float) -> list[Xid]:
-        found: dict[Xid, None] = {}
+        xids: dict[Xid, None] = {}
         for attempt in range(STORM):
             try:
                 data = self._wait(0.0 if attempt else timeout)
             except self.nvml.NVMLError:
                 break
             if data.eventType == self.nvml.nvmlEventTypeXidCriticalError:
-                found[Xid(self._name(data.device), int(data.eventData))] = None
-        return list(found)
+                xids[Xid(self._uuid(data.device), int(data.eventData))] = None
+        return list(xids)
 
     def close(self) -> None:
         if self._events is not None:
@@ -87,13 +85,13 @@ class NvmlSource:
         try:
             self.nvml.nvmlInit()
         except (self.nvml.NVMLError_LibraryNotFound, self.nvml.NVMLError_DriverNotLoaded) as error:
-            raise SourceError(f"no GPU can be seen: the NVIDIA driver is not there ({error})") from error
+            raise SourceError(f"no GPU can be read: the NVIDIA driver is not loaded ({error})") from error
         except self.nvml.NVMLError as error:
-            raise SourceError(f"no GPU can be seen: NVML does not start ({error})") from error
+            raise SourceError(f"no GPU can be read: NVML does not start ({error})") from error
         self.ready = True
 
     def _handles(self) -> dict[int, tuple[str, Any]]:
-        """UUID and handle by index, of the GPUs that still answer to their name."""
+        """UUID and handle by index, of the GPUs that still answer with their UUID."""
         found = {}
         for index in range(self.nvml.nvmlDeviceGetCount()):
             with suppress(self.nvml.NVMLError):
@@ -102,7 +100,7 @@ class NvmlSource:
         return found
 
     def _gpu(self, index: int, uuid: str, handle: Any) -> Gpu:
-        """The GPU; what it fails to say this time is as it was."""
+        """The GPU; a field that cannot be read keeps its last value."""
         trouble = ""
         fields = dict(self._facts.get(uuid, {"mem_mib": 0, "minor": index}))
         for name, value in self._fields(handle):
@@ -124,7 +122,7 @@ class NvmlSource:
         yield "clock_mhz", lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)
         yield "cc", lambda: ".".join(map(str, nvml.nvmlDeviceGetCudaComputeCapability(handle)))
         yield "numa", lambda: _first_bit(nvml.nvmlDeviceGetMemoryAffinity(handle, 1, nvml.NVML_AFFINITY_SCOPE_NODE)[0])
-        yield "pci", lambda: bus_id(nvml.nvmlDeviceGetPciInfo(handle).busId)
+        yield "pci", lambda: nvlink.bus_id(nvml.nvmlDeviceGetPciInfo(handle).busId)
         yield "mig", lambda: nvml.NVML_FEATURE_ENABLED in nvml.nvmlDeviceGetMigMode(handle)
         yield "recovery", lambda: self._recovery(handle)
 
@@ -157,7 +155,7 @@ class NvmlSource:
         return Fabric(cluster=cluster.hex(), clique=info.cliqueId)
 
     def _watch_events(self, handles: dict[int, tuple[str, Any]]) -> None:
-        """Listen to the critical errors of each GPU that has such events."""
+        """Register for the critical errors of each GPU that supports such events."""
         try:
             if self._events is None:
                 self._events = self.nvml.nvmlEventSetCreate()
@@ -173,20 +171,19 @@ class NvmlSource:
                 self._watched.add(uuid)
 
     def _wait(self, timeout: float) -> Any:
-        """The next event; raises NVMLError when there is none, or none can be waited for."""
+        """The next event; raises NVMLError if there is none, or if events are not supported."""
         if self._events is None:
             time.sleep(timeout)
             raise self.nvml.NVMLError_Timeout
         try:
             return self.nvml.nvmlEventSetWait_v2(self._events, int(timeout * 1000))
-        except self.nvml.NVMLError_Timeout:
-            raise
-        except self.nvml.NVMLError:
-            time.sleep(timeout)
+        except self.nvml.NVMLError as error:
+            if not isinstance(error, self.nvml.NVMLError_Timeout):
+                time.sleep(timeout)
             raise
 
-    def _name(self, handle: Any) -> str:
-        """The UUID of the GPU that an event is of, "" where nobody knows it."""
+    def _uuid(self, handle: Any) -> str:
+        """The UUID of an event's GPU, "" if it is unknown."""
         try:
             return str(self.nvml.nvmlDeviceGetUUID(handle))
         except self.nvml.NVMLError:
@@ -194,7 +191,7 @@ class NvmlSource:
 
 
 def _address(handle: Any) -> int:
-    """Where a handle points; equal handles are different objects of ctypes."""
+    """The address that a handle points to; two handles of one GPU are different ctypes objects."""
     return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
 

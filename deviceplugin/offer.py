@@ -1,6 +1,4 @@
-"""What this node offers at this moment, and word to those who wait for a change of it."""
-
-from __future__ import annotations
+"""The GPUs that this node offers now, and a signal for each change."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -13,33 +11,33 @@ from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 
 
 class Offer:
-    """The inventory and the device lists made of it."""
+    """The inventory and the device lists made from it."""
 
     def __init__(self, sharing: Sharing) -> None:
         self.sharing = sharing
         self.inventory: Inventory = devices.inventory(Machine(), {}, sharing)
         self.known = asyncio.Event()
-        """Set once the machine was read, or could not be."""
+        """Set after the first reading of the machine, even if that failed."""
         self.changed = asyncio.Event()
-        """Set at the next change; take it anew after each."""
-        self._taken: Mapping[str, Collection[str]] = {}
+        """Set at the next change, and then replaced by a new event."""
+        self._held: Mapping[str, Collection[str]] = {}
         self._lists: dict[str, api.ListAndWatchResponse] = {}
 
-    def set(self, machine: Machine, health: Mapping[str, str], taken: Mapping[str, Collection[str]]) -> None:
-        """Offer this machine; `taken` are device IDs that containers hold, by resource.
+    def set(self, machine: Machine, health: Mapping[str, str], held: Mapping[str, Collection[str]]) -> None:
+        """Offer this machine; `held` are device IDs that containers hold, by resource.
 
-        Raises TooManyDevicesError, and then offers what it did before.
+        Raises TooManyDevicesError, and then the offer stays as it was.
         """
-        found = devices.inventory(machine, health, self.sharing)
-        taken = taken if any(gpu.health != HEALTHY for gpu in found.gpus) else {}
+        inventory = devices.inventory(machine, health, self.sharing)
+        held = held if any(gpu.health != HEALTHY for gpu in inventory.gpus) else {}
         self.known.set()
-        if found == self.inventory and taken == self._taken and self._lists:
+        if inventory == self.inventory and held == self._held and self._lists:
             return
-        lists = {r: devices.devices(r, found, self.sharing, taken.get(r, ())) for r in self.sharing.served}
-        self.inventory, self._taken, self._lists = found, taken, lists
-        waiting, self.changed = self.changed, asyncio.Event()
-        waiting.set()
+        lists = {r: devices.devices(r, inventory, self.sharing, held.get(r, ())) for r in self.sharing.served}
+        self.inventory, self._held, self._lists = inventory, held, lists
+        self.changed.set()
+        self.changed = asyncio.Event()
 
     def devices(self, resource: str) -> api.ListAndWatchResponse:
-        """All devices of a resource, as the kubelet is told."""
+        """All devices of a resource, for the kubelet."""
         return self._lists.get(resource, api.ListAndWatchResponse())

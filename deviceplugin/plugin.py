@@ -1,6 +1,4 @@
-"""The whole plugin: puts the parts together, and sees it through from start to a quiet end."""
-
-from __future__ import annotations
+"""The plugin as a process: makes the parts, runs them, and stops them after a drain."""
 
 import asyncio
 import signal
@@ -12,8 +10,8 @@ from pathlib import Path
 import structlog
 
 from deviceplugin import checkpoint, register
-from deviceplugin.allocate import Allocator, Rules
-from deviceplugin.answers import Style
+from deviceplugin.allocate import Allocator
+from deviceplugin.answers import CONTROL_NODES, Style
 from deviceplugin.cluster import Cluster
 from deviceplugin.corrections import Corrections
 from deviceplugin.devices import TooManyDevicesError
@@ -30,7 +28,6 @@ from deviceplugin.register import Registrar
 from deviceplugin.sense import Senses
 from deviceplugin.server import Endpoint
 from deviceplugin.settings import Settings
-from deviceplugin.strategies import CONTROL_NODES, Host
 from protos.contract import names
 from protos.kube import credentials
 from protos.kube.client import ApiClient
@@ -39,14 +36,14 @@ from protos.kube.events import Recorder
 log = structlog.get_logger()
 
 TAKE_OVER_S = 2.0
-"""Between two looks at whether another plugin gave something."""
+"""Seconds between two checks whether another plugin gave devices."""
 TWICE = "GpuResourceTwice"
 TWICE_REMEDY = (
-    "it registered after us and the kubelet asks it: pods get GPUs that the scheduler did not choose. Take one of the "
-    "two plugins off the node, or let ours serve whole GPUs under another name (--resource-whole)"
+    "it registered later, so the kubelet asks it: pods get GPUs that the scheduler did not choose. Remove one of the "
+    "two plugins from the node, or let Gangshare serve whole GPUs under another name (--resource-whole)"
 )
 FAREWELL_S = 2.0
-"""The longest that saying `leaving` may take."""
+"""Timeout of publishing `leaving`."""
 
 
 async def run(settings: Settings, source: Source) -> None:
@@ -60,14 +57,14 @@ async def run(settings: Settings, source: Source) -> None:
         try:
             await plugin.run(stop)
         except ExceptionGroup as failed:
-            late = failed.subgroup(TooManyDevicesError)
-            raise late.exceptions[0] if late else failed from None
+            too_many = failed.subgroup(TooManyDevicesError)
+            raise too_many.exceptions[0] if too_many else failed from None
         finally:
             await plugin.kubelet.close()
 
 
 class Plugin:
-    """The parts, and what ties them."""
+    """All parts of the plugin and the callbacks between them."""
 
     def __init__(self, settings: Settings, source: Source, client: ApiClient) -> None:
         self.settings, self.metrics, self.record = settings, Metrics(), Record()
@@ -75,19 +72,18 @@ class Plugin:
         self.kubelet = PodResources(settings.pod_resources)
         recorder = Recorder(client, component=names.PLUGIN, instance=settings.node_name, clock=time.monotonic)
         self.cluster = Cluster(client, settings.node_name, recorder)
-        self.corrections = Corrections(
-            self.cluster, self.offer, self.record, self.metrics, standalone=settings.standalone
-        )
+        standalone = settings.standalone
+        self.corrections = Corrections(self.cluster, self.offer, self.record, self.metrics, standalone=standalone)
         health = Health(settings.ignored_xids, settings.cool_down_s)
         self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics)
         self.registrars: list[Registrar] = []
-        self._checkpoint = register.Watched(settings.kubelet_dir / names.KUBELET_CHECKPOINT)
+        self._checkpoint = register.WatchedFile(settings.kubelet_dir / names.KUBELET_CHECKPOINT)
         self.publisher = Publisher(self.cluster, self.offer, self.metrics, self._settled)
         self.cluster.on_pod = self.corrections.look
         self.cluster.on_gone = self._forget
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop`, then say so, drain and end."""
+        """Serve until `stop`, then publish `leaving`, drain and end."""
         await self.senses.read([])
         self._take_over()
         register.sweep(self.settings.kubelet_dir)
@@ -111,21 +107,20 @@ class Plugin:
                 task.cancel()
 
     def _make_registrars(self, group: asyncio.TaskGroup) -> None:
-        control_nodes = tuple(node for node in CONTROL_NODES if Path(node).exists())
         style = Style(
             strategy=self.settings.device_list_strategy,
-            host=Host(control_nodes=control_nodes, cdi_kind=self.settings.cdi_kind),
+            control_nodes=tuple(node for node in CONTROL_NODES if Path(node).exists()),
+            cdi_kind=self.settings.cdi_kind,
             gpushare=self.settings.gpushare,
+            single=self.settings.time_slicing.single,
         )
-        rules = Rules(style, self.settings.time_slicing.single)
         identify = Identifier(self.kubelet, self.cluster, self.record)
-        allocator = Allocator(identify, self.offer, self.corrections, self.metrics, rules, group.create_task)
+        allocator = Allocator(identify, self.offer, self.corrections, self.metrics, style, group.create_task)
         for resource in self.offer.sharing.served:
             endpoint = Endpoint(resource, self.offer, allocator, self.metrics)
-            folder = self.settings.kubelet_dir
-            self.registrars.append(
-                Registrar(endpoint, folder, self.kubelet, self.metrics, self._tell, self._kubelet_restarted)
-            )
+            folder, tell = self.settings.kubelet_dir, self.cluster.tell_node
+            registrar = Registrar(endpoint, folder, self.kubelet, self.metrics, tell, self._kubelet_restarted)
+            self.registrars.append(registrar)
 
     async def _leave(self) -> None:
         log.info("leaving", drain_s=self.settings.drain_s)
@@ -137,7 +132,7 @@ class Plugin:
         await asyncio.sleep(self.settings.drain_s)
 
     async def _follow_others(self) -> None:
-        """Forget what has ended, put annotations right, and keep up with what another plugin gives."""
+        """Forget pods that left, correct annotations, and take over what another plugin gives."""
         await self.cluster.pods_listed.wait()
         gone = self._forget_gone(self.record.uids())
         self.corrections.look_at_all()
@@ -150,15 +145,14 @@ class Plugin:
                 continue
             seen, served = stamp, {r.resource for r in self.registrars if not r.foreign}
             for resource in sorted(self._take_over(self._here()) & served):
-                await self.cluster.tell_node(
-                    TWICE, f"another device plugin gives {resource} too, {TWICE_REMEDY}", "Warning"
-                )
+                sentence = f"another device plugin gives {resource} too, {TWICE_REMEDY}"
+                await self.cluster.tell_node(TWICE, sentence, "Warning")
             self.corrections.look_at_all()
 
     def _forget_gone(self, before: Collection[str]) -> frozenset[str]:
-        """Forget those that are not here and were not before: a pod may go in the midst of its Allocate.
+        """Forget pods that are gone now and were gone `before`: a pod may be deleted during its Allocate.
 
-        Returns who is not here now.
+        Returns the UIDs that are gone now.
         """
         gone = self.record.uids() - self._here()
         for uid in gone.intersection(before) if self.cluster.followed else ():
@@ -169,20 +163,20 @@ class Plugin:
         return {pod.metadata.uid for pod in self.cluster.pods.values()}
 
     def _take_over(self, here: Collection[str] | None = None) -> frozenset[str]:
-        """Take over what was given so far to these pods (to all), by us and by others.
+        """Take over the devices given so far to these pods (by default to all), by us and by other plugins.
 
-        Answers the resources of which another plugin gave something that was not known.
+        Returns the resources that another plugin gave to pods new to us.
         """
-        entries = [entry for entry in self._written_down() or () if here is None or entry.uid in here]
+        entries = [entry for entry in self._read_checkpoint() or () if here is None or entry.uid in here]
         return self.record.load(entries, self.offer.inventory, self.settings.resources)
 
     def _kubelet_restarted(self, resource: str) -> None:
-        written = self._written_down()
-        if written is not None:
-            self.record.recall(resource, written)
+        entries = self._read_checkpoint()
+        if entries is not None:
+            self.record.recall(resource, entries)
 
-    def _written_down(self) -> tuple[checkpoint.Entry, ...] | None:
-        """The kubelet's checkpoint, None where it cannot be read."""
+    def _read_checkpoint(self) -> tuple[checkpoint.Entry, ...] | None:
+        """The entries of the kubelet's checkpoint, None if it cannot be read."""
         try:
             return checkpoint.read(self._checkpoint.path)
         except checkpoint.CheckpointError as error:
@@ -193,8 +187,5 @@ class Plugin:
         return bool(self.registrars) and all(registrar.settled for registrar in self.registrars)
 
     def _forget(self, uid: str) -> None:
-        self.record.forget([uid])
+        self.record.forget(uid)
         self.corrections.forget(uid)
-
-    async def _tell(self, reason: str, sentence: str) -> None:
-        await self.cluster.tell_node(reason, sentence, "Warning" if reason == register.ELSEWHERE else "Normal")

@@ -1,9 +1,7 @@
-"""The kubelet's word on which container holds which device: PodResources v1, over its unix socket.
+"""Which container holds which device, asked from the kubelet: PodResources v1, over its unix socket.
 
 Source: k8s.io/kubernetes/pkg/kubelet/apis/podresources (List 100/s with a burst of 10, shared by all clients).
 """
-
-from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +16,7 @@ from protos.kubelet.podresources.v1 import podresources_v1_pb2_grpc as rpc
 
 T = TypeVar("T")
 ANSWER_S = 1.0
-"""Seconds until the kubelet is given up for this time."""
+"""Timeout of one question."""
 RETRY_S = 0.015
 OPTIONS = [
     ("grpc.default_authority", "localhost"),
@@ -27,15 +25,15 @@ OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
 ]
-"""The kubelet refuses the escaped socket path as authority; it shows one entry per device ID; it may be restarted."""
+"""The kubelet refuses the escaped socket path as authority, lists one entry per device ID, and may restart."""
 
 
 class PodResourcesError(Exception):
-    """The kubelet does not tell."""
+    """The kubelet did not answer."""
 
 
 class PodResources:
-    """A client of the PodResources socket; made inside the running event loop, ended by `close`."""
+    """A client of the PodResources socket. Make it inside the running event loop and end it with `close`."""
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket
@@ -44,26 +42,22 @@ class PodResources:
 
     async def list(self) -> tuple[Listed, ...]:
         """All pods of the node that the kubelet runs or admits; raises PodResourcesError."""
-        request = api.ListPodResourcesRequest()
-        answer = await self._ask(lambda: self._stub.List(request, timeout=ANSWER_S, wait_for_ready=True))
+        answer = await self._ask(self._stub.List, api.ListPodResourcesRequest())
         return tuple(_listed(pod) for pod in answer.pod_resources)
 
     async def healthy(self) -> frozenset[str]:
-        """The resources that have healthy devices now, so a live plugin; raises PodResourcesError."""
-        request = api.AllocatableResourcesRequest()
-        answer = await self._ask(
-            lambda: self._stub.GetAllocatableResources(request, timeout=ANSWER_S, wait_for_ready=True)
-        )
+        """The resources with healthy devices, so with a live plugin; raises PodResourcesError."""
+        answer = await self._ask(self._stub.GetAllocatableResources, api.AllocatableResourcesRequest())
         return frozenset(device.resource_name for device in answer.devices if device.device_ids)
 
     async def close(self) -> None:
         await self._channel.close()
 
-    async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _ask(self, call: Callable[..., Awaitable[T]], request: object) -> T:
         deadline = asyncio.get_running_loop().time() + ANSWER_S
         while True:
             try:
-                return await call()
+                return await call(request, timeout=ANSWER_S, wait_for_ready=True)
             except grpc.aio.AioRpcError as error:
                 late = asyncio.get_running_loop().time() > deadline
                 if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED or late:

@@ -1,9 +1,8 @@
-"""Writes the inventory to the node: when it changes, at most every ten seconds, bad news at once.
+"""Writes the inventory to the node: when it changes, at most every ten seconds, but losses of GPUs at once.
 
-The node says `leaving` while the kubelet does not follow us, so that nothing new is bound here, and when we go down.
+The node says `leaving` while the kubelet does not follow our device lists, and when the plugin stops. The extender
+binds no new pods to such a node.
 """
-
-from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
@@ -24,26 +23,26 @@ log = structlog.get_logger()
 State = Literal["ready", "leaving"]
 PAUSE_S = 10.0
 GRACE_S = 3.0
-"""So long may a registration be missing before the node says so."""
+"""Seconds that a registration may be missing before the node says `leaving`."""
 LOOK_S = 0.2
 RETRY_S = 1.0
 
 
 class Publisher:
-    """The node annotation `gangshare.io/gpus`."""
+    """Keeps the node annotation `gangshare.io/gpus` up to date."""
 
     def __init__(self, cluster: Cluster, offer: Offer, metrics: Metrics, settled: Callable[[], bool]) -> None:
         """`settled` says whether the kubelet follows every resource that we serve."""
         self.cluster, self.offer, self.metrics, self.settled = cluster, offer, metrics, settled
         self.leaving = False
         self._written_at = -PAUSE_S
-        self._sound_at = 0.0
+        self._settled_at = 0.0
         self._turn = asyncio.Lock()
 
     async def run(self) -> None:
         """Publish for ever."""
         await self.offer.known.wait()
-        self._sound_at = asyncio.get_running_loop().time()
+        self._settled_at = asyncio.get_running_loop().time()
         while True:
             try:
                 await self._look()
@@ -53,7 +52,7 @@ class Publisher:
                 await asyncio.sleep(RETRY_S)
 
     async def leave(self) -> None:
-        """Tell the cluster that this node takes nothing new."""
+        """Publish that this node takes no new pods."""
         self.leaving = True
         try:
             await self._write("leaving")
@@ -61,35 +60,31 @@ class Publisher:
             log.warning("inventory_not_written", error=str(error))
 
     async def _look(self) -> None:
-        now = asyncio.get_running_loop().time()
-        node = self.cluster.node
-        if self.settled():
-            self._sound_at = now
-        state: State = "ready" if now - self._sound_at < GRACE_S else "leaving"
-        if node is None or self.leaving or (state == "ready" and not self.settled()):
+        now, node, settled = asyncio.get_running_loop().time(), self.cluster.node, self.settled()
+        if settled:
+            self._settled_at = now
+        state: State = "ready" if now - self._settled_at < GRACE_S else "leaving"
+        if node is None or self.leaving or (state == "ready" and not settled):
             return
-        wanted = self._wanted(state)
+        wanted = msgspec.structs.replace(self.offer.inventory, state=state)
         shown = node.metadata.annotations.get(names.GPUS)
-        told = (node.status.capacity, node.status.allocatable)
-        counted = all(str(amounts.get(key)) == n for amounts in told for key, n in self._resources(wanted).items())
+        amounts = (node.status.capacity, node.status.allocatable)
+        counted = all(str(each.get(key)) == n for each in amounts for key, n in self._resources(wanted).items())
         if shown == inventory.encode(wanted) and counted:
             return
         if now - self._written_at >= PAUSE_S or _urgent(shown, wanted):
             await self._write(state)
-
-    def _wanted(self, state: State) -> Inventory:
-        return msgspec.structs.replace(self.offer.inventory, state=state)
 
     def _resources(self, wanted: Inventory) -> dict[str, str]:
         """Amounts in the node's status that gpushare's users read."""
         return {names.ALIYUN_COUNT: str(len(wanted.gpus))} if self.offer.sharing.gpushare else {}
 
     async def _write(self, state: State) -> None:
-        """One write at a time, each of what is so then: `ready` must not arrive after `leaving`."""
+        """Write the inventory of this moment. Writes run one at a time: `ready` must not arrive after `leaving`."""
         async with self._turn:
             if self.leaving and state != "leaving":
                 return
-            wanted = self._wanted(state)
+            wanted = msgspec.structs.replace(self.offer.inventory, state=state)
             self._written_at = asyncio.get_running_loop().time()
             await self.cluster.patch_node({names.GPUS: inventory.encode(wanted)}, self._resources(wanted))
             self.metrics.publications.inc()
@@ -98,12 +93,12 @@ class Publisher:
 
 
 def _urgent(shown: str | None, wanted: Inventory) -> bool:
-    """Whether the cluster should not wait for this: another state, or a GPU less."""
+    """Whether to publish at once: the state changed, or a healthy GPU was lost."""
     try:
         before = inventory.decode(shown)
     except codec.ContractError:
         return True
     if before is None or before.state != wanted.state:
         return True
-    well = {gpu.uuid for gpu in wanted.gpus if gpu.health == HEALTHY}
-    return any(gpu.health == HEALTHY and gpu.uuid not in well for gpu in before.gpus)
+    healthy = {gpu.uuid for gpu in wanted.gpus if gpu.health == HEALTHY}
+    return any(gpu.health == HEALTHY and gpu.uuid not in healthy for gpu in before.gpus)

@@ -1,13 +1,10 @@
-"""What was answered: for each pod, which GPUs each of its containers has. This is the truth of the devices.
+"""The answers of this node: for each pod, which GPUs each of its containers has.
 
-A pod's GPUs are fixed for all its containers when the first of them is answered. Rebuilt at start from the kubelet's
-checkpoint, which also tells of devices that other plugins gave (NVIDIA's whole GPUs, gpushare's memory).
+The GPUs of all containers of a pod are fixed when the first container is answered. At start the record is rebuilt from
+the kubelet's checkpoint, which also has devices that other plugins gave (NVIDIA's whole GPUs, gpushare's memory).
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection, Iterable, Mapping
-from typing import Literal
+from collections.abc import Iterable, Mapping
 
 from deviceplugin import devices
 from deviceplugin.checkpoint import Entry
@@ -16,7 +13,6 @@ from protos.contract.inventory import Inventory
 
 Given = Mapping[str, tuple[str, ...]]
 """The UUIDs of each container's GPUs, by container name."""
-Origin = Literal["answered", "taken-over"]
 
 
 class Record:
@@ -29,8 +25,8 @@ class Record:
         self._refused: set[str] = set()
 
     def load(self, entries: Iterable[Entry], inventory: Inventory, resources: names.Resources) -> frozenset[str]:
-        """Take over what the kubelet's checkpoint says; answers the resources of which another plugin gave anew."""
-        strange = set()
+        """Take over the kubelet's checkpoint; returns the resources that another plugin gave to pods new to us."""
+        foreign = set()
         for entry in entries:
             if entry.resource not in resources.all:
                 continue
@@ -39,14 +35,14 @@ class Record:
             if gpus:
                 self._given.setdefault(entry.uid, {}).setdefault(entry.container, gpus)
                 if names.ENV_MEM_MIB not in entry.envs and entry.uid not in self._foreign:
-                    strange.add(entry.resource)
+                    foreign.add(entry.resource)
                     self._foreign.add(entry.uid)
-        return frozenset(strange)
+        return frozenset(foreign)
 
     def recall(self, resource: str, entries: Iterable[Entry]) -> None:
-        """A kubelet that starts anew knows of a resource only these answers: it asks again for the others.
+        """Keep only these answers of a resource: a restarted kubelet knows no others, and asks again for them.
 
-        What it refused it may not have told anybody, and admit again.
+        A pod whose refusal the kubelet had not reported yet may be admitted again, so refusals are dropped.
         """
         kept = {(entry.uid, entry.container) for entry in entries if entry.resource == resource}
         for uid, answered in self._answered.items():
@@ -54,15 +50,15 @@ class Record:
         self._refused.clear()
 
     def fix(self, uid: str, given: Given) -> None:
-        """The GPUs of a pod's containers, from its first answer on."""
+        """Fix the GPUs of a pod's containers, at its first answer."""
         self._given[uid] = {**given, **self._given.get(uid, {})}
 
     def note(self, uid: str, container: str, resource: str) -> None:
-        """An Allocate was answered for this container and resource."""
+        """Note that an Allocate was answered for this container and resource."""
         self._answered.setdefault(uid, set()).add((container, resource))
 
     def refuse(self, uid: str) -> None:
-        """An Allocate of this pod was refused: the kubelet has failed it for good."""
+        """Note that an Allocate of this pod was refused: the kubelet has failed it for good."""
         self._refused.add(uid)
 
     def answered(self, uid: str, container: str, resource: str) -> bool:
@@ -72,29 +68,28 @@ class Record:
         return uid in self._refused
 
     def given(self, uid: str) -> Given:
-        """What the pod's containers have, empty while nothing was answered."""
+        """The GPUs of the pod's containers, empty before its first answer."""
         return self._given.get(uid, {})
 
-    def origin(self, uid: str) -> Origin:
-        """Whether another plugin gave these GPUs."""
-        return "taken-over" if uid in self._foreign else "answered"
+    def taken_over(self, uid: str) -> bool:
+        """Whether another plugin gave the pod its GPUs."""
+        return uid in self._foreign
 
     def uids(self) -> frozenset[str]:
         return frozenset(self._answered) | self._given.keys() | self._refused
 
-    def forget(self, uids: Collection[str]) -> None:
-        """These pods are no more."""
-        for uid in uids:
-            self._answered.pop(uid, None)
-            self._given.pop(uid, None)
-            self._foreign.discard(uid)
-            self._refused.discard(uid)
+    def forget(self, uid: str) -> None:
+        """Drop a pod that left the node."""
+        self._answered.pop(uid, None)
+        self._given.pop(uid, None)
+        self._foreign.discard(uid)
+        self._refused.discard(uid)
 
 
 def _gpus(entry: Entry, inventory: Inventory, resources: names.Resources) -> tuple[str, ...]:
-    """The UUIDs that an answer means, none where it cannot be told."""
+    """The UUIDs that an answer means, none where they are unknown."""
     if names.ENV_MEM_MIB in entry.envs:
-        visible = entry.envs.get(names.VISIBLE_DEVICES, "")  # so it was before there was a variable of our own
+        visible = entry.envs.get(names.VISIBLE_DEVICES, "")  # of versions without a variable of our own
         return tuple(part for part in entry.envs.get(names.ENV_UUIDS, visible).split(",") if part)
     if names.ALIYUN_IDX in entry.envs:
         minors = entry.envs[names.ALIYUN_IDX].split(",")

@@ -1,12 +1,10 @@
-"""Registration with the kubelet, and again whenever it is due.
+"""Registration with the kubelet, and registration again when it is due.
 
-A kubelet that starts wipes all sockets of the folder and makes a new kubelet.sock: that is seen by looking at the file.
-A registration whose device list nobody follows is renewed too. Up to Kubernetes 1.36 the end of an old stream can
-disconnect a newer registration of the same resource, so between the two we wait (kubernetes/kubernetes#135437). A
-resource that another live plugin serves is left alone until that one is gone.
+A kubelet that starts removes all sockets of the folder and makes a new kubelet.sock, which we notice by its stamp.
+A registration is also renewed if the kubelet does not follow its device list. Up to Kubernetes 1.36 the end of an old
+stream can disconnect a newer registration of the same resource, so we wait between the two
+(kubernetes/kubernetes#135437). A resource that another live plugin serves is left to it until that plugin is gone.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -17,9 +15,10 @@ from pathlib import Path
 import grpc
 import structlog
 
+from deviceplugin.cluster import Kind
 from deviceplugin.metrics import Metrics
 from deviceplugin.podresources import PodResources, PodResourcesError
-from deviceplugin.server import OPTIONS_ANSWER, SOCKET_PREFIX, Endpoint, SocketError
+from deviceplugin.server import OPTIONS_ANSWER, SOCKET_PREFIX, Endpoint, ServeError
 from protos.contract import names
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2_grpc as rpc
@@ -28,37 +27,34 @@ log = structlog.get_logger()
 
 VERSION = "v1beta1"
 LOOK_S = 0.05
-"""Between two looks at kubelet.sock."""
+"""Seconds between two looks at kubelet.sock."""
 UNFOLLOWED_S = 3.0
-"""A registration without an open stream for so long is renewed."""
+"""A registration is renewed after so many seconds without an open stream."""
 SETTLE_S = 1.5
-"""Between the end of a server and the next registration with the same kubelet."""
+"""Seconds between the end of a server and the next registration with the same kubelet."""
 RETRY_S = 1.0
 ABSENT_S = 10.0
-"""A resource of another plugin is taken over once nobody served it for so long."""
+"""A resource of another plugin is taken over once no plugin has served it for so many seconds."""
 ANSWER_S = 12.0
-"""The kubelet dials us from inside Register, and gives up after ten seconds."""
+"""Timeout of Register: the kubelet dials us from inside it, and gives up after ten seconds."""
 ELSEWHERE, OURS = "GpuResourceElsewhere", "GpuResourceServed"
-"""Reasons of Events: two, for of equal ones only the first in half a minute is written."""
+"""Reasons of Events. They differ, since of equal Events only the first in half a minute is written."""
 Stamp = tuple[int, int]
 
 
-class RegisterError(Exception):
-    """The kubelet did not take the registration."""
-
-
-class Watched:
-    """A file: whether it is there, and whether it is another one than before."""
+class WatchedFile:
+    """A file that may be replaced; its stamp tells whether it was."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def stamp(self) -> Stamp | None:
+        """None if there is no file."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return None
-        return found.st_ino, found.st_ctime_ns
+        return status.st_ino, status.st_ctime_ns
 
     async def there(self) -> Stamp:
         """Wait for the file."""
@@ -78,27 +74,27 @@ class Registrar:
         folder: Path,
         kubelet: PodResources,
         metrics: Metrics,
-        tell: Callable[[str, str], Awaitable[None]],
+        tell: Callable[[str, str, Kind], Awaitable[None]],
         restarted: Callable[[str], None],
     ) -> None:
-        """`tell` brings an Event's reason and a sentence to the operator's notice.
+        """`tell` posts an Event about the node: its reason, a sentence and its kind.
 
-        `restarted` hears of the resource before a kubelet that started anew is served.
+        `restarted` is called with the resource before a restarted kubelet is served.
         """
         self.endpoint, self.folder, self.kubelet, self.metrics = endpoint, folder, kubelet, metrics
         self.tell, self.restarted = tell, restarted
         self.resource = endpoint.resource
         self.foreign = False
-        """Another plugin serves this resource."""
-        self._socket = Watched(folder / names.KUBELET_SOCKET)
+        """Whether another plugin serves this resource."""
+        self._socket = WatchedFile(folder / names.KUBELET_SOCKET)
 
     @property
     def settled(self) -> bool:
-        """Nothing is to be done at the moment: the kubelet follows us, or another plugin."""
+        """Whether the kubelet follows our device list, or that of another plugin."""
         return self.foreign or self.endpoint.streams > 0
 
     async def run(self) -> None:
-        """Keep registered for ever; ends the server when cancelled."""
+        """Keep the resource registered for ever; on cancellation the server ends."""
         last: Stamp | None = None
         try:
             while True:
@@ -110,7 +106,7 @@ class Registrar:
                 last = stamp
                 try:
                     await self._register()
-                except (RegisterError, SocketError) as error:
+                except ServeError as error:
                     log.warning("registration_failed", resource=self.resource, error=str(error))
                     await asyncio.sleep(RETRY_S)
                     continue
@@ -127,22 +123,24 @@ class Registrar:
         """Wait until no other plugin serves the resource."""
         if not await self._served():
             return
-        await asyncio.sleep(SETTLE_S)  # a plugin that has just ended may still be shown
+        await asyncio.sleep(SETTLE_S)  # the kubelet may still show a plugin that has just ended
         if not await self._served():
             return
         self.foreign = True
         await self.tell(
             ELSEWHERE,
-            f"another device plugin serves {self.resource} on this node: it is left to it. To switch, take that plugin "
-            f"off the node (NVIDIA's: its DaemonSet); {ABSENT_S:g} s later we serve {self.resource}, and running pods "
-            "keep their GPUs",
+            f"another device plugin serves {self.resource} on this node, and goes on to serve it. To switch, remove "
+            f"that plugin from the node (NVIDIA's: its DaemonSet). {ABSENT_S:g} s later Gangshare serves "
+            f"{self.resource}, and running pods keep their GPUs",
+            "Warning",
         )
         absent = 0.0
         while absent < ABSENT_S:
             await asyncio.sleep(RETRY_S)
             absent = 0.0 if await self._served() else absent + RETRY_S
         self.foreign = False
-        await self.tell(OURS, f"no other plugin serves {self.resource} any more: this one does from now on")
+        sentence = f"no other device plugin serves {self.resource} any more: Gangshare's plugin serves it from now on"
+        await self.tell(OURS, sentence, "Normal")
 
     async def _served(self) -> bool:
         try:
@@ -162,26 +160,26 @@ class Registrar:
                 await rpc.RegistrationStub(channel).Register(request, timeout=ANSWER_S)
         except grpc.aio.AioRpcError as error:
             said = f"{error.code().name} {error.details()}"
-            raise RegisterError(f"the kubelet at {self._socket.path} did not take {self.resource}: {said}") from error
+            raise ServeError(f"the kubelet at {self._socket.path} refused {self.resource}: {said}") from error
         self.metrics.registrations.labels(self.resource).inc()
         log.info("registered", resource=self.resource, socket=path.name)
 
     async def _followed(self, stamp: Stamp) -> bool:
-        """Wait until the registration is worth nothing; whether that is because the kubelet is another one."""
+        """Wait until the registration has no effect any more; returns whether the kubelet has restarted."""
         clock = asyncio.get_running_loop().time
-        last = clock()
-        while clock() - last < UNFOLLOWED_S:
+        followed_at = clock()
+        while clock() - followed_at < UNFOLLOWED_S:
             await asyncio.sleep(LOOK_S)
             gone = self.endpoint.socket is None or not self.endpoint.socket.exists()
             if self._socket.stamp() not in (stamp, None) or gone:
                 return True
             if self.endpoint.streams:
-                last = clock()
+                followed_at = clock()
         return False
 
 
 def sweep(folder: Path) -> None:
-    """Remove sockets of ours that nobody serves any more."""
+    """Remove sockets of ours that no process serves any more."""
     for path in folder.glob(f"{SOCKET_PREFIX}*.sock"):
         with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
             try:

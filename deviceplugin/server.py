@@ -1,9 +1,7 @@
 """The plugin's side of the device plugin API v1beta1: one gRPC server on one socket per resource.
 
-It only carries: what is offered comes from `offer`, what is answered from `allocate`.
+It only transports: `offer` has the device lists, `allocate` the answers.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -28,13 +26,13 @@ SOCKET_PREFIX = "gangshare-"
 LONGEST_PATH = 107
 """Bytes of a unix socket's path (unix(7))."""
 OPTIONS = [("grpc.max_receive_message_length", 64 * 2**20), ("grpc.max_send_message_length", 64 * 2**20)]
-"""The kubelet sends all IDs that are free."""
+"""The kubelet sends all free IDs."""
 OPTIONS_ANSWER = api.DevicePluginOptions(get_preferred_allocation_available=True)
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class SocketError(Exception):
-    """The socket cannot be made."""
+class ServeError(Exception):
+    """A resource cannot be served or registered now."""
 
 
 class Endpoint(rpc.DevicePluginServicer):
@@ -43,31 +41,31 @@ class Endpoint(rpc.DevicePluginServicer):
     def __init__(self, resource: str, offer: Offer, allocator: Allocator, metrics: Metrics) -> None:
         self.resource, self.offer, self.allocator, self.metrics = resource, offer, allocator, metrics
         self.streams = 0
-        """ListAndWatch streams open: the kubelet follows us."""
+        """Open ListAndWatch streams: with one the kubelet follows our device list."""
         self.socket: Path | None = None
         self._server: grpc.aio.Server | None = None
         self._ending = asyncio.Event()
         metrics.registered.labels(resource).set(0)
 
     async def start(self, folder: Path) -> Path:
-        """Serve on a new socket in this folder; raises SocketError."""
+        """Serve on a new socket in this folder; raises ServeError."""
         await self.stop()
         name = self.resource.rpartition("/")[2].replace(".", "-")
         path = folder / f"{SOCKET_PREFIX}{name}-{time.time_ns():x}.sock"
         if len(bytes(path)) > LONGEST_PATH:
-            raise SocketError(f"{path} is longer than the {LONGEST_PATH} bytes that a unix socket's path may have")
+            raise ServeError(f"{path} is too long for a unix socket: expected at most {LONGEST_PATH} bytes")
         server = grpc.aio.server(options=OPTIONS)
         rpc.add_DevicePluginServicer_to_server(self, server)
         try:
             server.add_insecure_port(f"unix:{path}")
         except RuntimeError as error:
-            raise SocketError(f"{path} cannot be served on: {error}") from error
+            raise ServeError(f"cannot listen on {path}: {error}") from error
         await server.start()
         self._server, self.socket, self._ending = server, path, asyncio.Event()
         return path
 
     async def stop(self) -> None:
-        """End the streams, which tells the kubelet that no device is healthy, and take the socket away."""
+        """End the streams and remove the socket; for the kubelet no device of ours is healthy then."""
         self._ending.set()
         if self._server is not None:
             await self._server.stop(grace=0.2)
@@ -98,7 +96,7 @@ class Endpoint(rpc.DevicePluginServicer):
             try:
                 available, must = asked.available_deviceIDs, asked.must_include_deviceIDs
                 ids = await self.allocator.prefer(self.resource, available, must, asked.allocation_size)
-            except Exception:  # an error here would fail the pod for ever, an empty answer costs nothing
+            except Exception:  # an error would fail the pod for good, an empty answer is harmless
                 log.exception("preference_failed", resource=self.resource)
                 ids = []
             answers.append(api.ContainerPreferredAllocationResponse(deviceIDs=ids))

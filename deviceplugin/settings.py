@@ -1,16 +1,14 @@
-"""The plugin's settings: one frozen value, filled from flags and the environment, printed at start, read by all."""
-
-from __future__ import annotations
+"""The plugin's settings: one frozen value, read from flags and the environment, logged at start."""
 
 from math import inf
 from pathlib import Path
 from typing import Annotated
 
 from deviceplugin import cdi
+from deviceplugin.answers import Strategy
 from deviceplugin.devices import Sharing
 from deviceplugin.health import COOL_DOWN_S, IGNORED_XIDS
 from deviceplugin.slices import TimeSlicing
-from deviceplugin.strategies import Strategy
 from protos.contract import names
 from protos.contract.flag import Flag, listed
 from protos.contract.shared_settings import SettingsError, SharedSettings
@@ -18,10 +16,10 @@ from protos.logs import Format, Level
 
 
 def xids(text: str) -> frozenset[int]:
-    """Error numbers divided by commas; raises SettingsError."""
+    """Error numbers separated by commas; raises SettingsError."""
     parts = listed(text)
     if not all(part.isascii() and part.isdecimal() for part in parts):
-        raise SettingsError(f"{text!r} is no list of XIDs: expected numbers divided by commas, like 13,31")
+        raise SettingsError(f"{text!r} is no list of XIDs: expected numbers separated by commas, like 13,31")
     return frozenset(map(int, parts))
 
 
@@ -34,7 +32,7 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
 
     node_name: Annotated[str, Flag("This node's name.", variables=("NODE_NAME",))] = ""
     fake: Annotated[str, Flag("Serve the machine of this profile (a shipped name or a YAML file), not real GPUs.")] = ""
-    standalone: Annotated[bool, Flag("No extender: place pods of this node ourselves.")] = False
+    standalone: Annotated[bool, Flag("No extender: the plugin places the pods of this node.")] = False
     kubelet_dir: Annotated[Path, Flag("The kubelet's device plugin folder.")] = Path(names.DEVICE_PLUGIN_DIR)
     pod_resources: Annotated[Path, Flag("The kubelet's PodResources socket.")] = Path(names.POD_RESOURCES_SOCKET)
     kubeconfig: Annotated[str, Flag("Credentials; else the service account, else $KUBECONFIG.")] = ""
@@ -42,26 +40,30 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
         Path | None, Flag("NVIDIA's configuration file with sharing.timeSlicing.", variables=("CONFIG_FILE",))
     ] = None
     time_slicing: TimeSlicing = TimeSlicing()
-    """What that file says: replicas of whole GPUs."""
-    device_list_strategy: Annotated[Strategy, Flag("How the container runtime is told of a container's GPUs.")] = (
+    """The content of that file: replicas of whole GPUs."""
+    device_list_strategy: Annotated[Strategy, Flag("How the container runtime learns a container's GPUs.")] = (
         Strategy.ENVVAR
     )
     cdi_kind: Annotated[str, Flag("cdi-cri: vendor/class of the GPUs' CDI devices.")] = names.CDI_KIND
     cdi_spec_dirs: Annotated[
         tuple[Path, ...],
         Flag(
-            "cdi-cri: folders with CDI specifications, by comma.",
+            "cdi-cri: folders with CDI specifications, separated by commas.",
             _folders,
             default=",".join(map(str, cdi.SPEC_DIRS)),
         ),
     ] = cdi.SPEC_DIRS
     ignored_xids: Annotated[
         frozenset[int],
-        Flag("Errors that do not make a GPU sick, by comma.", xids, default=",".join(map(str, sorted(IGNORED_XIDS)))),
+        Flag(
+            "XIDs that do not make a GPU sick, separated by commas.",
+            xids,
+            default=",".join(map(str, sorted(IGNORED_XIDS))),
+        ),
     ] = IGNORED_XIDS
-    cool_down_s: Annotated[float, Flag("Seconds without trouble until a GPU is well again.")] = COOL_DOWN_S
-    drain_s: Annotated[float, Flag("Seconds between telling the kubelet that we leave and leaving.")] = 3.0
-    metrics_port: Annotated[int, Flag("Port of Prometheus metrics on every interface; 0: none.")] = 0
+    cool_down_s: Annotated[float, Flag("Seconds without errors until a sick GPU is healthy again.")] = COOL_DOWN_S
+    drain_s: Annotated[float, Flag("Seconds between publishing `leaving` on the node and stopping.")] = 3.0
+    metrics_port: Annotated[int, Flag("Port of Prometheus metrics on every interface; 0 disables.")] = 0
     log_format: Annotated[Format, Flag("auto: console on a terminal, else json.")] = "auto"
     log_level: Annotated[Level, Flag("The least important line that is written.")] = "info"
 
@@ -79,7 +81,7 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
 
     @property
     def sharing(self) -> Sharing:
-        """How GPUs are cut up."""
+        """How GPUs are divided."""
         return Sharing(
             resources=self.resources,
             unit_mib=self.unit_mib,

@@ -1,9 +1,7 @@
-"""NVIDIA's sharing configuration file, as far as time-slicing goes: so many replicas of each GPU.
+"""The time-slicing part of NVIDIA's sharing configuration file: how many replicas each GPU has.
 
 Source: github.com/NVIDIA/k8s-device-plugin, "Shared access to GPUs with CUDA time-slicing", version v1 of the file.
 """
-
-from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,17 +17,17 @@ VENDOR = "nvidia.com/"
 
 
 class SharingError(ValueError):
-    """A sharing configuration that cannot be served: names the file, the value and what was expected."""
+    """A sharing configuration that cannot be served: the message has file, value and what was expected."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(brief(sentence))
 
 
 class TimeSlicing(msgspec.Struct, frozen=True):
-    """How GPUs are served in replicas; nothing by default."""
+    """How GPUs are served as replicas; by default they are not."""
 
     replicas: dict[str, int] = {}
-    """By resource name as served: replicas of one GPU."""
+    """Replicas of one GPU, by the name of the served resource."""
     single: bool = False
     """A container may ask for one replica at most."""
 
@@ -70,8 +68,8 @@ def read(path: Path, resources: names.Resources, slices_per_gpu: int) -> TimeSli
 def parse(text: str, resources: names.Resources, slices_per_gpu: int) -> TimeSlicing:
     """The time-slicing in a file's text; raises SharingError."""
     try:
-        file = msgspec.convert(texts.yaml(text), _File)
-    except (texts.TextError, msgspec.ValidationError) as error:
+        file = texts.convert(text, _File)
+    except texts.TextError as error:
         raise SharingError(str(error)) from error
     if file.version != VERSION:
         raise SharingError(f"version is {file.version[:40]!r}: expected {VERSION!r}")
@@ -82,7 +80,7 @@ def parse(text: str, resources: names.Resources, slices_per_gpu: int) -> TimeSli
     for resource in slicing.resources:
         served = _served(resource, slicing.rename_by_default, resources)
         if served in replicas:
-            raise SharingError(f"{served} is there twice")
+            raise SharingError(f"{served} is listed twice")
         if resource.replicas > slices_per_gpu:
             raise SharingError(f"{resource.replicas} replicas of {served}: a GPU has {slices_per_gpu} slices")
         replicas[served] = resource.replicas
@@ -94,7 +92,7 @@ def _served(resource: _Resource, rename: bool, resources: names.Resources) -> st
     if name != resources.whole:
         raise SharingError(f"resource {name} cannot be time-sliced: expected {resources.whole}")
     if resource.devices != "all":
-        raise SharingError(f'devices is {resource.devices!r}: expected "all", replicas are the same for every GPU')
+        raise SharingError(f'devices is {resource.devices!r}: expected "all", since every GPU has the same replicas')
     served = resource.rename or (f"{name}.shared" if rename else name)
     served = served if "/" in served else VENDOR + served
     if served not in (resources.whole, resources.shared):

@@ -1,18 +1,21 @@
-"""Files that an administrator writes for the plugin: text in UTF-8, YAML, of a bounded length and depth."""
-
-from __future__ import annotations
+"""Files that an administrator or a runtime writes for the plugin: of bounded size, and for YAML of bounded depth."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from yaml import CSafeLoader, YAMLError, load
 
-from protos.contract.bounds import FILE, FILE_DEPTH
+from protos.contract.bounds import FILE, FILE_DEPTH, Bound
 from protos.contract.depth import depth
+
+T = TypeVar("T")
+Stamp = tuple[int, int, int]
+"""Differs after a file was changed or replaced."""
 
 
 class TextError(ValueError):
-    """The file is there and cannot be read."""
+    """The file exists and cannot be used."""
 
 
 class _Loader(CSafeLoader):
@@ -20,23 +23,34 @@ class _Loader(CSafeLoader):
         """Merge keys (`<<`) are refused: nested, they multiply."""
 
 
+def stamp(path: Path) -> Stamp:
+    """The file's stamp; raises OSError."""
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def data(path: Path, bound: Bound = FILE) -> bytes:
+    """The bytes of a file; raises TextError for a larger file than `bound`, and OSError."""
+    with path.open("rb") as file:
+        found = file.read(bound.most + 1)
+    if len(found) > bound.most:
+        raise TextError(bound.exceeded(path.stat().st_size))
+    return found
+
+
 def read(path: Path) -> str:
     """The text of a file; raises TextError and OSError."""
-    with path.open("rb") as file:
-        data = file.read(FILE.most + 1)
-    if len(data) > FILE.most:
-        raise TextError(FILE.exceeded(path.stat().st_size))
     try:
-        return data.decode()
+        return data(path).decode()
     except UnicodeDecodeError as error:
         raise TextError(f"expected text in UTF-8 ({error})") from error
 
 
-def yaml(text: str) -> Any:
-    """What a YAML text says; raises TextError."""
+def convert(text: str, into: type[T]) -> T:
+    """The value of a YAML text, as this type; raises TextError."""
     if depth(text) > FILE_DEPTH.most:
         raise TextError(FILE_DEPTH.exceeded(depth(text)))
     try:
-        return load(text, Loader=_Loader)
+        return msgspec.convert(load(text, Loader=_Loader), into)
     except (YAMLError, ValueError, RecursionError) as error:
         raise TextError(str(error)) from error

@@ -1,7 +1,7 @@
-"""The only part of the extender that talks to the API server: watches in; Bindings, wakes, evictions and words out.
+"""The only part of the extender that talks to the API server: it watches objects and writes what the engine decided.
 
-`watch` turns what the API server shows into the engine's events, collection by collection (`feed`), a row of `kinds`
-for each. `bind` and `act` carry out what the engine decided (`pending` holds what waits); `status` and `group_status`
-say how a class, a queue and a gang stand. `leadership` (and `rivals`) says whether this process may write at all, and
-`client` asks it before every write. Nothing here decides where a pod goes. Start with `leadership`.
+`watch` turns objects into the engine's events, one `feed` for each collection, described by a row of `kinds`. `bind`
+and `act` carry out decisions (`pending` holds waiting effects). `status` and `group_status` write the status of
+GpuClasses, queues and gangs. `leadership` (and `rivals`) decides whether this process may write at all, and its client
+checks that before every write. Nothing here decides where a pod goes. Start with `leadership`.
 """

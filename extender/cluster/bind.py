@@ -1,8 +1,8 @@
-"""Carries out a placement: one Binding, and the truth about what became of it.
+"""Writes the Binding of a placement and finds out what became of it.
 
-A write without an answer may have happened. So a Binding ends in one of two ways only: `bound` (the pod is on our
-node with our allocation) or `lost` (it is not and this write will not put it there), and until a read of the pod shows
-which, nothing is answered. Binding again is harmless: UID, node and annotations are the same.
+A write without an answer may have happened. So a Binding ends in one of two ways only: `bound` (the pod is on our node
+with our allocation) or `lost` (it is not, and this write will not put it there). There is no outcome until a read of
+the pod shows which. Binding again is harmless: UID, node and annotations are the same.
 Source: registry/core/pod/storage assignPod (409 once a node is set), kube-apiserver --request-timeout.
 """
 
@@ -23,7 +23,7 @@ from protos.kube import binding, errors, paths
 from protos.kube.client import ApiClient
 
 LANDING_S = 65.0
-"""Seconds after which a request that the API server did not answer is over there too (its own limit is 60 s)."""
+"""Seconds after which the API server has dropped a request that it did not answer (its own limit is 60 s)."""
 PATIENCE_S = 3.0
 """Seconds for which a Binding that surely did not arrive is tried again."""
 PAUSE_S, PAUSE_MOST_S = 0.05, 2.0
@@ -49,11 +49,11 @@ class Binder:
         self._client, self._permission, self._clock = client, permission, clock
 
     def expect(self, binds: int) -> None:
-        """So many binds are held, and may be let go at once."""
+        """Prepare for so many held binds, which may be released at once."""
         self._client.expect(binds)
 
     async def bind(self, place: PostBinding) -> Outcome:
-        """Bind the pod and find out how that went; comes back only when it is known."""
+        """Bind the pod; returns once the outcome is known."""
         await self._permission.settled()
         started, in_doubt_until, pause = self._clock(), 0.0, PAUSE_S
         while True:
@@ -72,23 +72,22 @@ class Binder:
                     doubt, outcome = True, None
                 if outcome is not None:
                     return outcome
-            if not doubt and not self._again(refusal, started):
-                return Outcome("lost", _sentence(refusal))
+            if not (doubt or (isinstance(refusal, errors.Unavailable) and self._clock() - started < PATIENCE_S)):
+                if isinstance(refusal, NotLeading):
+                    return Outcome("lost", f"nothing was written: {refusal.why}")
+                return Outcome("lost", refusal.message or str(refusal))
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_MOST_S)
 
-    def _again(self, refusal: errors.ApiError, started: float) -> bool:
-        return isinstance(refusal, errors.Unavailable) and self._clock() - started < PATIENCE_S
-
     async def _post(self, place: PostBinding) -> errors.ApiError | None:
         """Send the Binding; None once it is carried out."""
-        ref = place.pod
+        pod = place.pod
         try:
             await binding.bind(
                 self._client,
-                namespace=ref.namespace,
-                name=ref.name,
-                uid=ref.uid,
+                namespace=pod.namespace,
+                name=pod.name,
+                uid=pod.uid,
                 node=place.node,
                 annotations=place.annotations,
             )
@@ -97,7 +96,7 @@ class Binder:
         return None
 
     async def _read(self, place: PostBinding) -> Outcome | None:
-        """What the pod itself says, read consistently; None if it is still unbound."""
+        """The outcome by a consistent read of the pod; None if it is still unbound."""
         try:
             pod = await self._client.fetch(paths.pod(place.pod.namespace, place.pod.name), _pods)
         except errors.NotFound:
@@ -106,10 +105,10 @@ class Binder:
 
 
 def judge(place: PostBinding, pod: Pod) -> Outcome | None:
-    """What a pod as it is now says about a Binding; None if it is still unbound.
+    """The outcome of a Binding by the pod as it is now; None if it is still unbound.
 
-    On our node an allocation that the plugin, or an extender, has corrected since is as good as the one of the Binding:
-    the pod is bound there, and what it has been given is read from the pod itself.
+    On our node an allocation that the plugin or an extender corrected later is as good as that of the Binding: the pod
+    is bound there, and its GPUs are read from the pod itself.
     """
     if pod.metadata.uid != place.pod.uid:
         return Outcome("lost", "the pod was replaced by another of the same name")
@@ -118,14 +117,8 @@ def judge(place: PostBinding, pod: Pod) -> Outcome | None:
         return None
     if node != place.node:
         return Outcome("lost", f"the pod is already assigned to node {node}")
-    ours = place.annotations.get(names.ALLOCATION)
+    wanted = place.annotations.get(names.ALLOCATION)
     shown = pod.metadata.annotations.get(names.ALLOCATION)
-    if ours is not None and shown != ours and not (shown and trust.written_by_us(pod)):
+    if wanted is not None and shown != wanted and not (shown and trust.written_by_us(pod)):
         return Outcome("lost", f"the pod is already assigned to node {node}, with another allocation")
     return BOUND
-
-
-def _sentence(refusal: errors.ApiError) -> str:
-    if isinstance(refusal, NotLeading):
-        return f"nothing was written: {refusal.why}"
-    return refusal.message or str(refusal)

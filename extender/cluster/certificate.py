@@ -1,6 +1,4 @@
-"""A certificate that vouches for itself, for a server that only the API server asks."""
-
-from __future__ import annotations
+"""A self-signed certificate, for a server that only the API server asks."""
 
 import datetime as dt
 import ipaddress
@@ -15,31 +13,31 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LASTS = dt.timedelta(days=365)
 RENEWED = dt.timedelta(days=60)
-"""Before its end another one is made."""
+"""So long before it expires a new one is made."""
 SKEW = dt.timedelta(hours=1)
-"""By which clocks may differ."""
+"""The most that clocks may differ."""
 
 
 class Certificate(msgspec.Struct, frozen=True):
-    """A certificate and its private key, in PEM; who trusts the certificate trusts its server."""
+    """A certificate and its private key, in PEM. A client that trusts the certificate trusts its server."""
 
     certificate: bytes
     key: bytes
 
     def good(self, hosts: tuple[str, ...], now: dt.datetime) -> bool:
-        """Whether it can be read, is for these hosts, and will be good for a while."""
+        """Whether it can be read, is for these hosts, and does not expire soon."""
         try:
-            read = x509.load_pem_x509_certificate(self.certificate)
+            certificate = x509.load_pem_x509_certificate(self.certificate)
             key = serialization.load_pem_private_key(self.key, password=None)
-            named = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            named = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except (ValueError, TypeError, x509.ExtensionNotFound):
             return False
-        ours = key.public_key() == read.public_key()
-        lasts = read.not_valid_before_utc <= now <= read.not_valid_after_utc - RENEWED
-        return ours and lasts and list(named) == _named(hosts)
+        matches = key.public_key() == certificate.public_key()
+        lasts = certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc - RENEWED
+        return matches and lasts and list(named) == _named(hosts)
 
     def use(self, context: ssl.SSLContext) -> None:
-        """Have a server show it from now on. It is in no file: containers have no writable file system."""
+        """Make a server use it from now on, through memory: containers have no writable file system."""
         memory = os.memfd_create("certificate")
         with os.fdopen(memory, "wb") as file:
             file.write(self.certificate + self.key)
@@ -48,7 +46,7 @@ class Certificate(msgspec.Struct, frozen=True):
 
 
 def make(hosts: tuple[str, ...], now: dt.datetime) -> Certificate:
-    """A new one for these DNS names and IP addresses."""
+    """A new certificate for these DNS names and IP addresses."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
     made = (
@@ -68,11 +66,10 @@ def make(hosts: tuple[str, ...], now: dt.datetime) -> Certificate:
 
 
 def _named(hosts: tuple[str, ...]) -> list[x509.GeneralName]:
-    return [_general(host) for host in hosts]
-
-
-def _general(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
+    names: list[x509.GeneralName] = []
+    for host in hosts:
+        try:
+            names.append(x509.IPAddress(ipaddress.ip_address(host)))
+        except ValueError:
+            names.append(x509.DNSName(host))
+    return names

@@ -1,4 +1,4 @@
-"""One collection of the API server, told to the engine as its events."""
+"""Feeds one collection of the API server to the engine, as events."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from extender.cluster.watched import WatchedKind
+from extender.cluster.kinds import WatchedKind
 from extender.engine.types.events import Event
 from extender.metrics import Metrics
 from protos.kube import changes, errors
@@ -15,7 +15,7 @@ from protos.kube.client import ApiClient
 from protos.kube.reflect import ABSENT, Reflector
 
 NOW_TRIES_S = 0.5
-"""Seconds between tries to learn the current resourceVersion."""
+"""Seconds between two tries to read the current resourceVersion."""
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +32,7 @@ _lists = msgspec.json.Decoder(_List)
 
 
 class Feed:
-    """One collection, told to the engine for ever."""
+    """Watches one collection and tells the engine each change, for ever."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class Feed:
         optional: bool = False,
         calm: asyncio.Event | None = None,
     ) -> None:
-        """An `optional` collection may be unknown to the server, or kept from us: then `run` raises that.
+        """The API server may lack an `optional` collection, or not let us read it: then `run` raises that error.
 
-        While `calm` is not set, nothing is told.
+        While `calm` is not set, the feed pauses.
         """
         self._client, self._path, self._kind, self._tell, self._metrics = client, kind.path, kind, tell, metrics
         self._reflector: Reflector[Any] = Reflector(client, kind.path, kind.decode, optional=optional)
@@ -55,21 +55,21 @@ class Feed:
         self._version = -1
         self._listed = asyncio.Event()
         self.lists = 0
-        """Complete lists told."""
+        """Complete lists so far."""
 
     async def run(self) -> None:
-        """Tell everything that happens."""
-        async for event in self._reflector.events():
+        """Watch for ever."""
+        async for change in self._reflector.events():
             if self._calm is not None and not self._calm.is_set():
                 await self._calm.wait()
-            self._take(event)
+            self._take(change)
 
     async def listed(self) -> None:
-        """Wait until everything that is there was told once."""
+        """Wait for the first complete list."""
         await self._listed.wait()
 
     async def relisted(self) -> None:
-        """Wait until a consistent list, no older than this call, was told; raises like `run`."""
+        """Wait for a consistent list that is no older than this call; raises like `run`."""
         now = await self._now()
         while self._version < now:
             self._listed.clear()
@@ -77,11 +77,11 @@ class Feed:
             await self._listed.wait()
 
     def close(self) -> None:
-        """Nobody asks any more whether it is followed."""
+        """Remove the collection from the metrics."""
         self._metrics.watching.remove(self._path)
 
     async def _now(self) -> int:
-        """The collection's resourceVersion at this moment, read consistently.
+        """The collection's current resourceVersion, read consistently.
 
         Versions of one resource are compared as numbers. Source: KEP-5504, comparable resource versions.
         """
@@ -95,43 +95,40 @@ class Feed:
                 log.warning("list_failed", path=self._path, error=str(error))
             await asyncio.sleep(NOW_TRIES_S)
 
-    def _take(self, event: changes.Event[Any]) -> None:
-        """Tell the engine; after an error of ours over an object the next one comes."""
-        told: Event | None = None
-        with self._metrics.faults.over("feed", f"{self._path} {_named(event)}"):
-            told = self._told(event)
-        if told is not None:
-            self._tell(told)
+    def _take(self, change: changes.Event[Any]) -> None:
+        """Tell the engine of a change. An error of ours over one object does not stop the feed."""
+        event: Event | None = None
+        with self._metrics.faults.over("feed", f"{self._path} {_name(change)}"):
+            event = self._event(change)
+        if event is not None:
+            self._tell(event)
 
-    def _told(self, event: changes.Event[Any]) -> Event | None:
-        told: Event | None = None
-        match event:
+    def _event(self, change: changes.Event[Any]) -> Event | None:
+        match change:
             case changes.Added(ref, found) | changes.Modified(ref, found):
-                told = self._kind.seen(ref, found)
+                return self._kind.seen(ref, found)
             case changes.Deleted(ref, _):
-                told = self._kind.gone(ref)
+                return self._kind.gone(ref)
             case changes.Listed(version):
                 self._version, self.lists = int(version), self.lists + 1
                 self._metrics.lists.labels(self._path).inc()
                 self._listed.set()
-                told = self._kind.listed()
+                return self._kind.listed()
             case changes.Undecodable(ref, _, error):
                 self._metrics.errors["undecodable"] += 1
-                log.warning(
-                    "undecodable", path=self._path, object=ref and f"{ref.namespace}/{ref.name}", error=str(error)
-                )
+                log.warning("undecodable", path=self._path, object=ref and _name(change), error=str(error))
                 if ref is not None and self._kind.unreadable is not None:
                     self._kind.unreadable(ref, str(error))
-        return told
+                return None
 
 
-def _named(event: changes.Event[Any]) -> str:
-    ref = None if isinstance(event, changes.Listed) else event.ref
+def _name(change: changes.Event[Any]) -> str:
+    ref = None if isinstance(change, changes.Listed) else change.ref
     return f"{ref.namespace}/{ref.name}" if ref is not None else ""
 
 
 async def together(waits: Iterable[Any]) -> None:
-    """Wait for all of these."""
+    """Wait for all of these; the first error cancels the others."""
     async with asyncio.TaskGroup() as tasks:
         for wait in waits:
             tasks.create_task(wait)

@@ -1,10 +1,10 @@
 """The kinds of objects that are watched, a row each. Every cluster has pods and nodes, all other kinds are optional.
 
-What is missing where the API server does not serve an optional kind, or does not let us read it:
+The effect if the API server does not serve an optional kind, or does not let us read it:
 
-- PodGroups, TrainingJobs and other declarations of gangs: gangs are what their pods say.
-- Queues and ElasticQuotas: there are none.
-- GpuClasses: a pod that names one waits.
+- PodGroups, TrainingJobs and other declarations of gangs: only the pods declare their gangs.
+- Queues and ElasticQuotas: there are no queues.
+- GpuClasses: a pod that names one stays pending.
 - Namespaces: no queue that selects namespaces by labels admits any.
 - PodDisruptionBudgets: the API server alone refuses evictions.
 - PriorityClasses: a gang has the priority of its members.
@@ -12,12 +12,12 @@ What is missing where the API server does not serve an optional kind, or does no
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import structlog
 
 from extender.cluster.status import CLASS_UNREADABLE, QUEUE_UNREADABLE
-from extender.cluster.watched import WatchedKind
 from extender.engine.types import events
 from extender.engine.types.events import Event
 from gangfilter import podgroups
@@ -29,16 +29,54 @@ from protos.contract.queue import Queue
 from protos.contract.reason import Reason, listed
 from protos.contract.selection import is_number
 from protos.contract.training import TrainingJob
+from protos.kube import paths
 from protos.kube.changes import Ref
 from protos.kube.events import Reference
 
 GROUP_UNREADABLE = "GroupUnreadable"
 NAMED, SHOWN = 8, 40
-"""Entries that a log line names, and characters of each."""
+"""The most entries that a log line names, and characters of each."""
 
 log = structlog.get_logger(__name__)
 Complain = Callable[[Reference, Reason], None]
-"""Tells the owner of an object that it cannot be read."""
+"""Reports to the owner of an object why it cannot be read."""
+
+
+class WatchedKind(msgspec.Struct, frozen=True, kw_only=True):
+    """One watched kind: where its objects are, how they are read, and the engine's events for their changes.
+
+    A function that returns None makes no event.
+    """
+
+    api_version: str
+    """Group and version, as in an object's apiVersion."""
+    plural: str
+    kind: str
+    decode: Callable[[bytes], Any]
+    """Reads an object; raises one of `codec.BAD_JSON` or ValueError."""
+    seen: Callable[[Ref, Any], Event | None]
+    """An object was added or changed."""
+    gone: Callable[[Ref], Event | None]
+    """An object was deleted."""
+    listed: Callable[[], Event | None] = lambda: None
+    """A list is complete."""
+    left: Callable[[], Event | None] = lambda: None
+    """The kind is not served any more; `gone` was called for each of its objects."""
+    unreadable: Callable[[Ref, str], None] | None = None
+    """Reports to the owner why an object cannot be read, beside the log."""
+    namespace: str = ""
+    """The namespace that is watched, "" for all."""
+
+    @property
+    def title(self) -> str:
+        """`Queue gangshare.io/v1alpha1`."""
+        return f"{self.kind} {self.api_version}"
+
+    @property
+    def path(self) -> str:
+        """The path of the collection on the API server."""
+        return paths.path(self.api_version, self.plural, namespace=self.namespace)
+
 
 PODS = WatchedKind(
     api_version="v1",
@@ -60,7 +98,7 @@ NODES = WatchedKind(
 
 
 def optional(complain: Complain) -> list[WatchedKind]:
-    """All kinds that a cluster may lack; `complain` is told of objects that cannot be read."""
+    """All kinds that a cluster may lack; `complain` reports objects that cannot be read."""
     return [
         *(_groups(kind, complain) for kind in podgroups.KINDS),
         _gpu_classes(complain),
@@ -72,13 +110,13 @@ def optional(complain: Complain) -> list[WatchedKind]:
     ]
 
 
-def _told(complain: Complain, api_version: str, kind: str, code: str) -> Callable[[Ref, str], None]:
-    """Tells the owner of an object of this kind what is wrong with it."""
+def _reporter(complain: Complain, api_version: str, kind: str, code: str) -> Callable[[Ref, str], None]:
+    """Reports to the owner of an object of this kind what is wrong with it, under this code."""
 
-    def tell(ref: Ref, problem: str) -> None:
+    def report(ref: Ref, problem: str) -> None:
         complain(Reference(api_version, kind, ref.name, ref.namespace, ref.uid), Reason(code, problem))
 
-    return tell
+    return report
 
 
 def _groups(kind: podgroups.Kind, complain: Complain) -> WatchedKind:
@@ -93,16 +131,16 @@ def _groups(kind: podgroups.Kind, complain: Complain) -> WatchedKind:
         decode=decode,
         seen=lambda _, found: events.GroupSeen(kind.api_version, *found),
         gone=lambda ref: events.GroupGone(kind.api_version, GroupKey(ref.namespace, ref.name)),
-        unreadable=_told(complain, kind.api_version, kind.kind, GROUP_UNREADABLE),
+        unreadable=_reporter(complain, kind.api_version, kind.kind, GROUP_UNREADABLE),
     )
 
 
 def _gpu_classes(complain: Complain) -> WatchedKind:
-    tell = _told(complain, gpu_class.API_VERSION, gpu_class.KIND, CLASS_UNREADABLE)
+    report = _reporter(complain, gpu_class.API_VERSION, gpu_class.KIND, CLASS_UNREADABLE)
 
     def seen(ref: Ref, found: GpuClass) -> Event:
         if found.problem:
-            tell(ref, found.problem)
+            report(ref, found.problem)
         return events.ClassSeen(found)
 
     return WatchedKind(
@@ -112,22 +150,22 @@ def _gpu_classes(complain: Complain) -> WatchedKind:
         decode=gpu_class.decode,
         seen=seen,
         gone=lambda ref: events.ClassGone(ref.name),
-        unreadable=tell,
+        unreadable=report,
     )
 
 
 def _queues(kind: queue_sources.Source, complain: Complain) -> WatchedKind:
-    tell = _told(complain, kind.api_version, kind.kind, QUEUE_UNREADABLE)
+    report = _reporter(complain, kind.api_version, kind.kind, QUEUE_UNREADABLE)
     taken: set[str] = set()
-    """Queues that the engine was told of."""
+    """The queues that the engine knows."""
 
     def seen(ref: Ref, found: Queue) -> Event | None:
         if found.name not in taken and len(taken) >= bounds.QUEUES.most:
-            tell(ref, bounds.QUEUES.exceeded(len(taken) + 1))
+            report(ref, bounds.QUEUES.exceeded(len(taken) + 1))
             return None
         taken.add(found.name)
         if found.problem:
-            tell(ref, found.problem)
+            report(ref, found.problem)
         return events.QueueSeen(found)
 
     def gone(ref: Ref) -> Event:
@@ -142,7 +180,7 @@ def _queues(kind: queue_sources.Source, complain: Complain) -> WatchedKind:
         decode=lambda raw: queue_sources.decode(kind, raw),
         seen=seen,
         gone=gone,
-        unreadable=tell,
+        unreadable=report,
     )
 
 
@@ -193,27 +231,21 @@ _PRIORITY_CLASSES = WatchedKind(
 
 
 class ConfigMap(msgspec.Struct, frozen=True):
-    """Of a core/v1 ConfigMap: its data."""
+    """The data of a core/v1 ConfigMap."""
 
     data: dict[str, str] = {}
 
 
 def _unhealthy(ref: Ref, found: ConfigMap) -> Event | None:
-    """The GPU minor numbers in the comma list under `gpus`."""
+    """The GPU minor numbers listed under `gpus`, separated by commas."""
     if not ref.name.startswith(names.UNHEALTHY_CONFIGMAP_PREFIX):
         return None
-    parts = filter(None, map(str.strip, found.data.get(names.UNHEALTHY_CONFIGMAP_KEY, "").split(",")))
-    minors: set[int] = set()
-    bad: list[str] = []
-    for part in parts:
-        if is_number(part) and int(part) <= bounds.GPU_INDEX.most:
-            minors.add(int(part))
-        else:
-            bad.append(part[:SHOWN])
+    parts = [part for each in found.data.get(names.UNHEALTHY_CONFIGMAP_KEY, "").split(",") if (part := each.strip())]
+    minors = {int(part) for part in parts if is_number(part) and int(part) <= bounds.GPU_INDEX.most}
+    bad = [part[:SHOWN] for part in parts if not (is_number(part) and int(part) in minors)]
     if bad:
-        log.warning(
-            "unhealthy_gpus_not_read", config_map=ref.name, entries=listed(bad, NAMED), expected="GPU minor numbers"
-        )
+        entries = listed(bad, NAMED)
+        log.warning("unhealthy_gpus_not_read", config_map=ref.name, entries=entries, expected="GPU minor numbers")
     return events.GpusUnhealthy(ref.name.removeprefix(names.UNHEALTHY_CONFIGMAP_PREFIX), frozenset(minors))
 
 

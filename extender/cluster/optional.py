@@ -1,7 +1,7 @@
-"""Kinds of objects whose definitions are optional, and may be installed or removed at any time.
+"""Watches kinds whose definitions are optional, and may be installed or removed at any time.
 
-Which API groups there are is read from the API server's discovery every few seconds: that needs no right, costs it one
-answer from memory, and asks nothing of a cluster that has none of them.
+The API groups are read from the API server's discovery every few seconds. That needs no permission, and costs the API
+server one answer from memory.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from extender.cluster.feed import Feed, together
-from extender.cluster.watched import WatchedKind
+from extender.cluster.kinds import WatchedKind
 from extender.engine.types.events import Event
 from extender.metrics import Metrics
 from protos.kube import errors
@@ -22,15 +22,15 @@ from protos.kube.client import ApiClient
 from protos.kube.reflect import ABSENT
 
 DISCOVER_S, DISCOVER_AGAIN_S = 10.0, 1.0
-"""Seconds between looks at what the API server serves, and after one that failed or lacked a kind."""
+"""Seconds between two discoveries, and after one that failed or lacked a kind."""
 MISSING_S = 30.0
-"""Seconds for which a kind must be missing until its objects count as gone. An API server that starts, or one of
-several that lags behind, lacks kinds for some seconds."""
+"""Seconds for which a kind must be missing until its objects count as gone. An API server that starts, or that lags
+behind others, lacks kinds for some seconds."""
 PATIENCE_S = 10.0
-"""Seconds that others wait for the list of a kind that the API server announces and does not deliver."""
+"""Timeout of the list of a kind that the API server announces."""
 
 CORE = "v1"
-"""The API version that every API server serves, and of which `/apis` does not tell."""
+"""The API version that every API server serves; `/apis` does not list it."""
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +53,7 @@ _api_groups = msgspec.json.Decoder(_ApiGroups)
 
 
 def served(kinds: Iterable[WatchedKind], versions: frozenset[str]) -> list[WatchedKind]:
-    """Of these those whose API version is among these; of several versions of one kind the first."""
+    """The kinds with one of these API versions; of several versions of one kind the first."""
     found: dict[tuple[str, str], WatchedKind] = {}
     for kind in kinds:
         if kind.api_version in versions:
@@ -62,12 +62,12 @@ def served(kinds: Iterable[WatchedKind], versions: frozenset[str]) -> list[Watch
 
 
 class _Follower:
-    """Follows one kind for as long as it is served and shown to us; then it can be started once more."""
+    """Watches one kind while it is served and we may read it. After its end it can be started again."""
 
     def __init__(self, client: ApiClient, kind: WatchedKind, tell: Callable[[Event], None], metrics: Metrics) -> None:
         self.kind, self._tell = kind, tell
-        self._told: dict[tuple[str, str], Ref] = {}
-        """The objects that the engine was told of."""
+        self._known: dict[tuple[str, str], Ref] = {}
+        """The objects that the engine knows."""
         remembering = msgspec.structs.replace(kind, seen=self._seen, gone=self._gone)
         self.feed = Feed(client, remembering, tell, metrics, optional=True)
         self._task: asyncio.Task[None] | None = None
@@ -75,15 +75,15 @@ class _Follower:
         self._missing_since: float | None = None
 
     def _seen(self, ref: Ref, found: Any) -> Event | None:
-        self._told[ref.namespace, ref.name] = ref
+        self._known[ref.namespace, ref.name] = ref
         return self.kind.seen(ref, found)
 
     def _gone(self, ref: Ref) -> Event | None:
-        self._told.pop((ref.namespace, ref.name), None)
+        self._known.pop((ref.namespace, ref.name), None)
         return self.kind.gone(ref)
 
     def missing_s(self) -> float:
-        """The API server says that there is no such kind; for how many seconds it has said so."""
+        """Note that the API server lacks the kind; returns for how many seconds it has."""
         now = asyncio.get_running_loop().time()
         if self._missing_since is None:
             self._missing_since = now
@@ -91,11 +91,11 @@ class _Follower:
 
     @property
     def missing(self) -> bool:
-        """Whether the API server said so last."""
+        """Whether the API server lacked the kind at the last look."""
         return self._missing_since is not None
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Follow it, unless that is being done: then it is there."""
+        """Start watching; a watch that still runs shows that the kind is served."""
         if self._task is None or self._task.done():
             self._task = tasks.create_task(self._run())
         else:
@@ -107,7 +107,7 @@ class _Follower:
             await self.feed.run()
         except errors.NotFound:
             if self.feed.lists != lists:
-                self._missing_since = None  # it was there in between
+                self._missing_since = None  # it was served meanwhile
             if self.missing_s() >= MISSING_S:
                 self._forget()
         except errors.Forbidden as error:
@@ -116,7 +116,7 @@ class _Follower:
             self._refused = True
 
     async def unless_ended(self, wait: Coroutine[Any, Any, None]) -> None:
-        """Wait for this, but not past the end of following, and not without end."""
+        """Wait for this, at most until the watch ends or PATIENCE_S has passed."""
         waiting = asyncio.create_task(wait)
         ends = {waiting} if self._task is None else {waiting, self._task}
         try:
@@ -130,26 +130,23 @@ class _Follower:
             waiting.cancel()
 
     def end(self) -> None:
-        """The API server does not serve it any more."""
+        """Stop watching a kind that is not served any more."""
         if self._task is not None:
             self._task.cancel()
         self.feed.close()
         self._forget()
 
     def _forget(self) -> None:
-        """All of its objects are gone."""
-        for _, ref in sorted(self._told.items()):
-            self._say(self.kind.gone(ref))
-        self._told.clear()
-        self._say(self.kind.left())
-
-    def _say(self, event: Event | None) -> None:
-        if event is not None:
-            self._tell(event)
+        """Tell the engine that all objects of the kind are gone."""
+        gone = [self.kind.gone(ref) for _, ref in sorted(self._known.items())]
+        self._known.clear()
+        for event in (*gone, self.kind.left()):
+            if event is not None:
+                self._tell(event)
 
 
 class OptionalKinds:
-    """All optional kinds."""
+    """Watches all optional kinds that the API server serves."""
 
     def __init__(
         self, client: ApiClient, kinds: Sequence[WatchedKind], tell: Callable[[Event], None], metrics: Metrics
@@ -160,7 +157,7 @@ class OptionalKinds:
         self._looked = asyncio.Event()
 
     async def run(self) -> None:
-        """Follow for ever what there is."""
+        """Watch for ever."""
         async with asyncio.TaskGroup() as self._tasks:
             while True:
                 await self._look()
@@ -169,17 +166,17 @@ class OptionalKinds:
                 await asyncio.sleep(DISCOVER_AGAIN_S if missing else DISCOVER_S)
 
     async def listed(self) -> None:
-        """Wait until all that is there was told once."""
+        """Wait for the first complete list of each kind."""
         await self._looked.wait()
         await together(each.unless_ended(each.feed.listed()) for each in self._followers.values())
 
     async def relisted(self) -> None:
-        """Wait until consistent lists, no older than this call, were told."""
+        """Wait for consistent lists that are no older than this call."""
         await self._look()
         await together(each.unless_ended(each.feed.relisted()) for each in self._followers.values())
 
     async def _look(self) -> None:
-        """Follow what the API server serves, and nothing else."""
+        """Start and end watches by what the API server serves."""
         wanted = {kind.path: kind for kind in await self._served()}
         for path in self._followers.keys() - wanted.keys():
             if self._followers[path].missing_s() >= MISSING_S:
@@ -192,12 +189,12 @@ class OptionalKinds:
             self._followers[path].start(self._tasks)
 
     async def _served(self) -> Sequence[WatchedKind]:
-        """The kinds that the API server says it serves."""
+        """The kinds that the API server serves."""
         while True:
             try:
                 listed = await self._client.fetch("/apis", _api_groups)
             except ABSENT:
-                return self._kinds  # it keeps that to itself, but their lists will tell
+                return self._kinds  # discovery is forbidden, but their lists will show
             except errors.ApiError as error:
                 log.warning("discovery_failed", error=str(error))
                 await asyncio.sleep(DISCOVER_AGAIN_S)

@@ -1,4 +1,4 @@
-"""Effects that wait to be carried out: the latest of equal ones, and of too many not the oldest."""
+"""Effects that wait to be carried out. A newer effect replaces an equal one; beyond the limit the oldest is dropped."""
 
 import asyncio
 
@@ -22,52 +22,49 @@ from protos.kube.events import Reference
 
 
 class Complaint(msgspec.Struct, frozen=True):
-    """Tell the owner of any object by an Event what is wrong with it."""
+    """Report to the owner of an object by an Event what is wrong with it."""
 
     about: Reference
     reason: Reason
 
 
-Told = Report | ReportOwner | Complaint | Fault
-"""What people read, and nothing waits for."""
+Notice = Report | ReportOwner | Complaint | Fault
+"""Effects that only inform people."""
 Status = GroupStatus | ClassStatus | QueueStatus
-Write = Requeue | SetAnnotation | Evict | Scale | Unscale | Status | Told
+Write = Requeue | SetAnnotation | Evict | Scale | Unscale | Status | Notice
 """Effects that are writes to the API server."""
 Key = tuple[str, ...]
-"""Equal for effects of which only the latest is carried out."""
+"""The same for effects of which only the latest is carried out."""
 
 
 class Pending:
-    """Effects in the order in which they came first."""
+    """Effects in the order in which their keys came."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._of: dict[Key, Write] = {}
-        self._some = asyncio.Semaphore(0)
+        self._effects: dict[Key, Write] = {}
+        self._count = asyncio.Semaphore(0)
         self.in_flight = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._of)
-
     def put(self, key: Key, effect: Write) -> Write | None:
-        """Returns the effect that is given up for it, None if there is room for both."""
+        """Queue an effect; returns the effect that is dropped for it, if any."""
         dropped = None
-        if key not in self._of:
-            if len(self._of) >= self._most:
-                dropped = self._of.pop(next(iter(self._of)))
+        if key not in self._effects:
+            if len(self._effects) >= self._most:
+                dropped = self._effects.pop(next(iter(self._effects)))
             else:
-                self._some.release()
-        self._of[key] = effect
+                self._count.release()
+        self._effects[key] = effect
         return dropped
 
     async def next(self) -> tuple[Key, Write]:
-        await self._some.acquire()
-        key = next(iter(self._of))
-        return key, self._of.pop(key)
+        await self._count.acquire()
+        key = next(iter(self._effects))
+        return key, self._effects.pop(key)
 
 
 def identity(effect: Write) -> tuple[Key, str]:
-    """Its key, and the name of what it is about."""
+    """The key of an effect, and the name of the object that it is about."""
     match effect:
         case Requeue(pod):
             return ("wake", pod.uid), str(pod)

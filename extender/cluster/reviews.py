@@ -1,41 +1,36 @@
-"""Whether the API server vouches for a caller: a TokenReview says who it is, a SubjectAccessReview what it may.
+"""Who a caller is and what it may do, asked from the API server by TokenReview and SubjectAccessReview.
 
-Answers are remembered for a while, as the API server's own delegates do. Source: k8s.io/apiserver,
+Answers are cached for a while, as the API server's own delegates do. Source: k8s.io/apiserver,
 authentication.DelegatingAuthenticationOptions and authorization.DelegatingAuthorizationOptions.
 """
-
-from __future__ import annotations
 
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from collections.abc import Callable
 
 import msgspec
 
+from protos.kube import paths
 from protos.kube.client import ApiClient, decoded
 
 ALLOWED_S, DENIED_S = 30.0, 10.0
-"""Seconds for which good and bad news is remembered."""
+"""Seconds for which a granted and a denied answer is cached."""
 REMEMBERED = 512
-"""Answers of each kind."""
+"""Cached answers of each kind."""
 AT_ONCE = 4
-"""Reviews under way."""
+"""The most reviews in flight."""
 A_SECOND = 20
-"""Reviews begun within a second: strangers may send any number of tokens."""
+"""The most reviews begun within a second: strangers may send any number of tokens."""
 ANSWER_S = 5.0
-TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
-ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-T = TypeVar("T")
 
 
 class TooManyReviews(Exception):
-    """The API server is not asked as often as that."""
+    """The API server is not asked more often."""
 
 
 class User(msgspec.Struct, frozen=True):
-    """Who somebody is, in the API server's words."""
+    """A user as the API server knows it."""
 
     username: str = ""
     uid: str = ""
@@ -43,88 +38,72 @@ class User(msgspec.Struct, frozen=True):
     extra: dict[str, tuple[str, ...]] = {}
 
 
-class _TokenStatus(msgspec.Struct, frozen=True):
+class _Status(msgspec.Struct, frozen=True):
+    """The status of a TokenReview (the first two fields) or of a SubjectAccessReview."""
+
     authenticated: bool = False
     user: User = User()
-
-
-class _TokenReview(msgspec.Struct, frozen=True):
-    status: _TokenStatus = _TokenStatus()
-
-
-class _AccessStatus(msgspec.Struct, frozen=True):
     allowed: bool = False
     denied: bool = False
 
-
-class _AccessReview(msgspec.Struct, frozen=True):
-    status: _AccessStatus = _AccessStatus()
-
-
-_tokens, _access = msgspec.json.Decoder(_TokenReview), msgspec.json.Decoder(_AccessReview)
+    @property
+    def allows(self) -> bool:
+        return self.allowed and not self.denied
 
 
-class _Memory(Generic[T]):
-    """The latest answers, each until its time."""
+class _Review(msgspec.Struct, frozen=True):
+    status: _Status = _Status()
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._known: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
 
-    def get(self, key: Hashable) -> T | None:
-        until, answer = self._known.get(key, (0.0, None))
-        return answer if self._clock() < until else None
-
-    def keep(self, key: Hashable, answer: T, seconds: float) -> T:
-        self._known[key] = self._clock() + seconds, answer
-        self._known.move_to_end(key)
-        if len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
-        return answer
+_reviews = msgspec.json.Decoder(_Review)
+_Cache = OrderedDict[bytes, tuple[float, _Status]]
+"""The latest answers and when they expire, by the hash of the question."""
 
 
 class Reviews:
-    """Asks the API server and remembers. Tokens themselves are not kept."""
+    """Asks the API server, within a rate, and caches its answers by hash: tokens themselves are not kept."""
 
     def __init__(self, client: ApiClient, clock: Callable[[], float]) -> None:
         self._client, self._clock = client, clock
-        self._users = _Memory[_TokenStatus](clock)
-        self._rights = _Memory[bool](clock)
+        self._users: _Cache = OrderedDict()
+        self._rights: _Cache = OrderedDict()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._second, self._begun = 0, 0
 
     async def user(self, token: str) -> User | None:
-        """Whose token this is, None if it is nobody's; raises ApiError, TimeoutError, TooManyReviews."""
-        key = hashlib.sha256(token.encode()).digest()
-        found = self._users.get(key)
-        if found is None:
-            body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
-            told = (await self._asked(TOKENS, body, _tokens)).status
-            found = self._users.keep(key, told, ALLOWED_S if told.authenticated else DENIED_S)
-        return found.user if found.authenticated else None
+        """The user with this token, None if it is invalid; raises ApiError, TimeoutError, TooManyReviews."""
+        spec = {"token": token}
+        status = await self._reviewed(self._users, "authentication.k8s.io/v1", "TokenReview", spec)
+        return status.user if status.authenticated else None
 
     async def allowed(self, user: User, path: str) -> bool:
         """Whether this user may get this path; raises ApiError, TimeoutError, TooManyReviews."""
-        key = hashlib.sha256(msgspec.json.encode((user, path))).digest()
-        found = self._rights.get(key)
-        if found is None:
-            named = {"user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra}
-            spec = {**named, "nonResourceAttributes": {"path": path, "verb": "get"}}
-            body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-            told = (await self._asked(ACCESS, body, _access)).status
-            may = told.allowed and not told.denied
-            found = self._rights.keep(key, may, ALLOWED_S if may else DENIED_S)
-        return found
+        named = {"user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra}
+        spec = {**named, "nonResourceAttributes": {"path": path, "verb": "get"}}
+        return (await self._reviewed(self._rights, "authorization.k8s.io/v1", "SubjectAccessReview", spec)).allows
 
-    async def _asked(self, path: str, body: object, decoder: msgspec.json.Decoder[T]) -> T:
+    async def _reviewed(self, cache: _Cache, api_version: str, kind: str, spec: object) -> _Status:
+        body = msgspec.json.encode({"apiVersion": api_version, "kind": kind, "spec": spec})
+        key = hashlib.sha256(body).digest()
+        expires, status = cache.get(key, (0.0, _Status()))
+        if self._clock() < expires:
+            return status
         self._count()
+        where = paths.path(api_version, f"{kind.lower()}s")
         async with self._slots, asyncio.timeout(ANSWER_S):
-            return decoded(f"POST {path}", await self._client.post(path, msgspec.json.encode(body)), decoder)
+            status = decoded(f"POST {where}", await self._client.post(where, body), _reviews).status
+        good = status.authenticated or status.allows
+        cache[key] = self._clock() + (ALLOWED_S if good else DENIED_S), status
+        cache.move_to_end(key)
+        if len(cache) > REMEMBERED:
+            cache.popitem(last=False)
+        return status
 
     def _count(self) -> None:
+        """Count a review; raises TooManyReviews beyond the rate."""
         second = int(self._clock())
         if second != self._second:
             self._second, self._begun = second, 0
         self._begun += 1
         if self._begun > A_SECOND:
-            raise TooManyReviews(f"{A_SECOND} callers were looked up within a second: try again")
+            raise TooManyReviews(f"more than {A_SECOND} callers were looked up within a second: try again")

@@ -1,11 +1,11 @@
-"""Other schedulers that serve the names of ours: while one of them renews its Lease, we place nothing.
+"""Other schedulers that serve the scheduler names of ours: while one of them renews its Lease, we place no pods.
 
-Two schedulers of one name would both place its pods, and a gang between them would never be whole.
+Two schedulers of one name would both place its pods, and a gang split between them would never be complete.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
 import structlog
 
@@ -14,40 +14,38 @@ from protos.kube.client import ApiClient
 from protos.kube.lease import Sight
 
 LOOK_S = 5.0
-"""Seconds between two looks at a Lease."""
+"""Seconds between two reads of a Lease."""
 RENEWED_S = 30.0
-"""Seconds since the last renewal that was seen, after which a scheduler counts as gone (Volcano renews every 10 s)."""
+"""A scheduler counts as gone so many seconds after the last renewal that we saw (Volcano renews every 10 s)."""
 
 log = structlog.get_logger(__name__)
 
 
 class Rivals:
-    """The Leases of such schedulers, as (namespace, name)."""
+    """Watches the Leases of such schedulers, given as (namespace, name)."""
 
-    def __init__(
-        self, client: ApiClient, leases: Iterable[tuple[str, str]], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._client, self._clock = client, clock
-        self._sights: Mapping[tuple[str, str], Sight] = {where: Sight() for where in leases}
+    def __init__(self, client: ApiClient, leases: Iterable[tuple[str, str]]) -> None:
+        self._client = client
+        self._sights = {where: Sight() for where in leases}
         self._unread: set[tuple[str, str]] = set()
 
     def why(self) -> str:
-        """Who else serves our names, "" if nobody does."""
-        now = self._clock()
+        """The sentence about a rival that renews its Lease, "" if there is none."""
+        now = time.monotonic()
         for (namespace, name), sight in self._sights.items():
             if sight.renewed_within(RENEWED_S, now):
                 return f"another scheduler serves the same pods: {sight.holder} renews the Lease {namespace}/{name}"
         return ""
 
     async def run(self) -> None:
-        """Look, for ever."""
+        """Read the Leases for ever."""
         while self._sights:
             for where, sight in self._sights.items():
                 await self._look(where, sight)
             await asyncio.sleep(LOOK_S)
 
     async def _look(self, where: tuple[str, str], sight: Sight) -> None:
-        asked_at = self._clock()
+        asked_at = time.monotonic()
         try:
             sight.see(await lease.read(self._client, *where), asked_at)
         except errors.NotFound:

@@ -1,4 +1,4 @@
-"""What the API server shows, told to the engine: every kind of `extender.cluster.kinds`, in the order that it needs."""
+"""Watches every kind of `extender.cluster.kinds`, in the order that the engine needs."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from protos.kube.client import ApiClient
 
 
 class Watches:
-    """All collections that the engine lives on."""
+    """All collections that the engine needs."""
 
     def __init__(
         self,
@@ -25,24 +25,23 @@ class Watches:
         gpushare: bool,
         calm: asyncio.Event | None = None,
     ) -> None:
-        """`complain` tells the owner of a PodGroup, GpuClass or queue that it cannot be read.
+        """`complain` reports a PodGroup, GpuClass or queue that cannot be read to its owner.
 
-        While `calm` is not set, nothing is told of pods.
+        While `calm` is not set, the feed of pods pauses.
         """
-
         self._nodes = Feed(client, kinds.NODES, tell, metrics)
         self._optional = OptionalKinds(client, kinds.optional(complain), tell, metrics)
         self._others = [Feed(client, kinds.PODS, tell, metrics, calm=calm)]
         if gpushare:
             self._others.append(Feed(client, kinds.UNHEALTHY_GPUS, tell, metrics))
         self.replayed = asyncio.Event()
-        """Set once everything was told."""
+        """Set once the engine knows every object."""
 
     async def run(self) -> None:
         """Watch for ever.
 
-        Nodes are listed before pods, so that each pod is booked once, onto known GPUs; PodGroups, GpuClasses and queues
-        too, so that no gang is known without its minimum, and no pod waits for what is there.
+        Nodes are listed before pods, so that each pod is booked once, onto known GPUs. So are PodGroups, GpuClasses and
+        queues, so that no gang lacks its minimum, and no pod waits for an object that exists.
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._nodes.run())
@@ -56,6 +55,6 @@ class Watches:
             self.replayed.set()
 
     async def catch_up(self) -> None:
-        """One consistent list of everything, told; for the moment of taking over from another."""
+        """List everything once more, consistently: for a replica that takes over from another."""
         feeds = [feed.relisted() for feed in (self._nodes, *self._others)]
         await together([self._optional.relisted(), *feeds])

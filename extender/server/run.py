@@ -17,9 +17,7 @@ import structlog
 
 from extender.cluster.act import Actor
 from extender.cluster.bind import Binder
-from extender.cluster.client import PermittedClient
-from extender.cluster.election import OwnLease
-from extender.cluster.leadership import Alone, LeaseWatch
+from extender.cluster.leadership import Alone, LeaseWatch, OwnLease, PermittedClient
 from extender.cluster.pending import Complaint
 from extender.cluster.rivals import Rivals
 from extender.cluster.watch import Watches

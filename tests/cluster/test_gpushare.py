@@ -241,5 +241,5 @@ def of_node(cluster: Cluster, node: str) -> dict[str, str]:
 
 
 def nobody_serves(cluster: Cluster) -> bool:
-    sentence = f"no other plugin serves {names.ALIYUN_MEM} any more: this one does from now on"
+    sentence = f"no other device plugin serves {names.ALIYUN_MEM} any more: Gangshare's plugin serves it from now on"
     return sentence in [event["message"] for event in cluster.events(THEIRS)]

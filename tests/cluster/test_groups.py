@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from extender.cluster.act import Actor
-from extender.cluster.client import PermittedClient
-from extender.cluster.leadership import Alone
+from extender.cluster.leadership import Alone, PermittedClient
 from extender.cluster.watch import Watches
 from extender.engine.types.effects import Effect, Evict, GroupStatus, PodRef, Requeue
 from extender.engine.types.events import Event, GroupGone, GroupSeen

@@ -109,7 +109,7 @@ def waits(cluster: Cluster, name: str) -> bool:
 def test_what_another_plugin_serves_is_left_to_it(sharing: Gangshare) -> None:
     cluster = sharing.cluster
     (sentence,) = wait_for(lambda: told(cluster), 30, "Event about the other plugin")
-    assert f"another device plugin serves {names.WHOLE_GPU} on this node: it is left to it. To switch," in sentence
+    assert f"another device plugin serves {names.WHOLE_GPU} on this node, and goes on to serve it." in sentence
     assert not registered(names.WHOLE_GPU)
     assert registered(names.GPU_MEM)
     assert registered(names.GPU_SLICE)
@@ -135,7 +135,7 @@ def test_gpus_that_another_plugin_gave_are_in_our_books_and_given_to_nobody(shar
 def by_waiting(sharing: Gangshare, nvidia: Process) -> None:
     """The other plugin goes; ours runs on, and serves its resource some seconds later."""
     nvidia.stop()
-    sentence = f"no other plugin serves {names.WHOLE_GPU} any more: this one does from now on"
+    sentence = f"no other device plugin serves {names.WHOLE_GPU} any more: Gangshare's plugin serves it from now on"
     wait_for(lambda: sentence in told(sharing.cluster), 40, f"word that {sentence}")
 
 

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from extender.cluster import kinds
-from extender.cluster.watched import WatchedKind
+from extender.cluster.kinds import WatchedKind
 from extender.engine.types.effects import Deny, Effect, Evict, Open
 from extender.engine.types.events import (
     BudgetGone,

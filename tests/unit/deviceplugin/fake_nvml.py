@@ -39,7 +39,7 @@ class Gpu:
 
 
 class FakeNvml:
-    """The machine: GPUs, PCIe closeness by pair, and errors that wait to be told."""
+    """The machine: GPUs, PCIe closeness by pair, and errors that poll has not returned yet."""
 
     def __init__(self, *gpus: Gpu, init: Exception | None = None) -> None:
         self.gpus, self.init = list(gpus), init

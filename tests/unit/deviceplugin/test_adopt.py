@@ -1,10 +1,10 @@
-"""Which GPUs a pod of this node gets, and which annotation tells the truth."""
+"""Which GPUs a pod of this node gets, and which annotation is correct."""
 
 import msgspec
 import pytest
 
 from deviceplugin import adopt
-from deviceplugin.adopt import Bound, decide
+from deviceplugin.adopt import Claim, decide
 from protos.contract import allocation, names
 from protos.contract.ask import AskError
 from protos.contract.inventory import Inventory
@@ -14,8 +14,8 @@ from tests.unit.deviceplugin.builders import a_container, a_pod, an_allocation, 
 RESOURCES = names.Resources()
 
 
-def claim(pod: Pod, **given: tuple[str, ...]) -> Bound:
-    found = adopt.bound(pod, RESOURCES, given)
+def claim(pod: Pod, **given: tuple[str, ...]) -> Claim:
+    found = adopt.claim_of(pod, RESOURCES, given)
     assert found is not None
     return found
 
@@ -37,7 +37,7 @@ def test_a_pod_without_annotation_is_adopted_where_it_packs() -> None:
     assert (decision.how, gpus(decision), decision.why) == ("adopted", {"main": [1]}, "no extender placed it")
 
 
-def test_a_pod_is_adopted_beside_pods_whose_turn_has_not_come() -> None:
+def test_a_pod_is_adopted_beside_pods_without_an_answer() -> None:
     other = claim(a_pod("o", a_container(mem=16), annotations=placed(main=(0,))))
     assert gpus(decide(claim(a_pod("p")), [other], an_inventory(16, 16))) == {"main": [1]}
 
@@ -66,7 +66,7 @@ def test_an_annotation_on_a_gpu_held_whole_is_not_followed() -> None:
     assert (gpus(decision), decision.why) == ({"main": [1]}, "GPU 0 is held whole")
 
 
-def test_a_whole_gpu_is_never_given_where_somebody_shares() -> None:
+def test_a_shared_gpu_is_never_given_as_a_whole_gpu() -> None:
     other = claim(a_pod("o"), main=("GPU-0",))
     decision = decide(
         claim(a_pod("p", a_container(whole=1), annotations=placed(main=(0,)))), [other], an_inventory(16, 16)
@@ -110,7 +110,7 @@ def test_an_annotation_that_cannot_be_read_is_as_none_and_says_why(text: str) ->
     assert names.ALLOCATION in decision.why
 
 
-def test_who_comes_first_in_allocate_keeps_the_gpu_that_two_claim() -> None:
+def test_of_two_pods_with_one_gpu_the_first_in_allocate_keeps_it() -> None:
     first = claim(a_pod("a", a_container(mem=10), annotations=placed(main=(0,))))
     second = claim(a_pod("b", a_container(mem=10), annotations=placed(main=(0,))))
     assert gpus(decide(second, [first], an_inventory(16, 16))) == {"main": [0]}
@@ -118,12 +118,12 @@ def test_who_comes_first_in_allocate_keeps_the_gpu_that_two_claim() -> None:
     assert gpus(decide(first, [answered], an_inventory(16, 16))) == {"main": [1]}
 
 
-def test_a_running_pod_of_which_nobody_knows_is_charged_everywhere() -> None:
+def test_a_running_pod_on_unknown_gpus_is_charged_everywhere() -> None:
     running = claim(a_pod("o", a_container(mem=14), running=("main",)))
     assert decide(claim(a_pod("p")), [running], an_inventory(16, 16)).refusal is not None
 
 
-def test_a_pod_whose_turn_has_not_come_and_without_annotation_holds_nothing() -> None:
+def test_a_pod_without_answer_and_annotation_holds_nothing() -> None:
     waiting = claim(a_pod("o", a_container(mem=14)))
     assert decide(claim(a_pod("p")), [waiting], an_inventory(16, 16)).refusal is None
 
@@ -135,7 +135,7 @@ def test_several_containers_are_placed_at_once() -> None:
     assert found["i"] in (found["a"], found["b"])
 
 
-def test_the_blockers_of_a_pod_are_those_on_its_gpus_or_on_none_known() -> None:
+def test_the_blockers_of_a_pod_are_on_its_gpus_or_on_unknown_gpus() -> None:
     mine = claim(a_pod("p", annotations=placed(main=(0,))))
     others = [
         claim(a_pod("a"), main=("GPU-0",)),
@@ -146,14 +146,14 @@ def test_the_blockers_of_a_pod_are_those_on_its_gpus_or_on_none_known() -> None:
 
 
 def test_a_pod_that_has_ended_claims_nothing() -> None:
-    assert adopt.bound(a_pod("p", phase="Succeeded"), RESOURCES, {}) is None
+    assert adopt.claim_of(a_pod("p", phase="Succeeded"), RESOURCES, {}) is None
 
 
 def test_an_ask_that_makes_no_sense_is_an_error_for_itself_and_nothing_for_others() -> None:
     bad = a_pod("p", a_container(mem=1, whole=1))
     with pytest.raises(AskError, match="whole GPUs or parts"):
-        adopt.bound(bad, RESOURCES, {})
-    assert adopt.everyone([bad, a_pod("q")], RESOURCES, {}) == [claim(a_pod("q"))]
+        adopt.claim_of(bad, RESOURCES, {})
+    assert adopt.claims([bad, a_pod("q")], RESOURCES, {}) == [claim(a_pod("q"))]
 
 
 class TestCorrected:

@@ -1,10 +1,9 @@
-"""What the kubelet is told of a container's GPUs."""
+"""The answer to an Allocate."""
 
 import pytest
 
-from deviceplugin.answers import Style, answer
+from deviceplugin.answers import Strategy, Style, answer
 from deviceplugin.devices import Sharing
-from deviceplugin.strategies import Host, Strategy
 from protos.contract import names
 from protos.contract.allocation import Share
 from protos.contract.ask import ContainerAsk
@@ -46,7 +45,7 @@ def test_a_whole_gpu_has_all_its_memory_to_the_mebibyte() -> None:
 
 
 def told(strategy: Strategy, *shares: Share) -> api.ContainerAllocateResponse:
-    style = Style(strategy=strategy, host=Host(control_nodes=("/dev/nvidiactl",), cdi_kind="vendor.com/gpu"))
+    style = Style(strategy=strategy, control_nodes=("/dev/nvidiactl",), cdi_kind="vendor.com/gpu")
     return answer(ASK, shares or [Share("GPU-1", 1, 4, 25), Share("GPU-3", 3, 4, 25)], an_inventory(), style)
 
 
@@ -97,8 +96,8 @@ def test_a_gpu_that_the_machine_does_not_show_is_named_all_the_same(strategy: St
 
 
 def test_gpushare_environment_beside_ours() -> None:
-    style = Style(gpushare=True, no_isolation=True)
-    envs = answer(ContainerAsk(name="main", gpus=1, mem=4), [Share("GPU-2", 2, 4)], an_inventory(), style).envs
+    ask, shares = ContainerAsk(name="main", gpus=1, mem=4), [Share("GPU-2", 2, 4)]
+    envs = answer(ask, shares, an_inventory(), Style(gpushare=True), no_isolation=True).envs
     assert envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-2"
     assert {key: value for key, value in envs.items() if key.startswith(("ALIYUN", "CGPU"))} == {
         "ALIYUN_COM_GPU_MEM_IDX": "2",

@@ -54,7 +54,7 @@ def test_a_gpu_is_offered_once_some_file_of_some_folder_names_it(source: CdiSour
     assert trouble(source) == ["", ""]
 
 
-def test_a_file_that_changes_or_goes_is_read_anew(source: CdiSource) -> None:
+def test_a_changed_file_is_read_again_and_a_removed_one_forgotten(source: CdiSource) -> None:
     file = source.folders[1] / "nvidia.yaml"
     file.write_text(yaml.safe_dump(a_spec("GPU-0", "GPU-1")))
     assert trouble(source) == ["", ""]
@@ -99,7 +99,7 @@ def test_a_link_to_nowhere_and_a_folder_are_no_specifications(source: CdiSource)
     assert trouble(source) == ["no-cdi-device", "no-cdi-device"]
 
 
-def test_trouble_of_the_gpu_itself_is_told_first_and_the_rest_is_the_sources() -> None:
+def test_trouble_of_the_gpu_itself_comes_first_and_poll_is_the_sources() -> None:
     class Sick(Fixed):
         def read(self) -> Machine:
             return Machine(gpus=(a_gpu(0, trouble="nvml-lost"),))

@@ -61,7 +61,7 @@ def test_the_shared_name_is_served_only_where_there_are_replicas_of_it() -> None
 
 def test_of_a_sick_gpu_only_the_free_devices_are_unhealthy() -> None:
     inventory = an_inventory(2, 1, health={"GPU-0": "sick:xid-79"})
-    found = devices.devices(MEM, inventory, Sharing(), taken={"GPU-0::m1"})
+    found = devices.devices(MEM, inventory, Sharing(), held={"GPU-0::m1"})
     assert {d.ID: d.health for d in found.devices} == {
         "GPU-0::m0": "Unhealthy",
         "GPU-0::m1": "Healthy",

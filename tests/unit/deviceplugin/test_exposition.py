@@ -64,7 +64,7 @@ async def test_nothing_else_is_served(sent: bytes, status: bytes) -> None:
         assert (await read(connection)).startswith(b"HTTP/1.1 " + status)
 
 
-async def test_silent_connections_are_few_cost_no_thread_and_keep_nobody_out(
+async def test_silent_connections_are_few_cost_no_thread_and_block_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with served() as (made, port):
@@ -79,7 +79,7 @@ async def test_silent_connections_are_few_cost_no_thread_and_keep_nobody_out(
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HT", b"\r\n"])
-async def test_who_takes_too_long_is_cut_off_and_forgotten(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_connection_is_closed_and_forgotten(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exposition, "EXCHANGE_S", 0.05)
     async with served() as (made, port):
         connection = await connect(port)
@@ -98,5 +98,5 @@ async def test_a_head_without_end_is_cut_off() -> None:
 async def test_a_port_that_is_taken_is_named() -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(SettingsError, match=rf"metrics_port is {port}: expected a port that is free \(Address"):
+        with pytest.raises(SettingsError, match=rf"metrics_port is {port}: expected a free port \(Address"):
             await Exposition(Metrics().registry, port).__aenter__()

@@ -68,7 +68,7 @@ def test_what_a_gpu_does_not_say_comes_from_the_defaults_and_its_place(tmp_path:
     assert (second.index, second.minor, second.model) == (1, 7, "Y")
 
 
-def test_links_are_those_named_and_one_kind_for_the_rest(tmp_path: Path) -> None:
+def test_links_have_the_named_kinds_and_one_kind_for_the_rest(tmp_path: Path) -> None:
     machine = source(tmp_path, "gpus: [{}, {}, {}]\nlinks: {all: SYS, pairs: [[2, 0, NV4]]}").read()
     assert machine.links == ((0, 1, "SYS"), (0, 2, "NV4"), (1, 2, "SYS"))
 
@@ -141,7 +141,7 @@ def test_a_bad_profile_is_an_error_that_names_the_place(tmp_path: Path, text: st
         source(tmp_path, text)
 
 
-def test_an_unknown_profile_is_an_error_that_names_those_there_are() -> None:
+def test_an_unknown_profile_is_an_error_that_names_the_shipped_profiles() -> None:
     with pytest.raises(
         ProfileError, match="no profile 'dgx9': expected a YAML file or one of a100x8-pcie, a10x2, dgx-a100"
     ):

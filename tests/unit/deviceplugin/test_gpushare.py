@@ -23,10 +23,10 @@ def test_a_pod_that_is_marked_already_is_left_alone() -> None:
     assert gpushare.assigned(marked, SHARES, an_inventory(), 77) == {}
 
 
-def test_a_pod_on_another_gpu_is_marked_anew() -> None:
+def test_a_pod_on_another_gpu_is_marked_again() -> None:
     marked = {"ALIYUN_COM_GPU_MEM_IDX": "1", "ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
     assert gpushare.assigned(marked, SHARES, an_inventory(), 77)["ALIYUN_COM_GPU_MEM_IDX"] == "2"
 
 
-def test_whole_gpus_are_not_gpushares_business() -> None:
+def test_whole_gpus_get_no_gpushare_annotations() -> None:
     assert gpushare.assigned({}, {"main": (Share("GPU-2", 2, 16, 100, True),)}, an_inventory(), 77) == {}

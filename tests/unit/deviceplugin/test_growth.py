@@ -1,4 +1,4 @@
-"""What the plugin keeps of pods goes with them, also where one goes in the midst of something."""
+"""The plugin keeps nothing of deleted pods, not even of one deleted during a write."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GPUS = an_inventory(16, node="n")
 
 
 class Server:
-    """An API server that refuses every write, and meanwhile the pod goes."""
+    """An API server that refuses every write; `before_answer` may delete the pod meanwhile."""
 
     def __init__(self) -> None:
         self.before_answer: Any = lambda: None
@@ -40,7 +40,7 @@ class Server:
 
 
 class World:
-    """One node's pods, what they were given, and what is put right."""
+    """One node with its pods, the record of answers and the corrections."""
 
     def __init__(self) -> None:
         self.server, self.record = Server(), Record()
@@ -54,7 +54,7 @@ class World:
         return True
 
     def _gone(self, uid: str) -> None:
-        self.record.forget([uid])
+        self.record.forget(uid)
         self.corrections.forget(uid)
 
     def comes(self, number: int) -> Pod:
@@ -101,7 +101,7 @@ async def test_nothing_is_kept_of_pods_that_went() -> None:
     assert world.cluster.pods == {}
 
 
-async def test_an_answer_that_is_older_than_the_end_of_its_pod_brings_it_not_back() -> None:
+async def test_an_answer_older_than_the_deletion_does_not_bring_the_pod_back() -> None:
     world = World()
     pod = world.comes(1)
     world.server.pod, world.server.before_answer = pod, lambda: world.goes(pod)
@@ -109,7 +109,7 @@ async def test_an_answer_that_is_older_than_the_end_of_its_pod_brings_it_not_bac
     assert world.cluster.pods == {}
 
 
-def test_a_pod_that_goes_in_the_midst_of_its_allocate_is_forgotten_a_moment_later() -> None:
+def test_a_pod_deleted_during_its_allocate_is_forgotten_a_moment_later() -> None:
     plugin: Any = object.__new__(Plugin)
     world = World()
     plugin.cluster, plugin.record, plugin.corrections = world.cluster, world.record, world.corrections

@@ -13,7 +13,7 @@ def words(health: Health, machine: Machine) -> list[str]:
     return [health.of(gpu) for gpu in machine.gpus]
 
 
-def test_a_gpu_is_well_until_told_otherwise() -> None:
+def test_a_gpu_is_healthy_until_an_error_comes() -> None:
     health = Health()
     assert words(health, health.step(a_machine(16, 16), [], 0)) == ["ok", "ok"]
 
@@ -72,7 +72,7 @@ def test_a_lost_gpu_is_gone_but_not_forgotten() -> None:
     assert words(health, health.step(a_machine(16, 16), [], 12)) == ["ok", "ok"]
 
 
-def test_a_lost_gpu_is_gone_also_if_the_driver_numbers_the_others_anew() -> None:
+def test_a_lost_gpu_is_gone_also_if_the_driver_renumbers_the_others() -> None:
     health = Health()
     before = tuple(a_gpu(place, uuid=f"GPU-{place}", pci=f"0000:0{place}:00.0") for place in range(3))
     health.step(Machine(gpus=before), [], 0)

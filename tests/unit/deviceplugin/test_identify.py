@@ -1,4 +1,4 @@
-"""From inside a call of the kubelet: which container is it for, when the API server is slow, silent or behind."""
+"""Which container a call of the kubelet is for while the API server is slow, silent or behind."""
 
 import asyncio
 from collections.abc import Iterable
@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from deviceplugin import allocate
-from deviceplugin.allocate import Allocator, Rules
+from deviceplugin.allocate import Allocator
+from deviceplugin.answers import Style
 from deviceplugin.candidates import Listed, Name
 from deviceplugin.devices import Sharing
 from deviceplugin.identify import Identifier, RefusedError
@@ -22,7 +23,7 @@ from tests.unit.deviceplugin.builders import a_container, a_machine, a_pod, list
 
 
 class Kubelet(PodResources):
-    """What the kubelet lists."""
+    """A kubelet with a fixed List."""
 
     def __init__(self, *shown: Listed) -> None:
         self.shown = shown
@@ -60,7 +61,7 @@ def identifier(cluster: Any) -> Identifier:
     return Identifier(Kubelet(listed("p", main={})), cluster, Record())
 
 
-async def test_who_is_followed_is_believed_without_asking() -> None:
+async def test_while_the_watch_is_up_a_single_candidate_is_not_read() -> None:
     cluster = Cluster(a_pod("p"))
     meant, _ = await identifier(cluster).exactly(names.GPU_MEM, 4)
     assert (meant.pod.metadata.uid, cluster.read) == ("uid-p", [])
@@ -72,13 +73,13 @@ async def test_while_the_watch_is_down_another_pod_of_the_same_name_is_noticed()
     assert meant.pod.metadata.uid == "new"
 
 
-async def test_while_nothing_can_be_asked_the_one_known_pod_is_believed() -> None:
+async def test_while_the_api_server_is_silent_a_single_known_pod_is_meant() -> None:
     cluster = Cluster(a_pod("p"), now=None, followed=False)
     meant, _ = await identifier(cluster).exactly(names.GPU_MEM, 4)
     assert meant.pod.metadata.uid == "uid-p"
 
 
-async def test_pods_that_might_be_meant_are_read_a_few_times_only() -> None:
+async def test_pods_in_doubt_are_read_a_few_times_only() -> None:
     others = [a_pod(f"other-{number}", a_container()) for number in range(100)]
     cluster = Cluster(*others, now=tuple(others))
     kubelet = Kubelet(*(listed(f"other-{number}", main={}) for number in range(100)))
@@ -96,13 +97,13 @@ async def test_a_pod_that_comes_while_others_are_in_doubt_is_found() -> None:
     assert meant.pod.metadata.uid == "uid-p"
 
 
-async def test_the_kubelet_is_never_kept_waiting_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_kubelet_never_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocate, "HOLD_S", 0.05)
     cluster: Any = Cluster(a_pod("p"))  # its pods are never listed
     corrections: Any = None
     offer = Offer(Sharing())
     offer.set(a_machine(), {}, {})
     identify = Identifier(Kubelet(listed("p", main={})), cluster, Record())
-    allocator = Allocator(identify, offer, corrections, Metrics(), Rules(), lambda told: told.close())
+    allocator = Allocator(identify, offer, corrections, Metrics(), Style(), lambda told: told.close())
     with pytest.raises(RefusedError, match=r"no answer in 0\.05 s: the API server or the kubelet is too slow"):
         await allocator.allocate(names.GPU_MEM, ["GPU-0::m0"] * 4)

@@ -175,8 +175,11 @@ def test_a_gpu_without_events_does_not_keep_the_others_from_theirs() -> None:
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (pynvml.NVMLError_LibraryNotFound(), r"the NVIDIA driver is not there \(NVML Shared Library Not Found\)"),
-        (pynvml.NVMLError_DriverNotLoaded(), r"the NVIDIA driver is not there \(Driver Not Loaded\)"),
+        (
+            pynvml.NVMLError_LibraryNotFound(),
+            r"the NVIDIA driver is not loaded \(NVML Shared Library Not Found\)",
+        ),
+        (pynvml.NVMLError_DriverNotLoaded(), r"the NVIDIA driver is not loaded \(Driver Not Loaded\)"),
         (pynvml.NVMLError_Unknown(), r"NVML does not start \(Unknown Error\)"),
     ],
 )
@@ -192,7 +195,7 @@ def test_a_driver_that_is_not_there_is_a_sentence_and_one_that_comes_later_is_no
     assert len(source.read().gpus) == 1
 
 
-def test_a_driver_that_goes_away_is_started_anew() -> None:
+def test_a_driver_that_was_unloaded_is_initialised_again() -> None:
     nvml = FakeNvml(Gpu(0))
     source = NvmlSource(nvml)
     source.read()
@@ -228,5 +231,5 @@ def test_a_bus_of_a_far_domain_keeps_it() -> None:
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")
 def test_without_any_driver_the_real_module_is_a_sentence_too() -> None:
-    with pytest.raises(SourceError, match="no GPU can be seen"):
+    with pytest.raises(SourceError, match="no GPU can be read"):
         NvmlSource(pynvml).read()

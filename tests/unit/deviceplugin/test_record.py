@@ -1,4 +1,4 @@
-"""What was answered, and what the kubelet's checkpoint says of it."""
+"""The record of answers, and the kubelet's checkpoint."""
 
 import base64
 import json
@@ -88,10 +88,10 @@ class TestRecord:
         record = loaded(an_entry(NVIDIA_VISIBLE_DEVICES="GPU-2,GPU-3", GANGSHARE_GPU_MEM_MIB="4096"))
         assert record.given("u") == {"main": ("GPU-2", "GPU-3")}
         assert record.answered("u", "main", MEM)
-        assert record.origin("u") == "answered"
+        assert not record.taken_over("u")
 
     @pytest.mark.parametrize("visible", ["void", "/var/run/nvidia-container-devices", "GPU-2,GPU-3"])
-    def test_it_tells_the_gpus_by_whatever_way_the_runtime_was_told(self, visible: str) -> None:
+    def test_the_gpus_are_known_whatever_the_strategy_was(self, visible: str) -> None:
         uuids, mem = "GPU-2,GPU-3", "4096"
         entry = an_entry(NVIDIA_VISIBLE_DEVICES=visible, GANGSHARE_GPU_UUIDS=uuids, GANGSHARE_GPU_MEM_MIB=mem)
         record = loaded(entry)
@@ -100,19 +100,19 @@ class TestRecord:
     def test_whole_gpus_of_another_plugin_are_taken_over(self) -> None:
         record = loaded(an_entry(WHOLE, ("GPU-2", "GPU-1"), NVIDIA_VISIBLE_DEVICES="GPU-2,GPU-1"))
         assert record.given("u") == {"main": ("GPU-1", "GPU-2")}
-        assert record.origin("u") == "taken-over"
+        assert record.taken_over("u")
 
     def test_replicas_of_another_plugin_are_taken_over(self) -> None:
         assert loaded(an_entry(WHOLE, ("GPU-2::5",))).given("u") == {"main": ("GPU-2",)}
 
-    def test_what_gpushare_gave_is_told_by_the_minor_number(self) -> None:
+    def test_gpus_that_gpushare_gave_are_known_by_minor_number(self) -> None:
         record = loaded(an_entry(MEM, ("GPU-9-_-1",), ALIYUN_COM_GPU_MEM_IDX="2", NVIDIA_VISIBLE_DEVICES="2"))
         assert record.given("u") == {"main": ("GPU-2",)}
 
     def test_devices_of_other_kinds_do_not_concern_us(self) -> None:
         assert loaded(an_entry("rdma/hca")).uids() == frozenset()
 
-    def test_memory_of_which_nobody_says_where_is_answered_and_nowhere(self) -> None:
+    def test_memory_on_unknown_gpus_is_answered_and_on_no_gpu(self) -> None:
         record = loaded(an_entry())
         assert record.answered("u", "main", MEM)
         assert record.given("u") == {}
@@ -127,11 +127,12 @@ class TestRecord:
         record = loaded(an_entry(WHOLE, ("GPU-1",)))
         record.refuse("v")
         assert record.uids() == {"u", "v"}
-        record.forget(["u", "v"])
+        for uid in ("u", "v"):
+            record.forget(uid)
         assert record.uids() == frozenset()
         assert not record.refused("v")
 
-    def test_a_kubelet_that_starts_anew_asks_again_for_what_it_did_not_write_down(self) -> None:
+    def test_a_restarted_kubelet_asks_again_for_what_is_not_in_its_checkpoint(self) -> None:
         record = loaded(an_entry(NVIDIA_VISIBLE_DEVICES="GPU-2", GANGSHARE_GPU_MEM_MIB="4096"))
         record.fix("v", {"main": ("GPU-1",)})
         for resource in (MEM, WHOLE):

@@ -1,4 +1,4 @@
-"""Registration: what happens around a kubelet that starts anew."""
+"""Registration around a restart of the kubelet."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ from protos.contract import names
 
 
 class Endpoint:
-    """A server of which only the file matters."""
+    """A server that only makes socket names."""
 
     resource = names.GPU_MEM
     streams = 0
@@ -28,17 +28,17 @@ class Endpoint:
 
 
 class Kubelet:
-    """Serves nobody's resource."""
+    """A kubelet that serves no resource of another plugin."""
 
     async def healthy(self) -> frozenset[str]:
         return frozenset()
 
 
-async def tell(reason: str, sentence: str) -> None:
+async def tell(reason: str, sentence: str, _kind: str) -> None:
     raise AssertionError(f"{reason}: {sentence}")
 
 
-async def test_answers_are_recalled_before_a_kubelet_that_started_anew_is_served(
+async def test_answers_are_recalled_before_a_restarted_kubelet_is_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(register, "RETRY_S", 0.01)

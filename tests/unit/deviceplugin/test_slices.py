@@ -47,7 +47,7 @@ def test_time_slicing(text: str, expected: TimeSlicing) -> None:
         (slicing("name: mig-1g.10gb, replicas: 2"), "nvidia.com/mig-1g.10gb cannot be time-sliced"),
         (slicing("name: gpu, replicas: 2, devices: [0]"), r"devices is \[0\]: expected \"all\""),
         (slicing("name: gpu, replicas: 2, rename: my/gpu"), "renamed to my/gpu: expected nvidia.com/gpu.shared"),
-        (slicing("name: gpu, replicas: 2}, {name: gpu, replicas: 3"), "nvidia.com/gpu is there twice"),
+        (slicing("name: gpu, replicas: 2}, {name: gpu, replicas: 3"), "nvidia.com/gpu is listed twice"),
         ("sharing: {mps: {resources: []}}", "sharing.mps is not served"),
         ("sharing: [", "while parsing"),
     ],

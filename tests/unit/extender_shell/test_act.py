@@ -8,8 +8,7 @@ import pytest
 from aiohttp import web
 
 from extender.cluster.act import IN_FLIGHT, Actor
-from extender.cluster.client import PermittedClient
-from extender.cluster.leadership import NotLeading
+from extender.cluster.leadership import NotLeading, PermittedClient
 from extender.engine.types.effects import PodRef, Report, Requeue, SetAnnotation
 from extender.faults import Faults
 from extender.sim.apiserver.api import Api
@@ -17,7 +16,17 @@ from protos.contract import names
 from protos.contract.reason import Reason
 from protos.kube.credentials import Credentials
 from protos.kube.events import Recorder
-from tests.unit.extender_shell.world import Acting, FaultyServer, Json, acting, add_pod, events, read_pod, until
+from tests.unit.extender_shell.world import (
+    Acting,
+    FaultyServer,
+    Json,
+    acting,
+    add_pod,
+    events,
+    read_pod,
+    until,
+    waiting,
+)
 
 
 class Bench:
@@ -43,7 +52,7 @@ def ref(pod: Json) -> PodRef:
     return PodRef("default", pod["metadata"]["name"], pod["metadata"]["uid"])
 
 
-async def test_a_wake_touches_the_annotation_with_a_fresh_value_each_time(bench: Bench) -> None:
+async def test_a_requeue_sets_the_annotation_to_a_new_value_each_time(bench: Bench) -> None:
     pod = add_pod(bench.api, "p1")
     bench.actor.submit([Requeue(ref(pod))])
     first = await until(lambda: bench.annotation("p1", names.WAKE), "a wake")
@@ -52,7 +61,7 @@ async def test_a_wake_touches_the_annotation_with_a_fresh_value_each_time(bench:
     assert {path for _, path in bench.server.writes} == {"/api/v1/namespaces/default/pods/p1/status"}
 
 
-async def test_a_wake_that_nominates_nobody_leaves_the_status_as_it_is(bench: Bench) -> None:
+async def test_a_requeue_without_nomination_leaves_the_status_as_it_is(bench: Bench) -> None:
     pod = add_pod(bench.api, "p1")
     bench.actor.submit([Requeue(ref(pod), "node-7", nominate=False)])
     await until(lambda: bench.annotation("p1", names.WAKE), "a wake")
@@ -164,7 +173,7 @@ async def test_a_burst_stays_within_its_share_of_writes_and_equal_effects_are_on
     assert len(bench.server.writes) == 100
 
 
-async def test_what_is_only_told_does_not_keep_waiting_what_changes_something(bench: Bench) -> None:
+async def test_notices_do_not_delay_effects_that_change_something(bench: Bench) -> None:
     pods = [add_pod(bench.api, f"p{i}") for i in range(50)]
     bench.actor.submit([Report(ref(pod), Reason("A", "b")) for pod in pods])
     bench.actor.submit([Requeue(ref(pod)) for pod in pods])
@@ -174,7 +183,7 @@ async def test_what_is_only_told_does_not_keep_waiting_what_changes_something(be
     assert sum(path.endswith("/events") for path in paths[:last_wake]) < 25
 
 
-async def test_who_does_not_lead_carries_out_nothing() -> None:
+async def test_without_leadership_no_effect_is_carried_out() -> None:
     class Nobody:
         def require(self) -> None:
             raise NotLeading("no")
@@ -191,7 +200,7 @@ async def test_who_does_not_lead_carries_out_nothing() -> None:
         )
         running = asyncio.create_task(actor.run())
         actor.submit([Requeue(ref(pod)), Report(ref(pod), Reason("A", "b"))])
-        await until(lambda: actor.idle, "the queue is empty")
+        await until(lambda: waiting(actor) == 0, "the queue is empty")
         running.cancel()
         await asyncio.wait([running])
     await server.stop()

@@ -133,7 +133,7 @@ async def test_a_pod_that_was_replaced_is_not_deleted_past_its_budget(bench: Ben
     assert bench.failed == []
 
 
-async def test_who_does_not_insist_is_told_that_a_budget_forbids_it(bench: Bench) -> None:
+async def test_an_eviction_without_insist_reports_the_budget_that_forbids_it(bench: Bench) -> None:
     bench.budget("all-must-stay", "a")
     told: list[tuple[str, str]] = []
     bench.actor.refused = lambda uid, why: told.append((uid, why))
@@ -167,7 +167,7 @@ def phase(bench: Bench, kind: str) -> str | None:
     return found
 
 
-async def test_every_kind_is_told_in_its_own_words_and_its_spec_is_left_alone(bench: Bench) -> None:
+async def test_every_kind_gets_its_own_words_and_keeps_its_spec(bench: Bench) -> None:
     kinds = (OWN, VOLCANO, COSCHEDULING)
     for kind in kinds:
         define(bench.api, kind)
@@ -182,7 +182,7 @@ async def test_every_kind_is_told_in_its_own_words_and_its_spec_is_left_alone(be
     assert group(bench.api, OWN, "g1")["status"]["conditions"][0]["lastTransitionTime"]
 
 
-async def test_a_kind_without_status_subresource_is_told_through_the_object(bench: Bench) -> None:
+async def test_a_kind_without_status_subresource_is_written_through_the_object(bench: Bench) -> None:
     define(bench.api, VOLCANO, subresource=False)
     add_group(bench.api, VOLCANO, "g1", minMember=2, queue="default")
     bench.actor.submit([said(VOLCANO)])
@@ -233,7 +233,7 @@ async def test_what_is_there_already_is_not_written_again(bench: Bench, monkeypa
     assert len(bench.paths("PATCH")) == 2
 
 
-async def test_groups_and_kinds_that_are_gone_or_closed_keep_nobody_from_the_others(bench: Bench) -> None:
+async def test_groups_and_kinds_that_are_gone_or_forbidden_do_not_stop_the_others(bench: Bench) -> None:
     for kind in (OWN, VOLCANO, COSCHEDULING, UPSTREAM):
         define(bench.api, kind)
         add_group(bench.api, kind, "g1", minMember=2)
@@ -265,7 +265,7 @@ async def test_a_complaint_becomes_an_event_about_its_object(bench: Bench) -> No
     assert event["message"] == "spec.minMember is 'four'"
 
 
-async def test_why_a_gang_waits_is_told_on_its_podgroup_and_on_the_controller_of_its_pods(bench: Bench) -> None:
+async def test_the_reason_of_a_pending_gang_is_an_event_of_its_podgroup_and_of_its_controller(bench: Bench) -> None:
     define(bench.api, COSCHEDULING)
     made: Json = add_group(bench.api, COSCHEDULING, "g1", minMember=2)
     no_room = Reason("GangNoRoom", "gang default/g1 waits until all its members fit", "short by 2")

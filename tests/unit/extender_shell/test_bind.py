@@ -8,8 +8,7 @@ import pytest
 
 from extender.cluster import bind
 from extender.cluster.bind import Binder, Outcome
-from extender.cluster.client import PermittedClient
-from extender.cluster.leadership import Alone, NotLeading, Permission
+from extender.cluster.leadership import Alone, NotLeading, Permission, PermittedClient
 from extender.engine.types.effects import PodRef, PostBinding
 from protos.contract import names
 from protos.contract.objects import Pod
@@ -141,7 +140,7 @@ class Revoked:
         return self.left > 0
 
 
-async def test_who_does_not_lead_writes_nothing(script: Script) -> None:
+async def test_without_leadership_nothing_is_written(script: Script) -> None:
     outcome = await bound(script, Revoked(0))
     assert outcome == ("lost", "nothing was written: the scheduler's Lease is held by host-b_1")
     assert script.asked == []

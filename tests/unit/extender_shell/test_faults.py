@@ -193,7 +193,7 @@ async def test_a_watch_goes_on_after_an_object_that_breaks_it(cluster: World, mo
 
 
 async def test_an_effect_that_breaks_keeps_no_other_from_being_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    poison(Actor, "_wake", monkeypatch, lambda pod, *_: pod.name == "poison")
+    poison(Actor, "_requeue", monkeypatch, lambda pod, *_: pod.name == "poison")
     async with acting() as at_work:
         pods = [add_pod(at_work.server.api, name) for name in ("poison", "p1", "p2")]
         at_work.actor.submit([Requeue(ref(pod)) for pod in pods] * 40)

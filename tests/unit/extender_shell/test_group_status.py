@@ -126,13 +126,13 @@ def test_schedulingplugins_learn_when_scheduling_began_and_their_owner_is_kept()
 
 @pytest.mark.parametrize("conditions", [None, "nonsense", [], ["nonsense", {}], [{"type": "Other", "status": "True"}]])
 @pytest.mark.parametrize("kind", [OWN, VOLCANO, COSCHEDULING])
-def test_what_others_wrote_there_is_no_hindrance(kind: str, conditions: Any) -> None:
+def test_conditions_of_others_do_no_harm(kind: str, conditions: Any) -> None:
     status = group_status.status(kind, said(Phase.WAITING, NO_ROOM), {"conditions": conditions}, NOW)
     if conditions == [{"type": "Other", "status": "True"}] and kind != COSCHEDULING:
         assert status["conditions"][0] == {"type": "Other", "status": "True"}
 
 
-def test_volcano_is_told_what_a_gang_below_its_minimum_lacks() -> None:
+def test_volcanos_condition_says_what_a_gang_below_its_minimum_lacks() -> None:
     def why(reason: Reason | None) -> tuple[str, str]:
         status = group_status.status(VOLCANO, said(Phase.DEGRADED, reason, min_member=6), {}, NOW)
         (told,) = [each for each in status["conditions"] if each["type"] == "Unschedulable"]

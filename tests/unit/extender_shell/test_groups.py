@@ -1,4 +1,4 @@
-"""PodGroups of every kind are followed where their definitions are, and nobody waits for those that are not."""
+"""PodGroups of every kind are watched if their definitions exist; missing kinds delay nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -28,7 +28,7 @@ G1 = GroupKey("default", "g1")
 
 
 class Bench:
-    """Watches of one API server and what they told."""
+    """Watches of one API server and the events that they made."""
 
     def __init__(self, server: FaultyServer, client: ApiClient) -> None:
         self.server, self.api = server, server.api
@@ -43,7 +43,7 @@ class Bench:
         await until(self.watches.replayed.is_set, "replayed")
 
     def groups(self) -> dict[tuple[str, str], int | None]:
-        """The groups that are there, as far as was told: (kind, name) → minimum."""
+        """The groups that the engine knows: (kind, name) → minimum."""
         found: dict[tuple[str, str], int | None] = {}
         for event in self.told:
             match event:
@@ -119,7 +119,7 @@ def answers(path: str, status: int, times: int = 10**9) -> Any:
     return fault
 
 
-async def test_groups_that_exist_are_told_before_the_replay_is_over(server: FaultyServer, watch: Watch) -> None:
+async def test_existing_groups_are_known_before_the_replay_is_over(server: FaultyServer, watch: Watch) -> None:
     for kind, least in ((OWN, 2), (VOLCANO, 3), (COSCHEDULING, 4)):
         define(server.api, kind)
         add_group(server.api, kind, "g1", minMember=least)
@@ -227,7 +227,7 @@ async def test_groups_that_may_not_be_read_are_done_without_after_one_warning(
     await bench.shows({(VOLCANO, "g1"): 2})
 
 
-async def test_a_kind_that_cannot_be_listed_holds_nobody_up_for_long(
+async def test_a_kind_that_cannot_be_listed_delays_the_start_for_a_short_time(
     server: FaultyServer, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(optional, "PATIENCE_S", 0.2)
@@ -256,7 +256,7 @@ async def test_a_discovery_that_fails_is_waited_for(server: FaultyServer, watch:
     assert bench.groups() == {(OWN, "g1"): 2}
 
 
-async def test_a_group_that_cannot_be_read_is_told_its_owner_and_counted(server: FaultyServer, watch: Watch) -> None:
+async def test_an_unreadable_group_is_reported_to_its_owner_and_counted(server: FaultyServer, watch: Watch) -> None:
     define(server.api, VOLCANO)
     made = add_group(server.api, VOLCANO, "odd", minMember="four")
     add_group(server.api, VOLCANO, "g1", minMember=2)
@@ -270,7 +270,7 @@ async def test_a_group_that_cannot_be_read_is_told_its_owner_and_counted(server:
     assert bench.metrics.errors["undecodable"] == 1
 
 
-async def test_taking_over_tells_groups_that_no_watch_told(server: FaultyServer, watch: Watch) -> None:
+async def test_a_takeover_lists_groups_that_no_watch_showed(server: FaultyServer, watch: Watch) -> None:
     define(server.api, VOLCANO)
     bench = watch()
     await bench.ready()

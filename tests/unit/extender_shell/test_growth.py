@@ -1,4 +1,4 @@
-"""What waits to be written, and what was told, is bounded; what is known of objects goes with them."""
+"""Waiting effects and remembered Events are bounded, and nothing is kept of deleted objects."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from protos.contract.reason import Reason
 from protos.kube import events
 from protos.kube.reflect import Reflector
 from tests import growth
-from tests.unit.extender_shell.world import acting, add_pod, until
+from tests.unit.extender_shell.world import acting, add_pod, until, waiting
 
 
 def a_ref(number: int) -> PodRef:
     return PodRef("default", f"p{number}", f"uid-{number}")
 
 
-async def test_of_effects_that_nobody_takes_so_many_wait_at_most() -> None:
+async def test_the_number_of_waiting_effects_is_bounded() -> None:
     given_up: list[str] = []
     actor = Actor(cast(Any, None), cast(Any, None), cast(Any, None), given_up.append, Faults())
     many = act.MOST_ACTS + 100
     for number in range(many):
         actor.submit([Requeue(a_ref(number)), Report(a_ref(number), Reason("NoRoom", "none"))])
-    assert len(actor._acts._of) == act.MOST_ACTS
-    assert len(actor._told._of) == act.MOST_TOLD
+    assert len(actor._acts._effects) == act.MOST_ACTS
+    assert len(actor._notices._effects) == act.MOST_NOTICES
     assert given_up.count("Requeue") == 100
-    assert given_up.count("Report") == many - act.MOST_TOLD
-    for number in range(act.MOST_TOLD):
-        _, effect = await asyncio.wait_for(actor._told.next(), 1)
+    assert given_up.count("Report") == many - act.MOST_NOTICES
+    for number in range(act.MOST_NOTICES):
+        _, effect = await asyncio.wait_for(actor._notices.next(), 1)
         assert isinstance(effect, Report)
-        assert effect.pod == a_ref(many - act.MOST_TOLD + number), "the oldest are given up"
-    assert actor._told._some.locked(), "nobody waits for what was given up"
+        assert effect.pod == a_ref(many - act.MOST_NOTICES + number), "the oldest are given up"
+    assert actor._notices._count.locked(), "nobody waits for what was given up"
 
 
 async def test_nothing_is_kept_of_what_was_written() -> None:
@@ -55,13 +55,13 @@ async def test_nothing_is_kept_of_what_was_written() -> None:
                     present=1, bound=1, succeeded=0, failed=0,
                 )  # fmt: skip
                 at_work.actor.submit([Requeue(ref), SetAnnotation(ref, "gangshare.io/x", "y", ""), status])
-            await until(lambda: at_work.actor.idle and not at_work.actor._acts.in_flight, "all is written")
+            await until(lambda: waiting(at_work.actor) == 0 and not at_work.actor._acts.in_flight, "all is written")
             await until(lambda: not at_work.actor._resting, "statuses may be written again")
             sizes.append(growth.sizes(actor=at_work.actor))
         assert growth.grown(sizes[0], sizes[1], {}) == {}
 
 
-async def test_of_events_that_were_told_the_last_are_remembered() -> None:
+async def test_the_number_of_remembered_events_is_bounded() -> None:
     class Told:
         async def post(self, *_: Any, **__: Any) -> bytes:
             return b"{}"

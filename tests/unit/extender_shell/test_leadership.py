@@ -1,4 +1,4 @@
-"""Who may write, by what the looks at the scheduler's Lease prove."""
+"""Which process may write, by what the reads of the scheduler's Lease prove."""
 
 import pytest
 
@@ -96,12 +96,12 @@ def test_acquiring_is_a_renewal(looks: Looks) -> None:
     assert looks.leadership.terms == 1
 
 
-def test_a_freed_lease_is_nobodys(looks: Looks) -> None:
+def test_a_released_lease_has_no_holder(looks: Looks) -> None:
     looks.look(0, "host-a_1", "t0")
     looks.look(1, "host-a_1", "t1")
     looks.look(2, "", "t2")
     assert not looks.leads_at(2)
-    assert "nobody holds" in looks.leadership.why_not()
+    assert "has no holder" in looks.leadership.why_not()
 
 
 def test_a_term_begins_when_the_lease_turns_to_us(looks: Looks) -> None:

@@ -176,7 +176,7 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
         for number in range(50):
             await asking.user(f"made-up-{number}")
             now[0] += 0.1
-        assert len(asking._users._known) == 10
+        assert len(asking._users) == 10
 
 
 async def test_reviews_are_paced() -> None:

@@ -1,4 +1,4 @@
-"""Two schedulers' extenders and one Lease: who holds it acts, with fresh books, and nobody else writes."""
+"""Two schedulers' extenders and one Lease: only the holder acts, and with fresh books."""
 
 import asyncio
 import contextlib
@@ -58,7 +58,7 @@ async def placed(cluster: World, name: str) -> str:
     return await cluster.bind(pod, "node-a")
 
 
-async def test_who_holds_the_lease_binds(lease: Holder) -> None:
+async def test_the_holder_of_the_lease_binds(lease: Holder) -> None:
     lease.take("us_1")
     async with elected(lease.api) as cluster:
         await cluster.ready()
@@ -66,7 +66,7 @@ async def test_who_holds_the_lease_binds(lease: Holder) -> None:
         assert cluster.extender.metrics.registry.get_sample_value("gangshare_leader") is not None
 
 
-async def test_who_does_not_hold_it_is_ready_but_answers_503_and_writes_nothing(lease: Holder) -> None:
+async def test_another_replica_is_ready_but_answers_503_and_writes_nothing(lease: Holder) -> None:
     lease.take("them_1")
     async with elected(lease.api) as cluster:
         await cluster.ready()
@@ -78,15 +78,15 @@ async def test_who_does_not_hold_it_is_ready_but_answers_503_and_writes_nothing(
         assert cluster.server.writes == []
 
 
-async def test_no_lease_is_nobodys_lease(lease: Holder) -> None:
+async def test_a_missing_lease_has_no_holder(lease: Holder) -> None:
     async with elected(lease.api) as cluster:
         await cluster.ready()
         cluster.extender.gate._patience_s = 0.3
         status, words = await cluster.ask("/scheduler/filter", {"Pod": add_pod(cluster.api, "p1"), "NodeNames": []})
-        assert (status, words) == (503, "nobody holds the scheduler's Lease")
+        assert (status, words) == (503, "the scheduler's Lease has no holder")
 
 
-async def test_a_bind_under_a_lease_that_nobody_renews_any_more_is_an_error(lease: Holder) -> None:
+async def test_a_bind_under_a_lease_that_is_not_renewed_is_an_error(lease: Holder) -> None:
     lease.take("us_1")
     async with elected(lease.api, renew_deadline_s=1.5) as cluster:
         await cluster.ready()

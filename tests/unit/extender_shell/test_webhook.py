@@ -17,8 +17,7 @@ import pytest
 
 from extender.cluster import certificate, webhook_trust
 from extender.cluster.certificate import Certificate
-from extender.cluster.client import PermittedClient
-from extender.cluster.leadership import Alone, NotLeading
+from extender.cluster.leadership import Alone, NotLeading, PermittedClient
 from extender.server.webhook import Webhook
 from extender.sim.apiserver import patch
 from extender.sim.apiserver.api import Api

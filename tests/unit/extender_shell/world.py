@@ -11,8 +11,7 @@ import msgspec
 from aiohttp import web
 
 from extender.cluster.act import Actor
-from extender.cluster.client import PermittedClient
-from extender.cluster.leadership import Alone
+from extender.cluster.leadership import Alone, PermittedClient
 from extender.faults import Faults
 from extender.server.run import Extender
 from extender.settings import Address, Settings
@@ -30,6 +29,11 @@ DEADLINE_S = 60.0
 LEASE = ("kube-system", names.SCHEDULER)
 ADMIN = Writer("kubectl")
 Fault = Callable[[web.BaseRequest], Awaitable[web.StreamResponse | None]]
+
+
+def waiting(actor: Actor) -> int:
+    """Effects that wait to be carried out."""
+    return len(actor._acts._effects) + len(actor._notices._effects)
 
 
 async def until(true: Callable[[], Any], what: str) -> Any:

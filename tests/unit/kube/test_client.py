@@ -169,7 +169,7 @@ async def test_a_write_without_an_answer_in_time_has_an_unknown_outcome(script: 
     assert caught.value.outcome_unknown
 
 
-async def test_a_write_that_found_nobody_was_surely_not_done() -> None:
+async def test_a_write_without_a_connection_was_surely_not_done() -> None:
     async with client.ApiClient(Credentials("http://127.0.0.1:1")) as api:
         with pytest.raises(errors.Unavailable) as caught:
             await api.post(POD, b"{}")
@@ -253,7 +253,7 @@ async def test_writes_are_limited_in_flight_but_urgent_ones_and_reads_pass(scrip
     assert sorted(asked.path for asked in script.asked) == ["/read", "/urgent", "/w/0", "/w/1"]
 
 
-async def test_a_refused_token_is_read_anew_once(script: Script, tmp_path: Path) -> None:
+async def test_a_refused_token_is_read_again_once(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("old")
     script.then(refusal(401, "Unauthorized"), ok({}), refusal(401, "Unauthorized"), refusal(401, "Unauthorized"))

@@ -1,4 +1,4 @@
-"""Credentials: a pod's service account, kubeconfig files, and what is told when they are wrong."""
+"""Credentials: a pod's service account, kubeconfig files, and the errors for wrong ones."""
 
 import os
 import ssl

@@ -68,7 +68,7 @@ async def test_other_objects_and_reasons_do_not_wait(script: Script) -> None:
     assert len({asked.body["metadata"]["name"] for asked in script.asked}) == 3
 
 
-async def test_an_event_that_expired_is_made_anew(script: Script) -> None:
+async def test_an_expired_event_is_created_again(script: Script) -> None:
     clock = Clock()
     script.then(ok({}, 201), refusal(404, "NotFound"), ok({}, 201), ok({}))
     async with script.client() as api:

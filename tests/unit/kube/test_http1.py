@@ -145,7 +145,7 @@ async def test_connections_too_old_for_use_do_not_count_as_prepared() -> None:
     assert server.connections == 2
 
 
-async def test_a_connection_that_cannot_be_prepared_is_nobodys_trouble() -> None:
+async def test_a_connection_that_cannot_be_prepared_fails_no_request() -> None:
     http = Http("http://127.0.0.1:1")
     http.prepare(1)
     await asyncio.gather(*http._coming)
@@ -221,7 +221,7 @@ async def test_what_is_not_http_is_lost_and_says_so() -> None:
             await Http(url).ask("GET", "/", {})
 
 
-async def test_words_that_nobody_asked_for_end_the_connection() -> None:
+async def test_unrequested_bytes_end_the_connection() -> None:
     server = Server(OK + OK, OK)
     async with served(server) as url:
         http = Http(url)
@@ -319,7 +319,7 @@ def test_another_url_is_refused(url: str) -> None:
         Http(url)
 
 
-async def test_nobody_there_is_told_with_the_address() -> None:
+async def test_a_refused_connection_is_an_error_with_the_address() -> None:
     with pytest.raises(NotConnected, match=r"cannot connect to 127\.0\.0\.1:1: "):
         await Http("http://127.0.0.1:1").ask("GET", "/", {})
 

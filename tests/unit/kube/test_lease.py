@@ -1,4 +1,4 @@
-"""Leases: who holds one by our own clock, and an election with everything that can cross it."""
+"""Leases: the holder by our own clock, and an election under races and lost answers."""
 
 import asyncio
 from typing import Any
@@ -75,7 +75,7 @@ def test_a_renewal_counts_from_when_it_was_seen() -> None:
 
 
 @pytest.mark.parametrize("last", [None, held(None, "t3"), held("", "t3")], ids=["deleted", "no holder", "given back"])
-def test_a_lease_that_nobody_holds_was_renewed_by_nobody(last: dict[str, Any] | None) -> None:
+def test_a_lease_without_holder_was_not_renewed(last: dict[str, Any] | None) -> None:
     sight = sighted((100, held("host_1", "t1")), (101, held("host_1", "t2")), (102, last))
     assert sight.holder == ""
     assert not sight.renewed_within(10, 103)

@@ -66,7 +66,8 @@ def test_the_parameters_are_our_queues(kustomize: Kustomize) -> None:
 def test_a_podgroup_that_runs_is_told_by_the_phases_that_we_write(kustomize: Kustomize) -> None:
     (condition,) = policy(kustomize, POLICIES[1])["matchConditions"]
     (listed,) = re.findall(r"phase in \[([^\]]*)\]", condition["expression"])
-    started = {group_status._OWN[Phase.BINDING]}
-    for words in (group_status._OWN, group_status._VOLCANO, group_status._COSCHEDULING):
-        started |= {words[Phase.RUNNING], words[Phase.DEGRADED]}
+    words = group_status.WORDS
+    started = {words[Phase.BINDING].own}
+    for phase in (Phase.RUNNING, Phase.DEGRADED):
+        started |= {words[phase].own, words[phase].volcano, words[phase].coscheduling}
     assert set(re.findall(r"'(\w+)'", listed)) == started

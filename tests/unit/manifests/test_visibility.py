@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from deviceplugin import cdi
-from deviceplugin.strategies import Strategy
+from deviceplugin.answers import Strategy
 from protos.contract import names, visibility
 from tests.unit.manifests.conftest import MANIFESTS, Json, Objects
 
