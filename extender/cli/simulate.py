@@ -49,7 +49,7 @@ def openb(
     ] = None,
 ) -> None:
     """Replay the openb trace by the protocol of the FGD experiment, and tell how much of the GPUs gets allocated."""
-    from extender.sim.openb import derive, published, replay, trace, workload
+    from extender.sim.openb import derive, replay, trace, workload
     from extender.sim.openb import plot as picture
     from extender.sim.table import TraceError
 
@@ -67,7 +67,7 @@ def openb(
         typer.echo(_json(policy, seed, values, rows) if as_json else _text(rows, values))
         if plot:
             label = f"{policy}, seed {seed}" + (f", list {which}" if which != "default" else "")
-            picture.draw(plot, label, rows, published.curves())
+            picture.draw(plot, label, rows)
     except (TraceError, picture.PlotError) as error:
         raise CommandError(str(error)) from error
 
