@@ -1,4 +1,4 @@
-"""Recording Events as the components of a cluster do: repeats raise a count instead of making new objects."""
+"""Records Events as Kubernetes components do: a repeated Event raises the count of the first."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.resources import EVENTS, Object, Resource
 
-_LONGEST = 1024
+_MAX_MESSAGE = 1024
 
 
 class Recorder:
-    """Writes Events in the name of ``component``."""
+    """Writes the Events of one ``component``."""
 
     def __init__(self, api: Api, component: str, instance: str) -> None:
         self._api, self._component, self._instance = api, component, instance
         self._writer = Writer(component)
-        self._known: dict[tuple[str, str, str], tuple[str, str]] = {}
+        self._recorded: dict[tuple[str, str, str], tuple[str, str]] = {}
 
     def record(
         self, resource: Resource, about: Object, kind: str, reason: str, message: str, action: str, component: str = ""
     ) -> None:
-        """``kind`` is Normal or Warning. A namespace that is gone is no error: nobody is left to read it."""
-        message = message[:_LONGEST]
-        known = self._known.get((about["metadata"]["uid"], reason, message))
+        """Record an Event of ``kind`` Normal or Warning. It is dropped if its namespace is gone."""
+        message = message[:_MAX_MESSAGE]
+        recorded = self._recorded.get((about["metadata"]["uid"], reason, message))
         with errors.tolerated(404):
-            if known and self._api.store.get(EVENTS, known):
-                self._repeat(known)
+            if recorded and self._api.store.get(EVENTS, recorded):
+                self._repeat(recorded)
             else:
                 self._create(resource, about, kind, reason, message, action, component)
 
@@ -69,4 +69,4 @@ class Recorder:
             "reportingInstance": self._instance,
         }
         item = self._api.create(EVENTS, namespace, event, self._writer)
-        self._known[(metadata["uid"], reason, message)] = item.key
+        self._recorded[(metadata["uid"], reason, message)] = item.key

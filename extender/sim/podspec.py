@@ -1,4 +1,4 @@
-"""Reading pods as scheduler, kubelet and quota do: quantities, requests, containers in order, states."""
+"""Reads pods as scheduler, kubelet and quota do: quantities, requests, containers in order, states."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ _BINARY = {unit + "i": Decimal(1024) ** (power + 1) for power, unit in enumerate
 
 
 class QuantityError(ValueError):
-    """A text that is no Kubernetes quantity."""
+    """The text is not a Kubernetes quantity."""
 
 
 @lru_cache(maxsize=4096)
 def quantity(text: str | int) -> Decimal:
-    """The number that a Kubernetes quantity (``100m``, ``2Gi``, ``1e3``) stands for."""
+    """The number that a Kubernetes quantity (``100m``, ``2Gi``, ``1e3``) means; raises QuantityError."""
     found = _QUANTITY.match(str(text))
     if not found:
-        raise QuantityError(f"{text!r} is no quantity: expected a number with an optional suffix such as m, k, Mi, Gi")
+        raise QuantityError(
+            f"{text!r} is not a quantity: expected a number with an optional suffix such as m, k, Mi, Gi"
+        )
     number, exponent, suffix = found.groups()
     if exponent:
         return Decimal(number + exponent)
@@ -37,7 +39,7 @@ def quantity(text: str | int) -> Decimal:
 
 
 def amount(resource: str, text: str | int) -> int:
-    """A quantity as the schedulers count it: rounded up, cpu in thousandths."""
+    """A quantity as kube-scheduler counts it: rounded up, cpu in thousandths."""
     return math.ceil(quantity(text) * (1000 if resource == "cpu" else 1))
 
 
@@ -47,18 +49,18 @@ def amounts(quantities: Mapping[str, str | int] | None) -> Amounts:
 
 
 def requests(container: Object) -> Amounts:
-    """What a container requests; a limit stands in for a missing request."""
+    """A container's requests; a missing request defaults to the limit."""
     resources = container.get("resources") or {}
     return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 
 def limits(container: Object) -> Amounts:
-    """What a container is limited to."""
+    """A container's limits."""
     return amounts((container.get("resources") or {}).get("limits"))
 
 
 def is_sidecar(container: Object) -> bool:
-    """Whether an init container keeps running beside the app containers."""
+    """Whether an init container is a sidecar: it keeps running beside the app containers."""
     return container.get("restartPolicy") == "Always"
 
 
@@ -71,7 +73,7 @@ def containers(pod: Object) -> Iterator[tuple[Object, bool]]:
 
 
 def pod_requests(pod: Object) -> Amounts:
-    """What a pod asks of its node: max(init, app + sidecars) per resource, plus overhead (KEP-753)."""
+    """A pod's requests: max(init, app + sidecars) per resource, plus overhead (KEP-753)."""
     running: Amounts = {}
     peak: Amounts = {}
     for container, init in containers(pod):
@@ -85,7 +87,7 @@ def pod_requests(pod: Object) -> Amounts:
 
 
 def host_ports(pod: Object) -> frozenset[tuple[str, int]]:
-    """Protocol and number of the ports that a pod wants of its node."""
+    """Protocol and number of the host ports that a pod needs."""
     found = (port for container, _ in containers(pod) for port in container.get("ports") or ())
     return frozenset((p.get("protocol", "TCP"), p["hostPort"]) for p in found if p.get("hostPort"))
 
@@ -111,7 +113,7 @@ def uid(pod: Object) -> str:
 
 
 def node_of(pod: Object) -> str:
-    """The node a pod is bound to, or the empty string."""
+    """The node that a pod is bound to, or the empty string."""
     found: str = pod["spec"].get("nodeName", "")
     return found
 
@@ -122,7 +124,7 @@ def finished(pod: Object) -> bool:
 
 
 def terminating(pod: Object) -> bool:
-    """Whether the pod was asked to go."""
+    """Whether the pod is being deleted."""
     return "deletionTimestamp" in pod["metadata"]
 
 
@@ -133,7 +135,7 @@ def condition(obj: Object, kind: str) -> Object | None:
 
 
 def turned(pod: Object, kind: str, status: str, reason: str = "", message: str = "") -> Object:
-    """That condition of the pod as it is from now on; one that does not turn keeps its time."""
+    """The new condition of the pod; its transition time changes only with its status."""
     old = condition(pod, kind)
     since = old["lastTransitionTime"] if old and old["status"] == status else timestamp()
     found = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since}
@@ -141,11 +143,11 @@ def turned(pod: Object, kind: str, status: str, reason: str = "", message: str =
 
 
 def timestamp(seconds: float | None = None) -> str:
-    """Now, or that time, as metav1.Time writes it (whole seconds, UTC)."""
+    """The given time, or now, in the format of metav1.Time (whole seconds, UTC)."""
     when = datetime.now(UTC) if seconds is None else datetime.fromtimestamp(seconds, UTC)
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_timestamp() -> str:
-    """Now, as metav1.MicroTime writes it."""
+    """Now, in the format of metav1.MicroTime."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
