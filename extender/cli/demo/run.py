@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import grpc.aio
-import msgspec
 
 from extender.cli import console, inspection, scheduler_config, top
 from extender.cli.demo import check, gang, manifests, tenants, trace
@@ -49,29 +48,20 @@ QUIET_S = 1.0
 SETTLE_TIMEOUT_S = 60.0
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The command's options."""
-
-    pods: int = 300
-    speed: float = 1.0
-    serve: bool = False
-
-    def __post_init__(self) -> None:
-        most = len(trace.recorded())
-        if not 1 <= self.pods <= most:
-            raise CommandError(f"pods is {self.pods}: expected 1 to {most}, as many as the sample of the trace has")
-        if not 0 < self.speed <= 100:
-            raise CommandError(f"speed is {self.speed:g}: expected a number above 0 and up to 100")
-
-
-def run(options: Options) -> bool:
+def run(pods: int, speed: float, serve: bool) -> bool:
     """Run the demo, and return whether the check found no faults.
 
-    Raises CommandError if the cluster breaks, and KeyboardInterrupt if a signal ends the demo before the check.
+    Raises CommandError if a value is invalid or the cluster breaks, and KeyboardInterrupt if a signal ends the demo
+    before the check.
     """
+    recorded = trace.recorded()
+    if not 1 <= pods <= len(recorded):
+        raise CommandError(f"pods is {pods}: expected 1 to {len(recorded)}, as many as the sample of the trace has")
+    if not 0 < speed <= 100:
+        raise CommandError(f"speed is {speed:g}: expected a number above 0 and up to 100")
     try:
         grpc.aio.init_grpc_aio()  # keeps its poller alive: it may deadlock when the last server is freed
-        return asyncio.run(_until_signal(Demo(options)))
+        return asyncio.run(_until_signal(Demo(recorded[:pods], speed, serve)))
     except (WaitError, ProcessError) as error:
         raise CommandError(str(error)) from error
 
@@ -98,9 +88,8 @@ async def _until_signal(demo: Demo) -> bool:
 class Demo:
     """One run of the demo. `outcome` is the result of the check, None before it."""
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
-        self._recorded = trace.recorded()[: options.pods]
+    def __init__(self, recorded: Sequence[trace.Recorded], speed: float, serve: bool) -> None:
+        self._recorded, self._speed, self._serve = recorded, speed, serve
         self._staying = trace.remaining(self._recorded, STRETCH)
         """Pods that stay beyond the last arrival, in the order in which they leave."""
         self._left = 0
@@ -125,14 +114,14 @@ class Demo:
             books = await _books(cluster)
             self.outcome = _checked(cluster, books, faults)
             console.show("", *top.render(books, pods=True), "", check.verdict(self.outcome, gang.KEY))
-            if self._options.serve:
+            if self._serve:
                 console.show("", *_hints(cluster))
                 await asyncio.Event().wait()
         return not self.outcome.faults
 
     async def _tenants(self, cluster: EmbeddedCluster) -> list[str]:
         """Run the tenants' story, and return its faults."""
-        story = tenants.Story(cluster, self._options.speed)
+        story = tenants.Story(cluster, self._speed)
         await story.run()
         faults = _checked(cluster, await _books(cluster), story.faults).faults
         await story.leave()
@@ -140,16 +129,16 @@ class Demo:
 
     async def _trace(self, cluster: EmbeddedCluster) -> None:
         """Replay the pods of the trace, and show the pods that are pending then."""
-        console.show("", f"{self._options.pods} recorded pods arrive and leave as they did in a real cluster.")
+        console.show("", f"{len(self._recorded)} recorded pods arrive and leave as they did in a real cluster.")
         with Progress() as progress:
             await self._replay(cluster, progress)
             await self._settle(cluster, progress)
-            progress.show(self._count(cluster, self._options.pods), last=True)
-        console.show("", *top.waiters(await _books(cluster)))
+            progress.show(self._count(cluster, len(self._recorded)), last=True)
+        console.show("", *top.waiting(await _books(cluster)))
 
     async def _gang(self, cluster: EmbeddedCluster) -> list[str]:
         """Run the gang's story, and return its faults."""
-        story = gang.Story(cluster, self._options.speed, lambda: self._leave(cluster))
+        story = gang.Story(cluster, self._speed, lambda: self._leave(cluster))
         await story.run()
         with Progress() as progress:
             await self._settle(cluster, progress)
@@ -157,7 +146,7 @@ class Demo:
 
     async def _replay(self, cluster: EmbeddedCluster, progress: Progress) -> None:
         """Create and delete pods in the order of the trace, in even steps."""
-        every = 1 / (ARRIVALS_PER_S * self._options.speed)
+        every = 1 / (ARRIVALS_PER_S * self._speed)
         due = time.monotonic()
         for arrived, step in enumerate(trace.steps(self._recorded, STRETCH), start=1):
             for name in step.leave:
@@ -183,7 +172,7 @@ class Demo:
 
         def settled() -> bool:
             nonlocal before, since
-            progress.show(self._count(cluster, self._options.pods))
+            progress.show(self._count(cluster, len(self._recorded)))
             now = {f"{podspec.uid(pod)} {pod['metadata']['resourceVersion']}" for pod in cluster.pods()}
             if now != before or not all(map(_is_settled, cluster.pods())):
                 before, since = now, time.monotonic()
@@ -196,7 +185,7 @@ class Demo:
         held = {share.uuid for pod in present for share in check.shares(pod)}
         return Count(
             arrived=arrived,
-            of=self._options.pods,
+            of=len(self._recorded),
             running=sum(pod["status"].get("phase") == "Running" for pod in present),
             waiting=sum(not podspec.node_of(pod) for pod in present),
             left=self._left,
