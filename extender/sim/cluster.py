@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import socket
 import tempfile
@@ -199,16 +200,11 @@ class EmbeddedCluster(Kubectl):
         """Wait until the extender is ready."""
         end = time.monotonic() + _READY_SECONDS
         async with aiohttp.ClientSession() as session:
-            while not await _answers(session, f"{self.place.status_url}/readyz"):
+            while time.monotonic() < end:
+                with contextlib.suppress(aiohttp.ClientError):
+                    async with session.get(f"{self.place.status_url}/readyz") as response:
+                        if response.status == 200:
+                            return
                 self.extender.check()
-                if time.monotonic() > end:
-                    raise WaitError(f"the extender is not ready after {_READY_SECONDS:g} s:\n{self.extender.tail()}")
                 await asyncio.sleep(_POLL_SECONDS)
-
-
-async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
-    try:
-        async with session.get(url) as response:
-            return response.status == 200
-    except aiohttp.ClientError:
-        return False
+        raise WaitError(f"the extender is not ready after {_READY_SECONDS:g} s:\n{self.extender.tail()}")

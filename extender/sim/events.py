@@ -30,8 +30,11 @@ class Recorder:
         with errors.tolerated(404):
             if recorded and self._api.store.get(EVENTS, recorded):
                 self._repeat(recorded)
-            else:
-                self._create(resource, about, kind, reason, message, action, component)
+                return
+            event = self._event(resource, about, component or self._component)
+            event |= {"reason": reason, "message": message, "type": kind, "action": action}
+            item = self._api.create(EVENTS, event["metadata"]["namespace"], event, self._writer)
+            self._recorded[(about["metadata"]["uid"], reason, message)] = item.key
 
     def _repeat(self, key: tuple[str, str]) -> None:
         present = self._api.get(EVENTS, key).obj
@@ -40,26 +43,13 @@ class Recorder:
         body = {"count": count, "lastTimestamp": now, "series": series}
         self._api.patch(EVENTS, key, body, patch.MERGE, self._writer)
 
-    def _create(
-        self, resource: Resource, about: Object, kind: str, reason: str, message: str, action: str, component: str
-    ) -> None:
+    def _event(self, resource: Resource, about: Object, reporter: str) -> Object:
         metadata, now = about["metadata"], podspec.timestamp()
-        namespace = metadata.get("namespace", "default")
-        reporter = component or self._component
-        place = {"namespace": metadata["namespace"]} if "namespace" in metadata else {}
-        event = {
-            "metadata": {"name": f"{metadata['name']}.{uuid.uuid4().hex[:16]}", "namespace": namespace},
-            "involvedObject": {
-                **resource.type_meta,
-                "name": metadata["name"],
-                **place,
-                "uid": metadata["uid"],
-                "resourceVersion": metadata["resourceVersion"],
-            },
-            "reason": reason,
-            "message": message,
-            "type": kind,
-            "action": action,
+        identity = ("name", "namespace", "uid", "resourceVersion")
+        name = f"{metadata['name']}.{uuid.uuid4().hex[:16]}"
+        return {
+            "metadata": {"name": name, "namespace": metadata.get("namespace", "default")},
+            "involvedObject": {**resource.type_meta, **{key: metadata[key] for key in identity if key in metadata}},
             "count": 1,
             "firstTimestamp": now,
             "lastTimestamp": now,
@@ -68,5 +58,3 @@ class Recorder:
             "reportingComponent": reporter,
             "reportingInstance": self._instance,
         }
-        item = self._api.create(EVENTS, namespace, event, self._writer)
-        self._recorded[(metadata["uid"], reason, message)] = item.key

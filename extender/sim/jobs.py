@@ -54,18 +54,14 @@ class JobController:
             for change in await cursor.next():
                 obj = change.item.obj
                 owner = _controller(obj)
-                if "template" in obj["spec"]:
-                    self._sync_or_clean_up(obj, gone=change.kind == "DELETED")
+                gone = change.kind == "DELETED"
+                if "template" in obj["spec"] and gone:  # the garbage collector would delete its pods
+                    self._delete(self._pods(obj))
+                elif "template" in obj["spec"]:
+                    self._sync(change.item.key)
                 elif owner:
-                    self._count(owner, obj, gone=change.kind == "DELETED")
+                    self._count(owner, obj, gone)
                     self._sync((change.item.key[0], owner["name"]))
-
-    def _sync_or_clean_up(self, job: Object, gone: bool) -> None:
-        """Delete the pods of a deleted Job, as the garbage collector would."""
-        if gone:
-            self._delete(self._pods(job))
-        else:
-            self._sync(podspec.key(job))
 
     def _count(self, owner: Object, pod: Object, gone: bool) -> None:
         count, uid = self._counts.setdefault(owner["uid"], _Count()), podspec.uid(pod)
@@ -146,9 +142,7 @@ def _ended(job: Object) -> bool:
 
 
 def _completions(job: Object) -> int:
-    spec = job["spec"]
-    found: int = spec.get("completions", spec.get("parallelism", 1))
-    return found
+    return int(job["spec"].get("completions", job["spec"].get("parallelism", 1)))
 
 
 def _index(pod: Object) -> int:

@@ -21,7 +21,8 @@ class Kubectl:
     def create(self, manifest: Object) -> Object:
         """Create an object, by default in namespace ``default``, and return it as stored."""
         resource = self._resource(manifest["apiVersion"], manifest["kind"])
-        return self.api.create(resource, _namespace(manifest) if resource.namespaced else "", manifest, _WRITER).obj
+        namespace = manifest.get("metadata", {}).get("namespace", "default") if resource.namespaced else ""
+        return self.api.create(resource, namespace, manifest, _WRITER).obj
 
     def get(self, api_version: str, kind: str, namespace: str, name: str) -> Object | None:
         """An object of any kind; None if it does not exist or its kind is not served."""
@@ -61,7 +62,7 @@ class Kubectl:
 
     def create_pod(self, manifest: Object) -> Object:
         """Create a pod, by default in namespace ``default``, and return it as stored."""
-        return self.api.create(PODS, _namespace(manifest), manifest, _WRITER).obj
+        return self.create({**manifest, **PODS.type_meta})
 
     def delete_pod(self, namespace: str, name: str, grace: int | None = None) -> None:
         """Delete a pod, with a grace period in seconds or the pod's own."""
@@ -85,8 +86,3 @@ class Kubectl:
 
 def _key(resource: Resource, namespace: str, name: str) -> Key:
     return (namespace if resource.namespaced else "", name)
-
-
-def _namespace(manifest: Object) -> str:
-    namespace: str = manifest.get("metadata", {}).get("namespace", "default")
-    return namespace

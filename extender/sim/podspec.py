@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from decimal import Decimal
-from functools import lru_cache
 from typing import Any
+
+from protos.contract.quantity import QuantityError as QuantityError
+from protos.contract.quantity import milli, units
 
 Object = dict[str, Any]
 Amounts = dict[str, int]  # resource name → whole units; cpu in thousandths
-
-_QUANTITY = re.compile(r"^([+-]?[0-9]*\.?[0-9]+)(?:([eE][+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)$")
-_SUFFIX = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "k": Decimal(1000)} | {
-    unit: Decimal(1000) ** (power + 2) for power, unit in enumerate("MGTPE")
-}
-_BINARY = {unit + "i": Decimal(1024) ** (power + 1) for power, unit in enumerate("KMGTPE")}
-
-
-class QuantityError(ValueError):
-    """The text is not a Kubernetes quantity."""
-
-
-@lru_cache(maxsize=4096)
-def quantity(text: str | int) -> Decimal:
-    """The number that a Kubernetes quantity (``100m``, ``2Gi``, ``1e3``) means; raises QuantityError."""
-    found = _QUANTITY.match(str(text))
-    if not found:
-        raise QuantityError(
-            f"{text!r} is not a quantity: expected a number with an optional suffix such as m, k, Mi, Gi"
-        )
-    number, exponent, suffix = found.groups()
-    if exponent:
-        return Decimal(number + exponent)
-    return Decimal(number) * (_SUFFIX | _BINARY).get(suffix or "", Decimal(1))
+quantity = milli
+"""A quantity in thousandths; raises QuantityError."""
 
 
 def amount(resource: str, text: str | int) -> int:
     """A quantity as kube-scheduler counts it: rounded up, cpu in thousandths."""
-    return math.ceil(quantity(text) * (1000 if resource == "cpu" else 1))
+    return milli(text) if resource == "cpu" else units(text)
 
 
 def amounts(quantities: Mapping[str, str | int] | None) -> Amounts:
@@ -108,14 +85,12 @@ def key(pod: Object) -> tuple[str, str]:
 
 def uid(pod: Object) -> str:
     """The pod's UID."""
-    found: str = pod["metadata"]["uid"]
-    return found
+    return str(pod["metadata"]["uid"])
 
 
 def node_of(pod: Object) -> str:
     """The node that a pod is bound to, or the empty string."""
-    found: str = pod["spec"].get("nodeName", "")
-    return found
+    return str(pod["spec"].get("nodeName", ""))
 
 
 def finished(pod: Object) -> bool:

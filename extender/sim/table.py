@@ -8,7 +8,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
 MOST = 10**12
 """The largest amount that a list may contain."""
@@ -53,7 +53,8 @@ class Row:
 def read(path: Path, columns: Sequence[str], make: Callable[[Row], Made]) -> list[Made]:
     """The values that `make` returns for the rows below the header. The first of `columns` has distinct names."""
     try:
-        with _open(path) as file:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
             made = [make(row) for row in _rows(path, csv.reader(file, strict=True), columns)]
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise TraceError(f"cannot read {path}: {error}: expected a whole gzip file") from error
@@ -64,12 +65,6 @@ def read(path: Path, columns: Sequence[str], make: Callable[[Row], Made]) -> lis
     if not made:
         raise TraceError(f"{path}: 0 rows below the header: expected at least one")
     return made
-
-
-def _open(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
 
 
 def _rows(path: Path, lines: Iterator[list[str]], columns: Sequence[str]) -> Iterator[Row]:

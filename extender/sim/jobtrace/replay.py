@@ -33,20 +33,16 @@ class Ran(NamedTuple):
 
 
 class Replayed(Protocol):
-    """A simulated cluster with its jobs."""
+    """A simulated cluster with its jobs; see `Simulation`."""
 
     @property
-    def next_event(self) -> float:
-        """When something changes without a submission, infinity for never."""
+    def next_event(self) -> float: ...
 
-    def advance(self, now: float) -> Iterator[Job]:
-        """Move on to this time, and return the jobs that have ended."""
+    def advance(self, now: float) -> Iterator[Job]: ...
 
-    def join(self, job: Job) -> None:
-        """Add a submitted job."""
+    def join(self, job: Job) -> None: ...
 
-    def decide(self) -> None:
-        """Start jobs."""
+    def decide(self) -> None: ...
 
 
 POLICIES: Mapping[Policy, Callable[[int, int], Simulation]] = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 import msgspec
 
@@ -42,25 +43,17 @@ class Fragmentation:
         """Divide the measure by this for GPU milli."""
         self._cpus = sorted({spec.cpu_milli for spec in workload})
         self._typed = any(spec.models for spec in workload)
-        self._measured: dict[tuple[int, tuple[int, ...], str], int] = {}
-        self._runnable: dict[tuple[int, str], list[tuple[int, int, int]]] = {}
+        self._measured = cache(self._measure)
+        self._runnable = cache(self._specs)
 
     def of(self, cpu: int, gpus: Iterable[int], model: str) -> int:
         """The fragments of a node with these free amounts: GPU milli times `weight`."""
-        level = bisect_right(self._cpus, cpu)
-        idle = tuple(sorted(gpus))
-        key = (level, idle, model if self._typed else "")
-        found = self._measured.get(key)
-        if found is None:
-            found = self._measured[key] = self._measure(level, idle, model)
-        return found
+        return self._measured(bisect_right(self._cpus, cpu), tuple(sorted(gpus)), model if self._typed else "")
 
     def _measure(self, level: int, idle: tuple[int, ...], model: str) -> int:
         total = sum(idle)
-        if not total:
-            return 0
         useful = 0
-        for pods, gpus, milli in self._specs(level, model):
+        for pods, gpus, milli in self._runnable(level, model) if total else ():
             enough = [free for free in idle if free >= milli]
             if len(enough) >= gpus:
                 useful += pods * sum(enough)
@@ -68,12 +61,9 @@ class Fragmentation:
 
     def _specs(self, level: int, model: str) -> list[tuple[int, int, int]]:
         """(pods, GPUs, milli) of the GPU specs that accept the model and fit the CPU level."""
-        key = (level, model if self._typed else "")
-        if key not in self._runnable:
-            asked: Counter[tuple[int, int]] = Counter()
-            for spec, pods in self._workload.items():
-                fits = spec.cpu_milli <= (self._cpus[level - 1] if level else -1)
-                if spec.gpus and fits and (not spec.models or model in spec.models):
-                    asked[spec.gpus, spec.milli] += pods
-            self._runnable[key] = [(pods, gpus, milli) for (gpus, milli), pods in asked.items()]
-        return self._runnable[key]
+        largest = self._cpus[level - 1] if level else -1
+        asked: Counter[tuple[int, int]] = Counter()
+        for spec, pods in self._workload.items():
+            if spec.gpus and spec.cpu_milli <= largest and (not spec.models or model in spec.models):
+                asked[spec.gpus, spec.milli] += pods
+        return [(pods, gpus, milli) for (gpus, milli), pods in asked.items()]
