@@ -15,7 +15,7 @@ DEFAULT_SERVER = "http://127.0.0.1:12346"
 LAYOUT_HELP = "own: our own copy of the stock scheduler; shared: the cluster's one scheduler; gpushare: drop-in for"
 Server = Annotated[str, typer.Option(envvar="GANGSHARE_SERVER", help="The extender's status port.", metavar="URL")]
 Output = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="json: the status port's answer.")]
-Kubeconfig = Annotated[str, typer.Option(help="Your credentials for the API server.", metavar="PATH")]
+Kubeconfig = Annotated[str, typer.Option(help="Your kubeconfig, for requests to the API server.", metavar="PATH")]
 Context = Annotated[str, typer.Option(help="Context of the kubeconfig.", metavar="NAME")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace of a NAME without one.")]
 
@@ -47,16 +47,16 @@ def scheduler_config(
     ] = "own",
     extender_url: Annotated[
         str | None,
-        typer.Option(envvar="GANGSHARE_EXTENDER_URL", help="The extender, for kube-scheduler.", metavar="URL"),
+        typer.Option(envvar="GANGSHARE_EXTENDER_URL", help="The extender's URL for kube-scheduler.", metavar="URL"),
     ] = None,
     resource_mem: Annotated[str | None, typer.Option(envvar="GANGSHARE_RESOURCE_MEM", metavar="NAME")] = None,
     resource_slice: Annotated[str | None, typer.Option(envvar="GANGSHARE_RESOURCE_SLICE", metavar="NAME")] = None,
     resource_whole: Annotated[str | None, typer.Option(envvar="GANGSHARE_RESOURCE_WHOLE", metavar="NAME")] = None,
     resource_shared: Annotated[str | None, typer.Option(envvar="GANGSHARE_RESOURCE_SHARED", metavar="NAME")] = None,
     kubeconfig: Annotated[
-        str | None, typer.Option(help="kube-scheduler's; default: service account (own) or kubeadm's.", metavar="PATH")
+        str | None, typer.Option(help="Of kube-scheduler; default: service account or kubeadm's.", metavar="PATH")
     ] = None,
-    tls_files: Annotated[str, typer.Option(help="For TLS: tls.crt, tls.key and ca.crt.", metavar="FOLDER")] = "",
+    tls_files: Annotated[str, typer.Option(help="Folder of tls.crt, tls.key, ca.crt for TLS.", metavar="FOLDER")] = "",
     profile: Annotated[
         list[str] | None, typer.Option(help="A schedulerName of layout own; may be repeated.", metavar="NAME")
     ] = None,
@@ -141,7 +141,7 @@ def demo(
 
 
 def defrag(
-    workload: Annotated[str, typer.Option("--for", metavar="POD|GROUP", help="NAME or NAMESPACE/NAME.")],
+    workload: Annotated[str, typer.Option("--for", metavar="POD|GROUP", help="Pending pod or gang: [NAMESPACE/]NAME.")],
     namespace: Namespace = "default",
     max_moves: Annotated[int, typer.Option(min=0, max=64, metavar="N", help="Largest number of pods to move.")] = 8,
     keep: Annotated[list[str] | None, typer.Option(metavar="POD", help="A pod not to move; may be repeated.")] = None,

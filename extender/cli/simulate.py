@@ -38,9 +38,13 @@ def openb(
     inflate: Annotated[float, typer.Option(help="Demand that arrives, in % of all GPUs.", metavar="PERCENT")] = 130,
     policy: Annotated[Policy, typer.Option(help="Scheduling policy; gangshare: the extender's engine.")] = "gangshare",
     which: Annotated[ListName, typer.Option("--list", help="The pod list, or a mix derived from it.")] = "default",
-    shuffle_node_names: Annotated[bool, typer.Option("--shuffle-node-names", help="Shuffle node names.")] = False,
+    shuffle_node_names: Annotated[
+        bool, typer.Option("--shuffle-node-names", help="Shuffle node names by the seed.")
+    ] = False,
     as_json: Json = False,
-    plot: Annotated[Path | None, typer.Option(help="Plot the curve (.png or .svg).", metavar="FILE")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Plot it with the published curves (.png, .svg).", metavar="FILE")
+    ] = None,
 ) -> None:
     """Replay the openb trace by the protocol of the FGD experiment, and show how much of the GPUs gets allocated."""
     from extender.sim.openb import derive, replay, trace, workload
@@ -117,7 +121,7 @@ def jobs(
     if preempt and policy != "gangshare":
         raise CommandError(f"--preempt with --policy {policy}: expected --policy gangshare, which can stop jobs")
     try:
-        listed = lists.told(lists.read_jobs(trace, queues), durations, seed)
+        listed = lists.with_expected(lists.read_jobs(trace, queues), durations, seed)
         if preempt:
             ran = restarts.replay(listed, nodes, gpus_per_node, restart_cost)
         else:

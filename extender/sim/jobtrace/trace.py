@@ -59,7 +59,7 @@ def _job(row: Row, queue: str | None) -> Job:
     return Job(0, row.text("job"), submit, duration, gpus, shape, row.text(queue) if queue else ONE_QUEUE)
 
 
-def told(jobs: Sequence[Job], durations: Durations, seed: int) -> list[Job]:
+def with_expected(jobs: Sequence[Job], durations: Durations, seed: int) -> list[Job]:
     """The same jobs with the run times that policies know."""
     draw = random.Random(f"durations of {seed}")
     if durations == "none":
