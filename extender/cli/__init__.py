@@ -1,6 +1,6 @@
-"""What people type: `gangshare scheduler-config`, `top`, `explain`, `demo`.
+"""The user commands: `gangshare top`, `explain`, `queues`, `defrag`, `scheduler-config`, `demo` and others.
 
-`commands` has their options; each imports what it needs when it runs, so that `--help` answers at once.
-`scheduler_config`, `top` and `explain` decide and render as pure functions; `inspection` reads the extender's status
-port; `demo/` replays a real trace on the embedded cluster. `extender.__main__` puts the commands together.
+`commands` has their options; each command imports what it needs when it runs, so that `--help` is fast. The views
+(`top`, `classes`, `queues`, `explain`) and `scheduler_config` are pure functions. `inspection` reads the extender's
+status port, and `demo/` replays a real trace on the embedded cluster. `extender.__main__` assembles the commands.
 """

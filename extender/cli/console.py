@@ -1,4 +1,4 @@
-"""Printing: coloured on a terminal, plain elsewhere."""
+"""Prints with colours on a terminal, and plain text elsewhere."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from rich.table import Table
 from rich.text import Text
 
 WIDTH = 240
-"""Columns that a line may take before it is wrapped; narrower terminals wrap it themselves, as they do kubectl's."""
+"""Columns of the widest table. Narrower terminals wrap its lines themselves, as with kubectl."""
 FULL, EMPTY = "█", "░"
 
 
 def show(*parts: RenderableType) -> None:
-    """Print to standard output, with colours if that is a terminal."""
+    """Print to standard output, with colours if it is a terminal."""
     sys.stdout.write(page(*parts, colours=sys.stdout.isatty()))
     sys.stdout.flush()
 
 
 def page(*parts: RenderableType, colours: bool = False) -> str:
-    """What `show` prints. Text is left as it is; lines end without blanks."""
+    """The text that `show` prints. Strings stay as they are, without blanks at the ends of lines."""
     written = io.StringIO()
     console = Console(file=written, width=WIDTH, force_terminal=colours, highlight=False, markup=False, emoji=False)
     for part in parts:
@@ -30,7 +30,7 @@ def page(*parts: RenderableType, colours: bool = False) -> str:
 
 
 def columns(*headings: str) -> Table:
-    """A table without lines, as kubectl prints them."""
+    """A table without lines, as kubectl prints it."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     for heading in headings:
         table.add_column(heading, no_wrap=heading != "WHY")
@@ -38,14 +38,14 @@ def columns(*headings: str) -> Table:
 
 
 def bar(part: float, width: int = 6) -> Text:
-    """A share from 0 to 1 (more is over-use) as a bar; a cell is filled as soon as it is half full."""
+    """A share from 0 to 1 (more is overuse) as a bar. A cell that is half full is drawn as full."""
     filled = min(width, round(part * width)) or int(part > 0)
     style = "red" if part > 1 else "yellow" if part == 1 else "green"
     return Text(FULL * filled, style=style) + Text(EMPTY * (width - filled), style="dim")
 
 
 def duration(seconds: float) -> str:
-    """Seconds as kubectl writes ages: 12s, 3m5s, 2h10m, 4d2h."""
+    """Seconds as kubectl prints ages: 12s, 3m5s, 2h10m, 4d2h."""
     whole = int(max(0.0, seconds))
     for large, small, size, rest in (("d", "h", 86400, 3600), ("h", "m", 3600, 60), ("m", "s", 60, 1)):
         if whole >= size:
@@ -54,5 +54,5 @@ def duration(seconds: float) -> str:
 
 
 def unit(mib: int) -> str:
-    """The name of a memory unit of that many MiB."""
+    """The name of a memory unit of this number of MiB."""
     return {1: "MiB", 1024: "GiB"}.get(mib, f"×{mib}MiB")

@@ -1,15 +1,15 @@
-"""`gangshare defrag`: the plan that the extender made, and carrying it out with the rights of whoever asks.
+"""`gangshare defrag`: shows the extender's plan, and carries it out with the user's credentials.
 
-All writes are made with the user's own credentials: the room is asked for by an annotation of the pods that wait, set
-through pods/status, and the pods in the way are evicted. The extender only keeps the room.
+All writes use the user's own credentials. An annotation of the pending pods, set through pods/status, asks the extender
+to reserve GPUs. Then the pods to move are evicted. The extender itself only holds the reservation.
 """
 
 from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 from rich.console import RenderableType
@@ -27,27 +27,24 @@ from protos.contract.reservation import Reservation
 from protos.kube import credentials, errors, paths
 from protos.kube.client import MERGE_PATCH, ApiClient
 
-PLANNED_S = 60.0
-"""Seconds that a plan may take: it is made beside all decisions."""
-KEPT_S = 300
-"""Seconds for which the extender is asked to keep the room."""
-SEEN_S, POLL_S = 15.0, 0.1
-"""Seconds until the extender must have seen that, and between two looks."""
+PLAN_TIMEOUT_S = 60.0
+"""Seconds that a plan may take: the extender plans between its decisions."""
+RESERVATION_S = 300
+"""Seconds that the reservation lasts."""
+RESERVE_TIMEOUT_S, POLL_S = 15.0, 0.1
 
 _budgets = msgspec.json.Decoder(Budgets)
-Kept = Callable[[Room], Awaitable[bool]]
-"""Whether the extender keeps this room."""
 
 
 def fetch(server: str, key: str, most: int, keep: Sequence[str]) -> bytes:
-    """The plan for NAMESPACE/NAME as the extender tells it; raises CommandError."""
+    """The extender's plan for NAMESPACE/NAME as JSON; raises CommandError."""
     query = [("max-moves", str(most)), *(("keep", pod) for pod in keep)]
-    missing = f"--for is {key}: expected a pod or gang that waits for GPUs"
-    return inspection.fetch(server, f"defrag/{key}", missing, query=query, timeout_s=PLANNED_S)
+    missing = f"--for is {key}: expected a pending pod or gang"
+    return inspection.fetch(server, f"defrag/{key}", missing, query=query, timeout_s=PLAN_TIMEOUT_S)
 
 
 def render(plan: Plan) -> Iterator[RenderableType]:
-    """The moves as a table, and the verdict."""
+    """A table of the moves, and the verdict."""
     if plan.moves:
         table = console.columns("POD", "MEM", "FROM", "TO")
         for move in plan.moves:
@@ -61,59 +58,48 @@ def _place(place: Place | Room) -> str:
 
 
 async def apply(plan: Plan, server: str, kubeconfig: str, context: str, say: Callable[[str], None]) -> None:
-    """Carry the plan out with the credentials of this kubeconfig; raises CommandError with how far it came."""
+    """Carry the plan out with the credentials of a kubeconfig; raises CommandError that says how far it came."""
     try:
-        known = await credentials.load(kubeconfig or None, context or None)
-        async with ApiClient(known, user_agent="gangshare-defrag") as client:
-            await carry_out(plan, client, kept_by(server), say)
+        connection = await credentials.load(kubeconfig or None, context or None)
+        async with ApiClient(connection, user_agent="gangshare-defrag") as client:
+            await carry_out(plan, client, server, say)
     except (errors.CredentialsError, errors.ApiError) as error:
-        raise CommandError(f"the API server did not do what was asked: {error}") from error
+        raise CommandError(f"the API server refused a request: {error}") from error
 
 
-def kept_by(server: str) -> Kept:
-    """Asks the extender at this URL whether it keeps a room; a pod that has a node by now needs none."""
-
-    async def kept(room: Room) -> bool:
-        body = await asyncio.to_thread(inspection.fetch, server, f"explain/{room.namespace}/{room.name}")
-        found = inspection.decode(body, answers.Pod)
-        return found.uid == room.uid and (found.reservation is not None or bool(found.node))
-
-    return kept
-
-
-async def carry_out(plan: Plan, client: ApiClient, kept: Kept, say: Callable[[str], None]) -> None:
-    """Have the room kept, then evict the pods one after the other; the first that may not go ends it."""
+async def carry_out(plan: Plan, client: ApiClient, server: str, say: Callable[[str], None]) -> None:
+    """Reserve the GPUs, then evict the pods one by one; the first refused eviction ends it."""
     pods = [await _pod(client, move) for move in plan.moves]
-    why = budgets.forbidden(pods, await _guards(client, pods))
+    why = budgets.forbidden(pods, await _disruption_budgets(client, pods))
     if why:
         raise CommandError(
             f"{'; '.join(why)}.\nNo pod was evicted. Name pods that must stay with --keep NAMESPACE/NAME."
         )
-    until = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(seconds=KEPT_S)
+    until = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(seconds=RESERVATION_S)
     async with _reserved(client, plan.rooms, until):
         for room in plan.rooms:
-            await _wait(kept, room)
+            await _wait(server, room)
         for number, move in enumerate(plan.moves):
             await _evict(client, move, f"{number} of {len(plan.moves)} pods were evicted")
             say(f"evicted {move.namespace}/{move.name} from {_place(move.source)}")
-    kept_places = ", ".join(dict.fromkeys(map(_place, plan.rooms)))
-    say(f"reserved for {plan.who} until {until:%H:%M:%S} UTC: {kept_places}")
+    places = ", ".join(dict.fromkeys(map(_place, plan.rooms)))
+    say(f"reserved for {plan.who} until {until:%H:%M:%S} UTC: {places}")
 
 
 async def _pod(client: ApiClient, move: Move) -> Pod:
-    """The pod to be moved, if it is the one that was planned with and may be moved."""
-    who = f"{move.namespace}/{move.name}"
+    """The pod to move; raises CommandError if it was replaced, or may not be moved any more."""
+    name = f"{move.namespace}/{move.name}"
     try:
         pod = decode_pod(await client.get(paths.pod(move.namespace, move.name)))
     except errors.NotFound as error:
-        raise CommandError(f"{who} is gone: plan again") from error
+        raise CommandError(f"{name} is gone: plan again") from error
     owned = any(owner.controller for owner in pod.metadata.owner_references)
     if pod.metadata.uid != move.uid or pod.metadata.annotations.get(names.RESTARTABLE) != "true" or not owned:
-        raise CommandError(f"{who} is another pod by now, or may not be moved any more: plan again")
+        raise CommandError(f"{name} is another pod by now, or may not be moved any more: plan again")
     return pod
 
 
-async def _guards(client: ApiClient, pods: Sequence[Pod]) -> list[Budget]:
+async def _disruption_budgets(client: ApiClient, pods: Sequence[Pod]) -> list[Budget]:
     found: list[Budget] = []
     for namespace in sorted({pod.metadata.namespace for pod in pods}):
         path = paths.path(budget.API_VERSION, budget.PLURAL, namespace=namespace)
@@ -123,26 +109,24 @@ async def _guards(client: ApiClient, pods: Sequence[Pod]) -> list[Budget]:
 
 @asynccontextmanager
 async def _reserved(client: ApiClient, rooms: Sequence[Room], until: dt.datetime) -> AsyncIterator[None]:
-    """Ask for the room to be kept; not any more if what is done meanwhile fails."""
+    """Ask for the reservations, and withdraw them if the body fails."""
     asked: list[Room] = []
     try:
         for room in rooms:
-            kept = {room.uid: reservation.Room(room.node, dict(room.containers))}
-            told = Reservation(codec.VERSION, kept, f"{until:%Y-%m-%dT%H:%M:%SZ}")
+            rooms_by_uid = {room.uid: reservation.Room(room.node, dict(room.containers))}
+            request = Reservation(codec.VERSION, rooms_by_uid, f"{until:%Y-%m-%dT%H:%M:%SZ}")
             asked.append(room)
-            await _annotate(client, room, reservation.encode(told))
+            await _annotate(client, room, reservation.encode(request))
         yield
     except BaseException:
         for room in asked:
-            try:
+            with suppress(errors.ApiError):  # the reservation expires by itself
                 await _annotate(client, room, None)
-            except errors.ApiError:
-                continue  # it ends by itself
         raise
 
 
 async def _annotate(client: ApiClient, room: Room, text: str | None) -> None:
-    """Through pods/status, and under a manager of its own: the extender believes such annotations alone."""
+    """Set the annotation through pods/status with our own field manager: the extender accepts it only so."""
     body = {"metadata": {"uid": room.uid, "annotations": {names.RESERVATION: text}}}
     path, params = paths.pod(room.namespace, room.name, "status"), {"fieldManager": names.DEFRAG}
     try:
@@ -151,20 +135,25 @@ async def _annotate(client: ApiClient, room: Room, text: str | None) -> None:
         raise CommandError(f"{room.namespace}/{room.name} is gone, or another pod by now: plan again") from error
 
 
-async def _wait(kept: Kept, room: Room) -> None:
+async def _wait(server: str, room: Room) -> None:
+    """Wait until the extender has reserved the GPUs. A pod that is bound by now needs no reservation."""
     try:
-        async with asyncio.timeout(SEEN_S):
-            while not await kept(room):  # noqa: ASYNC110  # another process is asked
+        async with asyncio.timeout(RESERVE_TIMEOUT_S):
+            while True:
+                body = await asyncio.to_thread(inspection.fetch, server, f"explain/{room.namespace}/{room.name}")
+                found = inspection.decode(body, answers.Pod)
+                if found.uid == room.uid and (found.reservation is not None or found.node):
+                    return
                 await asyncio.sleep(POLL_S)
     except TimeoutError as error:
-        who = f"{room.namespace}/{room.name}"
-        why = f"the extender has not reserved {_place(room)} for {who} within {SEEN_S:g} s"
+        pod = f"{room.namespace}/{room.name}"
+        why = f"the extender has not reserved {_place(room)} for {pod} within {RESERVE_TIMEOUT_S:g} s"
         ask = "Is its quota used up, does the extender run with --reservation-ttl 0, or do the clocks differ?"
         raise CommandError(f"{why}: no pod was evicted. {ask}") from error
 
 
 async def _evict(client: ApiClient, move: Move, so_far: str) -> None:
-    """Evict the pod with this UID. One that is gone by itself makes room as well."""
+    """Evict the pod with this UID. A pod that is gone already counts as evicted."""
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -176,4 +165,6 @@ async def _evict(client: ApiClient, move: Move, so_far: str) -> None:
     except (errors.NotFound, errors.Conflict):
         return
     except errors.ApiError as error:
-        raise CommandError(f"{move.namespace}/{move.name} may not go: {error.message or error}.\n{so_far}.") from error
+        raise CommandError(
+            f"{move.namespace}/{move.name} cannot be evicted: {error.message or error}.\n{so_far}."
+        ) from error

@@ -1,4 +1,4 @@
-"""The one way in which a user command fails: a sentence on standard error and its exit status."""
+"""The error of a user command: a sentence on standard error and an exit status."""
 
 from __future__ import annotations
 
@@ -6,27 +6,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 EXTRA = ("aiohttp", "extender.sim", "extender.cli.demo")
-"""What the extra `demo` is for: the images have none of it, an installation without the extra has no aiohttp."""
+"""Modules of the extra `demo`. The images have none of them; without the extra there is no aiohttp."""
+NOT_INSTALLED = 2
+"""Exit status if an optional part of gangshare is not installed."""
 
 
 class CommandError(Exception):
-    """Says what was wrong and what to do; shown to the user as it is."""
+    """Says what was wrong and what to do; the user sees the text as it is."""
 
-    status = 1
-
-
-class NotInstalledError(CommandError):
-    """The command needs an optional part of gangshare that is not installed."""
-
-    status = 2
+    def __init__(self, text: str, status: int = 1) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 @contextmanager
 def with_demo(needs: str) -> Iterator[None]:
-    """Around imports of the extra `demo`: where it is missing, `needs` says what for, and the error what to install."""
+    """Wraps imports of the extra `demo`. If it is missing, the error says what `needs` it and what to install."""
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith(EXTRA):
             raise
-        raise NotInstalledError(f"{needs}: pip install 'gangshare[demo]'") from error
+        raise CommandError(f"{needs}: pip install 'gangshare[demo]'", NOT_INSTALLED) from error

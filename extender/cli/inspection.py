@@ -1,4 +1,4 @@
-"""Asks the extender's status port; its answers are the types of `extender.wire.answers` and `listings`."""
+"""Reads the extender's status port. The types of its answers are in `extender.wire.answers` and `listings`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from protos.contract.printable import printable, printable_json
 
 TIMEOUT_S = 10.0
 TOKEN = names.TOKEN_VARIABLE
-LONGEST_WHY = 1000
-"""Bytes of a refusal that are shown."""
+MAX_REFUSAL = 1000
+"""Bytes of an error answer that are shown."""
 PORT_FORWARD = "kubectl -n gangshare-system port-forward deploy/gangshare-scheduler 12346"
 Read = TypeVar("Read")
 
@@ -29,11 +29,10 @@ Read = TypeVar("Read")
 def fetch(
     server: str, path: str, missing: str = "", *, query: Sequence[tuple[str, str]] = (), timeout_s: float = TIMEOUT_S
 ) -> bytes:
-    """The JSON text at that path of the status port or the secure one; raises CommandError with what to do.
+    """The JSON at a path of the status port or the secure port; raises CommandError that says what to do.
 
-    Its strings are printable: they hold what tenants wrote, and are shown on a terminal.
-    `missing` is what to say where the answer is that there is no such thing. The environment's GANGSHARE_TOKEN is sent
-    as a bearer token.
+    Its strings are made printable: tenants wrote parts of them, and a terminal shows them. `missing` is the error for
+    status 404. GANGSHARE_TOKEN, if set, is sent as a bearer token.
     """
     if not server.startswith(("http://", "https://")):
         raise CommandError(f"server is {server!r}: expected a URL like {DEFAULT_SERVER}")
@@ -53,7 +52,7 @@ def fetch(
         raise CommandError(
             f"no extender answers at {server} ({cause}).\n"
             f"In another terminal: {PORT_FORWARD}\n"
-            "Or name it by --server URL or GANGSHARE_SERVER."
+            "Or name the extender with --server URL or GANGSHARE_SERVER."
         ) from error
 
 
@@ -62,28 +61,30 @@ def _token(server: str) -> dict[str, str]:
     if not token:
         return {}
     if not server.startswith("https://"):
-        raise CommandError(f"server is {server!r}: expected https://, or no {TOKEN}: others would read it on its way")
+        raise CommandError(
+            f"server is {server!r}: expected https://, or no {TOKEN}: others could read it on the network"
+        )
     return {"Authorization": f"Bearer {token}"}
 
 
 def _refused(url: str, error: urllib.error.HTTPError) -> str:
-    """What a port answered instead, and what to do about it."""
-    why = printable(error.read(LONGEST_WHY).decode(errors="replace"))
-    told = f"{url} answered {error.code} {error.reason}: {why or 'expected 200'}"
+    """The error of an unexpected answer, with what to do about it."""
+    why = printable(error.read(MAX_REFUSAL).decode(errors="replace"))
+    answer = f"{url} answered {error.code} {error.reason}: {why or 'expected 200'}"
     match error.code:
         case HTTPStatus.UNAUTHORIZED:
-            return f"{told}.\n{TOKEN} is to be a token of the cluster, as `kubectl create token ACCOUNT` prints one."
+            return f"{answer}.\n{TOKEN} must be a token of the cluster, as `kubectl create token ACCOUNT` prints it."
         case HTTPStatus.FORBIDDEN:
             return (
-                f"{told}.\nEither ask by way of: {PORT_FORWARD}\n"
-                f"or at the secure port (12349), with a {TOKEN} of somebody bound to the ClusterRole gangshare-viewer."
+                f"{answer}.\nEither connect through: {PORT_FORWARD}\n"
+                f"or use the secure port (12349) with the {TOKEN} of an account bound to ClusterRole gangshare-viewer."
             )
-    return told
+    return answer
 
 
 def decode(body: bytes, shape: type[Read]) -> Read:
-    """An answer of the status port as values; raises CommandError."""
+    """The decoded answer; raises CommandError."""
     try:
         return msgspec.json.decode(body, type=shape)
     except msgspec.DecodeError as error:
-        raise CommandError(f"the status port answered something that is not its JSON: {error}") from error
+        raise CommandError(f"the status port's answer is not its JSON: {error}") from error

@@ -1,10 +1,10 @@
-"""kube-scheduler's configuration for each way of running beside it, as plain values.
+"""kube-scheduler's configuration for each layout, as plain values.
 
 Sources: KubeSchedulerConfiguration kubescheduler.config.k8s.io/v1 (Kubernetes 1.25 and newer) and its validation: at
-most one extender entry may bind, and a managed resource may stand in one entry only. Hence `own`, which manages no
-resources and so sees every pod, can give bind an entry with a timeout of its own, while `shared` has one entry for all
-pods that name our resources. Beside it stands one for the others, which only filters: thus members of a gang that ask
-no GPUs are seen, and kube-scheduler passes over it when the extender is away.
+most one extender entry may bind, and only one entry may manage a resource. Layout `own` manages no resources, so it
+sees every pod and can give bind an entry with its own timeout. Layout `shared` has one entry for all pods that name our
+resources. A second entry only filters the other pods, so that we see gang members without GPUs; kube-scheduler ignores
+it while the extender is away.
 """
 
 from __future__ import annotations
@@ -26,38 +26,37 @@ Layout = Literal["own", "shared", "gpushare", "policy"]
 DEFAULT_URL = "http://127.0.0.1:12345"
 KUBEADM_KUBECONFIG = "/etc/kubernetes/scheduler.conf"
 ANSWER_S, BIND_S, SHARED_S, OBSERVE_S = 5, 120, 30, 2
-"""Timeouts: of an answer from memory, of a bind that may be held, of one entry that does both; and of an answer for
-want of which nobody's pod may wait for long."""
+"""Timeouts of an answer from memory, of a bind that may wait, of an entry that does both, and of the filter for pods
+without GPUs, which must not be delayed."""
 MAX_BACKOFF_S = 2
 CLIENT_QPS = 2000
-_RESOURCE = re.compile(r"(?P<group>[a-z0-9]([-a-z0-9.]*[a-z0-9])?)/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-
+_RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 NOTES: dict[Layout, str] = {
     "own": "Pods choose this scheduler by schedulerName: {profiles}. The cluster's own scheduler stays as it is.",
-    "shared": "For the cluster's one scheduler. The second entry shows us pods without GPUs, for the sake of those that"
-    " belong to gangs. Limits: one timeout serves filter and bind; no in-tree preemption for GPUs; it samples no nodes,"
-    " which costs time on large clusters.",
+    "shared": "For the cluster's one scheduler. The second entry shows us gang members without GPUs. Limits: one"
+    " timeout for filter and bind; no in-tree preemption for GPUs; no sampling of nodes, which is slow on large"
+    " clusters.",
     "gpushare": "Drop-in for gpushare-scheduler-extender: its resource, paths and answers.",
     "policy": "Legacy Policy v1 for kube-scheduler before 1.23 (--policy-config-file). UNTESTED.",
 }
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What may differ between clusters."""
+    """The settings of a cluster."""
 
     extender_url: str = DEFAULT_URL
-    """Where kube-scheduler reaches the extender."""
+    """The URL at which kube-scheduler reaches the extender."""
     resources: names.Resources = names.Resources()
-    """The extended resource names that are served."""
+    """Our extended resources."""
     kubeconfig: str = ""
     """kube-scheduler's credentials; "" = the pod's service account."""
     tls_files: str = ""
-    """Folder on kube-scheduler's machine with its certificate for us (tls.crt, tls.key) and the CA of ours (ca.crt);
-    "" = no TLS."""
+    """Folder on kube-scheduler's machine with its client certificate (tls.crt, tls.key) and our CA (ca.crt); "" = no
+    TLS."""
     profiles: tuple[str, ...] = (names.PROFILE,)
-    """The schedulerNames that a scheduler of our own serves."""
+    """The schedulerNames of layout `own`."""
 
     def __post_init__(self) -> None:
         url = urlsplit(self.extender_url)
@@ -66,17 +65,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         for name in self.resources.all:
             if not _RESOURCE.fullmatch(name) or "kubernetes.io/" in name:
                 raise CommandError(f"resource is {name!r}: expected a domain and a name, like {names.GPU_MEM}")
-        if len(set(self.resources.all)) < len(self.resources.all):
-            raise CommandError(f"resources are {', '.join(self.resources.all)}: expected different names")
         for name in self.profiles:
             if not _NAME.fullmatch(name):
                 raise CommandError(f"profile is {name!r}: expected a schedulerName like {names.PROFILE}")
-        if not self.profiles or len(set(self.profiles)) < len(self.profiles):
-            raise CommandError(f"profiles are {', '.join(self.profiles) or 'none'}: expected different names")
+        for what, all_names in (("resources", self.resources.all), ("profiles", self.profiles)):
+            if not all_names or len(set(all_names)) < len(all_names):
+                raise CommandError(f"{what} are {', '.join(all_names) or 'none'}: expected different names")
 
 
 def defaults(layout: Layout) -> Options:
-    """What each layout has where nothing else is said."""
+    """The default options of a layout."""
     if layout == "own":
         return Options()
     resources = names.GPUSHARE_RESOURCES if layout == "gpushare" else names.Resources()
@@ -84,7 +82,7 @@ def defaults(layout: Layout) -> Options:
 
 
 def configuration(layout: Layout, options: Options) -> dict[str, Any]:
-    """The configuration of that layout, in the order in which it reads best; raises CommandError."""
+    """The configuration of a layout, in the order of the file; raises CommandError."""
     match layout:
         case "own":
             return _own(options)
@@ -94,36 +92,34 @@ def configuration(layout: Layout, options: Options) -> dict[str, Any]:
             return _cluster_wide(options, _gpushare_entry(options))
         case "policy":
             if options.tls_files:
-                raise CommandError(f"TLS files are {options.tls_files!r}: expected none, for a Policy without TLS")
+                raise CommandError(f"TLS files are {options.tls_files!r}: expected none, a Policy has no TLS")
             return {"apiVersion": "v1", "kind": "Policy", "extenders": [_legacy(_shared_entry(options))]}
 
 
 def render(layout: Layout, options: Options) -> str:
-    """The file's text: YAML that begins with what one should know, or JSON for the legacy Policy."""
+    """The text of the file: YAML that begins with a note, or JSON for the legacy Policy."""
     content = configuration(layout, options)
     if layout == "policy":
         return json.dumps(content, indent=2) + "\n"
-    told = NOTES[layout].format(profiles=" or ".join(options.profiles))
-    notes = textwrap.wrap(told, 118, initial_indent="# ", subsequent_indent="# ")
+    note = NOTES[layout].format(profiles=" or ".join(options.profiles))
+    notes = textwrap.wrap(note, 118, initial_indent="# ", subsequent_indent="# ")
     return "\n".join([*notes, yaml.safe_dump(content, sort_keys=False)])
 
 
 def _own(options: Options) -> dict[str, Any]:
-    decide = _entry(options, "scheduler", ANSWER_S, filterVerb="filter", preemptVerb="preempt")
-    bind = _entry(options, "scheduler", BIND_S, bindVerb="bind")
-    return {
-        **_head(options),
-        "leaderElection": {
-            "leaderElect": True,
-            "resourceNamespace": "kube-system",
-            "resourceName": names.SCHEDULER,
-        },
-        "profiles": [_profile(name, options.resources) for name in options.profiles],
-        "extenders": [entry | _tls(options) for entry in (decide, bind)],
-    }
+    decide = _entry(options, "scheduler", ANSWER_S, "filter", "preempt")
+    bind = _entry(options, "scheduler", BIND_S, "bind")
+    lease = {"resourceNamespace": "kube-system", "resourceName": names.SCHEDULER}
+    return _file(options, lease, [_profile(name, options.resources) for name in options.profiles], decide, bind)
 
 
-def _head(options: Options) -> dict[str, Any]:
+def _cluster_wide(options: Options, *entries: dict[str, Any]) -> dict[str, Any]:
+    return _file(options, {}, [{"schedulerName": "default-scheduler"}], *entries)
+
+
+def _file(
+    options: Options, lease: dict[str, str], profiles: list[dict[str, Any]], *entries: dict[str, Any]
+) -> dict[str, Any]:
     connection: dict[str, Any] = {"kubeconfig": options.kubeconfig} if options.kubeconfig else {}
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -132,11 +128,14 @@ def _head(options: Options) -> dict[str, Any]:
         "percentageOfNodesToScore": 100,
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": MAX_BACKOFF_S,
+        "leaderElection": {"leaderElect": True, **lease},
+        "profiles": profiles,
+        "extenders": [entry | _tls(options) for entry in entries],
     }
 
 
 def _profile(name: str, resources: names.Resources) -> dict[str, Any]:
-    """Our resources are left out of the in-tree fit: on a full cluster it would leave us no node to be asked about."""
+    """Leaves our resources out of the in-tree fit, which on a full cluster would leave the extender no node."""
     fit: dict[str, Any] = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "NodeResourcesFitArgs"}
     others = [name for name in resources.all if not name.startswith(f"{names.DOMAIN}/")]
     if others:
@@ -150,41 +149,34 @@ def _profile(name: str, resources: names.Resources) -> dict[str, Any]:
     }
 
 
-def _cluster_wide(options: Options, *entries: dict[str, Any]) -> dict[str, Any]:
-    return {
-        **_head(options),
-        "leaderElection": {"leaderElect": True},
-        "profiles": [{"schedulerName": "default-scheduler"}],
-        "extenders": [entry | _tls(options) for entry in entries],
-    }
-
-
-def _entry(options: Options, path: str, seconds: int, **verbs: str) -> dict[str, Any]:
-    """Asks us these verbs under that path, and waits so long for an answer."""
-    prefix = {"urlPrefix": _prefix(options, path)}
-    return {**prefix, **verbs, "httpTimeout": f"{seconds}s", "nodeCacheCapable": True}
+def _entry(options: Options, path: str, timeout_s: int, *verbs: str) -> dict[str, Any]:
+    """An extender entry; each verb is called at its own name under the path."""
+    url = options.extender_url.rstrip("/")
+    if options.tls_files:
+        url = f"https://{url.partition('://')[2]}"
+    calls = {f"{verb}Verb": verb for verb in verbs}
+    return {"urlPrefix": f"{url}/{path}", **calls, "httpTimeout": f"{timeout_s}s", "nodeCacheCapable": True}
 
 
 def _shared_entry(options: Options) -> dict[str, Any]:
     managed = [{"name": name, "ignoredByScheduler": True} for name in options.resources.all]
-    entry = _entry(options, "scheduler", SHARED_S, filterVerb="filter", preemptVerb="preempt", bindVerb="bind")
-    return {**entry, "managedResources": managed}
+    return {**_entry(options, "scheduler", SHARED_S, "filter", "preempt", "bind"), "managedResources": managed}
 
 
 def _observer(options: Options) -> dict[str, Any]:
-    """Shows us pods that name none of our resources. Without an answer they are nobody's but kube-scheduler's."""
-    return {**_entry(options, "scheduler", OBSERVE_S, filterVerb="observe"), "ignorable": True}
+    """Shows us pods that name none of our resources. Without an answer, kube-scheduler places them alone."""
+    return {**_entry(options, "scheduler", OBSERVE_S, "filter"), "filterVerb": "observe", "ignorable": True}
 
 
 def _gpushare_entry(options: Options) -> dict[str, Any]:
     """gpushare leaves the sum of a node's memory to the in-tree fit, and has no preempt."""
     managed = [{"name": options.resources.mem, "ignoredByScheduler": False}]
-    entry = _entry(options, "gpushare-scheduler", SHARED_S, filterVerb="filter", bindVerb="bind")
+    entry = _entry(options, "gpushare-scheduler", SHARED_S, "filter", "bind")
     return {**entry, "managedResources": managed, "ignorable": False}
 
 
 def _legacy(entry: dict[str, Any]) -> dict[str, Any]:
-    """The same entry as Policy v1 writes it: durations are integers, in nanoseconds."""
+    """The entry in the format of Policy v1, with timeouts in nanoseconds."""
     https = entry["urlPrefix"].startswith("https:")
     return {**entry, "enableHttps": https, "httpTimeout": SHARED_S * 1_000_000_000, "ignorable": False}
 
@@ -195,10 +187,3 @@ def _tls(options: Options) -> dict[str, Any]:
         return {}
     files = {"certFile": "tls.crt", "keyFile": "tls.key", "caFile": "ca.crt"}
     return {"enableHTTPS": True, "tlsConfig": {key: f"{options.tls_files}/{file}" for key, file in files.items()}}
-
-
-def _prefix(options: Options, path: str) -> str:
-    url = options.extender_url.rstrip("/")
-    if options.tls_files:
-        url = f"https://{url.partition('://')[2]}"
-    return f"{url}/{path}"

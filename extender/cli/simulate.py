@@ -1,4 +1,4 @@
-"""`gangshare simulate`: replays of recorded workloads. What it needs is imported when it runs."""
+"""`gangshare simulate`: replays of recorded workloads. The replays are imported when they run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from extender.sim.openb.replay import Row
 
 DECIMALS = 2
-LEAST, MOST = 1, 1000
-"""What may arrive, in % of all GPUs."""
-MOST_NODES, MOST_GPUS = 100_000, 1024
+MIN_INFLATE, MAX_INFLATE = 1, 1000
+MAX_NODES, MAX_GPUS = 100_000, 1024
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 simulate = typer.Typer(
     no_args_is_help=True,
@@ -32,29 +32,27 @@ simulate = typer.Typer(
 
 @simulate.command("openb")
 def openb(
-    nodes: Annotated[Path, typer.Option(help="The trace's node list, as CSV.", metavar="FILE")],
-    pods: Annotated[Path, typer.Option(help="The trace's pod list, as CSV.", metavar="FILE")],
-    seed: Annotated[int, typer.Option(help="Of the order in which the pods arrive.", metavar="N")] = 42,
-    inflate: Annotated[float, typer.Option(help="How much arrives, in % of all GPUs.", metavar="PERCENT")] = 130,
-    policy: Annotated[Policy, typer.Option(help="Who decides; gangshare: the extender's own engine.")] = "gangshare",
-    which: Annotated[
-        ListName, typer.Option("--list", help="The list itself, or one of another mix made from it.")
-    ] = "default",
+    nodes: Annotated[Path, typer.Option(help="Node list of the trace, as CSV.", metavar="FILE")],
+    pods: Annotated[Path, typer.Option(help="Pod list of the trace, as CSV.", metavar="FILE")],
+    seed: Annotated[int, typer.Option(help="Seed of the pods' order of arrival.", metavar="N")] = 42,
+    inflate: Annotated[float, typer.Option(help="Demand that arrives, in % of all GPUs.", metavar="PERCENT")] = 130,
+    policy: Annotated[Policy, typer.Option(help="Scheduling policy; gangshare: the extender's engine.")] = "gangshare",
+    which: Annotated[ListName, typer.Option("--list", help="The pod list, or a mix derived from it.")] = "default",
     shuffle_node_names: Annotated[
-        bool, typer.Option("--shuffle-node-names", help="Deal the nodes' names out anew, by the seed.")
+        bool, typer.Option("--shuffle-node-names", help="Shuffle node names by the seed.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the curve against the published ones (.png or .svg).", metavar="FILE")
+        Path | None, typer.Option(help="Plot it with the published curves (.png, .svg).", metavar="FILE")
     ] = None,
 ) -> None:
-    """Replay the openb trace by the protocol of the FGD experiment, and tell how much of the GPUs gets allocated."""
-    from extender.sim.openb import derive, published, replay, trace, workload
+    """Replay the openb trace by the protocol of the FGD experiment, and show how much of the GPUs gets allocated."""
+    from extender.sim.openb import derive, replay, trace, workload
     from extender.sim.openb import plot as picture
     from extender.sim.table import TraceError
 
-    if not LEAST <= inflate <= MOST:
-        raise CommandError(f"--inflate is {inflate:g}: expected {LEAST} to {MOST}")
+    if not MIN_INFLATE <= inflate <= MAX_INFLATE:
+        raise CommandError(f"--inflate is {inflate:g}: expected {MIN_INFLATE} to {MAX_INFLATE}")
     try:
         if plot:
             picture.check(plot)
@@ -63,60 +61,57 @@ def openb(
         if shuffle_node_names:
             cluster = workload.renamed(cluster, seed)
         rows = replay.replay(replay.Run(cluster, listed, policy, seed, inflate))
-        values = replay.at(rows)
-        typer.echo(_json(policy, seed, values, rows) if as_json else _text(rows, values))
+        allocated = replay.at(rows)
+        typer.echo(_json(policy, seed, allocated, rows) if as_json else _text(rows, allocated))
         if plot:
             label = f"{policy}, seed {seed}" + (f", list {which}" if which != "default" else "")
-            picture.draw(plot, label, rows, published.curves())
+            picture.draw(plot, label, rows)
     except (TraceError, picture.PlotError) as error:
         raise CommandError(str(error)) from error
 
 
-def _json(policy: str, seed: int, values: Mapping[int, float | None], rows: Sequence[Row]) -> str:
+def _json(policy: str, seed: int, allocated: Mapping[int, float | None], rows: Sequence[Row]) -> str:
     import msgspec
 
-    told = {str(column): None if value is None else _rounded(value) for column, value in values.items()}
-    curve = [[row.arrived, _rounded(row.allocated), _rounded(row.fragments)] for row in rows]
-    return msgspec.json.encode({"policy": policy, "seed": seed, "at": told, "curve": curve}).decode()
+    at = {str(column): None if value is None else round(value, DECIMALS) for column, value in allocated.items()}
+    curve = [[row.arrived, round(row.allocated, DECIMALS), round(row.fragments, DECIMALS)] for row in rows]
+    return msgspec.json.encode({"policy": policy, "seed": seed, "at": at, "curve": curve}).decode()
 
 
-def _rounded(percent: float) -> float:
-    return round(percent, DECIMALS)
-
-
-def _text(rows: Sequence[Row], values: Mapping[int, float | None]) -> str:
-    """The curve, then what is compared."""
+def _text(rows: Sequence[Row], allocated: Mapping[int, float | None]) -> str:
     from extender.cli import console
 
     table = console.columns("ARRIVED %", "ALLOCATED %", "FRAGMENTS %")
     for row in rows:
         table.add_row(str(row.arrived), f"{row.allocated:.2f}", f"{row.fragments:.2f}")
-    told = (f"at {c}: {'never reached' if value is None else f'{value:.2f} %'}" for c, value in values.items())
-    return console.page(table, "", "allocated " + ", ".join(told)).rstrip("\n")
+    at = (f"at {c}: {'never reached' if value is None else f'{value:.2f} %'}" for c, value in allocated.items())
+    return console.page(table, "", "allocated " + ", ".join(at)).rstrip("\n")
 
 
 @simulate.command("jobs")
 def jobs(
-    trace: Annotated[Path, typer.Option(help="The list of jobs, as CSV, plain or gzipped.", metavar="FILE")],
-    nodes: Annotated[int, typer.Option(help="Nodes of the cluster.", metavar="N", min=1, max=MOST_NODES)],
-    gpus_per_node: Annotated[int, typer.Option(help="GPUs of each node.", metavar="N", min=1, max=MOST_GPUS)] = 8,
+    trace: Annotated[Path, typer.Option(help="Job list, as CSV, plain or gzipped.", metavar="FILE")],
+    nodes: Annotated[int, typer.Option(help="Number of nodes.", metavar="N", min=1, max=MAX_NODES)],
+    gpus_per_node: Annotated[int, typer.Option(help="GPUs of each node.", metavar="N", min=1, max=MAX_GPUS)] = 8,
     policy: Annotated[
-        jobs_choices.Policy, typer.Option(help="Who decides; gangshare: the extender's own line and backfill.")
+        jobs_choices.Policy, typer.Option(help="Scheduling policy; gangshare: the extender's queue order and backfill.")
     ] = "gangshare",
     queues: Annotated[
-        str | None, typer.Option(help="The list's column that names queues of equal weight.", metavar="COLUMN")
+        str | None,
+        typer.Option(help="Column of the list with each job's queue; queues weigh the same.", metavar="COLUMN"),
     ] = None,
     durations: Annotated[
-        jobs_choices.Durations, typer.Option(help="What is known of run times; noisy: 0.5 to 1.5 times the true ones.")
+        jobs_choices.Durations,
+        typer.Option(help="Run times that the policy knows; noisy: 0.5 to 1.5 times the true ones."),
     ] = "trace",
-    seed: Annotated[int, typer.Option(help="Of the noise.", metavar="N")] = 0,
-    preempt: Annotated[bool, typer.Option("--preempt", help="Jobs may be stopped and go on later.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the noise.", metavar="N")] = 0,
+    preempt: Annotated[bool, typer.Option("--preempt", help="Allow jobs to be stopped and continued later.")] = False,
     restart_cost: Annotated[
-        float, typer.Option(help="What going on costs, as run time.", metavar="SECONDS", min=0, max=1e9)
+        float, typer.Option(help="Run time that a restart costs.", metavar="SECONDS", min=0, max=1e9)
     ] = 60,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Replay a list of jobs that come, run and go, and tell how long they wait."""
+    """Replay a list of jobs, and show how long they wait."""
     import msgspec
 
     from extender.sim.jobtrace import figures, replay, restarts
@@ -124,9 +119,9 @@ def jobs(
     from extender.sim.table import TraceError
 
     if preempt and policy != "gangshare":
-        raise CommandError(f"--preempt with --policy {policy}: expected --policy gangshare, which alone stops jobs")
+        raise CommandError(f"--preempt with --policy {policy}: expected --policy gangshare, which can stop jobs")
     try:
-        listed = lists.told(lists.read_jobs(trace, queues), durations, seed)
+        listed = lists.with_expected(lists.read_jobs(trace, queues), durations, seed)
         if preempt:
             ran = restarts.replay(listed, nodes, gpus_per_node, restart_cost)
         else:
@@ -138,7 +133,6 @@ def jobs(
 
 
 def _jobs_text(found: Figures) -> str:
-    """A line for each figure."""
     from extender.cli import console
 
     table = console.columns("FIGURE", "VALUE")

@@ -1,4 +1,4 @@
-"""`gangshare top`: nodes and their GPUs, the pods on them, what waits. Pure: the extender's books in, tables out."""
+"""`gangshare top`: nodes, GPUs, pods, and pending gangs and pods as tables. Pure."""
 
 from __future__ import annotations
 
@@ -16,56 +16,61 @@ BRANCH = "└ "
 
 
 def render(books: Inspection, pods: bool = False) -> list[RenderableType]:
-    """The whole page; `pods` also names who is on each GPU."""
+    """The whole page; with `pods`, it lists the pods on each GPU."""
     parts: list[RenderableType] = [gpus(books.nodes, pods), "", totals(books)]
     if books.groups:
-        parts += ["", groups(books.groups)]
-    if singly := waiters(books):
+        parts += ["", _gangs(books.groups)]
+    if singly := waiting(books):
         parts += ["", *singly]
     return parts
 
 
-def waiters(books: Inspection) -> list[RenderableType]:
-    """The single pods that wait, nothing if none does."""
-    singly = [pod for pod in books.waiting if not pod.group]
-    return [waiting(singly)] if singly else []
-
-
-def groups(gangs: Sequence[Gang]) -> RenderableType:
-    """How far each gang is, and why it waits."""
+def _gangs(gangs: Sequence[Gang]) -> RenderableType:
     table = console.columns("GANG", "PHASE", "FOR", "BOUND", "WHY")
     for gang in sorted(gangs, key=lambda gang: (gang.namespace, gang.name)):
-        why = f"{gang.sentence}: {gang.numbers}" if gang.numbers else gang.sentence
         bound = f"{gang.bound + gang.succeeded}/{gang.present}"
-        table.add_row(f"{gang.namespace}/{gang.name}", gang.phase, console.duration(gang.since), bound, why)
+        table.add_row(f"{gang.namespace}/{gang.name}", gang.phase, console.duration(gang.since), bound, _why(gang))
     return table
 
 
+def waiting(books: Inspection) -> list[RenderableType]:
+    """A table of the pending pods without a gang; nothing if there are none."""
+    pods = [pod for pod in books.waiting if not pod.group]
+    table = console.columns("WAITING", "FOR", "WHY")
+    for pod in pods:
+        table.add_row(f"{pod.namespace}/{pod.name}", console.duration(pod.since), _why(pod))
+    return [table] if pods else []
+
+
+def _why(pending: Gang | WaitingPod) -> str:
+    return f"{pending.sentence}: {pending.numbers}" if pending.numbers else pending.sentence
+
+
 def gpus(nodes: Sequence[Node], pods: bool) -> RenderableType:
-    """One row for each GPU; below it, if wished, one for each pod on it, with what it takes in the same columns."""
-    counted = () if pods else ("PODS",)
-    table = console.columns("NODE", "GPU", "MODEL", "HEALTH", "MEMORY", "", "SLICES", *counted)
+    """One row for each GPU; with `pods`, followed by one for each pod on it, with the pod's amounts."""
+    table = console.columns("NODE", "GPU", "MODEL", "HEALTH", "MEMORY", "", "SLICES", *(() if pods else ("PODS",)))
     for node in nodes:
         label, model = _node_label(node), ""
         if not node.gpus:
             table.add_row(label, "-")
         for gpu in node.gpus:
-            number = () if pods else (str(len(gpu.pods)),)
-            table.add_row(label, *_row(node, gpu, gpu.model if gpu.model != model else ""), *number)
+            count = () if pods else (str(len(gpu.pods)),)
+            table.add_row(label, *_gpu_row(node, gpu, gpu.model if gpu.model != model else ""), *count)
             label, model = "", gpu.model
             for pod in gpu.pods if pods else ():
-                table.add_row("", "", *_holder(node, pod))
+                slices = "whole" if pod.whole else str(pod.slices)
+                table.add_row("", "", _pod_label(pod), "", "", f"{pod.mem} {console.unit(node.unit_mib)}", slices)
         for ref in node.unplaced:
             table.add_row("", "?", f"{BRANCH}{ref.namespace}/{ref.name}", "", "", "on some GPU")
     return table
 
 
 def _node_label(node: Node) -> str:
-    said = [word for word in (node.state if node.state != "ready" else "", node.problem) if word]
-    return f"{node.name} ({': '.join(said)})" if said else node.name
+    notes = [note for note in (node.state if node.state != "ready" else "", node.problem) if note]
+    return f"{node.name} ({': '.join(notes)})" if notes else node.name
 
 
-def _row(node: Node, gpu: Gpu, model: str) -> Iterator[RenderableType]:
+def _gpu_row(node: Node, gpu: Gpu, model: str) -> Iterator[RenderableType]:
     yield str(gpu.index)
     yield model
     yield Text(_health(gpu), style="" if _health(gpu) == "ok" else "red")
@@ -74,16 +79,9 @@ def _row(node: Node, gpu: Gpu, model: str) -> Iterator[RenderableType]:
     yield "whole" if gpu.whole else f"{gpu.slices_used}/{node.slices_per_gpu}"
 
 
-def _kept(pod: Holder) -> str:
-    return " (lost, held)" if pod.kept else " (pending, reserved)" if pod.reserved else ""
-
-
-def _holder(node: Node, pod: Holder) -> Iterator[RenderableType]:
-    yield f"{BRANCH}{pod.namespace}/{pod.name}{_kept(pod)}"
-    yield ""
-    yield ""
-    yield f"{pod.mem} {console.unit(node.unit_mib)}"
-    yield "whole" if pod.whole else str(pod.slices)
+def _pod_label(pod: Holder) -> str:
+    note = " (lost, held)" if pod.kept else " (pending, reserved)" if pod.reserved else ""
+    return f"{BRANCH}{pod.namespace}/{pod.name}{note}"
 
 
 def _health(gpu: Gpu) -> str:
@@ -94,42 +92,25 @@ def _used(gpu: Gpu) -> int:
     return max(gpu.mem, gpu.mem_used) if gpu.whole else gpu.mem_used
 
 
-def amount(unit_mib: int, slices_per_gpu: int, mem: int, slices: int, whole: bool) -> str:
-    """What somebody takes of a GPU, in words."""
-    if whole:
-        return "whole"
-    held = [f"{mem} {console.unit(unit_mib)}"] if mem else []
-    return ", ".join([*held, f"{slices}/{slices_per_gpu} slices"] if slices else held) or "nothing"
-
-
 def totals(books: Inspection) -> RenderableType:
-    """The sums in two lines."""
+    """The sums in two lines, and the problems in a third."""
     every = [(node, gpu) for node in books.nodes for gpu in node.gpus]
     used = sum(_used(gpu) * node.unit_mib for node, gpu in every) // MIB_PER_GIB
     mem = sum(gpu.mem * node.unit_mib for node, gpu in every) // MIB_PER_GIB
     whole = sum(gpu.whole for _, gpu in every)
     shared = sum(not gpu.whole and bool(gpu.pods) for _, gpu in every)
-    ill = sum(_health(gpu) != "ok" for _, gpu in every)
+    unhealthy = sum(_health(gpu) != "ok" for _, gpu in every)
     percent = f" ({100 * used // mem} %)" if mem else ""
     lines = [
         f"{_count(len(books.nodes), 'node')}, {_count(len(every), 'GPU')}: {whole} whole, {shared} shared,"
-        f" {len(every) - whole - shared} empty, {ill} not offered; memory {used}/{mem} GiB{percent}",
+        f" {len(every) - whole - shared} empty, {unhealthy} not offered; memory {used}/{mem} GiB{percent}",
         f"{_count(sum(pod.state == 'bound' for pod in books.pods), 'pod')} bound with GPUs,"
         f" {len(books.waiting)} waiting",
     ]
-    wrong = {name: count for name, count in msgspec.structs.asdict(books.problems).items() if count}
-    if wrong:
-        lines.append("problems: " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in wrong.items()))
+    problems = {name: count for name, count in msgspec.structs.asdict(books.problems).items() if count}
+    if problems:
+        lines.append("problems: " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in problems.items()))
     return "\n".join(lines)
-
-
-def waiting(pods: Sequence[WaitingPod]) -> RenderableType:
-    """Who waits, for how long and why."""
-    table = console.columns("WAITING", "FOR", "WHY")
-    for pod in pods:
-        why = f"{pod.sentence}: {pod.numbers}" if pod.numbers else pod.sentence
-        table.add_row(f"{pod.namespace}/{pod.name}", console.duration(pod.since), why)
-    return table
 
 
 def _count(number: int, noun: str) -> str:

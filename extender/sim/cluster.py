@@ -1,8 +1,9 @@
-"""The embedded cluster: API server, scheduler and kubelets in this process; extender and plugins as processes."""
+"""The embedded cluster: API server, scheduler and kubelets in this process, extender and plugins as child processes."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import socket
 import tempfile
@@ -15,7 +16,7 @@ from typing import Self
 import aiohttp
 import structlog
 
-from extender.sim import podspec, profiles
+from extender.sim import podspec
 from extender.sim.apiserver import store
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.http import ApiServer
@@ -35,11 +36,11 @@ _READY_SECONDS = 60.0
 
 
 class WaitError(Exception):
-    """What was waited for did not come in time."""
+    """A condition did not become true in time."""
 
 
 class EmbeddedCluster(Kubectl):
-    """An async context manager: everything runs inside, nothing is left behind."""
+    """A running cluster, as an async context manager that leaves nothing behind."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         super().__init__(Api(store.Store(spec.history), spec.seed, spec.establish_seconds))
@@ -86,14 +87,14 @@ class EmbeddedCluster(Kubectl):
         self._start_scheduler()
 
     async def _stop(self) -> None:
-        ours = [task for task in (self._scheduling, self._jobs) if task]
-        for task in ours:
+        tasks = [task for task in (self._scheduling, self._jobs) if task]
+        for task in tasks:
             task.cancel()
         nodes = self._nodes.values()
         processes = [self._extender, *(n.plugin for n in nodes)]
         await asyncio.gather(*(p.stop() for p in processes if p))
         await asyncio.gather(*(n.stop_kubelet() for n in nodes))
-        await asyncio.gather(*ours, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for node in nodes:
             node.runtime.reboot()
         await self.server.stop()
@@ -110,23 +111,21 @@ class EmbeddedCluster(Kubectl):
         self._scheduling = asyncio.create_task(self._keep_scheduling(), name="scheduler")
 
     async def _keep_scheduling(self) -> None:
-        """A scheduler that lost its Lease ends, and a new one takes its place."""
+        """Run the scheduler, and start another when it loses its Lease."""
         while True:
             self._scheduler = Scheduler(self.api, self._config, socket.gethostname(), self.spec.seed)
             await self._scheduler.run()
-            _log.warning("the scheduler lost its Lease and starts anew")
+            _log.warning("the scheduler lost its Lease and restarts")
 
     # The parts
 
     @property
     def scheduler(self) -> Scheduler:
-        """The present scheduler."""
         assert self._scheduler is not None, "the cluster has not been entered"
         return self._scheduler
 
     @property
     def extender(self) -> Process:
-        """The extender's process."""
         assert self._extender is not None, "the cluster has not been entered"
         return self._extender
 
@@ -134,14 +133,14 @@ class EmbeddedCluster(Kubectl):
         return self._nodes[name]
 
     def plugin(self, node: str) -> Process:
-        """The plugin process of a node; KeyError when the node has no GPUs."""
+        """The plugin process of a node; raises KeyError if the node has no GPUs."""
         found = self._nodes[node].plugin
         if found is None:
             raise KeyError(f"node {node} has no GPU profile, so no plugin runs there")
         return found
 
     async def restart_scheduler(self, kill: bool = False) -> None:
-        """End it and start another; killed, it does not give its Lease up."""
+        """Stop the scheduler and start another. A killed scheduler does not release its Lease."""
         if self._scheduling:
             self.scheduler.releases = not kill
             self._scheduling.cancel()
@@ -149,16 +148,16 @@ class EmbeddedCluster(Kubectl):
         self._start_scheduler()
 
     async def restart_kubelet(self, node: str) -> None:
-        """Kill the kubelet and start another: sockets gone, checkpoint and containers there."""
+        """Kill the kubelet and start another: its sockets are gone, its checkpoint and containers stay."""
         await self._nodes[node].stop_kubelet()
         self._nodes[node].start_kubelet()
 
     def set_gpu_health(self, node: str, index: int, health: str) -> None:
-        """Let a fake GPU fall ill (``sick:<why>``) or recover (``ok``); the plugin notices by itself."""
-        profiles.set_health(self._nodes[node].profile, index, health)
+        """Set a fake GPU's health: ``sick:<why>`` or ``ok``."""
+        self._nodes[node].set_gpu_health(index, health)
 
     def env(self, pod: Object, container: str) -> dict[str, str]:
-        """The environment a container got; empty while it has not started."""
+        """A container's environment; empty before it starts."""
         found = self._runtime_of(pod).get(podspec.uid(pod), container)
         return dict(found.env) if found else {}
 
@@ -172,8 +171,7 @@ class EmbeddedCluster(Kubectl):
     # Waiting
 
     async def wait(self, holds: Callable[[], object], timeout: float, what: str) -> None:
-        """Return when ``holds()`` is true; WaitError naming ``what`` after ``timeout`` seconds, or what ``check``
-        raises."""
+        """Wait until ``holds()``; raises WaitError with ``what`` after ``timeout`` seconds, or as ``check``."""
         end = time.monotonic() + timeout
         while not holds():
             if time.monotonic() > end:
@@ -182,7 +180,7 @@ class EmbeddedCluster(Kubectl):
             await asyncio.sleep(_POLL_SECONDS)
 
     def check(self) -> None:
-        """Raise what ended a part of the cluster by itself: ProcessError, or the crash of a part in this process."""
+        """Raise the error of a part that has ended by itself: a ProcessError, or a crash in this process."""
         if self._extender:
             self._extender.check()
         for node in self._nodes.values():
@@ -192,26 +190,21 @@ class EmbeddedCluster(Kubectl):
                 task.result()
 
     async def wait_for_devices(self) -> None:
-        """Until every node with GPUs offers devices."""
+        """Wait until every node with GPUs offers devices."""
         nodes = self._nodes.values()
         await self.wait(
             lambda: all(n.offers_devices() for n in nodes), _READY_SECONDS, "every node with GPUs offers devices"
         )
 
     async def wait_for_extender(self) -> None:
-        """Until the extender says it is ready."""
+        """Wait until the extender is ready."""
         end = time.monotonic() + _READY_SECONDS
         async with aiohttp.ClientSession() as session:
-            while not await _answers(session, f"{self.place.status_url}/readyz"):
+            while time.monotonic() < end:
+                with contextlib.suppress(aiohttp.ClientError):
+                    async with session.get(f"{self.place.status_url}/readyz") as response:
+                        if response.status == 200:
+                            return
                 self.extender.check()
-                if time.monotonic() > end:
-                    raise WaitError(f"the extender is not ready after {_READY_SECONDS:g} s:\n{self.extender.tail()}")
                 await asyncio.sleep(_POLL_SECONDS)
-
-
-async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
-    try:
-        async with session.get(url) as response:
-            return response.status == 200
-    except aiohttp.ClientError:
-        return False
+        raise WaitError(f"the extender is not ready after {_READY_SECONDS:g} s:\n{self.extender.tail()}")

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions in small: what a client can notice of them where nothing is validated."""
+"""Minimal CustomResourceDefinitions, for an API server that validates nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from extender.sim.podspec import Object
 
 
 def definition(api_version: str, kind: str, plural: str, *, namespaced: bool) -> Object:
-    """One of any spec and status, the latter a subresource."""
+    """A definition that accepts any spec and status; status is a subresource."""
     group, _, version = api_version.partition("/")
     free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": free, "status": free}}}

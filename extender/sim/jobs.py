@@ -1,7 +1,7 @@
-"""The Job controller of kube-controller-manager, in small: owners that make their pods anew (batch/v1).
+"""A small Job controller (batch/v1), as in kube-controller-manager.
 
-Indexed and plain Jobs, parallelism, completions, suspend, backoffLimit and the backoff after a failure; a pod that is
-deleted counts as failed and is replaced while it still ends, and each pod keeps a finalizer until it was counted.
+It supports Indexed and plain Jobs, parallelism, completions, suspend, backoffLimit and the backoff after a failure.
+A deleted pod counts as failed and is replaced while it terminates. Each pod keeps a finalizer until it is counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEFAULT_BACKOFF_LIMIT = 6
 
 
 class _Count(msgspec.Struct):
-    """What became of a Job's pods. A pod that is gone is still counted here."""
+    """The ended pods of a Job, deleted ones included."""
 
     succeeded: set[str] = msgspec.field(default_factory=set)
     failed: set[str] = msgspec.field(default_factory=set)
@@ -34,7 +34,7 @@ class _Count(msgspec.Struct):
 
 
 class JobController:
-    """Runs every Job of an ``Api``. ``backoff_seconds`` is the wait after the first failure, doubled with each more."""
+    """Runs every Job of an ``Api``. Each failure doubles the delay, which begins at ``backoff_seconds``."""
 
     def __init__(self, api: Api, backoff_seconds: float = 10.0) -> None:
         self._api, self._backoff = api, backoff_seconds
@@ -42,7 +42,7 @@ class JobController:
         self._group = asyncio.TaskGroup()
 
     async def run(self) -> None:
-        """Until cancelled, once."""
+        """Run until cancelled; callable once."""
         async with self._group as group:
             group.create_task(self._follow(self._api.store.watch(JOBS, self._api.store.rv)))
             group.create_task(self._follow(self._api.store.watch(PODS, self._api.store.rv)))
@@ -54,18 +54,14 @@ class JobController:
             for change in await cursor.next():
                 obj = change.item.obj
                 owner = _controller(obj)
-                if "template" in obj["spec"]:
-                    self._job_changed(obj, gone=change.kind == "DELETED")
+                gone = change.kind == "DELETED"
+                if "template" in obj["spec"] and gone:  # the garbage collector would delete its pods
+                    self._delete(self._pods(obj))
+                elif "template" in obj["spec"]:
+                    self._sync(change.item.key)
                 elif owner:
-                    self._count(owner, obj, gone=change.kind == "DELETED")
+                    self._count(owner, obj, gone)
                     self._sync((change.item.key[0], owner["name"]))
-
-    def _job_changed(self, job: Object, gone: bool) -> None:
-        """The pods of a Job that is gone go too, as the garbage collector sees to."""
-        if gone:
-            self._delete(self._pods(job))
-        else:
-            self._sync(podspec.key(job))
 
     def _count(self, owner: Object, pod: Object, gone: bool) -> None:
         count, uid = self._counts.setdefault(owner["uid"], _Count()), podspec.uid(pod)
@@ -86,7 +82,7 @@ class JobController:
 
     def _sync(self, key: Key) -> None:
         found = self._api.store.get(JOBS, key)
-        if found is None or podspec.terminating(found.obj) or _over(found.obj):
+        if found is None or podspec.terminating(found.obj) or _ended(found.obj):
             return
         job, uid = found.obj, found.obj["metadata"]["uid"]
         count = self._counts.setdefault(uid, _Count())
@@ -99,7 +95,7 @@ class JobController:
             self._delete(active)
         else:
             self._create_missing(job, count, active)
-        self._tell(key, count, len(active))
+        self._write_status(key, count, len(active))
 
     def _create_missing(self, job: Object, count: _Count, active: list[Object]) -> None:
         wanted = min(job["spec"].get("parallelism", 1), _completions(job) - len(count.succeeded)) - len(active)
@@ -128,27 +124,25 @@ class JobController:
         for pod in pods:
             self._api.delete(PODS, podspec.key(pod), {})
 
-    def _tell(self, key: Key, count: _Count, active: int) -> None:
+    def _write_status(self, key: Key, count: _Count, active: int) -> None:
         status = {"active": active, "succeeded": len(count.succeeded), "failed": len(count.failed)}
         self._api.patch(JOBS, key, {"status": status}, patch.MERGE, _STATUS)
 
 
 def _controller(pod: Object) -> Object | None:
-    """The owner reference of a Job that controls the pod."""
+    """The owner reference of the Job that controls the pod."""
     owners: list[Object] = pod["metadata"].get("ownerReferences") or []
     return next(
         (o for o in owners if o.get("controller") and (o["apiVersion"], o["kind"]) == ("batch/v1", "Job")), None
     )
 
 
-def _over(job: Object) -> bool:
+def _ended(job: Object) -> bool:
     return any(podspec.condition(job, kind) for kind in ("Complete", "Failed"))
 
 
 def _completions(job: Object) -> int:
-    spec = job["spec"]
-    found: int = spec.get("completions", spec.get("parallelism", 1))
-    return found
+    return int(job["spec"].get("completions", job["spec"].get("parallelism", 1)))
 
 
 def _index(pod: Object) -> int:
@@ -156,7 +150,7 @@ def _index(pod: Object) -> int:
 
 
 def _pod(job: Object, index: int | None) -> Object:
-    """A pod of the Job, of that index where the Job is indexed."""
+    """A pod of the Job, with this index if the Job is Indexed."""
     metadata, template = job["metadata"], job["spec"]["template"]
     given = template.get("metadata") or {}
     mark = {} if index is None else {INDEX: str(index)}

@@ -1,11 +1,13 @@
-"""A node of the embedded cluster: its folder and containers stay while kubelet and plugin come and go."""
+"""A node of the embedded cluster. Its folder and containers survive restarts of kubelet and plugin."""
 
 from __future__ import annotations
 
 import asyncio
+from importlib import resources
 from pathlib import Path
 
-from extender.sim import profiles
+import yaml
+
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import NODES
 from extender.sim.kubelet.kubelet import Kubelet, Settings, device_plugin_folder, pod_resources_folder
@@ -16,16 +18,16 @@ from protos.contract import names
 
 
 class SimNode:
-    """One node with its kubelet in this process. ``plugin`` is set by whoever starts one."""
+    """A node with its kubelet in this process. The cluster sets ``plugin`` when it starts one."""
 
     def __init__(self, api: Api, spec: NodeSpec, folder: Path, settings: Settings, seed: int) -> None:
         folder.mkdir()
         self.spec, self.runtime = spec, Runtime()
         self._api, self._folder, self._settings, self._seed = api, folder, settings, seed
         self.profile = folder / "gpus.yaml"
-        """The file that describes the node's fake GPUs, a copy that may be edited."""
+        """The node's own copy of its GPU profile."""
         if spec.profile:
-            self.profile.write_text(profiles.text(spec.profile))
+            self.profile.write_text(_profile_text(spec.profile))
         self.plugin: Process | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -42,26 +44,42 @@ class SimNode:
         self._task = asyncio.create_task(kubelet.run(), name=f"kubelet {self.spec.name}")
 
     async def stop_kubelet(self) -> None:
-        """As a kill does: containers go on, the checkpoint stays."""
+        """Stop the kubelet as a kill does: containers keep running, and the checkpoint stays."""
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def reboot(self) -> None:
-        """The machine goes down and comes up: no container runs any more, the kubelet begins anew."""
+        """Reboot the machine: containers are gone, and the kubelet starts again."""
         await self.stop_kubelet()
         self.runtime.reboot()
         self.start_kubelet()
 
+    def set_gpu_health(self, index: int, health: str) -> None:
+        """Set a fake GPU's health (``ok``, ``sick:<why>``, ``mig``, ``gone``); the plugin notices by itself."""
+        profile = yaml.safe_load(self.profile.read_text())
+        gpus = {gpu.get("index", place): gpu for place, gpu in enumerate(profile["gpus"])}
+        gpus[index]["health"] = health
+        new = self.profile.with_suffix(".new")
+        new.write_text(yaml.safe_dump(profile, sort_keys=False))
+        new.replace(self.profile)
+
     def check(self) -> None:
-        """Raise what ended the plugin by itself, or the kubelet's crash."""
+        """Raise the error of a plugin or kubelet that has ended by itself."""
         if self.plugin:
             self.plugin.check()
         if self._task and self._task.done() and not self._task.cancelled():
             self._task.result()
 
     def offers_devices(self) -> bool:
-        """Whether its status shows allocatable devices, or it has none to show."""
+        """Whether the node's status shows allocatable devices, or the node has no GPUs."""
         found = self._api.store.get(NODES, ("", self.spec.name))
         allocatable = found.obj["status"]["allocatable"] if found else {}
         return not self.spec.profile or any("/" in name and amount != "0" for name, amount in allocatable.items())
+
+
+def _profile_text(profile: str) -> str:
+    """The text of a GPU profile: a file, or the name of one shipped with the plugin."""
+    if Path(profile).is_file():
+        return Path(profile).read_text()
+    return (resources.files("deviceplugin") / "profiles" / f"{profile}.yaml").read_text()

@@ -1,44 +1,23 @@
-"""Reading pods as scheduler, kubelet and quota do: quantities, requests, containers in order, states."""
+"""Reads pods as scheduler, kubelet and quota do: quantities, requests, containers in order, states."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from decimal import Decimal
-from functools import lru_cache
 from typing import Any
+
+from protos.contract.quantity import QuantityError as QuantityError
+from protos.contract.quantity import milli, units
 
 Object = dict[str, Any]
 Amounts = dict[str, int]  # resource name → whole units; cpu in thousandths
-
-_QUANTITY = re.compile(r"^([+-]?[0-9]*\.?[0-9]+)(?:([eE][+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)$")
-_SUFFIX = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "k": Decimal(1000)} | {
-    unit: Decimal(1000) ** (power + 2) for power, unit in enumerate("MGTPE")
-}
-_BINARY = {unit + "i": Decimal(1024) ** (power + 1) for power, unit in enumerate("KMGTPE")}
-
-
-class QuantityError(ValueError):
-    """A text that is no Kubernetes quantity."""
-
-
-@lru_cache(maxsize=4096)
-def quantity(text: str | int) -> Decimal:
-    """The number that a Kubernetes quantity (``100m``, ``2Gi``, ``1e3``) stands for."""
-    found = _QUANTITY.match(str(text))
-    if not found:
-        raise QuantityError(f"{text!r} is no quantity: expected a number with an optional suffix such as m, k, Mi, Gi")
-    number, exponent, suffix = found.groups()
-    if exponent:
-        return Decimal(number + exponent)
-    return Decimal(number) * (_SUFFIX | _BINARY).get(suffix or "", Decimal(1))
+quantity = milli
+"""A quantity in thousandths; raises QuantityError."""
 
 
 def amount(resource: str, text: str | int) -> int:
-    """A quantity as the schedulers count it: rounded up, cpu in thousandths."""
-    return math.ceil(quantity(text) * (1000 if resource == "cpu" else 1))
+    """A quantity as kube-scheduler counts it: rounded up, cpu in thousandths."""
+    return milli(text) if resource == "cpu" else units(text)
 
 
 def amounts(quantities: Mapping[str, str | int] | None) -> Amounts:
@@ -47,18 +26,18 @@ def amounts(quantities: Mapping[str, str | int] | None) -> Amounts:
 
 
 def requests(container: Object) -> Amounts:
-    """What a container requests; a limit stands in for a missing request."""
+    """A container's requests; a missing request defaults to the limit."""
     resources = container.get("resources") or {}
     return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 
 def limits(container: Object) -> Amounts:
-    """What a container is limited to."""
+    """A container's limits."""
     return amounts((container.get("resources") or {}).get("limits"))
 
 
 def is_sidecar(container: Object) -> bool:
-    """Whether an init container keeps running beside the app containers."""
+    """Whether an init container is a sidecar: it keeps running beside the app containers."""
     return container.get("restartPolicy") == "Always"
 
 
@@ -71,7 +50,7 @@ def containers(pod: Object) -> Iterator[tuple[Object, bool]]:
 
 
 def pod_requests(pod: Object) -> Amounts:
-    """What a pod asks of its node: max(init, app + sidecars) per resource, plus overhead (KEP-753)."""
+    """A pod's requests: max(init, app + sidecars) per resource, plus overhead (KEP-753)."""
     running: Amounts = {}
     peak: Amounts = {}
     for container, init in containers(pod):
@@ -85,7 +64,7 @@ def pod_requests(pod: Object) -> Amounts:
 
 
 def host_ports(pod: Object) -> frozenset[tuple[str, int]]:
-    """Protocol and number of the ports that a pod wants of its node."""
+    """Protocol and number of the host ports that a pod needs."""
     found = (port for container, _ in containers(pod) for port in container.get("ports") or ())
     return frozenset((p.get("protocol", "TCP"), p["hostPort"]) for p in found if p.get("hostPort"))
 
@@ -106,14 +85,12 @@ def key(pod: Object) -> tuple[str, str]:
 
 def uid(pod: Object) -> str:
     """The pod's UID."""
-    found: str = pod["metadata"]["uid"]
-    return found
+    return str(pod["metadata"]["uid"])
 
 
 def node_of(pod: Object) -> str:
-    """The node a pod is bound to, or the empty string."""
-    found: str = pod["spec"].get("nodeName", "")
-    return found
+    """The node that a pod is bound to, or the empty string."""
+    return str(pod["spec"].get("nodeName", ""))
 
 
 def finished(pod: Object) -> bool:
@@ -122,7 +99,7 @@ def finished(pod: Object) -> bool:
 
 
 def terminating(pod: Object) -> bool:
-    """Whether the pod was asked to go."""
+    """Whether the pod is being deleted."""
     return "deletionTimestamp" in pod["metadata"]
 
 
@@ -133,7 +110,7 @@ def condition(obj: Object, kind: str) -> Object | None:
 
 
 def turned(pod: Object, kind: str, status: str, reason: str = "", message: str = "") -> Object:
-    """That condition of the pod as it is from now on; one that does not turn keeps its time."""
+    """The new condition of the pod; its transition time changes only with its status."""
     old = condition(pod, kind)
     since = old["lastTransitionTime"] if old and old["status"] == status else timestamp()
     found = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since}
@@ -141,11 +118,11 @@ def turned(pod: Object, kind: str, status: str, reason: str = "", message: str =
 
 
 def timestamp(seconds: float | None = None) -> str:
-    """Now, or that time, as metav1.Time writes it (whole seconds, UTC)."""
+    """The given time, or now, in the format of metav1.Time (whole seconds, UTC)."""
     when = datetime.now(UTC) if seconds is None else datetime.fromtimestamp(seconds, UTC)
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_timestamp() -> str:
-    """Now, as metav1.MicroTime writes it."""
+    """Now, in the format of metav1.MicroTime."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

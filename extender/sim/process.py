@@ -1,4 +1,4 @@
-"""A child process with its output in a file: started, signalled, ended and waited for by its id."""
+"""Child processes with their output in a file."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ STOP_SECONDS = 10.0
 
 
 class ProcessError(Exception):
-    """A child process is not what it should be: names it, and the end of its output."""
+    """A child process ended by itself or was never started; with the end of its output."""
 
 
 class Process:
-    """One command that can be started again and again; its output is appended to ``<folder>/<name>.log``."""
+    """A command that can be restarted. Its output is appended to ``<folder>/<name>.log``."""
 
     def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
         self.name, self._command = name, command
         self.log = folder / f"{name}.log"
         self._child: asyncio.subprocess.Process | None = None
-        self._told_to_end = False
+        self._stopping = False
 
     @property
     def running(self) -> bool:
@@ -40,11 +40,11 @@ class Process:
             child = await asyncio.create_subprocess_exec(
                 *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        self._child, self._told_to_end = child, False
+        self._child, self._stopping = child, False
 
     def check(self) -> None:
-        """ProcessError when the process has ended by itself."""
-        if self._child is not None and self._child.returncode is not None and not self._told_to_end:
+        """Raise ProcessError if the process has ended by itself."""
+        if self._child is not None and self._child.returncode is not None and not self._stopping:
             raise ProcessError(f"{self.name} ended with code {self._child.returncode}:\n{self.tail()}")
 
     def tail(self, lines: int = 15) -> str:
@@ -52,14 +52,14 @@ class Process:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal (TERM, KILL, STOP, CONT) to the process if it runs."""
+        """Send a signal (TERM, KILL, STOP, CONT) if the process runs."""
         if self._child is not None and self.running:
-            self._told_to_end |= number in (signal.SIGTERM, signal.SIGKILL)
+            self._stopping |= number in (signal.SIGTERM, signal.SIGKILL)
             with contextlib.suppress(ProcessLookupError):
                 self._child.send_signal(number)
 
     async def stop(self, kill: bool = False) -> None:
-        """TERM (after 10 s KILL), or KILL at once; returns when it has ended."""
+        """Terminate the process, or kill it at once, and wait for its end. KILL follows TERM after 10 s."""
         if self._child is None:
             return
         self.signal(signal.SIGKILL if kill else signal.SIGTERM)
@@ -76,8 +76,6 @@ class Process:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A free TCP port of 127.0.0.1."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""What an embedded cluster is made of: its nodes, and the commands of the extender and the plugins."""
+"""The specification of an embedded cluster: its nodes, and the commands of extender and plugins."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from extender.sim.kubelet.status import NodeSpec
 
 
 class ExtenderPlace(msgspec.Struct, frozen=True):
-    """Where the extender of this cluster lives."""
+    """The addresses of a cluster's extender."""
 
     kubeconfig: Path
-    listen: str  # host:port of the scheduler's verbs
+    listen: str  # host:port for kube-scheduler
     status_listen: str
 
     @property
@@ -29,7 +29,7 @@ class ExtenderPlace(msgspec.Struct, frozen=True):
 
 
 class PluginPlace(msgspec.Struct, frozen=True):
-    """Where the plugin of one node lives. ``profile`` is a copy that the cluster may edit."""
+    """The files of one node's plugin. The cluster may edit ``profile``."""
 
     node: str
     profile: Path
@@ -40,8 +40,8 @@ class PluginPlace(msgspec.Struct, frozen=True):
 
 def gangshare_extender(place: ExtenderPlace) -> list[str]:
     """The command of our extender."""
-    where = ["--listen", place.listen, "--status-listen", place.status_listen]
-    return [sys.executable, "-m", "extender", "extender", "--kubeconfig", str(place.kubeconfig), *where]
+    addresses = ["--listen", place.listen, "--status-listen", place.status_listen]
+    return [sys.executable, "-m", "extender", "extender", "--kubeconfig", str(place.kubeconfig), *addresses]
 
 
 def gangshare_plugin(place: PluginPlace) -> list[str]:
@@ -52,20 +52,20 @@ def gangshare_plugin(place: PluginPlace) -> list[str]:
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to build."""
+    """Everything that makes a cluster."""
 
     nodes: tuple[NodeSpec, ...]
     scheduler_config: Callable[[str], str]
-    """The text of a KubeSchedulerConfiguration, given the extender's urlPrefix."""
+    """Maps the extender's urlPrefix to the text of a KubeSchedulerConfiguration."""
     extender_command: Callable[[ExtenderPlace], Sequence[str]] = gangshare_extender
     plugin_command: Callable[[PluginPlace], Sequence[str]] = gangshare_plugin
     kubelet: KubeletSettings = KubeletSettings(status_seconds=1.0)
     job_backoff_seconds: float = 10.0
-    """Until a Job makes another pod after its first has failed."""
+    """Delay before a Job replaces its first failed pod."""
     establish_seconds: float = 0.2
-    """Until a new CustomResourceDefinition is served."""
+    """Delay before a new CustomResourceDefinition is served."""
     history: int = 20_000
-    """Changes kept per resource for watches."""
+    """Changes per resource that watches can still read."""
     token: str = ""
-    """Bearer token that clients of the API server must show; the kubeconfig has it."""
+    """Bearer token that the API server requires; the kubeconfig contains it."""
     seed: int = 0

@@ -1,4 +1,4 @@
-"""Lists as CSV, plain or gzipped: read row by row; what cannot be read is named with its file and line."""
+"""Reads CSV lists, plain or gzipped. Errors name the file and line."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
 MOST = 10**12
-"""The largest amount that makes sense in a list."""
+"""The largest amount that a list may contain."""
 
 Made = TypeVar("Made")
 
 
 class TraceError(ValueError):
-    """A list that cannot be replayed: file, line, value and what was expected."""
+    """A list cannot be replayed; names file, line, value and what was expected."""
 
 
 class Row:
@@ -51,9 +51,10 @@ class Row:
 
 
 def read(path: Path, columns: Sequence[str], make: Callable[[Row], Made]) -> list[Made]:
-    """What `make` makes of each row below the header; names, which stand in the first of `columns`, are distinct."""
+    """The values that `make` returns for the rows below the header. The first of `columns` has distinct names."""
     try:
-        with _open(path) as file:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
             made = [make(row) for row in _rows(path, csv.reader(file, strict=True), columns)]
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise TraceError(f"cannot read {path}: {error}: expected a whole gzip file") from error
@@ -66,17 +67,15 @@ def read(path: Path, columns: Sequence[str], make: Callable[[Row], Made]) -> lis
     return made
 
 
-def _open(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
-
-
 def _rows(path: Path, lines: Iterator[list[str]], columns: Sequence[str]) -> Iterator[Row]:
-    header = _header(path, lines, columns)
-    seen: dict[str, int] = {}
-    number = 1
+    number = 0
     try:
+        header = next(lines, [])
+        if missing := [column for column in columns if column not in header]:
+            found = ",".join(header)[:80]
+            raise TraceError(f"{path}, line 1: the columns are {found!r}: expected {', '.join(missing)} among them")
+        seen: dict[str, int] = {}
+        number = 1
         for number, cells in enumerate(lines, 2):
             if not cells:
                 continue
@@ -93,14 +92,3 @@ def _rows(path: Path, lines: Iterator[list[str]], columns: Sequence[str]) -> Ite
             yield row
     except csv.Error as error:
         raise TraceError(f"{path}, line {number + 1}: {error}: expected values divided by commas") from error
-
-
-def _header(path: Path, lines: Iterator[list[str]], columns: Sequence[str]) -> list[str]:
-    try:
-        header = next(lines, [])
-    except csv.Error as error:
-        raise TraceError(f"{path}, line 1: {error}: expected values divided by commas") from error
-    if missing := [column for column in columns if column not in header]:
-        found = ",".join(header)
-        raise TraceError(f"{path}, line 1: the columns are {found[:80]!r}: expected {', '.join(missing)} among them")
-    return header

@@ -89,7 +89,7 @@ def _cases() -> Iterable[Case]:
 def _run(case: Case) -> tuple[Figures, float]:
     """What came out, and the CPU seconds that it took."""
     began, nodes = time.process_time(), LISTS[case.which]
-    jobs = trace.told(trace.read_jobs(FOLDER / f"{case.which}.csv.gz"), case.durations, case.seed)
+    jobs = trace.with_expected(trace.read_jobs(FOLDER / f"{case.which}.csv.gz"), case.durations, case.seed)
     if case.preempt:
         ran = restarts.replay(jobs, nodes, GPUS, RESTART_S)
     else:

@@ -18,7 +18,7 @@ from typing import NamedTuple, get_args
 from rich.console import Console
 from rich.table import Table
 
-from extender.sim.openb import derive, published, replay, trace, workload
+from extender.sim.openb import derive, plot, replay, trace, workload
 from extender.sim.openb.choices import ListName, Policy
 from extender.sim.openb.trace import Node, Pod
 from tests.bench.report import Figure
@@ -117,7 +117,7 @@ def _show(found: Mapping[Case, Means]) -> None:
 
 def _baselines(found: Mapping[Case, Means]) -> Iterable[Figure]:
     """How far the published policies are from what was published."""
-    curves = published.curves()
+    curves = plot.published()
     cases = [Case("default", policy, shuffled) for shuffled in (False, True) for policy in PUBLISHED]
     for case in cases:
         off = abs(found[case].allocated[130] - curves[PUBLISHED[case.policy]][130].allocated)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from extender.sim.openb import ours, replay, workload
-from extender.sim.openb.cluster import Cluster, Spot
+from extender.sim.openb.cluster import Assignment, Cluster
 from extender.sim.openb.replay import Row, Run
 from extender.sim.openb.trace import Node, Pod, Spec
 from protos.contract import allocation, names, objects
@@ -56,11 +56,11 @@ _lists = msgspec.json.Decoder(_PodList)
 class Told:
     """A placer that repeats where the pods went."""
 
-    def __init__(self, assignments: Iterable[Spot | None]) -> None:
+    def __init__(self, assignments: Iterable[Assignment | None]) -> None:
         """In order of arrival; None is one that was refused."""
         self._assignments = iter(assignments)
 
-    def choose(self, pod: Pod) -> Spot | None:
+    def choose(self, pod: Pod) -> Assignment | None:
         """The next; `pod` is the next, too."""
         del pod
         return next(self._assignments)
@@ -72,7 +72,7 @@ def sample(nodes: Sequence[Node], seed: int, part: int = PART) -> list[Node]:
     return ordered[random.Random(seed).randrange(part) :: part]
 
 
-def needless(nodes: Sequence[Node], specs: Iterable[Spec], assignments: Iterable[Spot | None]) -> int:
+def needless(nodes: Sequence[Node], specs: Iterable[Spec], assignments: Iterable[Assignment | None]) -> int:
     """How many pods were refused although a node had room for them."""
     cluster, found = Cluster(nodes), 0
     for spec, assignment in zip(specs, assignments, strict=True):
@@ -99,7 +99,7 @@ def _pod(name: str, spec: Spec) -> Json:
     return made
 
 
-async def _real(nodes: Sequence[Node], coming: Mapping[str, Spec]) -> tuple[list[Spot | None], float]:
+async def _real(nodes: Sequence[Node], coming: Mapping[str, Spec]) -> tuple[list[Assignment | None], float]:
     """Where the pods that come went, by their names and in their order; and the seconds that it took."""
     async with Plane() as plane:
         await plane.create(paths.nodes(), map(_node, nodes))
@@ -117,7 +117,7 @@ async def _real(nodes: Sequence[Node], coming: Mapping[str, Spec]) -> tuple[list
         bound = (await plane.api.fetch(PODS, _lists)).items
         _booked(extender, bound)
     number = {node.name: i for i, node in enumerate(nodes)}
-    assignments = {pod.metadata.name: _spot(pod, number) for pod in bound}
+    assignments = {pod.metadata.name: _assignment(pod, number) for pod in bound}
     return [assignments.get(name) for name in coming], took
 
 
@@ -129,10 +129,10 @@ def _booked(extender: Extender, bound: Sequence[objects.Pod]) -> None:
         raise RuntimeError(f"expected the bound pods in the books, they differ in {sorted(booked ^ holding)[:5]}")
 
 
-def _spot(pod: objects.Pod, number: Mapping[str, int]) -> Spot:
+def _assignment(pod: objects.Pod, number: Mapping[str, int]) -> Assignment:
     given = allocation.decode(pod.metadata.annotations.get(names.ALLOCATION))
     shares = [share for of in given.containers.values() for share in of] if given else []
-    return Spot(number[pod.spec.node_name or ""], tuple(share.index for share in shares))
+    return Assignment(number[pod.spec.node_name or ""], tuple(share.index for share in shares))
 
 
 def _outcome(seed: int) -> Outcome:

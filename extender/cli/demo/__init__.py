@@ -1,6 +1,6 @@
-"""`gangshare demo`: two tenants, a piece of a real trace and a gang on the embedded cluster, checked in the end.
+"""`gangshare demo`: two tenants, a part of a real trace and a gang on the embedded cluster, and a final check.
 
-`tenants` shows who borrows and gives back, `trace` reads the recorded pods, `pods` makes Kubernetes pods of them,
-`gang` shows what becomes of a gang (both are a `story`), `jobs` makes the Jobs of all these, `check` compares what each
-container was given with its annotation and the books, `progress` shows how far it is, `run` puts it together.
+`tenants` and `gang` are two stories (`story`) about queues and gangs. `trace` reads the recorded pods, and `manifests`
+makes pods and Jobs. `check` compares the devices of each container with its annotation and the books. `progress` shows
+the progress, and `run` runs it all.
 """

@@ -1,12 +1,12 @@
-"""Whether every container was given what its annotation says and the books hold. Pure, and no part of the engine.
+"""Checks that every container has the devices that its pod's annotation and the extender's books say.
 
-Three accounts of one fact are compared: the environment of the running container, the annotation of its pod, the
-extender's books. Beside them stand the pod's limits, and what each GPU has. Pods with init containers are not meant.
+It compares the environment of the running container, the annotation of its pod and the extender's books, and also the
+pod's limits and the capacity of each GPU. It uses nothing of the engine. Pods with init containers are not supported.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,21 +24,21 @@ Gpus = Mapping[str, tuple[Node, Gpu]]
 
 
 class Running(NamedTuple):
-    """A pod that runs, and the environments of its containers by name."""
+    """A running pod, and the environments of its containers by name."""
 
     pod: Pod
     environments: Mapping[str, Mapping[str, str]]
 
 
 class Outcome(NamedTuple):
-    """How many containers with GPUs were compared, and what was wrong."""
+    """The number of containers compared, and the faults."""
 
     containers: int
     faults: tuple[str, ...]
 
 
 def check(pods: Sequence[Running], books: Inspection) -> Outcome:
-    """Compare the three accounts of all running pods that ask for GPUs."""
+    """Check all running pods that request GPUs."""
     asking = [(running, asked) for running in pods if (asked := ask.parse(running.pod, names.Resources()))]
     gpus = {gpu.uuid: (node, gpu) for node in books.nodes for gpu in node.gpus}
     held = {pod.uid: pod.allocation for pod in books.pods}
@@ -47,45 +47,45 @@ def check(pods: Sequence[Running], books: Inspection) -> Outcome:
         for running, asked in asking
         for fault in _pod(running, asked, held.get(running.pod.metadata.uid), gpus)
     ]
-    faults += _room(gpus.values())
+    faults += _capacity(gpus.values())
     return Outcome(sum(len(asked.containers) for _, asked in asking), tuple(faults))
 
 
 def verdict(outcome: Outcome, gang: str) -> str:
-    """What was compared, and whether it is the same; `gang`: its NAMESPACE/NAME."""
+    """The outcome in words; `gang` is NAMESPACE/NAME of the demo's gang."""
     compared = f"check: environment, annotation and books of {outcome.containers} containers with GPUs"
     if not outcome.faults:
-        return f"{compared} say the same, and gang {gang} is whole"
+        return f"{compared} agree, and gang {gang} is complete"
     return "\n".join([f"{compared} differ:", *(f"  {fault}" for fault in outcome.faults)])
 
 
 def decoded(pod: Mapping[str, Any]) -> Pod:
-    """A pod of the cluster, as both processes read it."""
+    """A pod of the cluster, as extender and plugin decode it."""
     return msgspec.json.decode(msgspec.json.encode(pod), type=Pod)
 
 
 def shares(pod: Mapping[str, Any]) -> list[Share]:
-    """What the pod's annotation names."""
+    """The shares in the pod's annotation."""
     noted = allocation.decode((pod["metadata"].get("annotations") or {}).get(names.ALLOCATION))
     return [share for given in noted.containers.values() for share in given] if noted else []
 
 
-def gang(members: Sequence[Pod], told: Group | None) -> Iterator[str]:
-    """A gang that should run: the minimum is bound, by annotations and books alike, and in one and the same start."""
-    if told is None:
-        yield "the books know nothing of the gang"
+def gang(members: Sequence[Pod], booked: Group | None) -> Iterator[str]:
+    """The faults of a gang that should run: its minimum must be bound in one start, by annotations and books."""
+    if booked is None:
+        yield "the gang is not in the books"
         return
-    key = f"{told.namespace}/{told.name}"
+    key = f"{booked.namespace}/{booked.name}"
     bound = [pod for pod in members if pod.spec.node_name]
-    if told.phase != "Running" or not told.min_member or len(bound) < told.min_member:
-        yield f"{key} is {told.phase}, {len(bound)} of its minimum of {told.min_member} are bound"
-    if len(bound) != told.bound:
-        yield f"{key}: {len(bound)} members are bound, the books say {told.bound}"
+    if booked.phase != "Running" or not booked.min_member or len(bound) < booked.min_member:
+        yield f"{key} is {booked.phase}, {len(bound)} of at least {booked.min_member} members are bound"
+    if len(bound) != booked.bound:
+        yield f"{key}: {len(bound)} members are bound, the books say {booked.bound}"
     for pod in bound:
         noted = allocation.decode(pod.metadata.annotations.get(names.ALLOCATION))
         start = noted.group if noted else None
-        if start is None or (start.key, start.epoch) != (key, told.epoch):
-            yield f"{pod.metadata.name}: its annotation says {start}, the books start {told.epoch} of {key}"
+        if start is None or (start.key, start.epoch) != (key, booked.epoch):
+            yield f"{pod.metadata.name}: its annotation says {start}, the books say start {booked.epoch} of {key}"
 
 
 def _pod(running: Running, asked: PodAsk, booked: Allocation | None, gpus: Gpus) -> Iterator[str]:
@@ -108,37 +108,36 @@ def _pod(running: Running, asked: PodAsk, booked: Allocation | None, gpus: Gpus)
 
 
 def _amounts(asked: ContainerAsk, shares: Sequence[Share], slices_per_gpu: int, gpus: Gpus) -> Iterator[str]:
-    """The annotation against the limits: GPUs asked, and of each the amounts asked."""
+    """Compare the annotation with the limits: the number of GPUs, and the amounts of each."""
     if len({share.uuid for share in shares}) != asked.gpus:
-        yield f"{asked.name} asks {asked.gpus} GPUs, its annotation names {[share.uuid for share in shares]}"
+        yield f"{asked.name} requests {asked.gpus} GPUs, its annotation names {[share.uuid for share in shares]}"
     for share in shares:
         whole = gpus[share.uuid][1].mem if share.uuid in gpus else 0
         expected = (whole, slices_per_gpu, True) if asked.whole else (asked.mem, asked.slices, False)
         if (share.mem, share.slices, share.whole) != expected:
-            yield f"{asked.name} asks {expected} of a GPU, its annotation says {share}"
+            yield f"{asked.name} requests {expected} of a GPU, its annotation says {share}"
 
 
-def _environment(container: str, shares: Sequence[Share], said: Mapping[str, str], unit_mib: int) -> Iterator[str]:
-    """What the container sees against the annotation. Memory is told in MiB, of a whole GPU all that it has."""
-    visible = said.get(names.VISIBLE_DEVICES, "")
+def _environment(container: str, shares: Sequence[Share], env: Mapping[str, str], unit_mib: int) -> Iterator[str]:
+    """Compare the container's environment, where memory is in MiB, with the annotation."""
+    visible = env.get(names.VISIBLE_DEVICES, "")
     if sorted(visible.split(",")) != sorted(share.uuid for share in shares):
         yield f"{container} sees {visible!r}, its annotation names {[share.uuid for share in shares]}"
-    told = (int(said.get(names.ENV_MEM_MIB, 0)) // unit_mib, int(said.get(names.ENV_SLICES, 0)))
-    if shares and told != (min(share.mem for share in shares), min(share.slices for share in shares)):
-        yield f"{container} is told {told[0]} units and {told[1]} slices, its annotation says {shares}"
+    limits = (int(env.get(names.ENV_MEM_MIB, 0)) // unit_mib, int(env.get(names.ENV_SLICES, 0)))
+    if shares and limits != (min(share.mem for share in shares), min(share.slices for share in shares)):
+        yield f"{container} may use {limits[0]} units and {limits[1]} slices, its annotation says {shares}"
 
 
 def _holds(pod: Pod, noted: Allocation, gpus: Gpus) -> Iterator[str]:
-    """The annotation against what the books charge to each GPU."""
-    noted_on: dict[str, Counter[str]] = {}
+    """Compare the annotation with the books' charges on each GPU."""
+    noted_on = defaultdict[str, Counter[str]](Counter)
     for shares in noted.containers.values():
         for share in shares:
-            of_gpu = noted_on.setdefault(share.uuid, Counter())
-            of_gpu.update(mem=share.mem, slices=share.slices, whole=int(share.whole))
+            noted_on[share.uuid].update(mem=share.mem, slices=share.slices, whole=int(share.whole))
     for uuid, noted_here in noted_on.items():
         node, gpu = gpus.get(uuid, (None, None))
         if node is None or gpu is None or node.name != pod.spec.node_name:
-            yield f"it is on {pod.spec.node_name}, where no GPU {uuid} is"
+            yield f"it is on {pod.spec.node_name}, which has no GPU {uuid}"
             continue
         held = [holder for holder in gpu.pods if holder.uid == pod.metadata.uid]
         booked = [Counter(mem=holder.mem, slices=holder.slices, whole=int(holder.whole)) for holder in held]
@@ -146,13 +145,13 @@ def _holds(pod: Pod, noted: Allocation, gpus: Gpus) -> Iterator[str]:
             yield f"its annotation says {dict(noted_here)} of {uuid}, the books {[dict(charge) for charge in booked]}"
 
 
-def _room(gpus: Iterable[tuple[Node, Gpu]]) -> Iterator[str]:
-    """What is charged to each GPU against what it has; a whole one has one holder."""
+def _capacity(gpus: Iterable[tuple[Node, Gpu]]) -> Iterator[str]:
+    """Compare the charges on each GPU with its capacity. A whole GPU has one holder."""
     for node, gpu in gpus:
         mem, slices = sum(pod.mem for pod in gpu.pods), sum(pod.slices for pod in gpu.pods)
         if (mem, slices) != (gpu.mem_used, gpu.slices_used):
-            yield f"{node.name} GPU {gpu.index}: its sums are not those of its pods"
+            yield f"{node.name} GPU {gpu.index}: its sums differ from those of its pods"
         if mem > gpu.mem or slices > node.slices_per_gpu:
-            yield f"{node.name} GPU {gpu.index} has {gpu.mem} units, {mem} and {slices} slices are given away"
+            yield f"{node.name} GPU {gpu.index} has {gpu.mem} units, but {mem} units and {slices} slices are allocated"
         if any(pod.whole for pod in gpu.pods) and len(gpu.pods) > 1:
-            yield f"{node.name} GPU {gpu.index} is whole for somebody and shared all the same"
+            yield f"{node.name} GPU {gpu.index} is allocated as a whole and yet shared"

@@ -1,4 +1,4 @@
-"""What the demo's stories share: a cluster that is looked at while pods come and go."""
+"""The base of the demo's stories."""
 
 from __future__ import annotations
 
@@ -8,36 +8,42 @@ from abc import ABC, abstractmethod
 from extender.sim.apiserver.resources import PODS
 from extender.sim.apiserver.store import Cursor
 from extender.sim.cluster import EmbeddedCluster
+from extender.sim.podspec import Object
 
-PATIENCE_S = 60.0
-LOOK_S = 0.05
+TIMEOUT_S = 60.0
+POLL_S = 0.05
 READ_S = 1.5
-"""Seconds for which things are left as they stand, so that one can read them."""
+"""Pause after each step, for the reader."""
 
 
 class Story(ABC):
-    """Shows what becomes of pods on a cluster. `faults` is what should not have happened."""
+    """Creates workloads and shows what happens to them. `faults` collects what should not have happened."""
 
     def __init__(self, cluster: EmbeddedCluster, speed: float) -> None:
         self._cluster, self._speed = cluster, speed
         self.faults: list[str] = []
 
-    async def tell(self) -> None:
-        """From the first pod to the last; WaitError where it does not go on."""
+    async def run(self) -> None:
+        """Run all steps; raises WaitError if one takes too long."""
         store = self._cluster.api.store
         following = asyncio.create_task(self._follow(store.watch(PODS, store.rv)))
         try:
-            await self._happen()
+            await self._steps()
         finally:
             following.cancel()
 
-    @abstractmethod
     async def _follow(self, changes: Cursor) -> None:
-        """Look at each change of a pod."""
+        while True:
+            for change in await changes.next():
+                self._pod_changed(change.item.obj)
 
     @abstractmethod
-    async def _happen(self) -> None:
-        """The steps of the story, one after the other."""
+    def _pod_changed(self, pod: Object) -> None:
+        """Observe a change of a pod."""
+
+    @abstractmethod
+    async def _steps(self) -> None:
+        """Run the steps in order."""
 
     async def _pause(self) -> None:
         await asyncio.sleep(READ_S / self._speed)

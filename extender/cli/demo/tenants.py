@@ -1,6 +1,6 @@
-"""The demo's tenants: one uses what the other leaves idle, gives it back when that is asked for, and grows again.
+"""The demo's tenants: one borrows what the other leaves idle, returns it on demand, and grows again.
 
-Two queues deserve four H200 each. The job of the first is elastic: it starts with two workers and goes up to eight.
+Two queues deserve four H200 each. The first tenant's job is elastic: it starts with two workers and grows to eight.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable
 
 from extender.cli import console, inspection, queues
-from extender.cli.demo import jobs, pods, story
-from extender.cli.demo.story import LOOK_S, PATIENCE_S
+from extender.cli.demo import manifests, story
+from extender.cli.demo.story import POLL_S, TIMEOUT_S
 from extender.sim import podspec
 from extender.sim.apiserver.resources import Object
-from extender.sim.apiserver.store import Cursor
 from extender.sim.cluster import WaitError
 from extender.sim.definitions import definition
 from extender.wire.listings import Queues
@@ -23,28 +22,26 @@ from protos.contract import gpu_class, names, queue
 CLASS = "h200"
 DESERVED, GPUS = 4, 8
 RESEARCH, PRODUCTION = "research", "production"
-ELASTIC, LEAST = "elastic", 2
-RELEASE, RELEASED, RELEASED_EACH = "release", 2, 2
+ELASTIC, MIN_WORKERS = "elastic", 2
+RELEASE, RELEASE_PODS, RELEASE_GPUS_EACH = "release", 2, 2
 INTRODUCTION = (
-    f"Two tenants deserve {DESERVED} of the {GPUS} H200 each; the job of {RESEARCH} is elastic:"
-    f" {LEAST} to {GPUS} workers, one GPU each."
+    f"Two tenants deserve {DESERVED} of the {GPUS} H200 GPUs each. The job of {RESEARCH} is elastic:"
+    f" {MIN_WORKERS} to {GPUS} workers with one GPU each."
 )
 
 
 def definitions() -> list[Object]:
-    """What the API server has to know before the extender looks for queues and classes."""
+    """The CustomResourceDefinitions that must exist before the extender starts to look for queues and classes."""
     return [
         definition(gpu_class.API_VERSION, gpu_class.KIND, "gpuclasses", namespaced=False),
         definition(queue.API_VERSION, queue.KIND, "queues", namespaced=False),
     ]
 
 
-def _tenants() -> list[Object]:
-    """The class of GPUs, and the queues of both."""
-    selection = {"models": ["*H200*"]}
+def _class_and_queues() -> list[Object]:
     deserved = {"deserved": {f"{queue.CLASS}{CLASS}": DESERVED}}
     return [
-        _named(gpu_class.API_VERSION, gpu_class.KIND, CLASS, selection),
+        _named(gpu_class.API_VERSION, gpu_class.KIND, CLASS, {"models": ["*H200*"]}),
         *(_named(queue.API_VERSION, queue.KIND, name, deserved) for name in (RESEARCH, PRODUCTION)),
     ]
 
@@ -53,91 +50,86 @@ def _named(api_version: str, kind: str, name: str, spec: Object) -> Object:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def _gang(tenant: str, gang: str, least: int) -> dict[str, str]:
-    return {names.GROUP: gang, names.MIN_MEMBER: str(least), names.QUEUE: tenant, names.GPU_CLASS: CLASS}
-
-
-def _workers() -> list[Object]:
-    """A Job for each worker: one that is lost is made anew, whatever becomes of the others."""
-    said, asked = _gang(RESEARCH, ELASTIC, LEAST), {"limits": {names.WHOLE_GPU: "1"}}
-    return [jobs.job(f"{ELASTIC}-{number}", ELASTIC, 1, said, asked) for number in range(GPUS)]
-
-
-def _release() -> Object:
-    asked = {"limits": {names.WHOLE_GPU: str(RELEASED_EACH)}}
-    return jobs.job(RELEASE, RELEASE, RELEASED, _gang(PRODUCTION, RELEASE, RELEASED), asked)
+def _job(name: str, gang: str, queue_name: str, minimum: int, pods: int, gpus: int) -> Object:
+    annotations = {
+        names.GROUP: gang,
+        names.MIN_MEMBER: str(minimum),
+        names.QUEUE: queue_name,
+        names.GPU_CLASS: CLASS,
+    }
+    return manifests.job(name, gang, pods, annotations, {"limits": {names.WHOLE_GPU: str(gpus)}})
 
 
 class Story(story.Story):
-    """The tenants from an empty cluster until the elastic job has all it wants again."""
+    """The tenants, from an empty cluster until the elastic job has grown back."""
 
     _started = False
 
-    async def _happen(self) -> None:
+    async def _steps(self) -> None:
         await self._borrow()
-        await self._give()
+        await self._reclaim()
         await self._grow()
 
     async def _borrow(self) -> None:
         console.show("", INTRODUCTION)
-        for made in _tenants():
-            self._cluster.create(made)
-        await self._queued({RESEARCH, PRODUCTION})
-        for made in _workers():
-            self._cluster.create(made)
+        for manifest in _class_and_queues():
+            self._cluster.create(manifest)
+        await self._queues()
+        for number in range(GPUS):  # a Job for each worker, so that each is replaced independently
+            self._cluster.create(_job(f"{ELASTIC}-{number}", ELASTIC, RESEARCH, MIN_WORKERS, 1, 1))
         await self._until(lambda: self._running(ELASTIC) == GPUS, f"{ELASTIC} has {GPUS} workers")
         self._started = True
-        console.show(f"Nobody else asks: it runs with {GPUS} workers, {GPUS - DESERVED} GPUs more than are due to it.")
+        console.show(f"No other pod is pending: it runs with {GPUS} workers and borrows {GPUS - DESERVED} GPUs.")
         await self._pause()
 
-    async def _give(self) -> None:
-        asked = RELEASED * RELEASED_EACH
-        console.show("", f"{PRODUCTION} starts a gang of {RELEASED} with {RELEASED_EACH} GPUs each: its {asked}.")
-        self._cluster.create(_release())
+    async def _reclaim(self) -> None:
+        asked = RELEASE_PODS * RELEASE_GPUS_EACH
+        each = f"{RELEASE_PODS} pods with {RELEASE_GPUS_EACH} GPUs each"
+        console.show("", f"{PRODUCTION} starts a gang of {each}: the {asked} GPUs that it deserves.")
+        self._cluster.create(_job(RELEASE, RELEASE, PRODUCTION, RELEASE_PODS, RELEASE_PODS, RELEASE_GPUS_EACH))
         began = time.monotonic()
-        await self._until(lambda: self._running(RELEASE) == RELEASED, f"gang {RELEASE} runs")
+        await self._until(lambda: self._running(RELEASE) == RELEASE_PODS, f"gang {RELEASE} runs")
         took, left = time.monotonic() - began, self._running(ELASTIC)
         if left != GPUS - asked:
             self.faults.append(f"{left} workers of {ELASTIC} are left: expected {GPUS - asked}, no more and no less")
-        gone = f"{GPUS - left} workers of {ELASTIC} were evicted, and no more"
-        console.show(f"It runs after {took:.1f} s: {gone}; the other {left} never stopped.")
-        console.show("", *queues.render(await self._queued({RESEARCH, PRODUCTION})))
+        evicted = f"{GPUS - left} workers of {ELASTIC} were evicted, and no more"
+        console.show(f"It runs after {took:.1f} s: {evicted}; the other {left} kept running.")
+        console.show("", *queues.render(await self._queues()))
         await self._pause()
 
     async def _grow(self) -> None:
         console.show("", f"Gang {RELEASE} ends.")
-        self._cluster.delete("batch/v1", "Job", pods.NAMESPACE, RELEASE)
+        self._cluster.delete("batch/v1", "Job", manifests.NAMESPACE, RELEASE)
         await self._until(lambda: self._running(ELASTIC) == GPUS, f"{ELASTIC} has {GPUS} workers again")
         console.show(f"{ELASTIC} has grown back to {GPUS} workers. Both tenants leave.")
 
     async def leave(self) -> None:
-        """Everybody of it goes."""
+        """Delete all Jobs, and wait until their pods are gone."""
         for number in range(GPUS):
-            self._cluster.delete("batch/v1", "Job", pods.NAMESPACE, f"{ELASTIC}-{number}")
+            self._cluster.delete("batch/v1", "Job", manifests.NAMESPACE, f"{ELASTIC}-{number}")
         await self._until(lambda: not self._cluster.pods(), "the tenants have left")
 
     def _running(self, app: str) -> int:
-        mine = [pod for pod in self._cluster.pods() if jobs.is_of(pod, app) and not podspec.terminating(pod)]
-        return sum(pod["status"].get("phase") == "Running" for pod in mine)
+        pods = [pod for pod in self._cluster.pods() if manifests.is_of(pod, app) and not podspec.terminating(pod)]
+        return sum(pod["status"].get("phase") == "Running" for pod in pods)
 
-    async def _follow(self, changes: Cursor) -> None:
-        """A gang that has started is never under its minimum."""
-        while True:
-            await changes.next()
-            if self._started and self._running(ELASTIC) < LEAST:
-                self.faults.append(f"{ELASTIC} ran with less than {LEAST} workers")
-                self._started = False
+    def _pod_changed(self, pod: Object) -> None:
+        """A started gang is never below its minimum."""
+        del pod
+        if self._started and self._running(ELASTIC) < MIN_WORKERS:
+            self.faults.append(f"{ELASTIC} ran with fewer than {MIN_WORKERS} workers")
+            self._started = False
 
-    async def _queued(self, wanted: set[str]) -> Queues:
-        """These queues as the extender sees them, once it knows all of them."""
-        server, end = self._cluster.place.status_url, time.monotonic() + PATIENCE_S
+    async def _queues(self) -> Queues:
+        """Both queues as the extender sees them, once it knows them."""
+        server, end = self._cluster.place.status_url, time.monotonic() + TIMEOUT_S
         while time.monotonic() < end:
             found = inspection.decode(await asyncio.to_thread(inspection.fetch, server, "queues"), Queues)
-            mine = tuple(each for each in found.queues if each.name in wanted)
-            if {each.name for each in mine} == wanted:
-                return Queues(queues=mine)
-            await asyncio.sleep(LOOK_S)
-        raise WaitError(f"the extender does not know the queues {sorted(wanted)} after {PATIENCE_S:g} s")
+            tenants = tuple(each for each in found.queues if each.name in (RESEARCH, PRODUCTION))
+            if len(tenants) == 2:
+                return Queues(queues=tenants)
+            await asyncio.sleep(POLL_S)
+        raise WaitError(f"the extender does not know the queues {RESEARCH} and {PRODUCTION} after {TIMEOUT_S:g} s")
 
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
-        await self._cluster.wait(holds, PATIENCE_S, what)
+        await self._cluster.wait(holds, TIMEOUT_S, what)

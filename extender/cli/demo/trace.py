@@ -1,4 +1,4 @@
-"""The recorded pods of the openb trace, in order of arrival, and who leaves before each of them arrives."""
+"""The recorded pods of the openb trace in order of arrival, and the pods that leave before each arrival."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from collections.abc import Iterator, Sequence
 from importlib import resources
 from typing import NamedTuple
 
+import msgspec
+
 DATA = resources.files("extender.sim") / "data" / "openb_pods.csv"
+COLUMNS = {"gpus": "num_gpu", "share_milli": "gpu_milli", "arrives": "creation_time", "leaves": "deletion_time"}
 
 
-class Recorded(NamedTuple):
-    """One pod of the trace. `share_milli` is its part of one GPU in thousandths; whole GPUs say 1000."""
+class Recorded(msgspec.Struct, frozen=True, rename=COLUMNS):
+    """A pod of the trace. `share_milli` is its share of one GPU in thousandths: 1000 for whole GPUs."""
 
     name: str
     cpu_milli: int
@@ -24,7 +27,7 @@ class Recorded(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One arrival: first these leave, then this one comes."""
+    """An arrival, and the pods that leave before it."""
 
     leave: tuple[str, ...]
     arrive: Recorded
@@ -33,23 +36,12 @@ class Step(NamedTuple):
 def recorded() -> list[Recorded]:
     """All pods of the sample, in order of arrival."""
     with DATA.open(encoding="utf-8") as file:
-        pods = [
-            Recorded(
-                name=row["name"],
-                cpu_milli=int(row["cpu_milli"]),
-                memory_mib=int(row["memory_mib"]),
-                gpus=int(row["num_gpu"]),
-                share_milli=int(row["gpu_milli"]),
-                arrives=int(row["creation_time"]),
-                leaves=int(row["deletion_time"]),
-            )
-            for row in csv.DictReader(file)
-        ]
+        pods = msgspec.convert(list(csv.DictReader(file)), list[Recorded], strict=False)
     return sorted(pods, key=lambda pod: pod.arrives)
 
 
 def steps(pods: Sequence[Recorded], stretch: int) -> Iterator[Step]:
-    """The arrivals in order, each with those who have left since the one before; lives are stretched by that factor."""
+    """The arrivals in order, each with the pods that leave since the one before. Pods live `stretch` times as long."""
     leaving: list[tuple[int, str]] = []
     for pod in pods:
         gone = []
@@ -60,7 +52,7 @@ def steps(pods: Sequence[Recorded], stretch: int) -> Iterator[Step]:
 
 
 def remaining(pods: Sequence[Recorded], stretch: int) -> list[str]:
-    """The pods that have not left when the last has arrived, first to leave first."""
+    """The pods that stay beyond the last arrival, in the order in which they leave."""
     last = max((pod.arrives for pod in pods), default=0)
     leaving = sorted((_leaves(pod, stretch), pod.name) for pod in pods)
     return [name for leaves, name in leaving if leaves > last]

@@ -1,79 +1,87 @@
-"""Known policies, in order of submission: strict, with skipping, and EASY backfill.
-
-They are written for themselves: of our own policy they use only what is assumed of ends.
-"""
+"""Known policies, in order of submission: FIFO, FIFO with skipping, and EASY backfill."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from itertools import islice
 
-from extender.sim.jobtrace.easy import OPEN, Reservation
-from extender.sim.jobtrace.floor import Floor
+from extender.sim.jobtrace.simulation import NO_RESERVATION, Reservation, Simulation
 from extender.sim.jobtrace.trace import Job, Shape
 
-MOST_SCANNED = 2000
-"""Jobs that EASY looks at behind the first that does not fit."""
+MAX_BACKFILL_SCAN = 2000
+"""Jobs that EASY examines behind the first that does not fit."""
 
 
-class Skip:
-    """Who fits goes; `strict`: nobody goes before the first that does not fit."""
+class _SubmissionOrder(Simulation):
+    """Keeps the pending jobs in order of submission."""
 
-    def __init__(self, *, strict: bool = False) -> None:
-        self._strict = strict
-        self._waiting: list[Job] = []
+    def __init__(self, nodes: int, gpus: int) -> None:
+        super().__init__(nodes, gpus)
+        self._pending: list[Job] = []
 
     def join(self, job: Job) -> None:
-        self._waiting.append(job)
+        self._pending.append(job)
 
-    def decide(self, floor: Floor) -> None:
-        before, failed = len(floor.running), set[Shape]()
-        for job in self._waiting:
+    def decide(self) -> None:
+        before = len(self.running)
+        self._start_jobs()
+        if len(self.running) > before:
+            self._pending = [job for job in self._pending if job not in self.running]
+
+    @abstractmethod
+    def _start_jobs(self) -> None:
+        """Start pending jobs; they stay in the list meanwhile."""
+
+
+class Skip(_SubmissionOrder):
+    """Every job that fits starts. A `strict` policy stops at the first job that does not fit."""
+
+    strict = False
+
+    def _start_jobs(self) -> None:
+        failed = set[Shape]()
+        for job in self._pending:
             if job.shape in failed:
                 continue
-            nodes = floor.cluster.fit(job.shape)
+            nodes = self.cluster.fit(job.shape)
             if nodes:
-                floor.start(job, nodes)
-            elif self._strict:
+                self.start(job, nodes)
+            elif self.strict:
                 break
             else:
                 failed.add(job.shape)
-        if len(floor.running) > before:
-            self._waiting = [job for job in self._waiting if job not in floor.running]
 
 
-class Easy:
-    """One reservation, for the first that does not fit; who does not push it back may pass."""
+class Fifo(Skip):
+    """No job starts before the first that does not fit."""
 
-    def __init__(self) -> None:
-        self._waiting: list[Job] = []
+    strict = True
 
-    def join(self, job: Job) -> None:
-        self._waiting.append(job)
 
-    def decide(self, floor: Floor) -> None:
-        waiting, before, kept = iter(self._waiting), len(floor.running), OPEN
-        for job in waiting:
-            nodes = floor.cluster.fit(job.shape)
+class Easy(_SubmissionOrder):
+    """The first job that does not fit gets a reservation; other jobs pass if they do not delay it."""
+
+    def _start_jobs(self) -> None:
+        pending = iter(self._pending)
+        for job in pending:
+            nodes = self.cluster.fit(job.shape)
             if not nodes:
-                kept = floor.reserve(job)
-                break
-            floor.start(job, nodes)
-        if kept is not OPEN:
-            self._pass(floor, islice(waiting, MOST_SCANNED), kept)
-        if len(floor.running) > before:
-            self._waiting = [job for job in self._waiting if job not in floor.running]
+                reservation = self.reserve(job)
+                if reservation is not NO_RESERVATION:
+                    self._backfill(islice(pending, MAX_BACKFILL_SCAN), reservation)
+                return
+            self.start(job, nodes)
 
-    def _pass(self, floor: Floor, behind: Iterable[Job], kept: Reservation) -> None:
-        """Those behind the first go if they end by its start, or else on other nodes."""
+    def _backfill(self, pending: Iterable[Job], reservation: Reservation) -> None:
         failed: tuple[set[Shape], set[Shape]] = (set(), set())
-        longest = kept.start - floor.now
-        for job in behind:
+        longest = reservation.start - self.now
+        for job in pending:
             late = job.expected > longest
             if job.shape in failed[late]:
                 continue
-            nodes = floor.cluster.fit(job.shape, kept.nodes if late else 0)
+            nodes = self.cluster.fit(job.shape, reservation.nodes if late else 0)
             if nodes:
-                floor.start(job, nodes)
+                self.start(job, nodes)
             else:
                 failed[late].add(job.shape)

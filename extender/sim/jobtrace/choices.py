@@ -1,8 +1,8 @@
-"""The names that commands offer before anything else is imported."""
+"""The choices of command-line options, without the imports that the replays need."""
 
 from typing import Literal
 
 Policy = Literal["fifo", "skip", "easy", "gangshare"]
-"""Who decides: a known policy, or our own line and backfill."""
+"""A known policy, or the engine's own queue order and backfill."""
 Durations = Literal["trace", "noisy", "none"]
-"""What the policies know of run times: the trace's own, those times 0.5 to 1.5, or nothing."""
+"""The run times that policies know: those of the trace, those times 0.5 to 1.5, or none."""

@@ -1,4 +1,4 @@
-"""How many GPUs are free on each node. Sets of nodes are bits by node number."""
+"""Free GPUs of equal nodes. A set of nodes is an integer with one bit for each node number."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from extender.sim.jobtrace.trace import Shape
 
 
 class Cluster:
-    """Equal nodes."""
+    """The number of free GPUs on each node."""
 
     def __init__(self, nodes: int, gpus: int) -> None:
         self._free = [gpus] * nodes
-        self._with = [0] * gpus + [(1 << nodes) - 1]
-        """By number of free GPUs the nodes that have so many."""
+        self._nodes_by_free = [0] * gpus + [(1 << nodes) - 1]
+        """For each number of free GPUs, the nodes with exactly that many."""
 
     def copy(self) -> Cluster:
         other = Cluster(0, 0)
-        other._free, other._with = self._free.copy(), self._with.copy()
+        other._free, other._nodes_by_free = self._free.copy(), self._nodes_by_free.copy()
         return other
 
     def fit(self, shape: Shape, closed: int = 0) -> int:
-        """The nodes for a job: always those with fewest GPUs free, of these the first; 0 if it does not fit."""
+        """The nodes for a job: fewest free GPUs first, then lowest number; 0 if the job does not fit."""
         left, chosen = shape.workers, 0
-        for nodes in self._with[shape.gpus :]:
+        for nodes in self._nodes_by_free[shape.gpus :]:
             nodes &= ~closed
             while nodes:
                 first = nodes & -nodes
@@ -32,17 +32,17 @@ class Cluster:
                 nodes ^= first
         return 0
 
-    def holds(self, gpus: int, nodes: int) -> bool:
-        """Whether each of these nodes has so many GPUs free."""
-        return not any(nodes & some for some in self._with[:gpus])
+    def has_free(self, gpus: int, nodes: int) -> bool:
+        """Whether each of these nodes has at least this number of free GPUs."""
+        return not any(nodes & fuller for fuller in self._nodes_by_free[:gpus])
 
     def take(self, nodes: int, gpus: int) -> None:
-        """So many GPUs of each of these nodes; a negative number gives them back."""
+        """Take this number of GPUs on each of these nodes; a negative number frees GPUs."""
         while nodes:
             first = nodes & -nodes
             nodes ^= first
             number = first.bit_length() - 1
             free = self._free[number]
-            self._with[free] ^= first
-            self._with[free - gpus] |= first
+            self._nodes_by_free[free] ^= first
+            self._nodes_by_free[free - gpus] |= first
             self._free[number] = free - gpus

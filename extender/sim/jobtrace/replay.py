@@ -1,17 +1,18 @@
-"""Event by event, jobs that come and jobs that end: who starts when."""
+"""Event by event, jobs are submitted, start and end."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from extender.sim.jobtrace import baselines, trace
+from extender.sim.jobtrace import baselines
 from extender.sim.jobtrace.choices import Policy
-from extender.sim.jobtrace.cluster import Cluster
-from extender.sim.jobtrace.floor import Floor
 from extender.sim.jobtrace.ours import Gangshare
+from extender.sim.jobtrace.simulation import Simulation
 from extender.sim.jobtrace.trace import Job
+from extender.sim.table import TraceError
 
 
 class Ran(NamedTuple):
@@ -22,27 +23,30 @@ class Ran(NamedTuple):
 
     @property
     def completion(self) -> float:
-        """Seconds from its submission to its end."""
+        """Seconds from submission to end."""
         return self.end - self.job.submit
 
     @property
     def wait(self) -> float:
-        """Seconds of these in which it got nothing done."""
+        """Seconds of its completion time in which the job made no progress."""
         return self.completion - self.job.duration
 
 
-class Decider(Protocol):
-    """A policy."""
+class Replayed(Protocol):
+    """A simulated cluster with its jobs; see `Simulation`."""
 
-    def join(self, job: Job) -> None:
-        """The job is submitted."""
+    @property
+    def next_event(self) -> float: ...
 
-    def decide(self, floor: Floor) -> None:
-        """Something has ended or was submitted: start who may start."""
+    def advance(self, now: float) -> Iterator[Job]: ...
+
+    def join(self, job: Job) -> None: ...
+
+    def decide(self) -> None: ...
 
 
-POLICIES: Mapping[Policy, Callable[[], Decider]] = {
-    "fifo": lambda: baselines.Skip(strict=True),
+POLICIES: Mapping[Policy, Callable[[int, int], Simulation]] = {
+    "fifo": baselines.Fifo,
     "skip": baselines.Skip,
     "easy": baselines.Easy,
     "gangshare": Gangshare,
@@ -50,15 +54,22 @@ POLICIES: Mapping[Policy, Callable[[], Decider]] = {
 
 
 def replay(jobs: Sequence[Job], nodes: int, gpus: int, policy: Policy) -> list[Ran]:
-    """Run all jobs on so many nodes with so many GPUs each; raises TraceError if one would never fit."""
-    trace.check(jobs, nodes, gpus)
-    floor, decider = Floor(Cluster(nodes, gpus)), POLICIES[policy]()
+    """Run all jobs on nodes with this number of GPUs each; raises TraceError if a job can never fit."""
+    return run(jobs, nodes, gpus, POLICIES[policy])
+
+
+def run(jobs: Sequence[Job], nodes: int, gpus: int, make: Callable[[int, int], Replayed]) -> list[Ran]:
+    """Run all jobs on the simulated cluster that `make` returns; raises TraceError if a job can never fit."""
+    for job in jobs:
+        if job.shape.workers > nodes or job.shape.gpus > gpus:
+            needs = f"{job.shape.workers} nodes with {job.shape.gpus} GPUs each"
+            raise TraceError(f"job {job.name} needs {needs}: expected a list for {nodes} nodes with {gpus} GPUs each")
+    simulation = make(nodes, gpus)
     coming = deque(sorted(jobs, key=lambda job: (job.submit, job.number)))
     ran: list[Ran] = []
-    while coming or floor.next_end is not None:
-        floor.now = min(t for t in (coming[0].submit if coming else None, floor.next_end) if t is not None)
-        ran += (Ran(running.job, floor.now) for running in floor.end())
-        while coming and coming[0].submit <= floor.now:
-            decider.join(coming.popleft())
-        decider.decide(floor)
+    while (now := min(simulation.next_event, coming[0].submit if coming else math.inf)) < math.inf:
+        ran += [Ran(job, now) for job in simulation.advance(now)]
+        while coming and coming[0].submit <= now:
+            simulation.join(coming.popleft())
+        simulation.decide()
     return ran

@@ -1,4 +1,4 @@
-"""The list of jobs, read from CSV, and what policies are told of run times."""
+"""The list of jobs, read from CSV, and the run times that policies know."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import NamedTuple
 import msgspec
 
 from extender.sim.jobtrace.choices import Durations
-from extender.sim.table import Row, TraceError, read
+from extender.sim.table import Row, read
 
 COLUMNS = ("job", "submit_s", "duration_s", "num_gpus", "workers", "gpus_per_worker")
 MOST_GPUS = 10**6
 NOISE = 0.5
-"""How much a noisy run time is off at most, of the true one."""
+"""Largest relative error of a noisy run time."""
 ONE_QUEUE = "default"
 
 
 class Shape(NamedTuple):
-    """What a job needs: so many nodes, and so many GPUs on each."""
+    """The nodes that a job needs, and the GPUs on each."""
 
     workers: int
     gpus: int
@@ -35,16 +35,16 @@ class Job(msgspec.Struct, frozen=True, eq=False):
     name: str
     submit: float
     duration: float
-    """Seconds that it runs, of which no policy knows."""
+    """True run time in seconds. Policies do not know it."""
     gpus: int
     shape: Shape
     queue: str = ONE_QUEUE
     expected: float = math.inf
-    """The run time that policies are told, infinity for nothing."""
+    """The run time that policies know, infinity if unknown."""
 
 
 def read_jobs(path: Path, queue: str | None = None) -> list[Job]:
-    """The jobs of a list in its order, their queues from the column named `queue`; raises TraceError."""
+    """The jobs in the order of the list, with queues from the column named `queue`; raises TraceError."""
     columns = (*COLUMNS, queue) if queue else COLUMNS
     rows = read(path, columns, lambda row: _job(row, queue))
     return [msgspec.structs.replace(job, number=number) for number, job in enumerate(rows)]
@@ -59,18 +59,10 @@ def _job(row: Row, queue: str | None) -> Job:
     return Job(0, row.text("job"), submit, duration, gpus, shape, row.text(queue) if queue else ONE_QUEUE)
 
 
-def told(jobs: Sequence[Job], durations: Durations, seed: int) -> list[Job]:
-    """The same jobs with what policies are told of their run times."""
+def with_expected(jobs: Sequence[Job], durations: Durations, seed: int) -> list[Job]:
+    """The same jobs with the run times that policies know."""
     draw = random.Random(f"durations of {seed}")
     if durations == "none":
         return [msgspec.structs.replace(job, expected=math.inf) for job in jobs]
     noise = NOISE if durations == "noisy" else 0.0
     return [msgspec.structs.replace(j, expected=j.duration * draw.uniform(1 - noise, 1 + noise)) for j in jobs]
-
-
-def check(jobs: Sequence[Job], nodes: int, gpus: int) -> None:
-    """Raises TraceError if a job would not fit even if all nodes with so many GPUs each stood empty."""
-    for job in jobs:
-        if job.shape.workers > nodes or job.shape.gpus > gpus:
-            needs = f"{job.shape.workers} nodes with {job.shape.gpus} GPUs each"
-            raise TraceError(f"job {job.name} needs {needs}: expected a list for {nodes} nodes with {gpus} GPUs each")

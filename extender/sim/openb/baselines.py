@@ -1,156 +1,132 @@
-"""The policies of the FGD experiment as they ran: the score of a node for a spec, and the GPUs that it would give.
+"""The policies of the FGD experiment: a score for each node, and the GPUs of the chosen node.
 
-Pure functions of what is free on one node. Scores are whole numbers, larger is better; who wins among equals is not
-decided here. Every function expects a node that takes the spec. Stretching BestFit's scores to 0..100 changes no order,
-so it is left out. Sources: Weng et al., USENIX ATC 2023, section 6; hkust-adsl/kubernetes-scheduler-simulator.
+Scores are whole numbers, and the largest wins; `ranking` breaks ties. Every function expects a node that takes the
+spec. The experiment also scales BestFit's scores to 0..100, which does not change their order.
+Sources: Weng et al., USENIX ATC 2023, section 6; hkust-adsl/kubernetes-scheduler-simulator.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from extender.sim.openb.cluster import Room, kind
 from extender.sim.openb.fragment import Fragmentation
 from extender.sim.openb.trace import MILLI, Spec
 
-MOST_CPU = 128_000
-"""Thousandths of a core by which CPU is made comparable: the largest node of the trace."""
-MOST_GPU = 8 * MILLI
-"""GPU milli of the largest node."""
+MAX_CPU_MILLI = 128_000
+"""CPU of the largest node of the trace, which makes CPU comparable."""
+MAX_GPU_MILLI = 8 * MILLI
+"""GPU of the largest node."""
 
 Gpus = tuple[int, ...]
 
 
-class Policy(Protocol):
-    """A way to score nodes one by one."""
-
-    def score(self, room: Room, spec: Spec) -> int: ...
-
-    def gpus(self, room: Room, spec: Spec) -> Gpus: ...
-
-
 def tightest(room: Room, spec: Spec) -> Gpus:
-    """Those GPUs that fit and have the least free, lowest index first."""
+    """The fitting GPUs with the least free, lowest index first."""
     fitting = sorted((free, i) for i, free in enumerate(room.gpus) if free >= spec.milli)
     return tuple(i for _, i in fitting[: spec.gpus])
 
 
-class Tightest:
-    """What most policies do within a node."""
+class Policy(NamedTuple):
+    """Scores nodes one by one, and chooses GPUs of a node."""
 
-    def gpus(self, room: Room, spec: Spec) -> Gpus:
-        return tightest(room, spec)
+    score: Callable[[Room, Spec], int]
+    gpus: Callable[[Room, Spec], Gpus] = tightest
 
 
-class Random:
-    """Every node is as good as another, and so is every GPU."""
+def at_random(rng: random.Random) -> Policy:
+    """Any GPUs; all nodes score the same."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-
-    def score(self, room: Room, spec: Spec) -> int:  # noqa: ARG002  # one of several policies
-        return 0
-
-    def gpus(self, room: Room, spec: Spec) -> Gpus:
+    def gpus(room: Room, spec: Spec) -> Gpus:
         fitting = [i for i, free in enumerate(room.gpus) if free >= spec.milli]
-        return tuple(sorted(self._rng.sample(fitting, spec.gpus)))
+        return tuple(sorted(rng.sample(fitting, spec.gpus)))
+
+    return Policy(lambda room, spec: 0, gpus)  # noqa: ARG005  # the signature of a score
 
 
-class BestFit(Tightest):
-    """The least left over of CPU and GPU, each as a part of the largest node's."""
-
-    def score(self, room: Room, spec: Spec) -> int:
-        cpu = (room.cpu - spec.cpu_milli) / MOST_CPU
-        gpu = (sum(room.gpus) - spec.gpu_milli) / MOST_GPU
-        return math.floor(100 * (1 - (cpu + gpu) / 2))
+def best_fit(room: Room, spec: Spec) -> int:
+    """The least CPU and GPU left over, as parts of the largest node's."""
+    cpu = (room.cpu - spec.cpu_milli) / MAX_CPU_MILLI
+    gpu = (sum(room.gpus) - spec.gpu_milli) / MAX_GPU_MILLI
+    return math.floor(100 * (1 - (cpu + gpu) / 2))
 
 
-class DotProd(Tightest):
-    """The smallest inner product of what is free and what is asked."""
-
-    def score(self, room: Room, spec: Spec) -> int:
-        cpu = room.cpu / MOST_CPU * spec.cpu_milli / MOST_CPU
-        gpu = sum(room.gpus) / MOST_GPU * spec.gpu_milli / MOST_GPU
-        return math.floor(100 * (1 - (cpu + gpu) / 2))
+def dot_product(room: Room, spec: Spec) -> int:
+    """The smallest inner product of free and requested resources."""
+    cpu = room.cpu / MAX_CPU_MILLI * spec.cpu_milli / MAX_CPU_MILLI
+    gpu = sum(room.gpus) / MAX_GPU_MILLI * spec.gpu_milli / MAX_GPU_MILLI
+    return math.floor(100 * (1 - (cpu + gpu) / 2))
 
 
-class Packing(Tightest):
-    """Used GPUs before free ones of used nodes, those before idle nodes."""
-
-    def score(self, room: Room, spec: Spec) -> int:
-        if not spec.gpus:
-            return 0
-        free = room.gpus.count(MILLI)
-        if free == len(room.gpus):
-            return max(33 - free, free)
-        left = [room.gpus[i] for i in tightest(room, spec)]
-        if fresh := left.count(MILLI):
-            return max(50 - fresh, 33)
-        return max(100 - sum(milli * 100 // MILLI for milli in left) // 10, 50)
+def packing(room: Room, spec: Spec) -> int:
+    """Used GPUs first, then free GPUs of used nodes, then idle nodes."""
+    if not spec.gpus:
+        return 0
+    free = room.gpus.count(MILLI)
+    if free == len(room.gpus):
+        return max(33 - free, free)
+    left = [room.gpus[i] for i in tightest(room, spec)]
+    if fresh := left.count(MILLI):
+        return max(50 - fresh, 33)
+    return max(100 - sum(milli * 100 // MILLI for milli in left) // 10, 50)
 
 
-class Clustering(Tightest):
-    """Nodes that hold the same kind of GPU request, the fuller the better."""
-
-    def score(self, room: Room, spec: Spec) -> int:
-        if not spec.gpus:
-            return 0
-        same = kind(spec) in room.kinds
-        if same:
-            band = 75 if len(room.kinds) == 1 else 50
-        else:
-            band = 0 if room.kinds else 25
-        return band + 25 * (MOST_GPU - sum(room.gpus)) // MOST_GPU
+def clustering(room: Room, spec: Spec) -> int:
+    """Nodes that hold the same kind of GPU request first, the fullest first."""
+    if not spec.gpus:
+        return 0
+    if kind(spec) in room.kinds:
+        band = 75 if len(room.kinds) == 1 else 50
+    else:
+        band = 0 if room.kinds else 25
+    return band + 25 * (MAX_GPU_MILLI - sum(room.gpus)) // MAX_GPU_MILLI
 
 
-class _Descent(NamedTuple):
-    score: int
-    gpus: Gpus
+SCORES: Mapping[str, Callable[[Room, Spec], int]] = {
+    "bestfit": best_fit,
+    "dotprod": dot_product,
+    "packing": packing,
+    "clustering": clustering,
+}
 
 
-class Fgd:
-    """Fragmentation gradient descent: where the node's fragments grow least, or shrink most."""
+def fgd(fragmentation: Fragmentation) -> Policy:
+    """Fragmentation gradient descent: the node whose fragments grow least or shrink most."""
 
-    def __init__(self, fragmentation: Fragmentation) -> None:
-        self._fragments = fragmentation.of
-        self._milli = 1000.0 * fragmentation.weight
+    milli = 1000.0 * fragmentation.weight
 
-    def score(self, room: Room, spec: Spec) -> int:
-        return self._best(room, spec).score
-
-    def gpus(self, room: Room, spec: Spec) -> Gpus:
-        return self._best(room, spec).gpus
-
-    def _best(self, room: Room, spec: Spec) -> _Descent:
-        """Of GPUs with equally much free the first stands for all."""
-        before = self._fragments(room.cpu, room.gpus, room.model)
+    def best(room: Room, spec: Spec) -> tuple[int, Gpus]:
+        """Score and GPUs. Of GPUs with equal free amounts only the first counts."""
+        before = fragmentation.of(room.cpu, room.gpus, room.model)
         cpu = room.cpu - spec.cpu_milli
-        best = _Descent(-1, ())
+        best_score, best_gpus = -1, Gpus()
         for chosen in _choices(room.gpus, spec):
             gpus = list(room.gpus)
             for i in chosen:
                 gpus[i] -= spec.milli
-            descent = before - self._fragments(cpu, gpus, room.model)
-            score = _sigmoid(descent / self._milli)
-            if score > best.score:
-                best = _Descent(score, chosen)
-        return best
+            descent = before - fragmentation.of(cpu, gpus, room.model)
+            score = _sigmoid(descent / milli)
+            if score > best_score:
+                best_score, best_gpus = score, chosen
+        return best_score, best_gpus
+
+    return Policy(lambda room, spec: best(room, spec)[0], lambda room, spec: best(room, spec)[1])
 
 
 def _choices(gpus: Sequence[int], spec: Spec) -> list[Gpus]:
-    """The sets of GPUs that differ, by lowest index."""
+    """The distinct sets of GPUs, by lowest index."""
     if not spec.gpus:
         return [()]
     if spec.gpus > 1 or spec.milli == MILLI:
         return [tuple(i for i, free in enumerate(gpus) if free == MILLI)[: spec.gpus]]
-    seen: dict[int, Gpus] = {}
+    first_of: dict[int, Gpus] = {}
     for i, free in enumerate(gpus):
         if free >= spec.milli:
-            seen.setdefault(free, (i,))
-    return list(seen.values())
+            first_of.setdefault(free, (i,))
+    return list(first_of.values())
 
 
 def _sigmoid(descent: float) -> int:

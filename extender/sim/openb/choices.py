@@ -1,9 +1,9 @@
-"""The names of policies and lists, which commands offer before anything else is imported."""
+"""The choices of command-line options, without the imports that the replays need."""
 
 from typing import Literal
 
 Policy = Literal["random", "bestfit", "packing", "clustering", "dotprod", "fgd", "gangshare"]
-"""Who decides: one of the published policies, or our own engine."""
+"""A published policy, or our own engine."""
 ListName = Literal[
     "default",
     "gpushare40",
@@ -18,4 +18,4 @@ ListName = Literal[
     "cpu250",
     "cpuonly250",
 ]
-"""The list itself, or one that is made from it (`derive`)."""
+"""The list itself, or a list derived from it (`derive`)."""

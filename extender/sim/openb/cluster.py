@@ -1,4 +1,4 @@
-"""What is free on each node, and nothing else. Pods never leave, so free amounts only shrink."""
+"""The free resources of each node. Pods never leave, so free amounts only shrink."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from extender.sim.openb.trace import MILLI, Node, Spec
 
 
 class Room(NamedTuple):
-    """What is free on one node."""
+    """The free resources of one node."""
 
     cpu: int
     """Thousandths of a core."""
@@ -19,10 +19,10 @@ class Room(NamedTuple):
     """Milli of each GPU."""
     model: str
     kinds: frozenset[int | str]
-    """The kinds of GPU request that it holds (`kind`)."""
+    """The kinds of GPU request that its pods have (`kind`)."""
 
     def takes(self, spec: Spec) -> bool:
-        """Whether a pod of this spec fits: the hard constraints of the protocol."""
+        """Whether a pod of this spec fits, by the hard constraints of the protocol."""
         if self.cpu < spec.cpu_milli or self.memory < spec.memory_mib:
             return False
         if not spec.gpus:
@@ -34,7 +34,7 @@ class Room(NamedTuple):
         return self.gpus.count(MILLI) >= spec.gpus
 
     def without(self, spec: Spec, chosen: Sequence[int]) -> Room:
-        """What remains once a pod of this spec is on these GPUs."""
+        """What is free once a pod of this spec is on these GPUs."""
         gpus = list(self.gpus)
         for i in chosen:
             gpus[i] -= spec.milli
@@ -43,12 +43,12 @@ class Room(NamedTuple):
 
 
 def kind(spec: Spec) -> int | str:
-    """Of GPU request: a share of one, or so many whole ones."""
+    """The kind of a GPU request: a share of one GPU, or a number of whole GPUs."""
     return "share" if spec.milli < MILLI else spec.gpus
 
 
-class Spot(NamedTuple):
-    """Where a pod goes: the node's number and the indexes of its GPUs."""
+class Assignment(NamedTuple):
+    """The node of a pod, by number, and the indexes of its GPUs."""
 
     node: int
     gpus: tuple[int, ...]
@@ -59,19 +59,20 @@ class PlacementError(Exception):
 
 
 class Cluster:
-    """The rooms of all nodes, and which of them changed in which order."""
+    """The free resources of all nodes, and the order in which nodes changed."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
         self.rooms = [Room(n.cpu_milli, n.memory_mib, (MILLI,) * n.gpus, n.model, frozenset()) for n in nodes]
         self.changes: list[int] = []
-        """Node numbers, one for each pod placed."""
+        """Node numbers, one for each placed pod."""
 
-    def take(self, spot: Spot, spec: Spec) -> None:
-        """Put a pod there; raises PlacementError if it does not fit."""
-        room = self.rooms[spot.node]
-        free = all(room.gpus[i] >= spec.milli for i in spot.gpus)
-        if not room.takes(spec) or not free or len(set(spot.gpus)) != spec.gpus:
-            raise PlacementError(f"{spec} does not fit on GPUs {spot.gpus} of {self.nodes[spot.node].name}: {room}")
-        self.rooms[spot.node] = room.without(spec, spot.gpus)
-        self.changes.append(spot.node)
+    def take(self, assignment: Assignment, spec: Spec) -> None:
+        """Place a pod; raises PlacementError if it does not fit."""
+        number, gpus = assignment
+        room = self.rooms[number]
+        free = all(room.gpus[i] >= spec.milli for i in gpus)
+        if not room.takes(spec) or not free or len(set(gpus)) != spec.gpus:
+            raise PlacementError(f"{spec} does not fit on GPUs {gpus} of {self.nodes[number].name}: {room}")
+        self.rooms[number] = room.without(spec, gpus)
+        self.changes.append(number)

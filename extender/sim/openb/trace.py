@@ -1,4 +1,4 @@
-"""The node and pod lists of the trace, read from CSV; what cannot be read is named with its file and line."""
+"""The node and pod lists of the trace, read from CSV."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from extender.sim.table import Row, TraceError, read
 MILLI = 1000
 """Thousandths that make one GPU."""
 MOST_GPUS = 1024
-"""GPUs of one node, or of one pod."""
+"""Limit for the GPUs of one node, and of one pod."""
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
 
@@ -27,20 +27,20 @@ class Node(msgspec.Struct, frozen=True):
     model: str
 
 
-class Spec(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a pod asks. Pods of equal specs fit the same nodes."""
+class Spec(msgspec.Struct, frozen=True, cache_hash=True, order=True):
+    """The resources that a pod requests. Pods of equal specs fit the same nodes."""
 
     cpu_milli: int
     memory_mib: int
     gpus: int
     milli: int
-    """Of each of its GPUs; less than 1000 only where it asks one, 0 where it asks none."""
+    """Of each GPU: less than 1000 only for one GPU, 0 without GPUs."""
     models: tuple[str, ...] = ()
-    """GPU models that it accepts; empty: any."""
+    """Accepted GPU models; empty: any."""
 
     @property
     def gpu_milli(self) -> int:
-        """Of all its GPUs."""
+        """Of all GPUs together."""
         return self.gpus * self.milli
 
 
@@ -57,7 +57,7 @@ def capacity(nodes: Sequence[Node]) -> int:
 
 
 def read_nodes(path: Path) -> list[Node]:
-    """The nodes of a list in its order; raises TraceError, also where none of them has a GPU."""
+    """The nodes in the order of the list; raises TraceError, also for a list without GPUs."""
     nodes = read(path, NODE_COLUMNS, _node)
     if not capacity(nodes):
         raise TraceError(f"{path}: 0 GPUs in all: expected a node with GPUs")
@@ -65,10 +65,10 @@ def read_nodes(path: Path) -> list[Node]:
 
 
 def read_pods(path: Path) -> list[Pod]:
-    """The pods of a list in its order; raises TraceError, also where none of them asks for a GPU."""
+    """The pods in the order of the list; raises TraceError, also if no pod requests a GPU."""
     pods = read(path, POD_COLUMNS, _pod)
     if not any(pod.spec.gpus for pod in pods):
-        raise TraceError(f"{path}: no pod asks for a GPU: expected one that does")
+        raise TraceError(f"{path}: no pod requests a GPU: expected at least one that does")
     return pods
 
 

@@ -1,7 +1,7 @@
-"""What arrives, in which order: the list sorted by name, shuffled by the seed, inflated or thinned to a demand.
+"""The order of arrival: the list sorted by name, shuffled by the seed, then inflated or thinned to a demand.
 
 Source: protocol of the FGD experiment (USENIX ATC 2023) and its artifact, hkust-adsl/kubernetes-scheduler-simulator.
-Random numbers are Python's, so single runs differ from the published ones; means over seeds compare.
+Python's random numbers differ from the artifact's, so only means over seeds can be compared with published ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from extender.sim.openb.trace import Node, Pod
 
 
 def arrivals(pods: Sequence[Pod], nodes: Sequence[Node], seed: int, percent: float) -> list[Pod]:
-    """The pods in order of arrival; together they ask at most `percent` of the GPUs, some of them more than once."""
+    """The pods in order of arrival. Together they request at most `percent` of the GPUs; pods may repeat."""
     rng = random.Random(seed)
     listed = sorted(pods, key=lambda pod: pod.name)
     rng.shuffle(listed)
@@ -26,9 +26,9 @@ def arrivals(pods: Sequence[Pod], nodes: Sequence[Node], seed: int, percent: flo
 
 
 def _inflated(listed: Sequence[Pod], asked: int, target: float, rng: random.Random) -> list[Pod]:
-    """All of them, then draws with replacement until the next would pass the target.
+    """All pods, then draws with replacement until the next would pass the target.
 
-    The test adds one GPU's part, however many GPUs the pod asks: so it was published.
+    As in the published experiment, the test adds the amount of one GPU, however many GPUs the pod requests.
     """
     coming = list(listed)
     while asked + (drawn := rng.choice(listed)).spec.milli <= target:
@@ -38,18 +38,18 @@ def _inflated(listed: Sequence[Pod], asked: int, target: float, rng: random.Rand
 
 
 def _thinned(listed: Sequence[Pod], asked: int, target: float, rng: random.Random) -> list[Pod]:
-    """Pods are taken out, each as likely as the other, until the target is not passed any more."""
-    gone: set[int] = set()
+    """The pods without random ones, so many that the demand no longer exceeds the target."""
+    removed: set[int] = set()
     for i in rng.sample(range(len(listed)), len(listed)):
         if asked <= target:
             break
-        gone.add(i)
+        removed.add(i)
         asked -= listed[i].spec.gpu_milli
-    return [pod for i, pod in enumerate(listed) if i not in gone]
+    return [pod for i, pod in enumerate(listed) if i not in removed]
 
 
 def renamed(nodes: Sequence[Node], seed: int) -> list[Node]:
-    """The same nodes with their names dealt out anew, so that the order of names tells nothing about types."""
+    """The same nodes with shuffled names, so that the order of names does not follow node types."""
     names = sorted(node.name for node in nodes)
     random.Random(f"names of {seed}").shuffle(names)
     return [msgspec.structs.replace(node, name=name) for node, name in zip(nodes, names, strict=True)]

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from deviceplugin.podresources import PodResources, PodResourcesError
-from extender.sim import profiles
 from extender.sim.apiserver import patch, store
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.http import ApiServer
@@ -187,7 +186,7 @@ class Node:
         self.api.patch(PODS, ("default", name), body, patch.MERGE, Writer("kubectl-edit"))
 
     def set_health(self, index: int, health: str) -> None:
-        profiles.set_health(self.sim.profile, index, health)
+        self.sim.set_gpu_health(index, health)
 
     async def restart_kubelet(self) -> None:
         await self.sim.stop_kubelet()

@@ -66,7 +66,7 @@ def test_json_is_what_the_status_port_says(status_port: StatusPort, capsys: pyte
     ("asked", "said"),
     [
         (["--for", "a/b/c"], "error: --for is 'a/b/c': expected NAME or NAMESPACE/NAME\n"),
-        (["--for", "nobody"], "error: --for is default/nobody: expected a pod or gang that waits for GPUs\n"),
+        (["--for", "nobody"], "error: --for is default/nobody: expected a pending pod or gang\n"),
     ],
 )
 def test_nobody_is_an_error(

@@ -77,7 +77,7 @@ def test_nodes_are_told_with_the_scores_there_and_their_terms_and_what_these_are
         "  node-b             0          –      –",
         "  node-a (here)   -137        112     25",
         "  terms: thousandths of a GPU that it costs others; score: minus their sum, the highest is best"
-        "; here: as if it were not there yet",
+        "; here: as if the pod were not there yet",
     ]
 
 
@@ -92,7 +92,7 @@ def test_where_no_node_takes_it_none_is_told() -> None:
 
 
 def test_a_pod_without_gpus_is_not_said_to_be_on_some() -> None:
-    assert told("lost", problem=None, asksGpus=False) == ["default/lost is bound to node-b", "  it asks no GPU"]
+    assert told("lost", problem=None, asksGpus=False) == ["default/lost is bound to node-b", "  it requests no GPU"]
 
 
 def test_the_pod_is_named_with_or_without_its_namespace(ask) -> None:  # type: ignore[no-untyped-def]

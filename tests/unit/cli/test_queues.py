@@ -40,7 +40,7 @@ def test_a_queue_stands_below_the_one_above_it_with_what_it_has_of_each_resource
     assert note[:2] == ["vision:", "its"]
     assert " ".join(over) == "research: 9 GPUs are in use, it may have 8 GPUs"
     assert " ".join(strangers) == (
-        "vision: 1 pods that wait and 2 that run name it from namespaces that it does not admit: mallory"
+        "vision: 1 pending and 2 running pods name it from namespaces that it does not admit: mallory"
     )
 
 

@@ -122,7 +122,7 @@ def test_one_node_alone(status_port: StatusPort, capsys: pytest.CaptureFixture[s
 def test_an_unknown_node_is_named(status_port: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
     ran = gangshare(capsys, "top", "node-z", "--server", status_port.url)
     assert ran.code == 1
-    assert "node is 'node-z': expected one that the extender knows" in ran.err
+    assert "node 'node-z' not found: expected a node that the extender knows" in ran.err
 
 
 def test_nobody_there_tells_how_to_get_there(status_port: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,7 +69,7 @@ async def plan(ours: World, key: str = "default/train", most: int = 8, *keep: st
 async def carry_out(ours: World, found: Plan) -> list[str]:
     said: list[str] = []
     async with ApiClient(Credentials(ours.server.url)) as client:
-        await defrag.carry_out(found, client, defrag.kept_by(ours.status), said.append)
+        await defrag.carry_out(found, client, ours.status, said.append)
     return said
 
 
@@ -100,7 +100,7 @@ async def test_it_tells_why_no_moves_help() -> None:
         assert (await plan(ours, "default/train", 8, "default/a")).verdict == said
         said = "default/a is not pending: it is bound to n1"
         assert (await plan(ours, "default/a")).verdict == said
-        with pytest.raises(CommandError, match="--for is default/nobody: expected a pod or gang"):
+        with pytest.raises(CommandError, match="--for is default/nobody: expected a pending pod or gang"):
             await plan(ours, "default/nobody")
 
 
@@ -201,7 +201,7 @@ async def test_a_budget_that_is_used_up_meanwhile_ends_it_and_the_room_is_given_
         ours.server.fault = fault
         with pytest.raises(CommandError) as error:
             await carry_out(ours, found)
-        assert str(error.value).startswith("default/b may not go: ")
+        assert str(error.value).startswith("default/b cannot be evicted: ")
         assert str(error.value).endswith("\n1 of 2 pods were evicted.")
         assert names.RESERVATION not in ours.pod("train")["metadata"].get("annotations", {})
         keepers = ours.extender.engine.reservations
@@ -209,7 +209,7 @@ async def test_a_budget_that_is_used_up_meanwhile_ends_it_and_the_room_is_given_
 
 
 async def test_nobody_goes_while_the_extender_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(defrag, "SEEN_S", 0.5)
+    monkeypatch.setattr(defrag, "RESERVE_TIMEOUT_S", 0.5)
     async with world(reservation_ttl_s=0.0) as ours:
         await a_town(ours)
         with pytest.raises(CommandError, match="the extender has not reserved n1 GPU 0 and 1 for default/train"):

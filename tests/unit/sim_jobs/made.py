@@ -36,7 +36,7 @@ def ends(jobs: Sequence[Job], cost: float, nodes: int = 1) -> dict[int, float]:
 
 def recorded(name: str, durations: Durations = "trace") -> list[Job]:
     """One of the recorded lists."""
-    return trace.told(trace.read_jobs(FOLDER / f"{name}.csv.gz"), durations, 0)
+    return trace.with_expected(trace.read_jobs(FOLDER / f"{name}.csv.gz"), durations, 0)
 
 
 def some_jobs(seed: int, *, known: bool = True) -> list[Job]:

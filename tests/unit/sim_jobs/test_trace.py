@@ -62,16 +62,16 @@ def test_a_job_that_never_fits_is_an_error() -> None:
 
 def test_noise_stays_within_half_of_the_run_time_and_is_the_same_for_a_seed() -> None:
     jobs = some_jobs(1)
-    noisy = trace.told(jobs, "noisy", 7)
+    noisy = trace.with_expected(jobs, "noisy", 7)
     assert all(0.5 <= job.expected / job.duration <= 1.5 for job in noisy)
-    assert [job.expected for job in noisy] == [job.expected for job in trace.told(jobs, "noisy", 7)]
-    assert [job.expected for job in noisy] != [job.expected for job in trace.told(jobs, "noisy", 8)]
+    assert [job.expected for job in noisy] == [job.expected for job in trace.with_expected(jobs, "noisy", 7)]
+    assert [job.expected for job in noisy] != [job.expected for job in trace.with_expected(jobs, "noisy", 8)]
 
 
 def test_the_true_run_times_or_nothing_is_told() -> None:
     jobs = [a_job(0, 0, 5, expected=1)]
-    assert [job.expected for job in trace.told(jobs, "trace", 0)] == [5]
-    assert [job.expected for job in trace.told(jobs, "none", 0)] == [math.inf]
+    assert [job.expected for job in trace.with_expected(jobs, "trace", 0)] == [5]
+    assert [job.expected for job in trace.with_expected(jobs, "none", 0)] == [math.inf]
 
 
 def test_figures_are_means_and_percentiles_of_what_ran() -> None:

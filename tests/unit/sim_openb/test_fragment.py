@@ -3,25 +3,26 @@ import random
 import pytest
 
 from extender.sim.openb import fragment
-from extender.sim.openb.fragment import Fragmentation, Typical
+from extender.sim.openb.fragment import Fragmentation
+from extender.sim.openb.trace import Spec
 from tests.unit.sim_openb.made import a_spec, pods
 
-WORKLOAD = [
-    Typical(4000, 1, 500, (), 6),
-    Typical(8000, 1, 1000, (), 3),
-    Typical(8000, 2, 1000, ("A10",), 2),
-    Typical(12000, 0, 0, (), 1),
-]
+WORKLOAD = {
+    Spec(4000, 0, 1, 500): 6,
+    Spec(8000, 0, 1, 1000): 3,
+    Spec(8000, 0, 2, 1000, ("A10",)): 2,
+    Spec(12000, 0, 0, 0): 1,
+}
 
 
-def naive(workload: list[Typical], cpu: int, gpus: list[int], model: str) -> int:
+def naive(workload: dict[Spec, int], cpu: int, gpus: list[int], model: str) -> int:
     """The formula as it stands in the paper."""
     total = 0
-    for spec in workload:
+    for spec, count in workload.items():
         allowed = not spec.models or model in spec.models
         runs = allowed and cpu >= spec.cpu_milli and sum(free >= spec.milli for free in gpus) >= spec.gpus
         small = sum(free for free in gpus if free < spec.milli)
-        total += spec.pods * (small if runs and spec.milli else sum(gpus))
+        total += count * (small if runs and spec.milli else sum(gpus))
     return total
 
 
@@ -62,4 +63,4 @@ def test_the_typical_specs_are_the_most_frequent_that_cover_95_percent() -> None
         *[a_spec(gpus=8)] * 3,
         a_spec(gpus=4),
     )
-    assert fragment.typical(listed) == [Typical(1000, 1, 500, (), 90), Typical(1000, 0, 0, (), 6)]
+    assert list(fragment.typical(listed).items()) == [(Spec(1000, 0, 1, 500), 90), (Spec(1000, 0, 0, 0), 6)]

@@ -1,7 +1,7 @@
 from collections import Counter
 
 from extender.sim.openb import replay, trace, workload
-from extender.sim.openb.cluster import Cluster, Spot
+from extender.sim.openb.cluster import Assignment, Cluster
 from extender.sim.openb.ours import Gangshare
 from extender.sim.openb.replay import Run
 from extender.sim.openb.trace import Node
@@ -30,17 +30,17 @@ def test_a_sample_is_drawn_by_the_seed_alone() -> None:
 def test_a_placement_that_is_told_again_gives_the_same_curve() -> None:
     nodes, listed = some_world(1)
     run = Run(nodes, listed)
-    cluster, spots = Cluster(nodes), []
+    cluster, assignments = Cluster(nodes), []
     placer = Gangshare(cluster)
     for pod in workload.arrivals(listed, nodes, run.seed, run.inflate):
-        spots.append(placer.choose(pod))
-        if spots[-1] is not None:
-            cluster.take(spots[-1], pod.spec)
-    assert replay.replay(run, Told(spots)) == replay.replay(run)
+        assignments.append(placer.choose(pod))
+        if assignments[-1] is not None:
+            cluster.take(assignments[-1], pod.spec)
+    assert replay.replay(run, Told(assignments)) == replay.replay(run)
 
 
 def test_only_those_who_would_have_fitted_were_refused_needlessly() -> None:
     nodes = [a_node(gpus=1)]
     specs = [pod.spec for pod in pods(a_spec(milli=600), a_spec(milli=500), a_spec(milli=400))]
-    assert needless(nodes, specs, [Spot(0, (0,)), None, None]) == 1
-    assert needless(nodes, specs, [Spot(0, (0,)), None, Spot(0, (0,))]) == 0
+    assert needless(nodes, specs, [Assignment(0, (0,)), None, None]) == 1
+    assert needless(nodes, specs, [Assignment(0, (0,)), None, Assignment(0, (0,))]) == 0

@@ -64,7 +64,7 @@ def test_a_bad_node_is_named(tmp_path: Path, row: str, sentence: str) -> None:
         ("p,1,1,2,500,", "line 2: gpu_milli is '500': expected 1000"),
         ("p,1,1,0,500,", "line 2: gpu_milli is '500': expected 0"),
         ("p,1,1,1,500,T4||A10", "line 2: gpu_spec is 'T4||A10': expected GPU models joined by |"),
-        ("p,1,1,0,0,", "no pod asks for a GPU: expected one that does"),
+        ("p,1,1,0,0,", "no pod requests a GPU: expected at least one that does"),
     ],
 )
 def test_a_bad_pod_is_named(tmp_path: Path, row: str, sentence: str) -> None:

@@ -94,7 +94,7 @@ def test_no_environment_at_all_is_a_fault(world: World) -> None:
 @pytest.mark.parametrize(("variable", "value"), [(names.ENV_MEM_MIB, "9000"), (names.ENV_SLICES, "26")])
 def test_another_amount_in_the_environment_is_a_fault(variable: str, value: str, world: World) -> None:
     world.environments["train"][variable] = value
-    assert "train: main is told" in world.fault()
+    assert "train: main may use" in world.fault()
 
 
 def test_a_missing_annotation_is_a_fault(world: World) -> None:
@@ -119,28 +119,28 @@ def test_books_that_charge_another_amount_are_a_fault(world: World) -> None:
 
 def test_an_annotation_that_gives_less_than_asked_is_a_fault(world: World) -> None:
     world.pods["train"]["spec"]["containers"][0]["resources"]["limits"][names.GPU_MEM] = "11"
-    assert "train: main asks (11, 25, False)" in world.fault()
+    assert "train: main requests (11, 25, False)" in world.fault()
 
 
 def test_fewer_gpus_than_asked_are_a_fault(world: World) -> None:
     world.pods["big"]["spec"]["containers"][0]["resources"]["limits"][names.WHOLE_GPU] = "2"
-    assert "big: main asks 2 GPUs" in world.fault()
+    assert "big: main requests 2 GPUs" in world.fault()
 
 
 def test_a_gpu_of_another_node_is_a_fault(world: World) -> None:
     world.pods["train"]["spec"]["nodeName"] = "node-b"
-    assert "train: it is on node-b, where no GPU GPU-a0 is" in world.fault()
+    assert "train: it is on node-b, which has no GPU GPU-a0" in world.fault()
 
 
 def test_a_gpu_given_away_twice_is_a_fault(world: World) -> None:
     holders = [*world.gpus[0]["pods"], told.a_holder("other", 70, 10)]
     world.gpus[0] |= {"memUsed": 80, "slicesUsed": 35, "pods": holders}
-    assert "node-a GPU 0 has 79 units, 80 and 35 slices are given away" in world.fault()
+    assert "node-a GPU 0 has 79 units, but 80 units and 35 slices are allocated" in world.fault()
 
 
 def test_a_whole_gpu_that_is_shared_is_a_fault(world: World) -> None:
     world.gpus[1]["pods"] = [*world.gpus[1]["pods"], told.a_holder("other")]
-    assert "node-a GPU 1 is whole for somebody and shared all the same" in world.fault()
+    assert "node-a GPU 1 is allocated as a whole and yet shared" in world.fault()
 
 
 def test_sums_that_are_not_those_of_the_pods_are_a_fault(world: World) -> None:
@@ -173,8 +173,8 @@ def test_a_whole_gang_has_no_faults() -> None:
 @pytest.mark.parametrize(
     ("members", "said", "fault"),
     [
-        ([a_member("a")], {"bound": 1}, "1 of its minimum of 2 are bound"),
-        ([a_member("a"), a_member("b", node="")], {"bound": 1}, "1 of its minimum of 2 are bound"),
+        ([a_member("a")], {"bound": 1}, "1 of at least 2 members are bound"),
+        ([a_member("a"), a_member("b", node="")], {"bound": 1}, "1 of at least 2 members are bound"),
         ([a_member("a"), a_member("b")], {"phase": "Waiting"}, "default/team is Waiting"),
         ([a_member("a"), a_member("b")], {"bound": 1}, "2 members are bound, the books say 1"),
         ([a_member("a"), a_member("b", epoch=2)], {}, "b: its annotation says"),
@@ -187,4 +187,4 @@ def test_half_a_gang_is_a_fault(members: list[Pod], said: dict[str, Any], fault:
 
 
 def test_a_gang_that_nobody_knows_is_a_fault() -> None:
-    assert list(gang([], None)) == ["the books know nothing of the gang"]
+    assert list(gang([], None)) == ["the gang is not in the books"]

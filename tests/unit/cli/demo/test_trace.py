@@ -1,4 +1,4 @@
-from extender.cli.demo import pods, trace
+from extender.cli.demo import manifests, trace
 from extender.cli.demo.trace import Recorded, Step
 from protos.contract import ask, names
 from protos.contract.objects import Pod
@@ -10,7 +10,7 @@ def a_recorded(name: str = "p", gpus: int = 1, share_milli: int = 1000, arrives:
 
 
 def asked(recorded: Recorded) -> ask.PodAsk | None:
-    pod: Pod = as_record(pods.manifest(recorded))
+    pod: Pod = as_record(manifests.pod(recorded))
     return ask.parse(pod, names.Resources())
 
 
@@ -77,5 +77,5 @@ def test_every_pod_of_the_trace_is_an_ask_we_understand() -> None:
 
 
 def test_cpus_are_scaled_down_so_that_gpus_are_short() -> None:
-    requests = pods.manifest(a_recorded())["spec"]["containers"][0]["resources"]["requests"]
+    requests = manifests.pod(a_recorded())["spec"]["containers"][0]["resources"]["requests"]
     assert requests == {"cpu": "2000m", "memory": str(4096 * 1024**2)}
