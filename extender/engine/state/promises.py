@@ -1,7 +1,7 @@
-"""What the annotations of pods say is to be kept, and for which pods.
+"""The reservations that annotations of pods ask for, by pod.
 
-One pod's annotation may name rooms for others of its namespace, and several may name the same: then a room is asked for
-as long as one of them is there. It counts who wrote them: what nobody wrote whom we believe keeps nothing.
+One annotation may name reservations for several pods of its namespace, and several annotations may name the same pod: a
+reservation is asked for as long as one of them exists. Only annotations of trusted writers count.
 """
 
 from __future__ import annotations
@@ -17,131 +17,118 @@ from protos.contract.reason import Reason
 from protos.contract.reservation import Reservation, Room
 
 CANNOT = f"the reservation of {names.RESERVATION} cannot be made"
-
-
 FORGED = "only the extender and `gangshare defrag --apply` may write it, through pods/status"
 
 
-class Written(msgspec.Struct, frozen=True, eq=False):
-    """One annotation."""
+class Promise(msgspec.Struct, frozen=True, eq=False):
+    """One annotation and its content."""
 
     namespace: str
     text: str
     by: str
-    """The manager who wrote it, "" if it is believed of nobody."""
-    most: float
-    """It holds no longer than until then, whatever it says."""
-
-
-class Promise(msgspec.Struct, frozen=True, eq=False):
-    """What one annotation says."""
-
-    written: Written
-    said: Reservation | None
-    """None: it is not believed, cannot be read, or is over."""
+    """The trusted manager that wrote it, "" if there is none."""
+    latest: float
+    """The latest end that we allow, whatever the annotation says."""
+    content: Reservation | None
+    """None: not trusted, unreadable or over."""
     until: float
 
     @property
-    def text(self) -> str:
-        return self.written.text
-
-    @property
-    def by(self) -> str:
-        return self.written.by
-
-    @property
     def preempting(self) -> bool:
-        return self.said is not None and bool(self.said.preempting) and self.by == names.EXTENDER
+        return self.content is not None and bool(self.content.preempting) and self.by == names.EXTENDER
 
     @property
     def rooms(self) -> dict[str, Room]:
-        return self.said.rooms if self.said is not None else {}
+        return self.content.rooms if self.content is not None else {}
 
 
 class Promises:
-    """All of them, by the UIDs of the pods on which they stand."""
+    """All annotations, by the UIDs of the pods that carry them."""
 
     def __init__(self, most_s: float, wall: Wall) -> None:
-        """None lasts longer than `most_s`."""
+        """No reservation lasts longer than `most_s`."""
         self._most_s, self._wall = most_s, wall
         self._on: dict[str, Promise] = {}
         self._for: dict[str, dict[str, None]] = {}
-        """On which pods there is one for a pod, by its UID."""
+        """By the UID of a pod: the pods with an annotation for it."""
         self._rooms = 0
-        """Named in all of them."""
+        """Reservations in all annotations."""
         self._allowed: dict[str, float] = {}
-        """Until when at most, where we wrote it ourselves."""
+        """The latest ends of annotations that this process wrote."""
 
     def allow(self, uid: str, until: float) -> None:
-        """What stands on this pod may be kept until then."""
+        """The annotation of this pod may last until then."""
         self._allowed[uid] = until
 
     def on(self, uid: str) -> str:
-        """What stands on this pod, "" if nothing does."""
-        found = self._on.get(uid)
-        return found.text if found is not None else ""
+        """The annotation of this pod, "" if it has none."""
+        promise = self._on.get(uid)
+        return promise.text if promise is not None else ""
 
     def of(self, uid: str, namespace: str) -> Promise | None:
-        """One in which there is a room for this pod."""
-        found = (self._on[by] for by in self._for.get(uid, ()))
-        return next((each for each in found if each.written.namespace == namespace), None)
+        """An annotation with a reservation for this pod."""
+        promises = (self._on[by] for by in self._for.get(uid, ()))
+        return next((promise for promise in promises if promise.namespace == namespace), None)
 
     def read(self, pod: Pod, text: str | None, by: str, now: float) -> tuple[Collection[str], Reason | None]:
-        """Take in what this manager wrote on a pod; returns for whom (UIDs) that is news, and why nothing is kept."""
+        """Read a pod's annotation, written by this manager.
+
+        Returns the pods (UIDs) whose reservations may change, and why the annotation cannot be used.
+        """
         uid = pod.metadata.uid
         known = self._on.get(uid)
         if (text, by) == ((known.text, known.by) if known is not None else (None, by)):
             return (), None
-        news = self._take_back(uid)
+        former = self._remove(uid)
         if text is None:
-            return news, None
-        most = max(now + self._most_s, self._allowed.get(uid, 0.0))
-        rooms, why = self._take(uid, Written(pod.metadata.namespace, text, by, most), now)
-        return {**dict.fromkeys(news), **dict.fromkeys(rooms)}, why
+            return former, None
+        latest = max(now + self._most_s, self._allowed.get(uid, 0.0))
+        rooms, why = self._put(uid, pod.metadata.namespace, text, by, latest, now)
+        return {**former, **rooms}, why
 
     def read_anew(self, now: float) -> Collection[str]:
-        """The wall clock was set; returns for whom (UIDs) that is news.
+        """Read all again after the wall clock was set; returns the pods (UIDs) whose reservations may change.
 
-        What this process wrote itself ends when that was meant to.
+        An annotation that this process wrote keeps its end on the monotonic clock.
         """
-        news: dict[str, None] = {}
+        changed: dict[str, Room] = {}
         for uid, known in list(self._on.items()):
             if known.by != names.EXTENDER or uid not in self._allowed:
-                news |= dict.fromkeys(self._take_back(uid))
-                rooms, _ = self._take(uid, known.written, now)
-                news |= dict.fromkeys(rooms)
-        return news
+                changed |= self._remove(uid)
+                changed |= self._put(uid, known.namespace, known.text, known.by, known.latest, now)[0]
+        return changed
 
-    def _take(self, uid: str, written: Written, now: float) -> tuple[Collection[str], Reason | None]:
-        said, why = self._said(written.text, written.by)
-        until = min(self._wall.moment(said.until), written.most) if said is not None else now
-        self._on[uid] = made = Promise(written, said if until > now else None, until)
+    def _put(
+        self, uid: str, namespace: str, text: str, by: str, latest: float, now: float
+    ) -> tuple[dict[str, Room], Reason | None]:
+        content, why = self._decode(text, by)
+        until = min(self._wall.moment(content.until), latest) if content is not None else now
+        made = self._on[uid] = Promise(namespace, text, by, latest, content if until > now else None, until)
         self._rooms += len(made.rooms)
         for each in made.rooms:
             self._for.setdefault(each, {})[uid] = None
         return made.rooms, why
 
-    def _said(self, text: str, by: str) -> tuple[Reservation | None, Reason | None]:
+    def _decode(self, text: str, by: str) -> tuple[Reservation | None, Reason | None]:
         if not by:
             return None, Reason("ReservationForged", CANNOT, FORGED)
         try:
-            said = reservation.decode(text)
+            content = reservation.decode(text)
         except codec.ContractError as error:
             return None, Reason("ReservationMalformed", CANNOT, str(error))
-        rooms = self._rooms + (len(said.rooms) if said is not None else 0)
+        rooms = self._rooms + (len(content.rooms) if content is not None else 0)
         if rooms > bounds.ROOMS_IN_SUM.most:
             return None, Reason("ReservationMalformed", CANNOT, bounds.ROOMS_IN_SUM.exceeded(rooms))
-        return said, None
+        return content, None
 
     def forget(self, uid: str) -> Collection[str]:
-        """The pod is over; returns for whom (UIDs) that is news."""
+        """The pod has ended; returns the pods (UIDs) whose reservations may change."""
         self._allowed.pop(uid, None)
-        return self._take_back(uid)
+        return self._remove(uid)
 
-    def _take_back(self, uid: str) -> Collection[str]:
-        """Nothing stands on the pod any more."""
-        found = self._on.pop(uid, None)
-        rooms = found.rooms if found is not None else {}
+    def _remove(self, uid: str) -> dict[str, Room]:
+        promise = self._on.pop(uid, None)
+        rooms = promise.rooms if promise is not None else {}
         self._rooms -= len(rooms)
         for each in rooms:
             del self._for[each][uid]

@@ -1,4 +1,4 @@
-"""One reservation: the room that is kept for a pod, and what of it is free on its node."""
+"""One reservation for a pending pod: its state, and the part of it that is free on its node."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
+from extender.engine.state.promises import Promise
 from extender.engine.state.seats import Assignment
-from extender.engine.types.amounts import add
 from protos.contract.allocation import Share
 from protos.contract.ask import NOTHING, Demand, PodAsk
 from protos.contract.books import NodeBooks
@@ -17,55 +17,61 @@ from protos.contract.gpu_book import GpuBook
 from protos.contract.reservation import Room
 
 AGAIN_S = 5.0
-"""Seconds after which a pod whose room is complete and that does not come is woken again."""
+"""Seconds until a pod with a complete reservation is requeued again."""
 
 
 class Reservation(msgspec.Struct, eq=False):
-    """One reservation."""
+    """A reservation, and how much of it is booked."""
 
     pod: PodState
     ask: PodAsk | None
-    text: str
+    promise: Promise
     """The annotation that asks for it."""
     room: Room | None
-    """None: it is over."""
-    preempting: bool
-    """We make the room ourselves."""
-    until: float
+    """None: the reservation is over."""
     keeper: PodState
-    """What holds it in the books."""
+    """Stands for the pod in the books."""
     assignment: Assignment | None = None
-    """What is to be kept; None while the node does not have it."""
+    """What is to be booked; None while the node cannot have it."""
     made_of: Mapping[str, GpuBook] | None = None
-    """The GPUs of the node of which that was made out."""
+    """The node's GPUs from which the assignment was made."""
     version: int = -1
-    """The node's, when it was booked."""
+    """The node's version at the last booking."""
     admitted: bool = False
-    """Its queue may have it."""
+    """The queue admits it."""
     queue: object = None
     turn: int = -1
-    """In which queue, and when, that was looked at."""
+    """The queue and its turn when `admitted` was asked."""
     promised: bool = False
     """It counts in its queue."""
     complete: bool = False
     complete_at: float = 0.0
-    """When it was seen to be, the last time."""
+    """When it last became complete."""
     again_at: float = 0.0
     again_s: float = AGAIN_S
 
     @property
+    def until(self) -> float:
+        return self.promise.until
+
+    @property
+    def preempting(self) -> bool:
+        return self.promise.preempting
+
+    @property
     def asked(self) -> tuple[object, ...]:
-        """What is asked for whom."""
-        return self.text, self.preempting, self.ask, self.keeper.requests
+        return self.promise.text, self.preempting, self.ask, self.keeper.requests
 
 
-def gpus(node: NodeState) -> Mapping[str, GpuBook] | None:
-    """The books of its GPUs, None if it has none."""
-    return node.books.gpus if node.books is not None else None
+def assign(kept: Reservation, room: Room, node: NodeState) -> None:
+    """Set the assignment, unless it was made of the node's present GPUs."""
+    gpus = node.books.gpus if node.books is not None else None
+    if kept.assignment is None or kept.made_of is not gpus:
+        kept.assignment, kept.made_of = _assignment(kept, room, node), gpus
 
 
-def spot(kept: Reservation, room: Room, node: NodeState) -> Assignment | None:
-    """What is to be kept on the node; None if it does not have that, or the pod asks for something else."""
+def _assignment(kept: Reservation, room: Room, node: NodeState) -> Assignment | None:
+    """None if the node lacks the GPUs or the pod's requests differ from them."""
     if kept.ask is None or node.books is None:
         return Assignment(node.name, until=kept.until) if kept.ask is None else None
     shares = _shares(kept.ask, node.books, room.containers)
@@ -77,19 +83,19 @@ def _shares(
     ask: PodAsk, books: NodeBooks, containers: Mapping[str, tuple[str, ...]]
 ) -> dict[str, tuple[Share, ...]] | None:
     eligible = {book.gpu.uuid: book for book in books.eligible(ask.selection)}
-    found: dict[str, tuple[Share, ...]] = {}
+    by_container: dict[str, tuple[Share, ...]] = {}
     for container in ask.containers:
-        given = containers.get(container.name, ())
-        demands = [(eligible[uuid], books.demand(container, eligible[uuid].gpu)) for uuid in given if uuid in eligible]
+        uuids = containers.get(container.name, ())
+        demands = [(eligible[uuid], books.demand(container, eligible[uuid].gpu)) for uuid in uuids if uuid in eligible]
         shares = [Share(b.gpu.uuid, b.gpu.index, d.mem, d.slices, d.whole) for b, d in demands if d is not None]
-        if len(shares) != container.gpus or len(given) != container.gpus:
+        if len(shares) != container.gpus or len(uuids) != container.gpus:
             return None
-        found[container.name] = tuple(shares)
-    return found
+        by_container[container.name] = tuple(shares)
+    return by_container
 
 
 def free_of(charges: Mapping[str, Demand], books: NodeBooks | None, own: str) -> dict[str, Demand]:
-    """As much of this as there is, beside all but what is booked for it already."""
+    """The part of the charges that is free, with the own booking counted as free."""
     if books is None:
         return {}
     entry = books.entries.get(own)
@@ -107,10 +113,3 @@ def _part(demand: Demand, book: GpuBook | None) -> Demand:
     if book.fits(demand):
         return demand
     return Demand(min(demand.mem, book.mem_free), min(demand.slices, book.slices_free), False)
-
-
-def without(node: NodeState, keeper: PodState) -> dict[str, int]:
-    """What all others take in-tree there."""
-    used = dict(node.used)
-    add(used, keeper.requests, -1)
-    return used
