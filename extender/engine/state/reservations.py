@@ -15,9 +15,8 @@ from typing import Protocol
 from extender.engine.state.intree import counted, lacking
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.promises import Promises
 from extender.engine.state.quarantine import Quarantine
-from extender.engine.state.reservation import Reservation, assign, free_of
+from extender.engine.state.reservation import Promises, Reservation, assign, free_of
 from extender.engine.state.seats import Assignment
 from extender.engine.types import trust
 from extender.engine.types.amounts import add
