@@ -169,7 +169,7 @@ class Ledger:
         self._moved(pod, before)
 
     def hold(self, pod: PodState, node: str, charges: Mapping[str, Demand]) -> None:
-        """Put a pod on a node with a soft charge."""
+        """Put a pod on a node with a HELD booking of these charges."""
         before = self._go(pod, node, Change.HELD)
         books = self.node(node).books
         if books is not None and pod.ask is not None:
