@@ -35,7 +35,7 @@ WORK: tuple[tuple[str, str], ...] = (
     ("booking", "choose book place release"),
     ("offers", "of"),
     ("indexes", "of prepare work learn"),
-    ("reservations", "see _waits lend _look _reread"),
+    ("reservations", "see _review lend _book _reread"),
     ("activator", "_look_at"),
     ("running_pods", "see"),
     ("runtimes", "see"),

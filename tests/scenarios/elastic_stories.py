@@ -139,7 +139,7 @@ async def test_a_job_moves_off_a_node_that_is_about_to_go_without_an_eviction(wo
             assert leave <= set(itertools.chain.from_iterable(named))
             assert f"node {home} is about to be removed" in await event(world, min(leave), "NodeLeaving")
             (node,) = [node for node in (await world.books())["nodes"] if node["name"] == home]
-            assert node["problem"] == f"it is about to go, as {SPOT['key']} says"
+            assert node["problem"] == f"it is about to be removed: it has {SPOT['key']}"
             await books_agree(world)
         finally:
             await world.patch("v1", "Node", home, {"spec": {"taints": None}})

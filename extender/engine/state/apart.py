@@ -1,10 +1,10 @@
-"""Which members of a gang kube-scheduler will not let onto one node together, and which it wants spread evenly.
+"""Which members of a gang kube-scheduler keeps off one node together, or wants spread evenly over nodes.
 
-Words that a node holds once each: a port of the node, and required anti-affinity by host name to pods that are like the
-pod itself, one worker a node. A spread that must hold (DoNotSchedule), by host name among pods like itself. What stands
-on nodes already is left to kube-scheduler, as is what concerns others or zones: what it refuses for these is excluded
-from the next plan. But it would refuse members of one gang for each other at every plan that puts too many of them
-together. Sources: the filters NodePorts, InterPodAffinity and PodTopologySpread of kube-scheduler.
+Each pod has words that a node may hold once: a host port, and required anti-affinity by host name to pods like itself.
+A spread counts if it is required (DoNotSchedule), by host name, and selects the pod itself. Without these rules each
+plan would put members together that kube-scheduler then refuses. All else is left to kube-scheduler: pods already on
+nodes, other pods, zones. A node that it refuses for these is excluded from the next plan. Sources: the filters
+NodePorts, InterPodAffinity and PodTopologySpread of kube-scheduler.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Term(msgspec.Struct, frozen=True, rename="camel"):
     namespace_selector: Selector | None = None
 
     def concerns(self, namespace: str) -> bool:
-        """Whether it is about pods of this namespace, its own pod's. Labels of namespaces are not known."""
+        """Whether the term selects pods of this namespace, its pod's own. Labels of namespaces are unknown here."""
         if self.namespace_selector is None and not self.namespaces:
             return True
         return namespace in (self.namespaces or ()) or self.namespace_selector == Selector()
@@ -58,10 +58,12 @@ class _Spreading(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """Pods that must be spread over nodes: which, and by how many one node may have more than another."""
+    """A required spread over nodes."""
 
     who: str
+    """The pods that are counted."""
     skew: int
+    """The most by which the counts of two nodes may differ."""
 
 
 _affinities = msgspec.json.Decoder(_Affinity | None)
@@ -69,40 +71,36 @@ _spreadings = msgspec.json.Decoder(tuple[_Spreading, ...] | None)
 
 
 def words(pod: Pod) -> tuple[str, ...]:
-    """What two pods must not have in common on one node, sorted."""
-    return tuple(sorted({*_ports(pod), *_likes(pod)}))
+    """The words of which two pods on one node must share none, sorted."""
+    return tuple(sorted({*_ports(pod), *_repelled(pod)}))
 
 
 def spread(pod: Pod) -> Spread | None:
-    """The strictest that the pod itself is counted in."""
+    """The strictest required spread that counts the pod itself."""
     meta = pod.metadata
-    found = [
+    spreads = [
         Spread(_named(meta.namespace, each.label_selector), each.max_skew)
         for each in _spread(read(pod.spec.topology_spread_constraints))
         if each.label_selector is not None and each.label_selector.selects(meta.labels)
     ]
-    return min(found, key=lambda each: (each.skew, each.who), default=None)
+    return min(spreads, key=lambda each: (each.skew, each.who), default=None)
 
 
 def _ports(pod: Pod) -> list[str]:
     spec = pod.spec
     sidecars = [container for container in spec.init_containers if container.restart_policy == "Always"]
     ports = [port for container in (*spec.containers, *sidecars) for port in container.ports if port.host_port]
-    return [f"port {port.protocol} {port.host_port} {_address(port.host_ip)}".rstrip() for port in ports]
+    return [f"port {p.protocol} {p.host_port} {'' if p.host_ip in _ANY_ADDRESS else p.host_ip}".rstrip() for p in ports]
 
 
-def _address(text: str) -> str:
-    return "" if text in _ANY_ADDRESS else text
-
-
-def _likes(pod: Pod) -> list[str]:
+def _repelled(pod: Pod) -> list[str]:
+    """The pods like itself that the pod repels."""
     meta = pod.metadata
-    found = []
-    for term in _terms(read(pod.spec.affinity)):
-        selector = term.label_selector
-        if selector is not None and term.concerns(meta.namespace) and selector.selects(meta.labels):
-            found.append(_named(meta.namespace, selector))
-    return found
+    return [
+        _named(meta.namespace, selector)
+        for term in _terms(read(pod.spec.affinity))
+        if (selector := term.label_selector) and term.concerns(meta.namespace) and selector.selects(meta.labels)
+    ]
 
 
 def _named(namespace: str, selector: Selector) -> str:
@@ -110,16 +108,16 @@ def _named(namespace: str, selector: Selector) -> str:
 
 
 def read(text: bytes) -> bytes:
-    """A part of a pod's spec as JSON; nothing, if it is too long to be read: kube-scheduler has the last word."""
+    """A part of a pod's spec as JSON; empty if it is too long to read here, as kube-scheduler has the last word."""
     return bytes(text) if len(text) <= bounds.AFFINITY.most else b""
 
 
-def decoded(decoder: msgspec.json.Decoder[T], text: bytes) -> T | None:
-    """What it says, None if it cannot be decoded."""
+def decoded(decoder: msgspec.json.Decoder[T], text: bytes, otherwise: T | None = None) -> T | None:
+    """The decoded text, `otherwise` if it cannot be decoded."""
     try:
         return decoder.decode(text)
     except (ValueError, RecursionError):
-        return None
+        return otherwise
 
 
 _known_terms: Remembered[bytes, tuple[_Term, ...]] = Remembered(2048, 2**21, len)
@@ -127,19 +125,19 @@ _known_spreads: Remembered[bytes, tuple[_Spreading, ...]] = Remembered(2048, 2**
 
 
 def _terms(affinity: bytes) -> tuple[_Term, ...]:
-    """Those about host names; text that cannot be decoded keeps nobody apart."""
+    """The required anti-affinity terms by host name; none if the text cannot be decoded."""
     if b"podAntiAffinity" not in affinity:
         return ()
     found = _known_terms.get(affinity)
     if found is None:
-        said = decoded(_affinities, affinity)
-        required = said.pod_anti_affinity.required if said and said.pod_anti_affinity else None
+        spec = decoded(_affinities, affinity)
+        required = spec.pod_anti_affinity.required if spec and spec.pod_anti_affinity else None
         found = _known_terms.put(affinity, tuple(term for term in required or () if term.topology_key == _HOST))
     return found
 
 
 def _spread(constraints: bytes) -> tuple[_Spreading, ...]:
-    """Those over nodes that must hold; text that cannot be decoded spreads nobody."""
+    """The required spreads by host name; none if the text cannot be decoded."""
     if not constraints:
         return ()
     found = _known_spreads.get(constraints)

@@ -1,4 +1,4 @@
-"""Whether the books are sound: what is wrong with them, in sentences."""
+"""Checks the books against the pods, and reports violations in sentences."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from protos.contract.books import NodeBooks
 
 
 def wrong(ledger: Ledger, nodes: Iterable[str] | None = None) -> list[str]:
-    """What is wrong with the books of these nodes (None = all), in sentences; empty when they are sound."""
-    found: list[str] = []
+    """The violations in the books of these nodes (None: all nodes)."""
+    violations: list[str] = []
     for name in list(ledger.nodes) if nodes is None else nodes:
         node = ledger.nodes.get(name)
         if node is not None and node.books is not None:
-            found += _of_node(ledger, node, node.books)
-    return found
+            violations += _of_node(ledger, node, node.books)
+    return violations
 
 
 def _of_node(ledger: Ledger, node: NodeState, books: NodeBooks) -> Iterator[str]:
@@ -34,8 +34,8 @@ def _of_node(ledger: Ledger, node: NodeState, books: NodeBooks) -> Iterator[str]
         if pod is None:
             continue
         add(total, pod.requests)
-        booked = uid in books.entries or uid not in ledger.pods
-        if not booked and pod.state in ("binding", "bound") and pod.ask is not None:
+        in_books = uid in books.entries or uid not in ledger.pods
+        if not in_books and pod.state in ("binding", "bound") and pod.ask is not None:
             yield f"{node.name} holds no GPUs for {pod.ref}, which is {pod.state} there"
     if {resource: amount for resource, amount in node.used.items() if amount} != total:
         yield f"{node.name}: in-tree totals are {node.used}, its pods take {total}"
@@ -49,7 +49,7 @@ def _of_node(ledger: Ledger, node: NodeState, books: NodeBooks) -> Iterator[str]
             continue
         held = sum(c.mem for c in charges), sum(c.slices for c in charges), sum(c.whole for c in charges)
         if (book.mem_used, book.slices_used, book.wholes) != held or book.wholes + book.sharers != len(charges):
-            said = f"{book.mem_used} units, {book.slices_used} slices and {book.wholes} times the whole"
-            yield f"{node.name} {uuid}: booked are {said}, held {held} by {len(charges)} pods"
+            booked = f"{book.mem_used} units, {book.slices_used} slices and {book.wholes} times the whole"
+            yield f"{node.name} {uuid}: booked are {booked}, held {held} by {len(charges)} pods"
         if min(book.mem_used, book.slices_used, book.wholes, book.sharers) < 0:
             yield f"{node.name} {uuid}: less than nothing is booked"

@@ -1,4 +1,4 @@
-"""GpuClasses: what each accepts, which pods that wait name it, and how many GPUs are of it."""
+"""GpuClasses: their selections, the pending pods that name them, and their GPU counts."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ from protos.contract.reason import Reason
 from protos.contract.selection import Selection
 
 OF_OURS = frozenset((names.ALLOCATION, names.RESERVATION))
-"""Annotations that are believed by who wrote them."""
+"""Annotations that are trusted by their writer."""
 
 
 class Classes:
-    """All classes that are there, and the pods without a node that name one, there or not."""
+    """All GpuClasses, and the pods without a node that name one, whether it exists or not."""
 
     def __init__(self, stock: Stock, quarantine: Quarantine) -> None:
         self._stock, self._quarantine = stock, quarantine
         self.known: dict[str, GpuClass] = {}
         self._pods: dict[str, dict[str, Pod]] = {}
-        """By class and UID, as last seen, but for who wrote which field."""
+        """By class and UID, as last seen, without managedFields."""
         self._named: dict[str, str] = {}
-        self._told: dict[str, ClassStatus] = {}
+        self._written: dict[str, ClassStatus] = {}
         self._leading = True
         self._counted: int | None = None
-        """The counts of the stock when that was told; None: all is to be looked at."""
+        """`Stock.counts` when the statuses were last compared; None: compare them again."""
 
     def selection(self, name: str) -> Selection | Reason:
-        """What the class accepts, or why a pod that names it waits."""
+        """The selection of the class, or why a pod that names it waits."""
         found = self.known.get(name)
         if found is None:
             return refusals.class_missing(name)
         return refusals.class_unreadable(name, found.problem) if found.problem else found.selection
 
-    # -- the world
+    # -- events
 
-    def put(self, found: GpuClass) -> list[Pod]:
-        """The class is there, or another one now; returns the pods that may want something else by that."""
-        if self.known.get(found.name) == found:
+    def put(self, gpu_class: GpuClass) -> list[Pod]:
+        """Add or replace a class; returns the pods whose selection may change."""
+        if self.known.get(gpu_class.name) == gpu_class:
             return []
-        self.known[found.name], self._counted = found, None
-        return self.pods(found.name)
+        self.known[gpu_class.name], self._counted = gpu_class, None
+        return self.pods(gpu_class.name)
 
     def drop(self, name: str) -> list[Pod]:
-        """The class is gone; returns the same."""
-        self._told.pop(name, None)
+        """Remove a class; returns the pods whose selection may change."""
+        self._written.pop(name, None)
         return self.pods(name) if self.known.pop(name, None) is not None else []
 
     def see(self, pod: Pod) -> None:
-        """Take in which class a pod names, as long as it has no node."""
+        """Record the class of a pod without a node."""
         uid, name = pod.metadata.uid, pod.metadata.annotations.get(names.GPU_CLASS, "")
         self.forget(uid)
         if name and not pod.spec.node_name:
@@ -65,7 +65,7 @@ class Classes:
             self._pods.setdefault(name, {})[uid] = _lean(pod)
 
     def forget(self, uid: str) -> None:
-        """The pod is over, or has a node."""
+        """The pod has ended or has a node."""
         name = self._named.pop(uid, "")
         if name:
             del self._pods[name][uid]
@@ -73,22 +73,22 @@ class Classes:
                 del self._pods[name]
 
     def pods(self, name: str) -> list[Pod]:
-        """Those that wait and name this class."""
+        """The pending pods that name this class."""
         return list(self._pods.get(name, {}).values())
 
     def missing(self) -> list[str]:
-        """The names of classes that pods wait for and that are not there."""
+        """The classes that pending pods name and that do not exist."""
         return sorted(self._pods.keys() - self.known.keys())
 
     def lead(self, yes: bool) -> None:
-        """Whether this process may write. Another may have written something else: all is told once more then."""
+        """Start or stop leading. Another leader may have written other statuses, so all are written again."""
         self._leading, self._counted = yes, None
-        self._told.clear()
+        self._written.clear()
 
-    # -- how they stand
+    # -- status
 
     def none_of(self, uid: str) -> Reason | None:
-        """That no GPU is of the class that this pod names; None if it names none, or there are some."""
+        """That no GPU matches the class of this pod; None if a GPU does or the pod names no class."""
         name = self._named.get(uid, "")
         found = self.known.get(name)
         if found is None or found.problem or self._stock.accepted(found.selection):
@@ -96,30 +96,29 @@ class Classes:
         return refusals.class_empty(name, f"it has {self._stock.models()}")
 
     def statuses(self) -> Iterator[ClassStatus]:
-        """How each class stands now, by name."""
+        """The status of each class, sorted by name."""
 
         def status(found: GpuClass) -> ClassStatus:
             gpus, free, nodes = (0, 0, 0) if found.problem else self._stock.matching(found.selection)
             return ClassStatus(name=found.name, gpus=gpus, free=free, nodes=nodes, problem=found.problem)
 
-        found = [each for _, each in sorted(self.known.items())]
-        yield from filter(
-            None, self._quarantine.tried(found, lambda each: Subject("class", each.name), "classes", status)
-        )
+        classes = [found for _, found in sorted(self.known.items())]
+        statuses = self._quarantine.tried(classes, lambda found: Subject("class", found.name), "classes", status)
+        return filter(None, statuses)
 
     def news(self) -> Iterator[ClassStatus]:
-        """How those stand of which something else was told before."""
+        """The statuses that have changed."""
         if not self._leading or self._counted == self._stock.counts:
             return
         self._counted = self._stock.counts
         for status in self.statuses():
-            if self._told.get(status.name) != status:
-                self._told[status.name] = status
+            if self._written.get(status.name) != status:
+                self._written[status.name] = status
                 yield status
 
 
 def _lean(pod: Pod) -> Pod:
-    """The pod without the list of who wrote which field, half of it, where nothing is believed by its writer."""
+    """The pod without managedFields, half of its size, unless an annotation is trusted by its writer."""
     if OF_OURS & pod.metadata.annotations.keys():
         return pod
     replace = msgspec.structs.replace

@@ -1,4 +1,4 @@
-"""What most of the engine works on: the books, the settings, the counters, the quarantine and the clock of the wall."""
+"""The objects that most components of the engine share."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from extender.engine.types.wall import Wall
 
 
 class EngineContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Made once, and given to whoever needs most of it."""
+    """Created once, and passed to the components that need most of it."""
 
     ledger: Ledger
     settings: Settings
     counters: Counter[tuple[str, str]]
-    """(what, label) → how often."""
+    """(metric, label) → count."""
     quarantine: Quarantine
     wall: Wall

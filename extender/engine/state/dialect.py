@@ -1,4 +1,4 @@
-"""What a Binding carries, and what a pod wishes of kube-scheduler itself."""
+"""The annotations of a Binding, and the preferences of a pod that only kube-scheduler scores."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from protos.contract.objects import Pod
 
 
 def has_preferences(pod: Pod) -> bool:
-    """Whether the pod has soft wishes that only kube-scheduler's own scores know: preferred affinity, soft spread."""
+    """Whether the pod has preferences that only kube-scheduler scores: preferred affinity, soft spread."""
     return b'"preferredDuringScheduling' in bytes(pod.spec.affinity) or b'"ScheduleAnyway"' in bytes(
         pod.spec.topology_spread_constraints
     )
 
 
 def of_binding(pod: PodState, node: NodeState, settings: Settings, wall_ns: int) -> dict[str, str]:
-    """The annotations of the pod's Binding: the allocation, and gpushare's five in its mode.
+    """The annotations of the pod's Binding: the allocation, and in gpushare mode gpushare's five.
 
-    gpushare knows one GPU per pod: IDX is its minor number, DEV that GPU's units, POD the pod's units in all.
+    gpushare has one GPU per pod: IDX is its minor number, DEV its units, POD the pod's units in sum.
     Source: AliyunContainerService/gpushare-scheduler-extender, pkg/utils/pod.go.
     """
     assert pod.text is not None
     assert pod.allocation is not None
-    found = {names.ALLOCATION: pod.text}
+    annotations = {names.ALLOCATION: pod.text}
     shares = [share for given in pod.allocation.containers.values() for share in given]
     if settings.gpushare and node.books is not None and len({share.uuid for share in shares}) == 1:
         gpu = node.books.gpus[shares[0].uuid].gpu
-        found |= {
+        annotations |= {
             names.ALIYUN_IDX: str(gpu.minor),
             names.ALIYUN_POD: str(sum(share.mem for share in shares)),
             names.ALIYUN_DEV: str(gpu.mem),
             names.ALIYUN_ASSUME_TIME: str(wall_ns),
             names.ALIYUN_ASSIGNED: "false",
         }
-    return found
+    return annotations

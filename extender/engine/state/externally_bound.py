@@ -1,8 +1,8 @@
-"""Members whose bind is never asked of us: kube-scheduler binds them by itself as soon as filter lets them go.
+"""Members that kube-scheduler binds by itself, without asking us, once filter has passed them.
 
-That is so where our extender entry manages resources and they ask none of these; another entry, which only filters,
-shows them to us. They go when all others of their start are in bind, and those are bound only after them. What a
-Binding of ours would say of their start is written on them afterwards.
+That happens if our extender entry manages resources and they request none of these; a second entry, which only filters,
+shows them to us. Filter passes them when all other members of the start wait at the barrier, and those are bound after
+them. The annotation of their start, which no Binding of ours carries, is written later.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from protos.contract.allocation import Allocation, Group
 
 
 def joining(gang: Gang) -> list[Member]:
-    """Bound members that belong to the start of their gang from now on: it has passed its barrier."""
+    """The bound members that now join the start of their gang, which has passed its barrier."""
     if gang.phase not in STARTED or not gang.unheld:
         return []
-    found = [m for uid in sorted(gang.unheld) if (m := gang.members[uid]).stage is Stage.BOUND and not m.epoch]
-    for member in found:
+    members = [m for uid in sorted(gang.unheld) if (m := gang.members[uid]).stage is Stage.BOUND and not m.epoch]
+    for member in members:
         member.epoch = gang.epoch
-    return found
+    return members
 
 
 def mark(gang: Gang, pod: PodState, settings: Settings) -> SetAnnotation:
-    """What a Binding of ours would have said of the pod."""
+    """The annotation that a Binding of ours would have carried."""
     group = Group(str(gang.key), gang.epoch, max(1, gang.size))
-    told = Allocation(codec.VERSION, settings.unit_mib, settings.slices_per_gpu, {}, group)
-    return SetAnnotation(pod.ref, names.ALLOCATION, allocation.encode(told), "")
+    started = Allocation(codec.VERSION, settings.unit_mib, settings.slices_per_gpu, {}, group)
+    return SetAnnotation(pod.ref, names.ALLOCATION, allocation.encode(started), "")
 
 
 def stranded(gang: Gang) -> list[Member]:
-    """Members that were bound for a start which came to nothing, and that are made anew: to be taken back."""
-    found = [m for uid in sorted(gang.unheld) if (m := gang.members[uid]).stage is Stage.BOUND and m.owner]
-    for member in found:
+    """The members bound for a start that failed; they are evicted, as their owners will recreate them."""
+    members = [m for uid in sorted(gang.unheld) if (m := gang.members[uid]).stage is Stage.BOUND and m.owner]
+    for member in members:
         member.epoch = member.epoch or gang.epoch
         gang.put(member, Stage.EVICTING)
-    return found
+    return members

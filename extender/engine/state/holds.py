@@ -1,4 +1,4 @@
-"""Soft charges: what filter promised a pod, or a wake keeps for it, until its bind or a moment later."""
+"""Soft charges: GPUs held for a pod from its filter, or its requeue, until bind or for about a second."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from protos.contract.ask import Demand
 
 
 class Holds:
-    """The pods that are HELD."""
+    """The pods with a soft charge."""
 
     def __init__(self, ledger: Ledger, quarantine: Quarantine, last_s: float, undecided_s: float) -> None:
-        """A charge lasts `last_s`; for `undecided_s` a filter waits for a pod that was offered several nodes."""
+        """A charge lasts `last_s`; filter waits `undecided_s` for a pod that was offered several nodes."""
         self._ledger, self._quarantine = ledger, quarantine
         self._last_s, self._undecided_s = last_s, undecided_s
         self._held: dict[str, PodState] = {}
         self._open: dict[str, PodState] = {}
-        """Those that were offered several nodes."""
+        """The pods that were offered several nodes."""
 
     def put(
         self, pod: PodState, node: str, charges: Mapping[str, Demand], now: float, *, several: bool = False
     ) -> None:
-        """Keep this much of the node for the pod; `several`: other nodes were offered too."""
+        """Charge the node for the pod; `several`: other nodes were offered too."""
         self._ledger.hold(pod, node, charges)
         pod.deadline = now + self._last_s
         self._held[pod.ref.uid] = pod
@@ -33,29 +33,29 @@ class Holds:
             self._open[pod.ref.uid] = pod
 
     def holds(self, pod: PodState) -> bool:
-        """Whether something is kept for the pod here."""
+        """Whether the pod has a soft charge."""
         return self._held.get(pod.ref.uid) is pod
 
     def settle(self, pod: PodState) -> None:
-        """The pod is not merely held any more."""
+        """The soft charge has become a booking, or is gone."""
         self._open.pop(pod.ref.uid, None)
         self._held.pop(pod.ref.uid, None)
 
     def drop(self, pod: PodState) -> None:
-        """Give back what is kept for the pod, if anything is. What a gang's start holds is none of ours."""
-        kept = pod.ref.uid in self._held
+        """Release the pod's soft charge, if it has one. GPUs held by a gang's start are not soft charges."""
+        held = pod.ref.uid in self._held
         self.settle(pod)
-        if kept and pod.state == "held":
+        if held and pod.state == "held":
             self._ledger.unbind(pod)
 
     def expire(self, now: float) -> None:
-        """Drop what was not used in time."""
-        over = [pod for pod in self._held.values() if pod.deadline <= now]
-        if over:
-            self._quarantine.each(over, lambda pod: pod.subject, "holds", self.drop)
+        """Drop the charges whose time is over."""
+        overdue = [pod for pod in self._held.values() if pod.deadline <= now]
+        if overdue:
+            self._quarantine.each(overdue, lambda pod: pod.subject, "holds", self.drop)
 
     def undecided(self, uid: str, now: float) -> bool:
-        """Whether a pod other than this one was offered several nodes and its bind has not said which."""
-        for over in [pod for pod in self._open.values() if pod.open_until <= now]:
-            del self._open[over.ref.uid]
+        """Whether filter should wait: another pod was offered several nodes and is not in bind yet."""
+        for late in [pod for pod in self._open.values() if pod.open_until <= now]:
+            del self._open[late.ref.uid]
         return any(other != uid for other in self._open)

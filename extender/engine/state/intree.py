@@ -1,9 +1,9 @@
-"""What kube-scheduler will hold against a node, as far as a plan must know it before it books anything.
+"""The filters of kube-scheduler that a plan must respect before it books anything.
 
-Node selector, required node affinity, taints, cordoned nodes and totals of resources; nodes that are about to go, too;
-which members must not be on one node together, and which must be spread over nodes (`apart`). Pod affinity, other
-spreads and volumes stay with kube-scheduler: what it refuses for them is excluded from the next plan. Text that cannot
-be decoded constrains nothing, since kube-scheduler has the last word anyway. Sources: the filters NodeAffinity,
+Node selector, required node affinity, taints, cordons and resources; drained nodes; members that exclude each other or
+must be spread (`apart`). Pod affinity, other spreads and volumes are left to kube-scheduler: a node that it refuses for
+them is excluded from the next plan. Text that cannot be decoded constrains nothing, as kube-scheduler has the last
+word. Sources: the filters NodeAffinity,
 TaintToleration, NodeUnschedulable and NodeResourcesFit of kube-scheduler; k8s.io/component-helpers/scheduling/corev1.
 """
 
@@ -25,16 +25,15 @@ Amounts = tuple[tuple[str, int], ...]
 """Amounts by resource: cpu in thousandths of a core, everything else in whole units."""
 
 REPELLING = ("NoSchedule", "NoExecute")
-"""Effects of taints that keep a pod off; PreferNoSchedule is a wish."""
+"""The taint effects that repel pods; PreferNoSchedule is only a preference."""
 CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-"""What a pod must tolerate to go to a node with spec.unschedulable."""
-
+"""The taint that stands for spec.unschedulable."""
 _NAME = "metadata.name"
-"""The one field that matchFields can name."""
+"""The only field that matchFields can select."""
 
 
 class Term(msgspec.Struct, frozen=True, rename="camel"):
-    """One NodeSelectorTerm: all of it must hold; an empty one holds nowhere."""
+    """One NodeSelectorTerm: all requirements must hold; an empty term selects no node."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
@@ -47,7 +46,7 @@ class Term(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Toleration(msgspec.Struct, frozen=True):
-    """A toleration of a pod. Operators that are not known here are left to kube-scheduler: they tolerate."""
+    """A toleration of a pod. An unknown operator tolerates: kube-scheduler decides."""
 
     key: str = ""
     operator: str = "Equal"
@@ -61,32 +60,32 @@ class Toleration(msgspec.Struct, frozen=True):
 
 
 class Constraints(msgspec.Struct, frozen=True, cache_hash=True):
-    """Which nodes a pod may go to, and beside whom. Equal constraints admit the same nodes."""
+    """Which nodes a pod may run on, and beside which members. Equal constraints admit the same nodes."""
 
     labels: tuple[tuple[str, str], ...] = ()
     """spec.nodeSelector, sorted."""
     terms: tuple[Term, ...] | None = None
-    """Terms of the required node affinity, of which one must hold; None without any."""
+    """Terms of the required node affinity, of which one must hold; None if there is no such affinity."""
     tolerations: tuple[Toleration, ...] = ()
     apart: tuple[str, ...] = ()
-    """Words of which members on one node must not share any: see `apart`."""
+    """Words of which members on one node must share none: see `apart`."""
     spread: Spread | None = None
 
     @property
     def selective(self) -> bool:
-        """Whether labels or names of nodes are asked for."""
+        """Whether the pod selects nodes by label or name."""
         return bool(self.labels) or self.terms is not None
 
     def admits(self, node: NodeState) -> bool:
-        """Whether the pod may go to this node, resources apart; nobody goes to one that is about to go itself."""
-        if node.leaving or ((node.taints or node.unschedulable) and not self._endures(node)):
+        """Whether the pod may run on this node, resources apart. No pod may go to a drained node."""
+        if node.leaving or ((node.taints or node.unschedulable) and not self._tolerates(node)):
             return False
         labels = node.labels
         if any(labels.get(key) != value for key, value in self.labels):
             return False
         return self.terms is None or any(term.met(node) for term in self.terms)
 
-    def _endures(self, node: NodeState) -> bool:
+    def _tolerates(self, node: NodeState) -> bool:
         repelling = [taint for taint in node.taints if taint.effect in REPELLING]
         if node.unschedulable:
             repelling.append(CORDONED)
@@ -94,36 +93,35 @@ class Constraints(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 ANYWHERE = Constraints()
-"""Those of a pod that says nothing."""
 
 
 def constraints(pod: Pod) -> Constraints:
-    """What the pod's spec says; the same object for pods that say the same."""
+    """The constraints of the pod's spec; the same object for equal specs."""
     spec = pod.spec
     labels = tuple(sorted(spec.node_selector.items()))
-    said = labels, read(spec.affinity), read(spec.tolerations), apart.words(pod), apart.spread(pod)
-    found = _known.get(said)
+    key = labels, read(spec.affinity), read(spec.tolerations), apart.words(pod), apart.spread(pod)
+    found = _known.get(key)
     if found is None:
-        _, affinity, tolerations, words, spread = said
-        found = _known.put(said, Constraints(labels, _terms(affinity), _tolerations(tolerations), words, spread))
+        _, affinity, tolerations, words, spread = key
+        tolerated = decoded(_toleration_lists, tolerations, _UNREADABLE) if tolerations else None
+        found = _known.put(key, Constraints(labels, _terms(affinity), tolerated or (), words, spread))
     return found
 
 
-_Said = tuple[tuple[tuple[str, str], ...], bytes, bytes, tuple[str, ...], Spread | None]
+_Key = tuple[tuple[tuple[str, str], ...], bytes, bytes, tuple[str, ...], Spread | None]
 
 
-def _length(said: _Said) -> int:
-    """Characters of what is said, about."""
-    labels, affinity, tolerations, words, spread = said
+def _length(key: _Key) -> int:
+    labels, affinity, tolerations, words, spread = key
     shorter = sum(map(len, chain(chain.from_iterable(labels), words))) + (len(spread.who) if spread else 0)
     return shorter + len(affinity) + len(tolerations)
 
 
-_known: Remembered[_Said, Constraints] = Remembered(2048, 2**21, _length)
+_known: Remembered[_Key, Constraints] = Remembered(2048, 2**21, _length)
 
 
 def lacking(amounts: Amounts, allocatable: Mapping[str, int], used: Mapping[str, int]) -> str:
-    """The first of the resources of which less is left than this, "" if all of it fits."""
+    """The first resource of which too little is left, "" if all amounts fit."""
     for resource, amount in amounts:
         if amount > allocatable.get(resource, 0) - used.get(resource, 0):
             return resource
@@ -131,12 +129,12 @@ def lacking(amounts: Amounts, allocatable: Mapping[str, int], used: Mapping[str,
 
 
 def counted(requests: Iterable[tuple[str, int]], ignored: Collection[str] = ()) -> Amounts:
-    """Those requests that a node's totals must cover: nothing is asked where the amount is zero."""
+    """The requests above zero, without the ignored resources."""
     return tuple((resource, amount) for resource, amount in requests if amount > 0 and resource not in ignored)
 
 
 def short_of(node: NodeState, requests: Amounts, ignored: Collection[str]) -> str:
-    """What a node has too little of, "" if nothing; `ignored` are resources that its books count, if it has any."""
+    """The resource that the node lacks, "" if none. Its books, if it has any, count the `ignored` resources."""
     return lacking(counted(requests, ignored if node.books is not None else ()), node.allocatable, node.used)
 
 
@@ -154,16 +152,11 @@ class _Affinity(msgspec.Struct, frozen=True, rename="camel"):
 
 _affinities = msgspec.json.Decoder(_Affinity | None)
 _toleration_lists = msgspec.json.Decoder(tuple[Toleration, ...] | None)
+_UNREADABLE = (Toleration(operator="Exists"),)
+"""Stands for tolerations that cannot be decoded: it tolerates all taints."""
 
 
 def _terms(affinity: bytes) -> tuple[Term, ...] | None:
     found = decoded(_affinities, affinity) if affinity else None
     required = found.node_affinity.required if found and found.node_affinity else None
     return required.node_selector_terms if required else None
-
-
-def _tolerations(text: bytes) -> tuple[Toleration, ...]:
-    try:
-        return (_toleration_lists.decode(text) if text else None) or ()
-    except (ValueError, RecursionError):
-        return (Toleration(operator="Exists"),)

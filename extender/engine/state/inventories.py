@@ -1,4 +1,4 @@
-"""What GPUs nodes have by their own word: their books, and the stock of the cluster, are kept in step with that."""
+"""Inventories of nodes: keeps the nodes' books and the stock of the cluster in step with them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from protos.contract.objects import Node
 class Inventories:
     """Reads the inventories of nodes, and marks GPUs that are cordoned or unhealthy.
 
-    It owns the stock of GPUs: that has the GPUs of a node just when the node has books.
+    It owns the stock, which has the GPUs of a node if and only if the node has books.
     """
 
     def __init__(self, unit_mib: int, slices_per_gpu: int, gpushare: bool) -> None:
         self._unit_mib, self._slices_per_gpu, self._gpushare = unit_mib, slices_per_gpu, gpushare
         self.stock = Stock()
         self._unhealthy: dict[str, frozenset[int]] = {}
-        """GPU minors by node, whether the node is there or not."""
+        """GPU minors by node; the node need not exist."""
 
     def read(self, state: NodeState, node: Node) -> bool:
-        """Take over what a node says of its GPUs; returns whether its books were made or changed by that."""
+        """Read the node's inventory; returns whether its books were created or changed."""
         state.fault = ""
         try:
             found = inventory.decode(state.inventory_text)
@@ -42,7 +42,7 @@ class Inventories:
         return True
 
     def mark(self, state: NodeState, found: Inventory) -> None:
-        """These are its GPUs; some of them take no new pods."""
+        """Set the node's GPUs, and mark those that take no new pods."""
         marks = {mark.strip() for mark in state.cordoned.split(",") if mark.strip()}
         unhealthy = self._unhealthy.get(state.name, frozenset())
         marks |= {gpu.uuid for gpu in found.gpus if gpu.minor in unhealthy}
@@ -53,12 +53,7 @@ class Inventories:
             state.books.set_inventory(found, marks)
 
     def set_unhealthy(self, name: str, minors: frozenset[int]) -> None:
-        """These GPUs of a node are unhealthy, no others; they count from the next mark on."""
+        """Set the unhealthy GPUs of a node; `mark` applies them."""
         self._unhealthy.pop(name, None)
         if minors:
             self._unhealthy[name] = minors
-
-
-def made_up(found: Inventory) -> bool:
-    """Whether its names of GPUs are no UUIDs. Which of them a UUID means, or the other way round, nobody can tell."""
-    return any(inventory.made_up(gpu.uuid) for gpu in found.gpus)

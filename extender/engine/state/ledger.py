@@ -1,15 +1,14 @@
-"""Nodes, pods and who holds what: rebuilt at any time from the cluster's own objects.
+"""The records of nodes and pods, and the bookings of GPUs.
 
-The pods are the books: allocation annotations on bound pods and inventories on nodes say everything. A booking is
-HELD (a soft charge with a deadline), then BINDING, then BOUND, then gone. Every change of a node marks it stale in the
-indexes that rank nodes.
+Everything is rebuilt from the allocation annotations of bound pods and the inventories of nodes. A booking is HELD (a
+soft charge with a deadline), BINDING or BOUND. Every change of a node marks it stale in the indexes that rank nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from extender.engine.state.inventories import Inventories, made_up
+from extender.engine.state.inventories import Inventories
 from extender.engine.state.node_numbers import NodeNumbers
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import Change, PodState, Requests
@@ -23,33 +22,33 @@ from protos.contract.remembered import Remembered
 
 Changed = Callable[[str, bool, bool], None]
 INTERNED = 8192
-"""Sets of amounts that are kept once for all pods that ask the same."""
+"""Cached tuples of requests, one object for equal pods."""
 
 
 class Ledger:
-    """All nodes and pods. `changed(node, room, amounts)` is called when what a node can take changed.
+    """All nodes and pods. `changed(node, room, amounts)` is called when the capacity of a node has changed.
 
-    `room`: maybe it can take more; `amounts`: its GPUs or totals are others, not only its labels and taints. `moved` is
-    called when a pod is on another node or other GPUs than before.
+    `room`: it may have grown; `amounts`: GPUs or totals have changed, not only labels and taints. `moved` is called
+    when the node, GPUs or requests of a pod have changed.
     """
 
     def __init__(
         self, unit_mib: int, slices_per_gpu: int, gpushare: bool, changed: Changed, moved: Callable[[PodState], None]
     ) -> None:
         self.slices_per_gpu, self.gpushare = slices_per_gpu, gpushare
-        self._changed, self._told_moved = changed, moved
+        self._changed, self._on_moved = changed, moved
         self.nodes: dict[str, NodeState] = {}
         self.pods: dict[str, PodState] = {}
         self.keepers: dict[str, PodState] = {}
-        """What is kept for pods that do not exist yet: HELD, under names that are no UIDs."""
+        """Bookings of reservations and replacement holds: HELD, under names that are no UIDs."""
         self.on_node: dict[str, dict[str, None]] = {}
-        """UIDs by node, in the order in which they came."""
+        """UIDs by node, in order of arrival."""
         self.leaving: dict[str, None] = {}
-        """The nodes that are about to go."""
+        """Nodes that are drained."""
         self.excluded: dict[str, int] = {}
-        """Nodes that kube-scheduler refuses a member of a gang, by its UID: bits by node number."""
+        """By a gang member's UID: the nodes that kube-scheduler refuses for it, as bits by node number."""
         self.freed = 0
-        """Counts how often a node may have got room for something, be it only CPU."""
+        """Counts changes that may have freed any resource of a node."""
         self._numbers = NodeNumbers(self._forget_numbers)
         self._inventories = Inventories(unit_mib, slices_per_gpu, gpushare)
         self.stock = self._inventories.stock
@@ -64,7 +63,7 @@ class Ledger:
         return found
 
     def _forget_numbers(self, gone: int) -> None:
-        """Nobody is to remember the nodes that had these numbers (bits)."""
+        """Remove these node numbers (bits) from all sets of nodes."""
         for pod in self.pods.values():
             if pod.excluded:
                 pod.excluded &= ~gone
@@ -72,18 +71,18 @@ class Ledger:
             self.excluded[uid] = nodes & ~gone
 
     def takes_pods(self, name: str) -> NodeBooks | None:
-        """The books of a node that takes new pods, None of any other."""
+        """The books of a node that takes new pods, else None."""
         state = self.nodes.get(name)
         return state.books if state is not None and state.seen and not state.problem else None
 
     def all_but(self, nodes: Collection[str]) -> int:
-        """The known nodes that are not among these (of as many as there are, all are): bits by node number."""
+        """The other nodes, as bits by node number; none if `nodes` has at least as many names as there are nodes."""
         if len(nodes) >= len(self.nodes):
             return 0
         return self._numbers.bits([self.nodes[name].number for name in self.nodes.keys() - frozenset(nodes)])
 
     def set_node(self, node: Node, allocatable: Mapping[str, int], leaving: str = "") -> bool:
-        """Take over a node object; returns whether anything that matters changed. `leaving`: by what it is to go."""
+        """Set a node; returns whether anything relevant changed. `leaving`: the taint or label that drains it."""
         state = self.node(node.metadata.name)
         annotations = node.metadata.annotations
         text, cordoned = annotations.get(names.GPUS), annotations.get(names.CORDONED_GPUS, "")
@@ -112,18 +111,18 @@ class Ledger:
 
     def _set_leaving(self, state: NodeState, leaving: str) -> None:
         state.leaving = leaving
-        state.problem = state.fault or (f"it is about to go, as {leaving} says" if leaving else "")
+        state.problem = state.fault or (f"it is about to be removed: it has {leaving}" if leaving else "")
         self.leaving.pop(state.name, None)
         if leaving:
             self.leaving[state.name] = None
 
     def _place_again(self, name: str) -> None:
-        """The node may have other GPUs now: its pods are on those that their allocations say."""
+        """Book the pods of the node again, as its GPUs may have changed."""
         for uid in sorted(self.on_node.get(name, ())):
             pod = self.pods.get(uid)
             if pod is not None and pod.state != "held":
                 self._place(pod)
-                self._told_moved(pod)
+                self._on_moved(pod)
 
     def set_unhealthy(self, name: str, minors: frozenset[int]) -> None:
         self._inventories.set_unhealthy(name, minors)
@@ -135,17 +134,17 @@ class Ledger:
             self._changed(name, True, True)
 
     def drop_node(self, name: str) -> None:
-        """The node is gone; pods that are still said to be on it stay so."""
+        """The node was deleted; its pods stay on it until they are deleted."""
         state = self.nodes.get(name)
         if state is not None:
             state.seen, state.books, state.inventory_text, state.fault = False, None, None, ""
             self._set_leaving(state, "")
             state.version += 1
             self.stock.put(name, None)
-            self._let_go(state)
+            self._drop_if_unused(state)
         self._changed(name, False, True)
 
-    def _let_go(self, state: NodeState) -> None:
+    def _drop_if_unused(self, state: NodeState) -> None:
         if not state.seen and state.name not in self.on_node:
             del self.nodes[state.name]
             self._numbers.give_back(state.number)
@@ -159,18 +158,18 @@ class Ledger:
         return found
 
     def intern(self, requests: Iterable[tuple[str, int]]) -> Requests:
-        """The same tuple for equal requests: pods come from few templates."""
+        """One object for equal requests."""
         value = tuple(requests)
         return self._interned.get(value) or self._interned.put(value, value)
 
     def bind(self, pod: PodState, node: str, change: Change) -> None:
-        """Put a pod on a node with what `pod.allocation` says (nothing or nonsense: wherever it could be)."""
+        """Put a pod on a node with the GPUs of `pod.allocation`; without a usable one, on every GPU that fits."""
         before = self._go(pod, node, change)
         self._place(pod)
         self._moved(pod, before)
 
     def hold(self, pod: PodState, node: str, charges: Mapping[str, Demand]) -> None:
-        """A soft charge: GPUs of the node are kept for the pod for a moment."""
+        """Put a pod on a node with a HELD booking of these charges."""
         before = self._go(pod, node, Change.HELD)
         books = self.node(node).books
         if books is not None and pod.ask is not None:
@@ -183,15 +182,15 @@ class Ledger:
         if before is not None:
             pod.move(Change.RELEASED)
             self._left(pod, before[0])
-            self._told_moved(pod)
+            self._on_moved(pod)
 
     def unbook(self, pod: PodState) -> None:
-        """Its Binding is not written: nothing of what was picked for the pod is its own."""
-        self.unbind(pod)  # first: if that fails, the pod still has what is booked for it
+        """Take a pod off its node, as its Binding will not be written."""
+        self.unbind(pod)  # first: if this fails, booking and allocation still agree
         pod.allocation = pod.text = None
 
     def resize(self, pod: PodState, requests: tuple[tuple[str, int], ...]) -> None:
-        """The pod takes other amounts in-tree from now on."""
+        """Set the pod's in-tree requests."""
         before, pod.requests = dict(pod.requests), requests
         now = dict(requests)
         less = any(now.get(resource, 0) < amount for resource, amount in before.items())
@@ -202,10 +201,10 @@ class Ledger:
             add(here.used, requests)
             self.freed += less
             self._changed(pod.node, less, True)
-        self._told_moved(pod)
+        self._on_moved(pod)
 
     def _go(self, pod: PodState, node: str, change: Change) -> tuple[str, Mapping[str, Demand]] | None:
-        """Put a pod on a node; returns what `_leave` does. KeyError, with nothing changed, if it may not."""
+        """Put a pod on a node; returns the result of `_leave`. KeyError if the state has no such change."""
         state = pod.after(change)
         before = self._leave(pod)
         pod.state = state
@@ -220,12 +219,12 @@ class Ledger:
         add(here.used, pod.requests)
 
     def _moved(self, pod: PodState, before: tuple[str, Mapping[str, Demand]] | None) -> None:
-        """Tell of the node that the pod is on now, and of the one that it left."""
+        """Report the changes of the pod, its node and the node that it left."""
         if before is not None and before[0] != pod.node:
             self._left(pod, before[0])
         less = pod.ask is not None and before is not None and before != (pod.node, self.charges(pod))
         self.freed += less
-        self._told_moved(pod)
+        self._on_moved(pod)
         self._changed(pod.node, less, True)
 
     def _left(self, pod: PodState, node: str) -> None:
@@ -233,26 +232,26 @@ class Ledger:
         self._changed(node, pod.ask is not None, True)
 
     def charges(self, pod: PodState) -> Mapping[str, Demand]:
-        """What is booked for a pod on the GPUs of its node."""
+        """The charges of a pod on the GPUs of its node."""
         state = self.nodes.get(pod.node)
         entry = state.books.entries.get(pod.ref.uid) if state and state.books else None
         return entry.charges if entry else {}
 
     def _leave(self, pod: PodState) -> tuple[str, Mapping[str, Demand]] | None:
-        """Take a pod off its node; returns which that was and what the pod held there, None if it had none."""
+        """Take a pod off its node; returns the node and the charges there, None if it had no node."""
         if not pod.node:
             return None
         before = (pod.node, self.charges(pod))
         state, here = self.nodes.get(pod.node), self.on_node[pod.node]
         if state is not None and state.books is not None:
-            state.books.release(pod.ref.uid)  # first: if that fails, the pod is still where it was
+            state.books.release(pod.ref.uid)  # first: if this fails, nothing has changed
         here.pop(pod.ref.uid, None)
         if not here:
             del self.on_node[pod.node]
         if state is not None:
             state.version += 1
             add(state.used, pod.requests, -1)
-            self._let_go(state)
+            self._drop_if_unused(state)
         pod.node, pod.unusable = "", False
         return before
 
@@ -260,16 +259,17 @@ class Ledger:
         books = self.node(pod.node).books
         if pod.ask is None or books is None:
             return
-        known = pod.allocation
-        if self.gpushare and known and any(map(inventory.made_up, known.uuids())) != made_up(books.inventory):
-            known = None
-        usable = books.place(pod.ref.uid, pod.ask, known)
-        pod.unusable = known is not None and not usable
+        allocation = pod.allocation
+        if self.gpushare and allocation:  # made-up names of GPUs cannot be matched with UUIDs
+            made_up = any(inventory.made_up(gpu.uuid) for gpu in books.inventory.gpus)
+            allocation = allocation if any(map(inventory.made_up, allocation.uuids())) == made_up else None
+        usable = books.place(pod.ref.uid, pod.ask, allocation)
+        pod.unusable = allocation is not None and not usable
 
-    # -- after an error of ours
+    # -- after internal errors
 
     def set_aside(self, name: str, why: str) -> None:
-        """The node takes nobody new until it is told anew; what is on it stays booked."""
+        """The node takes no new pods until it is read again; its bookings stay."""
         state = self.nodes.get(name)
         if state is not None:
             state.seen, state.inventory_text = False, None
@@ -278,11 +278,10 @@ class Ledger:
             self._changed(name, False, True)
 
     def rebuild(self, name: str) -> None:
-        """Book anew who is on a node: soft charges as they were, everybody else where their allocations say."""
+        """Book the pods of a node again: soft charges as before, other pods by their allocations."""
         state = self.nodes[name]
-        here = [
-            pod for uid in sorted(self.on_node.get(name, ())) if (pod := self.pods.get(uid) or self.keepers.get(uid))
-        ]
+        uids = sorted(self.on_node.get(name, ()))
+        here = [pod for uid in uids if (pod := self.pods.get(uid) or self.keepers.get(uid))]
         held = {pod.ref.uid: self.charges(pod) for pod in here if pod.state == "held"}
         if state.books is not None:
             before, state.books = state.books.inventory, None

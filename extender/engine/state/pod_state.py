@@ -1,6 +1,6 @@
-"""One live pod: what it asks, where it is, and how far its placement has come.
+"""The record of one live pod: its requests, its node, and the state of its placement.
 
-The states and what moves a pod from one to another are the table below; docs/architecture.md draws it.
+`TRANSITIONS` defines the states; docs/architecture.md shows its diagram.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import math
 from enum import StrEnum
 from typing import Literal
 
-from extender.engine.state.pod_info import UNREAD
+import msgspec
+
+from extender.engine.state.pod_info import UNREAD, PodInfo
 from extender.engine.types.effects import PodRef
 from extender.engine.types.shape import Shape, shape
 from extender.engine.types.subject import Subject, of_pod
@@ -18,14 +20,13 @@ from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
 
 State = Literal["waiting", "held", "binding", "bound"]
-"""It has no node; GPUs of a node are held for it; its Binding is being written; it is on its node."""
 Requests = tuple[tuple[str, int], ...]
-"""Amounts by resource, sorted."""
-UNUSABLE = "malformed: the allocation does not name the GPUs that the pod asks"
+"""Amounts, sorted by resource."""
+UNUSABLE = "malformed: the allocation does not match the pod's requests or its node"
 
 
 class Change(StrEnum):
-    """What moves a pod on."""
+    """What changes a pod's state."""
 
     HELD = "GPUs of a node are held for it"
     BOOKED = "bind has chosen its GPUs"
@@ -48,7 +49,7 @@ TRANSITIONS: dict[tuple[State, Change], State] = {
     ("bound", Change.FOUND): "bound",
     ("bound", Change.RELEASED): "waiting",
 }
-"""What follows. Anything else is an error of ours."""
+"""The next state. A missing row is an internal error."""
 
 
 def diagram() -> str:
@@ -57,71 +58,63 @@ def diagram() -> str:
     return "\n".join(["stateDiagram-v2", "    [*] --> waiting", *lines, "    bound --> [*]: it ends or is deleted"])
 
 
-class PodState:
-    """What we know of one live pod, by UID. Finished and deleted pods are forgotten."""
+class PodState(msgspec.Struct, eq=False):
+    """One live pod. The records of finished and deleted pods are dropped."""
 
-    __slots__ = (
-        "again_at", "allocation", "asked", "deadline", "excluded", "filtered", "forged", "gpu_class", "info", "learned",
-        "misread", "node", "open_until", "priority", "queue", "ref", "refusal", "requests", "since", "state",
-        "text", "told_at", "unusable", "version", "wakes",
-    )  # fmt: skip
-
-    def __init__(self, ref: PodRef, now: float) -> None:
-        self.ref = ref
-        self.since = now
-        self.info = UNREAD
-        """What its object says; `UNREAD` also while it is set aside."""
-        self.state: State = "waiting"
-        self.node = ""
-        self.asked: PodAsk | Reason | None = None
-        """What it wants, or why that makes no sense."""
-        self.requests: Requests = ()
-        self.version = ""
-        """The object's resourceVersion when `asked` and `requests` were read; "" where they may be others by now."""
-        self.priority = 0
-        self.allocation: Allocation | None = None
-        self.text: str | None = None
-        """The allocation's text as written or believed."""
-        self.misread = ""
-        """BOUND: why its annotation is not believed, "" if it is."""
-        self.unusable = False
-        """Its allocation is believed, but does not fit what it asks or its node."""
-        self.forged = False
-        """An unbound pod that carries an allocation: it waits until that is taken away."""
-        self.learned = False
-        """All of the above was read to its end; not so after an error of ours: then it is read anew."""
-        self.filtered = False
-        self.deadline = 0.0
-        """HELD: when the soft charge ends."""
-        self.open_until = 0.0
-        """HELD: until when a filter should wait for this pod's bind, since it was offered several nodes."""
-        self.refusal: Reason | None = None
-        self.excluded = 0
-        """The nodes that it was not refused for, since kube-scheduler did not ask about them: bits by node number."""
-        self.wakes = 0
-        """How often it was woken since it was last refused."""
-        self.again_at = 0.0
-        """When it may be woken once more."""
-        self.told_at = -math.inf
-        """When people were last told why it waits."""
-        self.queue: str | None = None
-        """The queue ("" for none) that it names, or its gang does, and in which it counts; None: it counts in none."""
-        self.gpu_class = ""
-        """The GpuClass of which it counts GPUs there, "" if of none."""
+    ref: PodRef
+    since: float
+    info: PodInfo = UNREAD
+    """The content of its object; `UNREAD` while it is in quarantine."""
+    state: State = "waiting"
+    node: str = ""
+    asked: PodAsk | Reason | None = None
+    """Its GPU request, or why the request is invalid."""
+    requests: Requests = ()
+    version: str = ""
+    """The resourceVersion from which `asked` and `requests` were read; "" if they may have changed since."""
+    priority: int = 0
+    allocation: Allocation | None = None
+    text: str | None = None
+    """The allocation annotation as written or trusted."""
+    misread: str = ""
+    """BOUND: why its annotation is not trusted, "" if it is."""
+    unusable: bool = False
+    """Its allocation is trusted, but does not match its requests or its node."""
+    forged: bool = False
+    """It has no node but an allocation: it waits until the annotation is removed."""
+    learned: bool = False
+    """The fields above are complete. After an internal error they are read again."""
+    filtered: bool = False
+    deadline: float = 0.0
+    """HELD: when the soft charge ends."""
+    open_until: float = 0.0
+    """HELD, with several nodes offered: until when filter waits for this pod's bind."""
+    refusal: Reason | None = None
+    excluded: int = 0
+    """The nodes that kube-scheduler did not ask about when it was refused: bits by node number."""
+    wakes: int = 0
+    """Requeues since its last refusal."""
+    again_at: float = 0.0
+    """When it may be requeued next."""
+    told_at: float = -math.inf
+    """When an Event last said why it is pending."""
+    queue: str | None = None
+    """The queue that it or its gang names ("" for none), and in which it counts; None if it counts in no queue."""
+    gpu_class: str = ""
+    """The GpuClass whose quota in the queue it uses, "" for none."""
 
     @property
     def subject(self) -> Subject:
-        """Whom work for it is done for."""
         return of_pod(self.ref.uid)
 
     @property
     def problem(self) -> str:
-        """What is wrong with its annotation: `forged`, `malformed` or `newer`, details after a colon; or nothing."""
+        """The problem of its annotation: `forged`, `malformed` or `newer`, and details after a colon; or ""."""
         return self.misread or (UNUSABLE if self.unusable else "")
 
     @property
     def ask(self) -> PodAsk | None:
-        """What it wants of GPUs, None if nothing or nonsense."""
+        """Its GPU request, None if it has none or an invalid one."""
         return self.asked if isinstance(self.asked, PodAsk) else None
 
     @property
@@ -133,5 +126,5 @@ class PodState:
         return TRANSITIONS[self.state, change]
 
     def move(self, change: Change) -> None:
-        """Go on to the next state; KeyError if the table has none."""
+        """Change to the next state; KeyError if the table has none."""
         self.state = self.after(change)

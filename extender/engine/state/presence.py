@@ -1,4 +1,4 @@
-"""Which pods there are, where kube-scheduler and our watch of pods tell it at different times."""
+"""Which pods exist, where kube-scheduler and the watch of pods disagree for a moment."""
 
 from __future__ import annotations
 
@@ -6,27 +6,26 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 REMEMBERED = 65_536
-"""Pods that ended which are remembered, those that ended last."""
+"""Ended pods remembered; the oldest are dropped."""
 REMEMBER_S = 60.0
-"""Seconds for which a pod that ended is remembered, and one that only the scheduler knows is believed in."""
+"""Seconds for which an ended pod is remembered, and for which a pod is kept that only kube-scheduler has shown."""
 
 
 class Presence:
-    """Pods that ended while the scheduler may still ask for them, and pods asked for that no watch has shown."""
+    """Pods that ended while kube-scheduler may still ask for them, and pods asked for before the watch shows them."""
 
     def __init__(self) -> None:
         self._gone: OrderedDict[str, float] = OrderedDict()
-        """UIDs in order of their end. A dict would look at all that went before to find its first."""
+        """UIDs in order of their end. In a plain dict, finding the first would pass over all deleted entries."""
         self._unseen: dict[str, float] = {}
-        """UIDs in the order in which they were first asked for."""
+        """UIDs in order of the first request for them."""
         self._listed_at = float("-inf")
 
     def seen(self, uid: str) -> None:
-        """The watch shows it."""
+        """The watch shows the pod."""
         self._unseen.pop(uid, None)
 
     def ended(self, uid: str, now: float) -> None:
-        """It is over."""
         self._unseen.pop(uid, None)
         self._gone.pop(uid, None)
         self._gone[uid] = now
@@ -34,21 +33,21 @@ class Presence:
             self._gone.popitem(last=False)
 
     def over(self, uid: str) -> bool:
-        """Whether it ended lately."""
+        """Whether the pod ended recently."""
         return uid in self._gone
 
     def unseen(self, uid: str, now: float) -> None:
-        """The scheduler asks for it, and no watch has shown it."""
+        """kube-scheduler asks for a pod that the watch has not shown."""
         self._unseen.setdefault(uid, now)
 
     def listed(self, now: float) -> None:
-        """A list of all pods was told."""
+        """A list of all pods is complete."""
         self._listed_at = now
 
     def lost(self, bound: Callable[[str], bool], now: float) -> list[str]:
-        """Pods that nobody should believe in any more.
+        """Unseen pods that no longer exist.
 
-        The watch may be broken: a pod that we bound is believed in until a list that was told later does not show it.
+        The watch may be broken, so a pod that we bound is lost only if a later list does not show it.
         """
         while self._gone and now - next(iter(self._gone.values())) > REMEMBER_S:
             self._gone.popitem(last=False)

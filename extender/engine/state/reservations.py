@@ -1,9 +1,9 @@
-"""Reservations: room that is kept for a pod that waits, while the pods that stand in its way are being moved.
+"""Reservations: GPUs held for a pending pod while the pods in its way are moved or evicted.
 
-Annotations name the GPUs. What is free of them is booked at once, and the rest as it becomes free, in the very step
-in which that is seen, so that nobody else gets in between. The booking is HELD, has an end, and is the pod's own: while
-kube-scheduler asks about that pod it is lent to it. They are rebuilt from the annotations by whoever starts anew.
-Nothing is kept past what the pod's queue admits: what is kept is promised to the pod there.
+Annotations name the GPUs, and a restarted extender rebuilds the reservations from them. Free GPUs are booked at once,
+the others in the step in which they become free, before any other pod can take them. The booking is HELD, ends at a
+time, and is lent to its pod while kube-scheduler asks about that pod. The pod's queue must admit a reservation, and
+counts it as the pod's usage.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Protocol
 from extender.engine.state.intree import counted, lacking
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.promises import Promises
 from extender.engine.state.quarantine import Quarantine
-from extender.engine.state.reservation import Reservation, free_of, gpus, spot, without
+from extender.engine.state.reservation import Promises, Reservation, assign, free_of
 from extender.engine.state.seats import Assignment
 from extender.engine.types import trust
+from extender.engine.types.amounts import add
 from extender.engine.types.effects import PodRef, Report
 from extender.engine.types.settings import Settings
 from extender.engine.types.wall import Wall
@@ -29,30 +29,29 @@ from protos.contract.reason import Reason
 from protos.contract.reservation import Room
 
 AGAIN_MOST_S = 60.0
-"""Seconds after which a pod that does not come is woken again, at most: they are doubled each time."""
+"""The longest time between two requeues of a pod that does not come; it doubles each time."""
 PREFIX = "room-"
-"""How the names begin under which it is booked; a UID follows."""
+"""Prefix of the names in the books; the pod's UID follows."""
 
 
 class Grants(Protocol):
-    """What queues say of room that is kept for their pods (by UID)."""
+    """What the queues decide about reservations of their pods (by UID)."""
 
     def promise(self, uid: str, yes: bool) -> None:
-        """The room counts as the pod's in its queue, or not any more."""
+        """Count the reservation in the pod's queue, or not any more."""
 
     def admits(self, uid: str, *, making: bool) -> bool:
-        """Whether the queue may have that much more; `making`: others of it may be leaving for the pod."""
+        """Whether the queue admits it; `making`: pods of the same queue may be evicted for it."""
 
     def queue(self, uid: str) -> object:
-        """The pod's queue. In another one the answer may be another one."""
+        """The pod's queue. The answer of another queue may differ."""
 
     def turns(self) -> tuple[int, int]:
-        """Of those that were refused, and of those that were admitted: another one when an answer may have changed."""
-        ...
+        """Two counters, for refused and for admitted pods; an answer may have changed only if its counter has."""
 
 
 class Reservations:
-    """All of them, by the UIDs of the pods that wait."""
+    """All reservations, by the UIDs of the pending pods."""
 
     def __init__(self, ledger: Ledger, quarantine: Quarantine, settings: Settings, grants: Grants, wall: Wall) -> None:
         self._ledger, self._quarantine, self._grants = ledger, quarantine, grants
@@ -61,35 +60,35 @@ class Reservations:
         self.promises = Promises(settings.reservation_ttl_s, wall)
         self._of: dict[str, Reservation] = {}
         self._on: dict[str, dict[str, None]] = {}
-        """Whose room is on a node, by its name."""
+        """UIDs of pods by the node of their reservations."""
         self._stale: dict[str, None] = {}
-        """Whose room is to be looked at: something happened to it, to its pod or to its node."""
+        """UIDs of reservations to review: they, their pods or their nodes have changed."""
         self._waiting: dict[str, None] = {}
-        """Whose room is complete while the pod has not come."""
+        """UIDs of complete reservations whose pods have not come."""
         self._soonest = math.inf
-        """No room is given up for its time's sake before."""
+        """No reservation ends before this time."""
         self._turns = self._ticked = (0, 0)
-        """What the queues' turns are, and what they were at the last tick."""
+        """The current turns of the queues, and those at the last tick."""
 
     def __bool__(self) -> bool:
         return bool(self._of)
 
     def of(self, uid: str) -> Reservation | None:
-        """What is kept for this pod, None if nothing is."""
+        """The reservation of this pod, None if it has none."""
         kept = self._of.get(uid)
         return kept if kept is not None and kept.room is not None else None
 
     def holds(self, keeper: PodState) -> bool:
-        """Whether this holds the room of a pod in the books."""
+        """Whether this keeper belongs to a reservation."""
         kept = self._of.get(keeper.ref.uid.removeprefix(PREFIX))
         return kept is not None and kept.keeper is keeper
 
     def preempting(self) -> Iterator[str]:
-        """The pods (UIDs) that wait for room for which others are evicted."""
+        """The pending pods (UIDs) for whose reservations victims are evicted."""
         return (uid for uid, kept in self._of.items() if kept.room and kept.preempting and not kept.pod.node)
 
     def claims(self, but: Collection[str]) -> list[tuple[PodState, Assignment]]:
-        """What is kept for pods other than these (UIDs): what holds it in the books, and all of it."""
+        """The keepers and assignments of all reservations with a booking, but for these pods (UIDs)."""
         return [
             (kept.keeper, kept.assignment)
             for uid, kept in self._of.items()
@@ -97,87 +96,83 @@ class Reservations:
         ]
 
     def keepers(self, uids: Collection[str]) -> tuple[PodState, ...]:
-        """What holds the room of these pods in the books."""
+        """The booked keepers of these pods (UIDs)."""
         return tuple(kept.keeper for uid in uids if (kept := self.of(uid)) is not None and kept.keeper.node)
 
     def see(self, pod: Pod, state: PodState, now: float) -> list[Report]:
-        """Take in a pod and what its annotation says; tells its owner if that cannot be read, or is not believed."""
-        uid, believed = pod.metadata.uid, state.info.ours and self._enabled
+        """Read a pod and its annotation; reports an annotation that is malformed or not trusted."""
+        uid, enabled = pod.metadata.uid, state.info.ours and self._enabled
         self.moved(uid)
-        text = pod.metadata.annotations.get(names.RESERVATION) if believed else None
-        news, why = self.promises.read(pod, text, trust.reserver(pod) if text is not None else "", now)
+        text = pod.metadata.annotations.get(names.RESERVATION) if enabled else None
+        changed, why = self.promises.read(pod, text, trust.reserver(pod) if text is not None else "", now)
         self._reread(uid, now)
-        for each in news:
+        for each in changed:
             self._reread(each, now)
         return [Report(state.ref, why)] if why is not None and _is_pending(state) else []
 
     def read_anew(self, now: float) -> None:
-        """The wall clock was set: what is written says another moment now."""
+        """The wall clock was set: the ends of the reservations have moved."""
         for each in self.promises.read_anew(now):
             self._reread(each, now)
 
     def forget(self, uid: str, now: float) -> None:
-        """The pod is over: nothing is kept for it any more, nor by its word."""
+        """The pod has ended: drop its reservation and its annotation."""
         self._drop(uid)
         for each in self.promises.forget(uid):
             if each != uid:
                 self._reread(each, now)
 
     def _reread(self, uid: str, now: float) -> None:
-        """Keep what is asked for a pod by now."""
+        """Bring the pod's reservation in line with the annotations."""
         state, known = self._ledger.pods.get(uid), self._of.get(uid)
-        found = self.promises.of(uid, state.ref.namespace) if state is not None and _is_pending(state) else None
-        if state is None or found is None:
+        promise = self.promises.of(uid, state.ref.namespace) if state is not None and _is_pending(state) else None
+        if state is None or promise is None:
             self._drop(uid)
-        elif known is None or known.asked != (found.text, found.preempting, state.ask, state.requests):
+            return
+        if known is None or known.asked != (promise.text, promise.preempting, state.ask, state.requests):
             self._drop(uid)
-            room, keeper = found.rooms[uid], PodState(PodRef(state.ref.namespace, state.ref.name, PREFIX + uid), now)
+            room, keeper = promise.rooms[uid], PodState(PodRef(state.ref.namespace, state.ref.name, PREFIX + uid), now)
             keeper.asked, keeper.requests = state.asked, state.requests
-            self._of[uid] = Reservation(state, state.ask, found.text, room, found.preempting, found.until, keeper)
+            self._of[uid] = Reservation(state, state.ask, promise, room, keeper)
             self._on.setdefault(room.node, {})[uid] = None
-            self._stale[uid] = None
-            self._soonest = min(self._soonest, found.until)
-        elif known.until != found.until:
-            known.until, known.assignment, known.version = found.until, None, -1  # its place says when it ends, too
-            self._stale[uid] = None
-            self._soonest = min(self._soonest, found.until)
+        elif known.until != promise.until:
+            known.promise, known.assignment, known.version = promise, None, -1  # the assignment has the end, too
+        else:
+            return
+        self._stale[uid] = None
+        self._soonest = min(self._soonest, promise.until)
 
     def _drop(self, uid: str) -> None:
-        kept = self._of.get(uid)
-        if kept is not None:
-            self._off(kept)
+        if uid in self._of:
+            self.give_up(uid)
             del self._of[uid]
 
-    def _off(self, kept: Reservation) -> None:
-        """Nothing is kept for the pod any more."""
-        uid, room = kept.pod.ref.uid, kept.room
-        if room is not None:
-            del self._on[room.node][uid]
-            if not self._on[room.node]:
-                del self._on[room.node]
-        kept.room = kept.assignment = None
-        self._waiting.pop(uid, None)
-        self._release(kept)
-
     def changed(self, node: str) -> None:
-        """Something happened to this node."""
         self._stale |= self._on.get(node, {})
 
     def moved(self, uid: str) -> None:
-        """Something happened to this pod: it got GPUs, or gave them up, or is in another queue."""
+        """The pod got or released GPUs, or changed its queue."""
         if uid in self._of:
             self._stale[uid] = None
 
     def lend(self, uid: str) -> None:
-        """What is kept for the pod is there for it, until the next look."""
+        """Free the reserved GPUs for the pod until the next review."""
         kept = self._of.get(uid)
         if kept is not None:
             self._stale[uid] = None
             self._free(kept)
 
     def give_up(self, uid: str) -> None:
-        """Nothing is kept for the pod any more, until it asks for something else."""
-        self._off(self._of[uid])
+        """End the reservation until the annotation or the pod's requests change."""
+        kept = self._of[uid]
+        if kept.room is not None:
+            here = self._on[kept.room.node]
+            del here[uid]
+            if not here:
+                del self._on[kept.room.node]
+        kept.room = kept.assignment = None
+        self._waiting.pop(uid, None)
+        self._release(kept)
 
     def _free(self, kept: Reservation) -> None:
         kept.version = -1
@@ -188,28 +183,27 @@ class Reservations:
     # -- booking
 
     def keep(self, now: float, *, tick: bool = False) -> list[Reservation]:
-        """Book what is free of all that is to be kept; returns those whose pods wait, as far as they were looked at.
+        """Review reservations and book what is free of them; returns the reviewed ones with pending pods.
 
-        Looked at is where something happened; on a `tick` also those whose queue may answer otherwise by now, and
-        those whose pods only have to come.
+        Reviews those that have changed; on a `tick` also those whose queue may answer differently now, and complete
+        ones whose pods have not come.
         """
-        looked_at, self._stale = self._due(now, tick=tick), {}
-        known = [kept for uid in looked_at if (kept := self._of.get(uid)) is not None]
+        uids, self._stale = self._due(now, tick=tick), {}
+        reviewed = [kept for uid in uids if (kept := self._of.get(uid)) is not None]
         self._turns = self._grants.turns()
-        waits = self._quarantine.tried(
-            known, lambda kept: kept.pod.subject, "reservations", lambda kept: self._waits(kept, now)
+        results = self._quarantine.tried(
+            reviewed, lambda kept: kept.pod.subject, "reservations", lambda kept: self._review(kept, now)
         )
-        found = []
-        for kept, yes in zip(known, waits, strict=True):
+        pending = []
+        for kept, waits in zip(reviewed, results, strict=True):
             self._waiting.pop(kept.pod.ref.uid, None)
-            if yes:
-                found.append(kept)
+            if waits:
+                pending.append(kept)
                 if kept.complete:
                     self._waiting[kept.pod.ref.uid] = None
-        return found
+        return pending
 
     def _due(self, now: float, *, tick: bool) -> Iterable[str]:
-        """The pods (UIDs) whose rooms are to be looked at."""
         if now >= self._soonest:
             self._soonest = min((kept.until for kept in self._of.values() if kept.room is not None), default=math.inf)
             return list(self._of)
@@ -221,17 +215,17 @@ class Reservations:
         again = [uid for uid, kept in self._of.items() if not kept.admitted] if refused != self._ticked[False] else ()
         return {**self._stale, **self._waiting, **dict.fromkeys(again)}
 
-    def _waits(self, kept: Reservation, now: float) -> bool:
-        """Keep what is there for it; whether its pod waits and has not used up its time."""
+    def _review(self, kept: Reservation, now: float) -> bool:
+        """Book what is free; returns whether the pod is pending and the reservation has not ended."""
         if kept.room is None:
-            self._release(kept)  # an error may have come in between
+            self._release(kept)  # if an error prevented it before
             return False
         if now >= kept.until:
             self.give_up(kept.pod.ref.uid)
         elif kept.pod.state == "waiting":
             before = kept.complete
             if self._admits(kept):
-                self._look(kept, kept.room)
+                self._book(kept, kept.room)
             if kept.complete and not before:
                 kept.complete_at = now
             return True
@@ -240,7 +234,7 @@ class Reservations:
         return False
 
     def _admits(self, kept: Reservation) -> bool:
-        """Whether the pod may come, and its queue may have the room; if not, nothing is kept until it may."""
+        """Whether the pod can be placed and its queue admits the reservation; if not, release the booking."""
         uid, pod = kept.pod.ref.uid, kept.pod
         queue = self._grants.queue(uid)
         if kept.turn != self._turns[kept.admitted] or kept.queue is not queue:
@@ -254,7 +248,6 @@ class Reservations:
         return admitted
 
     def _release(self, kept: Reservation) -> None:
-        """Nothing is kept for now, nor promised."""
         kept.complete = False
         self._promise(kept, yes=False)
         self._free(kept)
@@ -264,14 +257,14 @@ class Reservations:
             self._grants.promise(kept.pod.ref.uid, yes)
             kept.promised = yes
 
-    def _look(self, kept: Reservation, room: Room) -> None:
+    def _book(self, kept: Reservation, room: Room) -> None:
         node = self._ledger.nodes.get(room.node)
         if node is not None and node.version == kept.version:
             return
         if node is None or not node.seen or node.problem:
             kept.assignment = None
-        elif kept.assignment is None or kept.made_of is not gpus(node):
-            kept.assignment, kept.made_of = spot(kept, room, node), gpus(node)
+        else:
+            assign(kept, room, node)
         if node is None or kept.assignment is None:
             self._release(kept)
             return
@@ -280,12 +273,14 @@ class Reservations:
         if not kept.keeper.node or charges != self._ledger.charges(kept.keeper):
             self._ledger.keepers[kept.keeper.ref.uid] = kept.keeper
             self._ledger.hold(kept.keeper, node.name, charges)
-        short = lacking(counted(kept.keeper.requests, self._ignored), node.allocatable, without(node, kept.keeper))
+        used_by_others = dict(node.used)
+        add(used_by_others, kept.keeper.requests, -1)
+        short = lacking(counted(kept.keeper.requests, self._ignored), node.allocatable, used_by_others)
         kept.complete = charges == kept.assignment.charges and not short
         kept.version = node.version
 
     def due(self, uid: str, now: float) -> bool:
-        """Whether a pod whose room is complete is to be woken now."""
+        """Whether to requeue a pod with a complete reservation now."""
         kept = self._of[uid]
         if now < kept.again_at:
             return False
@@ -294,5 +289,5 @@ class Reservations:
 
 
 def _is_pending(pod: PodState) -> bool:
-    """Whether it is ours and, as the watch shows it, on no node."""
+    """Whether the pod is ours and, as the watch shows it, on no node."""
     return pod.info.ours and not pod.info.on_node

@@ -1,4 +1,4 @@
-"""Which gangs there are, who belongs to which, and what is said about each."""
+"""The gangs, their members, and what pods and PodGroups declare about each."""
 
 from __future__ import annotations
 
@@ -18,59 +18,59 @@ from protos.contract.objects import OwnerReference, Pod
 from protos.contract.reason import Reason
 
 PAST_BARRIER = (*STARTED, Phase.UNDOING, Phase.COMPLETED)
-"""Phases in which a gang keeps its terms when nobody says its minimum any more."""
+"""Phases in which a gang keeps its terms when its minimum is no longer declared."""
 
 
 class ReplacementHold(msgspec.Struct, frozen=True, eq=False):
-    """Room that is kept for a member to come: a lost one's, for the one in its place, or one more's."""
+    """GPUs held for a member to come: the replacement of a lost member, or an additional member."""
 
     keeper: PodState
-    """What holds it in the books, by the lost pod's name."""
+    """Stands for the member in the books, with the lost pod's name."""
     role: str
     required: bool
     assignment: Assignment
     grown: bool = False
-    """For one more; whether its gang needs it does not matter."""
+    """For an additional member, whether the gang needs it or not."""
 
 
 class GangInfo(msgspec.Struct):
-    """A gang and what is said about it."""
+    """A gang and all that is recorded about it."""
 
     gang: Gang
     agreement: Agreement = msgspec.field(default_factory=Agreement)
-    """What its pods say and PodGroups declare, together."""
+    """The declarations of its pods and PodGroups, together."""
     declared: dict[str, Declaration] = msgspec.field(default_factory=dict)
-    """By PodGroups, by kind."""
+    """The declarations of PodGroups, by kind."""
     reason: Reason | None = None
-    """Why it waits, None where it does not."""
+    """Why it is pending, None if it is not."""
     rests_until: float = 0.0
-    """When it may be planned again, having found no room."""
+    """When it may be planned again after a plan without solution."""
     planned: tuple[int, int] | None = None
-    """What it was last planned with: how often there had been room and members had come or gone. None: it is to be."""
+    """The counters of freed capacity and of member changes at the last plan. None: it is to be planned."""
     replacements: list[ReplacementHold] = msgspec.field(default_factory=list)
     """Oldest first."""
     offering: bool = False
-    """Some of them may suit members that wait already."""
+    """Some holds may suit members that are already pending."""
     counted_in: str = ""
-    """The queue that its members count in."""
+    """The queue in which its members count."""
     renamed: bool = False
-    """Another queue is named for it, and counts when it starts anew."""
+    """Another queue is declared for it, and counts after a restart."""
     parked: bool = False
-    """It waits for room in its queue, all that is to be said was said: until there is some, time does not matter."""
+    """It waits for its queue, and everything was reported: until the queue has capacity, time does not move it."""
     evicted_at: float = 0.0
     failed: dict[str, None] = msgspec.field(default_factory=dict)
-    """UIDs of its pods that have failed, while they are there."""
+    """UIDs of its failed pods that still exist."""
     told: GroupStatus | None = None
+    """The last status written."""
     reported: tuple[Reason | None, float] = (None, 0.0)
-    """What was last told in an Event, and when."""
+    """The reason of the last Event, and its time."""
     capped: Reason | None = None
-    """Why its PriorityClass gives less than it says, as it was last told."""
+    """The last Event about a capped priority."""
     warned: tuple[str, ...] = ()
-    """The conflicts that were last told in one."""
+    """The conflicts in the last Event about them."""
 
     @property
     def subject(self) -> Subject:
-        """Whom work for it is done for."""
         return of_gang(self.gang.key)
 
 
@@ -83,34 +83,34 @@ class Roster:
         self._of: dict[str, GangInfo] = {}
         self._saying: dict[str, Declaration] = {}
         self.leading = True
-        """This process may write; if not, nothing is planned, held or evicted."""
+        """This process may plan, hold and evict."""
         self.replayed = False
-        """All pods and groups were told; before, no gang goes anywhere."""
+        """All pods and PodGroups are listed; before, no gang moves."""
         self.keeps_queues = False
-        """All of the cluster is known, and gangs are led here: one that runs stays in its queue."""
+        """All objects are listed and this process leads: a running gang stays in its queue."""
 
     def of(self, uid: str) -> GangInfo | None:
-        """The gang of a pod, None if it is in none."""
+        """The gang of a pod, None if it has none."""
         return self._of.get(uid)
 
     def surplus(self, uid: str) -> bool:
-        """Whether a gang that runs has this member beyond its minimum."""
+        """Whether the pod is a surplus member of a running gang."""
         known = self._of.get(uid)
         return known is not None and known.gang.phase is Phase.RUNNING and not known.gang.members[uid].required
 
     def beside(self, uid: str) -> list[str]:
-        """The nodes of the members of a pod's gang that have one, a name for each."""
+        """The node of each member of a pod's gang that has one."""
         known = self._of.get(uid)
         return [member.node for member in known.gang.at(*ON_NODE)] if known is not None else []
 
     def gang(self, key: GroupKey, now: float) -> GangInfo:
-        """The gang of this name, a new one if there is none."""
+        """The gang with this key; created if it does not exist."""
         if key not in self.known:
             self.known[key] = GangInfo(Gang(key, self._patience, now))
         return self.known[key]
 
     def join(self, pod: Pod, said: Membership, now: float) -> GangInfo:
-        """The pod is a member from now on, and counts nowhere yet."""
+        """Make the pod a member that does not count yet."""
         meta = pod.metadata
         known = self._of[meta.uid] = self.gang(said.key, now)
         controllers = (owner for owner in meta.owner_references if owner.controller)
@@ -131,16 +131,16 @@ class Roster:
         return known
 
     def quit(self, uid: str) -> None:
-        """The pod is no member any more, and says nothing."""
+        """Remove the member and its declaration."""
         known = self._of.pop(uid)
         said = self._saying.pop(uid, None)
         if said is not None:
             known.agreement.remove(said)
-        if known.renamed or (said is not None and known.agreement):  # the last to go leaves its terms to those to come
+        if known.renamed or (said is not None and known.agreement):  # the last member leaves its terms to the next ones
             self.agree(known)
 
     def say(self, uid: str, said: Declaration | None) -> bool:
-        """What the pod says of its gang now; returns whether its terms may be others."""
+        """Set the pod's declaration about its gang; returns whether the gang's terms may have changed."""
         before, known = self._saying.get(uid), self._of[uid]
         if said == before:
             return False
@@ -155,7 +155,7 @@ class Roster:
         return True
 
     def declare(self, known: GangInfo, kind: str, said: Declaration | None) -> None:
-        """What a PodGroup of this kind says of the gang now; None if it is gone."""
+        """Set the declaration of a PodGroup of this kind, None if it is gone."""
         former = known.declared.pop(kind, None)
         if former is not None:
             known.agreement.remove(former)
@@ -165,27 +165,27 @@ class Roster:
         self.agree(known)
 
     def agree(self, known: GangInfo) -> None:
-        """What holds of all that is said and declared."""
+        """Derive the gang's terms from all declarations."""
         terms, former = known.agreement.terms(), known.gang.terms.queue
         known.renamed = self.keeps_queues and terms.queue != former and known.gang.count(*ON_NODE) > 0
         if known.renamed:
-            stays = f"queue {terms.queue or 'none'} is named: what runs stays in the queue in which it has started"
-            terms = msgspec.structs.replace(terms, queue=former, conflicts=(*terms.conflicts, stays))
+            conflict = f"queue {terms.queue or 'none'} is named, but running members stay in the queue of their start"
+            terms = msgspec.structs.replace(terms, queue=former, conflicts=(*terms.conflicts, conflict))
         unknown = terms.min_member is None and known.gang.phase in PAST_BARRIER
         if not unknown and terms != known.gang.terms:
             known.gang.terms, known.planned = terms, None
 
     def clean(self, known: GangInfo) -> bool:
-        """Forget a gang of which nothing is left; returns whether it was one."""
+        """Drop the gang if it has no member and no PodGroup; returns whether it was dropped."""
         empty = not known.declared and not any(uid in self._of for uid in known.gang.members)
         return empty and self.known.pop(known.gang.key, None) is not None
 
     def clock(self, timestamp: str | None, now: float) -> float:
-        """A time of the API on the monotonic clock, be it one that is yet to come; now, if there is none."""
+        """A timestamp of the API on the monotonic clock; now, if it is missing or malformed."""
         return self._wall.clock(timestamp, now)
 
 
 def _shared(gang: Gang, controller: OwnerReference | None) -> OwnerReference | None:
-    """The same object as another member has, if it is equal: of most gangs all have one controller."""
+    """The object of another member, if it is equal: most members of a gang have one controller."""
     other = next(iter(gang.members.values()), None)
     return other.controller if other is not None and other.controller == controller else controller

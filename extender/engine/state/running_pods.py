@@ -1,4 +1,4 @@
-"""Pods by what others look for: those that wait for a node, those that leave theirs, and the priorities of the rest."""
+"""Indexes of pods: pending pods, terminating pods, and the priorities of running pods."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from protos.contract.objects import Pod
 
 
 class RunningPods:
-    """Puts what is read of a pod on its record, and keeps the indexes of all records in step with that.
+    """Sets `PodState.info`, and keeps the indexes in step with it.
 
-    No index has a pod that is unread: one that is over, or set aside.
+    No index has an unread pod, that is a pod that has ended or is in quarantine.
     """
 
     def __init__(self, pods: Mapping[str, PodState], settings: Settings, wall: Wall) -> None:
         """`pods`: the records, by UID."""
         self._pods, self._schedulers, self._clock = pods, settings.scheduler_names, wall.clock
         self.pending: dict[str, PodState] = {}
-        """Those that are ours and that the watch shows without a node."""
+        """Pods of ours that the watch shows without a node."""
         self.leaving: dict[str, None] = {}
-        """Those that were told to end, whoever's they are."""
+        """Terminating pods of all schedulers."""
         self._priorities: Counter[int] = Counter()
-        """Of those that are ours and stay where they are."""
+        """Of pods with `PodInfo.stays`."""
         self.turn = 0
-        """Counts who came onto a node or was told to end."""
+        """Counts pods that were bound or began to terminate."""
 
     def see(self, pod: Pod, state: PodState, now: float) -> None:
-        """Read a pod that the watch shows and that is not over."""
+        """Read a live pod that the watch shows."""
         self.asked(pod, state, now)
         if state.info.ours and not state.info.on_node and not pod.metadata.deletion_timestamp:
             self.pending[state.ref.uid] = state
 
     def asked(self, pod: Pod, state: PodState, now: float) -> None:
-        """Read a pod that kube-scheduler asks for, and that no watch has shown: it is not taken for one that waits."""
+        """Read a pod that kube-scheduler asks for before the watch shows it: it does not become pending."""
         self._put(state, self.read(pod, state, now))
 
     def read(self, pod: Pod, state: PodState, now: float) -> PodInfo:
-        """What a pod says; nothing is kept of it."""
+        """Read a pod without recording it."""
         return read(pod, state.info, self._schedulers, self._clock, now)
 
     def _put(self, pod: PodState, info: PodInfo) -> None:
@@ -67,13 +67,13 @@ class RunningPods:
             del self._priorities[priority]
 
     def shift(self, by: float, now: float) -> None:
-        """The wall clock shows so many seconds more than it did: all that was read by it was so much earlier."""
+        """The wall clock moved ahead by these seconds."""
         for pod in self._pods.values():
             if pod.info.on_node:
                 self._put(pod, shifted(pod.info, by, now))
 
     def forget(self, uid: str) -> None:
-        """The pod is over, or set aside."""
+        """The pod has ended or is in quarantine."""
         pod = self._pods.get(uid)
         if pod is not None:
             self._put(pod, UNREAD)
@@ -81,21 +81,21 @@ class RunningPods:
         self.leaving.pop(uid, None)
 
     def recount(self) -> None:
-        """Count the priorities anew: an error of ours may have left that of a pod that is gone."""
+        """Count the priorities again: an internal error may have left the priority of a deleted pod."""
         self._priorities = Counter(pod.priority for pod in self._pods.values() if pod.info.stays)
 
     def of(self, uid: str) -> PodInfo | None:
-        """What the pod with this UID says, None if it is on no node."""
+        """The info of the pod with this UID, None if it is on no node."""
         pod = self._pods.get(uid)
         return pod.info if pod is not None and pod.info.on_node else None
 
     @property
     def priorities(self) -> Collection[int]:
-        """The priorities that there are of those that are ours and stay."""
+        """The priorities of the pods with `PodInfo.stays`."""
         return self._priorities.keys()
 
     def in_time(self, effect: Effect) -> Effect:
-        """The effect; an eviction gives nobody longer than `bounds.GRACE` to end."""
+        """The effect; the grace period of an eviction is at most `bounds.GRACE`."""
         seen = self.of(effect.pod.uid) if isinstance(effect, Evict) else None
         if isinstance(effect, Evict) and seen is not None and (seen.hurried or seen.lingers):
             return msgspec.structs.replace(effect, grace_s=GRACE.most)

@@ -1,6 +1,6 @@
-"""The GPUs that there are: how many of each kind, whoever holds them, and how many are wholly free.
+"""The GPUs of the cluster: how many of each kind there are, and how many have no allocation.
 
-Kept up to date as inventories and bookings change, at the price of the nodes that changed.
+Updates cost only the nodes that changed.
 """
 
 from __future__ import annotations
@@ -19,42 +19,40 @@ from protos.contract.inventory import Gpu, Inventory, Link
 from protos.contract.selection import WILD, Selection, matches, suits
 
 REMEMBERED = 1024
-"""Selections of classes whose kinds are remembered."""
+"""Cached selections."""
 NAMED = 5
-"""Models named; the rest is counted."""
+"""Models named in a sentence; the others are counted."""
 MOST_UUIDS = 2000
-"""So many are held against globs."""
+"""UUIDs up to which globs are compared with them."""
 
 GpuKind = Gpu
-"""A GPU without what tells it from others like it."""
+"""A GPU without its index, UUID, minor number and location."""
 Held = tuple["Machine", tuple[str, ...]]
-"""What one node has: how it is built, and its UUIDs in lower case, in index order."""
+"""The machine of a node, and its UUIDs in lower case, in index order."""
 
 
 def kind(gpu: Gpu) -> GpuKind:
-    """What all GPUs of its kind have in common."""
+    """The kind of a GPU."""
     return Gpu(index=0, uuid="-", mem=gpu.mem, model=gpu.model, mem_mib=gpu.mem_mib, clock_mhz=gpu.clock_mhz, cc=gpu.cc)
 
 
 class Machine(msgspec.Struct, frozen=True, cache_hash=True):
-    """The GPUs of nodes that are built alike."""
+    """The GPUs of a node; nodes that are built alike share one object."""
 
     gpus: tuple[tuple[int, int, GpuKind], ...]
     """Index, NUMA node, kind."""
     links: tuple[Link, ...]
 
     def joins(self, wanted: Selection, count: int) -> bool:
-        """Whether it has so many GPUs that lie as wanted, were they all free; "yes" where that is hard to tell."""
-        able = tuple(index for index, _, found in self.gpus if suits(wanted, found))
+        """Whether it has so many GPUs joined as wanted, if all were free; True if that is too expensive to check."""
+        able = tuple(index for index, _, kind in self.gpus if suits(wanted, kind))
         topology = links.topology(self.links, tuple((index, numa) for index, numa, _ in self.gpus))
         best = topology.best(able, count, (), wanted.link, wanted.numa_local)
         return best is not None or count <= len(able) > links.EXACT
 
 
-@lru_cache(maxsize=4096)
-def _same(machine: Machine) -> Machine:
-    """The one object for all that are equal."""
-    return machine
+_machine = lru_cache(maxsize=4096)(Machine)
+"""One object for equal machines."""
 
 
 class Stock:
@@ -66,25 +64,25 @@ class Stock:
         self._uuids: dict[str, GpuKind] = {}
         self.gpus: Counter[GpuKind] = Counter()
         self.free: Counter[GpuKind] = Counter()
-        """Those that are wholly free, as last counted."""
+        """GPUs with no allocation, as last counted."""
         self._free: dict[str, tuple[GpuKind, ...]] = {}
         self._uncounted: dict[str, None] = {}
         self._matching: dict[Selection, tuple[set[GpuKind], int]] = {}
-        """The kinds that a class accepts, and how many nodes have some."""
+        """By selection: the accepted kinds, and the number of nodes that have them."""
         self.version = 0
-        """Counts what changed of the GPUs."""
+        """Counts changes of the GPUs."""
         self.counts = 0
-        """Counts that too, and how often free ones were counted."""
+        """Counts changes of the GPUs and of `free`."""
 
-    # -- what happens
+    # -- changes
 
     def put(self, node: str, found: Inventory | None) -> None:
-        """The node has these GPUs now, none if it is gone."""
+        """Set the GPUs of a node, None if it is gone."""
         self.changed(node)
         before = self._nodes.pop(node, None)
         if found is not None:
-            made = Machine(tuple((gpu.index, gpu.numa, kind(gpu)) for gpu in found.gpus), found.links)
-            self._nodes[node] = _same(made), tuple(gpu.uuid.lower() for gpu in found.gpus)
+            machine = _machine(tuple((gpu.index, gpu.numa, kind(gpu)) for gpu in found.gpus), found.links)
+            self._nodes[node] = machine, tuple(gpu.uuid.lower() for gpu in found.gpus)
         now = self._nodes.get(node)
         if before != now:
             self._add(before, -1)
@@ -106,11 +104,11 @@ class Stock:
                 self._uuids.pop(uuid, None)
 
     def changed(self, node: str) -> None:
-        """Others hold GPUs of this node now, or it takes new pods no more, or again."""
+        """The node's bookings have changed, or whether it takes new pods."""
         self._uncounted[node] = None
 
     def recount(self, books_of: Callable[[str], NodeBooks | None], most: int) -> None:
-        """Count the free GPUs of nodes that changed, so many nodes at most; `books_of` those that take new pods."""
+        """Count the free GPUs of at most so many changed nodes; `books_of` a node that takes no pods is None."""
         for name in list(islice(self._uncounted, most)):
             del self._uncounted[name]
             books, held = books_of(name), self._nodes.get(name)
@@ -123,15 +121,15 @@ class Stock:
                 add(self.free, Counter(before).items(), -1)
                 add(self.free, Counter(now).items())
 
-    # -- what there is
+    # -- queries
 
     def kinds(self) -> Iterator[tuple[GpuKind, int]]:
-        """Each kind of GPU and how many nodes have some, by model and memory."""
+        """Each kind of GPU and the number of nodes that have it, sorted by model and memory."""
         for found in sorted(self.gpus, key=lambda each: (each.model, each.mem_mib, each.clock_mhz, each.cc, each.mem)):
             yield found, self._having({found})
 
     def matching(self, wanted: Selection) -> tuple[int, int, int]:
-        """How many GPUs are accepted, UUIDs apart; how many of them are wholly free; how many nodes have some."""
+        """The numbers of accepted GPUs (UUIDs ignored), of free ones among them, and of nodes that have any."""
         if wanted not in self._matching:
             if len(self._matching) >= REMEMBERED:
                 self._matching.clear()
@@ -144,15 +142,15 @@ class Stock:
         return sum(n for machine, n in self._machines.items() if any(built in kinds for _, _, built in machine.gpus))
 
     def largest(self) -> int:
-        """Units of the largest GPU of all nodes."""
+        """Units of the largest GPU."""
         return max((found.mem for found in self.gpus), default=0)
 
     def widest(self) -> int:
-        """The GPUs of the node that has most."""
+        """The most GPUs of a node."""
         return max((len(machine.gpus) for machine in self._machines), default=0)
 
     def accepted(self, wanted: Selection) -> bool:
-        """Whether there is a GPU that is accepted; "yes" for globs on UUIDs where there are many of those."""
+        """Whether a GPU is accepted; True for globs of UUIDs if there are too many UUIDs to compare."""
         if not wanted.uuids:
             return any(suits(wanted, found) for found in self.gpus)
         if any(uuid.startswith("!") or WILD & set(uuid) for uuid in wanted.uuids):
@@ -162,11 +160,11 @@ class Stock:
         return any(built is not None and suits(wanted, built) for built in exact)
 
     def joins(self, wanted: Selection, count: int) -> bool:
-        """Whether there is a node with so many GPUs that lie as wanted."""
+        """Whether a node has so many GPUs joined as wanted."""
         return any(machine.joins(wanted, count) for machine in self._machines)
 
     def models(self) -> str:
-        """Which models there are, in words: `T4 ×8, V100 ×8`."""
+        """The models in words: `T4 ×8, V100 ×8`."""
         models: Counter[str] = Counter()
         for found, count in self.gpus.items():
             models[found.model or "unknown model"] += count
@@ -176,7 +174,7 @@ class Stock:
 
 
 def _free(books: NodeBooks, machine: Machine) -> Iterator[GpuKind]:
-    """The GPUs that nobody holds any part of, and that are offered."""
+    """The GPUs that are offered and have no allocation."""
     if books.inventory.state == "ready":
         for book, (_, _, built) in zip(books.gpus.values(), machine.gpus, strict=True):
             if book.idle:

@@ -1,23 +1,20 @@
-"""The members that a gang can spare, worst placed first.
+"""The surplus members of a gang, worst placed first.
 
-Worst placed is who is on a node that is about to go; then who is farthest from the rest: on a node with the fewest
-others of its gang, then in a rack, zone and so on with the fewest (the labels that keep gangs together), then whose
-GPUs are linked worst to those of the others on its node; then whose GPUs fewest others share, since what it leaves is
-whole; then who came last.
+Worst is a member on a drained node, then the farthest from the others: on a node with the fewest members of the gang,
+then in a rack, zone and so on with the fewest (the labels that keep gangs together). Then the one whose GPUs are linked
+worst to those of the others on its node, then the one whose GPUs the fewest pods share, as it frees whole GPUs. The
+last criterion is the latest bind.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from extender.engine.state.node_state import NodeState
 from gangfilter.gang import Gang
 from gangfilter.members import SETTLED, Member, Stage
 from gangfilter.minimum import minimum
-
-Worse = tuple[int, ...]
-"""How a member is placed; what is worst sorts first."""
 
 
 def spared(
@@ -27,54 +24,46 @@ def spared(
     nodes: Mapping[str, NodeState],
     labels: Sequence[str],
 ) -> list[Member]:
-    """Bound members without which the minimum still is bound, those in `going` (names) first, then the worst placed.
+    """The bound members beyond the minimum, those in `going` (names) first, then the worst placed.
 
-    `unnamed` more of these roles go anyway. Where minimums are said by role, nobody knows what it would mean to lose
-    one of another.
+    `unnamed`: members, by role, that are leaving but not known by name. If a gang has minimums by role, only members of
+    these roles are surplus.
     """
     least, by_role = minimum(gang)
     roles = gang.roles(*SETTLED)
     roles.subtract(unnamed)
     left = 0 if least is None else roles.total() - least
-    found: list[Member] = []
-    for member in worst_first(gang.at(Stage.BOUND), going, nodes, labels) if left > 0 else ():
-        known = not by_role or member.role in by_role
-        if len(found) < left and known and not member.required and roles[member.role] > by_role.get(member.role, 0):
+    surplus: list[Member] = []
+    for member in _worst_first(gang.at(Stage.BOUND), going, nodes, labels) if left > 0 else ():
+        counted = not by_role or member.role in by_role
+        if len(surplus) < left and counted and not member.required and roles[member.role] > by_role.get(member.role, 0):
             roles[member.role] -= 1
-            found.append(member)
-    return found
+            surplus.append(member)
+    return surplus
 
 
-def worst_first(
+def _worst_first(
     members: Sequence[Member], going: Iterable[str], nodes: Mapping[str, NodeState], labels: Sequence[str]
 ) -> list[Member]:
-    """These members of one gang, those in `going` (names) first, then the worst placed."""
-    leave = frozenset(going)
-    worse = _measure(members, nodes, labels)
-    late = sorted(members, key=lambda m: (m.bound_at, len(m.name), m.name), reverse=True)
-    return sorted(late, key=lambda m: (m.name not in leave, *worse(m)))
-
-
-def _measure(
-    members: Sequence[Member], nodes: Mapping[str, NodeState], labels: Sequence[str]
-) -> Callable[[Member], Worse]:
-    """Tells how a member is placed among these."""
     on_node: dict[str, list[Member]] = {}
     for member in members:
         on_node.setdefault(member.node, []).append(member)
-    where = {name: [_domain(nodes.get(name), label) for label in labels] for name in on_node}
-    near = [Counter[str]() for _ in labels]
+    domains = {name: [_domain(nodes.get(name), label) for label in labels] for name in on_node}
+    in_domain = [Counter[str]() for _ in labels]
     for name, here in on_node.items():
-        for counts, domain in zip(near, where[name], strict=True):
+        for counts, domain in zip(in_domain, domains[name], strict=True):
             counts[domain] += len(here)
+    leave = frozenset(going)
 
-    def worse(member: Member) -> Worse:
+    def placement(member: Member) -> tuple[int, ...]:
+        """The worst sorts first."""
         here, node = on_node[member.node], nodes.get(member.node)
         stays = node is None or not node.leaving
-        around = (counts[domain] for counts, domain in zip(near, where[member.node], strict=True))
-        return stays, len(here), *around, *_on_gpus(member, here, node)
+        around = (counts[domain] for counts, domain in zip(in_domain, domains[member.node], strict=True))
+        return member.name not in leave, stays, len(here), *around, *_on_gpus(member, here, node)
 
-    return worse
+    latest_first = sorted(members, key=lambda m: (m.bound_at, len(m.name), m.name), reverse=True)
+    return sorted(latest_first, key=placement)
 
 
 def _domain(node: NodeState | None, label: str) -> str:
@@ -82,7 +71,7 @@ def _domain(node: NodeState | None, label: str) -> str:
 
 
 def _on_gpus(member: Member, here: Sequence[Member], node: NodeState | None) -> tuple[int, int]:
-    """How well its GPUs are linked to those of the others here, and how many pods have parts of them."""
+    """How well the member's GPUs are linked to those of the others here, and how many pods share them."""
     books = node.books if node is not None else None
     if books is None:
         return 0, 0

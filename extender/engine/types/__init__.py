@@ -1,1 +1,1 @@
-"""What the layers above speak in: events and effects, reasons, settings, the clock, requests, sliced work."""
+"""Types that all layers above share: events, effects, refusals, settings, the clock, pod requests, sliced work."""

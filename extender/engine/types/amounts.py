@@ -1,4 +1,4 @@
-"""Amounts by resource that are added up: what a node's pods ask, what a queue has."""
+"""Sums of amounts by resource: the requests of a node's pods, the usage of a queue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ K = TypeVar("K")
 
 
 def add(held: dict[K, int], amounts: Iterable[tuple[K, int]], sign: int = 1) -> None:
-    """Add amounts by resource to others, or (-1) take them away. No resource is kept of which there is nothing."""
+    """Add amounts to `held`, or subtract them (`sign` -1). A resource whose sum is zero is removed."""
     for resource, amount in amounts:
         total = held.get(resource, 0) + sign * amount
         if total:

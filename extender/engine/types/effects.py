@@ -1,7 +1,6 @@
-"""What comes out of the engine: answers to kube-scheduler, and effects to carry out.
+"""The engine's output: answers to kube-scheduler, and effects that the shell carries out.
 
-Values only. The engine never acts: the shell feeds it events, hands its answers to kube-scheduler and carries out its
-effects, all repeatable since a write that failed may have happened.
+The engine itself writes nothing. Every effect can be repeated, since a write that failed may have happened.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from protos.contract.training import Scaler
 
 
 class PodRef(msgspec.Struct, frozen=True, order=True):
-    """A pod in the world."""
+    """Identifies a pod."""
 
     namespace: str
     name: str
@@ -30,18 +29,18 @@ class PodRef(msgspec.Struct, frozen=True, order=True):
         return f"{self.namespace}/{self.name}"
 
 
-# Answers: what the scheduler is told.
+# Answers to kube-scheduler
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The answer to filter: the nodes that remain, in our order (best first); `reason` where none does."""
+    """The answer to filter: the nodes that suit the pod, best first, or why there is none."""
 
     nodes: tuple[str, ...]
     reason: Reason | None = None
 
 
 class PostBinding(msgspec.Struct, frozen=True):
-    """bind: POST this Binding; `annotations` travel on it. Then feed BindDone."""
+    """bind: POST this Binding with these annotations. The event BindDone follows."""
 
     pod: PodRef
     node: str
@@ -50,41 +49,41 @@ class PostBinding(msgspec.Struct, frozen=True):
 
 
 class Already(msgspec.Struct, frozen=True):
-    """bind: the pod is bound to that very node."""
+    """bind: the pod is already bound to this node."""
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """bind: not possible; the scheduler tries the pod again."""
+    """bind: refused; kube-scheduler tries the pod again."""
 
     reason: Reason
 
 
 class Held(msgspec.Struct, frozen=True):
-    """bind: the pod's gang is not all in bind yet. `Open` or `Deny` follows as an effect."""
+    """bind: the pod waits at its gang's barrier. The effect `Open` or `Deny` follows."""
 
 
 BindAnswer = PostBinding | Already | Refuse | Held
 
 
-# Effects: what the shell shall do.
+# Effects
 
 
 class Requeue(msgspec.Struct, frozen=True):
-    """Bring a refused pod back to the scheduler: touch its wake annotation through pods/status.
+    """Bring a pending pod back to kube-scheduler: touch its wake annotation through pods/status.
 
-    With a node it is nominated there: the scheduler then filters that node first, and it alone if it passes. A pod that
-    is `gated` waits behind our scheduling gate: then that is removed, once the node is nominated.
+    With `node`, nominate that node: kube-scheduler filters it first, and no other node if it passes. From a `gated` pod
+    remove our scheduling gate after the nomination.
     """
 
     pod: PodRef
     node: str = ""
     gated: bool = False
     nominate: bool = True
-    """Not where members must be spread: kube-scheduler counts all that are nominated to a node against that node."""
+    """False for members that must be spread: kube-scheduler counts every pod nominated to a node as on that node."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Tell the pod's owner by an Event (at most one per pod and reason in 30 s)."""
+    """Emit an Event on the pod, at most one per reason in 30 s."""
 
     pod: PodRef
     reason: Reason
@@ -92,7 +91,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class ReportOwner(msgspec.Struct, frozen=True):
-    """Tell the same on the controller of pods, a Job for instance, by an Event of its own."""
+    """Emit an Event on the controller of pods, for example a Job."""
 
     namespace: str
     owner: OwnerReference
@@ -100,9 +99,9 @@ class ReportOwner(msgspec.Struct, frozen=True):
 
 
 class SetAnnotation(msgspec.Struct, frozen=True):
-    """Set an annotation, for the most part one that was forged (None removes it), through pods/status.
+    """Set or remove (None) an annotation through pods/status, usually to undo a forgery.
 
-    Only onto the version seen, if one is named: a conflict means that news is coming, and that decides again.
+    With `resource_version`, only onto that version: after a conflict the newer version is judged instead.
     """
 
     pod: PodRef
@@ -112,7 +111,7 @@ class SetAnnotation(msgspec.Struct, frozen=True):
 
 
 class Open(msgspec.Struct, frozen=True):
-    """Carry on with a bind that was held."""
+    """Carry out a bind that was held."""
 
     place: PostBinding
 
@@ -122,45 +121,45 @@ class Open(msgspec.Struct, frozen=True):
 
 
 class Deny(msgspec.Struct, frozen=True):
-    """Answer a bind that was held with an error."""
+    """Refuse a bind that was held."""
 
     pod: PodRef
     reason: Reason
 
 
 class Evict(msgspec.Struct, frozen=True):
-    """Take a pod away through the Eviction API (DELETE where a disruption budget forbids that and `insist`).
+    """Evict a pod through the Eviction API, with its UID as precondition and `reason` in an Event.
 
-    Its UID is the precondition. `reason` tells its owner why, in an Event.
+    If a disruption budget forbids the eviction and `insist` is set, DELETE the pod.
     """
 
     pod: PodRef
     reason: Reason
     insist: bool = True
     grace_s: int | None = None
-    """Seconds that it has to end; None: as long as it says itself."""
+    """Grace period in seconds; None: the pod's own."""
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """Make this ScaleIn or ScaleOut, unless there is one of that name."""
+    """Create this ScaleIn or ScaleOut, unless one of this name exists."""
 
     scaler: Scaler
 
 
 class Unscale(msgspec.Struct, frozen=True):
-    """Delete this ScaleIn or ScaleOut of ours."""
+    """Delete this ScaleIn or ScaleOut, which we created."""
 
     scaler: Scaler
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Write on the PodGroup how the gang stands, at most once a second per object; `kinds` are those that exist."""
+    """Write the gang's status to its PodGroups of these `kinds`, at most once a second per object."""
 
     key: GroupKey
     kinds: tuple[str, ...]
     phase: Phase
     reason: Reason | None
-    """Why it waits, None where it does not."""
+    """Why it is pending, None if it is not."""
     min_member: int
     present: int
     """Members that exist and count."""
@@ -170,59 +169,59 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClassStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Write on the GpuClass how many GPUs are of it, at most once a second per object."""
+    """Write the GPU counts of a GpuClass to its status, at most once a second per object."""
 
     name: str
     gpus: int
-    """Those that match, whoever holds them."""
+    """GPUs that match, allocated or not."""
     free: int
-    """Those of them that are wholly free."""
+    """Matching GPUs with no allocation at all."""
     nodes: int
-    """Nodes that have some."""
+    """Nodes with a matching GPU."""
     problem: str = ""
-    """Why it cannot be read, "" if it can."""
+    """Why the object cannot be read, "" if it can."""
 
 
 class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Write on the Queue how it stands, at most once a second per object; amounts as quantities, by resource."""
+    """Write the status of a Queue, at most once a second per object. Amounts are quantities by resource."""
 
     name: str
     allocated: dict[str, str]
     requested: dict[str, str]
-    """That, and what those ask that wait."""
+    """Allocated, plus the requests of pending pods."""
     fair_share: dict[str, str]
     share: str
     """Allocated over fair share: 1.00 is the whole share."""
     waiting: int
     running: int
-    """Pods in it and below."""
+    """Pods of this queue and of the queues below it."""
     closed: bool = False
     problem: str = ""
-    """Why it cannot be read, "" if it can."""
+    """Why the object cannot be read, "" if it can."""
     misplaced: str = ""
-    """Why it hangs below the root and not where it says, "" if it does not."""
+    """Why it is below the root instead of its stated parent, "" if it is not."""
     exceeded: str = ""
-    """What its pods have beyond its capability, "" if nothing: some were bound without us, or it had more before."""
+    """What its pods use beyond its capability (after a foreign bind or a lowered limit), "" if nothing."""
 
 
 class PhaseLeft(msgspec.Struct, frozen=True):
-    """A gang left a phase after so many seconds: for the metrics."""
+    """Count in the metrics that a gang left a phase after this time."""
 
     phase: Phase
     seconds: float
 
 
 class Fault(msgspec.Struct, frozen=True, eq=False):
-    """An error of ours over this object, which is set aside by now: for the log, with the traceback of `error`."""
+    """Log an internal error, with traceback, over an object that is now in quarantine."""
 
     subject: Subject
     name: str
-    """For people: NAMESPACE/NAME."""
+    """NAMESPACE/NAME for people."""
     place: str
-    """Where it happened: one of a few constant words."""
+    """The component that failed: one of a few constant words."""
     error: Exception
     why: Reason
-    """For its owner, in an Event; that of a pod or gang is told apart from this."""
+    """For an Event on the object. For pods and gangs a `Report` carries it instead."""
 
 
 Effect = (

@@ -1,12 +1,12 @@
-"""Events: what the world tells the engine. Values only."""
+"""Events: the engine's input."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
-from extender.engine.types.subject import Subject, of_gang, of_node, of_pod, of_scaler
+from extender.engine.types.subject import Subject, SubjectKind, of_gang, of_node, of_pod, of_scaler
 from gangfilter.group import Declaration, GroupKey
 from protos.contract.budget import Budget
 from protos.contract.gpu_class import GpuClass
@@ -22,7 +22,7 @@ class Event(msgspec.Struct, frozen=True):
 
     @property
     def about(self) -> Subject:
-        """The object that it tells of; a component of the engine where it is none."""
+        """The object of the event. By default the part of the engine that handles the event."""
         return Subject("part", type(self).__name__)
 
 
@@ -34,12 +34,23 @@ class _OfPod(Event, frozen=True):
         return of_pod(self.uid)
 
 
-class _OfNode(Event, frozen=True):
+class _OfNamed(Event, frozen=True):
+    subject_kind: ClassVar[SubjectKind]
     name: str
 
     @property
     def about(self) -> Subject:
-        return of_node(self.name)
+        return Subject(self.subject_kind, self.name)
+
+
+class _OfGroup(Event, frozen=True):
+    kind: str
+    """API group and version of the PodGroup."""
+    key: GroupKey
+
+    @property
+    def about(self) -> Subject:
+        return of_gang(self.key)
 
 
 class PodSeen(Event, frozen=True):
@@ -53,11 +64,11 @@ class PodSeen(Event, frozen=True):
 
 
 class PodGone(_OfPod, frozen=True):
-    """A pod is no longer there."""
+    """A pod was deleted."""
 
 
 class PodsListed(Event, frozen=True):
-    """All pods that there are were told."""
+    """The initial list of pods is complete: an event was sent for each pod."""
 
 
 class NodeSeen(Event, frozen=True):
@@ -70,12 +81,14 @@ class NodeSeen(Event, frozen=True):
         return of_node(self.node.metadata.name)
 
 
-class NodeGone(_OfNode, frozen=True):
-    """A node is no longer there."""
+class NodeGone(_OfNamed, frozen=True):
+    """A node was deleted."""
+
+    subject_kind = "node"
 
 
 class GpusUnhealthy(Event, frozen=True):
-    """gpushare's ConfigMap `unhealthy-gpu-<node>` names these GPU minors; empty when it is gone."""
+    """gpushare's ConfigMap `unhealthy-gpu-<node>` names these GPU minors; none if it was deleted."""
 
     node: str
     minors: frozenset[int]
@@ -85,29 +98,16 @@ class GpusUnhealthy(Event, frozen=True):
         return of_node(self.node)
 
 
-class GroupSeen(Event, frozen=True):
-    """A PodGroup was listed, added or modified; `kind` is its API group and version."""
+class GroupSeen(_OfGroup, frozen=True):
+    """A PodGroup was listed, added or modified."""
 
-    kind: str
-    key: GroupKey
     declaration: Declaration
     job: TrainingJob | None = None
-    """What else ET-operator says of it, if it is one of its jobs."""
-
-    @property
-    def about(self) -> Subject:
-        return of_gang(self.key)
+    """Further fields of an ET-operator job."""
 
 
-class GroupGone(Event, frozen=True):
-    """A PodGroup is no longer there."""
-
-    kind: str
-    key: GroupKey
-
-    @property
-    def about(self) -> Subject:
-        return of_gang(self.key)
+class GroupGone(_OfGroup, frozen=True):
+    """A PodGroup was deleted."""
 
 
 class ClassSeen(Event, frozen=True):
@@ -120,18 +120,14 @@ class ClassSeen(Event, frozen=True):
         return Subject("class", self.gpu_class.name)
 
 
-class ClassGone(Event, frozen=True):
-    """A GpuClass is no longer there."""
+class ClassGone(_OfNamed, frozen=True):
+    """A GpuClass was deleted."""
 
-    name: str
-
-    @property
-    def about(self) -> Subject:
-        return Subject("class", self.name)
+    subject_kind = "class"
 
 
 class QueueSeen(Event, frozen=True):
-    """A queue, of whatever kind, was listed, added or modified."""
+    """A queue of any kind was listed, added or modified."""
 
     queue: Queue
 
@@ -141,9 +137,10 @@ class QueueSeen(Event, frozen=True):
 
 
 class QueueGone(Event, frozen=True):
-    """A queue is no longer there; `source` is its API group and version."""
+    """A queue was deleted."""
 
     source: str
+    """API group and version of the queue."""
     name: str
 
     @property
@@ -158,7 +155,7 @@ class NamespaceSeen(Event, frozen=True):
 
 
 class NamespaceGone(Event, frozen=True):
-    """A namespace is no longer there."""
+    """A namespace was deleted."""
 
     name: str
 
@@ -174,7 +171,7 @@ class ScalerSeen(Event, frozen=True):
 
 
 class ScalerGone(Event, frozen=True):
-    """A ScaleIn or ScaleOut is no longer there."""
+    """A ScaleIn or ScaleOut was deleted."""
 
     kind: ScalerKind
     namespace: str
@@ -186,7 +183,7 @@ class ScalerGone(Event, frozen=True):
 
 
 class ScalersServed(Event, frozen=True):
-    """Whether such objects can be made: their definition is there and they are shown to us."""
+    """Whether ScaleIns or ScaleOuts can be created: their CRD exists and we watch them."""
 
     kind: ScalerKind
     yes: bool
@@ -203,7 +200,7 @@ class BudgetSeen(Event, frozen=True):
 
 
 class BudgetGone(Event, frozen=True):
-    """A PodDisruptionBudget is no longer there."""
+    """A PodDisruptionBudget was deleted."""
 
     namespace: str
     name: str
@@ -223,49 +220,45 @@ class PrioritySeen(Event, frozen=True):
         return Subject("priority", self.priority_class.metadata.name)
 
 
-class PriorityGone(Event, frozen=True):
-    """A PriorityClass is no longer there."""
+class PriorityGone(_OfNamed, frozen=True):
+    """A PriorityClass was deleted."""
 
-    name: str
-
-    @property
-    def about(self) -> Subject:
-        return Subject("priority", self.name)
+    subject_kind = "priority"
 
 
 class Leading(Event, frozen=True):
-    """Whether this process may write from now on: only then gangs are planned, and no bind is held otherwise."""
+    """Whether this process leads and may write. Only the leader plans gangs and holds binds."""
 
     yes: bool
 
 
 class BindAbandoned(_OfPod, frozen=True):
-    """Nobody waits any more for the answer to a held bind."""
+    """kube-scheduler stopped waiting for the answer to a held bind."""
 
 
 class EvictionRefused(_OfPod, frozen=True):
-    """A disruption budget forbids the eviction of a pod, which was not insisted on."""
+    """A disruption budget forbids an eviction without `insist`."""
 
     why: str
 
 
 class BindDone(_OfPod, frozen=True):
-    """How the Binding of a pod went: `bound`, or `lost` (it did not happen and will not)."""
+    """The result of a Binding: `bound`, or `lost` (it was not written and will not be)."""
 
     outcome: Literal["bound", "lost"]
 
 
 class WallMoved(Event, frozen=True):
-    """The wall clock was set, or the machine was suspended: it is further ahead of the monotonic clock than before."""
+    """The distance of the wall clock from the monotonic clock changed: it was set, or the machine was suspended."""
 
     by: float
-    """So many seconds; less than zero where it was set back."""
+    """Seconds; below zero if the wall clock was set back."""
 
 
 class Tick(Event, frozen=True):
-    """Time has passed. `Engine.ticks` are the parts of one, each a step of its own."""
+    """Time has passed. `Engine.ticks` splits a tick into parts, one step each."""
 
     part: str = ""
-    """What is done of all that there is to do; "" for everything."""
+    """Which part, "" for all."""
     last: bool = True
-    """Nothing of it is left to do."""
+    """It is the last part of the tick."""

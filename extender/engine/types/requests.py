@@ -1,8 +1,8 @@
-"""What a pod takes of its node in-tree, as kube-scheduler counts it.
+"""The in-tree requests of a pod, as kube-scheduler counts them.
 
-cpu is in thousandths of a core, everything else in whole units; what cannot be read counts as none. Containers whose
-resources are changed in place take the most of what is asked, allocated and in use; of a resize that can never be, what
-is asked does not count. Source: KEP-753, KEP-1287, KEP-2837; k8s.io/component-helpers/resource PodRequests with
+cpu is in thousandths of a core, other resources in whole units; an unreadable quantity counts as zero. A container that
+is resized in place counts with the largest of its desired, allocated and actual resources; an infeasible resize with
+the larger of the last two. Source: KEP-753, KEP-1287, KEP-2837; k8s.io/component-helpers/resource PodRequests with
 UseStatusResources.
 """
 
@@ -15,21 +15,21 @@ from protos.contract.objects import Container, ContainerStatus, Pod
 from protos.contract.quantity import QuantityError, milli, units
 
 KNOWN, SHORT = 4096, 32
-"""Quantities of which it is remembered what they mean, and characters of the longest: pods come from few templates."""
+"""Quantities cached, and characters of the longest that is: pods come from few templates."""
 Resized = Mapping[str, tuple[ContainerStatus, bool]]
+"""The status of resizable containers by name, and whether their desired resources count."""
 PENDING, INFEASIBLE = "PodResizePending", "Infeasible"
-"""A pod's condition, and its reason when the node can never give so much."""
+"""The condition of a pending resize, and its reason if the node is too small for it."""
 
 
 def amounts(quantities: Mapping[str, str | int]) -> dict[str, int]:
-    """Quantities of the API as whole numbers."""
+    """Quantities as integers; cpu in thousandths of a core."""
     return {resource: _amount(resource == "cpu", quantity) for resource, quantity in quantities.items()}
 
 
 def _amount(cores: bool, quantity: str | int) -> int:
-    if isinstance(quantity, str) and len(quantity) > SHORT:
-        return _read(cores, quantity)
-    return _known(cores, quantity)
+    is_long = isinstance(quantity, str) and len(quantity) > SHORT
+    return _read(cores, quantity) if is_long else _known(cores, quantity)
 
 
 def _read(cores: bool, quantity: str | int) -> int:
@@ -43,11 +43,11 @@ _known = lru_cache(KNOWN)(_read)
 
 
 def requests(pod: Pod) -> list[tuple[str, int]]:
-    """What the pod takes, and one pod slot, by name."""
+    """The pod's requests by resource, sorted, with one slot of `pods`."""
     spec, resized = pod.spec, _resized(pod)
     total: dict[str, int] = {}
     for container in spec.containers:
-        _add(total, _asked(container, resized))
+        _add(total, _container(container, resized))
     if spec.init_containers:
         total = _with_init(total, spec.init_containers, resized)
     if spec.resources is not None:
@@ -59,47 +59,45 @@ def requests(pod: Pod) -> list[tuple[str, int]]:
 
 
 def _with_init(apps: dict[str, int], init: Iterable[Container], resized: Resized) -> dict[str, int]:
-    """The most that is taken at a time: by an init container beside the sidecars before it, or by all that stay."""
+    """The peak: an init container beside the sidecars started before it, or all app containers and sidecars."""
     peak: dict[str, int] = {}
     sidecars: dict[str, int] = {}
     for container in init:
-        stays = container.restart_policy == "Always"
+        is_sidecar = container.restart_policy == "Always"
         now = dict(sidecars)
-        _add(now, _asked(container, resized if stays else {}))
+        _add(now, _container(container, resized if is_sidecar else {}))
         peak = _most(peak, now)
-        if stays:
+        if is_sidecar:
             sidecars = now
     _add(apps, sidecars)
     return _most(apps, peak)
 
 
 def _resized(pod: Pod) -> Resized:
-    """The containers of which the kubelet says what they have, by name, and whether what is asked counts too."""
     status = pod.status
-    told = [each for each in status.container_statuses if each.resources is not None]
-    told += [each for each in status.init_container_statuses if each.resources is not None]
-    if not told:
+    statuses = [each for each in status.container_statuses if each.resources is not None]
+    statuses += [each for each in status.init_container_statuses if each.resources is not None]
+    if not statuses:
         return {}
-    pending = next((found for found in status.conditions if found.type == PENDING), None)
-    feasible = pending is None or pending.reason != INFEASIBLE
-    return {each.name: (each, feasible) for each in told}
+    infeasible = any(each.type == PENDING and each.reason == INFEASIBLE for each in status.conditions)
+    return {each.name: (each, not infeasible) for each in statuses}
 
 
-def _asked(container: Container, resized: Resized) -> dict[str, int]:
-    own, known = container.resources, resized.get(container.name)
-    asked = amounts({**own.limits, **own.requests}) if own is not None else {}
+def _container(container: Container, resized: Resized) -> dict[str, int]:
+    spec, known = container.resources, resized.get(container.name)
+    desired = amounts({**spec.limits, **spec.requests}) if spec is not None else {}
     if known is None:
-        return asked
+        return desired
     status, feasible = known
-    used = status.resources.requests if status.resources is not None else {}
-    if own is not None and used == own.requests == status.allocated_resources:
-        return asked
-    held = _most(amounts(used), amounts(status.allocated_resources))
-    return _most(asked, held) if feasible else held
+    actual = status.resources.requests if status.resources is not None else {}
+    if spec is not None and actual == spec.requests == status.allocated_resources:
+        return desired
+    held = _most(amounts(actual), amounts(status.allocated_resources))
+    return _most(desired, held) if feasible else held
 
 
-def _most(some: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
-    return {key: max(some.get(key, 0), others.get(key, 0)) for key in {**some, **others}}
+def _most(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    return {key: max(left.get(key, 0), right.get(key, 0)) for key in {**left, **right}}
 
 
 def _add(total: dict[str, int], more: Mapping[str, int]) -> None:

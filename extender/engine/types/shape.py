@@ -1,4 +1,4 @@
-"""What matters of a pod for where it goes."""
+"""The shape of a pod: all that its placement depends on."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from protos.contract.ask import PodAsk
 
 
 class Shape(NamedTuple):
-    """What matters of a pod for where it goes: pods of one shape are placed alike."""
+    """The requests of a pod, rounded: pods of equal shape share one ranking of nodes."""
 
     ask: PodAsk | None
     cpu: int
     """Thousandths of a core, rounded up by at most a sixteenth."""
     memory: int
-    """Bytes, rounded likewise."""
+    """Bytes, rounded in the same way."""
 
 
 def shape(ask: PodAsk | None, requests: Sequence[tuple[str, int]]) -> Shape:
-    """The shape of a pod with this ask and these in-tree requests."""
+    """The shape of a pod with these GPU and in-tree requests."""
     amounts = dict(requests)
     return Shape(ask, _rounded(amounts.get("cpu", 0)), _rounded(amounts.get("memory", 0)))
 

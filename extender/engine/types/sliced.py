@@ -1,4 +1,4 @@
-"""Work that goes on between other things: in slices, none of which holds them up for long."""
+"""Long work in short slices, so that it does not block other work."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 SLICE = 300
-"""Work of one slice, in `attempt.LOOK`s: together some 0.5 ms."""
+"""Work of one slice, in units of `attempt.LOOK`: about 0.5 ms."""
 
 
 class Sliced(Generic[T]):
-    """A generator that yields what each part of the work took, and returns what came of all."""
+    """Runs a generator that yields the cost of each step and returns the result."""
 
     def __init__(self, work: Generator[int, None, T]) -> None:
         self._work = work
         self.done = False
         self.outcome: T | None = None
-        """None while it is being worked on."""
+        """None until the work is done."""
 
     def advance(self, limit: int = SLICE) -> bool:
-        """Do a slice of the work; returns whether all of it is done."""
+        """Do a slice of the work; returns whether the work is done."""
         try:
             while limit > 0 and not self.done:
                 limit -= next(self._work)
@@ -30,9 +30,9 @@ class Sliced(Generic[T]):
         return self.done
 
     def drop(self) -> None:
-        """Give it up: what it holds is freed now, though the work and what it is done for name each other."""
+        """Abandon the work. Closing the generator frees its memory at once despite reference cycles."""
         self._work.close()
 
     def whole(self) -> Generator[int, None, T]:
-        """All of it, as a part of other work."""
+        """Do the whole work as a step of other work."""
         return (yield from self._work)

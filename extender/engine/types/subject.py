@@ -1,4 +1,4 @@
-"""What the engine works for: the name of an object, under which an error over it is caught and told."""
+"""Subjects of the engine's work: an error in the work is caught and reported under its subject."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Subject(NamedTuple):
 
     kind: SubjectKind
     key: str
-    """A pod's UID, NAMESPACE/NAME of a gang, the name of anything else, with its namespace if it has one."""
+    """A pod's UID; else the name, as NAMESPACE/NAME if the kind is namespaced."""
     source: str = ""
-    """Which kind of queue (its API group and version) or of scaler it is."""
+    """API group and version of a queue, or the kind of a scaler."""
 
 
 def of_pod(uid: str) -> Subject:
@@ -26,7 +26,7 @@ def of_pod(uid: str) -> Subject:
 
 
 def of_gang(key: GroupKey) -> Subject:
-    """The gang of this name."""
+    """The gang with this key."""
     return Subject("gang", str(key))
 
 

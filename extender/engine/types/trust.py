@@ -1,15 +1,15 @@
-"""Which annotations of ours are believed: allocations, and reservations.
+"""Decides which allocations and reservations are trusted, by the field ownership in managedFields.
 
-A Binding's annotations leave no trace in managedFields, while a client that sets or edits the annotation owns it
-there, and the maker of a pod owns its containers: a list in which nobody does was emptied. So an owned allocation is
-believed only if the device plugin or the extender wrote it through the status subresource, which users may not patch.
-A reservation is always written in that way. Source: kube-apiserver assignPod / setPodNodeAndMetadata; server-side apply
-field ownership.
+A Binding's annotations have no owner there. A client that sets an annotation owns it, and the creator of a pod owns its
+containers: if no entry owns these, a client has emptied the list. So an allocation with an owner is trusted only if the
+device plugin or the extender wrote it through the status subresource, which users may not patch. A reservation is
+always written in that way. Source: kube-apiserver assignPod / setPodNodeAndMetadata; server-side apply field ownership.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import msgspec
@@ -22,15 +22,13 @@ from protos.contract.inventory import Inventory
 from protos.contract.objects import Pod
 
 WRITERS = ((names.PLUGIN, "status"), (names.EXTENDER, "status"))
-"""(manager, subresource) of those who may write an allocation after the bind: the plugin corrects, we put back."""
-
-
+"""(manager, subresource) that may write an allocation after the bind: the plugin corrects, the extender restores."""
 RESERVERS = ((names.EXTENDER, "status"), (names.DEFRAG, "status"))
-"""(manager, subresource) of those who may ask for room: the extender, and operators by `gangshare defrag --apply`."""
+"""(manager, subresource) that may reserve: the extender, and operators by `gangshare defrag --apply`."""
 
 
 class WrittenAllocation(msgspec.Struct, frozen=True):
-    """What a bound pod's annotations say: an allocation, or the problem with them (neither: they say nothing)."""
+    """The annotations of a bound pod: an allocation, a problem, or neither if there are none."""
 
     allocation: Allocation | None = None
     text: str | None = None
@@ -39,15 +37,15 @@ class WrittenAllocation(msgspec.Struct, frozen=True):
 
 
 def claim(pod: Pod, known: str | None, *, settled: bool) -> WrittenAllocation:
-    """Read a bound pod's allocation; `known` is the text that this process wrote or believed before.
+    """Read a bound pod's allocation; `known` is the text that this process wrote or trusted before.
 
-    `settled`: the pod was known to be bound before. Until then an allocation that nobody owns came with the Binding,
-    ours or that of another extender which led before us; afterwards there is no further Binding.
+    `settled`: the pod was known to be bound before. Until then an allocation without owner came with the Binding, from
+    this extender or an earlier leader; a bound pod gets no further Binding.
     """
     text = pod.metadata.annotations.get(names.ALLOCATION)
     if text is None:
         return WrittenAllocation(problem="forged: removed") if settled and known is not None else WrittenAllocation()
-    if text != known and not _written_by_us(pod, settled):
+    if text != known and not written_by_us(pod, settled=settled):
         return WrittenAllocation(problem=f"forged: {text[:80]}")
     try:
         return WrittenAllocation(allocation.decode(text), text)
@@ -58,33 +56,25 @@ def claim(pod: Pod, known: str | None, *, settled: bool) -> WrittenAllocation:
 
 
 def of_gang(pod: Pod, known: str | None, *, settled: bool) -> WrittenAllocation:
-    """The same for a pod that asks no GPUs: its allocation names the gang that it started with, and no GPU."""
-    told = claim(pod, known, settled=settled)
-    found = told.allocation
+    """Read the allocation of a bound pod that requests no GPUs: it names the gang of its start, and no GPU."""
+    written = claim(pod, known, settled=settled)
+    found = written.allocation
     if found is not None and (found.containers or found.group is None):
         return WrittenAllocation(problem="forged: a pod that asks no GPUs has none")
-    return told
+    return written
 
 
-def _written_by_us(pod: Pod, settled: bool) -> bool:
+def written_by_us(pod: Pod, *, settled: bool = True) -> bool:
+    """Whether the allocation was written by the plugin or an extender, or (not `settled`) with the Binding."""
     entries = _read(pod.metadata.managed_fields)
     owners = _owners(entries, names.ALLOCATION)
-    return all(owner in WRITERS for owner in owners) if owners else not settled and _made(entries)
-
-
-def written_by_us(pod: Pod) -> bool:
-    """Whether the allocation on a pod was written after its Binding, by the plugin or by an extender."""
-    owners = field_owners(pod.metadata.managed_fields, names.ALLOCATION)
+    if not owners and not settled:  # if no entry owns the containers, a client has emptied the list
+        return any(entry.fields.spec.containers for entry in entries or ())
     return bool(owners) and all(owner in WRITERS for owner in owners)
 
 
-def _made(entries: Sequence[_Entry] | None) -> bool:
-    """Whether somebody owns the containers, as the maker of every pod does; else the list was emptied by somebody."""
-    return any(entry.fields.spec.containers for entry in entries or ())
-
-
 def reserver(pod: Pod) -> str:
-    """The manager who wrote the pod's reservation, "" if it is believed of nobody."""
+    """The trusted manager that wrote the pod's reservation, "" if there is none."""
     owners = set(field_owners(pod.metadata.managed_fields, names.RESERVATION))
     if not owners or not owners <= set(RESERVERS):
         return ""
@@ -111,17 +101,17 @@ class _Entry(msgspec.Struct):
 
 
 _entries = msgspec.json.Decoder(list[_Entry])
-NOBODY_KNOWN = ("", "")
-"""The owner of what cannot be read."""
+UNKNOWN_OWNER = ("", "")
+"""Stands for the owners in an unreadable list."""
 
 
 def field_owners(managed_fields: msgspec.Raw, annotation: str) -> list[tuple[str, str]]:
-    """(manager, subresource) of everyone who owns this annotation by metadata.managedFields."""
+    """(manager, subresource) of all owners of an annotation by metadata.managedFields."""
     return _owners(_read(managed_fields), annotation)
 
 
 def _read(managed_fields: msgspec.Raw) -> Sequence[_Entry] | None:
-    """The entries, None if they cannot be read: users may write that list themselves, as deeply nested as they like."""
+    """The entries, None if they are unreadable: users may write the list, however deeply nested."""
     if not managed_fields:
         return ()
     try:
@@ -132,7 +122,7 @@ def _read(managed_fields: msgspec.Raw) -> Sequence[_Entry] | None:
 
 def _owners(entries: Sequence[_Entry] | None, annotation: str) -> list[tuple[str, str]]:
     if entries is None:
-        return [NOBODY_KNOWN]
+        return [UNKNOWN_OWNER]
     owned = f"f:{annotation}"
     return [(entry.manager, entry.subresource) for entry in entries if owned in entry.fields.metadata.annotations]
 
@@ -140,11 +130,10 @@ def _owners(entries: Sequence[_Entry] | None, annotation: str) -> list[tuple[str
 def from_gpushare(pod: Pod, ask: PodAsk, inventory: Inventory) -> Allocation | None:
     """The allocation of a pod that gpushare placed: its IDX annotation names one GPU by minor number.
 
-    ACK's scheduler.framework.gpushare.allocation ({container index: {GPU index: units}}) goes first, as in gpushare's
-    own inspect command.
+    ACK's scheduler.framework.gpushare.allocation ({container index: {GPU index: units}}) takes precedence, as in
+    gpushare's own inspect command.
     """
-    annotations = pod.metadata.annotations
-    minors = _minors(annotations.get(names.ALIYUN_ALLOCATION), annotations.get(names.ALIYUN_IDX), pod, ask)
+    minors = _minors(pod, ask)
     by_minor = {gpu.minor: gpu for gpu in inventory.gpus}
     if minors is None or any(minor not in by_minor for given in minors.values() for minor in given):
         return None
@@ -164,14 +153,13 @@ _plan = msgspec.json.Decoder(
 )
 
 
-def _minors(plan: str | None, index: str | None, pod: Pod, ask: PodAsk) -> dict[str, list[int]] | None:
-    try:
+def _minors(pod: Pod, ask: PodAsk) -> dict[str, list[int]] | None:
+    """Minor numbers of GPUs by container, None if the annotations are missing or malformed."""
+    annotations, containers = pod.metadata.annotations, pod.spec.containers
+    plan, index = annotations.get(names.ALIYUN_ALLOCATION), annotations.get(names.ALIYUN_IDX)
+    with suppress(msgspec.DecodeError, ValueError, IndexError, RecursionError):
         if plan is not None:
-            order = [container.name for container in pod.spec.containers]
-            by_position = {int(c): [int(g) for g in gpus] for c, gpus in _plan.decode(plan).items()}
-            return {order[position]: gpus for position, gpus in by_position.items() if position >= 0}
+            return {containers[int(c)].name: [int(g) for g in gpus] for c, gpus in _plan.decode(plan).items()}
         if index is not None and int(index) >= 0:
             return {container.name: [int(index)] for container in ask.containers}
-    except (msgspec.DecodeError, ValueError, IndexError, RecursionError):
-        return None
     return None

@@ -1,7 +1,7 @@
-"""The wall clock, by which the API tells times, beside the monotonic clock, by which the engine counts.
+"""Converts between the wall clock of the API's timestamps and the monotonic clock of the engine.
 
-The shell measures how far they are apart, at the start and whenever that changes: the wall clock may be set, and the
-monotonic one stands still while the machine is suspended.
+The shell measures their distance at the start and whenever it changes: the wall clock can be set, and the monotonic
+clock stops while the machine is suspended.
 """
 
 from __future__ import annotations
@@ -10,31 +10,31 @@ from protos.contract.timestamps import epoch_seconds, timestamp
 
 
 class Wall:
-    """Translates times of the one to the other."""
+    """Converts times of one clock to the other."""
 
     def __init__(self, ahead: float) -> None:
-        """`ahead`: what the wall clock (s since 1970) showed when the monotonic clock showed zero."""
+        """`ahead`: the wall clock (seconds since 1970) at zero of the monotonic clock."""
         self._ahead = ahead
 
     def move(self, by: float) -> None:
-        """The wall clock shows so many seconds more than it did."""
+        """The wall clock has moved ahead by these seconds."""
         self._ahead += by
 
-    def moment(self, told: str) -> float:
-        """A timestamp of the API on the monotonic clock; raises ValueError if it is none."""
-        return epoch_seconds(told) - self._ahead
+    def moment(self, text: str) -> float:
+        """A timestamp of the API on the monotonic clock; raises ValueError if it is malformed."""
+        return epoch_seconds(text) - self._ahead
 
-    def clock(self, told: str | None, otherwise: float) -> float:
-        """The same, be it a moment that is yet to come; `otherwise` if nothing is told, or nothing that can be read."""
+    def clock(self, text: str | None, otherwise: float) -> float:
+        """A timestamp of the API on the monotonic clock; `otherwise` if it is missing or malformed."""
         try:
-            return self.moment(told) if told else otherwise
+            return self.moment(text) if text else otherwise
         except ValueError:
             return otherwise
 
     def of(self, epoch: float) -> float:
-        """The same of seconds since 1970."""
+        """Seconds since 1970 on the monotonic clock."""
         return epoch - self._ahead
 
     def text(self, moment: float) -> str:
-        """A moment of the monotonic clock as the API writes it."""
+        """A moment of the monotonic clock as a timestamp of the API."""
         return timestamp(self._ahead + moment)

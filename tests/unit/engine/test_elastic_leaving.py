@@ -66,7 +66,7 @@ def test_every_usual_taint_says_so_and_nobody_is_placed_there(sign: str) -> None
     key, _, value = sign.partition("=")
     world = PreemptionStory(a_node("n1", 16))
     tainted(world, "n1", key, value)
-    assert world.engine.nodes["n1"].problem == f"it is about to go, as {sign} says"
+    assert world.engine.nodes["n1"].problem == f"it is about to be removed: it has {sign}"
     world.create(a_single("p", 8))
     assert world.come("p") == ["NoRoom"]
     tainted(world, "n1", "")

@@ -225,7 +225,7 @@ def test_what_a_gang_can_spare_goes_at_equal_priority_too_and_never_comes_back_b
     world.create(*a_gang("gang", 1))
     world.come("gang-0")
     (gone,) = world.preempt()
-    assert any("preempts members that their gangs can spare" in told for told in world.reasons("gang-0"))
+    assert any("preempts surplus members of gangs" in told for told in world.reasons("gang-0"))
     world.again(gone)
     world.come("gang-0")
     world.land()

@@ -170,14 +170,14 @@ def test_each_version_is_told_once_and_not_more_often_than_people_read(
     told = [len(faults(story.tell(PodSeen(again(pod, str(version)))))) for version in range(1, 50)]
     assert sum(told) == 1
     assert story.engine._components.counters["faults", "PodSeen"] == 49
-    story.now += quarantine.TELL_S
+    story.now += quarantine.REPORT_S
     assert len(faults(story.tell(PodSeen(again(pod, "50"))))) == 1
 
 
 def test_many_objects_that_fail_at_once_do_not_flood_the_log(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     poison(story.engine._components.running_pods, "see", monkeypatch)
     told = sum(len(faults(story.tell(PodSeen(a_pod(f"p{number}", mem=1))))) for number in range(100))
-    assert told == quarantine.MOST_TOLD
+    assert told == quarantine.MOST_REPORTED
     assert Counter(subject.kind for subject, _ in story.engine.quarantine.all()) == {"pod": 100}
 
 

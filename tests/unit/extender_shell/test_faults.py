@@ -81,7 +81,7 @@ async def test_a_poison_pod_waits_alone_and_all_can_see_why(cluster: World, monk
         for _ in range(5):
             assert await cluster.filter(pod, ALL) == first
         assert list(first["FailedAndUnresolvableNodes"].values()) == [
-            "Gangshare had an internal error over this object; it is quarantined until it changes, or for a while"
+            "Gangshare had an internal error on this object; it is quarantined until it changes or is retried"
         ]
         await served(cluster)
     (told,) = [line for line in logs if line["event"] == "set_aside"]
