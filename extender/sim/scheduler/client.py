@@ -1,4 +1,4 @@
-"""The scheduler's side of the extender protocol (HTTP, JSON with Go names)."""
+"""The scheduler's side of the extender protocol: HTTP, JSON with Go field names."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from extender.sim.scheduler.config import Extender
 
 
 class ExtenderError(Exception):
-    """An extender could not be asked, or answered with an error."""
+    """A call of an extender failed, or its answer is an error."""
 
 
 class Verdict(NamedTuple):
-    """A filter answer: nodes that remain, and why others do not (by node or by any other key)."""
+    """A filter answer: the feasible nodes, and the reasons of the others (by node or any other key)."""
 
     nodes: list[str]
     failed: dict[str, str]
 
 
 def _fields(answer: Any) -> dict[str, Any]:
-    """The answer's fields by name in lower case (Go matches names without regard to case)."""
+    """The answer's fields by lower-case name, because Go ignores the case of names."""
     if not isinstance(answer, dict):
         raise ExtenderError(f"json: cannot unmarshal {type(answer).__name__} into Go value")
     return {name.lower(): value for name, value in answer.items()}
 
 
 class ExtenderClient:
-    """Calls one extender entry. ``node_cache_capable`` entries only, as the contract asks."""
+    """Calls one extender of the configuration, which must be ``node_cache_capable``."""
 
     def __init__(self, config: Extender, session: aiohttp.ClientSession) -> None:
         self.config = config
@@ -70,17 +70,17 @@ class ExtenderClient:
         answer = _fields(await self._call(self.config.filter_verb, _args(pod, nodes)))
         if answer.get("error"):
             raise ExtenderError(answer["error"])
-        left = answer.get("nodenames") or []
-        if strangers := set(left) - set(nodes):
+        feasible = answer.get("nodenames") or []
+        if unknown := set(feasible) - set(nodes):
             raise ExtenderError(
-                f"extender {self._url!r} claims a filtered node {sorted(strangers)[0]!r} which is not "
+                f"extender {self._url!r} claims a filtered node {sorted(unknown)[0]!r} which is not "
                 f"found in the input node list"
             )
         unresolvable = answer.get("failedandunresolvablenodes") or {}
-        return Verdict(list(left), {**(answer.get("failednodes") or {}), **unresolvable})
+        return Verdict(feasible, {**(answer.get("failednodes") or {}), **unresolvable})
 
     async def prioritize(self, pod: Object, nodes: Sequence[str]) -> Mapping[str, int]:
-        """Weighted score to add per node; an error counts as no opinion, as in kube-scheduler."""
+        """Weighted scores by node; none after an error, as in kube-scheduler."""
         try:
             answer = await self._call(self.config.prioritize_verb, _args(pod, nodes))
             entries = [_fields(entry) for entry in answer or ()]
