@@ -7,8 +7,7 @@ from typing import Any
 
 from yaml import CSafeLoader, YAMLError, load
 
-from protos.contract.bounds import FILE, FILE_DEPTH
-from protos.contract.depth import depth
+from protos.contract.bounds import FILE, FILE_DEPTH, depth
 
 
 class TextError(ValueError):

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection of a client: a question is one write, its answer is read by httptools.
+"""One HTTP/1.1 connection of a client: a request is one write, httptools parses the answer.
 
 Source: RFC 9112; httptools is the parser of Node.js for Python.
 """
@@ -12,25 +12,24 @@ from typing import Any, cast
 import httptools
 
 BUFFER = 1 << 20
-"""Bytes of a stream that wait for its reader before the server is held back."""
-
+"""Unread bytes of a stream above which reading from the socket pauses."""
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
-"""A peer that vanished without a word is noticed in half a minute; the last value is in ms (Linux)."""
+"""These detect a vanished peer within half a minute; the last value is in ms (Linux)."""
 
 
 class Lost(ConnectionError):
-    """The connection broke, or something other than HTTP came, after the question was sent, or while it was."""
+    """The connection broke, or received something other than HTTP, during or after the sending of the request."""
 
     reused = False
-    """Whether the connection had served before and no answer began: the server may just have closed it."""
+    """The connection was reused and no answer began: the server may just have closed it."""
 
 
 class Connection(asyncio.Protocol):
-    """One connection, one question at a time; called by its transport and by httptools."""
+    """One connection with one request at a time; its callers are the transport and httptools."""
 
     def __init__(self, siblings: "set[Connection]", tls: ssl.SSLContext | None) -> None:
-        """`tls`: what it is made with, None for plain HTTP."""
+        """`tls`: its TLS context, None for plain HTTP."""
         self._siblings, self.tls = siblings, tls
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -46,26 +45,26 @@ class Connection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether another question may be sent."""
+        """Whether another request may be sent."""
         return self._gone is None and self._complete and self._lasting
 
-    async def send(self, question: bytes, *, whole: bool) -> None:
-        """Ask; comes back when the head of the answer is there, or all of it (`whole`)."""
+    async def send(self, request: bytes, *, whole: bool) -> None:
+        """Send a request, and wait for the head of the answer, or the complete answer (`whole`)."""
         self._served, reused = True, self._served
         self._parser, self._whole, self._complete = httptools.HttpResponseParser(self), whole, False
         self.status, self.headers = 0, {}
         try:
             if self._transport is None or self._gone:
                 raise Lost("the connection was closed") from self._gone
-            self._transport.write(question)
+            self._transport.write(request)
             while not (self._complete or (self.status and not whole)):
                 await self._news()
         except Lost as lost:
             lost.reused = reused and not self.status and not self._waiting
             raise
 
-    def begin_anew(self, transport: asyncio.Transport) -> None:
-        """Go on over a tunnel, as if nothing had been asked yet."""
+    def continue_over(self, transport: asyncio.Transport) -> None:
+        """Continue over a tunnel, like a new connection."""
         self._transport, self._complete, self._lasting, self._served = transport, True, True, False
 
     async def more(self) -> bytes:
@@ -74,7 +73,7 @@ class Connection(asyncio.Protocol):
         return self.taken()
 
     def taken(self) -> bytes:
-        """What came of the body so far, once."""
+        """The body received since the last call."""
         parts, self._parts, self._waiting = self._parts, [], 0
         if self._paused and self._transport is not None:
             self._paused = False
@@ -111,7 +110,7 @@ class Connection(asyncio.Protocol):
         _keep_alive(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
-        if self._complete:  # nothing was asked
+        if self._complete:  # data without a request
             self.close()
             return
         try:
@@ -124,7 +123,7 @@ class Connection(asyncio.Protocol):
         self._siblings.discard(self)
         orderly = error is None and self._gone is None
         if orderly and self.status and not self.headers.keys() & {"content-length", "transfer-encoding"}:
-            self._complete = True  # such an answer ends with its connection
+            self._complete = True  # such an answer ends with the connection
         lost = Lost(str(error) if error and str(error) else "the server closed the connection")
         lost.__cause__ = error
         self._ended(lost)
@@ -140,7 +139,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        if status < 200:  # something on the way: the answer comes later
+        if status < 200:  # an interim answer
             self.headers = {}
             return
         self.status = status
@@ -164,29 +163,29 @@ class Connection(asyncio.Protocol):
 
 
 class Stream:
-    """An answer under way: its status and headers came."""
+    """A streamed answer with its status and headers."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.status, self.headers = connection.status, connection.headers
 
     async def chunk(self) -> bytes:
-        """What came since the last call, once anything did; nothing at the answer's end. Raises Lost."""
+        """The data since the last call, at least one byte; empty at the end of the answer. Raises Lost."""
         return await self._connection.more()
 
     async def rest(self) -> bytes:
-        """All the rest."""
+        """The remaining body."""
         chunks = []
         while chunk := await self.chunk():
             chunks.append(chunk)
         return b"".join(chunks)
 
 
-def _keep_alive(made: socket.socket | None) -> None:
-    if made is None:
+def _keep_alive(connected: socket.socket | None) -> None:
+    if connected is None:
         return
     with contextlib.suppress(OSError):
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEPALIVE.items():
             if hasattr(socket, name):
-                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -17,7 +17,6 @@ from extender.sim.apiserver import errors, paths, reading
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.paths import Target
-from extender.sim.apiserver.reading import WatchSettings
 from extender.sim.apiserver.resources import PODS
 from extender.sim.apiserver.store import Item
 from protos.kube import binding
@@ -36,13 +35,12 @@ def _json(body: bytes, code: int = 200) -> web.Response:
 class ApiServer:
     """Serves an ``Api``. If there is a ``token``, clients must send it as bearer token."""
 
-    def __init__(self, api: Api, token: str = "", watching: WatchSettings | None = None) -> None:
+    def __init__(self, api: Api, token: str = "", bookmark_seconds: float = 10.0) -> None:
         self.api = api
         self.url = ""
         self.refuse: Refuse = lambda _method, _path: None
         """Called for every request: the error to answer, or None to handle the request."""
-        self._token = token
-        self._watching = watching or WatchSettings()
+        self._token, self._bookmark_seconds = token, bookmark_seconds
         self._watches: set[asyncio.Task[Any]] = set()
         self._runner: web.ServerRunner | None = None
 
@@ -132,7 +130,7 @@ class ApiServer:
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         served = functools.partial(self.api.catalogue.serves, target.resource)
-        watch = reading.Watch(self.api.store, target, request.query, self._watching, served)
+        watch = reading.Watch(self.api.store, target, request.query, self._bookmark_seconds, served)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)

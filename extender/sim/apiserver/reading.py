@@ -6,7 +6,7 @@ import base64
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -16,6 +16,7 @@ from extender.sim.apiserver.selectors import Predicate, selector
 from extender.sim.apiserver.store import Change, Cursor, Item, Key, Store
 
 _encode = msgspec.json.encode
+_WATCH_SECONDS = 1800.0  # shortest default timeout of a watch; the longest is twice as long
 Query = Mapping[str, str]
 
 
@@ -64,13 +65,6 @@ def list_objects(store: Store, target: Target, query: Query) -> bytes:
     return head[:-1] + b',"items":[' + bodies + b"]}"
 
 
-class WatchSettings(NamedTuple):
-    """Seconds between bookmarks, and the longest watch if the client does not name a timeout."""
-
-    bookmark_seconds: float = 10.0
-    longest_seconds: float = 1800.0
-
-
 def _line(kind: str, obj: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), obj)
 
@@ -79,15 +73,15 @@ class Watch:
     """One watch request: yields chunks of lines until its timeout, 410, or the end of its resource (``served``)."""
 
     def __init__(
-        self, store: Store, target: Target, query: Query, settings: WatchSettings, served: Callable[[], bool]
+        self, store: Store, target: Target, query: Query, bookmark_seconds: float, served: Callable[[], bool]
     ) -> None:
         self._store, self._target, self._query, self._served = store, target, query, served
         self._resource = target.resource
         self._matches = _predicate(target, query)
         self._bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
-        self._period = settings.bookmark_seconds
-        longest = random.uniform(1, 2) * settings.longest_seconds
-        self._end = time.monotonic() + float(query.get("timeoutSeconds") or longest)
+        self._period = bookmark_seconds
+        timeout = query.get("timeoutSeconds") or random.uniform(1, 2) * _WATCH_SECONDS
+        self._end = time.monotonic() + float(timeout)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -15,13 +15,6 @@ from extender.sim.scheduler.config import Extender
 
 class ExtenderError(Exception):
     """A call of an extender failed, or its answer is an error."""
-
-
-class Verdict(NamedTuple):
-    """A filter answer: the feasible nodes, and the reasons of the others (by node or any other key)."""
-
-    nodes: list[str]
-    failed: dict[str, str]
 
 
 def _fields(answer: Any) -> dict[str, Any]:
@@ -66,18 +59,19 @@ class ExtenderClient:
         except msgspec.DecodeError as error:
             raise ExtenderError(f"{verb}: {error}" if data else "EOF") from error
 
-    async def filter(self, pod: Object, nodes: Sequence[str]) -> Verdict:
+    async def filter(self, pod: Object, nodes: Sequence[str]) -> tuple[set[str], list[str]]:
+        """The feasible nodes, and the reasons of the others."""
         answer = _fields(await self._call(self.config.filter_verb, _args(pod, nodes)))
         if answer.get("error"):
             raise ExtenderError(answer["error"])
-        feasible = answer.get("nodenames") or []
-        if unknown := set(feasible) - set(nodes):
+        feasible = set(answer.get("nodenames") or ())
+        if unknown := feasible - set(nodes):
             raise ExtenderError(
                 f"extender {self._url!r} claims a filtered node {sorted(unknown)[0]!r} which is not "
                 f"found in the input node list"
             )
-        unresolvable = answer.get("failedandunresolvablenodes") or {}
-        return Verdict(feasible, {**(answer.get("failednodes") or {}), **unresolvable})
+        failed = (answer.get("failednodes") or {}) | (answer.get("failedandunresolvablenodes") or {})
+        return feasible, list(failed.values())
 
     async def prioritize(self, pod: Object, nodes: Sequence[str]) -> Mapping[str, int]:
         """Weighted scores by node; none after an error, as in kube-scheduler."""

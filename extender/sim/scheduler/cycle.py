@@ -120,13 +120,12 @@ class _Search:
             if not extender.config.filter_verb or not extender.interested(self._pod):
                 continue
             try:
-                verdict = await extender.filter(self._pod, [n.name for n in self.feasible])
+                feasible, reasons = await extender.filter(self._pod, [n.name for n in self.feasible])
             except ExtenderError:
                 if extender.config.ignorable:
                     continue
                 raise
-            feasible = set(verdict.nodes)
             if len(feasible) < len(self.feasible):
                 self.plugins.add(EXTENDER)
             self.feasible = [n for n in self.feasible if n.name in feasible]
-            self.reasons.extend(verdict.failed.values())
+            self.reasons.extend(reasons)
