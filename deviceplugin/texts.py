@@ -6,8 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 from yaml import CSafeLoader, YAMLError, load
 
-from protos.contract.bounds import FILE, FILE_DEPTH, Bound
-from protos.contract.depth import depth
+from protos.contract.bounds import FILE, FILE_DEPTH, depth
 
 T = TypeVar("T")
 Stamp = tuple[int, int, int]

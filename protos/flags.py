@@ -1,4 +1,4 @@
-"""The command of a process, made from its settings struct: one flag for each field that `Flag` annotates."""
+"""The command of a process, generated from its settings struct: one flag for each field with a `Flag`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def command(settings: type[S], run: Callable[[S], None], refused: tuple[type[Exception], ...]) -> Callable[..., None]:
-    """A function for typer that makes the settings of the flags and runs the process with them.
+    """A function for typer that builds the settings from flags and runs the process. Its docstring is that of `run`.
 
-    Errors of the types in `refused` end it with code 2 and their sentence. The docstring is that of `run`.
+    Errors of the types in `refused` end it with code 2 and their message.
     """
 
     def called(**given: Any) -> None:
@@ -28,14 +28,14 @@ def command(settings: type[S], run: Callable[[S], None], refused: tuple[type[Exc
             raise typer.Exit(2) from error
 
     parameters = [_parameter(*each) for each in _fields(settings)]
-    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what typer looks at
+    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
     called.__annotations__ = {each.name: each.annotation for each in parameters}
     called.__doc__, called.__name__ = run.__doc__, run.__name__
     return called
 
 
 def _fields(settings: type[msgspec.Struct]) -> Iterator[tuple[msgspec.structs.FieldInfo, Any, Flag]]:
-    """Each field with a flag, its type, and the flag; the process's own before those that it shares with others."""
+    """Each field with a flag, its type, and the flag; the struct's own fields before inherited ones."""
     hints = get_type_hints(settings, include_extras=True)
     for field in sorted(msgspec.structs.fields(settings), key=lambda field: field.name not in settings.__annotations__):
         hint = hints[field.name]
@@ -58,8 +58,8 @@ def _parameter(field: msgspec.structs.FieldInfo, kind: Any, flag: Flag) -> Param
     if kind is bool:
         option += f"/--no-{name.replace('_', '-')}"
     variables = [f"GANGSHARE_{name.upper()}", *flag.variables]
-    told = typer.Option(option, envvar=variables, help=flag.help, **more)
-    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, told])
+    typer_option = typer.Option(option, envvar=variables, help=flag.help, **more)
+    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, typer_option])
 
 
 def _parser(read: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -1,7 +1,7 @@
-"""Generates the Python code of the .proto files below this package, checked in beside them.
+"""Generates the Python code of the .proto files of this package; the code is checked in beside them.
 
-`python -m protos.generate` rewrites it; with `--check` nothing is written and a difference is an error.
-protoc runs from the repository's root, so that generated imports read `from protos…`.
+`python -m protos.generate` rewrites the code; with `--check` it only reports differences, as errors.
+protoc runs in the repository's root, so that generated imports read `from protos…`.
 """
 
 import argparse
@@ -18,7 +18,7 @@ GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi")
 
 
 class GenerateError(Exception):
-    """The code could not be generated: the tool that is missing, or protoc's exit status."""
+    """Code generation failed: a tool is missing, or protoc failed."""
 
 
 def generate(into: Path) -> None:
@@ -33,42 +33,41 @@ def generate(into: Path) -> None:
     messages = [f"--python_out={into}", f"--pyi_out={into}"]
     services = [f"--grpc_python_out={into}", f"--plugin=protoc-gen-mypy_grpc={plugin}", f"--mypy_grpc_out=quiet:{into}"]
     for file in sorted(PACKAGE.rglob("*.proto")):
-        asked = messages + (services if "\nservice " in file.read_text() else [])
-        status = protoc.main(["protoc", f"-I{ROOT}", *asked, str(file)])
+        outputs = messages + (services if "\nservice " in file.read_text() else [])
+        status = protoc.main(["protoc", f"-I{ROOT}", *outputs, str(file)])
         if status != 0:
             raise GenerateError(f"protoc ended with status {status} for {file.relative_to(ROOT)}")
 
 
 def generated(below: Path) -> dict[Path, str]:
-    """The generated files of this package in a tree, by their path in it."""
+    """The generated files of this package in a tree, by relative path."""
     folder = below / PACKAGE.relative_to(ROOT)
     return {file.relative_to(below): file.read_text() for form in GENERATED for file in folder.rglob(form)}
 
 
 def differences(fresh: dict[Path, str], present: dict[Path, str]) -> list[str]:
-    """One line for each file that is missing, left over or stale."""
-    found = []
+    """One line for each missing, surplus or stale file."""
+    lines = []
     for path in sorted(fresh.keys() | present.keys()):
         if path not in present:
-            found.append(f"{path}: missing")
+            lines.append(f"{path}: missing")
         elif path not in fresh:
-            found.append(f"{path}: left over, no .proto file makes it")
+            lines.append(f"{path}: left over, no .proto file makes it")
         elif fresh[path] != present[path]:
-            lines = difflib.ndiff(present[path].splitlines(), fresh[path].splitlines())
-            marks = [line[0] for line in lines]
-            found.append(f"{path}: stale, {marks.count('+')} lines to add and {marks.count('-')} to remove")
-    return found
+            marks = [line[0] for line in difflib.ndiff(present[path].splitlines(), fresh[path].splitlines())]
+            lines.append(f"{path}: stale, {marks.count('+')} lines to add and {marks.count('-')} to remove")
+    return lines
 
 
 def check(root: Path = ROOT) -> list[str]:
-    """How the code checked in below `root` differs from what the .proto files make now; empty if it is fresh."""
+    """The differences between the code below `root` and the .proto files; empty if it is fresh."""
     with tempfile.TemporaryDirectory() as folder:
         generate(Path(folder))
         return differences(generated(Path(folder)), generated(root))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command; the exit status is 0 if the code was written or is fresh, else 1."""
+    """Run the command; return 1 for stale code, else 0."""
     parser = argparse.ArgumentParser(prog="python -m protos.generate", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the code checked in is stale")
     try:

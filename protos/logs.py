@@ -1,4 +1,4 @@
-"""Logging: structlog, one key=value (or JSON) line per event, on standard error; configured once at start."""
+"""Logging by structlog: one key=value (or JSON) line per event on standard error; configured once at start."""
 
 import logging
 import sys
@@ -11,15 +11,15 @@ import structlog
 from protos.contract.printable import printable
 
 Format = Literal["auto", "console", "json"]
-"""How a log line looks; auto: console on a terminal, else json."""
+"""Format of log lines; auto: console on a terminal, else json."""
 Level = Literal["debug", "info", "warning", "error"]
-"""The least important log line that is written."""
+"""The lowest level that is logged."""
 MOST_CALLS, LONGEST_TRACE = 30, 8000
-"""Calls, and characters, of a traceback that are logged."""
+"""Logged calls and characters of a traceback."""
 
 
 class _StandardError:
-    """Standard error as it is when something is written, not as it was when logging was set up."""
+    """Forwards to the present sys.stderr, which may be replaced after the logging setup."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)
@@ -29,7 +29,7 @@ class _StandardError:
 
 
 def configure(form: Format, level: Level) -> None:
-    """Set up structlog, and the standard library's logging under it for the packages that use that."""
+    """Set up structlog, also for packages that use the standard library's logging."""
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -50,12 +50,13 @@ def configure(form: Format, level: Level) -> None:
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=_foreign(last)))
+    foreign = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last]
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=foreign))
     logging.basicConfig(level=max(logging.WARNING, getattr(logging, level.upper())), handlers=[handler], force=True)
 
 
 def _printable(_: Any, __: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """What others wrote does not act on the terminal; a traceback keeps its lines."""
+    """Make strings printable, so that user text cannot control the terminal; tracebacks keep their lines."""
     for key, value in line.items():
         if isinstance(value, str) and not value.isprintable():
             line[key] = "\n".join(map(printable, value.split("\n")))
@@ -63,9 +64,5 @@ def _printable(_: Any, __: str, line: MutableMapping[str, Any]) -> MutableMappin
 
 
 def trace(error: BaseException) -> str:
-    """The traceback of an error, its innermost calls where it is long, and nothing of what they worked with."""
+    """The traceback of an error without local variables; a long one is cut to its innermost calls."""
     return "".join(traceback.format_exception(error, limit=-MOST_CALLS, chain=False))[-LONGEST_TRACE:]
-
-
-def _foreign(last: list[Any]) -> list[Any]:
-    return [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last]

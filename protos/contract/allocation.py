@@ -1,8 +1,7 @@
-"""What a pod was given: the pod annotation `gangshare.io/allocation`, set on the Binding by the extender.
+"""The GPUs of a pod: the pod annotation `gangshare.io/allocation`, which the extender writes in the Binding.
 
-It says *which* GPUs; amounts are always charged from the pod's limits, so a forged amount gains nothing.
-Sources: the Binding's annotations are merged into the pod in the same write as nodeName (kube-apiserver,
-registry/core/pod/storage).
+It names GPUs. The books charge the amounts of the pod's limits, so a forged amount has no effect. The API server merges
+the Binding's annotations into the pod in the write of nodeName. Source: kube-apiserver, registry/core/pod/storage.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Shares = Annotated[tuple["Share", ...], msgspec.Meta(max_length=GPUS_PER_NODE.mo
 
 
 class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One container's part of one GPU. A whole GPU says its full memory and slices, and `whole`."""
+    """One container's part of one GPU. A whole GPU has its full memory and slices, and `whole`."""
 
     uuid: Uuid
     index: Index
@@ -30,7 +29,7 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The gang that the pod started with."""
+    """The pod's gang at its start."""
 
     key: Annotated[str, msgspec.Meta(max_length=2 * NAME.most + 1)]
     epoch: Annotated[int, msgspec.Meta(ge=0, le=START.most)]
@@ -38,7 +37,7 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Allocation(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The GPUs of each container that asks for any, by container name (init containers included)."""
+    """The GPUs of each container that requests GPUs, by container name, including init containers."""
 
     v: int
     unit_mib: Positive = msgspec.field(name="unitMiB")
@@ -50,14 +49,5 @@ class Allocation(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
         return frozenset(share.uuid for shares in self.containers.values() for share in shares)
 
 
-_decoder = msgspec.json.Decoder(Allocation)
-
-
-def decode(text: str | None) -> Allocation | None:
-    """The allocation in the annotation, None where absent; raises codec.ContractError."""
-    return codec.decode(names.ALLOCATION, text, _decoder)
-
-
-def encode(allocation: Allocation) -> str:
-    """The annotation's text."""
-    return codec.encode(allocation)
+_annotation = codec.Annotation(names.ALLOCATION, Allocation)
+decode, encode = _annotation.decode, _annotation.encode

@@ -1,6 +1,6 @@
-"""What a pod wants: its GPU asks by container, and the annotations that select GPUs.
+"""A pod's GPU request: the asks of its containers, and the annotations that select GPUs.
 
-Only limits are read, as the kubelet does for device plugins. A pod that asks nothing of ours has no ask (None).
+Only limits count, as in the kubelet for device plugins. A pod without GPU resources has no ask (None).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class AskError(ValueError):
-    """An ask that no cluster could serve, with the sentence for its user."""
+    """An invalid ask, with the sentence for its user."""
 
     def __init__(self, code: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -32,7 +32,7 @@ class AskError(ValueError):
 
 
 class Demand(NamedTuple):
-    """What is taken of one GPU. `whole` takes everything and shares with nobody."""
+    """The demand on one GPU; a `whole` one is exclusive."""
 
     mem: int
     slices: int
@@ -43,7 +43,7 @@ NOTHING = Demand(0, 0, False)
 
 
 class ContainerAsk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One container's ask: `gpus` different GPUs, each giving `mem` units and `slices` slices, or all of itself."""
+    """One container's ask: `gpus` different GPUs, of each `mem` units and `slices` slices, or the whole GPU."""
 
     name: str
     kind: Kind = "app"
@@ -51,13 +51,13 @@ class ContainerAsk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     mem: int = 0
     slices: int = 0
     whole: str = ""
-    """The whole-GPU resource asked, "" for a fractional ask. A node may serve it as replicas of a GPU."""
+    """The whole-GPU resource, "" for a fractional ask. A node may serve it as replicas of a GPU."""
     shared: bool = False
-    """Asked under a name that only ever means a replica."""
+    """The resource is always a replica."""
 
 
 class PodAsk(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True, gc=False):
-    """All GPU asks of a pod. Equal asks are the same shape: they fit the same places."""
+    """All GPU asks of a pod. Equal asks are one shape: they fit the same nodes."""
 
     containers: tuple[ContainerAsk, ...]
     """In the kubelet's order: init containers and sidecars as declared, then app containers."""
@@ -72,14 +72,14 @@ class PodAsk(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True, gc=Fals
 
 
 def parse(pod: Pod, resources: names.Resources, wide: Selection = ANYTHING) -> PodAsk | None:
-    """The pod's ask, None if it asks for no GPU of ours; raises AskError with a sentence for the user.
+    """The pod's ask, None without GPU resources; raises AskError.
 
-    `wide` is what the class accepts that it names; its own annotations narrow that.
+    `wide` is the selection of the pod's GpuClass, which the pod's annotations narrow.
     """
-    found = _parse(pod, resources, wide)
-    if found is not None and (forged := visibility.forged(pod)):
+    ask = _parse(pod, resources, wide)
+    if ask is not None and (forged := visibility.forged(pod)):
         raise AskError(forged.code, forged.sentence)
-    return found
+    return ask
 
 
 def _parse(pod: Pod, resources: names.Resources, wide: Selection) -> PodAsk | None:
@@ -95,17 +95,17 @@ def _parse(pod: Pod, resources: names.Resources, wide: Selection) -> PodAsk | No
 
 
 def held(pod: Pod, resources: names.Resources) -> PodAsk | None:
-    """What a pod that is bound may hold, whatever is wrong with its ask: nothing is left out of the books for that.
+    """The ask of a bound pod, which the books must charge even if the ask is invalid.
 
-    Where the ask makes sense this is `parse`, also of a pod that names GPUs itself; else amounts that cannot be read
-    count as none, gpu-count as 1, and whole GPUs go before parts.
+    A valid ask is that of `parse`, also if the pod requests GPUs from the runtime. In an invalid ask unreadable amounts
+    count as 0 and gpu-count as 1, and whole GPUs take precedence over parts.
     """
     try:
         return _parse(pod, resources, ANYTHING)
     except AskError:
         asks = (_held(c, kind, resources) for kind, c in _containers(pod) if _asks(c, resources))
-        found = tuple(ask for ask in asks if ask.whole or ask.mem or ask.slices)
-        return PodAsk(containers=found) if found else None
+        charged = tuple(ask for ask in asks if ask.whole or ask.mem or ask.slices)
+        return PodAsk(containers=charged) if charged else None
 
 
 def _held(container: Container, kind: Kind, resources: names.Resources) -> ContainerAsk:
@@ -185,7 +185,7 @@ def _count(annotations: Mapping[str, str]) -> int:
 
 
 def gpu_class(pod: Pod) -> str:
-    """The name of the GpuClass that the pod names, "" if none; raises AskError where no class can have that name."""
+    """The name of the pod's GpuClass, "" without one; raises AskError for an invalid name."""
     name = pod.metadata.annotations.get(names.GPU_CLASS)
     if name is None:
         return ""

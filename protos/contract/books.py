@@ -1,8 +1,8 @@
-"""The books of one node: who holds how much of which GPU.
+"""The books of one node: the usage of each GPU by pods.
 
-One ledger for memory, slices and whole GPUs. Over-use found in the world is represented as it is, never hidden; whether
-something *new* fits is asked through `GpuBook.fits`. Pods are known by UID, GPUs by UUID. A bound pod of which nobody
-says where it is (`place` without GPUs) is charged on every GPU that it could be on.
+They count memory, slices and whole GPUs. Overused GPUs are counted as they are; `GpuBook.fits` tells whether a new
+demand fits. Pods are identified by UID, GPUs by UUID. A bound pod with unknown GPUs (`place` without an allocation) is
+charged on every GPU that it may use.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from protos.contract.selection import Selection, compiled, suits
 from protos.contract.signature import Kind, Signature, same, signatures, taken
 
 _suited: Remembered[tuple[Kind, Selection], tuple[int, ...]] = Remembered(8192, 2**21, lambda key: key[1].length)
-"""Positions of the healthy GPUs that a selection without UUIDs accepts, by what the inventory offers."""
+"""Positions of the healthy GPUs that a selection without UUIDs accepts, by kind of inventory."""
 
 
 class Entry(msgspec.Struct, eq=False):
-    """One pod's hold on GPUs of this node. `placed` is False while nobody says which."""
+    """One pod's charges on GPUs of this node. `placed` is False while its GPUs are unknown."""
 
     ask: PodAsk
     charges: Mapping[str, Demand]
     placed: bool
     soft: bool = False
-    """Room that is only kept: a pod that is somewhere may be there."""
+    """A hold for a pod that is not bound yet. Pods with unknown GPUs may be charged on the same GPUs."""
 
 
 class NodeBooks:
@@ -40,16 +40,16 @@ class NodeBooks:
     def __init__(self, inventory: inv.Inventory, cordoned: Iterable[str] = ()) -> None:
         self.entries: dict[str, Entry] = {}
         self._unknown: dict[str, Entry] = {}
-        """Those of the entries that are not placed."""
-        self._take_over(inventory, frozenset(cordoned))
+        """The entries that are not placed."""
+        self._rebuild(inventory, frozenset(cordoned))
 
     def set_inventory(self, inventory: inv.Inventory, cordoned: Iterable[str] = ()) -> None:
-        """Take over a new inventory; `cordoned` holds UUIDs or indexes. What pods hold stays, on gone GPUs too."""
+        """Set a new inventory; `cordoned` has UUIDs or indexes. Charges stay, also on missing GPUs."""
         marks = frozenset(cordoned)
         if marks != self._marks or inventory is not self.inventory:
-            self._take_over(inventory, marks)
+            self._rebuild(inventory, marks)
 
-    def _take_over(self, inventory: inv.Inventory, marks: frozenset[str]) -> None:
+    def _rebuild(self, inventory: inv.Inventory, marks: frozenset[str]) -> None:
         self.inventory, self._marks = inventory, marks
         self.topology = links.topology(inventory.links, tuple((gpu.index, gpu.numa) for gpu in inventory.gpus))
         self.gpus = {
@@ -68,17 +68,17 @@ class NodeBooks:
                 inventory.links,
             )
         )
-        """What the inventory offers; one object for all that are equal."""
+        """The content of the inventory; one object for all equal ones."""
         self._signature: Signature | None = None
         for entry in self.entries.values():
             if entry.placed:
                 self._apply(entry.charges, 1)
             else:
-                entry.charges = {}  # those were of the GPUs before, and nothing of them is taken of these
+                entry.charges = {}  # its charges were on the former GPUs
         self._place_unknown()
 
     def copy(self) -> NodeBooks:
-        """Books to try things on: nothing that is done to them is seen in these."""
+        """An independent copy for trials."""
         twin = NodeBooks.__new__(NodeBooks)
         twin.inventory, twin.kind, twin._signature = self.inventory, self.kind, self._signature
         twin.topology, twin.uuids, twin._marks = self.topology, self.uuids, self._marks
@@ -88,18 +88,18 @@ class NodeBooks:
         return twin
 
     def without(self, uids: Iterable[str]) -> NodeBooks:
-        """Books to try things on, on which these pods are not."""
+        """An independent copy without these pods."""
         twin = self.copy()
         for uid in uids:
             twin.release(uid)
         return twin
 
     def idle(self) -> tuple[int, ...]:
-        """The indexes of the GPUs that nobody holds any of, and that may take something new."""
+        """The indexes of the idle GPUs."""
         return tuple([book.gpu.index for book in self.gpus.values() if book.idle])
 
     def signature(self) -> Signature:
-        """Equal for nodes on which everything fits alike, unless it is asked for by UUID."""
+        """Equal for nodes on which the same asks fit, apart from asks by UUID."""
         if self._signature is None:
             used = [taken(b.mem_used, b.slices_used, b.wholes, b.sharers, b.cordoned) for b in self.gpus.values()]
             state = self.kind, tuple(used)
@@ -109,7 +109,7 @@ class NodeBooks:
         return self._signature
 
     def demand(self, ask: ContainerAsk, gpu: inv.Gpu) -> Demand | None:
-        """What `ask` takes of each of its GPUs if `gpu` is one of them; None if this node does not serve the ask."""
+        """The ask's demand on `gpu`; None if this node does not serve the ask."""
         per_gpu = self.inventory.slices_per_gpu
         slices, mem = ask.slices, ask.mem
         if ask.whole:
@@ -120,13 +120,13 @@ class NodeBooks:
         return Demand(mem or gpu.mem * slices // per_gpu, slices, False)
 
     def named(self, selection: Selection) -> list[str]:
-        """The GPUs that the selection's globs on UUIDs let through, whatever else it asks."""
+        """The GPUs that match the selection's UUID globs, apart from its other terms."""
         globs = compiled(selection.uuids)
         return globs.among(self.gpus) if globs.may_let(self.uuids) else []
 
     def eligible(self, selection: Selection) -> tuple[GpuBook, ...]:
-        """The GPUs that may take something new of this selection, in index order."""
-        if selection.uuids:  # each pod may name others, and most nodes have none of them
+        """The GPUs that this selection accepts and that are offered, in index order."""
+        if selection.uuids:  # not cached: each pod may name other UUIDs, and most nodes have none of them
             named = [self.gpus[uuid] for uuid in self.named(selection)]
             return tuple([book for book in named if book.offered and suits(selection, book.gpu)])
         books = tuple(self.gpus.values())
@@ -138,30 +138,29 @@ class NodeBooks:
         return len(self._suited(selection)) == healthy
 
     def _suited(self, selection: Selection) -> tuple[int, ...]:
-        found = _suited.get(key := (self.kind, selection))
-        if found is None:
-            every = enumerate(self.gpus.values())
-            able = (i for i, b in every if b.gpu.health == inv.HEALTHY and suits(selection, b.gpu))
-            found = _suited.put(key, tuple(able))
-        return found
+        positions = _suited.get(key := (self.kind, selection))
+        if positions is None:
+            books = enumerate(self.gpus.values())
+            suited = (i for i, b in books if b.gpu.health == inv.HEALTHY and suits(selection, b.gpu))
+            positions = _suited.put(key, tuple(suited))
+        return positions
 
     def charges(self, ask: PodAsk, shares: Mapping[str, Sequence[Share]]) -> dict[str, Demand] | None:
-        """The charge per GPU of a pod whose containers sit on `shares`; None if they are not what it asks.
+        """The charges by GPU of a pod with these shares; None if the shares do not match its ask.
 
-        Amounts come from `ask`, GPUs from `shares`: a container's total is spread evenly over the GPUs it names, which
-        must divide it (a whole ask names as many as it asks). Who got a whole GPU keeps it when GPUs are served as
-        replicas from then on. A GPU that is no longer in the inventory is charged by the share's own amounts, since
-        nothing else is known.
+        Amounts come from `ask`, GPUs from `shares`. The total of a container is spread evenly over its GPUs, whose
+        number must divide it; a whole ask needs exactly its number of GPUs. A pod keeps a whole GPU if the node later
+        serves GPUs as replicas. A GPU that has left the inventory is charged by the amounts of the share.
         """
         parts: dict[str, list[tuple[ContainerAsk, Demand]]] = {}
         if set(shares) != {container.name for container in ask.containers}:
             return None
         for container in ask.containers:
-            given = shares[container.name]
-            spread = spread_over(container, len(given))
-            if spread is None or len({share.uuid for share in given}) != len(given):
+            own = shares[container.name]
+            spread = spread_over(container, len(own))
+            if spread is None or len({share.uuid for share in own}) != len(own):
                 return None
-            for share in given:
+            for share in own:
                 book = self.gpus.get(share.uuid)
                 whole = bool(container.whole) and share.whole
                 demand: Demand | None
@@ -177,9 +176,9 @@ class NodeBooks:
         return {uuid: peak(held) for uuid, held in parts.items()}
 
     def place(self, uid: str, ask: PodAsk, allocation: Allocation | None) -> bool:
-        """Book a pod where its allocation says; without a usable one, on every GPU that it could be on.
+        """Charge a pod on the GPUs of its allocation; without a valid one, on every GPU that it may use.
 
-        Returns whether the allocation could be used.
+        Returns whether the allocation is valid.
         """
         self.release(uid)
         charges = self.charges(ask, allocation.containers) if allocation else None
@@ -191,12 +190,12 @@ class NodeBooks:
         return False
 
     def hold(self, uid: str, ask: PodAsk, charges: Mapping[str, Demand]) -> None:
-        """Keep exactly these charges for a pod that is not here yet."""
+        """Hold these charges for a pod that is not bound yet."""
         self.release(uid)
         self._enter(uid, Entry(ask, charges, placed=True, soft=True))
 
     def restore(self, uid: str, entry: Entry) -> None:
-        """Put back an entry that was released to see what would fit without it."""
+        """Put back a released entry."""
         if not entry.placed:
             self._unknown[uid] = entry
         self._enter(uid, entry)
@@ -207,7 +206,7 @@ class NodeBooks:
         self._place_unknown()
 
     def release(self, uid: str) -> bool:
-        """Give back what the pod holds; returns whether it held anything."""
+        """Remove the pod's charges; returns whether the pod was booked."""
         entry = self.entries.pop(uid, None)
         if entry is None:
             return False
@@ -217,18 +216,18 @@ class NodeBooks:
         return True
 
     def unplaced(self) -> tuple[str, ...]:
-        """UIDs of the pods here of which nobody says on which GPU they are."""
+        """UIDs of the pods with unknown GPUs."""
         return tuple(self._unknown)
 
     def overused(self) -> tuple[GpuBook, ...]:
-        """GPUs that hold more than they have. Pods that merely could be there do not count."""
+        """Overused GPUs. Pods with unknown GPUs do not count."""
         unknown = self._unknown.values()
         for entry in unknown:
             self._apply(entry.charges, -1)
-        found = tuple(book for book in self.gpus.values() if book.overused)
+        overused = tuple(book for book in self.gpus.values() if book.overused)
         for entry in unknown:
             self._apply(entry.charges, 1)
-        return found
+        return overused
 
     def _apply(self, charges: Mapping[str, Demand], sign: int) -> None:
         self._signature = None
@@ -238,7 +237,7 @@ class NodeBooks:
                 book.add(demand, sign)
 
     def _place_unknown(self) -> None:
-        """Charge the pods that are somewhere wherever there is room beside those that are known to be here."""
+        """Charge the pods with unknown GPUs on every GPU that has room beside the placed pods."""
         if not self._unknown:
             return
         unknown = self._unknown.values()
@@ -252,17 +251,17 @@ class NodeBooks:
             self._apply(entry.charges, 1)
 
     def _possible(self, ask: PodAsk) -> dict[str, Demand]:
-        found: dict[str, Demand] = {}
+        charges: dict[str, Demand] = {}
         for uuid, book in self.gpus.items():
             demands = [(c, self.demand(c, book.gpu)) for c in ask.containers]
-            here = [(c, demand) for c, demand in demands if demand is not None and book.fits(demand)]
-            if here:
-                found[uuid] = peak(here)
-        return found
+            fitting = [(c, demand) for c, demand in demands if demand is not None and book.fits(demand)]
+            if fitting:
+                charges[uuid] = peak(fitting)
+        return charges
 
 
 def spread_over(ask: ContainerAsk, gpus: int) -> ContainerAsk | None:
-    """The same total over this many GPUs, None where it does not divide or a whole ask is not for so many."""
+    """The same total over this many GPUs; None if it is not divisible, or a whole ask has another number."""
     if gpus == ask.gpus:
         return ask
     mem, slices = ask.mem * ask.gpus, ask.slices * ask.gpus

@@ -1,43 +1,45 @@
-"""Bounds on everything that others write: each number, length and count, and the sentence for a value past it.
+"""Bounds on all user input: numbers, lengths and counts, and the sentence for a value beyond its bound.
 
-Whoever writes an object may write anything that the API server takes. What is read from it is held against these
-bounds in the decoder, before any work is done that grows with the value. Nowhere else are such bounds named.
+Users can write anything that the API server accepts. The decoders check these bounds before any work that grows with
+the value. No other module defines such bounds.
 """
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 HUGE = 10**12
-"""Larger values are not repeated: an integer of JSON may have thousands of digits."""
+"""Messages do not repeat larger values: a JSON integer may have thousands of digits."""
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """The largest value that is read."""
+    """The largest accepted value."""
 
     what: str
-    """What is bounded, as a user would call it: `GPUs of a node`."""
+    """The bounded thing in the words of users: `GPUs of a node`."""
     most: int
     unit: str = ""
 
     def exceeded(self, value: int | float) -> str:
-        """The sentence for a value past it: it names the value and what was expected."""
+        """The sentence for a value beyond the bound."""
         unit = f" {self.unit}" if self.unit else ""
         shown = f"{value}" if abs(value) < HUGE else f"more than {HUGE}"
         return f"{self.what}: {shown}{unit}, expected at most {self.most}{unit}"
 
     def capped(self, value: int) -> int:
-        """The value, no less than nothing and no more than the most."""
+        """The value, limited to 0 … `most`."""
         return min(max(value, 0), self.most)
 
 
 GPUS_PER_NODE = Bound("GPUs of a node", 256)
-"""The largest machines of the field have 16 to 72."""
+"""The largest known machines have 16 to 72."""
 
 AFFINITY = Bound("a pod's affinity, tolerations or spread constraints", 32 << 10, "bytes")
-"""Those that operators write have some 1 to 4 KiB. What is longer is left to kube-scheduler."""
+"""Those of operators have some 1 to 4 KiB. Longer ones are left to kube-scheduler."""
 RESOURCES_PER_POD = Bound("resources that a pod asks", 64)
-"""Pods of the field ask two to six."""
+"""Typical pods request two to six."""
 
 HEAD_BYTES = Bound("the head of a request", 32 << 10, "bytes")
 """A bearer token of an identity provider has some 8 KiB, kube-scheduler's own heads some 200 bytes."""
@@ -50,23 +52,23 @@ REVIEW_BODY = Bound("the body of an AdmissionReview", 8 << 20, "bytes")
 """kube-apiserver takes objects of 3 MiB."""
 NO_BODY = Bound("the body of a request to this port", 0, "bytes")
 GRACE = Bound("grace period of a pod that is evicted", 3600, "s")
-"""No eviction gives a pod more time to end, and nobody waits longer for a pod that is ending."""
+"""The longest grace period of an eviction, and the longest wait for a terminating pod."""
 
 # -- a node's GPUs: `gangshare.io/gpus`, and gpushare's capacity
 
 GPU_INDEX = Bound("index or minor number of a GPU", 65_535)
 GPU_AMOUNT = Bound("amount of a GPU (units, slices, MiB, MHz)", 2**31 - 1)
-"""The largest GPUs of the field have less than 2^20 of each."""
+"""The largest known GPUs have less than 2^20 of each."""
 GPU_TEXT = Bound("text about a GPU (UUID, model, PCI address, health)", 256, "characters")
 """NVML's own buffers have 96."""
 LINK_KIND = Bound("kind of a link", 16, "characters")
 LINKS_PER_NODE = Bound("links between the GPUs of a node", GPUS_PER_NODE.most * (GPUS_PER_NODE.most - 1))
-"""Every pair, told in both directions."""
+"""Every pair in both directions."""
 REPLICA_NAMES = Bound("resources that are served as replicas", 16)
 CDI_SPEC_BYTES = Bound("a CDI specification", 4 << 20, "bytes")
 """NVIDIA's of eight GPUs is some 40 KiB."""
 
-# -- pods: what they ask, and what is written on them
+# -- pods: requests and annotations
 
 CONTAINERS = Bound("containers of a pod that ask for GPUs", 64)
 NAME = Bound("name of an object", 253, "characters")
@@ -76,7 +78,7 @@ ROOMS_IN_SUM = Bound("rooms of all reservations", 32_768)
 """Each of the largest gang's 2,000 members is named in two annotations."""
 GPU_COUNT = Bound("GPUs of one container that parts are asked of", 1024)
 GLOBS = Bound("globs of one list", 64)
-"""Each is held against each GPU."""
+"""Each is matched against each GPU."""
 GLOB = Bound("glob", 128, "characters")
 QUANTITY = Bound("quantity", 64, "characters")
 """Kubernetes writes at most some 20."""
@@ -85,12 +87,12 @@ DIGITS = Bound("number that is written as text", 9, "digits")
 # -- gangs
 
 MEMBERS = Bound("members of a gang", 150_000)
-"""Kubernetes supports so many pods in a cluster."""
+"""Kubernetes supports this many pods in a cluster."""
 ROLES = Bound("roles of a gang", 64)
 RESOURCES = Bound("resources of one list of amounts", 64)
 DURATION = Bound("duration", 60, "characters")
 TIME = Bound("time that is waited or run", 2**31 - 1, "s")
-"""What a field of the API can say: 68 years."""
+"""The range of a field of the API: 68 years."""
 JSON_TEXT = Bound("JSON on a pod or PodGroup that is read for its gang", 65_536, "characters")
 YAML_TEXT = Bound("YAML on a pod", 2048, "characters")
 YAML_BRACKETS = Bound("brackets of a YAML text", 64)
@@ -99,7 +101,7 @@ YAML_BRACKETS = Bound("brackets of a YAML text", 64)
 # -- elastic jobs
 
 SCALERS = Bound("ScaleIns and ScaleOuts of a job", 64)
-"""One at a time is under way. Ours stay for ten minutes, and there are at most two in a minute."""
+"""One at a time runs. Ours stay for ten minutes, and there are at most two per minute."""
 SCALED = Bound("workers that the ScaleIns of a job name", 2048)
 
 # -- queues and classes
@@ -113,17 +115,28 @@ NAMESPACE_LABELS = Bound("labels of a namespace", 256)
 SELECTOR_TERMS = Bound("matchLabels and matchExpressions of a namespaceSelector", 32)
 SELECTOR_VALUES = Bound("values of an entry of matchExpressions", 256)
 QUEUES = Bound("queues of one kind", 5000)
-"""Dues are divided among all of them."""
+"""Fair shares are divided among all queues."""
 QUEUE_DIVIDED = Bound("resources divided among queues", 64)
-"""GPUs, and those that queues deserve or are guaranteed, the first by name."""
+"""GPUs, and the first resources by name that queues deserve or are guaranteed."""
 RESOURCE_NAME = Bound("name of a resource", 317, "characters")
 """A domain of 253, `/` and 63 more."""
 
 # -- files of a node
 
 CHECKPOINT = Bound("the kubelet's checkpoint", 64 << 20, "bytes")
-"""One Allocate's answer has some 1 KiB."""
+"""The answer of one Allocate has some 1 KiB."""
 FILE = Bound("a profile of a fake machine, or a sharing configuration", 256 << 10, "bytes")
 KUBECONFIG = Bound("a kubeconfig", 1 << 20, "bytes")
 FILE_DEPTH = Bound("brackets within one another in such a file, or in a kubeconfig", 64)
 """Its parser takes time with the square of its depth."""
+
+_BRACKETS = re.compile(r"[\[\]{}]")
+
+
+def depth(text: str) -> int:
+    """The largest number of open brackets in JSON or YAML, also counting brackets in strings."""
+    deepest = depth = 0
+    for bracket in _BRACKETS.findall(text):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets, as far as evictions must know them. Source: policy/v1 PodDisruptionBudget."""
+"""PodDisruptionBudgets, which evictions respect. Source: policy/v1 PodDisruptionBudget."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ API_VERSION, KIND, PLURAL = "policy/v1", "PodDisruptionBudget", "poddisruptionbu
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """Without a selector it selects nothing."""
+    """A spec without a selector selects no pods."""
 
     selector: Selector | None = None
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
-    """What the disruption controller says."""
+    """The status by the disruption controller."""
 
     disruptions_allowed: Int32 = 0
 
@@ -32,12 +32,12 @@ class Budget(msgspec.Struct, frozen=True):
     status: Status = Status()
 
     def holds(self, pod: Pod) -> bool:
-        """Whether it guards the pod. One that does not run may always go. Source: registry/core/pod eviction.go."""
+        """Whether it limits the pod's eviction, which needs a running pod. Source: registry/core/pod eviction.go."""
         running = pod.status.phase == "Running"
         return running and self.guards(pod.metadata.namespace, pod.metadata.labels)
 
     def guards(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """The same of one that runs."""
+        """Whether it selects a running pod."""
         selector = self.spec.selector
         return namespace == self.metadata.namespace and selector is not None and selector.selects(labels)
 
@@ -48,9 +48,5 @@ class Budgets(msgspec.Struct, frozen=True):
     items: tuple[Budget, ...] = ()
 
 
-_decoder = msgspec.json.Decoder(Budget)
-
-
-def decode(raw: bytes) -> Budget:
-    """A budget from its JSON; raises msgspec.DecodeError."""
-    return _decoder.decode(raw)
+decode = msgspec.json.Decoder(Budget).decode
+"""A budget from its JSON; raises msgspec.DecodeError."""

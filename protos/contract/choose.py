@@ -1,9 +1,8 @@
-"""Which GPUs of one node a pod gets: pure, deterministic, used by the extender and by a plugin without one.
+"""The choice of GPUs on one node: pure, deterministic, used by the extender and by a plugin without extender.
 
-A pod's containers are seated one after another (largest first, init containers last, on GPUs of the same pod where they
-can be), with backtracking. Several GPUs for one container are the best-linked set that fits. Packing prefers GPUs that
-are already shared, then the fullest; spreading the emptiest; of idle ones, which are alike to both, the one that takes
-the fewest links from the others.
+The containers of a pod are seated one by one with backtracking: largest first, init containers last, if possible on
+GPUs of the same pod. A container with several GPUs gets the best-linked set that fits. Packing prefers shared GPUs,
+then the fullest; spreading prefers the emptiest. Of equal idle GPUs the one with the smallest loss of links is chosen.
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook, peak
 
 SET_TRIES = 64
-"""Sets of GPUs tried for one container before giving up on the containers seated before it."""
+"""Sets of GPUs tried for one container before backtracking."""
 SEAT_TRIES = 48
-"""Seats tried for one pod on one node, beside one for each of its containers."""
+"""Seats tried for one pod on one node, besides one for each container."""
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """GPUs for every container, and what the pod takes of each GPU."""
+    """The GPUs of each container, and the pod's charge on each GPU."""
 
     shares: dict[str, tuple[Share, ...]]
     charges: dict[str, Demand]
 
 
 Seat = tuple[tuple[str, Demand], ...]
-"""One container's GPUs, by UUID, in index order."""
+"""One container's GPUs (UUID, demand), in index order."""
 
 
 def choose(ask: PodAsk, books: NodeBooks) -> Choice | None:
-    """The GPUs that `ask` should get on this node; None if it does not fit (`misfit` says why)."""
+    """The GPUs for `ask` on this node; None if it does not fit (`misfit` has the reason)."""
     seats = _seats(ask, books)
     if seats is None:
         return None
@@ -59,7 +58,7 @@ def _seats(ask: PodAsk, books: NodeBooks) -> list[Seat] | None:
 
 
 def _enough(ask: ContainerAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> bool:
-    """Whether so many of the GPUs have room for the container, if it were alone: most nodes are ruled out by that."""
+    """Whether enough GPUs have room for the container alone, a cheap check that rules out most nodes."""
     demands: dict[int, Demand | None] = {}
     missing = ask.gpus
     for book in eligible:
@@ -105,12 +104,12 @@ def _single(ask: PodAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> list[
     book, demand = equals[0]
     if len(equals) > 1 and not book.sharers:
         losses = books.topology.losses(books.idle())
-        book, demand = min(equals, key=lambda found: losses[found[0].gpu.index])
+        book, demand = min(equals, key=lambda pair: losses[pair[0].gpu.index])
     return [((book.gpu.uuid, demand),)]
 
 
 def preference(book: GpuBook, spread: bool = False) -> tuple[int, ...]:
-    """Less is better; where equals are idle, the links decide."""
+    """Sort key of GPUs, less is better; links decide between equal idle GPUs."""
     if spread:
         return (book.sharers, -book.mem_free, -book.slices_free)
     return (not book.sharers, book.mem_free, book.slices_free)
@@ -125,10 +124,10 @@ class _Seating:
         self.parts: dict[str, list[tuple[int, ContainerAsk, Demand]]] = {}
         self.seats: list[Seat] = [()] * len(ask.containers)
         self.demands: dict[tuple[int, int], Demand | None] = {}
-        """What a container takes of a GPU of this size, by its position."""
+        """The demand of a container on a GPU, by the container's position and the GPU's size."""
         self.tries_left = 0
         self.gathered = any(c.kind != "init" for c in ask.containers)
-        """Whether init containers must sit on GPUs of the pod's other containers."""
+        """Whether init containers must share GPUs of the pod's other containers."""
 
     def run(self) -> list[Seat] | None:
         def size(position: int) -> tuple[bool, int, int, int, int]:
@@ -182,7 +181,7 @@ class _Seating:
     def _ordered(
         self, books: list[GpuBook], ask: ContainerAsk, own: Set[str], idle: tuple[int, ...]
     ) -> tuple[int, ...]:
-        """Fullest first, counting this pod's own containers; an init container prefers GPUs of its pod."""
+        """Indexes by preference; an init container prefers GPUs of its pod."""
         spread = self.ask.selection.spread
         gather = ask.kind == "init" or not spread
         losses = self.topology.losses(idle) if ask.gpus == 1 else {}
@@ -194,23 +193,23 @@ class _Seating:
         return tuple([book.gpu.index for book in sorted(books, key=key)])
 
     def _sets(self, candidates: tuple[int, ...], ask: ContainerAsk, idle: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Sets of GPUs for one container: the best linked one, then others in the order of the candidates."""
-        wish, local = self.ask.selection.link, self.ask.selection.numa_local
+        """Sets of GPUs for one container: the best-linked set, then sets in the order of the candidates."""
+        link, local = self.ask.selection.link, self.ask.selection.numa_local
         if ask.gpus > 1:
-            kept = idle if not self.ask.selection.spread or set(idle).issuperset(candidates) else ()
-            best = self.topology.best(candidates, ask.gpus, kept, wish, local)
+            spared = idle if not self.ask.selection.spread or set(idle).issuperset(candidates) else ()
+            best = self.topology.best(candidates, ask.gpus, spared, link, local)
             if best is None:
                 return
             yield best
         for chosen in islice(combinations(candidates, ask.gpus), SET_TRIES):
-            if self.topology.allows(chosen, wish, local):
+            if self.topology.allows(chosen, link, local):
                 yield chosen
 
     def _fits(self, position: int, ask: ContainerAsk, book: GpuBook) -> Demand | None:
-        kind = position, book.gpu.mem
-        if kind not in self.demands:
-            self.demands[kind] = self.books.demand(ask, book.gpu)
-        demand = self.demands[kind]
+        key = position, book.gpu.mem
+        if key not in self.demands:
+            self.demands[key] = self.books.demand(ask, book.gpu)
+        demand = self.demands[key]
         if demand is None:
             return None
         own = self.parts.get(book.gpu.uuid)
@@ -224,7 +223,7 @@ class _Seating:
 
 
 def misfit(ask: PodAsk, books: NodeBooks) -> str:
-    """What stands in the way on this node, with numbers: `freest: GPU 3 with 16`."""
+    """The reason why the ask does not fit on this node, with numbers: `freest: GPU 3 with 16`."""
     if books.inventory.state != "ready":
         return "its plugin is leaving"
     eligible = books.eligible(ask.selection)
@@ -242,7 +241,7 @@ def misfit(ask: PodAsk, books: NodeBooks) -> str:
 
 
 def wanted(ask: PodAsk) -> str:
-    """The ask in words, for sentences: `24 on one GPU`, `2 whole GPUs`, `10 and 25 slices on each of 2 GPUs`."""
+    """The ask for users: `24 on one GPU`, `2 whole GPUs`, `10 and 25 slices on each of 2 GPUs`."""
     return " + ".join(_wanted(container) for container in ask.containers)
 
 

@@ -1,8 +1,8 @@
-"""Strict, versioned JSON annotations: absent, malformed and newer are told apart."""
+"""Strict, versioned JSON annotations: absent, malformed and newer values are distinct cases."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -10,14 +10,14 @@ from protos.contract.printable import brief
 
 T = TypeVar("T")
 BAD_JSON = (ValueError, RecursionError)
-"""What msgspec raises over input, deep nesting included."""
+"""The errors of msgspec for bad input, including too deep nesting."""
 VERSION = 1
 SHOWN = 120
-"""Characters of a bad value that an error repeats."""
+"""Characters of a bad value that an error message repeats."""
 
 
 class ContractError(ValueError):
-    """A value on the wire that is not what the contract says: names key, value and what was expected."""
+    """A value on the wire breaks the contract; the message has the key, the value and what was expected."""
 
     def __init__(self, key: str, value: str, expected: str) -> None:
         super().__init__(f"{key} is {brief(value, SHOWN)!r}: expected {brief(expected, 2 * SHOWN)}")
@@ -29,7 +29,7 @@ class MalformedError(ContractError):
 
 
 class NewerVersionError(ContractError):
-    """The value was written by a newer version; it is refused, never guessed at."""
+    """A newer version has written the value."""
 
 
 class _Versioned(msgspec.Struct):
@@ -39,25 +39,30 @@ class _Versioned(msgspec.Struct):
 _version = msgspec.json.Decoder(_Versioned)
 
 
-def encode(value: Any) -> str:
-    """The compact JSON text of a contract struct; fields that are None are left out."""
-    fields = msgspec.to_builtins(value)
-    return msgspec.json.encode({key: field for key, field in fields.items() if field is not None}).decode()
+class Annotation(Generic[T]):
+    """The annotation `key`, whose value is the JSON of a contract struct."""
 
+    def __init__(self, key: str, kind: type[T]) -> None:
+        self._key, self._decoder = key, msgspec.json.Decoder(kind)
 
-def decode(key: str, text: str | None, decoder: msgspec.json.Decoder[T]) -> T | None:
-    """The value of annotation `key`, or None where it is absent; raises MalformedError or NewerVersionError."""
-    if text is None:
-        return None
-    try:
-        version = _version.decode(text).v
-    except BAD_JSON as error:
-        raise MalformedError(key, text, f'a JSON object with "v": {VERSION} ({error})') from error
-    if version > VERSION:
-        raise NewerVersionError(key, text, f"version {VERSION} or older")
-    if version < 1:
-        raise MalformedError(key, text, f"a version from 1 to {VERSION}")
-    try:
-        return decoder.decode(text)
-    except BAD_JSON as error:
-        raise MalformedError(key, text, str(error)) from error
+    def encode(self, value: T) -> str:
+        """The compact JSON text; fields that are None are left out."""
+        fields = msgspec.to_builtins(value)
+        return msgspec.json.encode({key: field for key, field in fields.items() if field is not None}).decode()
+
+    def decode(self, text: str | None) -> T | None:
+        """The value, None if the annotation is absent; raises MalformedError or NewerVersionError."""
+        if text is None:
+            return None
+        try:
+            version = _version.decode(text).v
+        except BAD_JSON as error:
+            raise MalformedError(self._key, text, f'a JSON object with "v": {VERSION} ({error})') from error
+        if version > VERSION:
+            raise NewerVersionError(self._key, text, f"version {VERSION} or older")
+        if version < 1:
+            raise MalformedError(self._key, text, f"a version from 1 to {VERSION}")
+        try:
+            return self._decoder.decode(text)
+        except BAD_JSON as error:
+            raise MalformedError(self._key, text, str(error)) from error

@@ -1,4 +1,4 @@
-"""How people give a setting: its flag, its environment variable, and its line in the docs, declared with its field."""
+"""The user interface of a setting: flag, environment variable and documentation, declared with its field."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import msgspec
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """Annotates a field of a settings struct. The flag is the field's name without `_s`, the unit of seconds.
+    """Annotation of a field of a settings struct. The flag is the field's name without `_s`, the unit of seconds.
 
     The environment variable is GANGSHARE_ and that name in upper case.
     """
 
     help: str
-    """One sentence. `  [default: …]` at its end replaces the default that is shown."""
+    """One sentence; `  [default: …]` at its end replaces the shown default."""
     read: Callable[[str], Any] | None = None
-    """Reads the text; raises ValueError that says what was expected. None: the field's type says how."""
+    """Parses the text; raises ValueError with what was expected. None: by the field's type."""
     metavar: str = ""
     default: str = ""
-    """The default as people write it, where `read` is given."""
+    """The default as users write it, if `read` is given."""
     name: str = ""
-    """The flag's name where it is not the field's, as Python writes it."""
+    """The flag's name as an identifier, if it differs from the field's."""
     variables: tuple[str, ...] = ()
-    """More environment variables that are read."""
+    """Further environment variables."""
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """Values that commas divide."""
+    """The values of a comma-separated list."""
     return tuple(value.strip() for value in text.split(",") if value.strip())

@@ -1,4 +1,4 @@
-"""The book of one GPU: what is taken of it, and whether something more fits."""
+"""The book of one GPU: its usage, and whether a demand fits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from protos.contract.ask import ContainerAsk, Demand
 
 
 class GpuBook:
-    """What is taken of one GPU. Units and slices; `wholes` and `sharers` count pods."""
+    """The usage of one GPU in units and slices; `wholes` and `sharers` count pods."""
 
     __slots__ = ("cordoned", "gpu", "mem_used", "sharers", "slices_per_gpu", "slices_used", "wholes")
 
@@ -42,12 +42,12 @@ class GpuBook:
 
     @property
     def offered(self) -> bool:
-        """Whether something new may be put here."""
+        """Whether new pods may get this GPU."""
         return self.gpu.health == inv.HEALTHY and not self.cordoned
 
     @property
     def idle(self) -> bool:
-        """Whether nobody holds any of it and something new may be put here."""
+        """Whether the GPU is offered and no pod uses it."""
         return not (self.sharers or self.wholes) and self.offered
 
     @property
@@ -69,10 +69,10 @@ class GpuBook:
 
 
 def peak(parts: Iterable[tuple[ContainerAsk, Demand]]) -> Demand:
-    """What the containers of one pod take of one GPU at most, by the kubelet's rule.
+    """The peak usage of one GPU by the containers of one pod, which come in the kubelet's order.
 
-    max(init, apps + sidecars), where an init container runs beside the sidecars declared before it. The parts come in
-    the kubelet's order. Source: KEP-753, PodRequests of k8s.io/component-helpers/resource.
+    It is max(init, apps + sidecars); an init container runs beside the sidecars that are declared before it.
+    Source: KEP-753, PodRequests of k8s.io/component-helpers/resource.
     """
     mem = slices = side_mem = side_slices = app_mem = app_slices = 0
     whole = False

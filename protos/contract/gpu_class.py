@@ -1,4 +1,4 @@
-"""A GpuClass: a selection of GPUs under a name that pods can say, for the whole cluster."""
+"""GpuClasses: named, cluster-wide selections of GPUs, which pods refer to."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 
 class GpuClass(msgspec.Struct, frozen=True, kw_only=True):
-    """A class as it was read."""
+    """A decoded class."""
 
     name: str
     selection: Selection = ANYTHING
     description: str = ""
     problem: str = ""
-    """Why it cannot be read, "" if it can. Then it selects nothing."""
+    """Why the spec cannot be read, "" if it can; a class with a problem selects nothing."""
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -46,7 +46,7 @@ _SPEC = msgspec.json.Decoder(_Spec)
 
 
 def decode(data: bytes) -> GpuClass:
-    """A class from its JSON (bytes or msgspec.Raw); raises msgspec.DecodeError if not even its name can be read."""
+    """A class from its JSON (bytes or msgspec.Raw); raises msgspec.DecodeError if its name cannot be read."""
     decoded = decode_raw(data)
     name = decoded.metadata.name
     try:
@@ -57,7 +57,7 @@ def decode(data: bytes) -> GpuClass:
 
 
 def _selection(spec: _Spec) -> Selection:
-    made = Selection(
+    parsed = Selection(
         models=_read("models", spec.models or None, selection.globs, ()),
         min_mem_mib=_read("minMemory", spec.min_memory, selection.memory, 0),
         max_mem_mib=_read("maxMemory", spec.max_memory, _limit, 0),
@@ -66,14 +66,14 @@ def _selection(spec: _Spec) -> Selection:
         link=_read("link", spec.link, selection.link, selection.LINKS[0]),
         numa_local=spec.numa_local or False,
     )
-    if 0 < made.max_mem_mib < made.min_mem_mib:
+    if 0 < parsed.max_mem_mib < parsed.min_mem_mib:
         least, most = spec.min_memory, spec.max_memory
         raise SelectionError(f"maxMemory is {most!r}: expected no less than minMemory, which is {least!r}")
-    return made
+    return parsed
 
 
 def _read(field: str, value: Any, parse: Callable[[Any], T], default: T) -> T:
-    """A field of `spec`, the default if it is not set; raises SelectionError naming it."""
+    """A parsed field of `spec`, or the default; raises SelectionError with the field's name."""
     if value is None:
         return default
     try:

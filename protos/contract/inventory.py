@@ -1,4 +1,4 @@
-"""What a node has: the node annotation `gangshare.io/gpus`, written by the device plugin alone.
+"""The GPUs of a node: the node annotation `gangshare.io/gpus`, which only the device plugin writes.
 
 Memory is counted in units of `unitMiB` MiB (one cluster-wide setting) and floored per GPU: an H100 80GB has 79 GiB.
 """
@@ -30,21 +30,21 @@ Uuid = Annotated[str, msgspec.Meta(min_length=1, max_length=GPU_TEXT.most)]
 Numa = Annotated[int, msgspec.Meta(ge=-1, le=GPU_INDEX.most)]
 HEALTHY = "ok"
 _MADE_UP = "gpu-"
-"""What stands before the number in the name of a GPU whose UUID is not known."""
+"""Prefix of the name of a GPU without a known UUID; the index follows."""
 
 
 class Gpu(msgspec.Struct, frozen=True, cache_hash=True, rename="camel", forbid_unknown_fields=True):
-    """One GPU as the plugin sees it."""
+    """One GPU as the plugin reports it."""
 
     index: Index
     uuid: Uuid
     mem: Natural
-    """Units that may be given away: floor(memMiB / unitMiB)."""
+    """Allocatable units: floor(memMiB / unitMiB)."""
     minor: Index = 0
     """N of /dev/nvidiaN."""
     model: Text = ""
     mem_mib: Natural = msgspec.field(default=0, name="memMiB")
-    """Usable memory: NVML total less reserved."""
+    """Usable memory: NVML's total minus reserved."""
     clock_mhz: Natural = msgspec.field(default=0, name="clockMHz")
     """Maximum SM clock."""
     cc: Text = ""
@@ -54,11 +54,11 @@ class Gpu(msgspec.Struct, frozen=True, cache_hash=True, rename="camel", forbid_u
     pci: Text = ""
     """PCI bus ID, domain:bus:device.function."""
     health: Text = HEALTHY
-    """`ok`, `sick:<why>`, `mig` (in MIG mode: offered in none of our resources) or `gone`."""
+    """`ok`, `sick:<why>`, `mig` (MIG mode: not in our resources) or `gone`."""
 
 
 class Fabric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The NVLink fabric that reaches over several nodes (multi-node NVLink)."""
+    """The node's part of a multi-node NVLink fabric."""
 
     cluster: Text
     clique: Natural
@@ -76,9 +76,9 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     unit_mib: Positive = msgspec.field(name="unitMiB")
     slices_per_gpu: Positive
     replicas: dict[str, Positive] = {}
-    """A whole-GPU resource name → how many time slices of floor(slicesPerGpu / N) a GPU of it is served as."""
+    """Whole-GPU resource name → N: a GPU is served as N replicas of floor(slicesPerGpu / N) slices."""
     state: Literal["ready", "leaving"] = "ready"
-    """`leaving`: the plugin is going down; nothing new is bound here."""
+    """`leaving`: the plugin is shutting down, and no new pods are bound to the node."""
     fabric: Fabric | None = None
     gpus: tuple[Gpu, ...]
     links: tuple[Link, ...] = ()
@@ -101,23 +101,14 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
                 raise ValueError(f"{count} replicas of {name} from {self.slices_per_gpu} slices a GPU")
 
 
-_decoder = msgspec.json.Decoder(Inventory)
-
-
-def decode(text: str | None) -> Inventory | None:
-    """The inventory in annotation `gangshare.io/gpus`, None where absent; raises codec.ContractError."""
-    return codec.decode(names.GPUS, text, _decoder)
-
-
-def encode(inventory: Inventory) -> str:
-    """The annotation's text."""
-    return codec.encode(inventory)
+_annotation = codec.Annotation(names.GPUS, Inventory)
+decode, encode = _annotation.decode, _annotation.encode
 
 
 def from_gpushare(capacity: Mapping[str, str | int], unit_mib: int, slices_per_gpu: int) -> Inventory | None:
-    """Equal GPUs read from gpushare's node capacity (`aliyun.com/gpu-mem` ÷ `aliyun.com/gpu-count`); None without it.
+    """Equal GPUs of gpushare's node capacity (`aliyun.com/gpu-mem` ÷ `aliyun.com/gpu-count`); None without it.
 
-    gpushare publishes no UUIDs: a GPU is known by its minor number alone, by a name that is made up of that.
+    gpushare publishes no UUIDs, so the names of the GPUs are made of their minor numbers.
     """
     try:
         total, count = integer(capacity.get(names.ALIYUN_MEM, 0)), integer(capacity.get(names.ALIYUN_COUNT, 0))
@@ -131,5 +122,5 @@ def from_gpushare(capacity: Mapping[str, str | int], unit_mib: int, slices_per_g
 
 
 def made_up(uuid: str) -> bool:
-    """Whether this is no UUID, but the name of a GPU in an inventory that was read from gpushare's capacity."""
+    """Whether this is the name of a GPU without UUID, from gpushare's capacity."""
     return uuid.startswith(_MADE_UP) and uuid.removeprefix(_MADE_UP).isdecimal()

@@ -1,14 +1,14 @@
-"""How the GPUs of a node are linked, and the best set of k of them.
+"""The links between the GPUs of a node, and the best set of k GPUs.
 
-A pair's weight grows with its bandwidth: each NVLink counts 100, then PCIe by closeness (one switch 50 … across CPU
-sockets 10), the scale of NVIDIA's go-gpuallocator; a switched fabric is a full mesh of NVLinks. A matrix that differs
-by direction counts its better direction. Let L(X) be the sum of the weights of all pairs in X, N(X) the number of its
+The weight of a pair grows with its bandwidth, on the scale of NVIDIA's go-gpuallocator: 100 for each NVLink, for PCIe
+from 50 (one switch) to 10 (across CPU sockets). A switched fabric is a full mesh of NVLinks. If a matrix differs by
+direction, the better direction counts. Let L(X) be the sum of the weights of all pairs in X, N(X) the number of its
 pairs on one NUMA node, and F the idle GPUs of the node. The best set S of k candidates is the one with the greatest
 
     (L(S), L(F \\ S), N(S), N(F \\ S)),
 
-compared from left to right: the best linked, of these the one that leaves the most links to the others, then the one
-that does the same for NUMA nodes. Of equals it is the earliest in the order of the candidates.
+compared from left to right: the best-linked set, then the set that leaves the most links to the other GPUs, then the
+same by NUMA nodes. Of equal sets the first in the order of the candidates wins.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ PCIE_WEIGHTS = {"PIX": 50, "PXB": 40, "PHB": 30, "NODE": 20, "SYS": 10}
 NVLINK_WEIGHT = 100
 UNKNOWN_WEIGHT = 0
 MOST_NVLINKS = 64
-"""Between two GPUs: who tells of more is counted with so many."""
+"""NVLinks that count between two GPUs at most."""
 EXACT = 16
-"""GPUs of a node up to which the search is exact; with more of them it is greedy, from so many beginnings at most."""
+"""With at most so many GPUs per node the search is exact, else greedy, from at most so many first GPUs."""
 GREED = 20_000
-"""Pairs looked at together from all beginnings but the first."""
+"""Pairs that the greedy search examines in all, except for its first start."""
 REMEMBERED = 16_384
-"""Answers kept at a time, of all topologies together."""
+"""Cached answers of all topologies together."""
 TABLES = 64
-"""Topologies of which the sums of all sets are kept: half a MiB for 16 GPUs, 2 KiB for 8."""
+"""Topologies with cached sums of all sets: half a MiB for 16 GPUs, 2 KiB for 8."""
 
 _N, _L = 20, 40
-"""Bits by which sums are moved: the pairs of 16 GPUs weigh less than 2^20 together."""
+"""Bit positions of combined sums: the pairs of 16 GPUs weigh less than 2^20 together."""
 
 
 def weight(kind: str) -> int:
@@ -59,9 +59,8 @@ class Topology:
             self._weights[pair] = max(self._weights.get(pair, UNKNOWN_WEIGHT), weight(kind))
         self._numa = {index: node for index, node in numa if node >= 0}
         self.indexes = tuple(sorted({index for index, _ in numa}.union(*self._weights)))
-        """The GPUs that it knows of."""
-        self._reckoned: tuple[frozenset[int], dict[int, int]] = frozenset(), {}
-        """Idle GPUs, and what the others of them lose by each."""
+        self._last_losses: tuple[frozenset[int], dict[int, int]] = frozenset(), {}
+        """The last idle GPUs, and their losses."""
 
     def pair(self, a: int, b: int) -> int:
         """The weight between two GPUs."""
@@ -72,11 +71,11 @@ class Topology:
         return a in self._numa and self._numa[a] == self._numa.get(b)
 
     def local(self, indexes: Sequence[int]) -> bool:
-        """Whether these GPUs are on one NUMA node; those of which it is unknown count as on one of their own."""
+        """Whether these GPUs are on one NUMA node; GPUs without a known one share a further node."""
         return len({self._numa.get(index) for index in indexes}) <= 1
 
     def value(self, a: int, b: int) -> int:
-        """What the pair adds to L and N, as one number."""
+        """The pair's part of L and N, as one number."""
         return self.pair(a, b) << _L | self.near(a, b)
 
     def nvlinked(self, indexes: Sequence[int]) -> bool:
@@ -84,38 +83,38 @@ class Topology:
         return all(self.pair(a, b) >= NVLINK_WEIGHT for a, b in combinations(indexes, 2))
 
     def losses(self, idle: tuple[int, ...]) -> Mapping[int, int]:
-        """What the others of these GPUs lose of L, then of N, when one is taken: by index, only to be compared."""
+        """By index of an idle GPU, the loss of L, then of N, of the others if it is allocated; only for comparison."""
         return _losses(self, idle)
 
     def lost(self, idle: tuple[int, ...]) -> dict[int, int]:
-        """The same, reckoned: from what was reckoned last where few GPUs are others."""
-        among, (before, known) = frozenset(idle), self._reckoned
-        if 4 * len(among ^ before) < len(among):
-            found = {a: known[a] for a in idle if a in before}
-            for b in before - among:
-                for a in found:
-                    found[a] -= self.value(a, b)
-            for b in among - before:
-                added = {a: self.value(a, b) for a in found}
+        """The same without the cache; updates the last result if few GPUs differ."""
+        present, (before, last) = frozenset(idle), self._last_losses
+        if 4 * len(present ^ before) < len(present):
+            losses = {a: last[a] for a in idle if a in before}
+            for b in before - present:
+                for a in losses:
+                    losses[a] -= self.value(a, b)
+            for b in present - before:
+                added = {a: self.value(a, b) for a in losses}
                 for a, value in added.items():
-                    found[a] += value
-                found[b] = sum(added.values())
+                    losses[a] += value
+                losses[b] = sum(added.values())
         else:
-            found = self._lost(idle)
-        self._reckoned = among, found
-        return found
+            losses = self._lost(idle)
+        self._last_losses = present, losses
+        return losses
 
     def _lost(self, idle: tuple[int, ...]) -> dict[int, int]:
-        among, near = set(idle), Counter(self._numa[index] for index in idle if index in self._numa)
-        found = {index: near[self._numa[index]] - 1 if index in self._numa else 0 for index in idle}
+        present, near = set(idle), Counter(self._numa[index] for index in idle if index in self._numa)
+        losses = {index: near[self._numa[index]] - 1 if index in self._numa else 0 for index in idle}
         for (a, b), pair in self._weights.items():
-            if a in among and b in among:
-                found[a] += pair << _L
-                found[b] += pair << _L
-        return found
+            if a in present and b in present:
+                losses[a] += pair << _L
+                losses[b] += pair << _L
+        return losses
 
     def allows(self, indexes: Sequence[int], wish: Wish, local: bool = False) -> bool:
-        """Whether these GPUs keep what is promised: `nvlink`: an NVLink between every two; `local`: one NUMA node."""
+        """Whether these GPUs satisfy `nvlink` (an NVLink between every two) and `local` (one NUMA node)."""
         return (wish != "nvlink" or self.nvlinked(indexes)) and (not local or self.local(indexes))
 
     def best(
@@ -126,10 +125,10 @@ class Topology:
         wish: Wish = "prefer",
         local: bool = False,
     ) -> tuple[int, ...] | None:
-        """The best set of `k` of the candidates that is allowed, in their order; `idle` are F. None if there is none.
+        """The best allowed set of `k` candidates, in their order; None if there is none. `idle` is F.
 
-        For `any`, L(S) and N(S) do not count. On a node with more than EXACT GPUs the set may be one that is nearly as
-        good, and one that is hard to find may be missed.
+        For `any`, L(S) and N(S) do not count. On a node with more than EXACT GPUs the set may be nearly the best, and a
+        set that is hard to find may be missed.
         """
         if k > len(candidates):
             return None
@@ -140,7 +139,7 @@ class Topology:
 
 @lru_cache(maxsize=1024)
 def topology(links: tuple[Link, ...], numa: tuple[tuple[int, int], ...] = ()) -> Topology:
-    """The topology of these links and NUMA nodes, one object for all nodes that are alike."""
+    """The topology of these links and NUMA nodes, one object for all equal nodes."""
     return Topology(links, numa)
 
 
@@ -153,11 +152,11 @@ def _losses(links: Topology, idle: tuple[int, ...]) -> Mapping[int, int]:
 def _best(
     links: Topology, candidates: tuple[int, ...], k: int, idle: tuple[int, ...], wish: Wish, local: bool
 ) -> tuple[int, ...] | None:
-    known = len(links.indexes) <= EXACT and set(links.indexes).issuperset((*candidates, *idle))
-    return (_exactly if known else _greedily)(links, candidates, k, idle, wish, local)
+    exact = len(links.indexes) <= EXACT and set(links.indexes).issuperset((*candidates, *idle))
+    return (_exactly if exact else _greedily)(links, candidates, k, idle, wish, local)
 
 
-# -- exact: sets are bits, and the sums of all sets are made at once
+# -- exact: sets are bit masks, and the sums of all sets are computed at once
 
 
 def _exactly(
@@ -183,10 +182,10 @@ def _exactly(
 
 @lru_cache(maxsize=TABLES)
 def _tables(links: Topology) -> tuple[array[int], bytes, bytes]:
-    """Of each set of GPUs, by its bits: L and N as one number, its pairs without NVLink, those on two NUMA nodes."""
+    """By bit mask of a set: L and N as one number, the pairs without NVLink, the pairs on two NUMA nodes."""
 
-    def pairs(of: Callable[[int, int], int]) -> list[list[int]]:
-        return [[of(a, b) for b in links.indexes[:i]] for i, a in enumerate(links.indexes)]
+    def pairs(value: Callable[[int, int], int]) -> list[list[int]]:
+        return [[value(a, b) for b in links.indexes[:i]] for i, a in enumerate(links.indexes)]
 
     apart = pairs(lambda a, b: not links.nvlinked((a, b)))
     abroad = pairs(lambda a, b: not links.local((a, b)))
@@ -194,10 +193,10 @@ def _tables(links: Topology) -> tuple[array[int], bytes, bytes]:
 
 
 def _sums(pairs: Sequence[Sequence[int]], size: int) -> bytes:
-    """The sum over the pairs of every set of positions, each in `size` bytes, at the place that its bits say.
+    """The sums over the pairs of every set of positions, of `size` bytes each, in the order of the bit masks.
 
-    `pairs` has for each position those with the positions before it. All sets without a position stand one after the
-    other in one long integer: one addition makes of them the sets with it.
+    `pairs` has for each position its pairs with the positions before it. One long integer holds the sums of all sets
+    without a position; one addition makes the sums of the sets with it.
     """
     sums, ones = 0, [1]
     for i, row in enumerate(pairs):
@@ -211,14 +210,14 @@ def _sums(pairs: Sequence[Sequence[int]], size: int) -> bytes:
 
 @cache
 def _sets(n: int, k: int) -> array[int]:
-    """The sets of k of n positions as bits, the earliest first."""
+    """The sets of k of n positions as bit masks, in the order of the positions."""
     if not 0 < k <= n:
         return array("H", [0] * (k == 0))
-    return array("H", [*(1 | one << 1 for one in _sets(n - 1, k - 1)), *(one << 1 for one in _sets(n - 1, k))])
+    return array("H", [*(1 | rest << 1 for rest in _sets(n - 1, k - 1)), *(rest << 1 for rest in _sets(n - 1, k))])
 
 
 def _placed(sets: Sequence[int], bits: Sequence[int]) -> list[int]:
-    """The sets of positions as sets of these bits."""
+    """The sets of positions as masks of these bits."""
     low, high = [0], [0]
     for bit in bits[:8]:
         low += [chosen | bit for chosen in low]
@@ -246,9 +245,9 @@ def _greedily(
 def _grown(
     links: Topology, first: int, candidates: Sequence[int], k: int, losses: Mapping[int, int], wish: Wish
 ) -> tuple[set[int], tuple[int, int]]:
-    """A set that grows out of one GPU by what adds most to it, and its worth; smaller than k where nothing may join.
+    """A set that starts with one GPU and takes the best GPU until it has k or none is allowed; and its worth.
 
-    Worth is what it adds to L(S) and N(S), then to L(F \\ S) and N(F \\ S).
+    The worth is its part of L(S) and N(S), then of L(F \\ S) and N(F \\ S).
     """
     gains = {a: (0, -losses.get(a, 0)) for a in candidates}
     chosen, last, worth = {first}, first, (0, -losses.get(first, 0))

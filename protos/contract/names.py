@@ -1,4 +1,4 @@
-"""Every resource, annotation, label, environment variable and path that two processes share. Nowhere else."""
+"""All resources, annotations, labels, environment variables and paths that several processes share."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SCHEDULE_TIMEOUT_SECONDS = f"{DOMAIN}/schedule-timeout-seconds"
 
 # The scheduling gate of members that wait for a plan.
 PLAN_GATE = f"{DOMAIN}/plan"
-# Where its webhook's certificate and Service are, what its configuration is called, and where it is asked.
+# Of its webhook: the namespace of certificate and Service, the name of the configuration, the URL path.
 NAMESPACE = "gangshare-system"
 WEBHOOK = "gangshare-webhook"
 WEBHOOK_PATH = "/gate"
@@ -52,7 +52,7 @@ WEBHOOK_PATH = "/gate"
 GPUS = f"{DOMAIN}/gpus"
 CORDONED_GPUS = f"{DOMAIN}/cordoned-gpus"
 
-# Who writes (managedFields manager and Event component).
+# Writers: managedFields manager and Event component.
 PLUGIN = "gangshare-plugin"
 EXTENDER = "gangshare-extender"
 DEFRAG = "gangshare-defrag"
@@ -65,11 +65,11 @@ ENV_UUIDS = "GANGSHARE_GPU_UUIDS"
 ENV_MEM_MIB = "GANGSHARE_GPU_MEM_MIB"
 ENV_SLICES = "GANGSHARE_GPU_SLICES"
 
-# By which the container runtime may be told of GPUs as well.
+# Further ways to request GPUs from the container runtime.
 DEVICE_MOUNTS = "/var/run/nvidia-container-devices"
 CDI_ANNOTATIONS = "cdi.k8s.io/"
 CDI_KIND = "nvidia.com/gpu"
-# The label of namespaces whose pods may do that: `all`.
+# The label of namespaces whose pods may request GPUs from the runtime: `all`.
 GPU_VISIBILITY = f"{DOMAIN}/gpu-visibility"
 
 # The gpushare dialect (AliyunContainerService/gpushare-scheduler-extender and -device-plugin).
@@ -99,14 +99,14 @@ DEFAULT_SLICES_PER_GPU = 100
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
-    """The extended resource names that pods ask for, one set for the whole cluster."""
+    """The extended resource names that pods request, one set for the whole cluster."""
 
     mem: str = GPU_MEM
     """GPU memory, in units."""
     slice: str = GPU_SLICE
     """Time slices."""
     whole: str = WHOLE_GPU
-    """Whole GPUs, or replicas of a GPU where the node's inventory says so."""
+    """Whole GPUs, or replicas of a GPU if the node's inventory has them."""
     shared: str = SHARED_GPU
     """Replicas of a GPU under NVIDIA's renamed resource; never a whole GPU."""
 
@@ -120,4 +120,4 @@ GPUSHARE_RESOURCES = Resources(mem=ALIYUN_MEM)
 METRICS_LABEL = f"{DOMAIN}/metrics"
 """The label of namespaces whose pods may read our metrics."""
 TOKEN_VARIABLE = "GANGSHARE_TOKEN"
-"""By which the user commands are given a bearer token."""
+"""The bearer token of the user commands."""

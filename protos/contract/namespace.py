@@ -1,4 +1,4 @@
-"""Namespaces, as far as queues select them. Source: core/v1 Namespace."""
+"""Namespaces and their labels, which queues select. Source: core/v1 Namespace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Namespace(msgspec.Struct, frozen=True):
 
     name: str
     labels: Mapping[str, str] | None
-    """None: more than are read. Then no selector that says anything selects it."""
+    """None: more than NAMESPACE_LABELS. Then only empty selectors select it."""
 
 
 def decode(raw: bytes) -> Namespace:

@@ -1,9 +1,8 @@
-"""Pods and Nodes as records: of the Kubernetes core/v1 types only the fields that a GPU scheduler reads.
+"""Pods and Nodes as records, with the fields of Kubernetes' core/v1 types that a GPU scheduler reads.
 
-Everything else in the JSON is skipped while decoding. Field names and meanings are Kubernetes' own, in snake case;
-absent maps and lists are empty, absent scalars None (or the API's own default). Fields of type `Raw` are kept as JSON
-text (empty if absent), for those few who look inside. The records are values: nothing changes them, and the garbage
-collector need not look at them.
+The decoder skips all other fields. Names and meanings are Kubernetes' own, in snake case; absent maps and lists are
+empty, absent scalars None (or the API's default). Fields of type `Raw` stay JSON text (empty if absent) for the few
+modules that parse them. Records are immutable, and the garbage collector does not track them.
 """
 
 from typing import Annotated
@@ -13,19 +12,19 @@ import msgspec
 from protos.contract.bounds import NAME
 
 Name = Annotated[str, msgspec.Meta(max_length=NAME.most)]
-"""The API server lets no other pass, nor larger numbers."""
+"""The API server enforces this length, and the ranges below."""
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Quantities = dict[str, str | int]
-"""Amounts by resource name, as written; `protos.contract.quantity` reads them."""
+"""Quantities by resource name; `protos.contract.quantity` parses them."""
 
 
 class _Record(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """What all records share."""
+    """The base of all records."""
 
 
 def _detach(record: _Record, *fields: str) -> None:
-    """Copy raw fields out of the buffer they were decoded from, which would else live as long as they do."""
+    """Copy raw fields, which would otherwise keep the whole decoded buffer alive."""
     for field in fields:
         value: msgspec.Raw = getattr(record, field)
         if value:
@@ -56,7 +55,7 @@ class ObjectMeta(_Record, frozen=True):
     deletion_timestamp: str | None = None
     owner_references: tuple[OwnerReference, ...] = ()
     managed_fields: msgspec.Raw = msgspec.Raw()
-    """Who wrote which field: a JSON list."""
+    """The writers of fields, as a JSON list."""
 
     def __post_init__(self) -> None:
         _detach(self, "managed_fields")
@@ -73,18 +72,18 @@ class Condition(_Record, frozen=True):
 
 
 class Resources(_Record, frozen=True):
-    """What a container (or a whole pod) asks."""
+    """The resources of a container or a whole pod."""
 
     limits: Quantities = {}
     requests: Quantities = {}
 
 
 class Present(_Record, frozen=True):
-    """An object of which only the presence counts."""
+    """An object whose content does not matter."""
 
 
 class EnvVar(_Record, frozen=True):
-    """A variable of a container, with a value of its own or one from elsewhere."""
+    """A variable of a container, with a value or a reference to one."""
 
     name: str
     value: str | None = None
@@ -92,19 +91,19 @@ class EnvVar(_Record, frozen=True):
 
 
 class EnvFromSource(_Record, frozen=True):
-    """A ConfigMap or a Secret whose keys become variables, each behind the prefix."""
+    """A ConfigMap or Secret whose keys become variables with the prefix."""
 
     prefix: str = ""
 
 
 class VolumeMount(_Record, frozen=True):
-    """Where a container sees a volume."""
+    """A volume mount of a container."""
 
     mount_path: str = ""
 
 
 class ContainerPort(_Record, frozen=True):
-    """An entry of a container's ports; with a host port it takes that of the node."""
+    """An entry of a container's ports; a host port occupies the port of the node."""
 
     host_port: Int32 | None = None
     protocol: str = "TCP"
@@ -124,7 +123,7 @@ class Container(_Record, frozen=True):
 
 
 class SchedulingGate(_Record, frozen=True):
-    """An entry of spec.schedulingGates: while there is one, the scheduler leaves the pod alone."""
+    """An entry of spec.schedulingGates, which blocks the scheduling of the pod."""
 
     name: str
 
@@ -136,7 +135,7 @@ class SchedulingGroup(_Record, frozen=True):
 
 
 class WorkloadReference(_Record, frozen=True):
-    """spec.workloadRef (Kubernetes 1.35 only): a pod group of a Workload, and which replica of it."""
+    """spec.workloadRef (Kubernetes 1.35 only): a pod group of a Workload, and its replica."""
 
     name: Name
     pod_group: Name
@@ -144,14 +143,14 @@ class WorkloadReference(_Record, frozen=True):
 
 
 class PodSpec(_Record, frozen=True):
-    """What a pod wants."""
+    """The spec of a pod."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     ephemeral_containers: tuple[Container, ...] = ()
-    """Added to a pod that is there already (kubectl debug); they ask no resources."""
+    """Added to an existing pod (kubectl debug), without resources."""
     resources: Resources | None = None
-    """For the pod as a whole (pod-level resources)."""
+    """Pod-level resources."""
     overhead: Quantities = {}
     node_name: Name | None = None
     scheduler_name: Name = "default-scheduler"
@@ -173,7 +172,7 @@ class PodSpec(_Record, frozen=True):
 
 
 class Waiting(_Record, frozen=True):
-    """Why a container does not run yet, or not again yet."""
+    """Why a container waits for its start or restart."""
 
     reason: str = ""
     message: str = ""
@@ -188,7 +187,7 @@ class Terminated(_Record, frozen=True):
 
 
 class ContainerState(_Record, frozen=True):
-    """At most one of the three is there; none means waiting."""
+    """At most one of the fields is set; none means waiting."""
 
     waiting: Waiting | None = None
     running: Present | None = None
@@ -196,24 +195,24 @@ class ContainerState(_Record, frozen=True):
 
 
 class ContainerStatus(_Record, frozen=True):
-    """What the kubelet says of a container."""
+    """The kubelet's status of a container."""
 
     name: str
     ready: bool = False
     started: bool | None = None
     state: ContainerState = ContainerState()
     resources: Resources | None = None
-    """What it has, as its runtime says; None before Kubernetes 1.33."""
+    """Its resources according to the runtime; None before Kubernetes 1.33."""
     allocated_resources: Quantities = {}
-    """What the node has set aside for it."""
+    """The resources that the node has allocated to it."""
 
 
 ENDED = ("Succeeded", "Failed")
-"""Phases of a pod that runs no more."""
+"""Phases of a pod that has ended."""
 
 
 class PodStatus(_Record, frozen=True):
-    """What became of a pod."""
+    """The status of a pod."""
 
     phase: str = "Pending"
     reason: str = ""
@@ -242,14 +241,14 @@ class Taint(_Record, frozen=True):
 
 
 class NodeSpec(_Record, frozen=True):
-    """What a node was told."""
+    """The spec of a node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
 
 
 class NodeStatus(_Record, frozen=True):
-    """What a node has; `allocatable` is what pods may ask of `capacity`."""
+    """The status of a node; `allocatable` is the part of `capacity` for pods."""
 
     capacity: Quantities = {}
     allocatable: Quantities = {}
@@ -265,7 +264,7 @@ class Node(_Record, frozen=True):
 
 
 class RawObject(_Record, frozen=True):
-    """Any object, whose spec and status are read later."""
+    """Any object; its spec and status are decoded later."""
 
     metadata: ObjectMeta
     spec: msgspec.Raw = msgspec.Raw(b"{}")
@@ -275,4 +274,4 @@ class RawObject(_Record, frozen=True):
 decode_pod = msgspec.json.Decoder(Pod).decode
 decode_node = msgspec.json.Decoder(Node).decode
 decode_raw = msgspec.json.Decoder(RawObject).decode
-"""Each makes one of its JSON (bytes or msgspec.Raw); raises msgspec.DecodeError naming the field that is wrong."""
+"""Decoders of JSON (bytes or msgspec.Raw); raise msgspec.DecodeError with the name of the wrong field."""

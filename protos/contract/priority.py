@@ -1,4 +1,4 @@
-"""PriorityClasses, as far as groups name them. Source: scheduling.k8s.io/v1 PriorityClass."""
+"""PriorityClasses that groups name. Source: scheduling.k8s.io/v1 PriorityClass."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from protos.contract.objects import Int32, ObjectMeta
 
 API_VERSION, KIND, PLURAL = "scheduling.k8s.io/v1", "PriorityClass", "priorityclasses"
 SYSTEM_PREFIX = "system-"
-"""Names of Kubernetes' own classes begin so. Source: pkg/apis/scheduling SystemPriorityClassPrefix."""
+"""Name prefix of Kubernetes' own classes. Source: pkg/apis/scheduling SystemPriorityClassPrefix."""
 HIGHEST = 1_000_000_000
-"""The most that a class of a user may give. Source: pkg/apis/scheduling HighestUserDefinablePriority."""
+"""The highest priority of user classes. Source: pkg/apis/scheduling HighestUserDefinablePriority."""
 LEAST = -(2**31)
-"""No class gives less: an int32."""
+"""The lowest priority: an int32."""
 NEVER = "Never"
-"""preemptionPolicy of those for whom nobody is evicted. Source: core/v1 PreemptNever."""
+"""preemptionPolicy of pods that never preempt. Source: core/v1 PreemptNever."""
 
 
 class PriorityClass(msgspec.Struct, frozen=True, rename="camel"):
@@ -26,18 +26,14 @@ class PriorityClass(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def system(self) -> bool:
-        """It is for parts of Kubernetes."""
+        """Whether it is for components of Kubernetes."""
         return self.value > HIGHEST or self.metadata.name.startswith(SYSTEM_PREFIX)
 
     @property
     def never(self) -> bool:
-        """Nobody is evicted for those of this class."""
+        """Whether pods of this class never preempt."""
         return self.preemption_policy == NEVER
 
 
-_decoder = msgspec.json.Decoder(PriorityClass)
-
-
-def decode(raw: bytes) -> PriorityClass:
-    """A class from its JSON; raises msgspec.DecodeError."""
-    return _decoder.decode(raw)
+decode = msgspec.json.Decoder(PriorityClass).decode
+"""A class from its JSON; raises msgspec.DecodeError."""

@@ -1,8 +1,8 @@
 """Kubernetes quantities (`10Gi`, `500m`, `1e3`, 7) as exact integers.
 
 The grammar is that of k8s.io/apimachinery `resource.Quantity`: a decimal number, then a binary suffix (Ki … Ei), a
-decimal one (n, u, m, k, M … E) or an exponent. As there, what is not whole is rounded away from zero, and nothing is
-larger than 2^63 - 1.
+decimal one (n, u, m, k, M … E) or an exponent. As there, fractions are rounded away from zero, and values are capped
+at 2^63 - 1.
 """
 
 import re
@@ -12,7 +12,7 @@ from protos.contract.bounds import QUANTITY
 
 LARGEST = 2**63 - 1
 EXPONENTS = 100
-"""Beyond ten to this power a number of so many characters is surely too large, or surely rounds to one."""
+"""With a larger exponent a number of QUANTITY characters is surely capped, or surely rounds to one."""
 
 _FORM = re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?[0-9]+)?")
 _UNIT = re.compile(r"([0-9]{1,7})?\s*(MiB|GiB)?", re.IGNORECASE)
@@ -21,7 +21,7 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity, or not one of the wanted kind."""
+    """A text is no quantity, or not of the wanted kind."""
 
 
 def units(quantity: str | int) -> int:
@@ -40,7 +40,7 @@ def milli(quantity: str | int) -> int:
 
 
 def integer(quantity: str | int) -> int:
-    """The quantity, which must be whole (extended resources); raises QuantityError also for a fraction."""
+    """The whole quantity of an extended resource; raises QuantityError, also for a fraction."""
     if isinstance(quantity, int):
         return _within(quantity)
     above, below = _fraction(quantity)

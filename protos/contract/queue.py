@@ -1,7 +1,7 @@
-"""A queue: what the pods of a tenant may use together, and what is their due. Ours, Volcano's and ElasticQuotas.
+"""Queues: limits and shares of a tenant's pods. Kinds are ours, Volcano's and ElasticQuotas.
 
 Amounts are by resource: `gpus` and `class/NAME` in millionths of a GPU, `cpu` in thousandths of a core, everything else
-in whole units, as pods ask for them. `gpus` is the one unit of account over memory, slices and whole GPUs.
+in whole units, as pods request them. `gpus` sums up memory, slices and whole GPUs.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from protos.contract.selector import Requirement, Selector
 API_VERSION = f"{names.DOMAIN}/v1alpha1"
 KIND, PLURAL = "Queue", "queues"
 GPUS = "gpus"
-"""GPUs, parts of them counted as parts."""
+"""GPUs, with fractions."""
 CLASS = "class/"
-"""Before the name of a GpuClass: the GPUs of pods that name it."""
+"""Prefix of the name of a GpuClass: the GPUs of pods of this class."""
 GPU = 1_000_000
-"""One GPU of account."""
+"""One GPU, in millionths."""
 DEFAULT = "default"
-"""The queue of all that is in no other; it needs no object."""
+"""The queue of pods without another queue; it needs no object."""
 
 Amounts = Mapping[str, int]
 NOBODY = Selector(match_expressions=(Requirement("", "Exists"),))
@@ -31,56 +31,56 @@ NOBODY = Selector(match_expressions=(Requirement("", "Exists"),))
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue as it was read."""
+    """A decoded queue."""
 
     name: str
-    """Of an ElasticQuota: NAMESPACE/NAME."""
+    """NAMESPACE/NAME for an ElasticQuota."""
     source: str = API_VERSION
-    """API group and version of its object, "" if it has none."""
+    """API group and version of its object, "" without an object."""
     parent: str = ""
-    """"" for one that hangs below the root."""
+    """"" for a queue below the root."""
     weight: int = 1
     priority: int = 0
     guarantee: Amounts = {}
-    """Kept for it even while it is idle."""
+    """Reserved for it even while it is idle."""
     deserved: Amounts = {}
-    """Its part as soon as it asks; what it does not ask others may use."""
+    """Its share on request; other queues may borrow the unused part."""
     capability: Amounts = {}
-    """Never more than this."""
+    """The upper limit of its usage."""
     reclaimable: bool = True
     closed: bool = False
-    """Nothing new starts."""
+    """It admits no new workloads."""
     namespaces: tuple[str, ...] = ()
-    """Pods of these that name no queue are in it."""
+    """It is the queue of pods of these namespaces that name no queue."""
     namespace_selector: Selector | None = None
-    """Whose pods may use it; None, and one that says nothing: all."""
+    """Namespaces whose pods may use it; None or an empty selector: all."""
     description: str = ""
     problem: str = ""
-    """Why it cannot be read, "" if it can."""
+    """Why the object cannot be read, "" if it can."""
 
     @property
     def namespaced(self) -> bool:
-        """Whether it is an ElasticQuota, which belongs to its namespace."""
+        """Whether it is an ElasticQuota, which belongs to a namespace."""
         return "/" in self.name
 
 
 def amount(resource: str, quantity: str | int) -> int:
-    """A quantity of a resource as it is counted, no larger than Kubernetes' largest; raises QuantityError."""
+    """A quantity as an amount, capped at Kubernetes' largest value; raises QuantityError."""
     if isinstance(quantity, int):
         quantity = min(quantity, LARGEST)
-    if _of_account(resource):
+    if _counts_gpus(resource):
         return milli(quantity) * (GPU // 1000)
     return milli(quantity) if resource == "cpu" else units(quantity)
 
 
 def shown(resource: str, counted: float) -> str:
-    """An amount as people and Kubernetes write it; decimals of GPUs and cores as far as they matter."""
-    per = GPU if _of_account(resource) else 1000 if resource == "cpu" else 0
+    """An amount as a quantity for users; GPUs and cores with at most three decimals."""
+    per = GPU if _counts_gpus(resource) else 1000 if resource == "cpu" else 0
     return f"{counted / per:.3f}".rstrip("0").rstrip(".") if per else str(round(counted))
 
 
 def worded(resource: str, counted: float) -> str:
-    """An amount and what it is of, for people: `8 GPUs`."""
+    """An amount with its resource, for users: `8 GPUs`."""
     if resource == GPUS:
         return f"{shown(resource, counted)} GPUs"
     if resource.startswith(CLASS):
@@ -88,5 +88,5 @@ def worded(resource: str, counted: float) -> str:
     return f"{shown(resource, counted)} of {resource}"
 
 
-def _of_account(resource: str) -> bool:
+def _counts_gpus(resource: str) -> bool:
     return resource == GPUS or resource.startswith(CLASS)

@@ -1,4 +1,4 @@
-"""The kinds of objects that declare a queue, one row each, and how each is read: ours, Volcano's and ElasticQuotas."""
+"""The kinds of objects that declare queues, and their decoders: ours, Volcano's and ElasticQuotas."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from protos.contract.selector import Requirement, Selector
 _NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
 _KOORDINATOR = "quota.scheduling.koordinator.sh/"
 _ROOT = "root"
-"""What Volcano calls the queue that has no parent."""
+"""Volcano's queue without a parent."""
 
 
 class QueueError(ValueError):
-    """A field that cannot be read; the message names it, its value and what was expected."""
+    """An invalid field; the message has its name, its value and what was expected."""
 
 
 class SelectorError(QueueError):
-    """A namespaceSelector that cannot be read: then the queue admits nobody."""
+    """An invalid namespaceSelector; such a queue admits no pods."""
 
 
 class Source(msgspec.Struct, frozen=True, eq=False):
-    """A kind of objects that are queues."""
+    """A kind of objects that declare queues."""
 
     api_version: str
     plural: str
     kind: str
     read: Callable[[ObjectMeta, msgspec.Raw, msgspec.Raw], dict[str, Any]]
-    """Fields of a Queue, of metadata, spec and status; raises QueueError and msgspec's errors."""
+    """Fields of a Queue, from metadata, spec and status; raises QueueError and msgspec's errors."""
 
     def name(self, namespace: str, name: str) -> str:
-        """How a queue is called that an object of this name declares."""
+        """The name of the queue that this object declares."""
         return f"{namespace}/{name}" if namespace else name
 
 
@@ -99,7 +99,7 @@ _ELASTIC = msgspec.json.Decoder(_Elastic)
 
 
 def decode(source: Source, data: bytes) -> Queue:
-    """A queue from its JSON (bytes or msgspec.Raw); raises msgspec.DecodeError if not even its name can be read."""
+    """A queue from its JSON (bytes or msgspec.Raw); raises msgspec.DecodeError if its name cannot be read."""
     decoded = decode_raw(data)
     meta = decoded.metadata
     name = source.name(meta.namespace, meta.name)
@@ -113,48 +113,48 @@ def decode(source: Source, data: bytes) -> Queue:
 
 
 def _own(_: ObjectMeta, spec: msgspec.Raw, __: msgspec.Raw) -> dict[str, Any]:
-    said = _SPEC.decode(spec)
-    selector = _selector(said.namespace_selector)
-    limits = {field: _amounts(field, getattr(said, field)) for field in ("guarantee", "deserved", "capability")}
+    own = _SPEC.decode(spec)
+    selector = _selector(own.namespace_selector)
+    limits = {field: _amounts(field, getattr(own, field)) for field in ("guarantee", "deserved", "capability")}
     for less, more in (("guarantee", "deserved"), ("deserved", "capability"), ("guarantee", "capability")):
-        _rising(less, more, limits, said)
+        _check_order(less, more, limits, own)
     return {
         **limits,
-        "parent": said.parent or "",
-        "weight": _within("weight", said.weight, 1, 1, WEIGHT.most),
-        "priority": _within("priority", said.priority, 0, -QUEUE_PRIORITY.most, QUEUE_PRIORITY.most),
-        "reclaimable": said.reclaimable is not False,
-        "closed": bool(said.closed),
-        "namespaces": _namespaces(said.namespaces or ()),
+        "parent": own.parent or "",
+        "weight": _within("weight", own.weight, 1, 1, WEIGHT.most),
+        "priority": _within("priority", own.priority, 0, -QUEUE_PRIORITY.most, QUEUE_PRIORITY.most),
+        "reclaimable": own.reclaimable is not False,
+        "closed": bool(own.closed),
+        "namespaces": _namespaces(own.namespaces or ()),
         "namespace_selector": selector,
-        "description": (said.description or "")[: DESCRIPTION.most],
+        "description": (own.description or "")[: DESCRIPTION.most],
     }
 
 
-def _namespaces(named: Sequence[str]) -> tuple[str, ...]:
-    if len(named) > QUEUE_NAMESPACES.most:
-        raise QueueError(QUEUE_NAMESPACES.exceeded(len(named)))
-    return tuple(sorted(set(named)))
+def _namespaces(names: Sequence[str]) -> tuple[str, ...]:
+    if len(names) > QUEUE_NAMESPACES.most:
+        raise QueueError(QUEUE_NAMESPACES.exceeded(len(names)))
+    return tuple(sorted(set(names)))
 
 
 def _selector(raw: msgspec.Raw) -> Selector | None:
     """A namespaceSelector as Kubernetes reads it; raises SelectorError."""
     try:
-        found: Selector | None = _SELECTOR.decode(raw)
+        selector: Selector | None = _SELECTOR.decode(raw)
     except BAD_JSON as error:
         raise SelectorError(f"spec.namespaceSelector cannot be read: {error}") from error
-    if found is None:
+    if selector is None:
         return None
-    terms = len(found.match_labels) + len(found.match_expressions)
+    terms = len(selector.match_labels) + len(selector.match_expressions)
     if terms > SELECTOR_TERMS.most:
         raise SelectorError(SELECTOR_TERMS.exceeded(terms))
-    for each in found.match_expressions:
+    for each in selector.match_expressions:
         _check(each)
-    return found
+    return selector
 
 
 def _check(each: Requirement) -> None:
-    """Raise SelectorError for an entry of matchExpressions that means nothing for labels of namespaces."""
+    """Raise SelectorError for an invalid entry of matchExpressions."""
     where = f"spec.namespaceSelector: {each.key[:60]!r} {each.operator}"
     if each.operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
         raise SelectorError(f"{where}: expected In, NotIn, Exists or DoesNotExist")
@@ -164,12 +164,12 @@ def _check(each: Requirement) -> None:
         raise SelectorError(f"{where}: {SELECTOR_VALUES.exceeded(len(each.values))}")
 
 
-def _rising(less: str, more: str, limits: Mapping[str, Amounts], said: _Spec) -> None:
-    """Refuse an amount that is more than another that bounds it."""
+def _check_order(less: str, more: str, limits: Mapping[str, Amounts], spec: _Spec) -> None:
+    """Raise QueueError for an amount above its bound in another field."""
     for resource, least in limits[less].items():
         bound = limits[more].get(resource)
         if bound is not None and least > bound:
-            few, many = (str(getattr(said, field)[resource]) for field in (less, more))
+            few, many = (str(getattr(spec, field)[resource]) for field in (less, more))
             raise QueueError(f"{less}.{resource} is {few!r}: expected no more than {more}, which is {many!r}")
 
 
@@ -177,14 +177,14 @@ def _within(field: str, value: int | None, default: int, least: int, most: int) 
     if value is None:
         return default
     if not least <= value <= most:
-        told = value if abs(value) < HUGE else f"more than {HUGE}"
-        raise QueueError(f"{field} is {told}: expected a whole number from {least} to {most}")
+        shown = value if abs(value) < HUGE else f"more than {HUGE}"
+        raise QueueError(f"{field} is {shown}: expected a whole number from {least} to {most}")
     return value
 
 
 def _amounts(field: str, quantities: Quantities | None, *, strict: bool = True) -> dict[str, int]:
-    """Amounts by resource; `strict`: of such resources only as pods are counted by."""
-    found: dict[str, int] = {}
+    """Amounts by resource; `strict` refuses resources that pods cannot request."""
+    amounts: dict[str, int] = {}
     if len(quantities or {}) > RESOURCES.most:
         raise QueueError(f"{field}: {RESOURCES.exceeded(len(quantities or {}))}")
     for resource, quantity in (quantities or {}).items():
@@ -194,12 +194,12 @@ def _amounts(field: str, quantities: Quantities | None, *, strict: bool = True) 
             expected = f"{GPUS}, {CLASS}NAME, cpu, memory, pods or a resource like {names.GPU_MEM}"
             raise QueueError(f"{field} names {resource[:60]!r}: expected {expected}")
         try:
-            found[resource] = amount(resource, quantity)
+            amounts[resource] = amount(resource, quantity)
         except QuantityError as error:
             raise QueueError(f"{field}.{resource}: {error}") from error
-        if found[resource] < 0:
+        if amounts[resource] < 0:
             raise QueueError(f"{field}.{resource} is {quantity!r}: expected zero or more")
-    return found
+    return amounts
 
 
 def _counted(resource: str) -> bool:
@@ -209,26 +209,26 @@ def _counted(resource: str) -> bool:
 
 
 def _volcano(_: ObjectMeta, spec: msgspec.Raw, status: msgspec.Raw) -> dict[str, Any]:
-    """As Volcano does it: weight 0 is 1, and a queue is closed by its status."""
-    said = _VOLCANO_SPEC.decode(spec)
+    """As in Volcano: weight 0 is 1, and the status closes a queue."""
+    own = _VOLCANO_SPEC.decode(spec)
     state = _VOLCANO_STATUS.decode(status)
-    guarantee = said.guarantee.resource if said.guarantee else None
+    guarantee = own.guarantee.resource if own.guarantee else None
     return {
-        "parent": "" if said.parent == _ROOT else said.parent or "",
-        "weight": max(1, WEIGHT.capped(said.weight or 1)),
-        "priority": max(-QUEUE_PRIORITY.most, min(QUEUE_PRIORITY.most, said.priority or 0)),
+        "parent": "" if own.parent == _ROOT else own.parent or "",
+        "weight": max(1, WEIGHT.capped(own.weight or 1)),
+        "priority": max(-QUEUE_PRIORITY.most, min(QUEUE_PRIORITY.most, own.priority or 0)),
         "guarantee": _amounts("guarantee.resource", guarantee, strict=False),
-        "deserved": _amounts("deserved", said.deserved, strict=False),
-        "capability": _amounts("capability", said.capability, strict=False),
-        "reclaimable": said.reclaimable is not False,
+        "deserved": _amounts("deserved", own.deserved, strict=False),
+        "capability": _amounts("capability", own.capability, strict=False),
+        "reclaimable": own.reclaimable is not False,
         "closed": state is not None and state.state in ("Closed", "Closing"),
     }
 
 
 def _elastic(meta: ObjectMeta, spec: msgspec.Raw, _: msgspec.Raw) -> dict[str, Any]:
-    """Others may use what its namespace does not ask of `min`, unless Koordinator's label forbids lending it."""
-    said = _ELASTIC.decode(spec)
-    least, most = _amounts("min", said.min, strict=False), _amounts("max", said.max, strict=False)
+    """Other queues may borrow the unused part of `min`, unless Koordinator's label forbids it."""
+    own = _ELASTIC.decode(spec)
+    least, most = _amounts("min", own.min, strict=False), _amounts("max", own.max, strict=False)
     lent = meta.labels.get(f"{_KOORDINATOR}allow-lent-resource") != "false"
     parent = meta.labels.get(f"{_KOORDINATOR}parent", "")
     return {
@@ -247,4 +247,4 @@ SOURCES = (
     Source("scheduling.x-k8s.io/v1alpha1", "elasticquotas", "ElasticQuota", _elastic),
     Source("scheduling.sigs.k8s.io/v1alpha1", "elasticquotas", "ElasticQuota", _elastic),
 )
-"""Of queues of one name the first of these holds."""
+"""Of several queues with one name, that of the first source counts."""

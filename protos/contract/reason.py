@@ -1,4 +1,4 @@
-"""Why something was refused: one value that feeds the scheduler's message, the Event, the log and the metric."""
+"""The reason of a refusal: one value for the scheduler's message, the Event, the log and the metric."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import msgspec
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """A refusal.
+    """The reason of a refusal.
 
-    `code` names its kind in CamelCase (metric label, Event reason). `sentence` goes to kube-scheduler, which writes it
-    into the pod's condition: it must be the same on every attempt, so it never carries a count that moves or a node's
-    name. `numbers` is the arithmetic for people (Event, inspect, explain) and may change at any time.
+    `code` is its kind in CamelCase (metric label, Event reason). kube-scheduler writes `sentence` into the pod's
+    condition. It must be the same on every attempt, so it has no varying count and no name of a node. `numbers` has the
+    details for users (Event, inspect, explain) and may change at any time.
     """
 
     code: str
@@ -24,7 +24,7 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 def listed(words: Iterable[str], most: int, rest: str = "more") -> str:
-    """These, for people: the first `most` of them, and how many more."""
+    """The first `most` words for users, and the number of further ones."""
     named = list(words)
     beyond = [f"and {len(named) - most} {rest}"] if len(named) > most else []
     return ", ".join(named[:most] + beyond)

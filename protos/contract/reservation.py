@@ -1,8 +1,8 @@
-"""Rooms kept for pods that wait: the pod annotation `gangshare.io/reservation`, set by those that make the rooms.
+"""GPUs reserved for pending pods: the pod annotation `gangshare.io/reservation`.
 
-The extender writes it, or an operator by `gangshare defrag --apply`; it is believed of nobody else. It says which GPUs
-and until when; amounts are those that the pods ask, so it never keeps more than they would take. One annotation speaks
-for several pods, so that the rooms of a large gang are asked for by few writes.
+The extender trusts the annotation only from itself and from operators (`gangshare defrag --apply`). It has GPUs and a
+deadline. The amounts are those of the pods' requests, so it never reserves more than they need. One annotation can
+have the rooms of several pods, so that a large gang needs few writes.
 """
 
 from __future__ import annotations
@@ -21,34 +21,25 @@ Uuids = Annotated[tuple[Uuid, ...], msgspec.Meta(max_length=GPUS_PER_NODE.most)]
 
 
 class Room(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A node and, of each container that asks for GPUs, their UUIDs."""
+    """A node, and the GPU UUIDs of each container that requests GPUs."""
 
     node: Name
     containers: Annotated[dict[Name, Uuids], msgspec.Meta(max_length=CONTAINERS.most)]
 
 
 class Reservation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rooms by the UIDs of the pods that they are for: this one, or others of its namespace."""
+    """Rooms by pod UID, for this pod or other pods of its namespace."""
 
     v: int
     rooms: Annotated[dict[Name, Room], msgspec.Meta(max_length=ROOMS.most)]
     until: str
     """RFC 3339, in UTC: `2025-01-31T12:00:00Z`."""
     preempting: bool | None = None
-    """The extender makes the rooms itself, by evicting pods of lower priority."""
+    """The extender evicts pods of lower priority to free the rooms."""
 
     def __post_init__(self) -> None:
         epoch_seconds(self.until)
 
 
-_decoder = msgspec.json.Decoder(Reservation)
-
-
-def decode(text: str | None) -> Reservation | None:
-    """The reservation in the annotation, None where absent; raises codec.ContractError."""
-    return codec.decode(names.RESERVATION, text, _decoder)
-
-
-def encode(reservation: Reservation) -> str:
-    """The annotation's text."""
-    return codec.encode(reservation)
+_annotation = codec.Annotation(names.RESERVATION, Reservation)
+decode, encode = _annotation.decode, _annotation.encode

@@ -1,6 +1,6 @@
-"""Which GPUs are accepted, and how they should lie: as annotations and GpuClasses say it, and held against GPUs.
+"""Selections of GPUs by annotations and GpuClasses: their parsing, and matching against GPUs.
 
-Each reader takes a value as it is written and raises SelectionError with what was expected.
+The parsers take user values and raise SelectionError with what was expected.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ Link = Literal["nvlink", "prefer", "any"]
 LINKS: tuple[Link, ...] = ("prefer", "nvlink", "any")
 """The default first."""
 WILD = frozenset("*?[")
-"""What makes a glob of a text."""
+"""Wildcard characters of globs."""
 
 
 class SelectionError(ValueError):
-    """A value that cannot be read; the message is what was expected."""
+    """An invalid value; the message is what was expected."""
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
-    """Which GPUs are accepted, and how they should lie. Globs: a leading `!` excludes."""
+    """The acceptable GPUs of a pod, and their links. Globs: a leading `!` excludes."""
 
     models: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
-    """Globs that the model must match beside `models`: those of the class, where the pod has some of its own."""
+    """Globs that the model must match besides `models`: those of the class, if the pod has its own."""
     uuids: tuple[str, ...] = ()
     min_mem_mib: int = 0
     max_mem_mib: int = 0
@@ -42,24 +42,24 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     min_cc: tuple[int, int] = (0, 0)
     link: Link = "prefer"
     numa_local: bool = False
-    """All GPUs of a container are on one NUMA node."""
+    """All GPUs of a container must be on one NUMA node."""
     spread: bool = False
 
     @property
     def length(self) -> int:
-        """Characters of its texts."""
+        """The number of characters of all globs."""
         return sum(map(len, (*self.models, *self.also, *self.uuids)))
 
     @property
     def selective(self) -> bool:
-        """Whether there may be GPUs, or sets of them, that it does not accept."""
-        wishes = msgspec.structs.replace(self, spread=False, link=self.link if self.link == "nvlink" else "prefer")
-        return wishes != ANYTHING
+        """Whether it may reject GPUs or sets of GPUs."""
+        required = msgspec.structs.replace(self, spread=False, link=self.link if self.link == "nvlink" else "prefer")
+        return required != ANYTHING
 
     def narrowed(self, own: Selection, *, link_said: bool) -> Selection:
-        """This one, of a class, with what a pod says itself; `link_said`: its link is no default."""
+        """This selection of a class, narrowed by a pod's own; `link_said`: the pod has a link annotation."""
         both = bool(own.models and self.models and own.models != self.models)
-        wished = own.link if link_said else self.link
+        preferred = own.link if link_said else self.link
         return Selection(
             models=own.models or self.models,
             also=self.models if both else (),
@@ -68,21 +68,21 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
             max_mem_mib=self.max_mem_mib,
             min_clock_mhz=max(own.min_clock_mhz, self.min_clock_mhz),
             min_cc=max(own.min_cc, self.min_cc),
-            link="nvlink" if self.link == "nvlink" else wished,
+            link="nvlink" if self.link == "nvlink" else preferred,
             numa_local=self.numa_local,
             spread=own.spread,
         )
 
 
 ANYTHING = Selection()
-"""Any GPU will do."""
+"""Accepts any GPU."""
 
 
-# How it is written.
+# Parsing.
 
 
 def globs(parts: Iterable[str]) -> tuple[str, ...]:
-    """Globs, of which there must be one at least."""
+    """The globs, at least one."""
     patterns = tuple(part.strip() for part in parts if part.strip())
     if not patterns or "!" in patterns:
         raise SelectionError("globs divided by commas")
@@ -92,7 +92,7 @@ def globs(parts: Iterable[str]) -> tuple[str, ...]:
 
 
 def memory(quantity: str | int) -> int:
-    """An amount of memory (bytes, as a Kubernetes quantity) in MiB."""
+    """A Kubernetes quantity of bytes, in MiB."""
     try:
         amount = mebibytes(quantity)
     except QuantityError as error:
@@ -111,23 +111,23 @@ def compute_capability(text: str) -> tuple[int, int]:
 
 
 def link(text: str) -> Link:
-    """How several GPUs of one container are joined."""
-    for known in LINKS:
-        if text == known:
-            return known
+    """The link between the GPUs of one container."""
+    for each in LINKS:
+        if text == each:
+            return each
     raise SelectionError(", ".join(sorted(LINKS)))
 
 
 def is_number(text: str) -> bool:
-    """Whether this is a whole number, and no unreasonable one."""
+    """Whether this is a whole number of at most DIGITS digits."""
     return text.isascii() and text.isdecimal() and len(text) <= DIGITS.most
 
 
-# Held against GPUs.
+# Matching.
 
 
 def suits(selection: Selection, gpu: Gpu) -> bool:
-    """Whether the selection allows GPUs of this kind, whatever their UUIDs. Globs match without regard to case."""
+    """Whether the selection accepts GPUs of this kind, apart from UUIDs. Globs ignore case."""
     return (
         gpu.mem_mib >= selection.min_mem_mib
         and not 0 < selection.max_mem_mib < gpu.mem_mib
@@ -139,18 +139,18 @@ def suits(selection: Selection, gpu: Gpu) -> bool:
 
 
 def capability(gpu: Gpu) -> tuple[int, int]:
-    """The GPU's compute capability, (0, 0) where unknown."""
+    """The GPU's compute capability, (0, 0) if unknown."""
     major, _, minor = gpu.cc.partition(".")
     return (int(major), int(minor)) if is_number(major) and is_number(minor) else (0, 0)
 
 
 def matches(patterns: Sequence[str], value: str) -> bool:
-    """Whether these globs let the value through."""
+    """Whether these globs accept the value."""
     return not patterns or compiled(tuple(patterns)).lets(value)
 
 
 class Globs(NamedTuple):
-    """Globs made ready to be held against many values, in lower case. Most of them are mere names."""
+    """Compiled globs in lower case. Most globs are plain names."""
 
     wanted: frozenset[str]
     unwanted: frozenset[str]
@@ -158,7 +158,7 @@ class Globs(NamedTuple):
     never: tuple[re.Pattern[str], ...]
 
     def lets(self, value: str) -> bool:
-        """Whether they let the value through."""
+        """Whether they accept the value."""
         value = value.lower()
         if value in self.unwanted or any(glob.match(value) for glob in self.never):
             return False
@@ -167,29 +167,29 @@ class Globs(NamedTuple):
         return any(glob.match(value) for glob in self.wild)
 
     def may_let(self, values: frozenset[str]) -> bool:
-        """Whether any of these, in lower case, may be let through: told at a glance where they are mere names."""
+        """Whether they may accept any of these lower-case values; cheap, and exact for plain names."""
         return bool(self.wild) or not self.wanted or not self.wanted.isdisjoint(values)
 
     def among(self, values: Iterable[str]) -> list[str]:
-        """Those that they let through."""
+        """The accepted values."""
         if self.wanted and not (self.wild or self.unwanted or self.never):
             return [value for value in values if value.lower() in self.wanted]
         return [value for value in values if self.lets(value)]
 
 
-_known: Remembered[tuple[str, ...], Globs] = Remembered(1024, 2**20, lambda patterns: sum(map(len, patterns)))
-"""By globs as written: the answers weigh some ten times as much as these."""
+_compiled: Remembered[tuple[str, ...], Globs] = Remembered(1024, 2**20, lambda patterns: sum(map(len, patterns)))
+"""By globs as written; a compiled glob weighs some ten times as much."""
 
 
 def compiled(patterns: tuple[str, ...]) -> Globs:
-    """These globs, made ready."""
-    found = _known.get(patterns)
-    if found is None:
+    """These globs, compiled."""
+    result = _compiled.get(patterns)
+    if result is None:
         wanted = [glob.lower() for glob in patterns if not glob.startswith("!")]
         unwanted = [glob[1:].lower() for glob in patterns if glob.startswith("!")]
-        ready = Globs(_names(wanted), _names(unwanted), _wild(wanted), _wild(unwanted))
-        found = _known.put(patterns, ready)
-    return found
+        result = Globs(_names(wanted), _names(unwanted), _wild(wanted), _wild(unwanted))
+        _compiled.put(patterns, result)
+    return result
 
 
 def _names(globs: Iterable[str]) -> frozenset[str]:

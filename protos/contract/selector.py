@@ -1,4 +1,4 @@
-"""Selectors of labels: requirements, and the LabelSelector that many kinds carry. Source: meta/v1 LabelSelector."""
+"""Label selectors and their requirements. Source: meta/v1 LabelSelector."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """One NodeSelectorRequirement: a label of an object (a node's name too) held against values."""
+    """One NodeSelectorRequirement on a label (or the name) of an object."""
 
     key: str
     operator: str
@@ -42,7 +42,7 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 class Selector(msgspec.Struct, frozen=True, rename="camel"):
-    """A LabelSelector; an empty one selects everything."""
+    """A LabelSelector; an empty one selects all objects."""
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[Requirement, ...] = ()

@@ -1,4 +1,4 @@
-"""What the extender and every plugin of a cluster must be told alike."""
+"""Settings that the extender and all plugins of a cluster share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protos.contract.flag import Flag
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used: names it, its value and what was expected."""
+    """An invalid setting; the message has its name, its value and what was expected."""
 
 
 class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def resources(self) -> names.Resources:
-        """The extended resource names that pods ask for."""
+        """The extended resource names that pods request."""
         return names.Resources(
             mem=self.resource_mem or (names.ALIYUN_MEM if self.gpushare else names.GPU_MEM),
             slice=self.resource_slice,

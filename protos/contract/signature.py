@@ -1,6 +1,6 @@
-"""What a node has and what is taken of it, as one value: equal for nodes on which everything fits alike.
+"""Signatures: GPUs and usage of a node as one value, equal for nodes on which the same pods fit.
 
-Signatures are compared often, so of equal values there is one object, and most are told apart at a glance.
+Signatures are compared often. Equal ones are one object, so most comparisons only compare identities.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 from protos.contract import inventory as inv
 
 Taken = tuple[int, int, int, int, bool]
-"""Of a GPU: units, slices, pods that have it whole, pods that share it, and whether it is cordoned."""
+"""Usage of a GPU: units, slices, pods that hold it whole, pods that share it, and whether it is cordoned."""
 
 
 class Kind(msgspec.Struct, frozen=True, cache_hash=True):
-    """What an inventory offers, whatever the names of its GPUs."""
+    """The content of an inventory without the names of its GPUs."""
 
     slices_per_gpu: int
     replicas: tuple[tuple[str, int], ...]
@@ -29,23 +29,22 @@ class Kind(msgspec.Struct, frozen=True, cache_hash=True):
 
 @lru_cache(maxsize=1024)
 def same(kind: Kind) -> Kind:
-    """The one object for all equal kinds."""
+    """The one object of all equal kinds."""
     return kind
 
 
 @lru_cache(maxsize=4096)
 def taken(*of_gpu: int) -> Taken:
-    """The one object for what is equally taken: most GPUs are idle, or taken whole."""
+    """The one object of all equal usages: most GPUs are idle or wholly in use."""
     return cast(Taken, of_gpu)
 
 
 class Signature(msgspec.Struct, frozen=True, cache_hash=True, weakref=True):
-    """What is taken of which GPUs, whatever the names of these."""
+    """A kind of inventory and the usage of its GPUs."""
 
     kind: Kind
     taken: tuple[Taken, ...]
 
 
 signatures: WeakValueDictionary[tuple[Kind, tuple[Taken, ...]], Signature] = WeakValueDictionary()
-"""The one object for all equal signatures, as with kinds: those that somebody has. A key names no signature: it would
-keep it."""
+"""The one object of all equal signatures that are in use. Keys must not refer to signatures, which would keep them."""

@@ -1,4 +1,4 @@
-"""Timestamps of the API (RFC 3339, in UTC) as seconds since 1970, and back."""
+"""Conversion between timestamps of the API (RFC 3339, UTC) and seconds since 1970."""
 
 import math
 import re
@@ -12,7 +12,7 @@ LAST_SECOND = 253_402_300_799
 
 
 def epoch_seconds(timestamp: str) -> float:
-    """A timestamp of the API (RFC 3339 in UTC, `2025-01-31T12:00:00Z` or with decimals) in seconds since 1970."""
+    """Seconds since 1970 of a timestamp like `2025-01-31T12:00:00Z`, also with decimals; raises ValueError."""
     form = _TIMESTAMP.fullmatch(timestamp)
     if form is None:
         raise ValueError(f"{timestamp[:40]!r} is no timestamp: expected one like 2025-01-31T12:00:00Z")
@@ -21,14 +21,14 @@ def epoch_seconds(timestamp: str) -> float:
 
 
 def _days_since_1970(year: int, month: int, day: int) -> int:
-    """Of the Gregorian calendar; years are counted from March, so that the leap day comes last."""
+    """Years count from March, so that the leap day is the last day."""
     if month <= 2:
         year, month = year - 1, month + 12
     return 365 * year + year // 4 - year // 100 + year // 400 + (153 * (month - 3) + 2) // 5 + day - 719469
 
 
 def timestamp(seconds: float) -> str:
-    """The same the other way round, in whole seconds: the next if it is between two. No later than the year 9999."""
+    """The timestamp, rounded up to a second; at most the end of the year 9999."""
     whole = math.ceil(min(seconds, LAST_SECOND))
     year, month, day = _date(whole // 86400)
     hour, minute, second = whole % 86400 // 3600, whole % 3600 // 60, whole % 60
@@ -36,7 +36,7 @@ def timestamp(seconds: float) -> str:
 
 
 def _date(days: int) -> tuple[int, int, int]:
-    """Year, month and day of so many days since 1970."""
+    """Year, month and day of a day since 1970."""
     year = 1970 + days * 400 // DAYS_OF_400_YEARS  # or the next one, near a New Year
     year += (_days_since_1970(year + 1, 1, 1) <= days) - (_days_since_1970(year, 1, 1) > days)
     month = next(month for month in range(12, 0, -1) if _days_since_1970(year, month, 1) <= days)

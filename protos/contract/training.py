@@ -1,7 +1,7 @@
-"""ET-operator's kinds, as far as a scheduler reads and writes them: TrainingJob, ScaleIn and ScaleOut.
+"""ET-operator's kinds: TrainingJob, ScaleIn and ScaleOut.
 
-A TrainingJob's workers come and go while it runs. Which of them shall go a ScaleIn names, how many shall come a
-ScaleOut; the operator does one at a time, and says in conditions how it went.
+A running TrainingJob can change its workers. A ScaleIn names workers to delete, a ScaleOut has a number of workers to
+add. The operator executes one at a time, and reports the result in conditions.
 Source: AliyunContainerService/et-operator, api/v1alpha1, pkg/controllers/{scaler,scalein,scaleout,status}.go.
 """
 
@@ -20,31 +20,31 @@ GROUP = "kai.alibabacloud.com"
 API_VERSION = f"{GROUP}/v1alpha1"
 JOB_KIND = "TrainingJob"
 WORKER = "worker"
-"""The role of those that come and go."""
+"""The role of elastic members."""
 ScalerKind = Literal["ScaleIn", "ScaleOut"]
 PLURALS: dict[ScalerKind, str] = {"ScaleIn": "scaleins", "ScaleOut": "scaleouts"}
 TIMEOUT_S = 60.0
-"""Seconds after which a ScaleOut whose workers do not all run is given up, if it does not say."""
+"""Default timeout of a ScaleOut whose workers do not all run."""
 MANAGED_BY = "app.kubernetes.io/managed-by"
-"""The label by which those that we made are known."""
+"""The label of the ScaleIns and ScaleOuts that the extender creates."""
 
 
 class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it was read."""
+    """A decoded TrainingJob."""
 
     namespace: str
     name: str
     uid: str
     least: int
-    """Workers that it needs, once it runs."""
+    """Minimal number of workers of the running job."""
     most: int
-    """Workers that it may have; as many as it began with, if it does not say."""
+    """Maximal number of workers, by default the initial one."""
     running: bool
-    """Its operator says that it runs, and that nobody scales it now."""
+    """It runs, and no scaling is under way."""
 
 
 class Scaler(msgspec.Struct, frozen=True, kw_only=True):
-    """A ScaleIn or ScaleOut."""
+    """A decoded ScaleIn or ScaleOut."""
 
     kind: ScalerKind
     namespace: str
@@ -55,14 +55,14 @@ class Scaler(msgspec.Struct, frozen=True, kw_only=True):
     created: str | None = None
     """RFC 3339."""
     pods: tuple[str, ...] = ()
-    """The workers that go or come, as far as they are named."""
+    """The named workers to delete or add."""
     count: int = 0
-    """How many do."""
+    """The number of workers to delete or add."""
     timeout_s: float = TIMEOUT_S
     begun: bool = False
-    """The operator has taken it up."""
+    """The operator has begun to execute it."""
     outcome: Literal["", "done", "failed"] = ""
-    """How it ended, "" while it has not."""
+    """Its result, "" before its end."""
 
 
 class _Worker(msgspec.Struct, rename="camel"):
@@ -135,11 +135,11 @@ def decode_job(raw: bytes) -> TrainingJob:
 
 def decode_scaler(kind: ScalerKind, raw: bytes) -> Scaler:
     """A ScaleIn or ScaleOut from its JSON; raises msgspec.DecodeError."""
-    read = _SCALER.decode(raw)
-    meta, spec, status = read.metadata, read.spec, read.status or _Status()
-    asked = (spec.to_delete if kind == "ScaleIn" else spec.to_add) or _Workers()
-    told = status.to_delete_pods if kind == "ScaleIn" else status.add_pods
-    pods = told or asked.pod_names or ()
+    scaler = _SCALER.decode(raw)
+    meta, spec, status = scaler.metadata, scaler.spec, scaler.status or _Status()
+    workers = (spec.to_delete if kind == "ScaleIn" else spec.to_add) or _Workers()
+    reported = status.to_delete_pods if kind == "ScaleIn" else status.add_pods
+    pods = reported or workers.pod_names or ()
     true = {condition.type for condition in status.conditions or () if condition.status == "True"}
     return Scaler(
         kind=kind,
@@ -150,7 +150,7 @@ def decode_scaler(kind: ScalerKind, raw: bytes) -> Scaler:
         ours=meta.labels.get(MANAGED_BY) == names.EXTENDER,
         created=_time(meta.creation_timestamp),
         pods=pods[: SCALED.most],
-        count=MEMBERS.capped(len(pods)) or MEMBERS.capped(asked.count or 0),
+        count=MEMBERS.capped(len(pods)) or MEMBERS.capped(workers.count or 0),
         timeout_s=TIMEOUT_S if spec.timeout is None else float(TIME.capped(spec.timeout)),
         begun="Scaling" in true,
         outcome="done" if "ScaleSucceeded" in true else "failed" if true & {"ScaleFailed", "ScaleAborted"} else "",
@@ -158,7 +158,7 @@ def decode_scaler(kind: ScalerKind, raw: bytes) -> Scaler:
 
 
 def _time(text: str | None) -> str | None:
-    """The time, None if it is none."""
+    """The timestamp, None if it is invalid."""
     try:
         return text if text and epoch_seconds(text) else None
     except ValueError:
@@ -166,7 +166,7 @@ def _time(text: str | None) -> str | None:
 
 
 def body(scaler: Scaler) -> dict[str, Any]:
-    """The object to be created. Its operator makes the job its owner."""
+    """The object to create. The operator makes the job its owner."""
     spec: dict[str, Any] = {"selector": {"name": scaler.job}}
     if scaler.kind == "ScaleIn":
         spec["toDelete"] = {"podNames": list(scaler.pods)}

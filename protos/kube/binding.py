@@ -1,7 +1,7 @@
-"""The one write that places a pod: node and annotations arrive together (Binding subresource, core/v1).
+"""The Binding of a pod: one write of node and annotations (subresource binding, core/v1).
 
-It goes as protobuf, as kube-scheduler's own do: kube-apiserver parses JSON twice, which costs it a tenth of the time
-that a Binding takes.
+It is sent as protobuf, as kube-scheduler does. kube-apiserver parses JSON twice, which takes a tenth of the time of a
+Binding.
 """
 
 from collections.abc import Mapping
@@ -13,17 +13,17 @@ from protos.kube.binding_pb2 import Binding, ObjectMeta, ObjectReference, TypeMe
 from protos.kube.client import PROTOBUF, ApiClient
 
 MAGIC = b"k8s\0"
-"""How protobuf begins. Source: apimachinery runtime/serializer/protobuf."""
+"""The prefix of protobuf bodies. Source: apimachinery runtime/serializer/protobuf."""
 _TYPE = TypeMeta(api_version="v1", kind="Binding")
 
 
 async def bind(
     client: ApiClient, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
 ) -> None:
-    """Bind the pod with this UID to a node; the annotations are merged over the pod's in the same update.
+    """Bind the pod with this UID to a node; the same update merges the annotations into those of the pod.
 
-    Raises Conflict if it is bound already, being deleted, gated or another pod by now; NotFound if there is none;
-    Unavailable, whose `outcome_unknown` says whether it may be bound all the same.
+    Raises Conflict for a pod that is bound, terminating, gated or has another UID; NotFound without a pod; Unavailable,
+    whose `outcome_unknown` tells whether the pod may be bound nevertheless.
     """
     metadata = ObjectMeta(namespace=namespace, name=name, uid=uid, annotations=annotations)
     made = Binding(metadata=metadata, target=ObjectReference(api_version="v1", kind="Node", name=node))
@@ -32,7 +32,7 @@ async def bind(
 
 
 def parsed(body: bytes) -> Binding:
-    """What `bind` wrote, for a stand-in of the API server; raises ValueError for anything else."""
+    """The Binding in a body of `bind`, for simulated API servers; raises ValueError for other bodies."""
     if not body.startswith(MAGIC):
         raise ValueError(f"expected {MAGIC!r} before protobuf, got {body[: len(MAGIC)]!r}")
     try:

@@ -1,8 +1,8 @@
-"""One request to the API server: bytes (or a struct to encode) in, bytes out, our own errors.
+"""Requests to the API server: bytes (or a struct to encode) in, bytes out, errors of `protos.kube.errors`.
 
-Writes are limited in flight, so that a burst of Bindings does not drown the server; urgent ones (a Lease renewal) go
-past that. 429 is retried as Retry-After asks, reads after a 5xx too, 401 once with renewed credentials; nothing else is
-retried here, since only the caller knows whether a write may be repeated.
+The number of concurrent writes is limited, so that many Bindings do not overload the server; urgent writes (a Lease
+renewal) bypass the limit. Retries: 429 by Retry-After, reads also after a 5xx, 401 once with renewed credentials. Only
+the callers know which other writes may be repeated.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from protos.kube.http1 import Answer, Http, NotConnected
 
 T = TypeVar("T")
 Body = bytes | msgspec.Struct | Mapping[str, Any] | Sequence[Any]
-"""Bytes as they are; anything else is encoded as JSON."""
+"""Bytes are sent unchanged; other values are encoded as JSON."""
 Params = Mapping[str, str]
 
 JSON = "application/json"
@@ -38,23 +38,23 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 WRITES = 32
-"""Writes in flight at most; each is a connection, whose TLS handshake costs as much as several writes."""
+"""Maximal number of concurrent writes. Each has a connection, whose TLS handshake costs as much as several writes."""
 TRIES = 5
-"""Times that a request is sent while the server answers with Retry-After."""
+"""Attempts of a request while the server answers with Retry-After."""
 LONGEST_WAIT_S = 10.0
-"""The most that one Retry-After is obeyed."""
+"""The longest wait for one Retry-After."""
 ANSWER_S = 30.0
-"""Seconds until a request without an answer is given up."""
+"""Timeout of a request."""
 DEEPEST = 10_000
-"""How deeply the JSON of objects may be nested. Users may write so deep a metadata.managedFields, and one such pod must
-not make whole lists unreadable. Source: sigs.k8s.io/json, the decoder of kube-apiserver."""
+"""Maximal nesting of objects' JSON. Users can write a metadata.managedFields of this depth, and one such pod must not
+make whole lists unreadable. Source: sigs.k8s.io/json, the decoder of kube-apiserver."""
 sys.setrecursionlimit(max(sys.getrecursionlimit(), DEEPEST + 2_000))
 
 
 class ApiClient:
-    """A connection to one API server; an async context manager, which raises CredentialsError for unusable URLs.
+    """The client of one API server; an async context manager, which raises CredentialsError for invalid URLs.
 
-    Methods answer the body of a 2xx answer and raise the errors of `protos.kube.errors`.
+    The methods return the body of a 2xx answer and raise the errors of `protos.kube.errors`.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ApiClient:
             self._http.close()
 
     def expect(self, writes: int) -> None:
-        """So many writes may come at once: called for each that is foreseen, it has connections open by then."""
+        """Open connections in advance for this number of concurrent writes; called once per expected write."""
         self._connections.prepare(min(writes, self._most))
 
     async def get(self, path: str, *, params: Params | None = None) -> bytes:
@@ -94,17 +94,17 @@ class ApiClient:
         return await self._ask("GET", path, params=params)
 
     async def fetch(self, path: str, decoder: msgspec.json.Decoder[T], *, params: Params | None = None) -> T:
-        """Read an object and decode it; raises BadAnswer if it has another form."""
+        """Read an object and decode it; raises BadAnswer."""
         return decoded(f"GET {path}", await self.get(path, params=params), decoder)
 
     async def post(
         self, path: str, body: Body, *, content_type: str = JSON, params: Params | None = None, urgent: bool = False
     ) -> bytes:
-        """Create an object, or act through a subresource (binding, eviction)."""
+        """Create an object, or use a subresource (binding, eviction)."""
         return await self._ask("POST", path, body, params=params, content_type=content_type, urgent=urgent)
 
     async def put(self, path: str, body: Body, *, params: Params | None = None, urgent: bool = False) -> bytes:
-        """Replace an object; metadata.resourceVersion in it is the precondition."""
+        """Replace an object; its metadata.resourceVersion is the precondition."""
         return await self._ask("PUT", path, body, params=params, urgent=urgent)
 
     async def patch(
@@ -116,7 +116,7 @@ class ApiClient:
         params: Params | None = None,
         urgent: bool = False,
     ) -> bytes:
-        """Change an object by one of the patch types above; a server-side apply needs `fieldManager` in `params`."""
+        """Patch an object; a server-side apply needs `fieldManager` in `params`."""
         return await self._ask("PATCH", path, body, params=params, content_type=content_type, urgent=urgent)
 
     async def delete(self, path: str, body: Body | None = None, *, params: Params | None = None) -> bytes:
@@ -125,10 +125,10 @@ class ApiClient:
 
     @contextlib.asynccontextmanager
     async def stream(self, path: str, *, params: Params, silence_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a GET whose answer does not end (a watch), and give its chunks as they come.
+        """Open a GET with an endless answer (a watch), and yield its chunks.
 
-        Silent is raised when nothing came for `silence_s` seconds; Unavailable when the answer did not begin, or the
-        connection broke.
+        Raises Silent after `silence_s` seconds without data, and Unavailable without an answer or for a broken
+        connection.
         """
         request = f"GET {path}"
         async with contextlib.AsyncExitStack() as stack:
@@ -194,7 +194,7 @@ class ApiClient:
         return await self._connections.ask(method, target, headers)
 
     def _about_to_send(self, method: str, target: str) -> None:
-        """Called at the last moment before each sending; raises if there shall be none."""
+        """A hook before each sending; an error prevents the sending."""
 
     async def _headers(self) -> dict[str, str]:
         headers = dict(self._always)
@@ -212,12 +212,12 @@ class ApiClient:
         return self._http
 
     async def _renewed(self) -> None:
-        with contextlib.suppress(CredentialsError):  # the refusal itself is the better message
+        with contextlib.suppress(CredentialsError):  # the 401 is the better message
             await self.credentials.tokens.renew()
 
 
 def decoded(request: str, answer: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """An answer in the form that `decoder` knows; raises BadAnswer, with `request` in its message."""
+    """The decoded answer; raises BadAnswer with `request` in its message."""
     try:
         return decoder.decode(answer)
     except BAD_JSON as error:
@@ -225,9 +225,9 @@ def decoded(request: str, answer: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def _wait(answer: Answer, error: errors.ApiError, *, write: bool) -> float | None:
-    """Seconds until the request may be sent again, None if it may not.
+    """Seconds until a retry, None without one.
 
-    A write may after 429 only: after a 5xx nobody knows whether it was done. Source: client-go, rest.Request, which
+    A write is retried only after 429, because after a 5xx it may have been done. Source: client-go, rest.Request, which
     obeys Retry-After of 429 and 5xx.
     """
     busy = isinstance(error, errors.TooMany) and not error.disruption_budget
@@ -238,7 +238,7 @@ def _wait(answer: Answer, error: errors.ApiError, *, write: bool) -> float | Non
 
 
 def _seconds(after: str) -> float | None:
-    """The seconds that a Retry-After header asks for, None if there is none. Source: RFC 9110, 10.2.3."""
+    """The seconds of a Retry-After header, None without one. Source: RFC 9110, 10.2.3."""
     if after.isascii() and after.isdecimal():
         return float(after[:9])
     with contextlib.suppress(ValueError):
@@ -266,7 +266,7 @@ def _target(path: str, params: Params | None) -> str:
 
 @contextlib.contextmanager
 def _translated(request: str, *, write: bool) -> Iterator[None]:
-    """Trouble with connections as our errors; a write whose connection never came about was surely not done."""
+    """Connection errors as ApiErrors; without a connection a write has certainly not been done."""
     try:
         yield
     except CredentialsError as error:

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection of a client: a question is one write, its answer is read by httptools.
+"""One HTTP/1.1 connection of a client: a request is one write, httptools parses the answer.
 
 Source: RFC 9112; httptools is the parser of Node.js for Python.
 """
@@ -12,25 +12,24 @@ from typing import Any, cast
 import httptools
 
 BUFFER = 1 << 20
-"""Bytes of a stream that wait for its reader before the server is held back."""
-
+"""Unread bytes of a stream above which reading from the socket pauses."""
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
-"""A peer that vanished without a word is noticed in half a minute; the last value is in ms (Linux)."""
+"""These detect a vanished peer within half a minute; the last value is in ms (Linux)."""
 
 
 class Lost(ConnectionError):
-    """The connection broke, or something other than HTTP came, after the question was sent, or while it was."""
+    """The connection broke, or received something other than HTTP, during or after the sending of the request."""
 
     reused = False
-    """Whether the connection had served before and no answer began: the server may just have closed it."""
+    """The connection was reused and no answer began: the server may just have closed it."""
 
 
 class Connection(asyncio.Protocol):
-    """One connection, one question at a time; called by its transport and by httptools."""
+    """One connection with one request at a time; its callers are the transport and httptools."""
 
     def __init__(self, siblings: "set[Connection]", tls: ssl.SSLContext | None) -> None:
-        """`tls`: what it is made with, None for plain HTTP."""
+        """`tls`: its TLS context, None for plain HTTP."""
         self._siblings, self.tls = siblings, tls
         self._transport: asyncio.Transport | None = None
         self._socket: asyncio.BaseTransport | None = None
@@ -48,26 +47,26 @@ class Connection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether another question may be sent."""
+        """Whether another request may be sent."""
         return not self._gone and self._complete and self._lasting
 
-    async def send(self, question: bytes, *, whole: bool) -> None:
-        """Ask; comes back when the head of the answer is there, or all of it (`whole`)."""
+    async def send(self, request: bytes, *, whole: bool) -> None:
+        """Send a request, and wait for the head of the answer, or the complete answer (`whole`)."""
         self._served, reused = True, self._served
         self._parser, self._whole, self._complete = httptools.HttpResponseParser(self), whole, False
         self.status, self.headers = 0, {}
         try:
             if self._transport is None or self._gone:
                 raise Lost(self._gone or "the connection was closed")
-            self._transport.write(question)
+            self._transport.write(request)
             while not (self._complete or (self.status and not whole)):
                 await self._news()
         except Lost as lost:
             lost.reused = reused and not self.status and not self._waiting
             raise
 
-    def begin_anew(self, transport: asyncio.Transport) -> None:
-        """Go on over a tunnel, as if nothing had been asked yet."""
+    def continue_over(self, transport: asyncio.Transport) -> None:
+        """Continue over a tunnel, like a new connection."""
         self._transport, self._complete, self._lasting, self._served = transport, True, True, False
 
     async def more(self) -> bytes:
@@ -76,7 +75,7 @@ class Connection(asyncio.Protocol):
         return self.taken()
 
     def taken(self) -> bytes:
-        """What came of the body so far, once."""
+        """The body received since the last call."""
         parts, self._parts, self._waiting = self._parts, [], 0
         if self._paused and self._transport is not None:
             self._paused = False
@@ -113,7 +112,7 @@ class Connection(asyncio.Protocol):
         _keep_alive(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
-        if self._complete:  # nothing was asked
+        if self._complete:  # data without a request
             self.close()
             return
         try:
@@ -126,9 +125,9 @@ class Connection(asyncio.Protocol):
         self._siblings.discard(self)
         orderly = error is None and not self._gone
         if orderly and self.status and not self.headers.keys() & {"content-length", "transfer-encoding"}:
-            self._complete = True  # such an answer ends with its connection
+            self._complete = True  # such an answer ends with the connection
         self._ended(str(error or "") or "the server closed the connection")
-        self._parser = self._transport = None  # these name this one: all are freed now, without a look for garbage
+        self._parser = self._transport = None  # they refer to this connection: no cycle is left for the collector
         forget_reading(self._socket)
 
     # httptools
@@ -142,7 +141,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        if status < 200:  # something on the way: the answer comes later
+        if status < 200:  # an interim answer
             self.headers = {}
             return
         self.status = status
@@ -166,18 +165,18 @@ class Connection(asyncio.Protocol):
 
 
 class Stream:
-    """An answer under way: its status and headers came."""
+    """A streamed answer with its status and headers."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.status, self.headers = connection.status, connection.headers
 
     async def chunk(self) -> bytes:
-        """What came since the last call, once anything did; nothing at the answer's end. Raises Lost."""
+        """The data since the last call, at least one byte; empty at the end of the answer. Raises Lost."""
         return await self._connection.more()
 
     async def rest(self) -> bytes:
-        """All the rest."""
+        """The remaining body."""
         chunks = []
         while chunk := await self.chunk():
             chunks.append(chunk)
@@ -185,13 +184,13 @@ class Stream:
 
 
 def below_tls(transport: asyncio.BaseTransport) -> asyncio.BaseTransport:
-    """The transport of the socket itself: below that of TLS where there is one. To be asked when it is made."""
+    """The socket's own transport, below TLS where there is TLS. Call it when the connection is made."""
     secured = getattr(transport, "_ssl_protocol", None)
     return getattr(secured, "_transport", None) or transport
 
 
 def forget_reading(closed: asyncio.BaseTransport | None) -> None:
-    """Free a closed transport of a socket: asyncio's names one of its own methods, which names it.
+    """Break the cycle of a closed socket transport: asyncio's transport refers to one of its own methods.
 
     Source: CPython, `asyncio.selector_events._SelectorSocketTransport`.
     """
@@ -199,11 +198,11 @@ def forget_reading(closed: asyncio.BaseTransport | None) -> None:
         vars(closed).pop("_read_ready_cb", None)
 
 
-def _keep_alive(made: socket.socket | None) -> None:
-    if made is None:
+def _keep_alive(connected: socket.socket | None) -> None:
+    if connected is None:
         return
     with contextlib.suppress(OSError):
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEPALIVE.items():
             if hasattr(socket, name):
-                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,7 +1,7 @@
-"""Where the API server is, and who we are to it: a pod's service account, or a kubeconfig file.
+"""The address of the API server and our credentials: a pod's service account, or a kubeconfig file.
 
-The service account is read here, two small files; a kubeconfig is left to the official client package (merging,
-contexts, OIDC, exec plugins), which is imported only then: it costs some 20 MiB.
+The official client package reads kubeconfigs (merging, contexts, OIDC, exec plugins). It is imported only then, because
+it takes some 20 MiB.
 """
 
 import importlib
@@ -11,8 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from protos.contract.bounds import FILE_DEPTH, KUBECONFIG
-from protos.contract.depth import depth
+from protos.contract.bounds import FILE_DEPTH, KUBECONFIG, depth
 from protos.kube import proxies
 from protos.kube.errors import CredentialsError
 from protos.kube.tls import Identity, Trust, identity
@@ -22,20 +21,20 @@ HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 
 
 class TokenSource(Protocol):
-    """Gives the Authorization header; called for every request, so it must be quick unless there is news."""
+    """The source of the Authorization header; called for every request, so it must be fast in the usual case."""
 
     async def authorization(self) -> str:
         """The header's value, "" for none; raises CredentialsError."""
         ...
 
     async def renew(self) -> str:
-        """The same after the server refused the former one."""
+        """The header's value after the server has refused the former one."""
         ...
 
 
 @dataclass(frozen=True)
 class FixedToken:
-    """A header that never changes; empty where a client certificate does it."""
+    """A constant header; empty for a client certificate."""
 
     header: str = ""
 
@@ -47,7 +46,7 @@ class FixedToken:
 
 @dataclass
 class FileToken:
-    """A bearer token in a file that is replaced from time to time; read again when the file is another."""
+    """A bearer token in a file; it is read again when the file is replaced."""
 
     file: Path
     _seen: Identity | None = field(default=None, init=False)
@@ -62,12 +61,12 @@ class FileToken:
 
     def read(self) -> str:
         try:
-            found = identity(self.file)
-            if found is None or found != self._seen:
+            present = identity(self.file)
+            if present is None or present != self._seen:
                 token = self.file.read_text().strip()
                 if not token:
                     raise CredentialsError(f"{self.file} is empty: expected a bearer token")
-                self._header, self._seen = f"Bearer {token}", found
+                self._header, self._seen = f"Bearer {token}", present
         except (OSError, UnicodeError) as error:
             raise CredentialsError(f"{self.file}: expected a bearer token ({error})") from error
         return self._header
@@ -75,15 +74,15 @@ class FileToken:
 
 @dataclass
 class LoaderToken:
-    """The header of a kubeconfig whose user's credentials may expire (exec plugin, OIDC), or are fixed there."""
+    """The header of a kubeconfig user whose credentials may expire (exec plugin, OIDC)."""
 
     file: str
     loader: Any
     """The official package's KubeConfigLoader, loaded."""
     header: str
-    """What it gave when it was loaded."""
+    """The last loaded header."""
     trust: Trust | None = None
-    """TLS, whose client certificate may come from the plugin too."""
+    """TLS; its client certificate may come from the plugin."""
 
     async def authorization(self) -> str:
         if hasattr(self.loader, "exec_plugin_expiry") or self.loader.provider:
@@ -105,7 +104,7 @@ class LoaderToken:
 
 @dataclass(frozen=True)
 class Credentials:
-    """How to reach one API server."""
+    """The address of an API server, and our credentials."""
 
     server: str
     """URL without a trailing slash."""
@@ -113,16 +112,16 @@ class Credentials:
     tls: Trust | None = None
     """CA and client certificates; None for plain HTTP."""
     server_name: str | None = None
-    """The name expected in the server's certificate, where it is not the URL's."""
+    """The name in the server's certificate, if it is not the URL's."""
     proxy: str | None = None
     namespace: str = "default"
-    """Our own."""
+    """The namespace of this process."""
 
 
 async def load(kubeconfig: str | None = None, context: str | None = None) -> Credentials:
-    """Credentials from a kubeconfig (paths divided as in $KUBECONFIG), or without one from where we run.
+    """The credentials of a kubeconfig (paths separated as in $KUBECONFIG); raises CredentialsError.
 
-    Without a kubeconfig: in a pod its service account, else $KUBECONFIG, else ~/.kube/config. Raises CredentialsError.
+    Without a kubeconfig: in a pod its service account, else $KUBECONFIG, else ~/.kube/config.
     """
     if kubeconfig:
         return await from_kubeconfig(kubeconfig, context)
@@ -132,7 +131,7 @@ async def load(kubeconfig: str | None = None, context: str | None = None) -> Cre
 
 
 def from_service_account(folder: Path | None = None) -> Credentials:
-    """The credentials that the kubelet mounts into a pod; raises CredentialsError."""
+    """The credentials of a pod's service account; raises CredentialsError."""
     folder = folder or SERVICE_ACCOUNT
     host, port = os.environ.get(HOST, ""), os.environ.get(PORT, "")
     if not host or not port:
@@ -151,7 +150,7 @@ def from_service_account(folder: Path | None = None) -> Credentials:
 
 
 async def from_kubeconfig(paths: str, context: str | None = None) -> Credentials:
-    """The credentials of a context (the current one) of one or several kubeconfig files; raises CredentialsError."""
+    """The credentials of a context (default: the current one) of kubeconfig files; raises CredentialsError."""
     merged, loader = _read(paths, context)
     found = await _loaded(paths, loader)
     tls = None
@@ -168,7 +167,7 @@ async def from_kubeconfig(paths: str, context: str | None = None) -> Credentials
 
 
 def _read(paths: str, context: str | None) -> tuple[Any, Any]:
-    """The merged files and the official loader set on a context."""
+    """The merged files, and the official loader for a context."""
     files = [path for part in paths.split(os.pathsep) if part and (path := Path(part).expanduser()).is_file()]
     if not files:
         raise CredentialsError(f"{paths}: no such file, expected a kubeconfig")
@@ -184,19 +183,19 @@ def _read(paths: str, context: str | None) -> tuple[Any, Any]:
 
 
 def _bounded(file: Path) -> None:
-    """Refuse a kubeconfig that would take long to read."""
+    """Raise CredentialsError for a kubeconfig that would take long to parse."""
     try:
         with file.open("rb") as opened:
             text = opened.read(KUBECONFIG.most + 1).decode(errors="replace")
     except OSError:
-        return  # the loader says what is wrong
+        return  # the loader raises the error
     for bound, value in ((KUBECONFIG, len(text)), (FILE_DEPTH, depth(text))):
         if value > bound.most:
             raise CredentialsError(f"{file}: {bound.exceeded(value)}")
 
 
 async def _loaded(paths: str, loader: Any) -> SimpleNamespace:
-    """What the official loader makes of a context; its own errors of many kinds become one."""
+    """The configuration of a context by the official loader; all its errors become CredentialsError."""
     found = SimpleNamespace(api_key={}, host="", ssl_ca_cert=None, cert_file=None, key_file=None, verify_ssl=True)
     found.tls_server_name = found.proxy = None
     try:

@@ -1,6 +1,6 @@
-"""What a request to the API server can end in, other than its answer.
+"""The errors of requests to the API server.
 
-Every error of a request is an `ApiError`; callers never see those of the HTTP library, which are chained as causes.
+Each is an `ApiError`; errors of the HTTP library are chained as causes.
 """
 
 import msgspec
@@ -9,21 +9,21 @@ from protos.contract.codec import BAD_JSON
 from protos.contract.printable import brief
 
 SHOWN = 256
-"""Characters of a server's message that an error repeats."""
+"""Characters of a server's message that an error message repeats."""
 
 
 class CredentialsError(Exception):
-    """No usable credentials: names the file and what was expected of it. It comes before any request."""
+    """Unusable credentials, found before any request; the message has the file and what was expected."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(brief(sentence))
 
 
 class ApiError(Exception):
-    """The API server did not do what was asked.
+    """A failed request.
 
-    `status` is the HTTP status (0 if there was no answer), `reason` the machine-readable word of the Status object
-    ("" if there was none), `message` its sentence; both are cut to 256 characters.
+    `status` is the HTTP status (0 without an answer). `reason` and `message` are those of the Status object ("" without
+    one), cut to 256 characters.
     """
 
     def __init__(self, request: str, status: int = 0, reason: str = "", message: str = "") -> None:
@@ -34,40 +34,40 @@ class ApiError(Exception):
 
 
 class Unauthorized(ApiError):
-    """401: the credentials were not accepted, also not after they were read anew."""
+    """401: the credentials are refused, also after they were read again."""
 
 
 class Forbidden(ApiError):
-    """403: the role lacks this right, or an admission policy denied the write."""
+    """403: the role lacks a right, or an admission policy denied the write."""
 
 
 class NotFound(ApiError):
-    """404: there is no such object, or no such resource."""
+    """404: the object or the resource does not exist."""
 
 
 class Conflict(ApiError):
-    """409: the object is in another state than the write presumed (uid, resourceVersion, already bound).
+    """409: a precondition of the write does not hold (uid, resourceVersion, already bound).
 
-    422 where a patch carries the uid of another one: the API server takes that for an attempt to change it.
+    Also 422 for a patch with the uid of another object, which the API server takes for an attempt to change it.
     """
 
 
 class AlreadyExists(Conflict):
-    """409 of a create: an object of that name is there."""
+    """409 of a create: an object of this name exists."""
 
 
 class Gone(ApiError):
-    """410: the resourceVersion or the continue token is too old; list anew."""
+    """410: the resourceVersion or the continue token is too old; list again."""
 
 
 class Invalid(ApiError):
-    """400 or 422: the server does not understand the request, or the object breaks a rule."""
+    """400 or 422: the request is malformed, or the object is invalid."""
 
 
 class TooMany(ApiError):
-    """429: not done, and still refused after the waits that Retry-After asked for.
+    """429: refused, also after the retries that Retry-After requested.
 
-    `disruption_budget` tells an eviction that a PodDisruptionBudget forbids from a busy server.
+    `disruption_budget`: a PodDisruptionBudget forbids the eviction; the server is not busy.
     """
 
     def __init__(self, request: str, status: int, reason: str, message: str, *, disruption_budget: bool) -> None:
@@ -76,9 +76,9 @@ class TooMany(ApiError):
 
 
 class Unavailable(ApiError):
-    """No answer, a broken one, or a 5xx.
+    """No answer, a broken answer, or a 5xx.
 
-    `outcome_unknown` is true for a write that may have been done all the same: read the object to find out.
+    `outcome_unknown`: the write may have been done; read the object to find out.
     """
 
     def __init__(
@@ -89,28 +89,28 @@ class Unavailable(ApiError):
 
 
 class Silent(Unavailable):
-    """A stream is open and said nothing for as long as its reader waits."""
+    """An open stream had no data until the timeout of its reader."""
 
 
 class BadAnswer(ApiError):
-    """The server's answer is not of the expected form; for a write: it was done."""
+    """The server's answer has an unexpected form; a write has been done."""
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Of a Status' details: one cause, and which field of the object it is about."""
+    """A cause in the details of a Status, with the field of the object."""
 
     reason: str = ""
     field: str = ""
 
 
 class Details(msgspec.Struct, frozen=True):
-    """Of a Status: the details that are read."""
+    """The details of a Status."""
 
     causes: tuple[Cause, ...] = ()
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The meta/v1 Status object that the API server answers instead of the object asked for."""
+    """The meta/v1 Status object that the API server answers to a failed request."""
 
     kind: str = ""
     code: int = 0
@@ -131,7 +131,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
 
 
 def from_answer(request: str, code: int, body: bytes, *, write: bool) -> ApiError:
-    """The error that an answer other than 2xx stands for; `request` is its method and path, for the message."""
+    """The error for an answer other than 2xx; `request` is the method and path for the message."""
     try:
         status = msgspec.json.decode(body, type=Status)
     except BAD_JSON:
@@ -142,7 +142,7 @@ def from_answer(request: str, code: int, body: bytes, *, write: bool) -> ApiErro
 
 
 def from_status(request: str, code: int, status: Status, *, write: bool) -> ApiError:
-    """The error that a Status object stands for; also that of a watch's ERROR event."""
+    """The error for a Status object, also for that of a watch's ERROR event."""
     reason, message = status.reason, status.message
     causes = status.details.causes if status.details else ()
     if code == 422 and any(cause.field == "metadata.uid" for cause in causes):

@@ -1,8 +1,8 @@
-"""HTTP/1.1 to one server: bytes out, bytes in, over connections that are kept.
+"""HTTP/1.1 to one server over persistent connections.
 
-Nothing is done that our questions to an API server do not need: no redirects, cookies, compression, nor pipelining.
-That takes about half the CPU time of a general client, which counts where each pod that is placed, and each
-member of a gang that starts, costs such a question. Source: RFC 9112.
+It has no redirects, cookies, compression and pipelining, which requests to an API server do not need. So it takes about
+half the CPU time of a general client. Each placed pod and each starting member of a gang costs such a request.
+Source: RFC 9112.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from protos.kube.connection import Connection, Stream
 
 CONNECT_S = 10.0
-"""Seconds until a connection that does not come about is given up."""
+"""Timeout of connecting, in seconds."""
 IDLE_S = 75.0
-"""Connections idle for longer are not used again: kube-apiserver closes them after 90 s, perhaps at that moment."""
+"""Connections idle for longer are not reused: kube-apiserver closes them after 90 s, perhaps at that moment."""
 _PORTS = {"http": 80, "https": 443}
 
 
 class NotConnected(ConnectionError):
-    """No connection came about: the question was surely not read."""
+    """Connecting has failed; the request has certainly not been sent."""
 
 
 class Answer(NamedTuple):
-    """A whole answer."""
+    """A complete answer."""
 
     status: int
     headers: Mapping[str, str]
@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
 
 class Http:
-    """Connections to the server of one URL, whose path (if any) goes before each target."""
+    """The connections to the server of one URL; a path in the URL is the prefix of each target."""
 
     def __init__(
         self,
@@ -47,17 +47,17 @@ class Http:
         proxy: str | None = None,
         idle_s: float = IDLE_S,
     ) -> None:
-        """`tls` is for https URLs, by default the machine's own trust; `proxy` an http URL, perhaps with user:password.
+        """`tls` is for https URLs, by default the machine's trust; `proxy` is an http URL, perhaps with user:password.
 
-        `tls` is called for each question: a connection made with another context than it gives now is not used again.
-        Raises ValueError for URLs of another form.
+        `tls` is called for each request; connections with a former context are not reused. Raises ValueError for
+        invalid URLs.
         """
         self._url, self._proxy = _split(url, tuple(_PORTS)), _split(proxy, ("http",)) if proxy else None
-        self._tls = (tls or _of_machine()) if self._url.scheme == "https" else None
+        self._tls = (tls or _machine_trust()) if self._url.scheme == "https" else None
         self._name, self._idle_s = server_name or self._url.hostname, idle_s
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
-        self._coming: set[asyncio.Task[None]] = set()
+        self._opening: set[asyncio.Task[None]] = set()
         host = self._url.netloc.rpartition("@")[2]
         self._prefix, self._host = self._url.path.rstrip("/"), f"Host: {host}\r\n"
         if self._proxy and not self._tls:
@@ -65,22 +65,22 @@ class Http:
             self._host += _proxy_authorization(self._proxy)
 
     def close(self) -> None:
-        """Close all connections; questions under way end by Lost."""
-        for task in self._coming:
+        """Close all connections; requests under way raise Lost."""
+        for task in self._opening:
             task.cancel()
         for connection in list(self._open):
             connection.close()
 
     def prepare(self, count: int) -> None:
-        """Open one more connection in the background, if fewer than `count` are idle or on their way."""
-        if sum(map(self._fit, self._idle)) + len(self._coming) < count:
-            task = asyncio.create_task(self._prepared())
-            self._coming.add(task)
-            task.add_done_callback(self._coming.discard)
+        """Open one more connection in the background, if fewer than `count` are idle or being opened."""
+        if sum(map(self._reusable, self._idle)) + len(self._opening) < count:
+            task = asyncio.create_task(self._open_one())
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
 
-    async def _prepared(self) -> None:
-        with contextlib.suppress(NotConnected):  # the question that comes will tell
-            self._kept(await self._connected())
+    async def _open_one(self) -> None:
+        with contextlib.suppress(NotConnected):  # the next request will raise it
+            self._keep(await self._connection())
 
     async def ask(
         self,
@@ -91,36 +91,36 @@ class Http:
         *,
         about_to: Callable[[], None] = lambda: None,
     ) -> Answer:
-        """One question and its whole answer; raises NotConnected and Lost. Whoever cancels closes the connection.
+        """Send a request, return its complete answer; raises NotConnected and Lost. Cancellation closes the connection.
 
-        `about_to` is called at the last moment before the question is sent, which is not sent if that raises.
+        `about_to` is called right before the request is sent; an error of it prevents the sending.
         """
-        connection = await self._taken()
+        connection = await self._take()
         try:
             about_to()
         except BaseException:
-            self._kept(connection)
+            self._keep(connection)
             raise
         try:
-            await connection.send(self._question(method, target, headers, body), whole=True)
+            await connection.send(self._request(method, target, headers, body), whole=True)
             answer = Answer(connection.status, connection.headers, connection.taken())
         except BaseException:
             connection.close()
             raise
-        self._kept(connection)
+        self._keep(connection)
         return answer
 
     @contextlib.asynccontextmanager
     async def stream(self, target: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
-        """A GET whose answer is read as it comes; its connection is closed at the end of the block."""
-        connection = await self._taken()
+        """A GET with a streamed answer; the end of the block closes its connection."""
+        connection = await self._take()
         try:
-            await connection.send(self._question("GET", target, headers, None), whole=False)
+            await connection.send(self._request("GET", target, headers, None), whole=False)
             yield Stream(connection)
         finally:
             connection.close()
 
-    def _question(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
+    def _request(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
         if lines.count("\n") != len(headers) or not target.isascii() or not target.isprintable() or " " in target:
             raise ValueError(f"{method} {target}: expected a quoted target, and headers of one line each")
@@ -128,30 +128,30 @@ class Http:
         head = f"{method} {self._prefix}{target} HTTP/1.1\r\n{self._host}{lines}{length}\r\n".encode("latin-1")
         return head if body is None else head + body
 
-    async def _taken(self) -> Connection:
-        """The connection used last, which is the likeliest to be there still, or a new one."""
+    async def _take(self) -> Connection:
+        """The connection used last, which is the most likely to be alive, or a new one."""
         while self._idle:
             connection = self._idle.pop()
-            if self._fit(connection):
+            if self._reusable(connection):
                 return connection
             connection.close()
-        return await self._connected()
+        return await self._connection()
 
-    def _fit(self, idle: Connection) -> bool:
+    def _reusable(self, idle: Connection) -> bool:
         fresh = asyncio.get_running_loop().time() - idle.idle_since < self._idle_s
         return idle.usable and fresh and idle.tls is self._context()
 
     def _context(self) -> ssl.SSLContext | None:
         return self._tls() if self._tls else None
 
-    def _kept(self, connection: Connection) -> None:
+    def _keep(self, connection: Connection) -> None:
         if connection.usable:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
         else:
             connection.close()
 
-    async def _connected(self) -> Connection:
+    async def _connection(self) -> Connection:
         connection = Connection(self._open, self._context())
         self._open.add(connection)
         try:
@@ -159,11 +159,11 @@ class Http:
                 await (
                     self._tunnel(connection, self._proxy) if self._proxy and self._tls else self._connect(connection)
                 )
-        except (TimeoutError, OSError, ValueError) as error:  # ValueError: a host that can be no name
+        except (TimeoutError, OSError, ValueError) as error:  # ValueError: an invalid host name
             connection.close()
-            unsaid = f"nothing within {CONNECT_S:g} s" if isinstance(error, TimeoutError) else type(error).__name__
-            there = _authority(self._proxy or self._url)
-            raise NotConnected(f"cannot connect to {there}: {str(error) or unsaid}") from error
+            default = f"nothing within {CONNECT_S:g} s" if isinstance(error, TimeoutError) else type(error).__name__
+            authority = _authority(self._proxy or self._url)
+            raise NotConnected(f"cannot connect to {authority}: {str(error) or default}") from error
         except BaseException:
             connection.close()
             raise
@@ -179,23 +179,23 @@ class Http:
         """TLS to the server through a proxy. Source: RFC 9110, CONNECT."""
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_connection(lambda: connection, *_address(proxy))
-        there = _authority(self._url)
-        head = f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\n{_proxy_authorization(proxy)}\r\n"
+        authority = _authority(self._url)
+        head = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{_proxy_authorization(proxy)}\r\n"
         await connection.send(head.encode("latin-1"), whole=False)
         if connection.status != 200:
-            raise OSError(f"the proxy {proxy.hostname} answers {connection.status} to CONNECT {there}")
+            raise OSError(f"the proxy {proxy.hostname} answers {connection.status} to CONNECT {authority}")
         tls = cast("ssl.SSLContext", connection.tls)
         secured = await loop.start_tls(transport, connection, tls, server_hostname=self._name)
-        connection.begin_anew(cast("asyncio.Transport", secured))
+        connection.continue_over(cast("asyncio.Transport", secured))
 
 
-def _of_machine() -> Callable[[], ssl.SSLContext]:
-    made = ssl.create_default_context()
-    return lambda: made
+def _machine_trust() -> Callable[[], ssl.SSLContext]:
+    context = ssl.create_default_context()
+    return lambda: context
 
 
 def _split(url: str, schemes: tuple[str, ...]) -> SplitResult:
-    with contextlib.suppress(ValueError):  # of a port that is none
+    with contextlib.suppress(ValueError):  # of an invalid port
         split = urlsplit(url)
         if split.scheme in schemes and split.hostname and split.port != 0:
             return split

@@ -1,7 +1,7 @@
-"""Leases (coordination.k8s.io/v1): who holds one, as far as our own clock can tell, and an election by one.
+"""Leases (coordination.k8s.io/v1): their holders by the local clock, and leader election.
 
-Clocks of machines differ, so the times inside a Lease are never compared with ours: what counts is how long ago, by
-our monotonic clock, we saw it change. A holder that we never saw renew may be dead for long.
+Clocks of machines differ, so the times in a Lease are never compared with local time. The time since its last observed
+change counts, by the local monotonic clock. A holder without an observed renewal may be long dead.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ GROUP = "coordination.k8s.io/v1"
 
 
 class LeaseMeta(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A Lease' metadata: its name, its version (the precondition of an update), and what others wrote there.
+    """The metadata of a Lease; resource_version is the precondition of an update.
 
-    An update replaces the whole object, so others' part is sent along as it was read.
+    An update replaces the whole object, so the fields of other writers are kept.
     """
 
     name: str
@@ -38,7 +38,7 @@ class LeaseMeta(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Who holds it; times as the holder wrote them. The last two are of coordinated elections (KEP-4355)."""
+    """The holder, and times as written by it. The last two fields are for coordinated elections (KEP-4355)."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -62,12 +62,12 @@ _leases = msgspec.json.Decoder(Lease)
 
 
 async def read(client: ApiClient, namespace: str, name: str) -> Lease:
-    """The Lease as it is now; raises NotFound and the other errors of a request."""
+    """The present Lease; raises NotFound and the other errors of a request."""
     return await client.fetch(path(GROUP, "leases", namespace=namespace, name=name), _leases)
 
 
 class Sight:
-    """What was seen of one Lease, and when by our clock; give it every state read or watched."""
+    """The observations of one Lease with local times; needs every state that was read or watched."""
 
     def __init__(self) -> None:
         self.lease: Lease | None = None
@@ -75,42 +75,39 @@ class Sight:
         self._moved = False
 
     def see(self, lease: Lease | None, now: float) -> None:
-        """Take a state (None: there is no such Lease) read at `now`, in seconds of a monotonic clock.
-
-        Take the time before the request was sent, not after its answer.
-        """
+        """Add a state (None: no such Lease); `now` is the monotonic time before the request was sent."""
         before, self.lease = self.lease, lease
         if before is None or lease is None or before.spec != lease.spec:
             self._since, self._moved = now, before is not None
 
     @property
     def holder(self) -> str:
-        """The holder's identity, "" if none."""
+        """The holder's identity, "" without one."""
         return (self.lease.spec.holder_identity or "") if self.lease else ""
 
     def unchanged_s(self, now: float) -> float:
-        """Seconds since it was first seen as it is."""
+        """Seconds since the first observation of the present state."""
         return now - self._since
 
     def renewed_within(self, seconds: float, now: float) -> bool:
-        """Whether its holder was seen to acquire or renew it less than so long ago; a first sight is no renewal."""
+        """Whether the holder acquired or renewed it within these seconds; a first observation does not count."""
         return bool(self.holder) and self._moved and self.unchanged_s(now) < seconds
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The times of an election, in seconds; those of kube-scheduler by default."""
+    """The times of an election, in seconds; the defaults are kube-scheduler's."""
 
     duration_s: int = 15
-    """Others take over when a Lease did not change for so long."""
+    """Other candidates take over a Lease that did not change for so long."""
     renew_deadline_s: float = 10.0
-    """We stop leading when we could not renew for so long; less than the duration."""
+    """The leader stops after so long without a renewal; less than the duration."""
     retry_s: float = 2.0
-    """Between two tries."""
+    """Between two attempts."""
 
 
 class Election:
-    """Leadership by a Lease of our own; `leads(now)` is what to ask before every write."""
+    """Leadership by a Lease; check `leads(now)` before every write."""
 
     def __init__(
         self,
@@ -128,11 +125,11 @@ class Election:
         self._renewed: float | None = None
 
     def leads(self, now: float) -> bool:
-        """Whether the Lease is surely ours at `now`."""
+        """Whether this process certainly holds the Lease at `now`."""
         return self._renewed is not None and now - self._renewed < self.terms.renew_deadline_s
 
     async def run(self) -> None:
-        """Acquire and renew for ever; on cancellation the Lease is given back."""
+        """Acquire and renew the Lease forever; release it on cancellation."""
         try:
             while True:
                 try:
@@ -144,7 +141,7 @@ class Election:
             await self.release()
 
     async def step(self) -> bool:
-        """One try to acquire or renew; whether we lead now. Raises the errors of a request, not that of a lost race."""
+        """Try to acquire or renew; return whether this process leads. Raises request errors except Conflict."""
         now = self.clock()
         try:
             self._sight.see(await read(self.client, self.namespace, self.name), now)
@@ -157,7 +154,7 @@ class Election:
         return self.leads(self.clock())
 
     async def release(self) -> None:
-        """Give the Lease back, if it is ours, so that nobody has to wait; an error is only logged."""
+        """Release a held Lease, so that other candidates need not wait; errors are only logged."""
         lease, self._renewed = self._sight.lease, None
         if lease is None or self._sight.holder != self.identity:
             return
@@ -168,7 +165,7 @@ class Election:
             log.warning("lease_not_released", namespace=self.namespace, name=self.name, error=str(error))
 
     def _free(self, now: float) -> bool:
-        """Whether it is ours, nobody's, or its holder was silent for as long as it promised to renew."""
+        """Whether this process or none holds it, or its holder did not renew it for its duration."""
         lease = self._sight.lease
         if lease is None or self._sight.holder in ("", self.identity):
             return True

@@ -1,4 +1,4 @@
-"""Addresses of objects and collections on the API server."""
+"""URL paths of objects and collections on the API server."""
 
 from urllib.parse import quote
 
@@ -6,8 +6,8 @@ from urllib.parse import quote
 def path(group_version: str, plural: str, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
     """The path of a collection (no name), an object, or one of its subresources.
 
-    `group_version` is "v1" for core, else like "coordination.k8s.io/v1"; an empty namespace means a cluster-scoped
-    object, or a collection over all namespaces.
+    `group_version` is "v1" for core, otherwise like "coordination.k8s.io/v1". The namespace is empty for cluster-scoped
+    objects and for collections over all namespaces.
     """
     parts = ["api" if group_version == "v1" else "apis", *group_version.split("/")]
     if namespace:
@@ -17,7 +17,7 @@ def path(group_version: str, plural: str, *, namespace: str = "", name: str = ""
 
 
 def pods(namespace: str = "") -> str:
-    """The pods of a namespace, or of all."""
+    """The pods of a namespace, or of all namespaces."""
     return path("v1", "pods", namespace=namespace)
 
 

@@ -1,4 +1,4 @@
-"""The proxy that the environment names for a server: HTTPS_PROXY, HTTP_PROXY and NO_PROXY, as kubectl reads them.
+"""The proxy for a server by HTTPS_PROXY, HTTP_PROXY and NO_PROXY, as in kubectl.
 
 Source: golang.org/x/net/http/httpproxy, which client-go uses.
 """
@@ -12,7 +12,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def of_environment(server: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """The URL of the proxy for this server's URL, None if it is reached directly."""
+    """The URL of the proxy for this server's URL, None for a direct connection."""
     url = urlsplit(server)
     name = f"{url.scheme}_proxy"
     proxy = environment.get(name.upper()) or environment.get(name) or ""

@@ -1,9 +1,8 @@
-"""A collection of the API server as a stream of events: list, then watch, for ever.
+"""A collection of the API server as an endless stream of events: list, then watch.
 
-Four nested generators, one duty each: `Reflector.events` goes on for ever; `_listing` reads the pages of one list and
-tells the difference to what was known; `_watching` keeps a watch open over dropped connections; `lines` cuts a stream
-of chunks. Objects are decoded one by one, by the caller's function, straight from the bytes of the page or line they
-came in; `known` tells what changed. This module must not know what it lists.
+Four nested generators: `Reflector.events` never ends; `_listing` reads the pages of one list and yields the differences
+to the known objects; `_watching` reopens dropped watches; `lines` splits a stream of chunks. The caller's function
+decodes each object from the bytes of its page or line; `changes.Known` finds the changes.
 """
 
 import asyncio
@@ -18,39 +17,38 @@ import structlog
 
 from protos.contract.codec import BAD_JSON
 from protos.kube import errors
-from protos.kube.changes import Change, Event, Listed
+from protos.kube.changes import Change, Event, Known, Listed
 from protos.kube.client import ApiClient
-from protos.kube.known import Known
 
 T = TypeVar("T")
 R = TypeVar("R")
 log = structlog.get_logger()
 
 SLICE = 10
-"""Objects after which a list or a watch that has more at hand lets the event loop go on."""
+"""Objects between two yields to the event loop."""
 FAILURES = 5
-"""Failed watches in a row that are opened again; after one more a list is due."""
+"""Consecutive failures of watches before a new list."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a reflector goes: times in seconds, and how much it reads at a time."""
+    """The timing of a reflector in seconds, and its page size."""
 
     backoff_s: float = 0.5
-    """After the first failure; doubled for each further one."""
+    """The pause after the first failure; each further failure doubles it."""
     backoff_most_s: float = 30.0
     silence_s: float = 150.0
-    """A watch that says nothing for so long is opened again: it may be dead. The API server sends a bookmark each
-    minute, but none for a kind of which it saw no event since it started. Source: storage/cacher, dispatchEvents."""
+    """A watch without data for so long is reopened, because it may be dead. The API server sends a bookmark each
+    minute, but none for a kind without events since its start. Source: storage/cacher, dispatchEvents."""
     short_s: float = 1.0
-    """A watch that the server ends sooner, without a word, counts as failed. Source: client-go, Reflector."""
+    """A watch that ends sooner and without data has failed. Source: client-go, Reflector."""
     watch_s: int = 300
-    """How long the server is asked to keep a watch open; up to twice that, at random."""
+    """The requested duration of a watch, at random up to twice as long."""
     page: int = 500
     """Objects per page of a list."""
 
     def wait(self, failures: int) -> float:
-        """The pause after so many failures in a row, half of it random."""
+        """The pause after so many consecutive failures; half of it is random."""
         full = min(self.backoff_most_s, self.backoff_s * 2.0 ** min(failures - 1, 16))
         return full * random.uniform(0.5, 1.0)
 
@@ -78,16 +76,16 @@ ABSENT = (errors.NotFound, errors.Forbidden)
 
 
 class _RelistWanted(Exception):
-    """Somebody asked for a listing; no error, only the way out of the generators."""
+    """Ends the generators for a requested relist; not an error."""
 
 
 class Reflector(Generic[T]):
-    """The events of one collection, told by `events()` to one consumer.
+    """The events of one collection, delivered by `events()` to one consumer.
 
-    `decode` makes an object of the JSON of an item (it may raise ValueError) and must copy what it keeps, as decoding
-    into structs does. `consistent=False` takes the first list from the server's cache, which is cheap and may be old.
-    Of an `optional` collection the server may not know, or may not show us: that ends `events()` by NotFound or
-    Forbidden, where it is waited out like any other trouble otherwise. Called anew, it tells the difference since then.
+    `decode` decodes the JSON of an item, may raise ValueError, and must copy data that it keeps, as structs do.
+    `consistent=False` takes the first list from the server's cache, which is cheap but may be old. NotFound and
+    Forbidden end the `events()` of an `optional` collection, and are retried otherwise. Another call of `events()`
+    yields the differences since then.
     """
 
     def __init__(
@@ -103,7 +101,7 @@ class Reflector(Generic[T]):
     ) -> None:
         self.client, self.path, self.pace = client, path, pace or Pace()
         self.trouble: errors.ApiError | None = None
-        """Why nothing comes at the moment; None while all is well."""
+        """The present error of list or watch; None without one."""
         self._selectors, self._consistent, self._optional = selectors or {}, consistent, optional
         self._known = Known(decode)
         self._failures = 0
@@ -111,15 +109,15 @@ class Reflector(Generic[T]):
         self._reading: asyncio.Timeout | None = None
 
     def relist(self) -> None:
-        """Ask for one consistent listing now (told by its `Listed`), for instance on taking over as the leader."""
+        """Request a consistent list now, for instance after a takeover; `Listed` marks its end."""
         self._wanted.set()
         if self._reading is not None:
             self._reading.reschedule(0.0)
 
     async def events(self) -> AsyncGenerator[Event[T], None]:
-        """Everything that happens, until the consumer closes this generator; errors are waited out and logged.
+        """All events, until the consumer closes this generator; errors are logged and retried.
 
-        Consumers take Added and Modified alike, as the state that an object has now.
+        Consumers treat Added and Modified alike: both have the present state of an object.
         """
         while True:
             try:
@@ -147,7 +145,7 @@ class Reflector(Generic[T]):
             except errors.Gone:
                 if not token:
                     raise
-                seen, token, limit = {}, "", 0  # the list grew too old between its pages: all of it in one
+                seen, token, limit = {}, "", 0  # the list has expired between its pages: read it in one page
                 continue
             for number, raw in enumerate(page.items or ()):
                 if number % SLICE == 0:
@@ -175,7 +173,7 @@ class Reflector(Generic[T]):
         return await self.client.fetch(self.path, _pages, params=params)
 
     async def _watching(self) -> AsyncGenerator[Event[T], None]:
-        failed = 0  # since the list, or the last line of a watch
+        failed = 0  # failures since the list, or the last line of a watch
         while True:
             try:
                 async with contextlib.aclosing(self._watch()) as watch:
@@ -203,7 +201,7 @@ class Reflector(Generic[T]):
             cut = await stack.enter_async_context(contextlib.aclosing(lines(self._interruptible(chunks))))
             try:
                 async for line in cut:
-                    for event in self._told(line):
+                    for event in self._decoded(line):
                         yield event
                     spoke, self._failures, read = True, 0, read + 1
                     if read % SLICE == 0:
@@ -218,7 +216,7 @@ class Reflector(Generic[T]):
             yield chunk
 
     async def _unless_wanted(self, act: Callable[[], Awaitable[R]]) -> R:
-        """What `act` gives, unless a listing is asked for: that ends the watch, also from the midst of its silence."""
+        """The result of `act`; a requested relist ends the watch, even while it waits for data."""
         if self._wanted.is_set():
             raise _RelistWanted
         try:
@@ -229,23 +227,23 @@ class Reflector(Generic[T]):
         finally:
             self._reading = None
 
-    def _told(self, line: bytes) -> Iterator[Change[T]]:
-        """The events of one line of a watch (none for a bookmark); raises ApiError where the line is one."""
+    def _decoded(self, line: bytes) -> Iterator[Change[T]]:
+        """The changes of one line of a watch (none for a bookmark); raises ApiError for an ERROR line."""
         request = f"WATCH {self.path}"
         try:
-            told = _lines.decode(line)
-            if told.type == "ERROR":
-                status = _statuses.decode(told.object)
+            event = _lines.decode(line)
+            if event.type == "ERROR":
+                status = _statuses.decode(event.object)
                 raise errors.from_status(request, status.code or 500, status, write=False)
-            if told.type == "BOOKMARK":
-                self._known.bookmark(told.object)
+            if event.type == "BOOKMARK":
+                self._known.bookmark(event.object)
                 return
         except BAD_JSON as error:
             raise errors.BadAnswer(request, 200, "BadAnswer", str(error)) from error
-        yield from self._known.changes(told.object, gone=told.type == "DELETED")
+        yield from self._known.changes(event.object, gone=event.type == "DELETED")
 
     async def _pause(self, error: errors.ApiError) -> None:
-        """Note the trouble and wait, unless a listing is asked for meanwhile."""
+        """Record the error and wait; a requested relist ends the wait."""
         self._failures += 1
         self.trouble = error
         wait = self.pace.wait(self._failures)
@@ -255,7 +253,7 @@ class Reflector(Generic[T]):
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The lines of a stream, of whatever length; a half line at its end is dropped."""
+    """The lines of a stream, without an incomplete last line."""
     parts: list[bytes] = []
     async for chunk in chunks:
         *whole, rest = chunk.split(b"\n")

@@ -1,4 +1,4 @@
-"""TLS to the API server, of certificates in files that are replaced from time to time."""
+"""TLS to the API server, with certificates in files that are rotated."""
 
 import math
 import ssl
@@ -9,20 +9,20 @@ from pathlib import Path
 from protos.kube.errors import CredentialsError
 
 LOOK_S = 1.0
-"""Seconds between looks at the files of certificates."""
+"""Seconds between checks of the certificate files."""
 Identity = tuple[int, int, int]
-"""What tells a file from the one that replaces it."""
+"""Inode, modification time and size of a file, to detect its replacement."""
 
 
 @dataclass
 class Trust:
-    """TLS to the API server, made of files that are replaced from time to time; made anew when one of them is another.
+    """The TLS context of certificate files; rebuilt when a file is replaced.
 
-    While new files cannot be read (a rotation under way), the former TLS goes on.
+    If the new files cannot be read, because a rotation is under way, the former context stays in use.
     """
 
     authority: str | None = None
-    """The file of CA certificates in PEM; None for those of the machine."""
+    """The file of CA certificates in PEM; None for the CAs of the machine."""
     certificate: str | None = None
     key: str | None = None
     """The client certificate and its key, in PEM."""
@@ -32,27 +32,27 @@ class Trust:
     _looked: float = field(default=-math.inf, init=False)
 
     def context(self) -> ssl.SSLContext:
-        """The TLS of these files as they were a second ago; raises CredentialsError if they never could be read."""
+        """The context of these files, at most LOOK_S old; raises CredentialsError if they were never readable."""
         now = time.monotonic()
         if self._context is None or now - self._looked >= LOOK_S:
             self._looked = now
-            self._context = self._looked_at()
+            self._context = self._refreshed()
         return self._context
 
-    def _looked_at(self) -> ssl.SSLContext:
+    def _refreshed(self) -> ssl.SSLContext:
         files = (self.authority, self.certificate, self.key)
         seen = (*files, *map(identity, files))
         if self._context is not None and seen == self._seen:
             return self._context
         self._seen = seen
         try:
-            return self._made()
+            return self._build()
         except CredentialsError:
             if self._context is None:
                 raise
             return self._context
 
-    def _made(self) -> ssl.SSLContext:
+    def _build(self) -> ssl.SSLContext:
         try:
             context = ssl.create_default_context(cafile=self.authority)
         except OSError as error:
@@ -73,7 +73,7 @@ class Trust:
 
 
 def identity(file: Path | str | None) -> Identity | None:
-    """Which file this is, None where there is none."""
+    """The identity of a file, None if it does not exist."""
     if file is None:
         return None
     try:

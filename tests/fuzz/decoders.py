@@ -127,7 +127,7 @@ def _review(data: bytes) -> None:
 
 
 def _line(data: bytes) -> None:
-    for _ in Reflector[Any](_nobody, "/pods", objects.decode_pod)._told(data):
+    for _ in Reflector[Any](_nobody, "/pods", objects.decode_pod)._decoded(data):
         pass
 
 

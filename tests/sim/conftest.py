@@ -13,7 +13,6 @@ import pytest
 
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.http import ApiServer
-from extender.sim.apiserver.reading import WatchSettings
 from extender.sim.apiserver.store import Store
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -69,7 +68,7 @@ def api() -> Api:
 
 @pytest.fixture
 async def server(api: Api) -> AsyncIterator[ApiServer]:
-    server = ApiServer(api, watching=WatchSettings(bookmark_seconds=0.1))
+    server = ApiServer(api, bookmark_seconds=0.1)
     await server.start()
     yield server
     await server.stop()

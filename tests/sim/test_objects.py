@@ -154,29 +154,6 @@ async def test_an_edit_of_an_annotation_shows_who_made_it_and_how(client: Client
     assert owners == {("gangshare-plugin", "Update", "status")}
 
 
-async def test_apply_takes_back_what_it_no_longer_says_and_conflicts_over_others_fields(client: Client) -> None:
-    url, kind = "/api/v1/namespaces/default/configmaps/c", "application/apply-patch+yaml"
-    first = {"metadata": {"name": "c", "annotations": {"a": "1", "b": "1"}}}
-    assert (await client.patch(f"{url}?fieldManager=me", first, kind))[0] == 200
-    second = {"metadata": {"name": "c", "annotations": {"a": "1"}}}
-    _, found = await client.patch(f"{url}?fieldManager=me", second, kind)
-    assert found["metadata"]["annotations"] == {"a": "1"}
-    other = {"metadata": {"name": "c", "annotations": {"a": "2"}}}
-    assert (await client.patch(f"{url}?fieldManager=you", other, kind))[0] == 409
-    code, found = await client.patch(f"{url}?fieldManager=you&force=true", other, kind)
-    assert (code, found["metadata"]["annotations"]) == (200, {"a": "2"})
-
-
-async def test_events_are_one_object_in_two_spellings(client: Client) -> None:
-    body = {"metadata": {"name": "e"}, "regarding": {"kind": "Pod", "name": "p"}, "note": "hello", "reason": "Test"}
-    code, _ = await client.post("/apis/events.k8s.io/v1/namespaces/default/events", body)
-    assert code == 201
-    _, core = await client.get("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=p")
-    assert [e["message"] for e in core["items"]] == ["hello"]
-    _, new = await client.get("/apis/events.k8s.io/v1/namespaces/default/events/e")
-    assert (new["note"], new["regarding"]["name"]) == ("hello", "p")
-
-
 async def test_requests_can_be_made_to_fail(client: Client, server: ApiServer) -> None:
     def refuse(method: str, path: str) -> errors.ApiError | None:
         bind = method == "POST" and path.endswith("/binding")
@@ -189,21 +166,3 @@ async def test_requests_can_be_made_to_fail(client: Client, server: ApiServer) -
     assert (code, status["message"]) == (503, "not today")
     server.refuse = lambda _method, _path: None
     assert (await client.post(f"{PODS}/p/binding", binding))[0] == 201
-
-
-async def test_a_quota_counts_gpu_memory_and_refuses_what_passes_it(client: Client) -> None:
-    hard = {"requests.gangshare.io/gpu-mem": "24"}
-    quotas = "/api/v1/namespaces/default/resourcequotas"
-    await client.post(quotas, {"metadata": {"name": "gpus"}, "spec": {"hard": hard}})
-    ask = {"gangshare.io/gpu-mem": 20}
-    assert (await client.post(PODS, a_pod("first", a_container(**ask))))[0] == 201
-    code, status = await client.post(PODS, a_pod("second", a_container(**ask)))
-    assert (code, status["reason"]) == (403, "Forbidden")
-    name = "requests.gangshare.io/gpu-mem"
-    assert status["message"] == (
-        f'pods "second" is forbidden: exceeded quota: gpus, requested: {name}=20, used: {name}=20, limited: {name}=24'
-    )
-    assert (await client.get(f"{quotas}/gpus"))[1]["status"]["used"] == {name: "20"}
-    await client.delete(f"{PODS}/first")
-    assert (await client.get(f"{quotas}/gpus"))[1]["status"]["used"] == {name: "0"}
-    assert (await client.post(PODS, a_pod("second", a_container(**ask))))[0] == 201

@@ -1,1 +1,1 @@
-"""An API server in one process: object store, watch, patch, pod subresources, served as HTTP with JSON."""
+"""An API server in one process: object store, watch, patch, pod subresources; JSON over HTTP."""

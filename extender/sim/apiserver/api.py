@@ -1,7 +1,7 @@
 """The API server's operations on objects. Synchronous: each call is one atomic write (or read) of the store.
 
-HTTP (``http.py``) is one caller; the scheduler loop and the kubelet stand-ins, which live in the same process, are
-others. Objects given and returned are shared with the store: never modify one after handing it over or getting it.
+The callers are the HTTP server, and the scheduler and the kubelets of the same process. The store shares its objects
+with the callers: never modify an object that was passed in or returned.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from extender.sim import podspec
-from extender.sim.apiserver import disruption, errors, managed, metadata, patch, pods, quota, schema
+from extender.sim.apiserver import disruption, errors, managed, metadata, patch, pods, schema
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.resources import (
     CRDS,
@@ -20,7 +20,6 @@ from extender.sim.apiserver.resources import (
     PDBS,
     PODS,
     PRIORITYCLASSES,
-    RESOURCEQUOTAS,
     Catalogue,
     Object,
     Resource,
@@ -28,14 +27,15 @@ from extender.sim.apiserver.resources import (
 from extender.sim.apiserver.store import Item, Key, Store
 
 _WITH_GENERATION = ("Pod",)
-_SYSTEM = Writer("kube-controller-manager", "status")
 _EVICTION = Writer("EvictionByEvictionAPI", "status")
 _CRD_CONTROLLER = Writer("kube-apiserver", "status")
 
 
 class Api:
-    """All operations. ``seed`` fixes the random part of generated names; a new custom resource is not served before
-    ``establish_seconds`` have passed (where that is not 0, an event loop must run)."""
+    """All operations. ``seed`` fixes the random part of generated names.
+
+    The server serves a new custom resource after ``establish_seconds``; a value above 0 needs a running event loop.
+    """
 
     def __init__(self, store: Store | None = None, seed: int = 0, establish_seconds: float = 0.0) -> None:
         self.store = store or Store()
@@ -43,7 +43,7 @@ class Api:
         self._establish_seconds = establish_seconds
         self.log_of: Callable[[Object, str], str] = lambda _pod, _container: ""
         self.admit: Callable[[Object], Object] = lambda pod: pod
-        """What a mutating admission policy makes of a new pod."""
+        """Mutates new pods, in place of an admission policy."""
         self._random = Random(seed)
         for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
             self.create(NAMESPACES, "", {"metadata": {"name": name}}, Writer("kube-apiserver"))
@@ -56,15 +56,15 @@ class Api:
 
     def create(self, resource: Resource, namespace: str, obj: Object, writer: Writer) -> Item:
         """Store a new object; its name may come from generateName."""
-        lost = bool(namespace) and not self.store.get(NAMESPACES, ("", namespace))
-        meta = metadata.new(resource, namespace, obj.get("metadata") or {}, self._random, lost=lost)
-        new = {k: v for k, v in obj.items() if k not in ("kind", "apiVersion", "metadata")}
-        new = {"metadata": meta, **new}
+        if namespace and not self.store.get(NAMESPACES, ("", namespace)):
+            raise errors.not_found(NAMESPACES, namespace)
+        meta = metadata.new(resource, namespace, obj.get("metadata") or {}, self._random)
+        new = {"metadata": meta, **{k: v for k, v in obj.items() if k not in ("kind", "apiVersion", "metadata")}}
         key = (namespace, meta["name"])
         if self.store.get(resource, key):
             raise errors.already_exists(resource, meta["name"])
         if resource is PODS:
-            new = self._admit(new)
+            new = pods.prepare(self.admit(self._with_priority(new)))
         elif resource is NAMESPACES:
             new["status"] = {"phase": "Active"}
         elif "status" in resource.subresources:
@@ -74,10 +74,8 @@ class Api:
         elif resource.custom:
             new = schema.admitted(resource, self.catalogue.schema(resource), new)
         fields = managed.fields_of({k: v for k, v in new.items() if k != "status"})
-        entries = managed.track([], {}, fields, writer, resource.api_version, podspec.timestamp())
-        meta["managedFields"] = entries
+        meta["managedFields"] = managed.track([], {}, fields, writer, resource.api_version)
         item = self.store.put(resource, key, new)
-        self._recount(resource, namespace)
         if resource is CRDS:
             self._establish(item)
         return item
@@ -91,18 +89,10 @@ class Api:
     def _establish_now(self, definition: Item) -> None:
         present = self.store.get(CRDS, definition.key)
         if present is None or present.obj["metadata"]["uid"] != definition.obj["metadata"]["uid"]:
-            return  # it was deleted meanwhile
+            return  # it has been deleted
         self.catalogue.register(present.obj)
-        established = {"type": "Established", "status": "True", "reason": "InitialNamesAccepted"}
-        status = {"conditions": [{**established, "lastTransitionTime": podspec.timestamp()}]}
-        self._write(CRDS, present, {**present.obj, "status": status}, _CRD_CONTROLLER)
-
-    def _admit(self, pod: Object) -> Object:
-        new = pods.prepare(self.admit(self._with_priority(pod)))
-        namespace = new["metadata"]["namespace"]
-        for item in self.store.items(RESOURCEQUOTAS, namespace):
-            quota.check(item.obj, (i.obj for i in self.store.items(PODS, namespace)), new)
-        return new
+        established = podspec.turned(present.obj, "Established", "True", "InitialNamesAccepted")
+        self._write(CRDS, present, {**present.obj, "status": {"conditions": [established]}}, _CRD_CONTROLLER)
 
     def _with_priority(self, pod: Object) -> Object:
         name = (pod.get("spec") or {}).get("priorityClassName")
@@ -114,7 +104,7 @@ class Api:
         return {**pod, "spec": {**pod["spec"], "priority": found.obj["value"]}}
 
     def update(self, resource: Resource, key: Key, obj: Object, writer: Writer) -> Item:
-        """Replace an object, or (writer.subresource ``status``) its status."""
+        """Replace an object, or its status if the writer writes through subresource ``status``."""
         old = self.get(resource, key)
         meta = obj.get("metadata") or {}
         if meta.get("name") != key[1]:
@@ -127,16 +117,11 @@ class Api:
             )
         return self._write(resource, old, obj, writer)
 
-    def patch(
-        self, resource: Resource, key: Key, body: Any, content_type: str, writer: Writer, force: bool = False
-    ) -> Item:
-        """Patch an object; an apply patch creates it when missing."""
+    def patch(self, resource: Resource, key: Key, body: Any, content_type: str, writer: Writer) -> Item:
         if content_type == patch.STRATEGIC and resource.custom:
             raise errors.ApiError(
                 415, "UnsupportedMediaType", "strategic merge patch is not supported for custom resources"
             )
-        if content_type == patch.APPLY:
-            return self._apply(resource, key, body, writer, force)
         old = self.get(resource, key)
         new = patch.apply(content_type, old.obj, body)
         uid = new["metadata"].get("uid")
@@ -144,31 +129,8 @@ class Api:
             raise errors.invalid(resource, key[1], "metadata.uid", f'Invalid value: "{uid}": field is immutable')
         return self._write(resource, old, new, writer)
 
-    def _apply(self, resource: Resource, key: Key, body: Object, writer: Writer, force: bool) -> Item:
-        if "metadata" not in body or body["metadata"].get("name", key[1]) != key[1]:
-            raise errors.bad_request("an apply patch must carry the name of the object on the URL")
-        writer = Writer(writer.manager, writer.subresource, "Apply")
-        old = self.store.get(resource, key)
-        if old is None:
-            return self.create(resource, key[0], body, writer)
-        entries = old.obj["metadata"].get("managedFields") or []
-        asked, present = managed.fields_of(body), managed.fields_of(old.obj)
-        changed = {path for path, value in asked.items() if present.get(path) != value}
-        taken = managed.others_owning(entries, writer, changed)
-        if taken and not force:
-            told = ", ".join(f'conflict with "{who}": .{".".join(path)}' for path, who in sorted(taken.items()))
-            raise errors.ApiError(409, "Conflict", f"Apply failed with {len(taken)} conflicts: {told}")
-        dropped: Object = {}
-        for path in managed.owned_by(entries, writer) - asked.keys():
-            place = dropped
-            for part in path[:-1]:
-                place = place.setdefault(part, {})
-            place[path[-1]] = None
-        new = patch.apply(patch.APPLY, patch.merge(old.obj, dropped), body)
-        return self._write(resource, old, new, writer)
-
     def _write(self, resource: Resource, old: Item, new: Object, writer: Writer) -> Item:
-        """Store ``new`` over ``old``, keeping what this (sub)resource may not write; no write when nothing changes."""
+        """Replace ``old`` except fields that this (sub)resource may not write; skip a write without change."""
         before = old.obj
         metadata.check(resource, old.key, new.get("metadata") or {}, before["metadata"])
         meta = metadata.kept(resource, before["metadata"], new.get("metadata") or {}, writer.subresource)
@@ -192,17 +154,15 @@ class Api:
             managed.fields_of(merged),
             writer,
             resource.api_version,
-            podspec.timestamp(),
         )
         item = self.store.put(resource, old.key, merged)
         freed = before["metadata"].get("finalizers") and not meta.get("finalizers")
         if freed and podspec.terminating(merged) and not meta.get("deletionGracePeriodSeconds"):
             item = self.store.remove(resource, old.key)
-        self._recount(resource, old.key[0])
         return item
 
     def bind(self, key: Key, binding: Object) -> None:
-        """pods/binding: node, annotations and PodScheduled in one write, without a managedFields entry."""
+        """pods/binding: write node, annotations and PodScheduled at once, without a managedFields entry."""
         wanted = binding.get("metadata") or {}
         target = binding.get("target") or {}
         if wanted.get("name", key[1]) != key[1]:
@@ -219,19 +179,20 @@ class Api:
         self.store.put(PODS, key, {**new, "metadata": dict(new["metadata"])})
 
     def evict(self, key: Key, eviction: Object) -> None:
-        """pods/eviction: a delete that asks the PodDisruptionBudgets first, and says why in a condition."""
+        """pods/eviction: check the PodDisruptionBudgets, set the condition DisruptionTarget, delete the pod."""
         if (eviction.get("metadata") or {}).get("name", key[1]) != key[1]:
             raise errors.bad_request("name in URL does not match name in Eviction object")
         old, options = self.get(PODS, key), eviction.get("deleteOptions") or {}
         siblings = (i.obj for i in self.store.items(PODS, key[0]))
         disruption.check(old.obj, (i.obj for i in self.store.items(PDBS, key[0])), siblings)
         metadata.check(PODS, key, options.get("preconditions") or {}, old.obj["metadata"])
-        told = patch.apply(patch.STRATEGIC, old.obj, {"status": {"conditions": [disruption.condition()]}})
-        self._write(PODS, old, told, _EVICTION)
+        condition = podspec.turned({}, "DisruptionTarget", "True", "EvictionByEvictionAPI", "Eviction API: evicting")
+        marked = patch.apply(patch.STRATEGIC, old.obj, {"status": {"conditions": [condition]}})
+        self._write(PODS, old, marked, _EVICTION)
         self.delete(PODS, key, {**options, "preconditions": {}})
 
     def delete(self, resource: Resource, key: Key, options: Object) -> Item:
-        """Delete, gracefully where the resource has it; answers the object as it was left."""
+        """Delete an object, a pod gracefully; return its last state."""
         old = self.get(resource, key)
         meta = old.obj["metadata"]
         metadata.check(resource, key, options.get("preconditions") or {}, meta)
@@ -253,22 +214,11 @@ class Api:
                     self.store.remove(other, inside.key)
         if resource is CRDS:
             self._undefine(item.obj)
-        self._recount(resource, key[0])
         return item
 
     def _undefine(self, definition: Object) -> None:
-        """Its objects go with a resource, and its watches end."""
+        """Remove the resource with its objects, and end its watches."""
         for resource in self.catalogue.unregister(definition):
             for item in self.store.items(resource):
                 self.store.remove(resource, item.key)
             self.store.wake(resource)
-
-    def _recount(self, resource: Resource, namespace: str) -> None:
-        """Bring status.used of the namespace's quotas up to date."""
-        if resource is not PODS and resource is not RESOURCEQUOTAS:
-            return
-        for item in self.store.items(RESOURCEQUOTAS, namespace):
-            hard = item.obj["spec"]["hard"]
-            status = {"hard": hard, "used": quota.used(item.obj, (i.obj for i in self.store.items(PODS, namespace)))}
-            if item.obj.get("status") != status:
-                self._write(RESOURCEQUOTAS, item, {**item.obj, "status": status}, _SYSTEM)

@@ -14,38 +14,27 @@ _UNGUARDED = ("Pending", "Succeeded", "Failed")
 
 
 def check(pod: Object, budgets: Iterable[Object], pods: Iterable[Object]) -> None:
-    """ApiError 429 when evicting ``pod`` would break a budget that selects it, 500 when several do.
+    """Raise ApiError 429 if the eviction would break the pod's budget, 500 if several budgets select the pod.
 
-    Pods that do not run or are being deleted already may always go, unready ones where the budget's
-    unhealthyPodEvictionPolicy lets them.
+    Pods that do not run or are being deleted may always be evicted. Unready pods may be evicted if the budget's
+    unhealthyPodEvictionPolicy allows it.
     """
     if pod["status"].get("phase") in _UNGUARDED or podspec.terminating(pod):
         return
-    meant = [budget for budget in budgets if _selects(budget, pod)]
-    if len(meant) > 1:
+    guarding = [budget for budget in budgets if _selects(budget, pod)]
+    if len(guarding) > 1:
         raise errors.ApiError(
             500,
             "InternalError",
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
         )
-    if meant:
-        _check(pod, meant[0], [p for p in pods if not podspec.finished(p) and _selects(meant[0], p)])
+    if guarding:
+        _check(pod, guarding[0], [p for p in pods if not podspec.finished(p) and _selects(guarding[0], p)])
 
 
-def condition() -> Object:
-    """What an evicted pod's status says."""
-    return {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting",
-        "lastTransitionTime": podspec.timestamp(),
-    }
-
-
-def _check(pod: Object, budget: Object, chosen: Sequence[Object]) -> None:
-    spec, total = budget["spec"], len(chosen)
-    healthy = sum(map(_healthy, chosen))
+def _check(pod: Object, budget: Object, guarded: Sequence[Object]) -> None:
+    spec, total = budget["spec"], len(guarded)
+    healthy = sum(map(_healthy, guarded))
     if "maxUnavailable" in spec:
         wanted = max(0, total - _count(spec["maxUnavailable"], total))
     else:
@@ -55,11 +44,18 @@ def _check(pod: Object, budget: Object, chosen: Sequence[Object]) -> None:
     ):
         return
     if healthy <= wanted:
-        raise _blocked(budget["metadata"]["name"], wanted, healthy)
+        name = budget["metadata"]["name"]
+        cause = f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently"
+        raise errors.ApiError(
+            429,
+            "TooManyRequests",
+            "Cannot evict pod as it would violate the pod's disruption budget.",
+            {"causes": [{"reason": "DisruptionBudget", "message": cause}]},
+        )
 
 
 def _selects(budget: Object, pod: Object) -> bool:
-    """An empty selector means all pods, none at all means no pod."""
+    """An empty selector selects all pods, a missing one no pod."""
     selector = budget["spec"].get("selector")
     return selector is not None and matches_selector(pod["metadata"].get("labels") or {}, selector)
 
@@ -73,13 +69,3 @@ def _count(value: int | str, total: int) -> int:
 def _healthy(pod: Object) -> bool:
     ready = podspec.condition(pod, "Ready")
     return ready is not None and ready["status"] == "True" and not podspec.terminating(pod)
-
-
-def _blocked(budget: str, wanted: int, healthy: int) -> errors.ApiError:
-    cause = f"The disruption budget {budget} needs {wanted} healthy pods and has {healthy} currently"
-    return errors.ApiError(
-        429,
-        "TooManyRequests",
-        "Cannot evict pod as it would violate the pod's disruption budget.",
-        {"causes": [{"reason": "DisruptionBudget", "message": cause}]},
-    )

@@ -1,4 +1,4 @@
-"""Refusals of the API, as the Status objects that the real server answers."""
+"""Errors of the API, as the Status objects that the real server answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Details = dict[str, Any]
 
 
 class ApiError(Exception):
-    """A request refused: HTTP code, machine-readable reason, message, details (kind, name, causes)."""
+    """A refused request: HTTP code, machine-readable reason, message, details (kind, name, causes)."""
 
     def __init__(
         self, code: int, reason: str, message: str, details: Details | None = None, retry_after: int | None = None
@@ -22,8 +22,8 @@ class ApiError(Exception):
         self.details, self.retry_after = details, retry_after
 
     def status(self) -> dict[str, Any]:
-        """The body to answer with."""
-        body: dict[str, Any] = {
+        """The body of the answer."""
+        return {
             "kind": "Status",
             "apiVersion": "v1",
             "metadata": {},
@@ -31,15 +31,13 @@ class ApiError(Exception):
             "message": self.message,
             "reason": self.reason,
             "code": self.code,
+            **({"details": self.details} if self.details else {}),
         }
-        if self.details:
-            body["details"] = self.details
-        return body
 
 
 @contextlib.contextmanager
 def tolerated(*codes: int) -> Iterator[None]:
-    """A request that is refused with one of these codes is let go."""
+    """Suppress ApiErrors with these codes."""
     try:
         yield
     except ApiError as error:
@@ -48,7 +46,7 @@ def tolerated(*codes: int) -> Iterator[None]:
 
 
 def details(resource: Resource, name: str, suffix: str = "", **more: object) -> Details:
-    """The details object: name, group (when not the core group), kind (the plural, as the real server has it)."""
+    """The details object: name, group (if not the core group), kind (the plural, as in the real server)."""
     group = {"group": resource.group} if resource.group else {}
     return {"name": name, **group, "kind": resource.plural + suffix, **more}
 
@@ -64,19 +62,13 @@ def already_exists(resource: Resource, name: str) -> ApiError:
 
 
 def conflict(resource: Resource, name: str, why: str, suffix: str = "") -> ApiError:
-    """409: a precondition does not hold."""
+    """409: the operation does not fit the state of the object."""
     message = f'Operation cannot be fulfilled on {resource.qualified}{suffix} "{name}": {why}'
     return ApiError(409, "Conflict", message, details(resource, name, suffix))
 
 
-def stale(resource: Resource, name: str) -> ApiError:
-    """409: the resourceVersion given is not the present one."""
-    why = "the object has been modified; please apply your changes to the latest version and try again"
-    return conflict(resource, name, why)
-
-
 def wrong_precondition(resource: Resource, key: str, name: str, field: str, wanted: str, found: str) -> ApiError:
-    """409: uid or resourceVersion of a precondition differs."""
+    """409: the UID or resourceVersion of a precondition differs."""
     why = (
         f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
         f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {found}"
@@ -85,7 +77,7 @@ def wrong_precondition(resource: Resource, key: str, name: str, field: str, want
 
 
 def invalid(resource: Resource, name: str, field: str, why: str) -> ApiError:
-    """422: a field has a value that is not allowed."""
+    """422: a field has an invalid value."""
     message = f'{resource.kind}{"." + resource.group if resource.group else ""} "{name}" is invalid: {field}: {why}'
     cause = {"reason": "FieldValueInvalid", "message": why, "field": field}
     about = {**details(resource, name), "kind": resource.kind, "causes": [cause]}
@@ -93,15 +85,15 @@ def invalid(resource: Resource, name: str, field: str, why: str) -> ApiError:
 
 
 def forbidden(resource: Resource, name: str, why: str) -> ApiError:
-    """403: an admission check says no."""
+    """403: an admission check refuses the object."""
     return ApiError(403, "Forbidden", f'{resource.qualified} "{name}" is forbidden: {why}', details(resource, name))
 
 
 def expired(message: str) -> ApiError:
-    """410: the resourceVersion or continue token lies before the history kept."""
+    """410: the resourceVersion or continue token is before the window of changes."""
     return ApiError(410, "Expired", message)
 
 
 def bad_request(message: str) -> ApiError:
-    """400: the request cannot be understood."""
+    """400: the request is malformed."""
     return ApiError(400, "BadRequest", message)

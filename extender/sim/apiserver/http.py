@@ -13,12 +13,11 @@ import yaml
 from aiohttp import web
 from google.protobuf.json_format import MessageToDict
 
-from extender.sim.apiserver import errors, events_v1, patch, paths, reading
+from extender.sim.apiserver import errors, paths, reading
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.paths import Target
-from extender.sim.apiserver.reading import WatchSettings
-from extender.sim.apiserver.resources import NEW_EVENTS, PODS
+from extender.sim.apiserver.resources import PODS
 from extender.sim.apiserver.store import Item
 from protos.kube import binding
 from protos.kube.client import PROTOBUF
@@ -34,15 +33,14 @@ def _json(body: bytes, code: int = 200) -> web.Response:
 
 
 class ApiServer:
-    """Serves an ``Api``. ``token`` (optional) is the bearer token that clients must show."""
+    """Serves an ``Api``. If there is a ``token``, clients must send it as bearer token."""
 
-    def __init__(self, api: Api, token: str = "", watching: WatchSettings | None = None) -> None:
+    def __init__(self, api: Api, token: str = "", bookmark_seconds: float = 10.0) -> None:
         self.api = api
         self.url = ""
         self.refuse: Refuse = lambda _method, _path: None
-        """Asked about every request: an error to answer it with, or None to carry it out."""
-        self._token = token
-        self._watching = watching or WatchSettings()
+        """Called for every request: the error to answer, or None to handle the request."""
+        self._token, self._bookmark_seconds = token, bookmark_seconds
         self._watches: set[asyncio.Task[Any]] = set()
         self._runner: web.ServerRunner | None = None
 
@@ -60,12 +58,12 @@ class ApiServer:
             await self._runner.cleanup()
 
     def drop_watches(self) -> None:
-        """Break every watch in the middle, as a server that goes away does."""
+        """Break the connection of every watch, as a server that goes down does."""
         for task in self._watches:
             task.cancel()
 
     def write_kubeconfig(self, path: Path) -> Path:
-        """Write a kubeconfig that names this server and its token."""
+        """Write a kubeconfig with this server and its token."""
         user = {"token": self._token} if self._token else {}
         config = {
             "apiVersion": "v1",
@@ -107,16 +105,17 @@ class ApiServer:
             case "POST":
                 return _json(self._post(target, await _body(request), _writer(request, target)), 201)
             case "PUT":
-                obj = _stored_form(target, await _body(request))
-                return self._answer(target, self.api.update(target.stored, target.key, obj, _writer(request, target)))
+                obj = _checked(target, await _body(request))
+                return self._answer(target, self.api.update(target.resource, target.key, obj, _writer(request, target)))
             case "PATCH":
-                return await self._patch(request, target)
+                body, kind, writer = await _body(request), request.content_type, _writer(request, target)
+                return self._answer(target, self.api.patch(target.resource, target.key, body, kind, writer))
             case "DELETE":
                 return self._delete(target, await _body(request), dict(request.query))
         raise errors.ApiError(405, "MethodNotAllowed", f"the server does not allow {request.method} here")
 
     def _answer(self, target: Target, item: Item) -> web.Response:
-        return _json(reading.raw(target.resource, item))
+        return _json(item.raw(target.resource))
 
     async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         query = request.query
@@ -124,14 +123,14 @@ class ApiServer:
             return await self._watch(request, target)
         if not target.name:
             return _json(reading.list_objects(self.api.store, target, query))
-        item = self.api.get(target.stored, target.key)
+        item = self.api.get(target.resource, target.key)
         if target.subresource == "log":
             return web.Response(text=self.api.log_of(item.obj, _log_container(item, query.get("container", ""))))
         return self._answer(target, item)
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         served = functools.partial(self.api.catalogue.serves, target.resource)
-        watch = reading.Watch(self.api.store, target, request.query, self._watching, served)
+        watch = reading.Watch(self.api.store, target, request.query, self._bookmark_seconds, served)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)
@@ -142,13 +141,13 @@ class ApiServer:
             async for chunk in watch.chunks():
                 await response.write(chunk)
         except ConnectionResetError:
-            pass  # the client is gone
+            pass  # the client has closed the connection
         finally:
             self._watches.discard(task)
         return response
 
     def _post(self, target: Target, body: Any, writer: Writer) -> bytes:
-        obj = _stored_form(target, body)
+        obj = _checked(target, body)
         if target.subresource == "binding":
             name = target.name or (obj.get("metadata") or {}).get("name", "")
             self.api.bind((target.namespace, name), obj)
@@ -160,21 +159,7 @@ class ApiServer:
             raise errors.ApiError(
                 405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
             )
-        return reading.raw(target.resource, self.api.create(target.stored, target.namespace, obj, writer))
-
-    async def _patch(self, request: web.BaseRequest, target: Target) -> web.Response:
-        body = await _body(request)
-        if target.resource is NEW_EVENTS and isinstance(body, dict):
-            body = events_v1.to_core(body)
-        force = request.query.get("force") in ("true", "1")
-        kind = request.content_type
-        if kind == patch.APPLY and "fieldManager" not in request.query:
-            raise errors.bad_request(
-                "PatchOptions.meta.k8s.io is invalid: fieldManager: Required value: is required for apply patch"
-            )
-        return self._answer(
-            target, self.api.patch(target.stored, target.key, body, kind, _writer(request, target), force)
-        )
+        return self.api.create(target.resource, target.namespace, obj, writer).raw(target.resource)
 
     def _delete(self, target: Target, options: Any, query: dict[str, str]) -> web.Response:
         asked = dict(options) if isinstance(options, dict) else {}
@@ -184,10 +169,10 @@ class ApiServer:
             listed = reading.list_objects(self.api.store, target, query)
             for found in msgspec.json.decode(listed)["items"]:
                 metadata = found["metadata"]
-                self.api.delete(target.stored, (metadata.get("namespace", ""), metadata["name"]), asked)
+                self.api.delete(target.resource, (metadata.get("namespace", ""), metadata["name"]), asked)
             return _json(listed)
-        item = self.api.delete(target.stored, target.key, asked)
-        if target.resource is PODS or self.api.store.get(target.stored, target.key):
+        item = self.api.delete(target.resource, target.key, asked)
+        if target.resource is PODS or self.api.store.get(target.resource, target.key):
             return self._answer(target, item)
         about = errors.details(target.resource, target.name, uid=item.obj["metadata"]["uid"])
         return _json(_encode({**_SUCCESS, "details": about}))
@@ -218,7 +203,8 @@ async def _body(request: web.BaseRequest) -> Any:
         raise errors.bad_request(f"the body cannot be decoded as {request.content_type}: {error}") from error
 
 
-def _stored_form(target: Target, body: Any) -> dict[str, Any]:
+def _checked(target: Target, body: Any) -> dict[str, Any]:
+    """The body; raises ApiError 400 unless it is an object of the target's kind."""
     if not isinstance(body, dict):
         raise errors.bad_request(f"the body must be an object, got {type(body).__name__}")
     kind = body.get("kind", target.resource.kind)
@@ -226,7 +212,7 @@ def _stored_form(target: Target, body: Any) -> dict[str, Any]:
         raise errors.bad_request(
             f"{kind} in version {target.resource.version!r} cannot be handled as a {target.resource.kind}"
         )
-    return events_v1.to_core(body) if target.resource is NEW_EVENTS else body
+    return body
 
 
 def _writer(request: web.BaseRequest, target: Target) -> Writer:

@@ -1,4 +1,4 @@
-"""An object's metadata: what the server makes of what a client says. Pure but for new UIDs and the clock."""
+"""Metadata of objects: defaults, preconditions and fields that clients cannot change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 
 from extender.sim import podspec
 from extender.sim.apiserver import errors
-from extender.sim.apiserver.resources import NAMESPACES, Object, Resource
+from extender.sim.apiserver.resources import Object, Resource
 from extender.sim.apiserver.store import Key
 
 _NAME = re.compile(r"^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$")
@@ -18,16 +18,14 @@ _DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _FIXED = ("name", "namespace", "uid", "creationTimestamp", *_DELETION, "generation", "generateName")
 
 
-def new(resource: Resource, namespace: str, given: Object, random: Random, *, lost: bool) -> Object:
-    """Of an object to be created; its name may come from generateName. `lost`: there is no such namespace."""
+def new(resource: Resource, namespace: str, given: Object, random: Random) -> Object:
+    """The metadata of a new object; its name may come from generateName."""
     if given.get("resourceVersion"):
         raise errors.bad_request("resourceVersion should not be set on objects to be created")
     if given.get("namespace", namespace) != namespace:
         raise errors.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    if lost:
-        raise errors.not_found(NAMESPACES, namespace)
     name = given.get("name") or ""
     if not name and given.get("generateName"):
         name = given["generateName"][:58] + "".join(random.choices(_SUFFIX_LETTERS, k=5))
@@ -43,16 +41,17 @@ def new(resource: Resource, namespace: str, given: Object, random: Random, *, lo
 
 
 def check(resource: Resource, key: Key, wanted: Object, present: Object) -> None:
-    """ApiError 409 where another UID or resourceVersion is wanted than the present one."""
+    """Raise ApiError 409 unless the wanted UID and resourceVersion are the present ones."""
     if wanted.get("uid", present["uid"]) not in ("", present["uid"]):
         path = f"/registry/{resource.plural}/{key[0]}/{key[1]}"
         raise errors.wrong_precondition(resource, path, key[1], "UID", wanted["uid"], present["uid"])
     if wanted.get("resourceVersion") not in (None, "", present["resourceVersion"]):
-        raise errors.stale(resource, key[1])
+        why = "the object has been modified; please apply your changes to the latest version and try again"
+        raise errors.conflict(resource, key[1], why)
 
 
 def kept(resource: Resource, old: Object, given: Object, subresource: str) -> Object:
-    """Of an object that is written through that subresource: what no client may change stays."""
+    """The metadata after a write through this subresource; fields that clients cannot change stay as in ``old``."""
     if subresource == "status" and resource.custom:
         return dict(old)
     written = {k: v for k, v in given.items() if k not in _FIXED}

@@ -1,6 +1,6 @@
-"""The patch formats of the API: merge, strategic merge, JSON patch (RFC 6902), apply.
+"""The patch formats of the API: merge, strategic merge, JSON patch (RFC 6902; without move and copy).
 
-All are pure: they return a new object and share with the old what did not change.
+Pure: each returns a new object, which shares unchanged parts with the old one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from extender.sim.apiserver.resources import Object
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json-patch+json"
-APPLY = "application/apply-patch+yaml"
 
-# Lists merged by key under a strategic patch, by field name (k8s.io/api struct tags patchMergeKey).
+# Merge keys of lists in strategic patches, by field. Source: k8s.io/api, struct tags patchMergeKey.
 _MERGE_KEYS = {
     "conditions": "type",
     "addresses": "type",
@@ -40,7 +39,7 @@ _MERGE_SETS = ("finalizers",)
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """RFC 7386: null deletes, objects merge, everything else replaces."""
+    """Merge patch (RFC 7386): null deletes, objects merge, other values replace."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -53,7 +52,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def strategic(target: Any, patch: Any, field: str = "") -> Any:
-    """Strategic merge patch: as ``merge``, but known lists merge by their key and ``$patch`` directives are obeyed."""
+    """Strategic merge patch: as ``merge``, with ``$patch`` directives; known lists merge by their key."""
     if isinstance(patch, dict):
         return _strategic_object(target if isinstance(target, dict) else {}, patch)
     if isinstance(patch, list) and field in _MERGE_KEYS:
@@ -64,8 +63,7 @@ def strategic(target: Any, patch: Any, field: str = "") -> Any:
 
 
 def _strategic_object(target: Object, patch: Object) -> Object:
-    directive = patch.get("$patch")
-    if directive == "replace":
+    if patch.get("$patch") == "replace":
         return {k: v for k, v in patch.items() if k != "$patch"}
     result = dict(target)
     for key, value in patch.items():
@@ -96,7 +94,7 @@ def _strategic_list(target: list[Any], patch: list[Any], merge_key: str) -> list
 
 
 def json_patch(target: Object, operations: list[dict[str, Any]]) -> Object:
-    """RFC 6902; ApiError 422 when an operation cannot be applied (as the real server answers)."""
+    """JSON patch (RFC 6902); raises ApiError 422, as the real server, for an operation that cannot be applied."""
     result = msgspec.json.decode(msgspec.json.encode(target))
     for operation in operations:
         try:
@@ -125,41 +123,28 @@ def _apply_operation(document: Any, operation: dict[str, Any]) -> Any:
         if _lookup(document, parts) != operation["value"]:
             raise ValueError("test failed")
         return document
-    if op in ("move", "copy"):
-        source = _pointer(operation["from"])
-        value = _lookup(document, source)
-        if op == "move":
-            _change(_lookup(document, source[:-1]), source[-1], "remove", None)
-        op = "add"
-    else:
-        value = operation.get("value")
+    if op not in ("add", "replace", "remove"):
+        raise ValueError(f"unknown operation {op!r}")
+    value = operation.get("value")
     if not parts:
         return value
-    _change(_lookup(document, parts[:-1]), parts[-1], op, value)
+    parent: Any = _lookup(document, parts[:-1])
+    key: Any = parts[-1]
+    if isinstance(parent, list):
+        key = len(parent) if key == "-" else int(key)
+    if op == "remove":
+        del parent[key]
+    elif op == "add" and isinstance(parent, list):
+        parent.insert(key, value)
+    elif op == "replace" and isinstance(parent, dict) and key not in parent:
+        raise KeyError(key)
+    else:
+        parent[key] = value
     return document
 
 
-def _change(parent: Any, part: str, op: str, value: Any) -> None:
-    if op not in ("add", "replace", "remove"):
-        raise ValueError(f"unknown operation {op!r}")
-    if isinstance(parent, list):
-        index = len(parent) if part == "-" else int(part)
-        if op == "add":
-            parent.insert(index, value)
-        elif op == "replace":
-            parent[index] = value
-        else:
-            del parent[index]
-    elif op == "remove":
-        del parent[part]
-    elif op == "replace" and part not in parent:
-        raise KeyError(part)
-    else:
-        parent[part] = value
-
-
 def apply(content_type: str, current: Object, patch: Any) -> Object:
-    """``current`` with the patch of that content type; ApiError 415 for an unknown one, 400 for a wrong shape."""
+    """The patched object; raises ApiError 415 for an unknown content type, 400 for a patch of the wrong shape."""
     if content_type == JSON:
         if not isinstance(patch, list):
             raise errors.bad_request(f"a JSON patch must be a list of operations, got {type(patch).__name__}")
@@ -168,11 +153,11 @@ def apply(content_type: str, current: Object, patch: Any) -> Object:
         raise errors.bad_request(f"a patch must be an object, got {type(patch).__name__}")
     if content_type == STRATEGIC:
         return _strategic_object(current, patch)
-    if content_type in (MERGE, APPLY):
+    if content_type == MERGE:
         return merge(current, patch)  # type: ignore[no-any-return]  # an object merged with an object
     raise errors.ApiError(
         415,
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: "
-        f"{JSON}, {MERGE}, {APPLY}, {STRATEGIC}",
+        f"{JSON}, {MERGE}, {STRATEGIC}",
     )

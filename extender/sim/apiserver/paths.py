@@ -1,4 +1,4 @@
-"""URL paths of the API, taken apart; and the discovery documents."""
+"""URL paths of the API, parsed; and the discovery documents."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from extender.sim.apiserver import errors
-from extender.sim.apiserver.resources import EVENTS, NEW_EVENTS, Catalogue, Resource
+from extender.sim.apiserver.resources import Catalogue, Resource
 
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 VERSION = {"major": "1", "minor": "34", "gitVersion": "v1.34.4-gangshare-sim", "platform": "python"}
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a path names: a collection (no name), an object or a subresource."""
+    """The collection (no name), object or subresource that a path names."""
 
     resource: Resource
     namespace: str = ""
@@ -22,18 +22,15 @@ class Target(msgspec.Struct, frozen=True):
     subresource: str = ""
 
     @property
-    def stored(self) -> Resource:
-        """The resource under which its objects are kept."""
-        return EVENTS if self.resource is NEW_EVENTS else self.resource
-
-    @property
     def key(self) -> tuple[str, str]:
         return self.namespace, self.name
 
 
 def parse(path: str, catalogue: Catalogue) -> Target | None:
-    """The target of a path, or None when the server serves no such path; ApiError 404 for a custom resource's
-    subresource that is not enabled."""
+    """The target of a path, or None if the server does not serve the path.
+
+    Raises ApiError 404 for a subresource that a custom resource has not enabled.
+    """
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -53,7 +50,7 @@ def parse(path: str, catalogue: Catalogue) -> Target | None:
     if resource is None:
         return None
     if subresource and subresource not in resource.subresources:
-        if resource.custom:  # as if there were no such object
+        if resource.custom:  # the answer is that of a missing object
             raise errors.not_found(resource, name)
         return None
     if bool(namespace) != resource.namespaced and (namespace or name):
@@ -62,7 +59,7 @@ def parse(path: str, catalogue: Catalogue) -> Target | None:
 
 
 def discovery(path: str, catalogue: Catalogue) -> dict[str, Any] | None:
-    """The document of ``/version``, ``/api``, ``/apis``, of each group and of its list of resources, or None."""
+    """The document of ``/version``, ``/api``, ``/apis``, a group or its resources; None for other paths."""
     parts = path.strip("/").split("/")
     groups = sorted({(r.group, r.version) for r in catalogue.all()})
     if parts == ["version"]:
@@ -84,7 +81,7 @@ def discovery(path: str, catalogue: Catalogue) -> dict[str, Any] | None:
 
 
 def openapi(path: str, catalogue: Catalogue) -> dict[str, Any] | None:
-    """Just enough of OpenAPI v3 for kubectl to leave the validation of fields to the server; None for other paths."""
+    """The part of OpenAPI v3 that makes kubectl leave field validation to the server; None for other paths."""
     roots = {f"api{'s' if r.group else ''}/{r.api_version}" for r in catalogue.all()}
     wanted = path.strip("/").removeprefix("openapi/v3").strip("/")
     if not path.startswith("/openapi/v3") or (wanted and wanted not in roots):
@@ -109,10 +106,5 @@ def _group(group: str, served: list[tuple[str, str]]) -> dict[str, Any]:
 def _entries(resource: Resource) -> list[dict[str, Any]]:
     base = {"singularName": resource.kind.lower(), "namespaced": resource.namespaced, "kind": resource.kind}
     main = {"name": resource.plural, **base, "verbs": VERBS, "shortNames": list(resource.short_names)}
-    return [
-        main,
-        *(
-            {"name": f"{resource.plural}/{s}", **base, "verbs": ["get", "patch", "update"]}
-            for s in sorted(resource.subresources)
-        ),
-    ]
+    verbs = ["get", "patch", "update"]
+    return [main, *({"name": f"{resource.plural}/{s}", **base, "verbs": verbs} for s in sorted(resource.subresources))]

@@ -1,4 +1,4 @@
-"""What the API server does with pods beyond storing them: defaults, validation, binding, graceful deletion. Pure."""
+"""Pods in the API server: defaults, validation, binding, graceful deletion. Pure but for the clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NATIVE = ("cpu", "memory", "ephemeral-storage")
 
 
 def prepare(pod: Object) -> Object:
-    """A pod as created: defaults filled in, status reset; ApiError 422 when it is not valid."""
+    """The new pod with defaults and a fresh status; raises ApiError 422 if it is invalid."""
     name = pod["metadata"]["name"]
     spec = {
         "restartPolicy": "Always",
@@ -78,15 +78,16 @@ def _container(pod: str, field: str, container: Object) -> Object:
 
 
 def _qos(spec: Object) -> str:
-    found = [c.get("resources", {}) for c in spec["containers"]]
-    named = [r.get(part, {}).get(n) for r in found for part in ("requests", "limits") for n in ("cpu", "memory")]
-    if not any(named):
+    resources = [c.get("resources", {}) for c in spec["containers"]]
+    amounts = [r.get(part, {}).get(n) for r in resources for part in ("requests", "limits") for n in ("cpu", "memory")]
+    if not any(amounts):
         return "BestEffort"
-    return "Guaranteed" if all(r.get("requests") == r.get("limits") for r in found) and all(named) else "Burstable"
+    guaranteed = all(amounts) and all(r.get("requests") == r.get("limits") for r in resources)
+    return "Guaranteed" if guaranteed else "Burstable"
 
 
 def check_update(old: Object, new: Object) -> None:
-    """Only some fields of a pod's spec may change, and gates may only go; else ApiError 422."""
+    """Raise ApiError 422 if an update changes an immutable field of the spec, or adds a scheduling gate."""
     name = old["metadata"]["name"]
     if _fixed(old["spec"]) != _fixed(new["spec"]):
         raise errors.invalid(
@@ -118,7 +119,7 @@ def _fixed(spec: Object) -> Object:
 
 
 def bound(pod: Object, node: str, annotations: dict[str, str]) -> Object:
-    """The pod after a Binding, all in one object; ApiError 409 when it cannot be bound any more."""
+    """The pod after a Binding; raises ApiError 409 if it cannot be bound."""
     name = pod["metadata"]["name"]
     if podspec.terminating(pod):
         why = f"pod {name} is being deleted, cannot be assigned to a host"
@@ -137,13 +138,13 @@ def bound(pod: Object, node: str, annotations: dict[str, str]) -> Object:
 
 
 def deletion(pod: Object, asked_grace: int | None) -> Object | None:
-    """The pod marked for deletion, or None when it goes at once: no node, finished, or no grace left."""
+    """The pod marked for deletion; None if it is deleted at once: unbound, finished, or without grace period."""
     if not podspec.node_of(pod) or podspec.finished(pod):
         return None
     metadata = pod["metadata"]
     grace: int = pod["spec"]["terminationGracePeriodSeconds"] if asked_grace is None else asked_grace
     if podspec.terminating(pod) and (asked_grace is None or grace >= metadata["deletionGracePeriodSeconds"]):
-        return pod  # a later request can only shorten
+        return pod  # a later request can only shorten the grace period
     if grace == 0:
         return None
     end = podspec.timestamp(time.time() + grace)

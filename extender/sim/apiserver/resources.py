@@ -1,4 +1,4 @@
-"""The catalogue of resources the server knows, and registration of custom ones."""
+"""The resources that the server serves: built-in ones, and custom ones by registration."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ class Resource(msgspec.Struct, frozen=True):
     namespaced: bool = True
     subresources: frozenset[str] = frozenset()
     short_names: tuple[str, ...] = ()
-    custom: bool = False  # defined by a CustomResourceDefinition: a status write leaves its metadata alone
-    unconditional_update: bool = True  # may a PUT come without resourceVersion
+    custom: bool = False
+    """Defined by a CustomResourceDefinition. Writes of its status do not change its metadata."""
+    unconditional_update: bool = True
+    """Accepts a PUT without resourceVersion."""
 
     @property
     def api_version(self) -> str:
@@ -35,6 +37,10 @@ class Resource(msgspec.Struct, frozen=True):
     def type_meta(self) -> dict[str, str]:
         return {"kind": self.kind, "apiVersion": self.api_version}
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.group, self.version, self.plural
+
 
 def _status(*more: str) -> frozenset[str]:
     return frozenset({"status", *more})
@@ -44,7 +50,6 @@ PODS = Resource("", "v1", "pods", "Pod", True, _status("binding", "eviction", "l
 NODES = Resource("", "v1", "nodes", "Node", False, _status(), ("no",))
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, _status(), ("ns",))
 EVENTS = Resource("", "v1", "events", "Event", True, frozenset(), ("ev",))
-NEW_EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, frozenset(), ("ev",))
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap", True, frozenset(), ("cm",))
 SECRETS = Resource("", "v1", "secrets", "Secret")
 SERVICEACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", True, frozenset(), ("sa",))
@@ -60,40 +65,39 @@ CRDS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, _status(), ("crd",)
 )
 
-BUILT_IN = tuple(found for found in list(globals().values()) if isinstance(found, Resource))
-"""All of the above."""
+BUILT_IN = tuple(value for value in list(globals().values()) if isinstance(value, Resource))
+"""All resources above."""
 
 
 class Catalogue:
-    """Resources by (group, version, plural), and the schemas of custom ones."""
+    """The served resources by (group, version, plural), and the schemas of custom ones."""
 
     def __init__(self) -> None:
-        self._known = {(r.group, r.version, r.plural): r for r in BUILT_IN}
+        self._served = {r.key: r for r in BUILT_IN}
         self._schemas: dict[tuple[str, str, str], Object] = {}
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        return self._known.get((group, version, plural))
+        return self._served.get((group, version, plural))
 
     def all(self) -> list[Resource]:
-        return list(self._known.values())
+        return list(self._served.values())
 
     def serves(self, resource: Resource) -> bool:
-        return (resource.group, resource.version, resource.plural) in self._known
+        return resource.key in self._served
 
     def schema(self, resource: Resource) -> Object:
         """The structural schema of a custom resource; empty for a built-in one."""
-        return self._schemas.get((resource.group, resource.version, resource.plural), {})
+        return self._schemas.get(resource.key, {})
 
     def register(self, definition: Object) -> None:
-        """Add what a CustomResourceDefinition defines: each served version."""
-        spec = definition["spec"]
-        names = spec["names"]
+        """Add each served version of a CustomResourceDefinition."""
+        spec, names = definition["spec"], definition["spec"]["names"]
         for version in spec["versions"]:
             if version.get("served", True):
                 resource = Resource(
                     spec["group"],
                     version["name"],
-                    spec["names"]["plural"],
+                    names["plural"],
                     names["kind"],
                     spec.get("scope", "Namespaced") == "Namespaced",
                     frozenset(version.get("subresources") or {}),
@@ -101,13 +105,13 @@ class Catalogue:
                     custom=True,
                     unconditional_update=False,
                 )
-                place = (resource.group, resource.version, resource.plural)
-                self._known[place], self._schemas[place] = resource, version["schema"]["openAPIV3Schema"]
+                self._served[resource.key] = resource
+                self._schemas[resource.key] = version["schema"]["openAPIV3Schema"]
 
     def unregister(self, definition: Object) -> list[Resource]:
-        """Forget what a CustomResourceDefinition defined; what that was."""
+        """Remove the resources of a CustomResourceDefinition, and return them."""
         group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
-        gone = [r for r in self._known.values() if r.custom and (r.group, r.plural) == (group, plural)]
-        for resource in gone:
-            del self._known[(group, resource.version, plural)], self._schemas[(group, resource.version, plural)]
-        return gone
+        removed = [r for r in self._served.values() if r.custom and (r.group, r.plural) == (group, plural)]
+        for resource in removed:
+            del self._served[resource.key], self._schemas[resource.key]
+        return removed

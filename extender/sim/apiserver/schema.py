@@ -1,7 +1,7 @@
-"""Structural schemas of custom resources: unknown fields go, defaults come, and what does not fit is refused. Pure.
+"""Structural schemas of custom resources: prune unknown fields, set defaults, validate. Pure.
 
 Source: apiextensions.k8s.io/v1, OpenAPI v3 without references. CEL rules (``x-kubernetes-validations``) and the
-logical keywords (``anyOf``, ``not``) are not looked at.
+logical keywords (``anyOf``, ``not``) are ignored.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 def admitted(resource: Resource, schema: Schema, obj: Object) -> Object:
-    """``obj`` as the server would keep it; ApiError 422 naming the first field that does not fit."""
+    """The pruned and defaulted object; raises ApiError 422 for the first invalid field."""
     kept = {name: obj[name] for name in _KEPT_AT_ROOT if name in obj}
     rest = {name: value for name, value in obj.items() if name not in kept}
     properties = {n: s for n, s in (schema.get("properties") or {}).items() if n not in _KEPT_AT_ROOT}
-    body = _shaped({**schema, "properties": properties}, rest)
-    for field, why in _problems({**schema, "properties": properties}, body, ""):
+    schema = {**schema, "properties": properties}
+    body = _shaped(schema, rest)
+    for field, why in _problems(schema, body, ""):
         raise errors.invalid(resource, obj["metadata"]["name"], field, why)
     return {**kept, **body}
 
 
 def check_definition(definition: Object) -> None:
-    """ApiError 422 when a CustomResourceDefinition has a version without a schema."""
+    """Raise ApiError 422 if a version of a CustomResourceDefinition has no schema."""
     for index, version in enumerate(definition["spec"]["versions"]):
         if "openAPIV3Schema" not in (version.get("schema") or {}):
             field = f"spec.versions[{index}].schema.openAPIV3Schema"
@@ -47,30 +48,30 @@ def check_definition(definition: Object) -> None:
 
 
 def _shaped(schema: Schema, value: Any) -> Any:
-    """Without unknown fields, with defaults."""
+    """The value without unknown fields, with defaults."""
     if isinstance(value, list):
         return [_shaped(schema.get("items") or {}, item) for item in value]
     if not isinstance(value, dict) or not schema:
         return value
     properties: dict[str, Schema] = schema.get("properties") or {}
     others = schema.get("additionalProperties")
-    found: Object = {}
+    shaped: Object = {}
     for name, inner in value.items():
         if name in properties:
             if inner is not None or properties[name].get("nullable"):
-                found[name] = _shaped(properties[name], inner)
+                shaped[name] = _shaped(properties[name], inner)
         elif isinstance(others, dict):
-            found[name] = _shaped(others, inner)
+            shaped[name] = _shaped(others, inner)
         elif others or schema.get(_PRESERVE):
-            found[name] = inner
+            shaped[name] = inner
     for name, inner_schema in properties.items():
-        if name not in found and "default" in inner_schema:
-            found[name] = _shaped(inner_schema, inner_schema["default"])
-    return found
+        if name not in shaped and "default" in inner_schema:
+            shaped[name] = _shaped(inner_schema, inner_schema["default"])
+    return shaped
 
 
 def _problems(schema: Schema, value: Any, field: str) -> Iterator[tuple[str, str]]:
-    """Fields and what is wrong with them, in the words of the server."""
+    """Each invalid field with the message of the real server."""
     if value is None and schema.get("nullable"):
         return
     kind = schema.get("type", "")
@@ -91,13 +92,14 @@ def _problems(schema: Schema, value: Any, field: str) -> Iterator[tuple[str, str
 def _wrong_value(schema: Schema, value: Any, field: str) -> Iterator[tuple[str, str]]:
     allowed = schema.get("enum")
     if allowed and value not in allowed:
-        told = ", ".join(f'"{one}"' for one in allowed)
-        yield field, f'Unsupported value: "{value}": supported values: {told}'
-    if isinstance(value, int | float) and value < schema.get("minimum", value):
-        least = schema["minimum"]
-        yield field, f"Invalid value: {value}: {field} in body should be greater than or equal to {least}"
-    if isinstance(value, int | float) and value > schema.get("maximum", value):
-        yield field, f"Invalid value: {value}: {field} in body should be less than or equal to {schema['maximum']}"
+        supported = ", ".join(f'"{each}"' for each in allowed)
+        yield field, f'Unsupported value: "{value}": supported values: {supported}'
+    if isinstance(value, int | float):
+        should = f"Invalid value: {value}: {field} in body should be"
+        if value < schema.get("minimum", value):
+            yield field, f"{should} greater than or equal to {schema['minimum']}"
+        if value > schema.get("maximum", value):
+            yield field, f"{should} less than or equal to {schema['maximum']}"
     if schema.get("format") == "date-time" and isinstance(value, str) and not _DATE_TIME.match(value):
         yield field, f'Invalid value: "{value}": {field} in body must be of type date-time: "{value}"'
     if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
@@ -112,8 +114,7 @@ def _wrong_fields(schema: Schema, value: Object, field: str) -> Iterator[tuple[s
     properties: dict[str, Schema] = schema.get("properties") or {}
     others = schema.get("additionalProperties")
     for name, inner in value.items():
-        known = properties.get(name, others if isinstance(others, dict) else {})
-        yield from _problems(known, inner, dot + name)
+        yield from _problems(properties.get(name, others if isinstance(others, dict) else {}), inner, dot + name)
 
 
 def _kind_of(value: Any) -> str:

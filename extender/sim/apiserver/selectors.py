@@ -1,4 +1,4 @@
-"""Label and field selectors, parsed into predicates."""
+"""Label and field selectors of requests, parsed into predicates."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from extender.sim.apiserver import errors
 from extender.sim.apiserver.resources import Object, Resource
+from protos.contract.selector import Requirement, Selector
 
 Predicate = Callable[[Object], bool]
 Labels = Mapping[str, str]
@@ -47,58 +50,35 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def matches_expression(labels: Labels, key: str, operator: str, values: Sequence[str]) -> bool:
-    """One requirement of a label selector or of a node selector term, with its operator named as in the API."""
-    match operator:
-        case "In":
-            return labels.get(key) in values
-        case "NotIn":
-            return key not in labels or labels[key] not in values
-        case "Exists":
-            return key in labels
-        case "DoesNotExist":
-            return key not in labels
-        case "Gt" | "Lt":
-            try:
-                left, right = int(labels[key]), int(values[0])
-            except (KeyError, ValueError, IndexError):
-                return False
-            return left > right if operator == "Gt" else left < right
-    raise errors.bad_request(f'"{operator}" is not a valid label selector operator')
-
-
 def matches_selector(labels: Labels, selector: Mapping[str, Any]) -> bool:
-    """A LabelSelector object (matchLabels, matchExpressions); an empty one matches everything."""
-    return all(labels.get(k) == v for k, v in selector.get("matchLabels", {}).items()) and all(
-        matches_expression(labels, e["key"], e["operator"], e.get("values", ()))
-        for e in selector.get("matchExpressions", ())
-    )
+    """Whether a LabelSelector object selects these labels; an empty one selects everything."""
+    return msgspec.convert(selector, Selector).selects(labels)
 
 
-def _requirement(text: str) -> tuple[str, str, list[str]]:
-    found = _REQUIREMENT.match(text)
-    if not found:
+def _requirement(text: str) -> Requirement:
+    parsed = _REQUIREMENT.match(text)
+    if not parsed:
         raise errors.bad_request(f'unable to parse requirement: "{text}" in the label selector')
-    part = found.groupdict()
+    part = parsed.groupdict()
     if part["absent"]:
-        return part["key0"], "DoesNotExist", []
+        return Requirement(part["key0"], "DoesNotExist")
     if part["set"]:
-        values = [v.strip() for v in part["values"].split(",")]
-        return part["key"], "In" if part["set"] == "in" else "NotIn", values
+        values = tuple(v.strip() for v in part["values"].split(","))
+        return Requirement(part["key"], "In" if part["set"] == "in" else "NotIn", values)
     if part["cmp"]:
-        return part["key"], "Gt" if part["cmp"] == ">" else "Lt", [part["num"]]
+        return Requirement(part["key"], "Gt" if part["cmp"] == ">" else "Lt", (part["num"],))
     if part["op"]:
-        return part["key"], "NotIn" if part["op"] == "!=" else "In", [part["value"]]
-    return part["key"], "Exists", []
+        return Requirement(part["key"], "NotIn" if part["op"] == "!=" else "In", (part["value"],))
+    return Requirement(part["key"], "Exists")
 
 
 def label_selector(text: str) -> Predicate:
-    """The predicate of a ``labelSelector`` query; ApiError 400 when it cannot be parsed."""
+    """The predicate of a ``labelSelector`` query; raises ApiError 400 if it cannot be parsed."""
     requirements = [_requirement(part) for part in _COMMA.split(text)]
 
     def holds(obj: Object) -> bool:
         labels = obj["metadata"].get("labels") or {}
-        return all(matches_expression(labels, *requirement) for requirement in requirements)
+        return all(requirement.met(labels) for requirement in requirements)
 
     return holds
 
@@ -109,7 +89,7 @@ def _field(obj: Object, path: Sequence[str]) -> str:
         value = value.get(part) if isinstance(value, dict) else None
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, dict):  # events: "source" means source.component
+    if isinstance(value, dict):  # field "source" of Events stands for source.component
         return str(value.get("component", ""))
     if value is None:
         return "false" if path[-1] == "unschedulable" else ""
@@ -117,7 +97,7 @@ def _field(obj: Object, path: Sequence[str]) -> str:
 
 
 def field_selector(text: str, resource: Resource) -> Predicate:
-    """The predicate of a ``fieldSelector`` query; ApiError 400 for a field the resource cannot be selected by."""
+    """The predicate of a ``fieldSelector`` query; raises ApiError 400 for a field that the resource does not index."""
     allowed = ("metadata.name", "metadata.namespace", *_FIELDS.get(resource.plural, ()))
     requirements = []
     for part in text.split(","):
@@ -139,8 +119,6 @@ def field_selector(text: str, resource: Resource) -> Predicate:
 
 
 def selector(label: str, field: str, resource: Resource) -> Predicate | None:
-    """Both selectors of a request as one predicate; None when neither is given."""
+    """Both selectors of a request as one predicate; None if the request has none."""
     parts = ([label_selector(label)] if label else []) + ([field_selector(field, resource)] if field else [])
-    if len(parts) == 2:
-        return lambda obj: parts[0](obj) and parts[1](obj)
-    return parts[0] if parts else None
+    return (lambda obj: all(part(obj) for part in parts)) if parts else None

@@ -1,7 +1,7 @@
 """Objects with one growing resourceVersion, and per resource a window of changes for watchers.
 
-An object in the store is never modified: a write puts a new dict in its place. So readers may keep what they got, a
-change holds both its before and its after, and each object is encoded once however many watchers there are.
+Stored objects are never modified; a write replaces the object. So readers may keep objects, a change holds the states
+before and after it, and each object is encoded once for all watchers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Item:
-    """An object as stored, with its JSON."""
+    """A stored object with its JSON."""
 
     __slots__ = ("_body", "key", "obj", "rv")
 
@@ -31,13 +31,13 @@ class Item:
 
     @property
     def body(self) -> bytes:
-        """JSON of the object without kind and apiVersion."""
+        """The JSON without kind and apiVersion."""
         if self._body is None:
             self._body = _encode(self.obj)
         return self._body
 
     def raw(self, resource: Resource) -> bytes:
-        """JSON of the whole object."""
+        """The JSON of the whole object."""
         return b'{"kind":"%b","apiVersion":"%b",%b' % (
             resource.kind.encode(),
             resource.api_version.encode(),
@@ -46,7 +46,7 @@ class Item:
 
 
 class Change(NamedTuple):
-    """One write: what was there before, what is there after (for a deletion: the last state)."""
+    """One write: the states after and before it (after a deletion: the last state)."""
 
     rv: int
     kind: ChangeKind
@@ -55,13 +55,13 @@ class Change(NamedTuple):
 
 
 class _Table:
-    """Objects of one resource and the changes still remembered."""
+    """The objects of one resource, and its window of changes."""
 
     def __init__(self) -> None:
         self.items: dict[Key, Item] = {}
         self.changes: list[Change] = []
-        self.dropped = 0  # changes forgotten so far: absolute index of changes[0]
-        self.floor = 0  # resourceVersion of the youngest change forgotten
+        self.dropped = 0  # changes that left the window: absolute index of changes[0]
+        self.floor = 0  # resourceVersion of the last of them
         self.waiters: list[asyncio.Future[None]] = []
 
     def drop(self, count: int) -> None:
@@ -78,7 +78,7 @@ class _Table:
 
 
 class Store:
-    """All objects of the cluster. ``history`` is the number of changes kept per resource."""
+    """All objects of the cluster, with a window of ``history`` changes per resource."""
 
     def __init__(self, history: int = 20_000) -> None:
         self._history = history
@@ -92,12 +92,12 @@ class Store:
         return self._table(resource).items.get(key)
 
     def items(self, resource: Resource, namespace: str = "") -> list[Item]:
-        """Objects of one namespace, or of all when it is empty."""
-        found = self._table(resource).items.values()
-        return [i for i in found if i.key[0] == namespace] if namespace else list(found)
+        """The objects of one namespace; of all if it is empty."""
+        items = self._table(resource).items.values()
+        return [i for i in items if i.key[0] == namespace] if namespace else list(items)
 
     def put(self, resource: Resource, key: Key, obj: Object) -> Item:
-        """Store ``obj`` (whose metadata must be a dict of its own) under the next resourceVersion."""
+        """Store ``obj`` under the next resourceVersion; no other object may share its metadata dict."""
         table = self._table(resource)
         before = table.items.get(key)
         item = self._next(key, obj)
@@ -106,7 +106,7 @@ class Store:
         return item
 
     def remove(self, resource: Resource, key: Key) -> Item:
-        """Take the object away; its last state carries the resourceVersion of the removal."""
+        """Remove the object; its last state has the resourceVersion of the removal."""
         table = self._table(resource)
         before = table.items.pop(key)
         item = self._next(key, {**before.obj, "metadata": dict(before.obj["metadata"])})
@@ -125,18 +125,17 @@ class Store:
         table.wake()
 
     def wake(self, resource: Resource) -> None:
-        """Let everybody who waits for a change of the resource look up without one."""
+        """Wake all readers that wait for a change of the resource, without a change."""
         self._table(resource).wake()
 
-    def compact(self, resource: Resource, keep: int = 0) -> None:
-        """Forget all but the last ``keep`` changes: watches and lists from before get 410."""
+    def compact(self, resource: Resource) -> None:
+        """Empty the window of changes: older watches and lists get 410."""
         table = self._table(resource)
-        table.drop(len(table.changes) - keep)
-        if not table.changes:
-            table.floor = self.rv
+        table.drop(len(table.changes))
+        table.floor = self.rv
 
     def items_at(self, resource: Resource, rv: int) -> list[Item]:
-        """Objects as they were at ``rv``, sorted by key; ApiError 410 when that is forgotten."""
+        """The objects as of ``rv``, sorted by key; raises ApiError 410 if ``rv`` is before the window."""
         table = self._table(resource)
         if rv < table.floor:
             raise errors.expired(
@@ -154,34 +153,29 @@ class Store:
         return [state[key] for key in sorted(state)]
 
     def watch(self, resource: Resource, rv: int) -> Cursor:
-        """A cursor on the changes after ``rv``; ApiError 410 when some of them are forgotten."""
+        """A cursor on the changes after ``rv``; raises ApiError 410 if the window lacks some of them."""
         table = self._table(resource)
         if rv < table.floor:
             raise errors.expired(f"too old resource version: {rv} ({table.floor})")
-        return Cursor(self, table, table.dropped + bisect_right(table.changes, rv, key=lambda c: c.rv))
+        return Cursor(table, table.dropped + bisect_right(table.changes, rv, key=lambda c: c.rv))
 
 
 class Cursor:
-    """A reader's place in the changes of one resource."""
+    """A reader's position in the changes of one resource."""
 
-    def __init__(self, store: Store, table: _Table, position: int) -> None:
-        self._store, self._table, self._position = store, table, position
+    def __init__(self, table: _Table, position: int) -> None:
+        self._table, self._position = table, position
 
     def read(self) -> list[Change]:
-        """The changes since the last read; ApiError 410 when the reader was so slow that some are forgotten."""
+        """The changes since the last read; raises ApiError 410 if some have left the window."""
         start = self._position - self._table.dropped
         if start < 0:
             raise errors.expired(f"too old resource version: {self._table.floor} (the watcher was too slow)")
         self._position = self._table.dropped + len(self._table.changes)
         return self._table.changes[start:]
 
-    @property
-    def rv(self) -> int:
-        """All changes up to this resourceVersion have been read (of a cursor that has just read)."""
-        return self._store.rv
-
     async def next(self, timeout: float | None = None) -> list[Change]:
-        """Wait until there are changes and read them; an empty list after ``timeout`` seconds."""
+        """Wait for changes and read them; return an empty list after ``timeout`` seconds."""
         if self._position < self._table.dropped + len(self._table.changes):
             return self.read()
         waiter = asyncio.get_running_loop().create_future()

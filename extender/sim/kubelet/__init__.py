@@ -1,1 +1,1 @@
-"""A kubelet stand-in: device manager, PodResources, serial admission, pretended containers; true gRPC sockets."""
+"""A simulated kubelet: device manager, PodResources, serial admission and simulated containers; real gRPC sockets."""

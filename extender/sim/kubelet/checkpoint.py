@@ -1,4 +1,4 @@
-"""``kubelet_internal_checkpoint``: which container holds which devices, as the kubelet keeps it on disk."""
+"""``kubelet_internal_checkpoint``: the kubelet's file of the devices of each container."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_NUMA = "-1"
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """Devices of one resource given to one container, with the plugin's answer."""
+    """Devices of one resource allocated to one container, with the plugin's answer."""
 
     ids: frozenset[str]
     response: api.ContainerAllocateResponse
@@ -27,7 +27,7 @@ Grants = dict[str, dict[str, dict[str, Grant]]]  # pod UID → container → res
 
 
 def each(grants: Grants) -> Iterator[tuple[str, str, str, Grant]]:
-    """Pod UID, container, resource and what is given."""
+    """Pod UID, container, resource and grant."""
     for uid, containers in grants.items():
         for container, resources in containers.items():
             for resource, grant in resources.items():
@@ -35,7 +35,7 @@ def each(grants: Grants) -> Iterator[tuple[str, str, str, Grant]]:
 
 
 def write(folder: Path, grants: Grants, registered: dict[str, set[str]]) -> None:
-    """Replace the file by the present state."""
+    """Replace the file atomically."""
     entries = [
         {
             "PodUID": uid,
@@ -56,7 +56,7 @@ def write(folder: Path, grants: Grants, registered: dict[str, set[str]]) -> None
 
 
 def read(folder: Path) -> tuple[Grants, list[str]]:
-    """The grants and the names of the resources once registered; both empty when there is no file."""
+    """The grants and the registered resource names; both empty if there is no file."""
     path = folder / names.KUBELET_CHECKPOINT
     if not path.exists():
         return {}, []

@@ -1,12 +1,12 @@
-"""The device manager: who holds which devices, and how more are chosen (device plugin API v1beta1).
+"""The device manager: the devices of each container, and the choice of devices (device plugin API v1beta1).
 
-Everything is as unhelpful as in the kubelet: resources of a container come in random order, devices are picked at
-random, the devices of ordinary init containers are offered again, and any error of the plugin fails the pod for good.
+As in the kubelet, the resources of a container come in random order, and devices are picked at random. The devices of
+ordinary init containers are reused, and any error of the plugin fails the pod.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from pathlib import Path
 from random import Random
 
@@ -22,25 +22,28 @@ from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2_grpc as
 
 
 class AllocateError(Exception):
-    """A container cannot have its devices; the text is the kubelet's."""
+    """The devices of a container cannot be allocated; the text is the kubelet's."""
 
 
 class Endpoint(msgspec.Struct):
-    """A registered plugin; without a stub it has stopped."""
+    """A registered plugin; a stopped one has no stub."""
 
     stub: rpc.DevicePluginAsyncStub | None = None
     prefers: bool = False
 
 
 def go_error(error: grpc.aio.AioRpcError) -> str:
-    """A gRPC error in the words of Go."""
+    """A gRPC error as Go prints it."""
     code = "".join(part.title() for part in error.code().name.split("_"))
     return f"rpc error: code = {code} desc = {error.details()}"
 
 
 class DeviceManager:
-    """State of one kubelet process. ``active`` names the pods whose devices are kept; ``running`` the containers
-    (UID, name) that ran when this kubelet started; ``double_ids`` devices are handed out a second time."""
+    """State of one kubelet process.
+
+    ``active`` gives the pods that keep their devices. ``running`` are the containers (UID, name) that ran when this
+    kubelet started. ``double_ids`` devices are allocated although another pod holds them.
+    """
 
     def __init__(
         self,
@@ -60,7 +63,7 @@ class DeviceManager:
         self._reusable: tuple[str, dict[str, set[str]]] = ("", {})  # of the pod under admission
         self.grants, registered = checkpoint.read(folder)
         self._taken = _devices(self.grants)
-        for resource in registered:  # known, but zero until the plugin registers again
+        for resource in registered:  # zero devices until the plugin registers again
             self.healthy[resource], self._unhealthy[resource] = set(), set()
             self._endpoints[resource] = Endpoint()
 
@@ -68,17 +71,17 @@ class DeviceManager:
         self._endpoints[resource] = endpoint
 
     def disconnected(self, resource: str) -> None:
-        """The plugin's stream ended: all its devices are unhealthy and it can give none."""
+        """The plugin's stream has ended: all its devices are unhealthy, and it allocates none."""
         self._endpoints[resource] = Endpoint()
         gone = self.healthy.get(resource, set())
         self._unhealthy[resource] = self._unhealthy.get(resource, set()) | gone
         self.healthy[resource] = set()
 
     def received(self, resource: str, devices: Iterable[api.Device]) -> None:
-        """A message of ListAndWatch: the full list, replacing the one before."""
-        found = {d.ID: d.health == "Healthy" for d in devices}
-        self.healthy[resource] = {device for device, good in found.items() if good}
-        self._unhealthy[resource] = found.keys() - self.healthy[resource]
+        """A message of ListAndWatch: the full list, which replaces the former one."""
+        health = {d.ID: d.health == "Healthy" for d in devices}
+        self.healthy[resource] = {device for device, healthy in health.items() if healthy}
+        self._unhealthy[resource] = health.keys() - self.healthy[resource]
         self._save()
 
     def capacity(self) -> dict[str, tuple[int, int]]:
@@ -86,11 +89,11 @@ class DeviceManager:
         return {r: (len(ids) + len(self._unhealthy.get(r, ())), len(ids)) for r, ids in self.healthy.items()}
 
     def held(self, uid: str, container: str) -> dict[str, Grant]:
-        """What a container holds, by resource."""
+        """The grants of a container, by resource."""
         return self.grants.get(uid, {}).get(container, {})
 
     def collect(self) -> None:
-        """Free what pods hold that are no longer active."""
+        """Free the devices of pods that are no longer active."""
         if not self.sources_ready:
             return
         gone = self.grants.keys() - self._active()
@@ -100,7 +103,7 @@ class DeviceManager:
             self._taken = _devices(self.grants)
 
     async def allocate(self, pod: Object, container: Object, init: bool) -> None:
-        """Give a container under admission its devices; AllocateError when it cannot have them."""
+        """Allocate the devices of a container under admission; raises AllocateError."""
         uid = podspec.uid(pod)
         if self._reusable[0] != uid:
             self._reusable = (uid, {})
@@ -111,7 +114,7 @@ class DeviceManager:
             reusable[resource] = known | grant.ids if init and not podspec.is_sidecar(container) else known - grant.ids
 
     async def allocate_container(self, pod: Object, container: Object) -> None:
-        """Give a container what of its limits it does not hold yet; AllocateError when it cannot have it."""
+        """Allocate the devices of its limits that a container does not hold yet; raises AllocateError."""
         uid, name = podspec.uid(pod), container["name"]
         limits = [(r, n) for r, n in podspec.limits(container).items() if r in self.healthy or r in self._taken]
         self._random.shuffle(limits)
@@ -143,7 +146,7 @@ class DeviceManager:
         return answer.container_responses[0]
 
     async def _choose(self, uid: str, name: str, resource: str, required: int, reusable: set[str]) -> set[str]:
-        """The device IDs to give; empty when the container needs none."""
+        """The device IDs to allocate; empty if the container needs none."""
         held = self.held(uid, name).get(resource)
         if held and len(held.ids) != required:
             raise AllocateError(
@@ -203,26 +206,24 @@ class DeviceManager:
         return set(answer.container_responses[0].deviceIDs) if answer.container_responses else set()
 
     def _doubled(self, uid: str, resource: str, chosen: set[str]) -> set[str]:
-        """The kubelet's rare slip, on request: one of the IDs already belongs to another pod."""
-        given = [grant for pod, _, of, grant in checkpoint.each(self.grants) if pod != uid and of == resource]
-        others = {device for grant in given for device in grant.ids}
+        """The kubelet's rare bug, on request: replace one of the IDs by one of another pod."""
+        grants = [grant for pod, _, name, grant in checkpoint.each(self.grants) if pod != uid and name == resource]
+        others = {device for grant in grants for device in grant.ids}
         if not self.double_ids or not others - chosen:
             return chosen
         self.double_ids -= 1
         return {*self._shuffled(chosen)[1:], self._shuffled(others - chosen)[0]}
 
-    def _shuffled(self, ids: Iterable[str]) -> list[str]:
-        found = sorted(ids)
-        self._random.shuffle(found)
-        return found
+    def _shuffled(self, ids: Set[str]) -> list[str]:
+        return self._random.sample(sorted(ids), len(ids))
 
     def _save(self) -> None:
         checkpoint.write(self._folder, self.grants, self.healthy)
 
 
 def _devices(grants: Grants) -> dict[str, set[str]]:
-    """Device IDs held, by resource."""
-    found: dict[str, set[str]] = {}
+    """Allocated device IDs by resource."""
+    devices: dict[str, set[str]] = {}
     for _, _, resource, grant in checkpoint.each(grants):
-        found.setdefault(resource, set()).update(grant.ids)
-    return found
+        devices.setdefault(resource, set()).update(grant.ids)
+    return devices

@@ -1,8 +1,9 @@
-"""The kubelet's main loop: pods of its node come and go, admission is serial, node status follows with a lag."""
+"""The kubelet's main loop: it admits the pods of its node one by one, and writes the node status with a lag."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -14,7 +15,7 @@ from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import NODES, PODS
 from extender.sim.apiserver.store import Change
 from extender.sim.events import Recorder
-from extender.sim.kubelet import admission, checkpoint, registration, status
+from extender.sim.kubelet import checkpoint, registration, status
 from extender.sim.kubelet.devices import AllocateError, DeviceManager
 from extender.sim.kubelet.podresources import PodResources
 from extender.sim.kubelet.pods import KUBELET, PodWorker, confirm_deletion, write_status
@@ -25,22 +26,22 @@ from extender.sim.podspec import Object
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How unkind the kubelet is."""
+    """Timing and faults of a kubelet."""
 
     status_seconds: float = 10.0
-    """Between two looks at the node's status (nodeStatusUpdateFrequency)."""
+    """Period of the node status (nodeStatusUpdateFrequency)."""
     list_only_active: bool = True
-    """PodResources List hides finished pods (from 1.34 on)."""
+    """PodResources List omits finished pods (Kubernetes 1.34 and later)."""
     double_ids: int = 0
-    """So many times one device ID is handed out although another pod holds it."""
+    """Number of allocations in which one device ID is allocated although another pod holds it."""
     list_rate: float = 100.0
-    """PodResources calls a second."""
+    """PodResources calls per second."""
     list_burst: int = 10
-    """PodResources calls at once."""
+    """Burst of PodResources calls."""
 
 
 class Kubelet:
-    """One kubelet process of the node ``spec``: make it anew for a restart, with the same folder and runtime."""
+    """One kubelet process of the node ``spec``. After a restart a new one gets the same folder and runtime."""
 
     def __init__(
         self, api: Api, spec: NodeSpec, folder: Path, runtime: Runtime, settings: Settings | None = None, seed: int = 0
@@ -51,22 +52,20 @@ class Kubelet:
         self._plugins.mkdir(parents=True, exist_ok=True)
         self._pod_resources.mkdir(parents=True, exist_ok=True)
         self._recorder = Recorder(api, "kubelet", spec.name)
-        self._pods: dict[str, Object] = {}  # what the pod manager knows, admitted or not
+        self._pods: dict[str, Object] = {}  # by UID, admitted or not
         self._workers: dict[str, PodWorker] = {}
         self._group = asyncio.TaskGroup()
         random = Random(f"{seed}/{spec.name}")
         self._devices = DeviceManager(self._plugins, self._active, runtime.running(), random, self._settings.double_ids)
-        self._published: dict[str, int] = {}  # allocatable as last written
+        self._published: dict[str, int] = {}  # allocatable in the node status
         self.ready = asyncio.Event()
 
     async def run(self) -> None:
-        """Serve the node until cancelled, once. Containers go on in the runtime."""
+        """Serve the node until cancelled, once. The containers continue in the runtime."""
         registration.wipe(self._plugins)
         plugins = Registration(self._plugins, self._devices)
-        settings = self._settings
-        resources = PodResources(
-            self._pod_resources, self._devices, self._listed, settings.list_rate, settings.list_burst
-        )
+        rate, burst = self._settings.list_rate, self._settings.list_burst
+        resources = PodResources(self._pod_resources, self._devices, self._listed, rate, burst)
         try:
             await resources.start()
             await plugins.start()
@@ -79,7 +78,7 @@ class Kubelet:
             await asyncio.gather(plugins.stop(), resources.stop())
 
     def _active(self) -> set[str]:
-        """Pods whose devices are kept: all but those finished or known to have ended."""
+        """UIDs of the pods that keep their devices: all that have not ended."""
         return {uid for uid in self._pods if not self._inactive(uid)}
 
     def _inactive(self, uid: str) -> bool:
@@ -87,9 +86,8 @@ class Kubelet:
         return podspec.finished(self._pods[uid]) or (worker is not None and worker.ended)
 
     def _listed(self) -> list[Object]:
-        if self._settings.list_only_active:
-            return [pod for uid, pod in self._pods.items() if not self._inactive(uid)]
-        return list(self._pods.values())
+        every = not self._settings.list_only_active
+        return [pod for uid, pod in self._pods.items() if every or not self._inactive(uid)]
 
     async def _follow_pods(self) -> None:
         cursor = self._api.store.watch(PODS, self._api.store.rv)
@@ -113,36 +111,50 @@ class Kubelet:
         return mine and change.kind != "DELETED" and podspec.uid(pod) not in self._pods
 
     async def _add(self, pods: list[Object]) -> None:
-        """Admit a batch, oldest first, one at a time; a later pod of the batch is not known before its turn."""
+        """Admit a batch, oldest first, one at a time; a pod is unknown until its turn."""
         for pod in sorted(pods, key=lambda p: str(p["metadata"]["creationTimestamp"])):
             uid = podspec.uid(pod)
             self._pods[uid] = pod
             if podspec.finished(pod):
                 self._confirm_if_asked(pod)
                 continue
-            refusal = await self._refusal(pod)
-            if refusal:
+            if refusal := await self._refusal(pod):
                 self._reject(pod, *refusal)
             else:
                 self._run_worker(pod)
 
     async def _refusal(self, pod: Object) -> tuple[str, str] | None:
         if reason := (pod["metadata"].get("annotations") or {}).get(REFUSE):
-            return reason, f"the node was lost to somebody else: {reason}"
+            return reason, f"another pod has taken the node: {reason}"
         try:
             for container, init in podspec.containers(pod):
                 await self._devices.allocate(pod, container, init)
         except AllocateError as error:
             return "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected"
-        others = [p for uid, p in self._pods.items() if uid != podspec.uid(pod) and not self._inactive(uid)]
-        return admission.misfit(pod, others, self._allocatable())
+        return self._misfit(pod)
+
+    def _misfit(self, pod: Object) -> tuple[str, str] | None:
+        """The kubelet's own fit check. It ignores extended resources that the node does not offer."""
+        used = Counter({"pods": 0})
+        for uid, other in self._pods.items():
+            if uid != podspec.uid(pod) and not self._inactive(uid):
+                used.update({"pods": 1, **podspec.pod_requests(other)})
+        allocatable = self._allocatable()
+        for resource, asked in {"pods": 1, **podspec.pod_requests(pod)}.items():
+            if asked and resource in allocatable and used[resource] + asked > allocatable[resource]:
+                message = (
+                    f"Node didn't have enough resource: {resource}, requested: {asked}, "
+                    f"used: {used[resource]}, capacity: {allocatable[resource]}"
+                )
+                return f"OutOf{resource}", message
+        return None
 
     def _allocatable(self) -> dict[str, int]:
-        """As the node status has it, raised to what the device manager gave away."""
-        held: dict[str, int] = {}
+        """Allocatable in the node status, but at least what the device manager has allocated."""
+        held: Counter[str] = Counter()
         for _, _, resource, grant in checkpoint.each(self._devices.grants):
-            held[resource] = held.get(resource, 0) + len(grant.ids)
-        return {resource: max(amount, held.get(resource, 0)) for resource, amount in self._published.items()}
+            held[resource] += len(grant.ids)
+        return {resource: max(amount, held[resource]) for resource, amount in self._published.items()}
 
     def _reject(self, pod: Object, reason: str, message: str) -> None:
         self._recorder.record(PODS, pod, "Warning", reason, message, "Admission")
@@ -168,7 +180,7 @@ class Kubelet:
         if uid not in self._pods:
             return
         worker = self._workers.get(uid)
-        if change.kind == "DELETED":  # without our word: by force
+        if change.kind == "DELETED":  # by force: the kubelet has not confirmed it
             del self._pods[uid]
             self._workers.pop(uid, None)
             if worker:
@@ -194,18 +206,16 @@ class Kubelet:
 
     def _write_status(self) -> None:
         new = status.node_status(self.spec, self._devices.capacity())
-        present = self._api.get(NODES, ("", self.spec.name)).obj["status"]
         self._published = podspec.amounts(new["allocatable"])
-        if any(present.get(part) != new[part] for part in ("capacity", "allocatable")):
-            body = {part: new[part] for part in ("capacity", "allocatable")}
-            self._api.patch(NODES, ("", self.spec.name), {"status": body}, patch.STRATEGIC, KUBELET)
+        body = {"status": {part: new[part] for part in ("capacity", "allocatable")}}
+        self._api.patch(NODES, ("", self.spec.name), body, patch.STRATEGIC, KUBELET)
 
 
 def device_plugin_folder(folder: Path) -> Path:
-    """Where plugins register, in the folder of one kubelet (names are short: socket paths are limited)."""
+    """The folder where plugins register (a short name, because socket paths are limited)."""
     return folder / "dp"
 
 
 def pod_resources_folder(folder: Path) -> Path:
-    """Where PodResources is served."""
+    """The folder of the PodResources socket."""
     return folder / "pr"

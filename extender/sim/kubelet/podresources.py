@@ -1,9 +1,9 @@
-"""PodResources v1: which devices the containers of this node hold, without any pod UID, rate limited."""
+"""PodResources v1: the devices of the containers of this node, without pod UIDs, rate limited."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
 from functools import partial
 from pathlib import Path
 
@@ -36,7 +36,7 @@ class _Bucket:
 
 
 class PodResources(rpc.PodResourcesListerServicer):
-    """Serves ``pods()`` (those to show) with what the device manager says they hold."""
+    """Serves the pods of ``pods()`` with their devices from the device manager."""
 
     def __init__(
         self, folder: Path, manager: DeviceManager, pods: Callable[[], Iterable[Object]], rate: float, burst: int
@@ -64,8 +64,8 @@ class PodResources(rpc.PodResourcesListerServicer):
         self, request: api.GetPodResourcesRequest, context: rpc._ServicerContext
     ) -> api.GetPodResourcesResponse:
         await self._limit(context)
-        wanted = (request.pod_namespace, request.pod_name)
-        pod = next((p for p in self._pods() if podspec.key(p) == wanted), None)
+        key = (request.pod_namespace, request.pod_name)
+        pod = next((p for p in self._pods() if podspec.key(p) == key), None)
         if pod is None:
             what = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
             await context.abort(grpc.StatusCode.UNKNOWN, what)
@@ -75,13 +75,7 @@ class PodResources(rpc.PodResourcesListerServicer):
         self, _request: api.AllocatableResourcesRequest, context: rpc._ServicerContext
     ) -> api.AllocatableResourcesResponse:
         await self._limit(context)
-        return api.AllocatableResourcesResponse(
-            devices=[
-                api.ContainerDevices(resource_name=resource, device_ids=[device])
-                for resource, ids in self._manager.healthy.items()
-                for device in sorted(ids)
-            ]
-        )
+        return api.AllocatableResourcesResponse(devices=_devices(self._manager.healthy))
 
     async def _limit(self, context: rpc._ServicerContext) -> None:
         if not self._bucket.take():
@@ -89,15 +83,17 @@ class PodResources(rpc.PodResourcesListerServicer):
 
     def _show(self, pod: Object) -> api.PodResources:
         namespace, name = podspec.key(pod)
-        shown = [c for c, init in podspec.containers(pod) if not init or podspec.is_sidecar(c)]
-        containers = [
-            api.ContainerResources(name=c["name"], devices=self._devices(podspec.uid(pod), c["name"])) for c in shown
-        ]
+        containers = []
+        for container in (c["name"] for c, init in podspec.containers(pod) if not init or podspec.is_sidecar(c)):
+            ids = {resource: grant.ids for resource, grant in self._manager.held(podspec.uid(pod), container).items()}
+            containers.append(api.ContainerResources(name=container, devices=_devices(ids)))
         return api.PodResources(name=name, namespace=namespace, containers=containers)
 
-    def _devices(self, uid: str, container: str) -> list[api.ContainerDevices]:
-        return [
-            api.ContainerDevices(resource_name=resource, device_ids=[device])
-            for resource, grant in self._manager.held(uid, container).items()
-            for device in sorted(grant.ids)
-        ]
+
+def _devices(ids: Mapping[str, Set[str]]) -> list[api.ContainerDevices]:
+    """One entry for each device, as the kubelet lists them."""
+    return [
+        api.ContainerDevices(resource_name=resource, device_ids=[device])
+        for resource, devices in ids.items()
+        for device in sorted(devices)
+    ]

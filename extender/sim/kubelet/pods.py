@@ -1,4 +1,4 @@
-"""A pod worker: runs the containers of one admitted pod until it ends, finishes or is asked to go."""
+"""A pod worker: it runs the containers of one admitted pod until the pod finishes or is deleted."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _RESTART_SECONDS = 1.0
 
 
 def write_status(api: Api, pod: Object, new: Object) -> None:
-    """Patch a pod's status; a pod that is gone or replaced is nobody's loss."""
+    """Patch a pod's status; do nothing for a pod that has been deleted or replaced."""
     body = {"metadata": {"uid": podspec.uid(pod)}, "status": new}
     with errors.tolerated(404, 409):
         api.patch(PODS, podspec.key(pod), body, patch.STRATEGIC, KUBELET)
 
 
 def confirm_deletion(api: Api, pod: Object) -> None:
-    """Tell the API server that a pod marked for deletion has ended: now it goes."""
+    """Delete a pod that was marked for deletion and has ended."""
     with errors.tolerated(404, 409):
         api.delete(PODS, podspec.key(pod), {"gracePeriodSeconds": 0, "preconditions": {"uid": podspec.uid(pod)}})
 
 
 class PodWorker:
-    """One admitted pod. ``pod`` is kept up to date by the kubelet."""
+    """One admitted pod. The kubelet keeps ``pod`` up to date."""
 
     def __init__(self, api: Api, runtime: Runtime, devices: DeviceManager, pod: Object) -> None:
         self._api, self._runtime, self._devices = api, runtime, devices
         self.pod = pod
         self.uid = podspec.uid(pod)
-        self.ended = False  # its containers are known dead
+        self.ended = False  # all its containers have ended
         self._restarts: dict[str, int] = {}
         self._stop = asyncio.Event()
         self._grace = 0.0
 
     def stop(self, grace: float) -> None:
-        """Ask the containers to end within ``grace`` seconds (at least one, as the kubelet gives); may be repeated."""
+        """Terminate the containers within ``grace`` seconds, at least one as in the kubelet; may be called again."""
         self._grace = min(self._grace, grace) if self._stop.is_set() else max(grace, 1.0)
         self._stop.set()
 
@@ -69,12 +69,12 @@ class PodWorker:
             stopping.cancel()
 
     async def _work(self) -> None:
-        self._tell()
+        self._write_status()
         for spec, init in podspec.containers(self.pod):
             container = await self._start(spec, init)
             if init and not podspec.is_sidecar(spec):
                 await container.ended.wait()
-        self._tell()
+        self._write_status()
         apps = [asyncio.create_task(self._keep(spec)) for spec in self.pod["spec"]["containers"]]
         try:
             await asyncio.gather(*apps)
@@ -86,33 +86,33 @@ class PodWorker:
             await container.ended.wait()
 
     async def _keep(self, spec: Object) -> None:
-        """Wait until a container has ended for good; restart it as its pod's policy says."""
+        """Wait until a container has ended, and restart it by its pod's restart policy."""
         while True:
             container = self._runtime.get(self.uid, spec["name"])
             assert container is not None
             await container.ended.wait()
-            self._tell()
+            self._write_status()
             policy = self.pod["spec"]["restartPolicy"]
             if policy == "Never" or (policy == "OnFailure" and container.exit_code == 0):
                 return
             await asyncio.sleep(_RESTART_SECONDS)
             self._restarts[spec["name"]] = self._restarts.get(spec["name"], 0) + 1
             await self._start(spec, init=False, again=True)
-            self._tell()
+            self._write_status()
 
     async def _start(self, spec: Object, init: bool, again: bool = False) -> Container:
         present = self._runtime.get(self.uid, spec["name"])
         if present and not again:
-            return present  # this kubelet was started anew
+            return present  # the kubelet has restarted
         return self._runtime.start(self.pod, spec, await self._env(spec), init)
 
     async def _env(self, spec: Object) -> dict[str, str]:
-        """The container's environment: the pod's own values win over the plugin's."""
+        """The container's environment; values of the pod override those of the plugin."""
         while any(
             r in self._devices.healthy and r not in self._devices.held(self.uid, spec["name"])
             for r, amount in podspec.limits(spec).items()
             if amount
-        ):  # no record of its devices: the kubelet asks the plugin again, as long as it takes
+        ):  # without a record of its devices the kubelet asks the plugin again until it answers
             try:
                 await self._devices.allocate_container(self.pod, spec)
             except AllocateError as error:
@@ -120,10 +120,10 @@ class PodWorker:
                 await asyncio.sleep(_RESTART_SECONDS)
         env: dict[str, str] = {}
         for grant in self._devices.held(self.uid, spec["name"]).values():
-            env = {**grant.response.envs, **env}  # the same variable from two resources: the first stays
+            env = {**grant.response.envs, **env}  # of two values for one variable the first wins
         return env | {e["name"]: e.get("value", "") for e in spec.get("env") or ()}
 
-    def _tell(self) -> None:
+    def _write_status(self) -> None:
         containers = {c.name: c for c in self._runtime.of_pod(self.uid)}
         write_status(self._api, self.pod, status.of_pod(self.pod, containers, self._restarts))
 
@@ -132,7 +132,7 @@ class PodWorker:
             container.terminate(self._grace)
         for container in self._runtime.of_pod(self.uid):
             await container.ended.wait()
-        self._tell()
+        self._write_status()
         self.ended = True
         self._remove()
 

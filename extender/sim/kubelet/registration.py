@@ -26,15 +26,18 @@ _OPTIONS = [("grpc.default_authority", "localhost"), ("grpc.use_local_subchannel
 
 
 def wipe(folder: Path) -> None:
-    """Remove every socket of the device plugin folder, as the kubelet does when it starts; files stay."""
+    """Remove the sockets of the device plugin folder, as a starting kubelet does; files stay."""
     for path in folder.iterdir():
         if path.is_socket():
             path.unlink()
 
 
 class Registration(rpc.RegistrationServicer):
-    """Accepts plugins. Clients are kept by resource name alone: when an old stream ends after its plugin registered
-    again, the *new* client is disconnected (Kubernetes up to 1.36 does so)."""
+    """Accepts plugins, and owns one client per resource name.
+
+    When an old stream ends after its plugin has registered again, the *new* client is disconnected, as in Kubernetes
+    up to 1.36.
+    """
 
     def __init__(self, folder: Path, manager: DeviceManager) -> None:
         self._folder, self._manager = folder, manager
@@ -79,7 +82,7 @@ class Registration(rpc.RegistrationServicer):
             await client.run()
             current = self._clients.pop(resource, None)
             if current:
-                await current.close()  # first, as the kubelet does: or what is on its way would undo the next line
+                await current.close()  # first, as in the kubelet: messages under way would undo the next line
                 self._manager.disconnected(resource)
         finally:
             await client.close()
@@ -95,7 +98,7 @@ class _Client:
         self._closed = False
 
     async def connect(self) -> None:
-        """Dial and learn the options; TimeoutError when nobody answers within 10 s."""
+        """Dial and read the options; raises TimeoutError after 10 s."""
         await asyncio.wait_for(self._channel.channel_ready(), _DIAL_SECONDS)
         options = await self._stub.GetDevicePluginOptions(api.Empty())
         self._manager.connected(self._resource, Endpoint(self._stub, options.get_preferred_allocation_available))
@@ -104,7 +107,7 @@ class _Client:
         """Follow the plugin's devices until its stream ends or the client is closed."""
         try:
             async for message in self._stub.ListAndWatch(api.Empty()):
-                if self._closed:  # the channel lets messages through that were on their way
+                if self._closed:  # a closed channel still delivers messages that were under way
                     return
                 self._manager.received(self._resource, message.devices)
         except grpc.aio.AioRpcError as error:

@@ -1,6 +1,6 @@
-"""Pretended containers of one node. They live in the runtime, so they survive a restart of the kubelet.
+"""Simulated containers of one node. They live in the runtime, so they survive a restart of the kubelet.
 
-A container does nothing but exist with its environment. Annotations of its pod say how it behaves.
+A container only has a state and an environment. Annotations of its pod control its behaviour.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from extender.sim import podspec
 from extender.sim.podspec import Object
 
 RUN_SECONDS = "sim.gangshare.io/run-seconds"
-"""After how long the pod's app containers end by themselves with exit code 0 (default: never)."""
+"""Seconds until the pod's app containers end with exit code 0 (default: never)."""
 IGNORE_TERM_SECONDS = "sim.gangshare.io/ignore-term-seconds"
-"""How long the pod's containers go on after TERM (default 0; the grace period ends it in any case)."""
+"""Seconds that the pod's containers continue after TERM (default 0), at most the grace period."""
 INIT_SECONDS = "sim.gangshare.io/init-seconds"
-"""How long each init container of the pod takes (default 0)."""
+"""Run time of each init container of the pod, in seconds (default 0)."""
 REFUSE = "sim.gangshare.io/refuse"
-"""The reason with which the kubelet refuses the pod at admission, such as OutOfcpu (default: it does not)."""
+"""The reason with which the kubelet rejects the pod at admission, such as OutOfcpu (default: admit it)."""
 
 _TERMINATED, _KILLED = 143, 137
 
 
 def _setting(pod: Object, annotation: str) -> float | None:
-    found = (pod["metadata"].get("annotations") or {}).get(annotation)
-    return None if found is None else float(found)
+    value = (pod["metadata"].get("annotations") or {}).get(annotation)
+    return None if value is None else float(value)
 
 
 class Container:
@@ -60,13 +60,13 @@ class Container:
 
 
 class Runtime:
-    """The containers of one node by (pod UID, name), ended ones among them until their pod is removed."""
+    """The containers of one node by (pod UID, name); ended ones stay until their pod is removed."""
 
     def __init__(self) -> None:
         self._containers: dict[tuple[str, str], Container] = {}
 
     def start(self, pod: Object, container: Object, env: Mapping[str, str], init: bool) -> Container:
-        """Start a container (anew, when it has ended)."""
+        """Start or restart a container."""
         made = Container(container["name"], env, _setting(pod, IGNORE_TERM_SECONDS) or 0.0)
         self._containers[(podspec.uid(pod), made.name)] = made
         lasting = _setting(pod, RUN_SECONDS)
@@ -83,7 +83,7 @@ class Runtime:
         return [c for (owner, _), c in self._containers.items() if owner == uid]
 
     def running(self) -> Iterable[tuple[str, str]]:
-        """(pod UID, name) of what runs."""
+        """(pod UID, name) of the running containers."""
         return [key for key, c in self._containers.items() if c.exit_code is None]
 
     def remove_pod(self, uid: str) -> None:
@@ -91,11 +91,11 @@ class Runtime:
             self._containers.pop(key).cancel_timers()
 
     def reboot(self) -> None:
-        """The machine went down: everything has ended."""
+        """End all containers, as a reboot of the machine does."""
         for container in self._containers.values():
             container.end_in(0.0, _KILLED)
 
     def log(self, uid: str, name: str) -> str:
-        """What the container printed: its environment, one variable a line."""
+        """The container's output: its environment, one variable per line."""
         container = self.get(uid, name)
         return "".join(f"{k}={v}\n" for k, v in container.env.items()) if container else ""

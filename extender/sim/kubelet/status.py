@@ -1,4 +1,4 @@
-"""Pod and node status as the kubelet writes them. Pure but for the clock in the timestamps."""
+"""Pod and node status as the kubelet writes them. Pure but for timestamps."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from extender.sim import podspec
 from extender.sim.kubelet.runtime import Container
 from extender.sim.podspec import Object
 
-_RESERVED = 100 * 1024**2  # bytes of memory kept back for the system: allocatable is less than capacity
+_RESERVED = 100 * 1024**2  # bytes of memory reserved for the system: capacity - allocatable
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A node to pretend. ``profile`` names its fake GPUs; empty for none (no plugin runs there).
+    """A simulated node. ``profile`` names its fake GPUs; without one no plugin runs on it.
 
-    A node can also be said to have what no plugin serves: by ``annotations`` and ``extended`` resources. Its kubelet
-    counts those, and its containers get nothing of them: cheap, where there shall be many nodes.
+    ``annotations`` and ``extended`` resources declare GPUs without a plugin, which is cheap for many nodes. The kubelet
+    counts these resources, but its containers get no devices.
     """
 
     name: str
@@ -43,7 +43,7 @@ def node_object(spec: NodeSpec) -> Object:
 
 
 def node_status(spec: NodeSpec, devices: Mapping[str, tuple[int, int]]) -> Object:
-    """Node status with these devices (capacity, allocatable)."""
+    """The node status with these devices (capacity, allocatable)."""
     memory = podspec.amount("memory", spec.memory)
     capacity = {"cpu": spec.cpu, "memory": str(memory), "pods": str(spec.pods), **spec.extended}
     conditions = [
@@ -66,22 +66,22 @@ def _node_condition(kind: str, status: str, reason: str) -> Object:
 
 
 def rejected(reason: str, message: str) -> Object:
-    """Status of a pod refused at admission."""
+    """The status of a pod that was rejected at admission."""
     now = podspec.timestamp()
     return {"phase": "Failed", "reason": reason, "message": f"Pod was rejected: {message}", "startTime": now}
 
 
 def of_pod(pod: Object, containers: Mapping[str, Container], restarts: Mapping[str, int]) -> Object:
-    """Status of an admitted pod whose containers are in that state; without a container it waits for it."""
+    """The status of an admitted pod; a container that is not in ``containers`` has not started yet."""
     states: dict[str, Any] = {"initContainerStatuses": [], "containerStatuses": []}
     for spec, init in podspec.containers(pod):
         field = "initContainerStatuses" if init else "containerStatuses"
         states[field].append(_container(spec, containers.get(spec["name"]), restarts.get(spec["name"], 0)))
     apps = [containers.get(c["name"]) for c in pod["spec"]["containers"]]
     started = all(a is not None for a in apps)
-    up = started and all(a is not None and a.exit_code is None for a in apps)
+    up = all(a is not None and a.exit_code is None for a in apps)
     conditions = {"Initialized": started, "Ready": up, "ContainersReady": up}
-    found = {
+    status = {
         "phase": _phase(pod, apps),
         "startTime": pod["status"].get("startTime") or podspec.timestamp(),
         "hostIP": "127.0.0.1",
@@ -89,7 +89,7 @@ def of_pod(pod: Object, containers: Mapping[str, Container], restarts: Mapping[s
         "conditions": [podspec.turned(pod, kind, str(good)) for kind, good in conditions.items()],
         **states,
     }
-    return found if states["initContainerStatuses"] else {k: v for k, v in found.items() if not k.startswith("init")}
+    return status if states["initContainerStatuses"] else {k: v for k, v in status.items() if not k.startswith("init")}
 
 
 def _phase(pod: Object, apps: list[Container | None]) -> str:

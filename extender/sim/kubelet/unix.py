@@ -1,4 +1,4 @@
-"""A gRPC server on a unix socket, as often as it is started."""
+"""A gRPC server on a unix socket."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import grpc
 
 
 class UnixServer:
-    """Serves what `add` adds to a server."""
+    """Serves the services that `add` adds to a server; may be started again after a stop."""
 
     def __init__(self, add: Callable[[grpc.aio.Server], None]) -> None:
         self._add = add
@@ -22,6 +22,6 @@ class UnixServer:
         await self._server.start()
 
     async def stop(self) -> None:
-        server, self._server = self._server, None  # it must not outlive the event loop, as a cycle with us would
+        server, self._server = self._server, None  # a reference cycle would let it outlive the event loop
         if server:
             await server.stop(None)

@@ -1,1 +1,1 @@
-"""A scheduler that treats extenders as kube-scheduler 1.34 does: queue, cycle, held binds, requeue rules, Lease."""
+"""A simulated scheduler that calls extenders as kube-scheduler 1.34 does: queue, cycle, bind, requeue rules, Lease."""

@@ -1,4 +1,4 @@
-"""What the scheduler knows of the cluster from its watches: nodes, pods on them, assumed and nominated pods."""
+"""The scheduler's cache of the cluster: nodes with their pods, assumed pods, nominated pods."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from extender.sim.scheduler.nodes import NodeInfo, Placed
 
 
 class Cache:
-    """Nodes with their pods. An assumed pod counts on its node until the watch shows it there or it is forgotten."""
+    """Nodes with their pods. An assumed pod counts on its node until the watch confirms it or it is forgotten."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeInfo] = {}
-        self._placed: dict[str, Placed] = {}  # by UID, on nodes unknown yet as well
+        self._placed: dict[str, Placed] = {}  # by UID; the node may be unknown
         self._assumed: set[str] = set()
         self._nominated: dict[str, tuple[str, int, Amounts]] = {}  # uid → node, priority, requests
 
@@ -32,7 +32,7 @@ class Cache:
         self.nodes.pop(name, None)
 
     def place(self, pod: Object, node: str, assumed: bool = False) -> None:
-        """The pod is on ``node``, or is assumed to be there soon."""
+        """Add a pod that is bound to ``node``, or assumed there until its bind has ended."""
         uid, placed = podspec.uid(pod), Placed(node, podspec.pod_requests(pod), podspec.host_ports(pod))
         self.remove(uid)
         self._placed[uid] = placed
@@ -49,7 +49,7 @@ class Cache:
             self.nodes[placed.node].remove(uid)
 
     def forget(self, uid: str) -> bool:
-        """Take an assumed pod back; False when it is not assumed (any more)."""
+        """Remove an assumed pod; False if it is not assumed."""
         if uid not in self._assumed:
             return False
         self.remove(uid)
@@ -62,7 +62,7 @@ class Cache:
         return uid in self._assumed
 
     def nominate(self, pod: Object) -> None:
-        """Note the node a waiting pod is nominated to (or that it is to none)."""
+        """Set or clear the nominated node of a pending pod."""
         node = pod.get("status", {}).get("nominatedNodeName")
         if node:
             entry = (node, pod["spec"].get("priority", 0), podspec.pod_requests(pod))
@@ -71,7 +71,7 @@ class Cache:
             self._nominated.pop(podspec.uid(pod), None)
 
     def nominated(self, node: str, pod: Object) -> Iterator[Amounts]:
-        """What other waiting pods of at least this pod's priority ask of the node they are nominated to."""
+        """The requests of other pending pods of at least this priority that are nominated to the node."""
         if not self._nominated:
             return
         priority, own = pod["spec"].get("priority", 0), podspec.uid(pod)

@@ -1,9 +1,9 @@
-"""The scheduler's side of the extender protocol (HTTP, JSON with Go names)."""
+"""The scheduler's side of the extender protocol: HTTP, JSON with Go field names."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -14,25 +14,18 @@ from extender.sim.scheduler.config import Extender
 
 
 class ExtenderError(Exception):
-    """An extender could not be asked, or answered with an error."""
-
-
-class Verdict(NamedTuple):
-    """A filter answer: nodes that remain, and why others do not (by node or by any other key)."""
-
-    nodes: list[str]
-    failed: dict[str, str]
+    """A call of an extender failed, or its answer is an error."""
 
 
 def _fields(answer: Any) -> dict[str, Any]:
-    """The answer's fields by name in lower case (Go matches names without regard to case)."""
+    """The answer's fields by lower-case name, because Go ignores the case of names."""
     if not isinstance(answer, dict):
         raise ExtenderError(f"json: cannot unmarshal {type(answer).__name__} into Go value")
     return {name.lower(): value for name, value in answer.items()}
 
 
 class ExtenderClient:
-    """Calls one extender entry. ``node_cache_capable`` entries only, as the contract asks."""
+    """Calls one extender of the configuration, which must be ``node_cache_capable``."""
 
     def __init__(self, config: Extender, session: aiohttp.ClientSession) -> None:
         self.config = config
@@ -66,21 +59,22 @@ class ExtenderClient:
         except msgspec.DecodeError as error:
             raise ExtenderError(f"{verb}: {error}" if data else "EOF") from error
 
-    async def filter(self, pod: Object, nodes: Sequence[str]) -> Verdict:
+    async def filter(self, pod: Object, nodes: Sequence[str]) -> tuple[set[str], list[str]]:
+        """The feasible nodes, and the reasons of the others."""
         answer = _fields(await self._call(self.config.filter_verb, _args(pod, nodes)))
         if answer.get("error"):
             raise ExtenderError(answer["error"])
-        left = answer.get("nodenames") or []
-        if strangers := set(left) - set(nodes):
+        feasible = set(answer.get("nodenames") or ())
+        if unknown := feasible - set(nodes):
             raise ExtenderError(
-                f"extender {self._url!r} claims a filtered node {sorted(strangers)[0]!r} which is not "
+                f"extender {self._url!r} claims a filtered node {sorted(unknown)[0]!r} which is not "
                 f"found in the input node list"
             )
-        unresolvable = answer.get("failedandunresolvablenodes") or {}
-        return Verdict(list(left), {**(answer.get("failednodes") or {}), **unresolvable})
+        failed = (answer.get("failednodes") or {}) | (answer.get("failedandunresolvablenodes") or {})
+        return feasible, list(failed.values())
 
     async def prioritize(self, pod: Object, nodes: Sequence[str]) -> Mapping[str, int]:
-        """Weighted score to add per node; an error counts as no opinion, as in kube-scheduler."""
+        """Weighted scores by node; none after an error, as in kube-scheduler."""
         try:
             answer = await self._call(self.config.prioritize_verb, _args(pod, nodes))
             entries = [_fields(entry) for entry in answer or ()]

@@ -1,4 +1,4 @@
-"""KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), decoded as strictly as kube-scheduler does."""
+"""KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), decoded as strictly as in kube-scheduler."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _UNIT = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 
 class ConfigError(ValueError):
-    """The configuration is not one that kube-scheduler would start with."""
+    """kube-scheduler would refuse to start with this configuration."""
 
 
 def seconds(duration: str) -> float:
-    """A Go duration (``1m30s``) in seconds; ConfigError for anything else."""
+    """A Go duration (``1m30s``) in seconds; raises ConfigError for other texts."""
     parts = _DURATION.findall(duration)
     if duration == "0" or ("".join(n + u for n, u in parts) == duration and parts):
         return sum(float(number) * _UNIT[unit] for number, unit in parts)
@@ -25,11 +25,11 @@ def seconds(duration: str) -> float:
 
 
 class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """Unknown fields are errors; names are in camel case."""
+    """Refuses unknown fields; names are in camel case."""
 
 
 class ManagedResource(_Strict, frozen=True):
-    """A resource whose presence in a pod makes it the extender's business."""
+    """A resource; the scheduler calls the extender for pods that request it."""
 
     name: str
     ignored_by_scheduler: bool = False
@@ -88,7 +88,7 @@ class _PluginConfig(_Strict, frozen=True):
 
 
 class FitArgs(_Strict, frozen=True):
-    """NodeResourcesFitArgs: resources that the in-tree fit leaves to others."""
+    """NodeResourcesFitArgs: resources that the in-tree fit ignores."""
 
     api_version: str = ""
     kind: Literal["NodeResourcesFitArgs", ""] = ""
@@ -114,15 +114,14 @@ class Profile(_Strict, frozen=True):
         return msgspec.convert(args, FitArgs)
 
     def disables(self, point: Literal["filter", "post_filter"], plugin: str) -> bool:
-        """Whether the profile switches a default plugin off at that extension point."""
+        """Whether the profile disables a default plugin at this extension point."""
         sets: tuple[_PluginSet, ...] = (getattr(self.plugins, point), self.plugins.multi_point)
-        return any(p.name in (plugin, "*") for s in sets for p in s.disabled) and not any(
-            p.name == plugin for s in sets for p in s.enabled
-        )
+        enabled = any(p.name == plugin for s in sets for p in s.enabled)
+        return not enabled and any(p.name in (plugin, "*") for s in sets for p in s.disabled)
 
 
 class LeaderElection(_Strict, frozen=True):
-    """Timing and place of the Lease."""
+    """Name and timing of the Lease."""
 
     leader_elect: bool = True
     lease_duration: str = "15s"
@@ -159,12 +158,12 @@ class Config(_Strict, frozen=True):
     extenders: tuple[Extender, ...] = ()
 
     def ignored_resources(self) -> frozenset[str]:
-        """What every profile's in-tree fit skips because an extender says ignoredByScheduler."""
+        """Resources that the in-tree fit of every profile ignores, because an extender sets ignoredByScheduler."""
         return frozenset(m.name for e in self.extenders for m in e.managed_resources if m.ignored_by_scheduler)
 
 
 def parse(text: str) -> Config:
-    """Decode and validate a configuration file's text; ConfigError names what is wrong."""
+    """The configuration of a file's text; raises ConfigError."""
     try:
         config = msgspec.convert(yaml.safe_load(text), Config)
         for profile in config.profiles:

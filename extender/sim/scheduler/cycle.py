@@ -1,4 +1,4 @@
-"""One scheduling cycle: nominated node, in-tree filters, extenders, scores."""
+"""The scheduling cycle: nominated node, in-tree filters, extenders, scores."""
 
 from __future__ import annotations
 
@@ -19,37 +19,38 @@ _SAMPLE_AT_LEAST = 100
 
 
 class NoNodes(Exception):
-    """There is no node at all."""
+    """The cluster has no nodes."""
 
 
 class FitError(Exception):
-    """No node fits: the sentence for the pod's condition, and the plugins that refused."""
+    """No node fits: the message of the pod's condition, and the plugins that refused nodes."""
 
     def __init__(self, nodes: int, reasons: Iterable[str], plugins: frozenset[str]) -> None:
-        told = sorted(f"{count} {reason}" for reason, count in Counter(reasons).items())
-        sentence = f"0/{nodes} nodes are available:"
-        super().__init__(f"{sentence} {', '.join(told)}." if told else sentence)
+        counts = sorted(f"{count} {reason}" for reason, count in Counter(reasons).items())
+        message = f"0/{nodes} nodes are available:"
+        super().__init__(f"{message} {', '.join(counts)}." if counts else message)
         self.plugins = plugins
 
 
 class Cycle:
-    """Finds the node for one pod after the other. ``random`` breaks ties."""
+    """Finds nodes for pods, one pod at a time. ``random`` breaks ties."""
 
     def __init__(self, config: Config, cache: Cache, extenders: Sequence[ExtenderClient], random: Random) -> None:
         self._config, self._cache, self._random = config, cache, random
         self._extenders = sorted(extenders, key=lambda e: e.config.ignorable)
         self._in_tree = {p.scheduler_name: InTree(config, p) for p in config.profiles}
-        self._start = 0  # where the next search begins
+        self._start = 0  # first node of the next search
 
     async def find(self, pod: Object, profile: Profile) -> str:
-        """The node's name; FitError, ExtenderError or NoNodes."""
+        """The name of the node for the pod; raises FitError, ExtenderError or NoNodes."""
         if not self._cache.nodes:
             raise NoNodes("no nodes available to schedule pods")
         nominated = self._cache.nodes.get(pod["status"].get("nominatedNodeName", ""))
         if nominated and await self._nominated_fits(pod, profile, nominated):
             return nominated.name
         search = _Search(pod, self._in_tree[profile.scheduler_name], self._cache)
-        search.in_tree(self._from_start(), self._enough(profile))
+        nodes = list(self._cache.nodes.values())
+        search.in_tree(nodes[self._start :] + nodes[: self._start], self._enough(profile))
         self._start = (self._start + search.looked_at) % len(self._cache.nodes)
         await search.extended(self._extenders)
         if not search.feasible:
@@ -67,12 +68,8 @@ class Cycle:
             return False
         return bool(search.feasible)
 
-    def _from_start(self) -> list[NodeInfo]:
-        nodes = list(self._cache.nodes.values())
-        return nodes[self._start :] + nodes[: self._start]
-
     def _enough(self, profile: Profile) -> int:
-        """After how many feasible nodes the search may stop."""
+        """The number of feasible nodes after which the search stops."""
         total = len(self._cache.nodes)
         share = profile.percentage_of_nodes_to_score or self._config.percentage_of_nodes_to_score or 0
         if total < _SAMPLE_AT_LEAST or share >= 100:
@@ -93,7 +90,7 @@ class Cycle:
 
 
 class _Search:
-    """The feasible nodes of one attempt, and why the others are not."""
+    """The feasible nodes of one attempt, and the reasons of the others."""
 
     def __init__(self, pod: Object, in_tree: InTree, cache: Cache) -> None:
         self._pod, self._in_tree, self._cache = pod, in_tree, cache
@@ -116,20 +113,19 @@ class _Search:
                 break
 
     async def extended(self, extenders: Sequence[ExtenderClient]) -> None:
-        """Ask the extenders in turn; each sees what the one before left."""
+        """Call filter of the extenders in turn, each with the nodes that the last one returned."""
         for extender in extenders:
             if not self.feasible:
                 return
             if not extender.config.filter_verb or not extender.interested(self._pod):
                 continue
             try:
-                verdict = await extender.filter(self._pod, [n.name for n in self.feasible])
+                feasible, reasons = await extender.filter(self._pod, [n.name for n in self.feasible])
             except ExtenderError:
                 if extender.config.ignorable:
                     continue
                 raise
-            left = set(verdict.nodes)
-            if len(left) < len(self.feasible):
+            if len(feasible) < len(self.feasible):
                 self.plugins.add(EXTENDER)
-            self.feasible = [n for n in self.feasible if n.name in left]
-            self.reasons.extend(verdict.failed.values())
+            self.feasible = [n for n in self.feasible if n.name in feasible]
+            self.reasons.extend(reasons)

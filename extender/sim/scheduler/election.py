@@ -1,4 +1,4 @@
-"""Leader election on a Lease, as client-go does it: identity ``<hostname>_<uuid>``, times judged by the local clock."""
+"""Leader election by a Lease as in client-go: identity ``<hostname>_<uuid>``, timeouts by the local clock."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _WRITER = Writer("kube-scheduler")
 
 
 class Elector:
-    """Takes and renews one Lease."""
+    """Acquires and renews one Lease."""
 
     def __init__(self, api: Api, config: LeaderElection, hostname: str) -> None:
         self._api, self._config = api, config
         self.identity = f"{hostname}_{uuid.uuid4()}"
         self._key = (config.resource_namespace, config.resource_name)
-        self._seen: tuple[object, float] = (None, 0.0)  # the last spec observed, and when
+        self._seen: tuple[object, float] = (None, 0.0)  # the last observed spec, and the time
 
     async def acquire(self) -> None:
-        """Return when the Lease is ours."""
+        """Return once this scheduler holds the Lease."""
         while True:
             if self._try():
                 return
             await asyncio.sleep(seconds(self._config.retry_period))
 
     async def hold(self) -> None:
-        """Renew until the Lease could not be renewed for renewDeadline; then return."""
+        """Renew the Lease; return after renewDeadline without a renewal."""
         renewed = time.monotonic()
         while time.monotonic() - renewed < seconds(self._config.renew_deadline):
             await asyncio.sleep(seconds(self._config.retry_period))
@@ -41,7 +41,7 @@ class Elector:
                 renewed = time.monotonic()
 
     def release(self) -> None:
-        """Give the Lease up, so that another may take it at once."""
+        """Release the Lease, so that another scheduler can acquire it at once."""
         item = self._api.store.get(LEASES, self._key)
         if item and item.obj["spec"].get("holderIdentity") == self.identity:
             self._put(item.obj, {**item.obj["spec"], "holderIdentity": "", "leaseDurationSeconds": 1})

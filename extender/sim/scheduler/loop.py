@@ -1,4 +1,4 @@
-"""The scheduler: watches, the queue, one cycle at a time, binds in tasks of their own."""
+"""The scheduler: watches, queue, one cycle at a time, concurrent binds."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _STATUS = Writer(_NAME, "status")
 
 
 class _LeaseLost(Exception):
-    """Another may schedule now."""
+    """Another scheduler may have acquired the Lease."""
 
 
-def _waits(pod: Object) -> bool:
+def _pending(pod: Object) -> bool:
     return not podspec.node_of(pod) and not podspec.finished(pod)
 
 
@@ -45,14 +45,14 @@ def _placed(pod: Object | None) -> bool:
 
 
 class Scheduler:
-    """One scheduler process. There is no in-tree preemption: profiles of extenders that preempt switch it off.
+    """One scheduler process, without in-tree preemption, which profiles of preempting extenders disable.
 
-    ``hostname`` begins the Lease's holder identity; ``seed`` fixes how ties are broken.
+    ``hostname`` is the first part of the Lease's holder identity; ``seed`` determines how ties are broken.
     """
 
     def __init__(self, api: Api, config: Config, hostname: str, seed: int = 0) -> None:
         if not all(e.node_cache_capable for e in config.extenders):
-            raise ConfigError("this scheduler speaks only to extenders with nodeCacheCapable: true")
+            raise ConfigError("this scheduler supports only extenders with nodeCacheCapable: true")
         self._api, self._config = api, config
         self._profiles = {p.scheduler_name: p for p in config.profiles}
         self._elector = Elector(api, config.leader_election, hostname)
@@ -64,10 +64,10 @@ class Scheduler:
         self._group = asyncio.TaskGroup()
         self._clients: list[ExtenderClient] = []
         self.running = asyncio.Event()  # set while it leads and schedules
-        self.releases = True  # gives its Lease up when cancelled; a killed process does not
+        self.releases = True  # releases its Lease when cancelled; a killed process does not
 
     async def run(self) -> None:
-        """Lead and schedule until the Lease is lost or the task is cancelled, once; then give the Lease up."""
+        """Lead and schedule until the Lease is lost or the task is cancelled, then release the Lease. Call it once."""
         electing = self._config.leader_election.leader_elect
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
             self._clients = [ExtenderClient(e, session) for e in self._config.extenders]
@@ -131,11 +131,11 @@ class Scheduler:
             self._move(Event.POD_UPDATED if _placed(before) else Event.POD_ADDED)
         elif gone:
             self._gone(pod, before)
-        elif pod["spec"]["schedulerName"] in self._profiles and _waits(pod):
-            self._waiting_changed(pod, before)
+        elif pod["spec"]["schedulerName"] in self._profiles:
+            self._pending_changed(pod, before)
 
     def _gone(self, pod: Object, before: Object | None) -> None:
-        """A pod in bind keeps what it was given in the cache until its bind has ended, gone or not."""
+        """A deleted pod with a bind under way stays in the cache until the bind has ended."""
         uid = podspec.uid(pod)
         self.queue.delete(uid)
         if self._cache.is_assumed(uid):
@@ -147,7 +147,7 @@ class Scheduler:
         elif nominated:
             self._move(Event.POD_DELETED, pod["spec"].get("priority", 0))
 
-    def _waiting_changed(self, pod: Object, before: Object | None) -> None:
+    def _pending_changed(self, pod: Object, before: Object | None) -> None:
         if self._cache.is_assumed(podspec.uid(pod)):
             return
         self._cache.nominate(pod)
@@ -174,7 +174,7 @@ class Scheduler:
                 self.queue.done(entry)
             else:
                 await self._attempt(cycle, entry)
-                await asyncio.sleep(0)  # let the watches run between two cycles that met no extender
+                await asyncio.sleep(0)  # let the watches run between two cycles without extender calls
 
     async def _wait(self) -> None:
         self._changed.clear()
@@ -192,13 +192,11 @@ class Scheduler:
         except FitError as error:
             self.queue.refused(entry, error.plugins, time.monotonic())
             keep = profile.disables("post_filter", "DefaultPreemption")
-            self._tell_failure(entry.pod, "Unschedulable", str(error), clear_nomination=not keep)
-        except NoNodes as error:
+            self._report_failure(entry.pod, "Unschedulable", str(error), clear_nomination=not keep)
+        except (NoNodes, ExtenderError) as error:
             self.queue.failed(entry, time.monotonic())
-            self._tell_failure(entry.pod, "Unschedulable", str(error), clear_nomination=True)
-        except ExtenderError as error:
-            self.queue.failed(entry, time.monotonic())
-            self._tell_failure(entry.pod, "SchedulerError", str(error), clear_nomination=True)
+            reason = "Unschedulable" if isinstance(error, NoNodes) else "SchedulerError"
+            self._report_failure(entry.pod, reason, str(error), clear_nomination=True)
         else:
             self._cache.place(pod, node, assumed=True)
             self.queue.done(entry)
@@ -230,16 +228,16 @@ class Scheduler:
 
     def _after_bind_failed(self, entry: QueuedPod, message: str) -> None:
         present = self._api.store.get(PODS, podspec.key(entry.pod))
-        if present is None or podspec.uid(present.obj) != podspec.uid(entry.pod) or not _waits(present.obj):
-            return  # gone, or bound after all: the watch tells
+        if present is None or podspec.uid(present.obj) != podspec.uid(entry.pod) or not _pending(present.obj):
+            return  # deleted, or bound after all: the watch delivers it
         entry.pod = present.obj
         self._cache.nominate(present.obj)
         self.queue.failed(entry, time.monotonic())
         self._changed.set()
-        self._tell_failure(present.obj, "SchedulerError", message, clear_nomination=True)
+        self._report_failure(present.obj, "SchedulerError", message, clear_nomination=True)
 
-    def _tell_failure(self, pod: Object, reason: str, message: str, clear_nomination: bool) -> None:
-        """FailedScheduling Event, and the PodScheduled condition when it says something new."""
+    def _report_failure(self, pod: Object, reason: str, message: str, clear_nomination: bool) -> None:
+        """Record the Event FailedScheduling, and write the condition PodScheduled if it changes."""
         component = pod["spec"]["schedulerName"]
         self._recorder.record(PODS, pod, "Warning", "FailedScheduling", message, "Scheduling", component)
         old = podspec.condition(pod, "PodScheduled") or {}

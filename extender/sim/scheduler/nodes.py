@@ -1,26 +1,28 @@
-"""The scheduler's cache of nodes with what their pods ask, and the in-tree filters and score, in small. Pure."""
+"""Nodes with their pods in the scheduler's cache, and simplified in-tree filters and scores. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from extender.sim import podspec
-from extender.sim.apiserver.selectors import matches_expression
 from extender.sim.podspec import Amounts, Object
 from extender.sim.scheduler.config import Config, Profile
 from extender.sim.scheduler.queue import Event
+from protos.contract.selector import Requirement
 
 
 class Refusal(NamedTuple):
-    """Why a plugin refuses a node."""
+    """A plugin refuses a node."""
 
     plugin: str
     reasons: tuple[str, ...]
 
 
 class Placed(NamedTuple):
-    """What a pod takes of the node it is on."""
+    """The resources and host ports of a pod on its node."""
 
     node: str
     asked: Amounts
@@ -28,7 +30,7 @@ class Placed(NamedTuple):
 
 
 class NodeInfo:
-    """A node and the pods on it, those assumed to be bound among them."""
+    """A node with its pods, including assumed ones."""
 
     def __init__(self, node: Object) -> None:
         self.pods: dict[str, Placed] = {}
@@ -57,14 +59,15 @@ class NodeInfo:
 def taints(node: Object) -> list[Object]:
     """The node's taints, with the not-ready taint that the node lifecycle controller would add."""
     ready = podspec.condition(node, "Ready")
-    found: list[Object] = list(node.get("spec", {}).get("taints") or ())
-    if ready is None or ready["status"] != "True":
-        found.append({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"})
-    return found
+    not_ready: Object = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    return [
+        *(node.get("spec", {}).get("taints") or ()),
+        *([not_ready] if ready is None or ready["status"] != "True" else []),
+    ]
 
 
 def tolerates(pod: Object, taint: Object) -> bool:
-    """Whether one of the pod's tolerations covers the taint."""
+    """Whether one of the pod's tolerations matches the taint."""
     for t in pod["spec"].get("tolerations") or ():
         if t.get("effect") not in (None, "", taint["effect"]):
             continue
@@ -87,13 +90,10 @@ def _affinity_matches(pod: Object, node: NodeInfo) -> bool:
 
 
 def _term_matches(term: Mapping[str, Any], node: NodeInfo) -> bool:
-    named = {"metadata.name": node.name}
+    fields = {"metadata.name": node.name}
     by_label, by_field = term.get("matchExpressions") or (), term.get("matchFields") or ()
-    if not by_label and not by_field:
-        return False
-    return all(matches_expression(node.labels, e["key"], e["operator"], e.get("values", ())) for e in by_label) and all(
-        matches_expression(named, e["key"], e["operator"], e.get("values", ())) for e in by_field
-    )
+    pairs = [(node.labels, e) for e in by_label] + [(fields, e) for e in by_field]
+    return bool(pairs) and all(msgspec.convert(e, Requirement).met(labels) for labels, e in pairs)
 
 
 class InTree:
@@ -112,7 +112,7 @@ class InTree:
         self._checks_fit = not profile.disables("filter", "NodeResourcesFit")
 
     def filter(self, pod: Object, asked: Amounts, node: NodeInfo, nominated: Iterable[Amounts]) -> Refusal | None:
-        """Why the node cannot take the pod beside the pods on it and those ``nominated`` to it, or None."""
+        """The refusal of a pod that does not fit beside the node's pods and the ``nominated`` requests, or None."""
         for plugin, check in self._checks.items():
             if reason := check(pod, node):
                 return Refusal(plugin, (reason,))
@@ -171,7 +171,7 @@ class InTree:
 
 
 def node_events(old: Object, new: Object) -> list[Event]:
-    """What of a node changed, as far as the queue cares; heartbeats are nothing."""
+    """The queue events of a node's update; a heartbeat causes none."""
 
     def conditions(node: Object) -> dict[str, str]:
         return {c["type"]: c["status"] for c in node.get("status", {}).get("conditions") or ()}

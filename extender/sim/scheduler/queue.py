@@ -1,8 +1,8 @@
-"""The scheduling queue of kube-scheduler 1.34: active, backoff, error backoff, refused, gated. Pure: ``now`` comes in.
+"""The scheduling queue of kube-scheduler 1.34: active, backoff, error backoff, unschedulable, gated. Pure.
 
-A refused pod waits until an event that may help it; which events help depends on who refused it (for an extender: any
-event of pods or nodes). A pod whose own object changed is woken alone. Backoff is 1, 2, 4 … seconds up to a limit, on
-one-second windows, and is not observed for refused pods while nothing else is active.
+An unschedulable pod waits for an event that one of the plugins that refused it declares as helpful. For an extender
+that is any event of pods or nodes. An update of a pod requeues only that pod. The backoff is 1, 2, 4 … seconds up to a
+limit, in windows of one second. Unschedulable pods skip it while no pod is active.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from extender.sim.podspec import Object
 
 
 class Event(StrEnum):
-    """What happened in the cluster, as far as it may wake refused pods."""
+    """A cluster event that may requeue unschedulable pods."""
 
     POD_ADDED = "AssignedPodAdd"
     POD_UPDATED = "AssignedPodUpdate"
@@ -46,7 +46,7 @@ _HELPS: dict[str, frozenset[Event]] = {
 
 
 class Place(StrEnum):
-    """Where a pod is."""
+    """The part of the queue that holds a pod."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
@@ -57,24 +57,23 @@ class Place(StrEnum):
 
 
 class QueuedPod:
-    """A pod with its scheduling history."""
+    """A queued pod with its scheduling history."""
 
     __slots__ = ("attempts", "errors", "place", "plugins", "pod", "refusals", "since", "ticket")
 
     def __init__(self, pod: Object, now: float) -> None:
         self.pod = pod
-        self.since = now  # when it last entered the queue
+        self.since = now  # time of the last enqueue
         self.attempts = 0
         self.refusals = 0
         self.errors = 0  # in a row
-        self.plugins: frozenset[str] = frozenset()  # who refused it last
+        self.plugins: frozenset[str] = frozenset()  # plugins of the last refusal
         self.place = Place.GATED
-        self.ticket = -1  # of its newest heap entry; older ones are void
+        self.ticket = -1  # of its newest heap entry; older entries are void
 
     @property
     def priority(self) -> int:
-        found: int = self.pod["spec"].get("priority", 0)
-        return found
+        return int(self.pod["spec"].get("priority", 0))
 
 
 _Heap = list[tuple[tuple[float, ...], int, QueuedPod]]
@@ -94,18 +93,18 @@ class SchedulingQueue:
         return len(self._pods)
 
     def place(self, uid: str) -> Place | None:
-        """Where a pod is, None when the queue does not know it."""
-        found = self._pods.get(uid)
-        return found.place if found else None
+        """The part of the queue that holds the pod, None for an unknown pod."""
+        entry = self._pods.get(uid)
+        return entry.place if entry else None
 
     def add(self, pod: Object, now: float) -> None:
-        """A pod that nobody has bound yet appeared."""
+        """Add a new unbound pod."""
         entry = self._pods[podspec.uid(pod)] = QueuedPod(pod, now)
         if not pod["spec"].get("schedulingGates"):
             self._activate(entry)
 
     def update(self, pod: Object, now: float) -> None:
-        """The pod's own object changed: it alone may wake."""
+        """Update a pod, which may requeue this pod alone."""
         entry = self._pods.get(podspec.uid(pod))
         if entry is None:
             self.add(pod, now)
@@ -121,7 +120,7 @@ class SchedulingQueue:
         if entry.place is Place.IN_FLIGHT:
             self._events.get(podspec.uid(pod), []).extend(events)
         elif entry.place is Place.REFUSED and self._helped(entry, events):
-            self._wake(entry, now)
+            self._requeue(entry, now)
 
     def delete(self, uid: str) -> None:
         entry = self._pods.pop(uid, None)
@@ -130,16 +129,16 @@ class SchedulingQueue:
         self._events.pop(uid, None)
 
     def move(self, event: Event, now: float, up_to_priority: int | None = None) -> None:
-        """Something happened in the cluster: wake the refused pods it may help."""
+        """Requeue the unschedulable pods that a cluster event may help."""
         for events in self._events.values():
             events.append(event)
         for entry in list(self._pods.values()):
-            meant = up_to_priority is None or entry.priority <= up_to_priority
-            if meant and entry.place is Place.REFUSED and self._helped(entry, (event,)):
-                self._wake(entry, now)
+            included = up_to_priority is None or entry.priority <= up_to_priority
+            if included and entry.place is Place.REFUSED and self._helped(entry, (event,)):
+                self._requeue(entry, now)
 
     def pop(self, now: float) -> QueuedPod | None:
-        """The next pod to try; None when there is none now."""
+        """The next pod to schedule, None if there is none."""
         self._flush(now)
         entry = self._pop(Place.ACTIVE) or self._pop(Place.BACKOFF)
         if entry:
@@ -149,14 +148,14 @@ class SchedulingQueue:
         return entry
 
     def next_expiry(self) -> float | None:
-        """When the next error backoff ends (refused pods do not wait for theirs while nothing is active)."""
+        """End of the next error backoff. Unschedulable pods skip their backoff while no pod is active."""
         heap = self._heaps[Place.ERROR_BACKOFF]
         while heap and heap[0][2].ticket != heap[0][1]:
             heapq.heappop(heap)
         return heap[0][0][0] if heap else None
 
     def refused(self, entry: QueuedPod, plugins: Iterable[str], now: float) -> None:
-        """The attempt found no node: wait for an event that helps, or back off when one came meanwhile."""
+        """No node fits: wait for a helpful event, or back off if one came during the attempt."""
         if not self._known(entry):
             return
         entry.plugins, entry.since = frozenset(plugins), now
@@ -164,10 +163,10 @@ class SchedulingQueue:
         events = self._events.pop(podspec.uid(entry.pod), [])
         entry.place = Place.REFUSED
         if self._helped(entry, events):
-            self._wake(entry, now)
+            self._requeue(entry, now)
 
     def failed(self, entry: QueuedPod, now: float) -> None:
-        """The attempt ended in an error: retry after the backoff, whatever happens."""
+        """The attempt ended in an error: retry after the backoff."""
         if not self._known(entry):
             return
         self._events.pop(podspec.uid(entry.pod), None)
@@ -175,7 +174,7 @@ class SchedulingQueue:
         self._push(Place.ERROR_BACKOFF, entry, (self._expiry(entry, entry.errors),))
 
     def done(self, entry: QueuedPod) -> None:
-        """The pod is past the point where it can be refused; it stays known until ``delete``."""
+        """The pod is assumed or being deleted; it stays in the queue until ``delete``."""
         self._events.pop(podspec.uid(entry.pod), None)
 
     def _known(self, entry: QueuedPod) -> bool:
@@ -185,7 +184,7 @@ class SchedulingQueue:
     def _helped(entry: QueuedPod, events: Iterable[Event]) -> bool:
         return any(event in _HELPS.get(plugin, ()) for plugin in entry.plugins for event in events)
 
-    def _wake(self, entry: QueuedPod, now: float) -> None:
+    def _requeue(self, entry: QueuedPod, now: float) -> None:
         expiry = self._expiry(entry, entry.refusals)
         if expiry > math.floor(now):
             self._push(Place.BACKOFF, entry, (expiry,))

@@ -157,7 +157,7 @@ async def test_a_group_whose_last_news_was_missed_is_gone_with_its_definition(
     bench = watch()
     await bench.ready()
     for follower in bench.watches._optional._followers.values():
-        follower.feed._reflector._told = lambda _: iter(())  # type: ignore[method-assign,assignment]
+        follower.feed._reflector._decoded = lambda _: iter(())  # type: ignore[method-assign,assignment]
     undefine(server.api, VOLCANO)
     await bench.shows({})
 
@@ -275,7 +275,7 @@ async def test_a_takeover_lists_groups_that_no_watch_showed(server: FaultyServer
     bench = watch()
     await bench.ready()
     for follower in bench.watches._optional._followers.values():
-        follower.feed._reflector._told = lambda _: iter(())  # type: ignore[method-assign,assignment]
+        follower.feed._reflector._decoded = lambda _: iter(())  # type: ignore[method-assign,assignment]
     add_group(server.api, VOLCANO, "g1", minMember=2)
     define(server.api, OWN)
     add_group(server.api, OWN, "g2", minMember=3)

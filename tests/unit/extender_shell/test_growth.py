@@ -69,7 +69,7 @@ async def test_the_number_of_remembered_events_is_bounded() -> None:
     recorder = events.Recorder(cast(Any, Told()), component="c", instance="i", clock=lambda: 0.0)
     for number in range(events.REMEMBERED + 100):
         await recorder.post(events.Reference("v1", "Pod", f"p{number}", "ns", f"uid-{number}"), "Why", "so")
-    assert growth.sizes(recorder=recorder)["recorder._told"] == events.REMEMBERED
+    assert growth.sizes(recorder=recorder)["recorder._last"] == events.REMEMBERED
 
 
 def test_a_reflector_knows_the_objects_that_there_are() -> None:
@@ -84,6 +84,6 @@ def test_a_reflector_knows_the_objects_that_there_are() -> None:
                 "resourceVersion": "1",
             }
             for change in ("ADDED", "MODIFIED", "DELETED"):
-                assert list(reflector._told(msgspec.json.encode({"type": change, "object": {"metadata": meta}})))
+                assert list(reflector._decoded(msgspec.json.encode({"type": change, "object": {"metadata": meta}})))
         sizes.append(growth.sizes(reflector=reflector))
     assert growth.grown(sizes[0], sizes[1], {}) == {}

@@ -136,7 +136,7 @@ async def test_losing_the_lease_closes_the_gate_and_regaining_it_lists_again(lea
 def deaf(cluster: World) -> None:
     """Its watches tell nothing any more: a watch may lag behind by any time."""
     for feed in (cluster.extender.watches._nodes, *cluster.extender.watches._others):
-        feed._reflector._told = lambda _: iter(())  # type: ignore[method-assign,assignment]
+        feed._reflector._decoded = lambda _: iter(())  # type: ignore[method-assign,assignment]
 
 
 async def test_an_effect_waits_for_the_first_proof_of_the_lease(lease: Holder) -> None:

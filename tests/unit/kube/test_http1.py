@@ -128,7 +128,7 @@ async def test_connections_are_there_before_they_are_needed() -> None:
         http = Http(url)
         for _ in range(5):
             http.prepare(2)
-        await asyncio.gather(*http._coming)
+        await asyncio.gather(*http._opening)
         await asyncio.gather(http.ask("GET", "/", {}), http.ask("GET", "/", {}))
         http.close()
     assert server.connections == 2
@@ -140,7 +140,7 @@ async def test_connections_too_old_for_use_do_not_count_as_prepared() -> None:
         http = Http(url, idle_s=-1.0)
         await http.ask("GET", "/", {})
         http.prepare(1)
-        await asyncio.gather(*http._coming)
+        await asyncio.gather(*http._opening)
         http.close()
     assert server.connections == 2
 
@@ -148,7 +148,7 @@ async def test_connections_too_old_for_use_do_not_count_as_prepared() -> None:
 async def test_a_connection_that_cannot_be_prepared_fails_no_request() -> None:
     http = Http("http://127.0.0.1:1")
     http.prepare(1)
-    await asyncio.gather(*http._coming)
+    await asyncio.gather(*http._opening)
     with pytest.raises(NotConnected):
         await http.ask("GET", "/", {})
 
@@ -439,7 +439,7 @@ async def test_a_tunnel_lasts_whatever_the_proxy_said_of_its_own_connection(
     async with served(server, trusted[0]) as url, served(proxy) as by:
         http = Http(url, tls=lambda: trusted[1], proxy=by)
         http.prepare(1)
-        await asyncio.gather(*http._coming)
+        await asyncio.gather(*http._opening)
         assert (await http.ask("GET", "/", {})).body == b"ok"
         http.close()
     assert len(proxy.heads) == 1
