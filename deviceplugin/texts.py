@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 from yaml import CSafeLoader, YAMLError, load
 
-from protos.contract.bounds import FILE, FILE_DEPTH, depth
+from protos.contract.bounds import FILE, FILE_DEPTH, Bound, depth
 
 T = TypeVar("T")
 Stamp = tuple[int, int, int]
