@@ -44,7 +44,7 @@ async def test_a_connection_that_ended_leaves_nothing_for_the_collector(
         there.load_cert_chain(pair.certificate, pair.key)
         here = ssl.create_default_context(cafile=str(authority.ca.certificate))
     listener = socket.create_server(("127.0.0.1", 0))
-    server = http.server(app, http.STATUS, tls=there)
+    server = http.Server(app, http.STATUS, tls=there)
     served = asyncio.create_task(server.serve(sockets=[listener]))
     port = listener.getsockname()[1]
     await asyncio.to_thread(_ask, port, sent, here)
