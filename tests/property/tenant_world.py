@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from extender.engine.planning.fitting import Wanted
 from extender.engine.policies.preemption.attempt import Preemptor
-from extender.engine.policies.preemption.fitting import Wanted
 from extender.engine.policies.preemption.units import Unit
 from extender.engine.policies.preemption.victims import NoSolution, Search, Victims
 from extender.engine.queueing.queue_node import QueueNode

@@ -7,11 +7,11 @@ from collections.abc import Generator, Sequence
 
 import pytest
 
-from extender.engine.policies.preemption.fitting import Wanted
+from extender.engine.planning.fitting import Wanted
+from extender.engine.planning.what_if import WhatIfNodes
 from extender.engine.policies.preemption.reclaim import ReclaimPolicy
 from extender.engine.policies.preemption.units import MayTake, Unit
 from extender.engine.policies.preemption.victims import COMING, NoSolution, Search, Victims
-from extender.engine.policies.preemption.what_if import WhatIfNodes
 from extender.engine.queueing.queues import Queues
 from extender.engine.queueing.quota import Quota
 from extender.engine.state.seats import Seat

@@ -7,10 +7,10 @@ from itertools import chain, combinations
 
 from extender.engine.placement.index import Indexes
 from extender.engine.planning.attempt import ClusterView
+from extender.engine.planning.fitting import Wanted
 from extender.engine.planning.plan import Placement, Plan
-from extender.engine.policies.preemption.fitting import Wanted
+from extender.engine.planning.what_if import WhatIfNodes
 from extender.engine.policies.preemption.units import Unit
-from extender.engine.policies.preemption.what_if import WhatIfNodes
 
 
 class Without:

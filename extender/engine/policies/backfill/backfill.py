@@ -17,12 +17,12 @@ import msgspec
 
 from extender.engine.planning.attempt import TRY
 from extender.engine.planning.backfill_guard import BackfillGuard, Kept, nobody
+from extender.engine.planning.fitting import Wanted, opened
+from extender.engine.planning.what_if import Claim, WhatIfNodes
 from extender.engine.policies.backfill.earliest import Earliest, End, EndOf, earliest, ends
 from extender.engine.policies.backfill.heads import Head, Heads, QueuePosition
 from extender.engine.policies.backfill.reservation import SOON_S, BackfillReservation, FutureNodes
 from extender.engine.policies.context import PolicyContext
-from extender.engine.policies.preemption.fitting import Wanted, opened
-from extender.engine.policies.preemption.what_if import Claim, WhatIfNodes
 from extender.engine.queueing.runtimes import end_of_running
 from extender.engine.queueing.waking import Waking
 from extender.engine.state.node_state import NodeState

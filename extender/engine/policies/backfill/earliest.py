@@ -15,8 +15,8 @@ from typing import NamedTuple
 import msgspec
 
 from extender.engine.planning.attempt import LOOK, STEP, ClusterView
-from extender.engine.policies.preemption.fitting import Fitting, Wanted
-from extender.engine.policies.preemption.what_if import Gone, WhatIfNodes, by_node
+from extender.engine.planning.fitting import Fitting, Wanted
+from extender.engine.planning.what_if import Gone, WhatIfNodes, by_node
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.seats import Assignment
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from extender.engine.planning.backfill_guard import BackfillGuard, Known
+from extender.engine.planning.what_if import WhatIfNodes
 from extender.engine.policies.backfill.earliest import Earliest, EndOf
 from extender.engine.policies.backfill.heads import Head
-from extender.engine.policies.preemption.what_if import WhatIfNodes
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.running_pods import RunningPods
 from extender.engine.state.seats import Seat

@@ -10,9 +10,9 @@ from typing import Literal
 import msgspec
 
 from extender.engine.planning.attempt import LOOK, STEP
+from extender.engine.planning.fitting import Wanted, opened
 from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.preemption.attempt import Preemptor
-from extender.engine.policies.preemption.fitting import Wanted, opened
 from extender.engine.queueing.line import Turn
 from extender.engine.queueing.queue_node import LocalQueue
 from extender.engine.queueing.tenancy import Tenancy

@@ -11,16 +11,16 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import islice
 
 from extender.engine.planning.attempt import STEP
+from extender.engine.planning.fitting import Wanted
+from extender.engine.planning.what_if import WhatIfNodes
 from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.elastic.elastic import Elastic
 from extender.engine.policies.preemption.attempt import AttemptContext, PreemptionAttempt, Preemptor
 from extender.engine.policies.preemption.budgets import Register
 from extender.engine.policies.preemption.candidates import Backoff, Candidates, Chosen, How, Key, Moment
-from extender.engine.policies.preemption.fitting import Wanted
 from extender.engine.policies.preemption.reclaim import ReclaimPolicy
 from extender.engine.policies.preemption.units import MayTake, Unit, Units
 from extender.engine.policies.preemption.victims import COMING, NoSolution, Search, Victims
-from extender.engine.policies.preemption.what_if import WhatIfNodes
 from extender.engine.types import refusals
 from extender.engine.types.effects import Effect, Report
 from extender.engine.types.events import Event, PodGone, PodSeen, Tick

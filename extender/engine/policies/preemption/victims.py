@@ -14,10 +14,10 @@ from itertools import product
 import msgspec
 
 from extender.engine.planning.attempt import LOOK, STEP, ClusterView
-from extender.engine.policies.preemption.fitting import Fitting, Wanted
+from extender.engine.planning.fitting import Fitting, Wanted
+from extender.engine.planning.what_if import Gone, WhatIfNodes, by_node
 from extender.engine.policies.preemption.reclaim import ReclaimPolicy
 from extender.engine.policies.preemption.units import MayTake, Unit, price
-from extender.engine.policies.preemption.what_if import Gone, WhatIfNodes, by_node
 from extender.engine.state.seats import Assignment
 from extender.engine.types.sliced import Sliced
 

@@ -10,7 +10,7 @@ from collections.abc import Generator, Hashable, Sequence
 
 from extender.engine.planning.attempt import STEP, TRY, ClusterView
 from extender.engine.planning.trial import EquivalenceClass, group, is_puzzle
-from extender.engine.policies.preemption.what_if import Gone, WhatIfNodes
+from extender.engine.planning.what_if import Gone, WhatIfNodes
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
 from protos.contract import choose

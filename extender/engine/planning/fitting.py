@@ -8,9 +8,9 @@ import msgspec
 
 from extender.engine.placement.index import Indexes
 from extender.engine.planning.attempt import PIECE, ClusterView
+from extender.engine.planning.capacity_bound import CapacityBound
 from extender.engine.planning.plan import Placement, Plan
-from extender.engine.policies.preemption.capacity_bound import CapacityBound
-from extender.engine.policies.preemption.what_if import Gone, WhatIfNodes
+from extender.engine.planning.what_if import Gone, WhatIfNodes
 from extender.engine.state.intree import Amounts, short_of
 from extender.engine.state.seats import Seat
 
