@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from extender.engine.planning.fitting import Wanted
+from extender.engine.planning.solver import Wanted
 from extender.engine.policies.preemption.attempt import Preemptor
 from extender.engine.policies.preemption.units import Unit
 from extender.engine.policies.preemption.victims import NoSolution, Search, Victims

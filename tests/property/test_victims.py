@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 
 import pytest
 
-from extender.engine.planning.fitting import Wanted
+from extender.engine.planning.solver import Wanted
 from extender.engine.planning.what_if import WhatIfNodes
 from extender.engine.policies.preemption.reclaim import ReclaimPolicy
 from extender.engine.policies.preemption.units import MayTake, Unit

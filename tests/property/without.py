@@ -7,8 +7,8 @@ from itertools import chain, combinations
 
 from extender.engine.placement.index import Indexes
 from extender.engine.planning.attempt import ClusterView
-from extender.engine.planning.fitting import Wanted
 from extender.engine.planning.plan import Placement, Plan
+from extender.engine.planning.solver import Wanted
 from extender.engine.planning.what_if import WhatIfNodes
 from extender.engine.policies.preemption.units import Unit
 
@@ -28,7 +28,7 @@ class Without:
         }
         known, wanted = self._fleet, self._wanted
         fleet = ClusterView(nodes, Indexes(nodes), known.ignored, known.resources, known.localities)
-        plan = Plan(fleet, wanted.seats, wanted.seats, wanted.free, wanted.beside)
+        plan = Plan(fleet, wanted.seats, wanted.seats, wanted.free)
         while not plan.advance():
             pass
         return isinstance(plan.outcome, Placement)

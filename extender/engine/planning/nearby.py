@@ -120,7 +120,7 @@ def _room(eq_class: EquivalenceClass, node: NodeState, known: dict[Signature, in
     most = eq_class.size
     if eq_class.ask is not None and node.books is not None:
         most = min(most, _by_gpus(eq_class.ask, node.books, known))
-    return eq_class.times(most, node.books, node.allocatable, node.used)
+    return eq_class.times(most, node)
 
 
 def _by_gpus(ask: PodAsk, books: NodeBooks, known: dict[Signature, int]) -> int:

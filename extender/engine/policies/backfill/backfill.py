@@ -17,7 +17,7 @@ import msgspec
 
 from extender.engine.planning.attempt import TRY
 from extender.engine.planning.backfill_guard import BackfillGuard, Kept, nobody
-from extender.engine.planning.fitting import Wanted, opened
+from extender.engine.planning.solver import Wanted, reopen
 from extender.engine.planning.what_if import Claim, WhatIfNodes
 from extender.engine.policies.backfill.earliest import Earliest, End, EndOf, earliest, ends
 from extender.engine.policies.backfill.heads import Head, Heads, QueuePosition
@@ -166,7 +166,7 @@ class Backfill:
                 pods = self._ledger.pods
                 claims += [(pods[uid], assignment) for uid, assignment in first.assignments.items() if uid in pods]
                 for name in first.nodes:
-                    reservation.beside(name)
+                    reservation.guard(name)
                     yield TRY
         if passed:  # the next in such a queue comes first the next time, which is soon; until then all stays
             self._turn = None
@@ -188,18 +188,18 @@ class Backfill:
         uids = [seat.uid for seat in wanted.seats]
         held = [pod for uid in uids if (pod := self._ledger.pods[uid]).state == "held"]
         others = [*self._context.reservations.claims(uids), *claims]
-        cleared = WhatIfNodes(self._ledger, self._running_pods.leaving, held, others)
+        what_if = WhatIfNodes(self._ledger, self._running_pods.leaving, held, others)
         view = self._gangs.planner.view
-        anywhere = msgspec.structs.replace(wanted, seats=opened(view, wanted.seats))
+        anywhere = msgspec.structs.replace(wanted, seats=reopen(view, wanted.seats))
         before, found = self._kept.get(head.who), None
         if before is not None:
             nodes = {name: self._ledger.nodes[name] for name in before.nodes if name in self._ledger.nodes}
             near = msgspec.structs.replace(view, nodes=nodes)
             here = [end for end in ordered if end.node in nodes]
-            found = yield from earliest(near, cleared, anywhere, here, now)
+            found = yield from earliest(near, what_if, anywhere, here, now)
         if before is None or found is None or (found.sure and found.start > before.first.start):
-            found = yield from earliest(view, cleared, anywhere, ordered, now)
-        yield from cleared.dissolve()
+            found = yield from earliest(view, what_if, anywhere, ordered, now)
+        yield from what_if.dissolve()
         return found
 
     def _reservation(
@@ -231,4 +231,4 @@ class Backfill:
 
 
 def _there(binding: Sequence[BackfillReservation], node: NodeState) -> list[BackfillGuard]:
-    return [beside for reservation in binding if (beside := reservation.beside(node.name)) is not None]
+    return [guard for each in binding if (guard := each.guard(node.name)) is not None]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from extender.engine.planning.attempt import LOOK, STEP, ClusterView
-from extender.engine.planning.fitting import Fitting, Wanted
+from extender.engine.planning.solver import Solver, Wanted
 from extender.engine.planning.what_if import Gone, WhatIfNodes, by_node
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.seats import Assignment
@@ -79,22 +79,22 @@ def ends(ledger: Ledger, nodes: Iterable[str], end_of: EndOf) -> Generator[int, 
 
 
 def earliest(
-    view: ClusterView, cleared: WhatIfNodes, wanted: Wanted, ordered: Sequence[End], now: float
+    view: ClusterView, what_if: WhatIfNodes, wanted: Wanted, ordered: Sequence[End], now: float
 ) -> Generator[int, None, Earliest | None]:
     """The first moment with room for all; None if there is none even when everybody has left."""
-    fitting = Fitting(view, cleared, wanted)
-    if not (yield from _fits(fitting, ordered)):
+    solver = Solver(view, what_if, wanted)
+    if not (yield from _fits(solver, ordered)):
         return None
     few, many = -1, len(ordered)
     while few + 1 < many:
         middle = (few + many) // 2
-        if (yield from _fits(fitting, ordered[:middle])):
+        if (yield from _fits(solver, ordered[:middle])):
             many = middle
         else:
             few = middle
     left = ordered[:many]
     gone = yield from _gone(left)
-    placement = yield from fitting.place(gone)
+    placement = yield from solver.place(gone)
     if placement is None:
         return None
     nodes = dict.fromkeys(assignment.node for assignment in placement.assignments.values())
@@ -105,8 +105,8 @@ def earliest(
     return Earliest(start, all(end.sure for end in needed), last.uid if last else "", placement.assignments, there)
 
 
-def _fits(fitting: Fitting, left: Sequence[End]) -> Generator[int, None, bool]:
-    return (yield from fitting.fits((yield from _gone(left))))
+def _fits(solver: Solver, left: Sequence[End]) -> Generator[int, None, bool]:
+    return (yield from solver.fits((yield from _gone(left))))
 
 
 def _gone(left: Sequence[End]) -> Generator[int, None, Gone]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from extender.engine.planning.attempt import LOOK, STEP
-from extender.engine.planning.fitting import Wanted
+from extender.engine.planning.solver import Wanted
 from extender.engine.policies.context import PolicyContext
 from extender.engine.queueing.line import Turn
 from extender.engine.queueing.queue_node import LocalQueue

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from extender.engine.planning.attempt import LOOK, STEP
-from extender.engine.planning.fitting import Wanted, opened
+from extender.engine.planning.solver import Wanted, reopen
 from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.preemption.attempt import Preemptor
 from extender.engine.queueing.line import Turn
@@ -189,12 +189,12 @@ class Candidates:
             return None
         priority = self._context.priorities.of(gang, min(pod.priority for pod in pods.values()))
         by = Preemptor(f"gang {gang.key}", priority, pods)
-        return by, Wanted(opened(self._gangs.planner.view, minimum), free)
+        return by, Wanted(reopen(self._gangs.planner.view, minimum), free)
 
     def _pod(self, pod: PodState) -> tuple[Preemptor, Wanted] | None:
         if pod.ref.uid not in self._running_pods.pending:
             return None
-        wanted = Wanted(opened(self._gangs.planner.view, [Seat.of(pod)]))
+        wanted = Wanted(reopen(self._gangs.planner.view, [Seat.of(pod)]))
         return Preemptor(str(pod.ref), pod.priority, {pod.ref.uid: pod}), wanted
 
     def _open_to(self, uids: Iterable[str], *, replayed: bool) -> bool:

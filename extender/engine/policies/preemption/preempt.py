@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import islice
 
 from extender.engine.planning.attempt import STEP
-from extender.engine.planning.fitting import Wanted
+from extender.engine.planning.solver import Wanted
 from extender.engine.planning.what_if import WhatIfNodes
 from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.elastic.elastic import Elastic

@@ -14,7 +14,7 @@ from itertools import product
 import msgspec
 
 from extender.engine.planning.attempt import LOOK, STEP, ClusterView
-from extender.engine.planning.fitting import Fitting, Wanted
+from extender.engine.planning.solver import Solver, Wanted
 from extender.engine.planning.what_if import Gone, WhatIfNodes, by_node
 from extender.engine.policies.preemption.reclaim import ReclaimPolicy
 from extender.engine.policies.preemption.units import MayTake, Unit, price
@@ -73,8 +73,8 @@ class Search(Sliced[Victims | NoSolution]):
         """`draw` begins new copies of the nodes, with nobody gone but those who leave anyway."""
         self._view, self._draw, self._wanted = view, draw, wanted
         self._candidates, self._entitle, self._forbidden = candidates, entitle, forbidden
-        self._cleared: WhatIfNodes
-        self._fitting: Fitting
+        self._what_if: WhatIfNodes
+        self._solver: Solver
         self._units: list[Unit] = []
         """Those that may still go, cheapest first."""
         self.rights: ReclaimPolicy
@@ -82,11 +82,11 @@ class Search(Sliced[Victims | NoSolution]):
 
     def _plan(self) -> Generator[int, None, Victims | NoSolution]:
         for _ in range(TRIES):
-            self._cleared = self._draw()
-            self._fitting = Fitting(self._view, self._cleared, self._wanted)
+            self._what_if = self._draw()
+            self._solver = Solver(self._view, self._what_if, self._wanted)
             self.rights = self._entitle()
             outcome = yield from self._look()
-            yield from self._cleared.dissolve()
+            yield from self._what_if.dissolve()
             yield from self._free()
             if isinstance(outcome, NoSolution) or self._stands(outcome):
                 return outcome
@@ -94,7 +94,7 @@ class Search(Sliced[Victims | NoSolution]):
 
     def _stands(self, victims: Victims) -> bool:
         """Whether nodes and queues still are as they were."""
-        same = self._cleared.stands({assignment.node for assignment in victims.assignments.values()})
+        same = self._what_if.stands({assignment.node for assignment in victims.assignments.values()})
         return same and self._entitle().allow(victims.units)
 
     def _look(self) -> Generator[int, None, Victims | NoSolution]:
@@ -109,7 +109,7 @@ class Search(Sliced[Victims | NoSolution]):
             chosen = yield from self._least(found)
             forbidden = yield from self._forbidden(chosen, self._units)
             if not forbidden:
-                placement = yield from self._fitting.place((yield from _gone(chosen)))
+                placement = yield from self._solver.place((yield from _gone(chosen)))
                 if placement is None:
                     return CHANGED
                 return Victims(tuple(map(self.rights.marked, chosen)), placement.assignments)
@@ -150,7 +150,7 @@ class Search(Sliced[Victims | NoSolution]):
         """Keep those that are anywhere where their going makes room."""
         if self._wanted.free or not (yield from self.rights.roomy(())):
             return
-        useful = yield from self._fitting.census.useful((yield from _gone(self._units)))
+        useful = yield from self._solver.useful((yield from _gone(self._units)))
         yield from self._keep(lambda unit: any(victim.node in useful for victim in unit.victims))
 
     def _keep(self, wanted: Callable[[Unit], bool]) -> Generator[int, None, None]:
@@ -193,7 +193,7 @@ class Search(Sliced[Victims | NoSolution]):
         """Whether all have a place, and room in their queue, once these units are gone."""
         if not (yield from self.rights.roomy(units)):
             return False
-        return (yield from self._fitting.fits((yield from _gone(units))))
+        return (yield from self._solver.fits((yield from _gone(units))))
 
 
 def _gone(units: Sequence[Unit]) -> Generator[int, None, Gone]:
