@@ -75,7 +75,11 @@ def searched(town: Town, seats: tuple[Seat, ...], units: list[Unit]) -> Victims 
         queues = Queues()
         return ReclaimPolicy(queues, Quota(queues), ["w"], 1000)
 
-    search = Search(town.engine.gangs.planner.view, draw, Wanted(seats), candidates, anybody)
+    def allowed(*_: Sequence[Unit]) -> Generator[int, None, dict[str, str]]:
+        yield 1
+        return {}
+
+    search = Search(town.engine.gangs.planner.view, draw, Wanted(seats), candidates, anybody, allowed)
     while not search.advance():
         pass
     assert search.outcome is not None

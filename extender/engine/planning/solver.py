@@ -7,7 +7,7 @@ GPU, whole GPUs or none, the bound is exact. Otherwise a plan on snapshots of th
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterable
+from collections.abc import Callable, Generator, Hashable, Iterable
 from itertools import repeat
 
 import msgspec
@@ -55,6 +55,17 @@ def _excluded(view: ClusterView, excluded: int, requests: Amounts) -> int:
         if excluded >> node.number & 1 and short_of(node, requests, view.ignored):
             excluded &= ~(1 << node.number)
     return excluded
+
+
+def least_prefix(fits: Callable[[int], Generator[int, None, bool]], few: int, many: int) -> Generator[int, None, int]:
+    """How many of the first pods must be gone at least; `few` is known not to suffice, `many` to suffice."""
+    while few + 1 < many:
+        middle = (few + many) // 2
+        if (yield from fits(middle)):
+            many = middle
+        else:
+            few = middle
+    return many
 
 
 class Solver:
