@@ -146,7 +146,9 @@ class Attempt:
             group(self._seats[start : start + STEP], self._view.ignored, classes)
             yield 2 * STEP * LOOK
         for eq_class in classes.values():
-            eq_class.choices = self._chooser(eq_class.ask)
+            if eq_class.ask is not None:
+                choices = Choices(eq_class.ask, self._view.indexes.scorer, evenly=self._wide)
+                eq_class.choices = self._choices.setdefault(eq_class.ask, choices)
         self.eq_classes = sorted(classes.values(), key=attrgetter("hardness"))
         spread = [eq_class for eq_class in self.eq_classes if eq_class.constraints.spread is not None]
         breadths = yield from self._survey(spread)
@@ -156,13 +158,6 @@ class Attempt:
             several = 1 < len({eq_class.constraints for eq_class in self.eq_classes}) <= SURVEYED
             breadths = (yield from self._survey(self.eq_classes)) if several else {}
             self.eq_classes.sort(key=lambda eq_class: (breadths.get(eq_class.constraints, 0), eq_class.ask is not None))
-
-    def _chooser(self, ask: PodAsk | None) -> Choices | None:
-        if ask is None:
-            return None
-        if ask not in self._choices:
-            self._choices[ask] = Choices(ask, self._view.indexes.scorer, evenly=self._wide)
-        return self._choices[ask]
 
     def _survey(self, eq_classes: Sequence[EquivalenceClass]) -> Generator[int, None, dict[Constraints, int]]:
         """How many nodes each selection of nodes admits."""

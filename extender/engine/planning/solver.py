@@ -135,7 +135,6 @@ class Solver:
         return all(have >= eq_class.size for have, eq_class in zip(total, self._classes, strict=True))
 
     def _room(self, name: str, gone: frozenset[str]) -> Generator[int, None, Room]:
-        """How many members the node takes without these pods."""
         room = self._rooms.get((name, gone))
         if room is None:
             node = self._view.nodes.get(name)

@@ -122,10 +122,6 @@ class EquivalenceClass:
         self._beside = counted(like.requests, ignored)
         self.hardness = like.hardness
 
-    def add(self, seat: Seat) -> None:
-        self.size += 1
-        self.waiting.append(seat)
-
     def spread_over(self, nodes: int) -> None:
         """Limit the members on one node as kube-scheduler will, if these are all nodes that they may go to."""
         if (spread := self.constraints.spread) is not None:
@@ -165,7 +161,8 @@ def group(
         eq_class = classes.get(likeness)
         if eq_class is None:
             eq_class = classes[likeness] = EquivalenceClass(seat, ignored)
-        eq_class.add(seat)
+        eq_class.size += 1
+        eq_class.waiting.append(seat)
 
 
 class Trial(NodeSnapshot):

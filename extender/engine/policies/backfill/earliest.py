@@ -101,7 +101,6 @@ def earliest(
 
 
 def _gone(ended: Iterable[End]) -> Generator[int, None, Gone]:
-    """The pods that have ended, by node."""
     uids: defaultdict[str, list[str]] = defaultdict(list)
     for batch in batched(ended):
         for end in batch:

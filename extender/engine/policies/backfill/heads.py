@@ -133,7 +133,6 @@ class Heads:
         return pod.refusal.code in refusals.FOR_ROOM
 
     def _is_single(self, pod: PodState) -> bool:
-        """Whether a pod is pending and in no gang."""
         return pod.state in WAITS and pod.ask is not None and self._gangs.roster.of(pod.ref.uid) is None
 
     # -- what heads need

@@ -122,7 +122,6 @@ class Growth:
     # -- what a job lacks
 
     def _scale_outs(self, key: GroupKey) -> list[Scaler]:
-        """The job's unfinished ScaleOuts."""
         return [scaler for scaler in self._scalers.unfinished(key) if scaler.kind == "ScaleOut"]
 
     def _look(self) -> Generator[int, None, Growing | None]:

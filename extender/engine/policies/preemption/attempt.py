@@ -53,14 +53,6 @@ class Preemptor(msgspec.Struct, frozen=True):
     """Its pods that need a place, by UID."""
 
 
-class AttemptContext(msgspec.Struct, frozen=True):
-    """What all attempts share."""
-
-    policy: PolicyContext
-    elastic: Elastic
-    budgets: Register
-
-
 class PreemptionAttempt:
     """One preemption. `ended` says how it ended, "" while it goes on.
 
@@ -69,19 +61,21 @@ class PreemptionAttempt:
 
     def __init__(
         self,
-        context: AttemptContext,
+        context: PolicyContext,
+        elastic: Elastic,
+        budgets: Register,
         by: Preemptor,
         units: tuple[Unit, ...],
         assignments: Mapping[str, Assignment],
         now: float,
     ) -> None:
-        self._context, self._policy, self.by, self._units = context, context.policy, by, units
+        self._context, self._elastic, self._budgets, self.by, self._units = context, elastic, budgets, by, units
         self._unit_of = {victim.uid: unit for unit in units for victim in unit.victims}
         victims = {victim.uid: victim for unit in units for victim in unit.victims}
         grace_s = max((victim.grace_s for victim in victims.values()), default=0.0)
         removable = self._removable()
-        patience_s = max(grace_s, self._policy.settings.scale_in_timeout_s)
-        self._asking = Asking(context.elastic.scalers, removable, patience_s)
+        patience_s = max(grace_s, self._context.settings.scale_in_timeout_s)
+        self._asking = Asking(elastic.scalers, removable, patience_s)
         self._until = now + grace_s + COME_S + (patience_s if removable else 0.0)
         self._assignments = assignments
         self._texts: dict[str, str] = {}
@@ -99,8 +93,8 @@ class PreemptionAttempt:
     def _removable(self) -> dict[GroupKey, list[PodRef]]:
         """Spare workers that the operator of their job can remove, by job."""
         removable: dict[GroupKey, list[PodRef]] = {}
-        for unit in self._units if self._policy.settings.scale_in_timeout_s else ():
-            if unit.spare and unit.gang is not None and self._context.elastic.scalers.serves(unit.gang, "ScaleIn"):
+        for unit in self._units if self._context.settings.scale_in_timeout_s else ():
+            if unit.spare and unit.gang is not None and self._elastic.scalers.serves(unit.gang, "ScaleIn"):
                 removable.setdefault(unit.gang, []).extend(victim.ref for victim in unit.victims)
         return removable
 
@@ -112,7 +106,7 @@ class PreemptionAttempt:
 
     def claims(self) -> Iterator[tuple[PodState, Assignment]]:
         """Assignments that are not reserved yet, with their pods."""
-        kept = self._policy.reservations
+        kept = self._context.reservations
         return ((self.by.pods[uid], place) for uid, place in self._assignments.items() if kept.of(uid) is None)
 
     def concerns(self, uid: str) -> bool:
@@ -125,13 +119,13 @@ class PreemptionAttempt:
 
     def begin(self) -> Iterator[Effect]:
         """Reserve the room."""
-        until, uids = self._policy.wall.text(self._until), list(self._assignments)
+        until, uids = self._context.wall.text(self._until), list(self._assignments)
         for number, start in enumerate(range(0, len(uids), ROOMS)):
             rooms = {uid: _room(self._assignments[uid]) for uid in uids[start : start + ROOMS]}
             text = reservation.encode(Reservation(codec.VERSION, rooms, until, preempting=True))
             self._texts |= dict.fromkeys(uids[COPIES * number : COPIES * (number + 1)], text)
         for uid, text in self._texts.items():
-            self._policy.reservations.promises.allow(uid, self._until)
+            self._context.reservations.promises.allow(uid, self._until)
             yield SetAnnotation(self.by.pods[uid].ref, names.RESERVATION, text, "")
         over_quota = "; ".join(sorted({unit.over_quota for unit in self._units if unit.over_quota}))
         units, spare = listed((unit.who for unit in self._units), NAMED), all(unit.spare for unit in self._units)
@@ -142,7 +136,7 @@ class PreemptionAttempt:
         pods = [each for each in ([uid] if uid else self.by.pods) if each in self.by.pods]
         if any(self.by.pods[each].state in ("binding", "bound") for each in pods):
             yield from self._end("done", now)
-        elif not all(each in self._policy.running_pods.pending for each in pods):
+        elif not all(each in self._context.running_pods.pending for each in pods):
             yield from self._end("left", now)
         elif now >= self._until:
             yield from self._end("lapsed", now)
@@ -168,19 +162,19 @@ class PreemptionAttempt:
 
     def _kept(self, uids: Iterable[str]) -> bool:
         """Whether all room is reserved, as far as it is free. It can be new only if one of these pods changed."""
-        promises = self._policy.reservations.promises
+        promises = self._context.reservations.promises
         if not any(uid in self._texts for uid in uids):
             return False
         return self._stands() and all(promises.on(uid) == text for uid, text in self._texts.items())
 
     def _stands(self) -> bool:
         """Whether all of the room is still where it was planned."""
-        reserved = map(self._policy.reservations.of, self._assignments)
+        reserved = map(self._context.reservations.of, self._assignments)
         return all(kept is not None and kept.assignment for kept in reserved)
 
     def _whole(self, unit: Unit) -> bool:
         """Whether the unit still has all members of its gang, if a whole gang must go."""
-        known = self._policy.gangs.roster.known.get(unit.gang) if unit.gang is not None and not unit.spare else None
+        known = self._context.gangs.roster.known.get(unit.gang) if unit.gang is not None and not unit.spare else None
         uids = {victim.uid for victim in unit.victims}
         return known is None or all(member.uid in uids for member in known.gang.at(Stage.POSTED, Stage.BOUND))
 
@@ -190,15 +184,15 @@ class PreemptionAttempt:
         for unit in self._units:
             if unit.spare and unit.gang is not None:
                 chosen.setdefault(unit.gang, set()).update(v.ref.name for v in unit.victims if not self._goes(v.uid))
-        known = self._policy.gangs.roster.known
-        spares = self._context.elastic.spares
+        known = self._context.gangs.roster.known
+        spares = self._elastic.spares
         return all(key not in known or spares(known[key].gang, members) for key, members in chosen.items())
 
     def _ask(self, now: float) -> Iterator[Effect]:
         """Begin with the workers that their operator can remove."""
         for pods in self._asking.workers.values():
             for pod in pods:
-                self._policy.gangs.controller.preempt(pod.uid, now, wholly=False)
+                self._context.gangs.controller.preempt(pod.uid, now, wholly=False)
                 yield Report(pod, refusals.scaling_in(self.by.who, self.by.priority), warning=False)
         yield from self._evict(now)
 
@@ -223,14 +217,14 @@ class PreemptionAttempt:
             uid, victim = next(iter(self._todo.items()))
             del self._todo[uid]
             if not self._goes(uid):
-                self._policy.gangs.controller.preempt(uid, now, wholly=self._unit_of[uid].kind == "gang")
+                self._context.gangs.controller.preempt(uid, now, wholly=self._unit_of[uid].kind == "gang")
                 yield self._order(victim, now)
 
     def _forbidden(self) -> str:
         """Why budgets forbid the evictions that are left, "" if they allow them."""
         left = ((unit, tuple(v for v in unit.victims if not self._goes(v.uid))) for unit in self._units)
         units = [msgspec.structs.replace(unit, victims=victims) for unit, victims in left if victims]
-        check = Sliced(self._context.budgets.forbidden(units, ()))
+        check = Sliced(self._budgets.forbidden(units, ()))
         while not check.advance():
             pass
         return next(iter((check.outcome or {}).values()), "")
@@ -243,13 +237,13 @@ class PreemptionAttempt:
         return Evict(victim.ref, refusals.preempted(self.by.who, self.by.priority, unit.who), insist=False)
 
     def _goes(self, uid: str) -> bool:
-        pod = self._policy.running_pods.of(uid)
+        pod = self._context.running_pods.of(uid)
         return pod is None or pod.leaving
 
     def _count(self, victim: Victim) -> None:
         self._lost += victim.lost
         unit = self._unit_of[victim.uid]
-        self._policy.counters["preemption_victims", f"{unit.kind}/{unit.by}"] += 1
+        self._context.counters["preemption_victims", f"{unit.kind}/{unit.by}"] += 1
 
     def _end(self, how: str, now: float) -> Iterator[Effect]:
         """Victims that are not evicted yet stay; room that was reserved in vain is given up."""
@@ -258,12 +252,12 @@ class PreemptionAttempt:
             self._count(victim)
         for unit in self._units:
             if unit.gang is not None and any(victim.uid in self._todo for victim in unit.victims):
-                self._policy.gangs.controller.spare(unit.gang, now)
-        self._policy.counters["preemptions", how] += 1
-        self._policy.counters["preemption_lost_gpu_seconds", ""] += round(self._lost)
+                self._context.gangs.controller.spare(unit.gang, now)
+        self._context.counters["preemptions", how] += 1
+        self._context.counters["preemption_lost_gpu_seconds", ""] += round(self._lost)
         if how in ("refused", "unheard", "changed"):
             for uid in self._texts:
-                if uid in self._policy.running_pods.pending:
+                if uid in self._context.running_pods.pending:
                     yield SetAnnotation(self.by.pods[uid].ref, names.RESERVATION, None, "")
 
     def _report(self, reason: Reason, *, warning: bool = True) -> Report:

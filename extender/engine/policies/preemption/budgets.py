@@ -102,7 +102,6 @@ class Register:
         return ""
 
     def _guards(self, victim: Victim) -> list[str]:
-        """The budgets that guard the pod."""
         if not victim.guarded:
             return []
         budgets = self._budgets.get(victim.ref.namespace, {})

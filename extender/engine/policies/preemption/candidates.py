@@ -205,7 +205,6 @@ class Candidates:
     # -- backoff
 
     def _due(self, key: Key, now: float, moment: Moment) -> bool:
-        """Whether a search is worth it by now."""
         rest = self._rests.get(key)
         return rest is None or (now >= rest.again_at and (rest.moment != moment or now >= rest.sure_at))
 

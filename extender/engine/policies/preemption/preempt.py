@@ -14,7 +14,7 @@ from extender.engine.planning.solver import Wanted
 from extender.engine.planning.what_if import WhatIfNodes
 from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.elastic.elastic import Elastic
-from extender.engine.policies.preemption.attempt import AttemptContext, PreemptionAttempt, Preemptor
+from extender.engine.policies.preemption.attempt import PreemptionAttempt, Preemptor
 from extender.engine.policies.preemption.budgets import Register
 from extender.engine.policies.preemption.candidates import Backoff, Candidates, Chosen, How, Key, Moment
 from extender.engine.policies.preemption.reclaim import ReclaimPolicy
@@ -37,11 +37,10 @@ class Preemption:
     """The search under way, and all preemptions under way."""
 
     def __init__(self, context: PolicyContext, elastic: Elastic) -> None:
-        self._context = context
+        self._context, self._elastic = context, elastic
         self._gangs, self._running_pods = context.gangs, context.running_pods
         self._candidates = Candidates(context)
         self.budgets = Register()
-        self._shared = AttemptContext(context, elastic, self.budgets)
         self._units = Units(context, elastic.spared)
         self._attempts: dict[str, tuple[Key, PreemptionAttempt]] = {}
         """Preemptions under way, by preemptor."""
@@ -93,15 +92,13 @@ class Preemption:
         effects: list[Effect] = []
         for key, attempt in list(self._attempts.values()):
             if concerned(attempt):
-                failed = True
                 with self._context.quarantine.over(_subject(key, attempt.by), "preemption"):
                     effects += step(attempt)
                     if attempt.ended:
                         del self._attempts[attempt.by.who]
                         self._rest(key, now, ENDS.get(attempt.ended, "vain"))
-                    failed = False
-                if failed:
-                    self._attempts.pop(attempt.by.who, None)
+                    continue
+                self._attempts.pop(attempt.by.who, None)  # it failed
         return effects
 
     # -- candidates
@@ -128,7 +125,6 @@ class Preemption:
         )
 
     def _choose(self, choice: Sliced[Chosen | None], now: float) -> None:
-        """Go on choosing a candidate; then the search begins."""
         self._choice = None  # unless it goes on
         if not choice.advance():
             self._choice = choice
@@ -200,7 +196,8 @@ class Preemption:
                 about = refusals.preemption_postponed if outcome.postponed else refusals.preemption_forbidden
                 yield Report(who, about(by.who, outcome.why), warning=not outcome.postponed)
             return
-        attempt = PreemptionAttempt(self._shared, by, outcome.units, outcome.assignments, now)
+        units, assignments = outcome.units, outcome.assignments
+        attempt = PreemptionAttempt(self._context, self._elastic, self.budgets, by, units, assignments, now)
         self._attempts[by.who] = key, attempt
         self._context.counters["preemptions", "planned"] += 1
         yield from attempt.begin()

@@ -192,7 +192,6 @@ class ReclaimPolicy:
         return self._limits[local_queue]
 
     def _is_own(self, local_queue: LocalQueue) -> bool:
-        """Whether these pods are in the preemptor's queue."""
         return self._local_queue is None or self._queues.at(local_queue) is self._queues.at(self._local_queue)
 
     def _limit_of(self, local_queue: LocalQueue) -> ReclaimLimit | None:

@@ -180,7 +180,6 @@ class Search(Sliced[Victims | NoSolution]):
 
 
 def _gone(units: Sequence[Unit]) -> Generator[int, None, Gone]:
-    """The pods of these units by node."""
     uids: defaultdict[str, list[str]] = defaultdict(list)
     for batch in batched(units):
         pods = 0
@@ -193,7 +192,6 @@ def _gone(units: Sequence[Unit]) -> Generator[int, None, Gone]:
 
 
 def _let_go(units: list[Unit]) -> Generator[int, None, None]:
-    """Free these units in steps."""
     while units:
         del units[-AT_ONCE:]
         yield AT_ONCE * LOOK
