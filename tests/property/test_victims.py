@@ -1,4 +1,4 @@
-"""Who has to go, in random small clusters: held against all sets of units that there are."""
+"""Victims in random small clusters, compared with all sets of units."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MORE = [pytest.param(seed, MANY, marks=pytest.mark.long) for seed in range(3, 10
 
 
 def a_town(draw: random.Random, most: int) -> Town:
-    """Pods and gangs of some priorities on a few nodes, as it comes: a small town, or one of `MANY` units or more."""
+    """Random pods and gangs of some priorities on a few nodes: a small town, or one of `MANY` units or more."""
     small = most == UNITS
     town = Town([draw.choice([1, 2, 4]) for _ in range(draw.randint(1, 3))] if small else [4, 4, 4])
     for number in range(draw.randint(2, 9) if small else 30):

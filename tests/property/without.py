@@ -1,4 +1,4 @@
-"""Whether all who wait have a place once some units are gone: by the placement alone, of every set of units anew."""
+"""Whether all pending pods fit once some units are gone, by a new plan for every set of units."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Without:
         self._fleet, self._cleared, self._wanted = fleet, cleared, wanted
 
     def fits(self, units: Iterable[Unit]) -> bool:
-        """Whether all have a place then."""
+        """Whether all pods have a place without these units."""
         gone = [victim for unit in units for victim in unit.victims]
         nodes = {
             name: self._cleared.without(node, frozenset(v.uid for v in gone if v.node == name))

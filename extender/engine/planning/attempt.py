@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from extender.engine.placement.index import Indexes
-from extender.engine.planning.backfill_guard import Kept, nobody
+from extender.engine.planning.backfill_guard import Kept, unguarded
 from extender.engine.planning.trial import Choices, EquivalenceClass, Trial, group, is_puzzle
 from extender.engine.state.intree import Constraints
 from extender.engine.state.node_state import NodeState
@@ -57,7 +57,7 @@ class ClusterView(msgspec.Struct, frozen=True):
     """The names of our resources."""
     localities: tuple[str, ...] = ()
     """Labels that say where a node is, from near to far: members of a gang are kept together by them."""
-    kept: Kept = nobody
+    kept: Kept = unguarded
     """The guards of reservations on each node."""
 
 

@@ -69,6 +69,6 @@ Kept = Callable[[NodeState], Sequence[BackfillGuard]]
 """The guards of a node: reservations that the workload being planned must not delay."""
 
 
-def nobody(_: NodeState) -> Sequence[BackfillGuard]:
+def unguarded(_: NodeState) -> Sequence[BackfillGuard]:
     """No node is reserved."""
     return ()

@@ -1,4 +1,4 @@
-"""Elastic jobs take more workers when GPUs are idle and nobody waits who could use them."""
+"""Elastic jobs get more workers if GPUs are idle and no pending pod could use them."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 import msgspec
 
 from extender.engine.planning.attempt import TRY
-from extender.engine.planning.backfill_guard import BackfillGuard, Kept, nobody
+from extender.engine.planning.backfill_guard import BackfillGuard, Kept, unguarded
 from extender.engine.planning.solver import Wanted, reopen
 from extender.engine.planning.what_if import Claim, WhatIfNodes
 from extender.engine.policies.backfill.earliest import Earliest, End, EndOf, earliest, ends
@@ -76,7 +76,7 @@ class Backfill:
     def before_gang(self, gang: Gang, now: float) -> Kept:
         """The guards that a gang must respect if it starts now."""
         if not self._kept:
-            return nobody
+            return unguarded
         expected = self._context.runtimes.of_gang(gang)
         binding = self._binding(self.heads.of_gang(gang), f"gang {gang.key}", now + expected, now)
         return lambda node: _guards(binding, node)
