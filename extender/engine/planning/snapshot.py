@@ -14,9 +14,9 @@ from protos.contract.books import NodeBooks
 
 
 class NodeSnapshot(NodeState):
-    """A node to try changes on: `books` and `used` are copies, everything else is shared with `origin`.
+    """A node to try changes on: `books` and `used` are copies; the other fields that plans read are shared.
 
-    `version` stays the origin's version at the time of the copy.
+    `version` stays the version that `origin` had at the time of the copy. What only the ledger reads is not there.
     """
 
     __slots__ = ("origin",)

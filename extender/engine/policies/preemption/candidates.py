@@ -13,7 +13,6 @@ from extender.engine.planning.attempt import LOOK, STEP
 from extender.engine.planning.solver import Wanted, reopen
 from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.preemption.attempt import Preemptor
-from extender.engine.queueing.line import Turn
 from extender.engine.queueing.queue_node import LocalQueue
 from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.queueing.turns import QueueRank
@@ -48,8 +47,10 @@ Moment = tuple[int, int, int, int, int]
 Chosen = tuple[Key, Preemptor, Wanted]
 How = Literal["done", "coming", "vain", "lapsed"]
 """The result: a start; enough becomes free without preemption; no victims or no evictions; evictions in vain."""
-Waiting = tuple[QueueRank, Turn, Key, GangInfo | PodState]
-"""A candidate, and its place in line."""
+Place = tuple[QueueRank, tuple[int, float, float]]
+"""The rank of its queue, and its turn there without the name: the first found comes first among equals."""
+Waiting = tuple[Place, Key, GangInfo | PodState]
+"""A candidate."""
 
 
 class Backoff(msgspec.Struct):
@@ -120,11 +121,11 @@ class Candidates:
             self.seen += 1 if each is not None else PASSED
             if number % STEP == STEP - 1:
                 yield STEP * SEEN
-            if each is not None and (best is None or _place(each) < _place(best)) and self._due(each[2], now, moment):
+            if each is not None and (best is None or each[0] < best[0]) and self._due(each[1], now, moment):
                 best = each
         if best is None:
             return None
-        key, workload = best[2:]
+        _, key, workload = best
         yield LOOK
         asked = None
         with self._context.quarantine.over(workload.subject, "candidates"):
@@ -156,7 +157,7 @@ class Candidates:
             return None
         turn = self._context.order.of_gang(gang)
         rank = check.rank(self._context.tenancy.admission.local_queue(gang), -turn.precedence)
-        return (rank, turn, key, known) if rank is not None else None
+        return ((rank, turn[:3]), key, known) if rank is not None else None
 
     def _waiting_pod(self, check: CandidateFilter, busy: frozenset[str], replayed: bool, uid: str) -> Waiting | None:
         pod = self._running_pods.pending.get(uid)
@@ -167,7 +168,7 @@ class Candidates:
         if local_queue is None or rank is None or not self._is_single(pod, replayed) or str(pod.ref) in busy:
             return None
         key = hash(Seat.of(pod).likeness), pod.priority, local_queue
-        return rank, self._context.order.of_pod(pod), key, pod
+        return (rank, self._context.order.of_pod(pod)[:3]), key, pod
 
     def _is_single(self, pod: PodState, replayed: bool) -> bool:
         if pod.state != "waiting" or isinstance(pod.asked, Reason) or pod.forged:
@@ -224,9 +225,3 @@ class Candidates:
         for key, rest in list(islice(self._rests.items(), FORGOTTEN)):
             if len(self._rests) >= RESTS or now >= max(rest.again_at, rest.sure_at) + FORGET_S:
                 del self._rests[key]
-
-
-def _place(waiting: Waiting) -> tuple[QueueRank, tuple[int, float, float]]:
-    """The place of a candidate; the first found comes first among equals."""
-    rank, turn, _, _ = waiting
-    return rank, (turn.precedence, turn.rank, turn.since)

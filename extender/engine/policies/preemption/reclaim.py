@@ -17,11 +17,11 @@ evicted for. Sources: Volcano's plugins proportion and capacity (who gives, chec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 
 import msgspec
 
-from extender.engine.policies.preemption.units import Unit, pieces, price
+from extender.engine.policies.preemption.units import MayTake, Unit, pieces, price
 from extender.engine.queueing.queue_node import LocalQueue, QueueNode
 from extender.engine.queueing.queue_tree import SAME
 from extender.engine.queueing.queues import Queues
@@ -137,13 +137,34 @@ class ReclaimPolicy:
             for name, amount in self._queues.takes(victim.uid)
         )
 
-    def tally(self, *, overshoot: bool) -> Tally:
-        """A tally of units that go together; `overshoot`: the largest may leave a queue less than it must keep."""
-        return Tally(self._queues, self._limit, overshoot=overshoot)
+    def tally(self, *, overshoot: bool) -> MayTake:
+        """Adds up units that go together, and says of each whether all queues keep what they must without it too.
+
+        `overshoot`: the largest unit may leave a queue less than it must keep. A pod in two units counts once.
+        """
+        seen: set[str] = set()
+        gone: dict[Level, Reclaimed] = {}
+
+        def take(unit: Unit) -> bool:
+            limit = self._limit(unit)
+            if limit is None:
+                return True
+            new = [victim.uid for victim in unit.victims if victim.uid not in seen]
+            takes: dict[str, int] = {}
+            for uid in new:
+                add(takes, self._queues.takes(uid))
+            with_unit = {level: _more(gone.get(level, ({}, {})), takes) for level in limit.levels}
+            if not limit.keeps(with_unit, overshoot=overshoot):
+                return False
+            gone.update(with_unit)
+            seen.update(new)
+            return True
+
+        return take
 
     def allow(self, units: Sequence[Unit]) -> bool:
         """Whether all of these may go together."""
-        return all(map(self.may_take, units)) and all(map(self.tally(overshoot=True).add, units))
+        return all(map(self.may_take, units)) and all(map(self.tally(overshoot=True), units))
 
     def roomy(self, units: Iterable[Unit]) -> Generator[int, None, bool]:
         """Whether the preemptor's queue, and each above it, has quota left once these units are gone."""
@@ -249,31 +270,6 @@ class ReclaimPolicy:
             level = Level(at.queue, queue.priority, had, due, deserved, queue.guarantee, {}, contested)
             self._levels[at, own] = level
         return level
-
-
-class Tally:
-    """Adds up what queues give; a pod that is in two units counts once."""
-
-    def __init__(self, queues: Queues, limit: Callable[[Unit], ReclaimLimit | None], *, overshoot: bool) -> None:
-        self._queues, self._limit, self._overshoot = queues, limit, overshoot
-        self._seen: set[str] = set()
-        self._gone: dict[Level, Reclaimed] = {}
-
-    def add(self, unit: Unit) -> bool:
-        """Add the unit if all queues keep what they must without it; return whether they do."""
-        limit = self._limit(unit)
-        if limit is None:
-            return True
-        new = [victim.uid for victim in unit.victims if victim.uid not in self._seen]
-        takes: dict[str, int] = {}
-        for uid in new:
-            add(takes, self._queues.takes(uid))
-        gone = {level: _more(self._gone.get(level, ({}, {})), takes) for level in limit.levels}
-        if not limit.keeps(gone, overshoot=self._overshoot):
-            return False
-        self._gone |= gone
-        self._seen.update(new)
-        return True
 
 
 def _more(before: Reclaimed, takes: Mapping[str, int]) -> Reclaimed:

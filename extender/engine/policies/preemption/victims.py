@@ -116,7 +116,7 @@ class Search(Sliced[Victims | NoSolution]):
         for overshoot, smallest in product((False, True), repeat=2):
             tally, together = self.rights.tally(overshoot=overshoot), list[Unit]()
             for units in batched((yield from self._smallest_first()) if smallest else self._units):
-                together += filter(tally.add, units)
+                together += filter(tally, units)
                 yield price(units)
             if (yield from self._fits(together)):
                 return (yield from self._cheapest_first(together)) if smallest else together
