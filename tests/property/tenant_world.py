@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from extender.engine.planning.solver import Wanted
 from extender.engine.policies.preemption.attempt import Preemptor
-from extender.engine.policies.preemption.fitting import Wanted
 from extender.engine.policies.preemption.units import Unit
 from extender.engine.policies.preemption.victims import NoSolution, Search, Victims
 from extender.engine.queueing.queue_node import QueueNode
@@ -50,7 +50,7 @@ class Job(msgspec.Struct):
 
 
 class Reclaim(msgspec.Struct, frozen=True):
-    """Somebody of one queue was evicted for another."""
+    """A pod of one queue was evicted for another queue."""
 
     by: str
     of: str
@@ -74,7 +74,7 @@ class TenantWorld:
         """Seconds until an evicted pod is gone."""
         self.reclaims: list[Reclaim] = []
         self.plans: list[int] = []
-        """Of how many units those were that were held against all smaller ones."""
+        """The sizes of the plans that were compared with all smaller sets of units."""
         self._watch()
 
     def _queues(self) -> Iterator[str]:
@@ -97,7 +97,7 @@ class TenantWorld:
     # -- what is decided
 
     def _watch(self) -> None:
-        """Every plan to evict passes by here before anything is done about it."""
+        """Examine every plan of evictions before it is carried out."""
         preemption = self.world.engine._components.preemption
         searching, take = preemption._searching, preemption._take
         searches: list[Search] = []
@@ -114,7 +114,7 @@ class TenantWorld:
         preemption._searching, preemption._take = begun, passes  # type: ignore[method-assign]
 
     def _examine(self, search: Search, by: Preemptor, units: Sequence[Unit]) -> None:
-        """Gangs go as a whole, who gives keeps its due, and no smaller set would have done."""
+        """Gangs go as a whole, queues keep their fair share, and no smaller set would have done."""
         for unit in units:
             known = self.world.engine.gangs.roster.known[unit.gang] if unit.gang else None
             if known is not None and not unit.spare:
@@ -133,7 +133,7 @@ class TenantWorld:
             assert not [some for some in parts(units) if roomy(search, some) and without.fits(some)]
 
     def _examine_queues(self, mine: str, units: Sequence[Unit]) -> None:
-        """Who gives keeps what it must, or without the largest would, and lacks less than the other did."""
+        """Queues keep what they must, or would without the largest unit, and lack less than the taker did."""
         given: dict[str, list[int]] = {}
         for unit in units:
             for gives, asks in self._sides(self.queue_of(unit.victims[0].uid), mine):
@@ -149,7 +149,7 @@ class TenantWorld:
             )
 
     def _sides(self, of: str, mine: str) -> list[tuple[str, str]]:
-        """The queues that give, from where the ways up the tree part, and the one that asks there."""
+        """The queues that give, from where the paths up the tree part, and the queue that takes there."""
         theirs, ours = self.way(of), self.way(mine)
         while theirs and ours and theirs[0] == ours[0]:
             theirs, ours = theirs[1:], ours[1:]
@@ -160,7 +160,7 @@ class TenantWorld:
         return [each.name for each in reversed(list(self.queue_node(queue).path))]
 
     def _floor(self, queue: str, mine: str) -> float:
-        """What a queue keeps for certain, whoever asks."""
+        """What a queue keeps in any case."""
         gives, asks = self.queue_node(queue), self.queue_node(mine)
         if asks.queue.guarantee:
             return gives.queue.guarantee.get(GPUS, 0) / GPU
@@ -184,7 +184,7 @@ class TenantWorld:
         return sum(gang in self.jobs and queue in self.way(self.jobs[gang].queue) for gang in stays)
 
     def entitled(self) -> dict[str, float]:
-        """What queues lack of their due in which a job waits that would leave them, and those above, within it."""
+        """What queues lack of their fair share, if a pending job would leave them and those above within it."""
         found: dict[str, float] = {}
         for job in self.jobs.values():
             lacking = min(self.due(queue) - self.has(queue) for queue in self.way(job.queue))
@@ -203,7 +203,7 @@ class TenantWorld:
         return sum(bool(self.world.pods[name].spec.node_name) for name in self.pods_of(job)) >= job.least
 
     def halves(self) -> list[str]:
-        """Gangs of which some members run, fewer than its minimum, and nobody is doing anything about it."""
+        """Gangs that run with fewer members than their minimum, without being repaired or undone."""
         return [
             str(each.gang.key)
             for each in self.world.engine.gangs.roster.known.values()
@@ -222,7 +222,7 @@ class TenantWorld:
         self.world.create(*(urgent(pod, job.priority) for pod in made))
 
     def end(self, job: Job) -> bool:
-        """It is done, or its user deletes it; returns whether, since not while its members are in bind."""
+        """The job is done or deleted, unless members are in bind; returns whether."""
         pods = self.pods_of(job)
         if not self.world.held.isdisjoint(pods):
             return False
@@ -238,13 +238,13 @@ class TenantWorld:
         return Job(self.draw.choice(self.queues), size, least, self.draw.choice([0, 0, 5]), self.draw.randint(8, 20))
 
     def restart(self) -> None:
-        """The extender dies, and another one begins anew; what it had asked for and nobody did yet is lost."""
+        """The extender restarts; requests that were not carried out yet are lost."""
         self.world.land()
         self.world.restart()
         self._watch()
 
     def pass_time(self, *, killed: bool = False) -> list[Job]:
-        """A second of everybody's work; returns the jobs that ended. `killed`: the extender, between two evictions."""
+        """One second passes; returns the jobs that ended. `killed`: the extender stops between two evictions."""
         world = self.world
         self.world.schedule()
         world.later(1.0)

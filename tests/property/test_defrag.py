@@ -1,4 +1,4 @@
-"""Plans of moves against exhaustive search on tiny clusters: as few moves, and everybody fits at the same time."""
+"""Plans of moves against exhaustive search on tiny clusters: as few moves, and all pods fit at the same time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fits(free: Free, order: Sequence[Item]) -> bool:
 
 
 def fewest(town: Town, asked: Sequence[Item]) -> int | None:
-    """The least number of moves by which all that are asked fit: every set of pods that may be moved is tried."""
+    """The least number of moves by which all asks fit: every set of movable pods is tried."""
     movable = sorted(town.movable)
     for count in range(len(movable) + 1):
         for leaving in combinations(movable, count):
@@ -121,7 +121,7 @@ def test_whatever_is_asked_everybody_fits_at_the_same_time_also_if_pods_go_meanw
 
 
 def carry_out(town: Town, found: DefragPlan, waiting: dict[str, Seat]) -> None:
-    """All at once: who is moved leaves, and everybody goes where the plan says."""
+    """All at once: moved pods leave, and all pods go where the plan says."""
     books = {name: node.books.copy() for name, node in town.engine.nodes.items() if node.books is not None}
     used = {name: Counter(node.used) for name, node in town.engine.nodes.items()}
     for move in found.moves:
@@ -142,7 +142,7 @@ def carry_out(town: Town, found: DefragPlan, waiting: dict[str, Seat]) -> None:
 
 
 def fits_as_told(town: Town, asked: Sequence[Item], found: DefragPlan) -> bool:
-    """Whether those who wait and those who are moved all fit where the plan puts them, and nobody moves for nothing."""
+    """Whether pending and moved pods all fit where the plan puts them, and no pod moves for nothing."""
     free = _without(town, [move.pod.name.partition("/")[2] for move in found.moves])
     given = [(item, found.assignments[f"w{number}"]) for number, item in enumerate(asked)]
     given += [(town.items[move.pod.name.partition("/")[2]], move.to) for move in found.moves]

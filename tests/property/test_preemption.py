@@ -51,7 +51,7 @@ class Life:
         self.pass_time()
 
     def pass_time(self) -> None:
-        """A second of everybody's work."""
+        """One second passes."""
         world = self.world
         self.world.schedule()
         world.later(1.0)
@@ -90,7 +90,7 @@ class Life:
         return f"{prefix}{self.made}"
 
     def halves(self) -> list[str]:
-        """Gangs of which some members run, fewer than its minimum, and nobody is doing anything about it."""
+        """Gangs that run with fewer members than their minimum, without being repaired or undone."""
         known = self.world.engine.gangs.roster.known.values()
         return [
             str(each.gang.key)

@@ -1,4 +1,4 @@
-"""Lives of small clusters that tenants share: whatever happens, each gets its due, and nobody is evicted in vain."""
+"""Histories of small shared clusters: each tenant gets its fair share, and no pod is evicted in vain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MORE = [pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 100)]
 
 
 def turned(reclaims: list[Reclaim], within: float) -> list[tuple[Reclaim, Reclaim]]:
-    """Where one queue took from another, and that from it so soon after."""
+    """Reclaims of one queue from another that soon took it back."""
     pairs = [(one, two) for i, one in enumerate(reclaims) for two in reclaims[i + 1 :]]
     return [(one, two) for one, two in pairs if (one.by, one.of) == (two.of, two.by) and two.at - one.at < within]
 
@@ -37,7 +37,7 @@ def test_each_tenant_gets_its_due_and_nobody_goes_in_vain(seed: int) -> None:
 
 
 def crowded_life(seed: int) -> list[int]:
-    """Large gangs come where many small jobs are; returns how many units went, in each plan."""
+    """Large gangs come among many small jobs; returns how many units each plan evicted."""
     life = TenantWorld(seed, each=6, sizes=(1,))
     draw = life.draw
     for _ in range(STEPS):
@@ -56,7 +56,7 @@ def test_where_many_go_for_one_no_part_of_them_would_do(seed: int) -> None:
 
 
 def demand_stays(life: TenantWorld) -> None:
-    """Whoever ends is submitted once more: then every queue comes near its due, and no two take from each other."""
+    """Jobs that end are submitted again: every queue comes near its fair share, and no two take from each other."""
     while len(life.jobs) < MOST_JOBS:
         life.submit(life.a_job())
     largest = max(job.size for job in life.jobs.values())
@@ -74,7 +74,7 @@ def demand_stays(life: TenantWorld) -> None:
 
 
 def nobody_ends(life: TenantWorld) -> None:
-    """Those that run go on for ever: in the end nobody waits for more of its due than the largest of all jobs."""
+    """Jobs run for ever: in the end no queue lacks more of its fair share than the largest job."""
     lengths = {job.name: job.seconds for job in life.jobs.values()}
     for job in life.jobs.values():
         job.seconds = float("inf")
@@ -87,7 +87,7 @@ def nobody_ends(life: TenantWorld) -> None:
 
 
 def all_runs_in_the_end(life: TenantWorld) -> None:
-    """Nobody comes any more: everybody runs once."""
+    """No more jobs come: all of them run once."""
     longest = sum(job.seconds for job in life.jobs.values())
     for _ in range(int(longest) + life.total * SETTLED_S):
         life.pass_time()

@@ -1,4 +1,4 @@
-"""Who has to go, in random small clusters: held against all sets of units that there are."""
+"""Victims in random small clusters, compared with all sets of units."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Generator, Sequence
 
 import pytest
 
-from extender.engine.policies.preemption.fitting import Wanted
+from extender.engine.planning.solver import Wanted
+from extender.engine.planning.what_if import WhatIfNodes
 from extender.engine.policies.preemption.reclaim import ReclaimPolicy
 from extender.engine.policies.preemption.units import MayTake, Unit
 from extender.engine.policies.preemption.victims import COMING, NoSolution, Search, Victims
-from extender.engine.policies.preemption.what_if import WhatIfNodes
 from extender.engine.queueing.queues import Queues
 from extender.engine.queueing.quota import Quota
 from extender.engine.state.seats import Seat
@@ -28,7 +28,7 @@ MORE = [pytest.param(seed, MANY, marks=pytest.mark.long) for seed in range(3, 10
 
 
 def a_town(draw: random.Random, most: int) -> Town:
-    """Pods and gangs of some priorities on a few nodes, as it comes: a small town, or one of `MANY` units or more."""
+    """Random pods and gangs of some priorities on a few nodes: a small town, or one of `MANY` units or more."""
     small = most == UNITS
     town = Town([draw.choice([1, 2, 4]) for _ in range(draw.randint(1, 3))] if small else [4, 4, 4])
     for number in range(draw.randint(2, 9) if small else 30):
@@ -75,7 +75,11 @@ def searched(town: Town, seats: tuple[Seat, ...], units: list[Unit]) -> Victims 
         queues = Queues()
         return ReclaimPolicy(queues, Quota(queues), ["w"], 1000)
 
-    search = Search(town.engine.gangs.planner.view, draw, Wanted(seats), candidates, anybody)
+    def allowed(*_: Sequence[Unit]) -> Generator[int, None, dict[str, str]]:
+        yield 1
+        return {}
+
+    search = Search(town.engine.gangs.planner.view, draw, Wanted(seats), candidates, anybody, allowed)
     while not search.advance():
         pass
     assert search.outcome is not None

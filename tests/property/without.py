@@ -1,4 +1,4 @@
-"""Whether all who wait have a place once some units are gone: by the placement alone, of every set of units anew."""
+"""Whether all pending pods fit once some units are gone, by a new plan for every set of units."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from itertools import chain, combinations
 from extender.engine.placement.index import Indexes
 from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.plan import Placement, Plan
-from extender.engine.policies.preemption.fitting import Wanted
+from extender.engine.planning.solver import Wanted
+from extender.engine.planning.what_if import WhatIfNodes
 from extender.engine.policies.preemption.units import Unit
-from extender.engine.policies.preemption.what_if import WhatIfNodes
 
 
 class Without:
@@ -20,7 +20,7 @@ class Without:
         self._fleet, self._cleared, self._wanted = fleet, cleared, wanted
 
     def fits(self, units: Iterable[Unit]) -> bool:
-        """Whether all have a place then."""
+        """Whether all pods have a place without these units."""
         gone = [victim for unit in units for victim in unit.victims]
         nodes = {
             name: self._cleared.without(node, frozenset(v.uid for v in gone if v.node == name))
@@ -28,7 +28,7 @@ class Without:
         }
         known, wanted = self._fleet, self._wanted
         fleet = ClusterView(nodes, Indexes(nodes), known.ignored, known.resources, known.localities)
-        plan = Plan(fleet, wanted.seats, wanted.seats, wanted.free, wanted.beside)
+        plan = Plan(fleet, wanted.seats, wanted.seats, wanted.free)
         while not plan.advance():
             pass
         return isinstance(plan.outcome, Placement)

@@ -1,1 +1,1 @@
-"""Whether a gang fits as a whole, and where: on trial copies of the books."""
+"""One snapshot of a node and one solver: whether pods and gangs fit, and where."""

@@ -1,21 +1,22 @@
-"""One attempt to place members of a gang, all of them or (to tell what is missing) as many as go.
+"""One attempt to place the members of a gang: all of them, or, to report what is missing, as many as fit.
 
-Members that are alike form a lot. Lot after lot, each member goes to the node that is best for it then: of the nodes
-that the attempt has touched the one that scores best, unless one that it has not touched yet would be better. It works
-in small steps between which the ledger may change; nodes that did are looked at anew before the attempt ends.
+Members that are alike form a class. Class after class, each member goes to the node that is best for it at that time:
+the best of the nodes tried so far, unless a node not yet tried would be better. The work is done in small steps, and
+the ledger may change between them. Nodes that changed are tried again before the attempt ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from heapq import heappop, heappush
 from itertools import islice
 from operator import attrgetter
+from typing import TypeVar
 
 import msgspec
 
 from extender.engine.placement.index import Indexes
-from extender.engine.planning.backfill_guard import Kept, nobody
+from extender.engine.planning.backfill_guard import Kept, unguarded
 from extender.engine.planning.trial import Choices, EquivalenceClass, Trial, group, is_puzzle
 from extender.engine.state.intree import Constraints
 from extender.engine.state.node_state import NodeState
@@ -25,50 +26,68 @@ from protos.contract import names
 from protos.contract.ask import PodAsk
 
 LOOK, TRY = 1, 20
-"""What work costs: to pass over a node or to sort a member, some 2 µs; to see how something goes onto a node."""
+"""Costs of work: to pass over a node or sort a member, some 2 µs; to try one pod on a node."""
 STEP = 32
-"""So much is done at least before the work is interrupted."""
+"""Items that are handled in one step before the work can be interrupted."""
 PIECE = 1000
-"""What work in one piece costs, told before it is done too, so that nothing else is done in its slice."""
+"""Cost of work that cannot be split. It is yielded before the work too, so that the work gets a slice of its own."""
 LISTED = 1000
-"""Nodes of a ranking that are listed at once."""
+"""Nodes of a ranking that are listed in one step."""
 RENEWED = 4
-"""Nodes that changed which are looked at anew at once."""
+"""Changed nodes that are tried again in one step."""
 SURVEYED = 16
-"""Different selections of nodes that are counted; with more of them, none is."""
+"""Most selections of nodes for which nodes are counted; with more, none is counted."""
 
 Entry = tuple[int, str]
-"""A node as a candidate: less is better, equals by name."""
+"""A candidate node: less is better, equals by name."""
 LATER = 2**40
-"""More than any node's CPUs, in thousandths, and than any score."""
+"""More than any node's CPUs in thousandths, and more than any score."""
+T = TypeVar("T")
+K = TypeVar("K")
 
 
 class ClusterView(msgspec.Struct, frozen=True):
-    """Where plans look."""
+    """The nodes on which plans place pods."""
 
     nodes: Mapping[str, NodeState]
     indexes: Indexes
     ignored: frozenset[str] = frozenset()
-    """Resources that kube-scheduler leaves to us: no node's total is held against them where it has books."""
+    """Resources that kube-scheduler leaves to us: a node's total of them does not count if the node has books."""
     resources: names.Resources = names.Resources()
-    """What these are called."""
+    """The names of our resources."""
     localities: tuple[str, ...] = ()
     """Labels that say where a node is, from near to far: members of a gang are kept together by them."""
-    kept: Kept = nobody
-    """What must be left there for others."""
+    kept: Kept = unguarded
+    """The guards of reservations on each node."""
+
+
+def batched(items: Iterable[T], size: int = STEP) -> Iterator[list[T]]:
+    """The items in batches of this size."""
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def dissolve(copies: dict[K, T], cost: int) -> Iterator[int]:
+    """Free these copies in steps; each costs so much."""
+    while copies:
+        for key in list(islice(copies, STEP)):
+            del copies[key]
+        yield STEP * cost
 
 
 class Attempt:
-    """Members on trial copies of nodes. `wide` tries what the ordinary way may miss, at the price of fragments:
+    """Members on trial copies of nodes.
 
-    members with the fewest nodes first, and those without GPUs before the others; nodes filled one after the other,
-    and several GPUs for one member taken where the most such members fit.
+    A `wide` attempt finds what an ordinary one may miss, but leaves more fragments. It places classes with the fewest
+    nodes first, and classes without GPUs before the others. It fills one node after the other. It takes several GPUs
+    for one member where the most such members fit.
     """
 
     def __init__(
         self, view: ClusterView, seats: Sequence[Seat], *, wide: bool, strict: bool, within: Set[str] | None = None
     ) -> None:
-        """`strict` ends it at the first member that has no place; `within`: the nodes to be used, None for all."""
+        """`strict`: end at the first member that has no place. `within`: the nodes to use, None for all."""
         self._view, self._seats, self._wide, self._strict = view, seats, wide, strict
         self._within = within
         self._choices: dict[PodAsk, Choices] = {}
@@ -78,18 +97,18 @@ class Attempt:
 
     @property
     def complete(self) -> bool:
-        """Whether everybody has a place."""
+        """Whether all members have a place."""
         return not any(eq_class.waiting for eq_class in self.eq_classes)
 
     @property
     def worth_another(self) -> bool:
-        """Whether the wide way may place somebody who has no place."""
+        """Whether a wide attempt may place more members."""
         if self._wide or not all(self._ranked.get(eq_class.shape) for eq_class in self.eq_classes if eq_class.waiting):
             return False
         return len(self.eq_classes) > 1 or any(is_puzzle(eq_class.ask) for eq_class in self.eq_classes)
 
     def assignments(self) -> dict[str, Assignment]:
-        """Where each member goes, by UID."""
+        """The assignment of each member, by UID."""
         return {seat.uid: assignment for trial in self._trials.values() for _, seat, assignment in trial.seated}
 
     def placed(self) -> dict[str, int]:
@@ -97,7 +116,7 @@ class Attempt:
         return {name: len(trial.seated) for name, trial in self._trials.items() if trial.seated}
 
     def run(self) -> Iterator[int]:
-        """The work, step by step. When it ends with all placed, what it found is true of that very moment."""
+        """The work, step by step. If it ends with all members placed, the result is valid at that moment."""
         yield from self._sort()
         while True:
             for eq_class in self.eq_classes:
@@ -110,28 +129,27 @@ class Attempt:
             if not self.complete:
                 return
             yield from self._tidy()
-            yield from self._look_anew()
+            yield from self._try_again()
             if self.complete:
                 return
 
     def dissolve(self) -> Iterator[int]:
-        """Free the copies little by little."""
-        while self._trials:
-            for name in list(islice(self._trials, STEP)):
-                del self._trials[name]
-            yield STEP * TRY
+        """Free the copies in steps."""
+        return dissolve(self._trials, TRY)
 
-    # -- lots
+    # -- classes
 
     def _sort(self) -> Iterator[int]:
-        """Members into lots, and these into the order in which they are placed."""
-        found: dict[Hashable, EquivalenceClass] = {}
+        """Sort the members into classes, and the classes into the order in which they are placed."""
+        classes: dict[Hashable, EquivalenceClass] = {}
         for start in range(0, len(self._seats), STEP):
-            group(self._seats[start : start + STEP], self._view.ignored, found)
+            group(self._seats[start : start + STEP], self._view.ignored, classes)
             yield 2 * STEP * LOOK
-        for eq_class in found.values():
-            eq_class.choices = self._chooser(eq_class.ask)
-        self.eq_classes = sorted(found.values(), key=attrgetter("hardness"))
+        for eq_class in classes.values():
+            if eq_class.ask is not None:
+                choices = Choices(eq_class.ask, self._view.indexes.scorer, evenly=self._wide)
+                eq_class.choices = self._choices.setdefault(eq_class.ask, choices)
+        self.eq_classes = sorted(classes.values(), key=attrgetter("hardness"))
         spread = [eq_class for eq_class in self.eq_classes if eq_class.constraints.spread is not None]
         breadths = yield from self._survey(spread)
         for eq_class in spread:
@@ -141,27 +159,20 @@ class Attempt:
             breadths = (yield from self._survey(self.eq_classes)) if several else {}
             self.eq_classes.sort(key=lambda eq_class: (breadths.get(eq_class.constraints, 0), eq_class.ask is not None))
 
-    def _chooser(self, ask: PodAsk | None) -> Choices | None:
-        if ask is None:
-            return None
-        if ask not in self._choices:
-            self._choices[ask] = Choices(ask, self._view.indexes.scorer, evenly=self._wide)
-        return self._choices[ask]
-
     def _survey(self, eq_classes: Sequence[EquivalenceClass]) -> Generator[int, None, dict[Constraints, int]]:
         """How many nodes each selection of nodes admits."""
-        found: dict[Constraints, int] = dict.fromkeys((eq_class.constraints for eq_class in eq_classes), 0)
-        for constraints in found:
+        breadths: dict[Constraints, int] = dict.fromkeys((eq_class.constraints for eq_class in eq_classes), 0)
+        for constraints in breadths:
             for number, node in enumerate(tuple(self._view.nodes.values())):
-                found[constraints] += constraints.admits(node)
+                breadths[constraints] += constraints.admits(node)
                 if number % STEP == 0:
                     yield STEP * LOOK
-        return found
+        return breadths
 
     # -- candidates
 
     def _candidates(self, of: Shape) -> Generator[int, None, Sequence[Entry]]:
-        """All nodes that had room for this when they were looked at, best first."""
+        """All nodes that had room for this shape when they were ranked, best first."""
         if of not in self._ranked:
             self._ranked[of] = yield from (
                 self._by_room() if of.ask is None else ranking(self._view, of, self._within, aged=True)
@@ -169,28 +180,27 @@ class Attempt:
         return self._ranked[of]
 
     def _by_room(self) -> Generator[int, None, Sequence[Entry]]:
-        nodes = iter(tuple(self._view.nodes.values()))
-        found: list[Entry] = []
-        while some := list(islice(nodes, STEP)):
-            usable = (node for node in some if node.seen and (self._within is None or node.name in self._within))
-            found += sorted(_by_cpu(node.name, node, node.used) for node in usable)
+        entries: list[Entry] = []
+        for nodes in batched(tuple(self._view.nodes.values())):
+            usable = (node for node in nodes if node.seen and (self._within is None or node.name in self._within))
+            entries += sorted(map(_by_cpu, usable))
             yield STEP * LOOK
         yield PIECE
-        found.sort()
+        entries.sort()
         yield PIECE
-        return found
+        return entries
 
     # -- placing
 
     def _fill(self, eq_class: EquivalenceClass) -> Iterator[int]:
-        """Place the members of one lot until nobody has room for another."""
+        """Place the members of one class until no node has room for another."""
         if not eq_class.waiting:
             return
         eq_class.passed.clear()
         untouched = iter((yield from self._candidates(eq_class.shape)))
         near: list[Entry] = []
         for trial in self._trials.values():
-            offered = not eq_class.barred(trial.node) and self._offer(eq_class, trial, near)
+            offered = not eq_class.barred(trial) and self._offer(eq_class, trial, near)
             yield eq_class.weight * TRY if offered else LOOK
         ahead, done = next(untouched, None), 0
         while eq_class.waiting and (near or ahead):
@@ -207,11 +217,11 @@ class Attempt:
                 done = 0
 
     def _approach(self, eq_class: EquivalenceClass, name: str, near: list[Entry]) -> int:
-        """Look at a node for the first time; returns what that costs."""
+        """Try a node for the first time; return the cost."""
         node = self._view.nodes.get(name)
         if node is None or not node.seen or name in self._trials:
             return LOOK
-        obstacle = eq_class.barred(node) or eq_class.lack(node.books, node.allocatable, node.used)
+        obstacle = eq_class.barred(node) or eq_class.lack(node)
         if obstacle:
             eq_class.passed[obstacle] += 1
             return LOOK
@@ -221,24 +231,24 @@ class Attempt:
         return eq_class.weight * TRY
 
     def _offer(self, eq_class: EquivalenceClass, trial: Trial, near: list[Entry]) -> bool:
-        """Make the node a candidate if one more member goes there."""
+        """Make the node a candidate if one more member fits there."""
         score = trial.score(eq_class)
         if score is None:
             return False
-        key = -score - self._wide * LATER if eq_class.ask else _by_cpu(trial.name, trial.node, trial.used)[0]
+        key = -score - self._wide * LATER if eq_class.ask else _by_cpu(trial)[0]
         heappush(near, (key + 2 * LATER * trial.alike(eq_class), trial.name))
         return True
 
     def _tidy(self) -> Iterator[int]:
-        """Let go of what is hardly needed any more, lest all of it is freed in the last slice."""
+        """Free what is hardly needed any more, so that the last slice does not free everything."""
         self._ranked.clear()
         yield PIECE
         for choices in self._choices.values():
             choices.forget()
         yield PIECE
 
-    def _look_anew(self) -> Iterator[int]:
-        """Put the members on nodes that changed meanwhile there again; who does not fit any more waits again."""
+    def _try_again(self) -> Iterator[int]:
+        """Place the members on nodes that changed again; members that do not fit there any more wait again."""
         nodes = self._view.nodes
         while changed := [trial for trial in self._trials.values() if not trial.current(nodes)]:
             for trial in changed[:RENEWED]:
@@ -253,7 +263,7 @@ class Attempt:
         if node is not None and node.seen:
             trial = Trial(node, self._view.indexes.scorer, self._view.kept(node))
         for eq_class, seat, _ in old.seated:
-            if trial is None or eq_class.barred(trial.node) or trial.score(eq_class) is None:
+            if trial is None or eq_class.barred(trial) or trial.score(eq_class) is None:
                 eq_class.waiting.append(seat)
             else:
                 trial.put(eq_class, seat)
@@ -264,19 +274,18 @@ class Attempt:
 def ranking(
     view: ClusterView, of: Shape, within: Set[str] | None = None, *, aged: bool = False
 ) -> Generator[int, None, list[Entry]]:
-    """The nodes that have room for this shape, best first, of `within` only; `aged` as of `Indexes.prepare`."""
+    """The nodes that have room for this shape, best first, `within` these only; `aged` as in `Indexes.prepare`."""
     while view.indexes.prepare(of, STEP, aged=aged):
         yield (len(of.ask.containers) if of.ask is not None else 1) * STEP * TRY
     yield PIECE
-    entries = view.indexes.of(of).entries(within)
-    found: list[Entry] = []
-    while some := list(islice(entries, LISTED)):
-        found += some
+    entries: list[Entry] = []
+    for batch in batched(view.indexes.of(of).entries(within), LISTED):
+        entries += batch
         yield PIECE
-    return found
+    return entries
 
 
-def _by_cpu(name: str, node: NodeState, used: Mapping[str, int]) -> Entry:
-    """Nodes without GPUs of ours go first, so that those keep their CPUs for pods with GPUs; then the emptiest."""
-    free = node.allocatable.get("cpu", 0) - used.get("cpu", 0)
-    return (LATER if node.books is not None else 0) - free, name
+def _by_cpu(node: NodeState) -> Entry:
+    """Nodes without GPUs of ours first, so that the others keep CPUs for pods with GPUs; then the emptiest."""
+    free = node.allocatable.get("cpu", 0) - node.used.get("cpu", 0)
+    return (LATER if node.books is not None else 0) - free, node.name

@@ -1,56 +1,50 @@
-"""A node that is kept for somebody, as it will be when that one comes: who may go there beside it."""
+"""Checks that a pod on a reserved node does not delay the pods for which the node is reserved."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from extender.engine.state.intree import Amounts, counted, lacking
+from extender.engine.planning.snapshot import NodeSnapshot, fill
+from extender.engine.state.intree import Amounts, short_of
 from extender.engine.state.node_state import NodeState
-from extender.engine.state.seats import Seat
-from extender.engine.types.amounts import add
 from protos.contract import choose
 from protos.contract.ask import PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.signature import Signature
 
-Key = tuple[PodAsk, Signature, Signature, tuple[PodAsk | None, ...]]
-"""What decides whether somebody goes beside others, whatever the names of the node and its GPUs."""
-Known = dict[Key, bool]
+Key = tuple[PodAsk, Signature, Signature, tuple[PodAsk, ...]]
+"""What an answer depends on; the names of the node and its GPUs do not matter."""
+Answers = dict[Key, bool]
 
 
 class BackfillGuard:
-    """One node, and those who need room there then."""
+    """One reserved node as it will be when the reservation starts, and the asks that must fit on its GPUs then."""
 
-    __slots__ = ("_allocatable", "_asks", "_books", "_ignored", "_known", "_used")
+    __slots__ = ("_answers", "_asks", "_ignored", "_then")
 
-    def __init__(self, then: NodeState, seats: Sequence[Seat], ignored: Collection[str], known: Known) -> None:
-        """`then`: the node without those who have ended by then; `known` remembers answers, of all nodes alike."""
-        self._books, self._allocatable, self._used = then.books, then.allocatable, dict(then.used)
-        self._ignored, self._known = ignored if then.books is not None else (), known
-        self._asks = tuple(seat.ask for seat in seats)
-        for seat in seats:
-            add(self._used, seat.requests)
+    def __init__(
+        self, then: NodeSnapshot, asks: tuple[PodAsk, ...], ignored: Collection[str], answers: Answers
+    ) -> None:
+        """`then`: the node at that time; its totals include what the `asks` request. `answers`: shared by guards."""
+        self._then, self._asks, self._ignored, self._answers = then, asks, ignored, answers
 
     def copy(self) -> BackfillGuard:
-        """The same, to try things on."""
-        twin = BackfillGuard.__new__(BackfillGuard)
-        twin._books = self._books.copy() if self._books is not None else None
-        twin._allocatable, twin._used = self._allocatable, dict(self._used)
-        twin._asks, twin._ignored, twin._known = self._asks, self._ignored, self._known
-        return twin
+        """A guard for a trial: what is put there does not change this one."""
+        return BackfillGuard(NodeSnapshot(self._then), self._asks, self._ignored, self._answers)
 
     def admits(self, ask: PodAsk | None, requests: Amounts, now: NodeBooks | None) -> bool:
-        """Whether there is still room for those once one more has what it would get of the node as it is `now`."""
-        if lacking(counted(requests, self._ignored), self._allocatable, self._used):
+        """Whether the reservation still fits if one more pod gets the GPUs that it would get `now`."""
+        if short_of(self._then, requests, self._ignored):
             return False
-        if ask is None or now is None or self._books is None:
+        then = self._then.books
+        if ask is None or now is None or then is None:
             return True
         if ask.selection.uuids:
-            return self._leaves_room(ask, now, self._books)
-        key = ask, now.signature(), self._books.signature(), self._asks
-        if key not in self._known:
-            self._known[key] = self._leaves_room(ask, now, self._books)
-        return self._known[key]
+            return self._leaves_room(ask, now, then)
+        key = ask, now.signature(), then.signature(), self._asks
+        if key not in self._answers:
+            self._answers[key] = self._leaves_room(ask, now, then)
+        return self._answers[key]
 
     def _leaves_room(self, ask: PodAsk, now: NodeBooks, then: NodeBooks) -> bool:
         choice = choose.choose(ask, now)
@@ -60,26 +54,21 @@ class BackfillGuard:
         trial.hold("one more", ask, choice.charges)
         if any(trial.gpus[uuid].overused for uuid in choice.charges if uuid in trial.gpus):
             return False
-        for number, other in enumerate(self._asks):
-            found = choose.choose(other, trial) if other is not None else None
-            if found is not None and other is not None:
-                trial.hold(f"{number}", other, found.charges)
-            elif other is not None:
-                return False
-        return True
+        return fill(trial, self._asks) == len(self._asks)
 
-    def put(self, uid: str, ask: PodAsk | None, requests: Amounts, now: NodeBooks | None) -> None:
-        """That one goes there: it has what is booked for it `now`."""
-        add(self._used, requests)
+    def put(self, uid: str, requests: Amounts, now: NodeBooks | None) -> None:
+        """Count a pod that goes there; it keeps the GPUs that are booked for it `now`."""
         entry = now.entries.get(uid) if now is not None else None
-        if self._books is not None and ask is not None and entry is not None:
-            self._books.hold(uid, ask, entry.charges)
+        if entry is None:
+            self._then.hold(uid, None, requests, {})
+        else:
+            self._then.hold(uid, entry.ask, requests, entry.charges)
 
 
 Kept = Callable[[NodeState], Sequence[BackfillGuard]]
-"""What is kept on a node for those whom somebody must not delay."""
+"""The guards of a node: reservations that the workload being planned must not delay."""
 
 
-def nobody(_: NodeState) -> Sequence[BackfillGuard]:
-    """Nothing is kept for anybody."""
+def unguarded(_: NodeState) -> Sequence[BackfillGuard]:
+    """No node is reserved."""
     return ()

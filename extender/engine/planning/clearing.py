@@ -1,7 +1,7 @@
-"""Which pods would have to leave a node for one more to fit there: sets none of which can be smaller, smallest first.
+"""Which pods must leave a node so that one more pod fits there: minimal sets, smallest first.
 
-Where there are few sets all are looked at. Where there are many, some are found by letting all leave and putting back
-one after the other, whoever need not go.
+If there are few sets, all are tried. If there are many, some are found by letting all pods leave and putting back, one
+after the other, each pod that need not leave.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from extender.engine.planning.movable_pods import Movable
 from extender.engine.planning.sketch import Sketch
 
 ALL = 400
-"""Sets of one size that are all looked at."""
+"""Most sets of one size for which all are tried."""
 Leaving = tuple[Movable, ...]
 Draw = Callable[[Iterable[Movable]], Sketch | None]
-"""The node when these leave it, None if it is not enough."""
+"""The node without these pods and with the new one, None if it does not fit."""
 
 
 def clearings(movable: Sequence[Movable], most: int, draw: Draw) -> Iterator[tuple[Leaving, Sketch] | None]:
-    """Sets of at most `most` pods and what the node is without them; None whenever one was looked at in vain."""
+    """Sets of at most `most` pods, and the node without them; None for each try that finds nothing."""
     if not movable or draw(movable) is None:
         yield None
         return
@@ -45,8 +45,8 @@ def _by_putting_back(
 ) -> Iterator[tuple[Leaving, Sketch] | None]:
     for order in _orders(movable):
         leaving = list(order)
-        for one in order:
-            rest = [other for other in leaving if other is not one]
+        for pod in order:
+            rest = [other for other in leaving if other is not pod]
             if draw(rest) is not None:
                 leaving = rest
             yield None
@@ -57,23 +57,23 @@ def _by_putting_back(
 
 
 def _orders(movable: Sequence[Movable]) -> Iterator[list[Movable]]:
-    """In which order they are put back: those on the most crowded GPUs, the smallest, the largest and oldest first."""
+    """Orders in which pods are put back: pods on the most crowded GPUs first, smallest first, largest first."""
     crowd: dict[str, int] = {}
-    for one in movable:
-        for uuid in one.charges:
+    for pod in movable:
+        for uuid in pod.charges:
             crowd[uuid] = crowd.get(uuid, 0) + 1
     yield sorted(
-        movable, key=lambda one: (-max((crowd[uuid] for uuid in one.charges), default=0), min(one.charges, default=""))
+        movable, key=lambda pod: (-max((crowd[uuid] for uuid in pod.charges), default=0), min(pod.charges, default=""))
     )
-    yield sorted(movable, key=lambda one: (one.mem, one.created))
-    yield sorted(movable, key=lambda one: (-one.mem, one.created))
+    yield sorted(movable, key=lambda pod: (pod.mem, pod.created))
+    yield sorted(movable, key=lambda pod: (-pod.mem, pod.created))
 
 
 def _uids(pods: Iterable[Movable]) -> frozenset[str]:
-    return frozenset(one.seat.uid for one in pods)
+    return frozenset(pod.seat.uid for pod in pods)
 
 
 def cost(pods: Iterable[Movable]) -> tuple[int, int, float]:
-    """What it costs to move these, cheapest first: fewest pods, least GPU memory, youngest."""
+    """The cost of moving these pods: fewest pods, least GPU memory, youngest."""
     moved = tuple(pods)
-    return len(moved), sum(one.mem for one in moved), -min((one.created for one in moved), default=0.0)
+    return len(moved), sum(pod.mem for pod in moved), -min((pod.created for pod in moved), default=0.0)

@@ -1,4 +1,4 @@
-"""What a plan of moves comes to: which pods go where so that somebody fits, or why no moves help."""
+"""The outcome of a search for moves: which pods go where so that pending pods fit, or why no moves help."""
 
 from __future__ import annotations
 
@@ -14,22 +14,18 @@ from extender.engine.planning.sketch import Sketch
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Assignment, Seat
 from protos.contract import choose
+from protos.contract.ask import Demand
 from protos.contract.reason import listed
 
 NAMED = 8
-"""Nodes that a verdict names; the rest is counted."""
+"""Most nodes that a verdict names; the rest is counted."""
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One pod that is to be moved, and where there is room for it."""
+    """One pod to move, and where it fits."""
 
     pod: Movable
     to: Assignment
-
-    @property
-    def stays(self) -> bool:
-        """Whether it is there already."""
-        return self.to.node == self.pod.node and self.to.charges == self.pod.charges
 
 
 class DefragPlan(msgspec.Struct, frozen=True):
@@ -37,25 +33,26 @@ class DefragPlan(msgspec.Struct, frozen=True):
 
     moves: tuple[Move, ...]
     assignments: Mapping[str, Assignment]
-    """Where those go who wait, by UID."""
+    """Where the pending pods go, by UID."""
 
     def verdict(self, who: str, nodes: Mapping[str, NodeState]) -> str:
-        """In a sentence: `2 moves make room for default/train: node-a GPU 0 and 1`."""
+        """A sentence: `2 moves make room for default/train: node-a GPU 0 and 1`."""
         count = len(self.moves)
         moves = "no move is needed" if not count else f"{count} move{'s make' if count > 1 else ' makes'} room"
         return f"{moves} for {who}: {_places(self.assignments.values(), nodes)}"
 
 
 def plan_of(sketches: Sequence[Sketch], seats: Iterable[Seat]) -> DefragPlan:
-    """The moves that make these nodes what they are sketched as, with room for those who wait."""
-    found = {uid: assignment for sketch in sketches for uid, assignment in sketch.assignments.items()}
-    left = sorted((one for sketch in sketches for one in sketch.left), key=attrgetter("node", "name"))
-    moves = (Move(one, found[one.seat.uid]) for one in left)
-    return DefragPlan(tuple(move for move in moves if not move.stays), {seat.uid: found[seat.uid] for seat in seats})
+    """The moves that these sketches amount to, and the places of the pending pods."""
+    to = {uid: assignment for sketch in sketches for uid, assignment in sketch.assignments.items()}
+    left = sorted((pod for sketch in sketches for pod in sketch.left), key=attrgetter("node", "name"))
+    moves = (Move(pod, to[pod.seat.uid]) for pod in left)
+    moved = tuple(move for move in moves if (move.to.node, move.to.charges) != (move.pod.node, move.pod.charges))
+    return DefragPlan(moved, {seat.uid: to[seat.uid] for seat in seats})
 
 
 class NoPlan(msgspec.Struct, frozen=True):
-    """Why no moves help, in a sentence."""
+    """Why no moves help, as a sentence."""
 
     why: str
 
@@ -63,10 +60,10 @@ class NoPlan(msgspec.Struct, frozen=True):
 CHANGED = NoPlan("the cluster changes faster than moves can be planned: try again")
 
 
-def indexes(spot_gpus: Iterable[str], node: NodeState | None) -> list[int]:
-    """The indexes of GPUs by UUID; those that the node does not have any more are left out."""
+def indexes(uuids: Iterable[str], node: NodeState | None) -> list[int]:
+    """The indexes of these GPUs; GPUs that the node no longer has are left out."""
     gpus = node.books.gpus if node is not None and node.books is not None else {}
-    return sorted(gpus[uuid].gpu.index for uuid in spot_gpus if uuid in gpus)
+    return sorted(gpus[uuid].gpu.index for uuid in uuids if uuid in gpus)
 
 
 def place(node: str, gpus: Sequence[int]) -> str:
@@ -77,18 +74,16 @@ def place(node: str, gpus: Sequence[int]) -> str:
 
 
 def _places(assignments: Iterable[Assignment], nodes: Mapping[str, NodeState]) -> str:
-    found: dict[str, list[Assignment]] = {}
+    uuids: dict[str, dict[str, Demand]] = {}
     for assignment in assignments:
-        found.setdefault(assignment.node, []).append(assignment)
-    named = sorted(found)
-    for number, node in enumerate(named[:NAMED]):
-        gpus = {index for assignment in found[node] for index in indexes(assignment.charges, nodes.get(node))}
-        named[number] = place(node, sorted(gpus))
+        uuids.setdefault(assignment.node, {}).update(assignment.charges)
+    named = sorted(uuids)
+    named[:NAMED] = [place(node, indexes(uuids[node], nodes.get(node))) for node in named[:NAMED]]
     return listed(named, NAMED, "more nodes")
 
 
 def wanted(seat: Seat) -> str:
-    """What somebody wants, in words: `8 whole GPUs on one node`, `24 on one GPU`, `4 cpu`."""
+    """What a pod requests, in words: `8 whole GPUs on one node`, `24 on one GPU`, `4 cpu`."""
     if seat.ask is None:
         asked = [amount_of(*amount) for amount in seat.requests if amount[0] != "pods"]
         return " and ".join(asked) or "a pod slot"
@@ -97,7 +92,7 @@ def wanted(seat: Seat) -> str:
 
 
 def stuck(seat: Seat, nearest: Outlook | None) -> NoPlan:
-    """Pods that may not be moved are in the way wherever it may go, or it could never go anywhere."""
+    """Pods that may not be moved are in the way on all nodes that it may go to, or it fits on none of them."""
     if nearest is None:
         return NoPlan(f"{wanted(seat)}: no node that it may go to has that, whatever is moved away")
     gpus = sum(c.gpus for c in seat.ask.containers) if seat.ask else 0
@@ -113,11 +108,11 @@ def too_many(seat: Seat, nearest: Outlook, most: int) -> NoPlan:
 
 
 def nowhere(seat: Seat, freed: str, left: int, homeless: Movable) -> NoPlan:
-    """Somebody who would have to leave fits nowhere else."""
+    """A pod that would have to leave fits nowhere else."""
     moves = f"{freed} could be freed by {left} move{'s' * (left > 1)}"
     return NoPlan(f"{wanted(seat)}: {moves}, but {homeless.name} ({wanted(homeless.seat)}) then fits nowhere else")
 
 
 def unfound(seat: Seat, most: int, looked: int) -> NoPlan:
-    """All was looked at in vain, or as much as may be."""
+    """The search found nothing, or reached its limit."""
     return NoPlan(f"{wanted(seat)}: none of {looked} ways looked at works with at most {most} moves")

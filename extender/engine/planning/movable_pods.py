@@ -1,12 +1,13 @@
 """Single pods that may be moved, for planners of moves.
 
-A pod may be moved that says `gangshare.io/restartable: "true"` and has a controller, which makes another in its place;
-that one comes to us again. Members of gangs are not moved: a gang would have to start anew as a whole.
+A movable pod has `gangshare.io/restartable: "true"` and a controller, which creates another pod in its place. That pod
+is scheduled like any other. Members of gangs are not moved: the whole gang would have to start again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
+from operator import attrgetter
 
 import msgspec
 
@@ -34,28 +35,27 @@ class Movable(msgspec.Struct, frozen=True):
 
 
 class MovablePods:
-    """Finds them among the records of pods."""
+    """Finds the movable pods of a node."""
 
     def __init__(self, pods: Mapping[str, PodState], on_node: Mapping[str, Collection[str]], roster: Roster) -> None:
-        """`pods` by UID, and which of them are on each node."""
+        """`pods` by UID; `on_node`: the UIDs of the pods on each node."""
         self._pods, self._on_node, self._roster = pods, on_node, roster
 
     def movable(self, node: NodeState) -> list[Movable]:
-        """The pods on the node that may be moved, by name. One of which nobody says on which GPUs it is may not."""
-        return sorted(self._movable(node), key=lambda found: found.name)
+        """The movable pods on the node, by name. A pod whose GPUs are not known is not movable."""
+        pods = (self._movable(uid, node) for uid in self._on_node.get(node.name, ()))
+        return sorted((pod for pod in pods if pod is not None), key=attrgetter("name"))
 
-    def stays(self, one: Movable) -> bool:
-        """Whether such a pod still is where it was."""
-        pod = self._pods.get(one.seat.uid)
-        return pod is not None and pod.state == "bound" and pod.node == one.node
+    def stays(self, movable: Movable) -> bool:
+        """Whether the pod is still where it was."""
+        pod = self._pods.get(movable.seat.uid)
+        return pod is not None and pod.state == "bound" and pod.node == movable.node
 
-    def _movable(self, node: NodeState) -> Iterator[Movable]:
-        for uid in self._on_node.get(node.name, ()):
-            pod = self._pods.get(uid)
-            if pod is None or not pod.info.movable or pod.state != "bound" or pod.problem or self._roster.of(uid):
-                continue
-            entry = node.books.entries.get(uid) if node.books is not None else None
-            if pod.ask is None or (entry is not None and entry.placed):
-                seat = Seat(uid=uid, ask=pod.ask, requests=pod.requests, constraints=pod.info.constraints)
-                charges = entry.charges if entry is not None else {}
-                yield Movable(seat, str(pod.ref), node.name, charges, pod.info.created)
+    def _movable(self, uid: str, node: NodeState) -> Movable | None:
+        pod = self._pods.get(uid)
+        if pod is None or not pod.info.movable or pod.state != "bound" or pod.problem or self._roster.of(uid):
+            return None
+        entry = node.books.entries.get(uid) if node.books is not None else None
+        if pod.ask is not None and (entry is None or not entry.placed):
+            return None
+        return Movable(Seat.of(pod), str(pod.ref), node.name, entry.charges if entry else {}, pod.info.created)

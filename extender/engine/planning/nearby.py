@@ -1,20 +1,19 @@
-"""Nodes close together that have room for a whole gang: those of one rack if there is one, else of one zone, and so on.
+"""Nodes close together that have room for a whole gang: of one rack if possible, else of one zone, and so on.
 
-Labels of the nodes say where they are, by keys from near to far. Of the domains (nodes with the same value) that have
-room for all, at the nearest level where there is one, the one with the least room to spare is taken, so that others
-stay whole for larger gangs; within it as few nearer domains as suffice. Room is reckoned by sums, so the gang may not
-fit there after all.
+Labels of nodes say where they are, by keys from near to far. Nodes with the same value form a domain. At the nearest
+level where domains have room for the gang, the one with the least room to spare is taken, so that others stay whole for
+larger gangs. Within it as few nearer domains as suffice are taken. Room is computed as sums, so the gang may not fit
+there after all.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Generator, Hashable, Mapping, Sequence
-from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
-from extender.engine.planning.attempt import LISTED, LOOK, PIECE, STEP, ClusterView, ranking
+from extender.engine.planning.attempt import LISTED, LOOK, PIECE, STEP, ClusterView, batched, ranking
 from extender.engine.planning.trial import EquivalenceClass, group
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
@@ -23,15 +22,15 @@ from protos.contract.books import NodeBooks
 from protos.contract.signature import Signature
 
 KINDS = 16
-"""Different kinds of members for which room is reckoned; a gang with more of them is placed anywhere."""
-RECKONED = 2
-"""What it costs to reckon the room of a node for one kind of members, in LOOKs."""
+"""Most classes of members for which room is computed; a gang with more of them is placed anywhere."""
+COMPUTED = 2
+"""Cost of computing the room of a node for one class, in LOOKs."""
 
 UNLIMITED = 2**20
-"""Members that something has room for that they do not take."""
+"""Room in members if they need nothing of a resource."""
 
 Room = tuple[int, ...]
-"""How many members go there at most, of each kind."""
+"""How many members of each class fit at most."""
 Place = tuple[NodeState, Room]
 
 
@@ -43,7 +42,7 @@ class Domain(NamedTuple):
     size: int
     """Sum of the room."""
     members: int
-    """How many of the gang are there already."""
+    """How many members of the gang are there already."""
 
     def covers(self, needed: Room) -> bool:
         return all(room >= need for room, need in zip(self.room, needed, strict=True))
@@ -52,9 +51,9 @@ class Domain(NamedTuple):
 def nearby(
     view: ClusterView, labels: Sequence[str], seats: Sequence[Seat], beside: Sequence[str] = ()
 ) -> Generator[int, None, frozenset[str] | None]:
-    """Names of the nodes among which the gang is to be placed first, None if any will do.
+    """Names of the nodes on which the gang is tried first, None if all nodes are equally close.
 
-    `labels`: their keys, from near to far; `beside`: the nodes of members that have a place already, a name for each.
+    `labels`: keys, from near to far; `beside`: for each member that has a place already, the name of its node.
     """
     levels: list[str] = []
     for key in labels:
@@ -65,36 +64,36 @@ def nearby(
         return None
     yield PIECE
     site = _Site(tuple(eq_class.size for eq_class in eq_classes), Counter(beside))
-    places = yield from _reckoned(view, eq_classes, site.known)
-    found = yield from site.narrowed(places, levels)
+    places = yield from _with_room(view, eq_classes, site.members)
+    narrowed = yield from site.narrowed(places, levels)
     yield PIECE
-    return None if len(found) == len(places) else frozenset(node.name for node, _ in found)
+    return None if len(narrowed) == len(places) else frozenset(node.name for node, _ in narrowed)
 
 
 def _differs(view: ClusterView, key: str) -> Generator[int, None, bool]:
     """Whether nodes have different values of this label, or some have none."""
-    nodes, found = iter(tuple(view.nodes.values())), set[str | None]()
-    while some := list(islice(nodes, LISTED)):
-        found.update([node.labels.get(key) for node in some])
+    values = set[str | None]()
+    for nodes in batched(tuple(view.nodes.values()), LISTED):
+        values.update([node.labels.get(key) for node in nodes])
         yield PIECE
-        if len(found) > 1:
+        if len(values) > 1:
             return True
     return False
 
 
 def _eq_classes(view: ClusterView, seats: Sequence[Seat]) -> list[EquivalenceClass]:
-    """Members that are alike, whatever kube-scheduler refuses one or the other of them."""
-    found: dict[Hashable, EquivalenceClass] = {}
-    group(seats, view.ignored, found, attrgetter("ask", "requests", "constraints"))
-    for eq_class in found.values():
+    """Classes of members, whatever nodes kube-scheduler refused to some of them."""
+    classes: dict[Hashable, EquivalenceClass] = {}
+    group(seats, view.ignored, classes, attrgetter("ask", "requests", "constraints"))
+    for eq_class in classes.values():
         eq_class.excluded = 0
-    return list(found.values())
+    return list(classes.values())
 
 
-def _reckoned(
+def _with_room(
     view: ClusterView, eq_classes: Sequence[EquivalenceClass], members: Container[str]
 ) -> Generator[int, None, list[Place]]:
-    """The nodes with room for somebody, and those where members are."""
+    """The nodes with room for any member, and the nodes where members are."""
     fitting: list[Container[str]] = []
     for eq_class in eq_classes:
         if eq_class.ask is None:
@@ -102,38 +101,38 @@ def _reckoned(
             continue
         fitting.append({name for _, name in (yield from ranking(view, eq_class.shape))})
     memos: list[dict[Signature, int]] = [{} for _ in eq_classes]
-    nodes, found = iter(tuple(view.nodes.values())), []
-    while some := list(islice(nodes, STEP)):
-        for node in some:
+    places = []
+    for nodes in batched(tuple(view.nodes.values())):
+        for node in nodes:
             each = zip(eq_classes, fitting, memos, strict=True)
-            room = tuple([_room(eq_class, node, known) if node.name in fit else 0 for eq_class, fit, known in each])
+            room = tuple([_room(eq_class, node, memo) if node.name in fit else 0 for eq_class, fit, memo in each])
             if any(room) or node.name in members:
-                found.append((node, room))
-        yield RECKONED * len(eq_classes) * STEP * LOOK
-    return found
+                places.append((node, room))
+        yield COMPUTED * len(eq_classes) * STEP * LOOK
+    return places
 
 
-def _room(eq_class: EquivalenceClass, node: NodeState, known: dict[Signature, int]) -> int:
-    """How many members of the lot go at most onto a node that has GPUs for one."""
+def _room(eq_class: EquivalenceClass, node: NodeState, memo: dict[Signature, int]) -> int:
+    """How many members of the class fit at most on a node that has GPUs for one."""
     if not node.seen or eq_class.barred(node):
         return 0
     most = eq_class.size
     if eq_class.ask is not None and node.books is not None:
-        most = min(most, _by_gpus(eq_class.ask, node.books, known))
-    return eq_class.times(most, node.books, node.allocatable, node.used)
+        most = min(most, _by_gpus(eq_class.ask, node.books, memo))
+    return eq_class.times(most, node)
 
 
-def _by_gpus(ask: PodAsk, books: NodeBooks, known: dict[Signature, int]) -> int:
-    """The same by GPUs alone; `known` are the states of nodes for which it was reckoned already."""
+def _by_gpus(ask: PodAsk, books: NodeBooks, memo: dict[Signature, int]) -> int:
+    """The same by GPUs alone, remembered by the state of the node."""
     signature = books.signature()
-    found = known.get(signature)
-    if found is None:
-        found = known[signature] = min(_times(container, books) // container.gpus for container in ask.containers)
-    return found
+    room = memo.get(signature)
+    if room is None:
+        room = memo[signature] = min(_times(container, books) // container.gpus for container in ask.containers)
+    return room
 
 
 def _times(ask: ContainerAsk, books: NodeBooks) -> int:
-    """How often the GPUs together have at most what the container takes of one."""
+    """How often, at most, the GPUs together have what the container takes of one."""
     gpus = [book for book in books.gpus.values() if not book.wholes]
     if not gpus:
         return 0
@@ -146,17 +145,17 @@ def _times(ask: ContainerAsk, books: NodeBooks) -> int:
 
 
 class _Site(NamedTuple):
-    """Where the gang shall go."""
+    """What the gang needs, and where its members are."""
 
     needed: Room
-    known: Mapping[str, int]
+    members: Mapping[str, int]
     """How many members each node has already."""
 
     def narrowed(self, places: Sequence[Place], levels: Sequence[str]) -> Generator[int, None, Sequence[Place]]:
-        """Those of the nodes that lie closest together and have room for all."""
+        """The nodes that lie closest together and have room for all."""
         if not self._together(places).covers(self.needed):
             return places
-        for key in reversed(levels if self.known else ()):
+        for key in reversed(levels if self.members else ()):
             yield PIECE
             home = max(self._domains(places, key), key=lambda domain: domain.members)
             if not home.members or not home.covers(self.needed):
@@ -174,16 +173,16 @@ class _Site(NamedTuple):
         return places
 
     def _domains(self, places: Sequence[Place], key: str) -> list[Domain]:
-        """The nodes by the label's value, in its order; a node that has no such label is alone."""
-        found: dict[tuple[str, str], list[Place]] = {}
+        """The domains by this label, in the order of its values; a node without the label is alone."""
+        domains: dict[tuple[str, str], list[Place]] = {}
         for place in places:
             value = place[0].labels.get(key)
-            found.setdefault(("", place[0].name) if value is None else (value, ""), []).append(place)
-        return [self._together(found[value]) for value in sorted(found)]
+            domains.setdefault(("", place[0].name) if value is None else (value, ""), []).append(place)
+        return [self._together(domains[value]) for value in sorted(domains)]
 
     def _together(self, places: Sequence[Place]) -> Domain:
         room = tuple(map(sum, zip(*(room for _, room in places), strict=True))) or (0,) * len(self.needed)
-        members = sum(self.known.get(node.name, 0) for node, _ in places) if self.known else 0
+        members = sum(self.members.get(node.name, 0) for node, _ in places) if self.members else 0
         return Domain(places, room, sum(room), members)
 
     def _fewest(self, left: list[Domain]) -> Sequence[Place]:

@@ -1,18 +1,17 @@
-"""Whether nodes together have free what a gang wants free before it starts: its `minResources`.
+"""Whether the nodes together have free what a gang requires before it starts: its `minResources`.
 
-What its smallest start takes is placed by the plan, so only what is wanted beyond that is counted here. Sums say
-nothing about single nodes, which is why they never suffice for a start, as they do for Volcano's enqueueing.
+A plan places what the smallest start takes, so only the amounts beyond that are counted here. Sums say nothing about
+single nodes. So they never suffice for a start, as they do for Volcano's enqueue action.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Generator, Sequence
 
 import msgspec
 
-from extender.engine.planning.attempt import LOOK, STEP, ClusterView
+from extender.engine.planning.attempt import LOOK, STEP, ClusterView, batched
 from extender.engine.planning.shortage import amount_of
 from extender.engine.state.intree import Amounts
 from extender.engine.state.node_state import NodeState
@@ -21,7 +20,7 @@ from protos.contract.names import Resources
 
 
 class Scarcity(msgspec.Struct, frozen=True):
-    """Less is free than wanted. As text: the sentence with numbers."""
+    """Less is free than required. As text: the sentence with numbers."""
 
     wanted: Amounts
     free: Amounts
@@ -32,34 +31,23 @@ class Scarcity(msgspec.Struct, frozen=True):
         return f"minResources wants {wanted}; free are {free}"
 
 
-class Reckoning:
-    """The sums of one gang, in the making."""
-
-    def __init__(self, view: ClusterView, wanted: Amounts, minimum: Sequence[Seat]) -> None:
-        self._view = view
-        taken: Counter[str] = Counter()
-        for seat in minimum if wanted else ():
-            taken.update(dict(seat.requests))
-        self._wanted = tuple((resource, amount) for resource, amount in wanted if amount > taken[resource])
-        self._free: Counter[str] = Counter()
-
-    def run(self) -> Iterator[int]:
-        """The work, step by step."""
-        nodes = iter(tuple(self._view.nodes.values()) if self._wanted else ())
-        while some := list(islice(nodes, STEP)):
-            for resource, _ in self._wanted:
-                self._free[resource] += sum(_free(node, resource, self._view.resources) for node in some)
-            yield len(self._wanted) * STEP * LOOK
-
-    @property
-    def outcome(self) -> Scarcity | None:
-        """What there is too little of, once the work is done; None if there is enough."""
-        short = tuple((resource, amount) for resource, amount in self._wanted if amount > self._free[resource])
-        return Scarcity(short, tuple((resource, self._free[resource]) for resource, _ in short)) if short else None
+def scarcity(view: ClusterView, required: Amounts, minimum: Sequence[Seat]) -> Generator[int, None, Scarcity | None]:
+    """The resources of which too little is free for a gang with this minimum; None if there is enough."""
+    taken: Counter[str] = Counter()
+    for seat in minimum if required else ():
+        taken.update(dict(seat.requests))
+    wanted = tuple((resource, amount) for resource, amount in required if amount > taken[resource])
+    free: Counter[str] = Counter()
+    for nodes in batched(tuple(view.nodes.values()) if wanted else ()):
+        for resource, _ in wanted:
+            free[resource] += sum(_free(node, resource, view.resources) for node in nodes)
+        yield len(wanted) * STEP * LOOK
+    short = tuple((resource, amount) for resource, amount in wanted if amount > free[resource])
+    return Scarcity(short, tuple((resource, free[resource]) for resource, _ in short)) if short else None
 
 
 def _free(node: NodeState, resource: str, ours: Resources) -> int:
-    """What is free of a resource on a node that takes new pods, as far as one may add it up."""
+    """What is free of a resource on a node that takes new pods, as far as parts can be added up."""
     if not node.seen or node.unschedulable or node.problem:
         return 0
     if node.books is None or resource not in ours.all:

@@ -1,4 +1,4 @@
-"""Why a gang does not fit, in numbers for people: what it needs, how much of that could be placed and where."""
+"""Why a gang does not fit, in numbers for people: what it needs, and how much of that could be placed where."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from protos.contract import choose
 from protos.contract.reason import listed
 
 NAMED = 5
-"""Nodes, shapes or obstacles named; the rest is counted."""
+"""Most nodes, shapes or obstacles named; the rest is counted."""
 Count = tuple[int, str]
 """How many, of what."""
 
 
 class Shortage(msgspec.Struct, frozen=True):
-    """The smallest start of a gang, as far as it could be placed. As text: the sentence with numbers."""
+    """How far the smallest start of a gang could be placed. As text: the sentence with numbers."""
 
     needed: tuple[Count, ...]
     """Members by shape, hardest first."""
@@ -28,7 +28,7 @@ class Shortage(msgspec.Struct, frozen=True):
     missing: tuple[Count, ...]
     """Members without a place, by shape."""
     passed: tuple[Count, ...] = ()
-    """Nodes by what else stands in the way there, of those with GPUs for the hardest members that have no place."""
+    """Nodes with GPUs for the hardest members without a place, by what else stands in the way there."""
 
     @property
     def short(self) -> int:
@@ -44,7 +44,7 @@ class Shortage(msgspec.Struct, frozen=True):
 
 
 def shortage(eq_classes: Sequence[EquivalenceClass], placed: Mapping[str, int]) -> Shortage:
-    """What it came to where some of the lots' members have no place; `placed` counts the others by node."""
+    """The shortage of these classes, some of whose members have no place; `placed` counts the others by node."""
     needed: Counter[str] = Counter()
     missing: Counter[str] = Counter()
     ordered = sorted(eq_classes, key=attrgetter("hardness"))
@@ -62,7 +62,7 @@ def shortage(eq_classes: Sequence[EquivalenceClass], placed: Mapping[str, int]) 
 
 
 def _most_first(counts: Mapping[str, int]) -> tuple[Count, ...]:
-    return tuple((count, name) for name, count in sorted(counts.items(), key=lambda found: (-found[1], found[0])))
+    return tuple((count, name) for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _words(eq_class: EquivalenceClass) -> str:

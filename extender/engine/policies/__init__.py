@@ -1,1 +1,1 @@
-"""What calls the solver: defragmentation, elasticity, preemption, backfill. Each may import those before it."""
+"""Callers of the solver: defragmentation, elasticity, preemption, backfill. Each may import those before it."""

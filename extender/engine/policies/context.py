@@ -1,4 +1,4 @@
-"""What every policy works on: the cluster's state, the queues, the gangs, and the settings."""
+"""The state that every policy works on: the cluster, the queues, the gangs, and the settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class PolicyContext(EngineContext, frozen=True, kw_only=True):
-    """Made once; every policy and each of its parts is given the same."""
+    """Made once and passed to every policy and its parts."""
 
     gangs: Gangs
     running_pods: RunningPods
@@ -34,7 +34,7 @@ class PolicyContext(EngineContext, frozen=True, kw_only=True):
     def pending(
         self, place: str, gang: Callable[[GangInfo], T | None], pod: Callable[[str], T | None]
     ) -> Iterator[T | None]:
-        """What these make of each gang, and of each pod (by UID) that has no node; None of one over which they fail."""
+        """The results for each gang, and for each pod (by UID) without a node; None for one that raises an error."""
         known = list(self.gangs.roster.known.values())
         gangs = self.quarantine.tried(known, lambda each: each.subject, place, gang)
         return chain(gangs, self.quarantine.tried(list(self.running_pods.pending), of_pod, place, pod))

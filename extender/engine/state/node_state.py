@@ -1,4 +1,4 @@
-"""One node: its GPUs' books and its totals of the resources that kube-scheduler itself counts."""
+"""One node: the books of its GPUs, and the totals of the resources that kube-scheduler counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protos.contract.objects import Taint
 
 
 class NodeState:
-    """One node: its GPUs' books where it has any, and its in-tree totals."""
+    """One node: the books of its GPUs if it has an inventory, and its in-tree totals."""
 
     __slots__ = (
         "allocatable", "books", "cordoned", "fault", "inventory_text", "labels", "leaving", "name", "number", "present",
@@ -20,15 +20,15 @@ class NodeState:
     def __init__(self, name: str, number: int) -> None:
         self.name = name
         self.number = number
-        """Its bit in sets of nodes. Another node has it only once this one is gone, and forgotten in all sets."""
+        """Its bit in sets of nodes. A number is reused only after the node is gone and removed from all sets."""
         self.seen = False
-        """False while only pods speak of it."""
+        """False while only pods name the node and no Node object was seen."""
         self.books: NodeBooks | None = None
         self.inventory_text: str | None = None
         self.fault = ""
-        """Why its inventory is of no use, "" if it is."""
+        """Why its inventory is unusable, "" if it is usable."""
         self.leaving = ""
-        """The taint or label by which it is about to go, "" if it is not."""
+        """The taint or label that marks it to go, "" if there is none."""
         self.problem = ""
         """Why it takes no new pods, "" if it does."""
         self.cordoned = ""
@@ -39,7 +39,7 @@ class NodeState:
         self.used: dict[str, int] = {}
         """In-tree requests of all pods on it, whatever their scheduler (cpu in thousandths of a core)."""
         self.version = 0
-        """Counts what changed of the node, its books and its totals."""
+        """Grows with each change of the node, its books and its totals."""
         self.present: Any = None
         """What `score.Scorer` remembers of it."""
 

@@ -1,4 +1,4 @@
-"""What a plan is asked and what it answers: members of a gang, and where each of them goes."""
+"""Input and output of a plan: the members that need a node, and the assignment of each."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Likeness = tuple[PodAsk | None, Amounts, Constraints, int]
 
 
 class Seat(msgspec.Struct, frozen=True):
-    """One member that needs a node, and nothing of which is booked yet."""
+    """A pod that needs a node. Nothing is booked for it yet."""
 
     uid: str
     ask: PodAsk | None = None
-    """What it wants of GPUs, None if nothing."""
+    """Its GPU request, None if it has none."""
     requests: Amounts = ()
-    """All that its containers request of the node, GPUs included, and a pod slot."""
+    """Everything that its containers request of the node, GPUs included, and a pod slot."""
     constraints: Constraints = ANYWHERE
     excluded: int = 0
     """Nodes that are ruled out for it: bits by node number."""
@@ -34,12 +34,13 @@ class Seat(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, pod: PodState) -> Seat:
-        """Of a pod that goes singly."""
-        return cls(pod.ref.uid, pod.ask, pod.requests, pod.info.constraints, pod.excluded)
+        """The seat of a single pod. A bound pod may go to nodes that were ruled out before it was bound."""
+        excluded = pod.excluded if pod.state != "bound" else 0
+        return cls(pod.ref.uid, pod.ask, pod.requests, pod.info.constraints, excluded)
 
     @property
     def likeness(self) -> Likeness:
-        """Equal for those for whom the same nodes will do."""
+        """Equal for pods that the same nodes suit."""
         return self.ask, self.requests, self.constraints, self.excluded
 
     @property
@@ -47,29 +48,39 @@ class Seat(msgspec.Struct, frozen=True):
         return shape(self.ask, self.requests)
 
     @property
-    def gpus(self) -> tuple[int, int, int, int]:
-        """Who asks more of GPUs has less: by whole GPUs, GPUs, memory of one GPU, slices of one."""
+    def hardness(self) -> tuple[int, ...]:
+        """The order in which pods are placed; less is harder.
+
+        Most whole GPUs, most GPUs, most memory and slices of one GPU, most extended resources, few nodes, most CPU and
+        memory.
+        """
         containers = self.ask.containers if self.ask else ()
+        amounts = dict(self.requests)
         return (
             -sum(c.gpus for c in containers if c.whole),
             -sum(c.gpus for c in containers),
             -max((c.mem for c in containers), default=0),
             -max((c.slices for c in containers), default=0),
+            -sum(amount for resource, amount in self.requests if "/" in resource),
+            not self.constraints.selective,
+            -self.excluded.bit_count(),
+            -amounts.get("cpu", 0),
+            -amounts.get("memory", 0),
         )
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """Where a member goes: its node, what it takes of each GPU there, and the GPUs of each of its containers."""
+    """Where a pod goes: its node, its charges by GPU, and the GPUs of each of its containers."""
 
     node: str
     charges: Mapping[str, Demand] = {}
     shares: Mapping[str, tuple[Share, ...]] = {}
     until: float = math.inf
-    """When it ends, if nothing else ends it before."""
+    """When it expires."""
 
 
 def stands(assignment: Assignment, uid: str, ask: PodAsk | None, node: NodeState | None) -> bool:
-    """Whether a place that is held under this UID still is one."""
+    """Whether an assignment that is held under this UID is still valid."""
     if node is None or not node.seen:
         return False
     if ask is None:
@@ -82,9 +93,9 @@ def stands(assignment: Assignment, uid: str, ask: PodAsk | None, node: NodeState
 
 
 def least(seats: Sequence[Seat], minimum: int, by_role: Iterable[tuple[str, int]] = ()) -> tuple[Seat, ...]:
-    """The members of the smallest start: the required ones, the first of each role up to its minimum, the first others.
+    """The members of the smallest start: required ones, the first of each role up to its minimum, then others.
 
-    Those are more than `minimum` where the required ones and the roles' minimums are, and fewer where fewer exist.
+    The result exceeds `minimum` if required members and role minimums do, and falls short if there are fewer members.
     """
     if minimum >= len(seats):
         return tuple(seats)

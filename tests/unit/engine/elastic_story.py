@@ -22,7 +22,7 @@ KIND = next(kind for kind in podgroups.KINDS if kind.kind == training.JOB_KIND)
 
 
 def a_worker(index: int, role: str = "worker", **fields: Any) -> Pod:
-    """A pod of the job that asks a whole GPU; the launcher asks none."""
+    """A pod of the job that requests a whole GPU; the launcher requests none."""
     name = f"job-worker-{index}" if role == "worker" else "job-launcher"
     labels = {"group-name": training.GROUP, "training-job-name": "job", "training-job-role": role}
     owner = {"kind": "TrainingJob", "name": "job", "uid": "uid-job", "controller": True}
@@ -35,7 +35,7 @@ class ElasticStory(PreemptionStory):
     def __init__(self, *nodes: Node, replicas: int = 4, least: int = 2, most: int = 6, **settings: Any) -> None:
         self.replicas, self.least, self.most = replicas, least, most
         self.seen = 0
-        """Of how many effects the scalers were looked for."""
+        """In how many effects scalers were looked for."""
         self.scalers: dict[str, Scaler] = {}
         """By name, as the API server has them."""
         super().__init__(*nodes, **settings)
@@ -61,7 +61,7 @@ class ElasticStory(PreemptionStory):
         return self.engine.elastic.scalers.jobs[KEY]
 
     def run_job(self) -> None:
-        """All workers at first, then the launcher; they have run for a while."""
+        """The workers start first, then the launcher; they have run for a while."""
         self.start(*(a_worker(i) for i in range(self.replicas)))
         launcher = a_worker(0, "launcher")
         self.create(launcher)
@@ -70,7 +70,7 @@ class ElasticStory(PreemptionStory):
         self.later(11)
 
     def asked(self) -> list[Scaler]:
-        """The scalers asked for since this was asked last, each once; the API server has them now, and shows them."""
+        """The scalers requested since the last call, each once; the API server has them now, and shows them."""
         new, self.seen = self.done[self.seen :], len(self.done)
         found = {e.scaler.name: e.scaler for e in new if isinstance(e, Scale) and e.scaler.name not in self.scalers}
         for name, scaler in found.items():
@@ -87,7 +87,7 @@ class ElasticStory(PreemptionStory):
         self.tell(ScalerSeen(ended))
 
     def untold(self) -> list[str]:
-        """The scalers that were asked to be deleted."""
+        """The scalers whose deletion was requested."""
         return [e.scaler.name for e in self.done if isinstance(e, Unscale)]
 
     def presses(self, whole: int = 1) -> None:

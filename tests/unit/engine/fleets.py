@@ -54,7 +54,7 @@ def whole(gpus: int = 1, **fields: Any) -> PodAsk:
 
 
 def members(count: int, ask: PodAsk | None = None, prefix: str = "m", **fields: Any) -> list[Seat]:
-    """So many members that ask this; to their requests what they ask of GPUs is added, as in a pod."""
+    """So many members with this ask; their requests include the GPUs, as in a pod."""
     gpus = [(names.WHOLE_GPU, c.gpus) for c in ask.containers if c.whole] if ask else []
     fields["requests"] = (*fields.get("requests", POD), *gpus)
     return [Seat(uid=f"{prefix}{i}", ask=ask, **fields) for i in range(count)]

@@ -1,4 +1,4 @@
-"""A world in which pods and gangs of some priority wait, and others are evicted as the engine says."""
+"""A cluster with pending pods and gangs of some priority, in which pods are evicted as the engine says."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def urgent(pod: Pod, priority: int = 1000, **spec: Any) -> Pod:
 
 
 class PreemptionStory(GangStory):
-    """What the API server and the kubelets do of what is wanted: annotations are written, and evicted pods end."""
+    """The API server and the kubelets: annotations are written, and evicted pods end."""
 
     def __init__(self, *nodes: Node, **settings: Any) -> None:
         self.written = 0
-        """Of how many effects the annotations are written."""
+        """For how many effects the annotations are written."""
         super().__init__(*nodes, **{"min_runtime_s": 10.0, **settings})
 
     def runs(self, pod: Pod) -> str:
@@ -48,7 +48,7 @@ class PreemptionStory(GangStory):
         self.change(name, conditions=(REFUSED,))
 
     def schedule(self) -> None:
-        """kube-scheduler looks at all that wait."""
+        """kube-scheduler looks at all pending pods."""
         for name in sorted(self.pods, key=lambda name: (-(self.pods[name].spec.priority or 0), name)):
             pod = self.pods[name]
             if pod.spec.node_name or name in self.held or name in self.flying or pod.metadata.deletion_timestamp:
@@ -58,7 +58,7 @@ class PreemptionStory(GangStory):
         self.land()
 
     def annotate(self) -> list[str]:
-        """The annotations asked for are written and seen; returns of which pods."""
+        """The requested annotations are written and seen; returns the pods."""
         new, self.written = self.done[self.written :], len(self.done)
         wanted = [e for e in new if isinstance(e, SetAnnotation) and e.key == names.RESERVATION]
         written = []
@@ -74,7 +74,7 @@ class PreemptionStory(GangStory):
         return written
 
     def preempt(self, seconds: float = 12.0) -> list[str]:
-        """Time passes, the room is asked for, and evictions are ordered; returns whose."""
+        """Time passes, the room is reserved, and evictions are requested; returns the pods."""
         before = len(self.done)
         for _ in range(int(seconds)):
             self.later(1.0)
@@ -82,7 +82,7 @@ class PreemptionStory(GangStory):
         return sorted({e.pod.name for e in self.done[before:] if isinstance(e, Evict)})
 
     def reasons(self, name: str) -> list[str]:
-        """What was told of a pod in Events."""
+        """The Events of a pod."""
         return [str(e.reason) for e in self.done if isinstance(e, Report) and e.pod.name == name]
 
 

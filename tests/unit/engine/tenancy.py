@@ -23,7 +23,7 @@ class Town:
     """Nodes n0, n1, … with so many GPUs each, and the pods that were settled there."""
 
     def __init__(self, sizes: Sequence[int], mem: int = 10, *, backwards: bool = False) -> None:
-        """`backwards`: the last node is told first."""
+        """`backwards`: the last node is seen first."""
         self.engine = Engine(Settings())
         self.now = 100.0
         self.sizes = {f"n{number}": size for number, size in enumerate(sizes)}
@@ -36,7 +36,7 @@ class Town:
     def settle(
         self, name: str, item: tuple[int, bool, int], *, node: str, movable: bool = True, **metadata: Any
     ) -> None:
-        """Put a pod that asks (GPUs, whether whole, units of each) on the node, if it fits there.
+        """Put a pod that requests (GPUs, whether whole, units of each) on the node, if it fits there.
 
         `cpu` in cores, `slices` of each GPU; the rest is metadata.
         """
@@ -68,7 +68,7 @@ class Town:
         self.movable |= {name} if movable else set()
 
     def plan(self, asks: Sequence[PodAsk], most: int = MOST_MOVES, **fields: Any) -> DefragPlan | NoPlan:
-        """A plan for pods w0, w1, … that ask this."""
+        """A plan for pods w0, w1, … with these asks."""
         seats = [Seat(uid=f"w{number}", ask=ask, **fields) for number, ask in enumerate(asks)]
         plan = Defrag(self.engine.gangs.planner.view, self.engine.movable_pods, seats, most)
         while not plan.advance():

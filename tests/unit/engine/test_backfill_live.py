@@ -1,4 +1,4 @@
-"""Room that is kept for the first in line, in the engine as it runs in a cluster."""
+"""Backfill reservations, in the engine as it runs in a cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOUR = (16, 16, 16, 16)
 
 
 def single(name: str, runs: str = "", node: str = "", **fields: Any) -> Pod:
-    """A pod with one whole GPU that goes singly."""
+    """A single pod with one whole GPU."""
     said = {names.EXPECTED_RUNTIME: runs} if runs else {}
     return a_pod(name, whole=1, annotations=said, node=node, **fields)
 
@@ -51,7 +51,7 @@ def add_node(story: GangStory, node: Node) -> None:
 
 
 def asked(story: GangStory, pod: Pod) -> str:
-    """What becomes of a pod that comes now: its node, or why it waits."""
+    """The node of a pod that comes now, or why it waits."""
     story.create(pod)
     verdict = story.ask(pod.metadata.name)
     return verdict.nodes[0] if verdict.nodes else verdict.reason.code  # type: ignore[union-attr]

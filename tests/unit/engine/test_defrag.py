@@ -1,4 +1,4 @@
-"""Plans of moves: who is moved where so that somebody fits, which plan is the cheapest, and why none helps."""
+"""Plans of moves: which pods move where so that a pending pod fits, which plan is cheapest, and why none helps."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_it_works_in_small_pieces_and_changes_no_books() -> None:
     assert {name: node.books and node.books.signature() for name, node in town.engine.nodes.items()} == before
 
 
-# -- for whom
+# -- requests
 
 
 @pytest.mark.parametrize("name", ["g", "m1"], ids=["by its name", "by one of its pods"])

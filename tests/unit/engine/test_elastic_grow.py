@@ -1,4 +1,4 @@
-"""Elastic jobs take more workers when GPUs are idle and nobody waits who could use them."""
+"""Elastic jobs get more workers if GPUs are idle and no pending pod could use them."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_no_more_seats_are_drawn_than_may_start_together(monkeypatch: pytest.Mon
     monkeypatch.setattr(growth, "Seat", Counted)
     assert grown(world).count == 3, "100 or its halves"
     assert max(Counter(drawn).values()) <= 10, "looks"
-    assert len(set(drawn)) == 100
+    assert len(set(drawn) - {"uid-job-worker-0"}) == 100, "beside the worker that they are like"
 
 
 def test_what_a_job_says_of_its_workers_is_held_against_the_bound() -> None:

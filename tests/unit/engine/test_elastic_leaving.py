@@ -1,4 +1,4 @@
-"""Nodes that are about to go are left in an orderly way, by those who can be spared or start anew anyway."""
+"""Members leave drained nodes in time: surplus members, and gangs that restart in any case."""
 
 from __future__ import annotations
 

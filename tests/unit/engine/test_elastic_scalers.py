@@ -21,7 +21,7 @@ OTHER = GroupKey("default", "other")
 
 
 def a_scaler(name: str, **fields: Any) -> Scaler:
-    """A ScaleIn of the job that asks one worker, but for these fields."""
+    """A ScaleIn of the job for one worker, with these fields changed."""
     made = Scaler(kind="ScaleIn", namespace="default", name=name, job="job", count=1)
     return msgspec.structs.replace(made, **fields)
 
@@ -32,7 +32,7 @@ def a_job(key: GroupKey) -> TrainingJob:
 
 @pytest.fixture
 def scalers() -> Scalers:
-    """Those of two jobs of which nothing was asked yet."""
+    """The scalers of two jobs, with no request so far."""
     made = Scalers(Counter(), Quarantine(Counter()), Wall(0.0))
     for key in (KEY, OTHER):
         made.put(key, a_job(key))

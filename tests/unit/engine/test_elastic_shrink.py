@@ -1,4 +1,4 @@
-"""Elastic jobs give room: their operator is asked to let workers go before anybody is evicted."""
+"""Elastic jobs give room: their operator is asked to remove workers before pods are evicted."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_job_that_lost_workers_meanwhile_is_not_asked_to_go_below_its_minimum(
     world.declare()
     world.presses(2)
     world.preempt(5)
-    for name in ("job-worker-0", "job-worker-1"):  # the others are those that were to go
+    for name in ("job-worker-0", "job-worker-1"):  # the others were to go
         world.terminate(name)
         world.delete(name)
     world.finish(world.scalers["grow"], "failed")

@@ -23,7 +23,7 @@ RACK, ZONE = "rack", "zone"
 
 
 def a_site(*racks: tuple[str, str, Sequence[int]], levels: Sequence[str] = (RACK, ZONE)) -> ClusterView:
-    """Racks of a zone, with so many free GPUs of two on each of their nodes; names say nothing of where a node is."""
+    """Racks of a zone; each node has so many of its two GPUs free. Names do not say where a node is."""
     states: list[NodeState] = []
     for rack, zone, nodes in racks:
         for free in nodes:

@@ -1,4 +1,4 @@
-"""Plans of whole gangs: who goes where, what changes under way, and what is said when they do not fit."""
+"""Plans of whole gangs: the place of each member, changes during a plan, and the sentence if the gang does not fit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def needing(**amounts: int) -> tuple[tuple[str, int], ...]:
     return tuple(sorted({"pods": 1, **amounts}.items()))
 
 
-# -- who goes where
+# -- places
 
 
 def test_a_gang_gets_all_its_gpus_and_the_books_know_nothing_of_it() -> None:
@@ -194,7 +194,7 @@ def test_whole_gpus_of_a_node_without_books_are_counted_by_its_total() -> None:
 
 
 def test_parts_of_gpus_need_books() -> None:
-    """A node touched by another member of the gang is no node for parts of GPUs by that."""
+    """A node that takes a member of the gang does not serve parts of GPUs for that reason."""
     fleet = a_fleet(a_state("a", 0, **{names.GPU_MEM: 80}), a_state("b", 1, 40))
     gang = [*members(1, None, "launcher"), *members(2, an_ask(mem=30), requests=needing(**{names.GPU_MEM: 30}))]
     assert missing(fleet, gang).short == 1
@@ -307,7 +307,7 @@ def test_what_is_missing_is_told_of_the_minimum() -> None:
     assert str(short) == "needs 3×1 whole GPU; 2 can be placed: a 2; short by 1"
 
 
-# -- what is said
+# -- the sentence
 
 
 def test_a_shortage_has_numbers_and_nodes() -> None:
@@ -363,7 +363,7 @@ def test_of_two_ways_that_fail_the_one_that_places_more_is_told(ps: int) -> None
     assert missing(fleet, members(3, an_ask(2, mem=10), requests=needing())).placed == ((2, "a"),)
 
 
-# -- in slices, while the world goes on
+# -- in slices, while the cluster changes
 
 
 def underway(fleet: ClusterView, seats: list[Seat], left: int = 1) -> Plan:

@@ -1,4 +1,4 @@
-"""Preemption: who waits takes the room of others of lower priority, and nothing more."""
+"""Preemption: a pending pod takes the room of pods of lower priority, and nothing more."""
 
 from __future__ import annotations
 

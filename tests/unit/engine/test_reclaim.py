@@ -1,4 +1,4 @@
-"""Reclaim: a queue takes back what is due to it from queues that have more than their due, and nothing more."""
+"""Reclaim: a queue takes back its fair share from queues that have more than theirs, and nothing more."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def borrowed(*queues: Any, jobs: int = 4) -> PreemptionStory:
 
 
 def wants(world: PreemptionStory, pods: list[Pod], seconds: float = 6.0) -> list[str]:
-    """These are made, and wait; returns who is evicted, by gang or pod."""
+    """These are created, and wait; returns the evicted gangs and pods."""
     world.create(*pods)
     return sorted({name.rpartition("-")[0] for name in world.preempt(seconds)})
 

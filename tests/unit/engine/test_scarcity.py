@@ -1,4 +1,4 @@
-"""Gangs of which it is declared how much must be free before they start: minResources."""
+"""Gangs that declare how much must be free before they start: minResources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members beyond a gang's minimum stand behind the gangs of their queue and priority that wait."""
+"""Surplus members yield to pending gangs of their queue and priority."""
 
 from __future__ import annotations
 

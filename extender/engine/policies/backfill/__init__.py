@@ -1,1 +1,1 @@
-"""Room that is reserved for the first in line; those behind it pass as far as they do not delay it."""
+"""Nodes reserved for the heads of queues; workloads behind them pass if they do not delay them."""

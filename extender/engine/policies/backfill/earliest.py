@@ -1,8 +1,8 @@
-"""When somebody who waits has room at the earliest, and where: by the real placement, as others come to their ends.
+"""When and where pending pods can start at the earliest, as running pods come to their ends.
 
-Whoever runs is expected to end after its run time; if nothing is known of that, after as long again as it has run, and
-a pod that its kubelet starts anew whenever it ends, never. The earliest moment is found by halving over the ends in
-their order: the more have left, the more room there is.
+A running pod is expected to end after its run time. If that is not known, it is expected to run as long again as it has
+run; a pod that its kubelet restarts whenever it ends never ends. The earliest moment is found by halving over the ends
+in their order: the more pods have ended, the more room there is.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from extender.engine.planning.attempt import LOOK, STEP, ClusterView
-from extender.engine.policies.preemption.fitting import Fitting, Wanted
-from extender.engine.policies.preemption.what_if import Gone, WhatIfNodes, by_node
+from extender.engine.planning.attempt import LOOK, STEP, ClusterView, batched
+from extender.engine.planning.solver import Solver, Wanted, least_prefix
+from extender.engine.planning.what_if import Gone, WhatIfNodes, by_node
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.seats import Assignment
 
 LISTED, SORTED = 3, 500
-"""What it costs to look at a pod that runs, in `attempt.LOOK`s; how many are sorted in one piece."""
+"""Cost of looking at a running pod; ends that are sorted in one piece."""
 
 
 class End(NamedTuple):
-    """When a pod on a node comes to its end; sorts by that."""
+    """When a pod on a node ends; sorts by that."""
 
     at: float
     uid: str
@@ -39,80 +39,71 @@ class Earliest(msgspec.Struct, frozen=True):
 
     start: float
     sure: bool
-    """The run times of all who have to end for it are known."""
+    """The run times of all pods that must end for it are known."""
     last: str
     """UID of the pod whose end it waits for, "" if there is room now."""
     assignments: Mapping[str, Assignment]
-    """Where each of them goes, by UID."""
+    """The places of the pending pods, by UID."""
     gone: Gone
-    """Who has ended by then, by node, of those that they go to."""
+    """The pods that have ended by then on these nodes."""
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Where they go."""
+        """The nodes of the pending pods."""
         return tuple(sorted({assignment.node for assignment in self.assignments.values()}))
 
 
 EndOf = Callable[[str], tuple[float, bool] | None]
-"""When the pod of this UID ends, and whether that is known; None: it does not."""
+"""When the pod of this UID ends, and whether that is known; None: it never ends."""
 
 
 def ends(ledger: Ledger, nodes: Iterable[str], end_of: EndOf) -> Generator[int, None, list[End]]:
-    """The ends of all pods on these nodes, in order. Work is told in `attempt.LOOK`s."""
-    found: list[End] = []
+    """The ends of all pods on these nodes, in order."""
+    unordered: list[End] = []
     for number, name in enumerate(nodes):
-        here = list(ledger.on_node.get(name, ()))
-        known = ((uid, end_of(uid)) for uid in here)
-        found += [End(told[0], uid, name, told[1]) for uid, told in known if told is not None]
+        here = ((uid, end_of(uid)) for uid in list(ledger.on_node.get(name, ())))
+        unordered += [End(end[0], uid, name, end[1]) for uid, end in here if end is not None]
         if number % STEP == 0:
             yield STEP * LISTED * LOOK
     pieces = []
-    for first in range(0, len(found), SORTED):
-        pieces.append(sorted(found[first : first + SORTED]))
+    for first in range(0, len(unordered), SORTED):
+        pieces.append(sorted(unordered[first : first + SORTED]))
         yield SORTED * LOOK
     ordered: list[End] = []
-    for end in merge(*pieces):
-        ordered.append(end)
-        if len(ordered) % SORTED == 0:
-            yield SORTED * LOOK
+    for batch in batched(merge(*pieces), SORTED):
+        ordered += batch
+        yield SORTED * LOOK
     return ordered
 
 
 def earliest(
-    view: ClusterView, cleared: WhatIfNodes, wanted: Wanted, ordered: Sequence[End], now: float
+    view: ClusterView, what_if: WhatIfNodes, wanted: Wanted, ordered: Sequence[End], now: float
 ) -> Generator[int, None, Earliest | None]:
-    """The first moment with room for all; None if there is none even when everybody has left."""
-    fitting = Fitting(view, cleared, wanted)
-    if not (yield from _fits(fitting, ordered)):
+    """The first moment with room for all; None if there is none even when all pods have ended."""
+    solver = Solver(view, what_if, wanted)
+
+    def fits(count: int) -> Generator[int, None, bool]:
+        return (yield from solver.fits((yield from _gone(ordered[:count]))))
+
+    if not (yield from fits(len(ordered))):
         return None
-    few, many = -1, len(ordered)
-    while few + 1 < many:
-        middle = (few + many) // 2
-        if (yield from _fits(fitting, ordered[:middle])):
-            many = middle
-        else:
-            few = middle
-    left = ordered[:many]
-    gone = yield from _gone(left)
-    placement = yield from fitting.place(gone)
+    ended = ordered[: (yield from least_prefix(fits, -1, len(ordered)))]
+    gone = yield from _gone(ended)
+    placement = yield from solver.place(gone)
     if placement is None:
         return None
     nodes = dict.fromkeys(assignment.node for assignment in placement.assignments.values())
-    needed = [end for end in left if end.node in nodes]
+    needed = [end for end in ended if end.node in nodes]
     last = needed[-1] if needed else None
     start = max(now, last.at) if last is not None else now
     there = {node: gone.get(node, frozenset()) for node in nodes}
     return Earliest(start, all(end.sure for end in needed), last.uid if last else "", placement.assignments, there)
 
 
-def _fits(fitting: Fitting, left: Sequence[End]) -> Generator[int, None, bool]:
-    return (yield from fitting.fits((yield from _gone(left))))
-
-
-def _gone(left: Sequence[End]) -> Generator[int, None, Gone]:
-    listed: defaultdict[str, list[str]] = defaultdict(list)
-    for number, end in enumerate(left):
-        listed[end.node].append(end.uid)
-        if number % STEP == 0:
-            yield STEP * LOOK
-    return (yield from by_node(listed))
+def _gone(ended: Iterable[End]) -> Generator[int, None, Gone]:
+    uids: defaultdict[str, list[str]] = defaultdict(list)
+    for batch in batched(ended):
+        for end in batch:
+            uids[end.node].append(end.uid)
+        yield STEP * LOOK
+    return (yield from by_node(uids))

@@ -1,4 +1,4 @@
-"""Who comes first in each queue of those for whom there is no room, if they have waited for a while."""
+"""The heads of queues: the first workload of each queue that does not fit, if it has waited for a while."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import partial
 from typing import NamedTuple
 
 from extender.engine.planning.attempt import LOOK, STEP
+from extender.engine.planning.solver import Wanted
 from extender.engine.policies.context import PolicyContext
-from extender.engine.policies.preemption.fitting import Wanted
 from extender.engine.queueing.line import Turn
 from extender.engine.queueing.order import QueueRank
 from extender.engine.queueing.queue_node import LocalQueue
@@ -20,23 +20,23 @@ from gangfilter.gang import Gang
 from gangfilter.table import Phase
 
 MOST = 4
-"""Room is kept for so many at most."""
+"""Most heads for which nodes are reserved."""
 WAITS = "waiting", "held"
-"""A pod in these states has no node yet."""
+"""The states of a pod that has no node yet."""
 LOOKED_AT = 4
-"""What it costs to look at one that waits, in `attempt.LOOK`s."""
+"""Cost of looking at a pending workload."""
 
 
 class QueuePosition(NamedTuple):
-    """Where one stands in line."""
+    """The place of a workload in line."""
 
     local_queue: LocalQueue | None
-    """In which queue; None: in none."""
+    """None: it is in no queue."""
     turn: Turn
 
 
 class Head(NamedTuple):
-    """One that comes first in its queue."""
+    """The first workload of a queue."""
 
     place: QueuePosition
     who: str
@@ -47,38 +47,37 @@ class Head(NamedTuple):
 
 
 class Heads:
-    """Finds them, and tells where anybody stands."""
+    """Finds the heads, and the place of any pending workload in line."""
 
     def __init__(self, context: PolicyContext) -> None:
         self._context = context
         self._ledger, self._gangs = context.ledger, context.gangs
 
-    # -- where they stand
+    # -- places in line
 
     def of_gang(self, gang: Gang) -> QueuePosition:
-        """Where a gang stands."""
         return QueuePosition(self._context.tenancy.admission.local_queue(gang), self._context.order.of_gang(gang))
 
-    def queue(self, place: QueuePosition) -> object:
-        """The queue that one stands in; None if in none."""
-        return self._context.tenancy.queues.at(place.local_queue) if place.local_queue is not None else None
-
     def of_pod(self, pod: PodState) -> QueuePosition:
-        """Where a pod stands that goes singly."""
+        """The place of a single pod."""
         return QueuePosition(self._context.tenancy.queues.of(pod.ref.uid), self._context.order.of_pod(pod))
 
+    def queue(self, place: QueuePosition) -> object:
+        """The queue of this place; None if in none."""
+        return self._context.tenancy.queues.at(place.local_queue) if place.local_queue is not None else None
+
     def before(self, one: QueuePosition, other: QueuePosition) -> bool:
-        """Whether one stands before the other, as their queues stand at this moment."""
+        """Whether the first place is before the other, by the ranks that their queues have now."""
         return self._rank(one) < self._rank(other)
 
     def waiting(self, of: GangInfo | PodState) -> QueuePosition | None:
-        """Where one stands that waits, whatever for: a gang, or a pod that goes singly; None of everybody else."""
+        """The place of a pending gang or single pod, whatever it waits for; None for any other."""
         if isinstance(of, GangInfo):
             return self.of_gang(of.gang) if of.gang.phase is Phase.WAITING else None
-        return self.of_pod(of) if self._goes_singly(of) else None
+        return self.of_pod(of) if self._is_single(of) else None
 
     def everybody(self) -> Iterator[QueuePosition | None]:
-        """Where all stand that wait, in no order; None for each that is looked at and does not."""
+        """The places of all pending workloads, unordered; None for each workload that is not pending."""
         for known in list(self._gangs.roster.known.values()):
             yield self.waiting(known)
         for uid in list(self._context.running_pods.pending):
@@ -89,26 +88,26 @@ class Heads:
         local_queue = place.local_queue
         return self._context.tenancy.admission.queue_rank(local_queue) if local_queue is not None else (), place.turn
 
-    # -- who comes first
+    # -- heads
 
     def first(
         self, now: float, after_s: float, but: Container[object], kept: Container[str]
     ) -> Generator[int, None, list[Head]]:
-        """The first of each queue that have waited so long, `but` for some, or for all of some queues, in their order.
+        """The heads that have waited so long, in order, `but` for some workloads or queues.
 
-        For those in `kept` room is kept already: they may be about to start. Work is told in `attempt.LOOK`s.
+        Workloads in `kept` have a reservation already and may be about to start.
         """
         best: dict[object, Head] = {}
         before = now - after_s
         every = self._context.pending(
             "heads", partial(self._gang_head, before, now, kept), partial(self._pod_head, before, kept)
         )
-        for number, found in enumerate(every):
+        for number, head in enumerate(every):
             if number % STEP == 0:
                 yield STEP * LOOKED_AT * LOOK
-            queue = self.queue(found.place) if found is not None else None
-            if found is not None and found.who not in but and queue not in but:
-                best[queue] = min(found, best.get(queue, found), key=lambda head: head.place.turn)
+            queue = self.queue(head.place) if head is not None else None
+            if head is not None and head.who not in but and queue not in but:
+                best[queue] = min(head, best.get(queue, head), key=lambda each: each.place.turn)
         return sorted(best.values(), key=lambda head: self._rank(head.place))[:MOST]
 
     def _gang_head(self, before: float, now: float, kept: Container[str], known: GangInfo) -> Head | None:
@@ -126,28 +125,27 @@ class Heads:
         return None
 
     def _is_short(self, pod: PodState, kept: Container[str]) -> bool:
-        """Whether a pod that goes singly has found no room, or has some kept that it has not come to yet."""
-        if not self._goes_singly(pod):
+        """Whether a single pod found no room, or has a reservation and has not come yet."""
+        if not self._is_single(pod):
             return False
         if pod.refusal is None:
             return str(pod.ref) in kept
         return pod.refusal.code in refusals.FOR_ROOM
 
-    def _goes_singly(self, pod: PodState) -> bool:
-        """Whether a pod waits and is in no gang."""
+    def _is_single(self, pod: PodState) -> bool:
         return pod.state in WAITS and pod.ask is not None and self._gangs.roster.of(pod.ref.uid) is None
 
-    # -- what they want
+    # -- what heads need
 
     def waits(self, head: Head) -> bool:
-        """Whether it still waits."""
+        """Whether the head is still pending."""
         if isinstance(head.of, GangInfo):
             gang = head.of.gang
             return gang.phase is Phase.WAITING and self._gangs.roster.known.get(gang.key) is head.of
         return head.of.state in WAITS and self._ledger.pods.get(head.of.ref.uid) is head.of
 
     def wanted(self, head: Head) -> Wanted | None:
-        """What room it needs; None if it waits no more, or others make room for it."""
+        """What the head needs; None if it is not pending any more, or other pods make room for it."""
         if not self.waits(head):
             return None
         if isinstance(head.of, GangInfo):
@@ -159,6 +157,6 @@ class Heads:
         return Wanted(tuple(seats), free)
 
     def needs(self, pod: PodState) -> bool:
-        """Whether a gang that runs cannot do without this member: nobody goes before it."""
+        """Whether a running gang is below its minimum without this member; then no workload goes before it."""
         known = self._gangs.roster.of(pod.ref.uid)
         return known is not None and known.gang.phase is Phase.DEGRADED

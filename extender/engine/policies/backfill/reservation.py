@@ -1,75 +1,75 @@
-"""The start that is promised to one who comes first, and what must be left on its nodes until then."""
+"""The start that is promised to the head of a queue, and what must stay free on its nodes until then."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from extender.engine.planning.backfill_guard import BackfillGuard, Known
+from extender.engine.planning.backfill_guard import Answers, BackfillGuard
+from extender.engine.planning.snapshot import NodeSnapshot
 from extender.engine.policies.backfill.earliest import Earliest, EndOf
 from extender.engine.policies.backfill.heads import Head
-from extender.engine.policies.preemption.what_if import WhatIfNodes
-from extender.engine.state.ledger import Ledger
-from extender.engine.state.running_pods import RunningPods
+from extender.engine.policies.context import PolicyContext
 from extender.engine.state.seats import Seat
+from extender.engine.types.amounts import add
 
 SOON_S = 300.0
-"""Seconds before a start in which it binds if it is a guess, or those of whom nobody knows when they end, at least."""
-
-
-class FutureNodes:
-    """The nodes as they are, and who of those on them has ended by when."""
-
-    def __init__(self, ledger: Ledger, running_pods: RunningPods, ignored: Collection[str], end_of: EndOf) -> None:
-        """`ignored`: resources that kube-scheduler leaves to us."""
-        self._ledger, self._running_pods, self._ignored, self._end_of = ledger, running_pods, ignored, end_of
-        self._known: Known = {}
-
-    def version(self, name: str) -> int:
-        """Another one if the node has changed; -1 if it is gone."""
-        node = self._ledger.nodes.get(name)
-        return node.version if node is not None and node.seen else -1
-
-    def beside(self, name: str, seats: Sequence[Seat], gone: frozenset[str], start: float) -> BackfillGuard:
-        """The node without those who are gone by that start, with room needed for these."""
-        node, here = self._ledger.nodes[name], self._ledger.on_node.get(name, ())
-        gone |= {uid for uid in here if (end := self._end_of(uid)) is not None and end[1] and end[0] <= start}
-        leaving = [uid for uid in here if uid in self._running_pods.leaving]
-        return BackfillGuard(WhatIfNodes(self._ledger, leaving).without(node, gone), seats, self._ignored, self._known)
+"""Least seconds before a guessed start in which it binds; the same for pods with unknown run times."""
 
 
 class BackfillReservation:
-    """What is kept for one."""
+    """The nodes and the start reserved for one head, and the guards of these nodes."""
 
     def __init__(
         self,
+        context: PolicyContext,
         head: Head,
         first: Earliest,
         seats: Mapping[str, Sequence[Seat]],
         made: float,
         until: float,
-        future_nodes: FutureNodes,
+        end_of: EndOf,
     ) -> None:
-        """`seats`: who needs room on each node, with those for whom it is kept before; since when, until when it is."""
+        """`seats`: needed on each node, by the heads before this one too. It is kept from `made` to `until`."""
+        self._context, self._end_of = context, end_of
         self.head, self.first, self.seats, self.nodes = head, first, seats, first.nodes
-        self.made, self.until, self._future_nodes = made, until, future_nodes
-        self._besides: dict[str, tuple[int, BackfillGuard | None]] = {}
+        self.made, self.until = made, until
+        self._answers: Answers = {}
+        self._guards: dict[str, tuple[int, BackfillGuard | None]] = {}
+        """By node, with the version of the node; no guard if the node is gone."""
 
     def binds(self, end: float, now: float) -> bool:
-        """Whether one who stands behind and would end then must leave the room; infinity: nobody knows when."""
+        """Whether a workload behind the head that would end then must leave the room; infinity: the end is unknown."""
         if end <= self.first.start:
             return False
         guessed = end == math.inf or not self.first.sure
         return not guessed or self.first.start - now <= max(SOON_S, now - self.head.since)
 
-    def beside(self, name: str) -> BackfillGuard | None:
-        """What is to be left on this node, None if nothing is."""
+    def guard(self, name: str) -> BackfillGuard | None:
+        """The guard of this node, None if nothing is reserved there."""
         if name not in self.seats:
             return None
-        version = self._future_nodes.version(name)
-        known = self._besides.get(name)
+        node = self._context.ledger.nodes.get(name)
+        version = node.version if node is not None and node.seen else -1
+        known = self._guards.get(name)
         if known is None or known[0] != version:
-            gone, start = self.first.gone[name], self.first.start
-            beside = self._future_nodes.beside(name, self.seats[name], gone, start) if version >= 0 else None
-            known = self._besides[name] = version, beside
+            guard = self._guard(NodeSnapshot(node)) if node is not None and node.seen else None
+            known = self._guards[name] = version, guard
         return known[1]
+
+    def _guard(self, then: NodeSnapshot) -> BackfillGuard:
+        """The guard of a node without pods that are gone by the start, leave now, or surely end before the start."""
+        ledger, leaving = self._context.ledger, self._context.running_pods.leaving
+        gone = set(self.first.gone[then.name])
+        for uid in ledger.on_node.get(then.name, ()):
+            end = self._end_of(uid)
+            if uid in leaving or (end is not None and end[1] and end[0] <= self.first.start):
+                gone.add(uid)
+        for uid in gone:
+            if uid in ledger.pods:
+                then.remove(uid, ledger.pods[uid].requests)
+        seats = self.seats[then.name]
+        for seat in seats:
+            add(then.used, seat.requests)
+        asks = tuple(seat.ask for seat in seats if seat.ask is not None)
+        return BackfillGuard(then, asks, self._context.gangs.planner.view.ignored, self._answers)

@@ -1,1 +1,1 @@
-"""Which pods to move so that a pod or gang that waits fits."""
+"""Which pods to move so that a pending pod or gang fits."""

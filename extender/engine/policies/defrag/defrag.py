@@ -1,22 +1,23 @@
-"""Plans which pods to move so that somebody who waits fits: on sketches of nodes, in slices, nothing is booked.
+"""Plans which pods to move so that pending pods fit: on copies of nodes, in slices, nothing is booked.
 
-It looks for no moves, then for one, then for two, and so on: who needs a place takes it on some node, pods that have to
-leave for that need places in their turn, and so on until everybody has one, all at the same time. Of plans with as few
-moves the one that moves the least GPU memory wins, then the one that spares the oldest pods. On small clusters that is
-exact; on large ones the most promising nodes are looked at and the work is bounded.
+It searches with no moves, then with one, then with two, and so on. A pending pod takes a place on some node. Pods that
+must leave for it need places in their turn, and so on until all fit at the same time. Of plans with equally few moves,
+the one that moves the least GPU memory wins, then the one that spares the oldest pods. On small clusters the search is
+exact. On large ones it looks at the most promising nodes, and its work is bounded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TypeVar, cast
 
-from extender.engine.planning.attempt import LOOK, PIECE, STEP, Attempt, ClusterView
-from extender.engine.planning.clearing import clearings, cost
+from extender.engine.planning.attempt import LOOK, PIECE, STEP, Attempt, ClusterView, dissolve
+from extender.engine.planning.clearing import Leaving, clearings, cost
 from extender.engine.planning.defrag_plan import CHANGED, DefragPlan, NoPlan, nowhere, plan_of, stuck, too_many, unfound
 from extender.engine.planning.movable_pods import Movable, MovablePods
-from extender.engine.planning.sketch import Sketch, draw, hardness
+from extender.engine.planning.sketch import Sketch, draw
 from extender.engine.policies.defrag.prospects import Prospects
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
@@ -25,26 +26,28 @@ from extender.engine.types.sliced import Sliced
 
 MOST_MOVES = 8
 DRAWN = 75
-"""What it costs to draw a sketch, in `attempt.LOOK`s: some 0.15 ms."""
+"""Cost of drawing a sketch, some 0.15 ms."""
 FREED = 5
-"""And to free one."""
+"""Cost of freeing a sketch."""
 MOST_WORK = 30_000 * DRAWN
-"""After so much work the search ends with what it has."""
+"""The work after which the search ends with what it has."""
 POLISHING = 5_000 * DRAWN
-"""So much is spent on cheaper plans with as few moves as the first one found."""
+"""The work spent on cheaper plans with as few moves as the first plan found."""
 NEAR = 12
-"""Nodes with room that are looked at for one pod."""
+"""Nodes with room that are tried for one pod."""
 SEARCHED = 8
-"""A gang with more members than this is planned first, and only those without a place are searched for."""
+"""A gang with more members than this is planned first; only members without a place are searched for."""
 TRIES = 3
-"""Times that it is planned if the cluster changes meanwhile."""
+"""How often it is planned if the cluster changes meanwhile."""
 HOMELESS = 64
-"""More of them than this are not searched for."""
-Found = TypeVar("Found")
+"""More pods without a place than this are not searched for."""
+T = TypeVar("T")
+Option = tuple[Leaving, Sketch]
+"""The pods that leave a node, and the node without them and with the pod that needs a place."""
 
 
 class Defrag(Sliced[DefragPlan | NoPlan]):
-    """One plan in the making. What comes of it is true of about the moment in which `advance` returns."""
+    """One plan in the making. The outcome is valid at about the moment when `advance` returns."""
 
     def __init__(
         self,
@@ -57,12 +60,13 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
     ) -> None:
         """Room for all `seats` by at most `most` moves.
 
-        What those in `void` hold is kept for the seats, and so free. Pods in `kept` (NAMESPACE/NAME) are not moved.
+        What pods in `void` hold is reserved for the seats, and so free. Pods in `kept` (NAMESPACE/NAME) are not moved.
         """
         self._view, self._movable_pods, self._most, self._void = view, movable_pods, most, void
         self._prospects = Prospects(view, movable_pods, kept)
         self._seats = seats
         self._board: dict[str, Sketch] = {}
+        """The nodes changed so far, by name."""
         self._seen: set[object] = set()
         self._best: tuple[tuple[int, int, float], list[Sketch]] | None = None
         self._blocked: tuple[Seat, str, int, Movable] | None = None
@@ -81,10 +85,11 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
                 return (yield from self._why(todo[0]))
             if (yield from self._stands(self._best[1])):
                 yield PIECE
-                found = plan_of(self._best[1], self._seats)
+                plan = plan_of(self._best[1], self._seats)
                 yield PIECE
-                yield from self._dissolve()
-                return found
+                self._best = None
+                yield from dissolve(self._board, FREED)
+                return plan
         return CHANGED
 
     def _deepen(self, todo: tuple[Seat, ...]) -> Iterator[int]:
@@ -99,26 +104,19 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
                 return
 
     def _stands(self, sketches: Sequence[Sketch]) -> Generator[int, None, bool]:
-        """Whether what was found is true of the cluster as it is by now."""
+        """Whether the sketches are still valid; those of nodes that changed are drawn again."""
         for sketch in sketches:
-            now = self._view.nodes.get(sketch.node.name)
-            if now is not sketch.node or now.version != sketch.version:
-                again = self._draw(sketch.node, sketch.left, sketch.seats) if now is sketch.node else None
+            if not sketch.node.current(self._view.nodes):
+                node = self._view.nodes.get(sketch.node.name)
+                again = self._draw(node, sketch.left, sketch.seats) if node is sketch.node.origin else None
                 if again is None or again.assignments != sketch.assignments:
                     return False
                 yield DRAWN
             yield LOOK
         return True
 
-    def _dissolve(self) -> Iterator[int]:
-        """Free the sketches little by little."""
-        self._best = None
-        while self._board:
-            self._board.popitem()
-            yield FREED
-
     def _begin(self) -> None:
-        """Forget what was known of a cluster that has changed; what is kept for the seats is free."""
+        """Forget what was known of a cluster that has changed; what is reserved for the seats is free."""
         self._prospects.clear()
         self._board.clear()
         for name in sorted({pod.node for pod in self._void}):
@@ -128,7 +126,7 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
                 self._board[name] = sketch
 
     def _unplaced(self) -> Generator[int, None, list[Seat]]:
-        """Whom to search places for. Of a large gang those have one already for whom there is room."""
+        """The pods to search places for; members of a large gang for which there is room are put there."""
         if len(self._seats) <= SEARCHED:
             return list(self._seats)
         attempt = Attempt(self._view, self._seats, wide=False, strict=False)
@@ -137,7 +135,7 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
         placed: dict[str, list[Seat]] = {}
         where = {
             uid: assignment.node for uid, assignment in attempt.assignments().items()
-        }  # not the spots: they are freed with the rest
+        }  # nodes only: the assignments are freed with the attempt
         yield PIECE
         for seat in self._seats:
             if seat.uid in where:
@@ -163,7 +161,7 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
     # -- the search
 
     def _search(self, todo: tuple[Seat, ...], left: int) -> Iterator[int]:
-        """Find places for all of these by at most so many moves; what is found is in `_best`."""
+        """Find places for all of these by at most `left` moves; the result is in `_best`."""
         if not todo:
             self._record()
             return
@@ -172,18 +170,18 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
             return
         self._seen.add(key)
         seat, rest = todo[0], todo[1:]
-        nobody = True
+        placed = False
         for done, option in self._options(seat, left):
             yield done
             if option is None:
                 continue
-            nobody = False
+            placed = True
             leaving, sketch = option
             if self._best is not None and cost([*self._left(), *leaving])[1] > self._best[0][1]:
-                continue  # nothing cheaper can come of it
+                continue  # every plan with this option is dearer
             before = self._board.get(sketch.node.name)
             self._board[sketch.node.name] = sketch
-            moved = sorted((one.seat for one in leaving), key=hardness)
+            moved = sorted((pod.seat for pod in leaving), key=attrgetter("hardness"))
             yield from self._search((*rest, *moved), left - len(leaving))
             if before is None:
                 del self._board[sketch.node.name]
@@ -191,11 +189,11 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
                 self._board[sketch.node.name] = before
             if self._done >= self._limit:
                 return
-        if nobody:
-            self._remember(seat)
+        if not placed:
+            self._note_blocked(seat)
 
-    def _options(self, seat: Seat, left: int) -> Iterator[tuple[int, tuple[tuple[Movable, ...], Sketch] | None]]:
-        """Where it could go: first where nobody has to leave, then with few that have to; beside that what it cost."""
+    def _options(self, seat: Seat, left: int) -> Iterator[tuple[int, Option | None]]:
+        """Places for the pod, each with the cost of finding it: first without moves, then with few."""
         near = yield from _free(self._prospects.near(seat))
         for name in sorted(self._board) + [name for name in near if name not in self._board][:NEAR]:
             sketch = self._with(seat, name, ())
@@ -203,18 +201,18 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
         if left:
             yield from self._by_leaving(seat, left)
 
-    def _by_leaving(self, seat: Seat, left: int) -> Iterator[tuple[int, tuple[tuple[Movable, ...], Sketch] | None]]:
+    def _by_leaving(self, seat: Seat, left: int) -> Iterator[tuple[int, Option | None]]:
         view = yield from _free(self._prospects.view(seat))
         others = [seen.node for seen in view.useful if seen.moves <= left and seen.node not in self._board]
         for name in sorted(self._board) + others:
             old = self._board.get(name)
             gone = old.left if old else ()
-            staying = [one for one in self._prospects.movable(name) if one not in gone]
-            for found in clearings(staying, left, partial(self._with, seat, name)):
-                yield DRAWN, found
+            staying = [pod for pod in self._prospects.movable(name) if pod not in gone]
+            for option in clearings(staying, left, partial(self._with, seat, name)):
+                yield DRAWN, option
 
     def _with(self, seat: Seat, name: str, leaving: Iterable[Movable]) -> Sketch | None:
-        """The node as it is by now, without those and with this one."""
+        """The node as changed so far, without these pods and with this one."""
         node, old = self._view.nodes.get(name), self._board.get(name)
         if node is None:
             return None
@@ -225,14 +223,14 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
     def _key(self, todo: Sequence[Seat], left: int) -> object:
         """Equal for states of the search from which the same can be reached."""
         board = frozenset(
-            (name, frozenset(one.seat.uid for one in sketch.left), tuple(sorted(map(_hash, sketch.seats))))
+            (name, frozenset(pod.seat.uid for pod in sketch.left), tuple(sorted(map(_hash, sketch.seats))))
             for name, sketch in self._board.items()
             if sketch.left or sketch.seats
         )
         return left, board, tuple(sorted(map(_hash, todo)))
 
     def _left(self) -> list[Movable]:
-        return [one for sketch in self._board.values() for one in sketch.left]
+        return [pod for sketch in self._board.values() for pod in sketch.left]
 
     def _record(self) -> None:
         price = cost(self._left())
@@ -241,15 +239,15 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
         if self._best is None or price < self._best[0]:
             self._best = price, list(self._board.values())
 
-    def _remember(self, seat: Seat) -> None:
-        """Who that has to leave has no place, where the fewest have to."""
-        homeless = next((one for one in self._left() if one.seat.uid == seat.uid), None)
-        waiting = {seat.uid: seat for seat in self._seats}
-        freed = [s for s in self._board.values() if s.left and any(one.uid in waiting for one in s.seats)]
+    def _note_blocked(self, seat: Seat) -> None:
+        """Note a pod that would have to leave and fits nowhere else, where the fewest pods have to leave."""
+        homeless = next((pod for pod in self._left() if pod.seat.uid == seat.uid), None)
+        waiting = {seat.uid for seat in self._seats}
+        freed = [s for s in self._board.values() if s.left and any(seat.uid in waiting for seat in s.seats)]
         if homeless is None or not freed:
             return
         if self._blocked is None or len(freed[0].left) < self._blocked[2]:
-            first = next(one for one in freed[0].seats if one.uid in waiting)
+            first = next(seat for seat in freed[0].seats if seat.uid in waiting)
             self._blocked = first, freed[0].node.name, len(freed[0].left), homeless
 
     # -- the outcome
@@ -268,7 +266,7 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
 def _hardest_first(seats: Sequence[Seat]) -> Generator[int, None, list[Seat]]:
     keyed = []
     for number, seat in enumerate(seats):
-        keyed.append((hardness(seat), number))
+        keyed.append((seat.hardness, number))
         if number % STEP == STEP - 1:
             yield 2 * STEP * LOOK
     return [seats[number] for _, number in sorted(keyed)]
@@ -278,11 +276,11 @@ def _hash(seat: Seat) -> int:
     return hash(seat.likeness)
 
 
-def _free(work: Generator[int, None, Found]) -> Generator[tuple[int, None], None, Found]:
-    """The same work, as a part of the search that finds no option."""
+def _free(work: Generator[int, None, T]) -> Generator[tuple[int, None], None, T]:
+    """The same work, as a part of the search that yields no option."""
     while True:
         try:
             done = next(work)
         except StopIteration as ended:
-            return cast(Found, ended.value)
+            return cast(T, ended.value)
         yield done, None

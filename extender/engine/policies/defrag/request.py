@@ -1,4 +1,4 @@
-"""For whom moves are planned: a pod by its name, or a gang; and what comes of it, for people."""
+"""A request for a plan of moves: the pod or gang that it is for, and the outcome as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from extender.engine.planning.defrag_plan import DefragPlan, Move, NoPlan, index
 from extender.engine.policies.defrag.defrag import Defrag
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.roster import GangInfo
 from extender.engine.state.seats import Assignment, Seat
 from extender.engine.types.sliced import Sliced
 from gangfilter.group import GroupKey
@@ -25,7 +24,7 @@ READ = 200
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Who waits for room."""
+    """The pending pod or gang."""
 
     who: str
     """`default/train`, `gang default/resnet`."""
@@ -34,24 +33,18 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def asked(gangs: Gangs, pod: PodState | None, key: GroupKey) -> Asked | NoPlan | None:
-    """Who is meant: this pod or the gang that it is in; without a pod, the gang of this name.
+    """This pod, or its gang if that waits; without a pod, the gang of this name.
 
-    Why it needs no room, None if it is nobody.
+    A NoPlan says why it needs no room; None: there is no such pod or gang.
     """
     known = gangs.roster.of(pod.ref.uid) if pod is not None else gangs.roster.known.get(key)
     if known is not None and (pod is None or known.gang.phase is Phase.WAITING):
-        return _gang(gangs, known)
-    return _single(pod) if pod is not None else None
-
-
-def _gang(gangs: Gangs, known: GangInfo) -> Asked | NoPlan:
-    key = known.gang.key
-    if known.gang.phase is not Phase.WAITING:
-        return NoPlan(f"gang {key} is not pending: it is {known.gang.phase}")
-    return Asked(f"gang {key}", gangs.planner.seats(known.gang))
-
-
-def _single(pod: PodState) -> Asked | NoPlan:
+        who = f"gang {known.gang.key}"
+        if known.gang.phase is not Phase.WAITING:
+            return NoPlan(f"{who} is not pending: it is {known.gang.phase}")
+        return Asked(who, gangs.planner.seats(known.gang))
+    if pod is None:
+        return None
     if pod.state in ("binding", "bound"):
         return NoPlan(f"{pod.ref} is not pending: it is bound to {pod.node}")
     if isinstance(pod.asked, Reason):
@@ -60,13 +53,13 @@ def _single(pod: PodState) -> Asked | NoPlan:
 
 
 class DefragRequest(Sliced[DefragPlan | NoPlan]):
-    """A plan of moves in the making, for whom it is, and what came of it."""
+    """A plan of moves in the making, and the pods that it is for."""
 
     def __init__(self, asked: Asked, pods: Mapping[str, PodState], plan: Callable[[Sequence[Seat]], Defrag]) -> None:
-        """`plan`: of moves that make room for these."""
+        """`pods` by UID; `plan` makes the plan for these seats."""
         self._asked, self._plan, self._known = asked, plan, pods
         self._pods: dict[str, PodState] = {}
-        """Those who wait for room."""
+        """The pending pods, by UID."""
         super().__init__(self._go())
 
     def _go(self) -> Generator[int, None, DefragPlan | NoPlan]:
@@ -80,7 +73,7 @@ class DefragRequest(Sliced[DefragPlan | NoPlan]):
         return (yield from self._plan(seats).whole())
 
     def told(self, nodes: Mapping[str, NodeState]) -> dict[str, Any]:
-        """What came of it, as JSON, but for the rooms."""
+        """The outcome as JSON, without the rooms."""
         outcome, who = self.outcome, self._asked.who
         if not isinstance(outcome, DefragPlan):
             return {"for": who, "fits": False, "verdict": outcome.why if outcome else "", "moves": []}
@@ -88,7 +81,7 @@ class DefragRequest(Sliced[DefragPlan | NoPlan]):
         return {"for": who, "fits": True, "verdict": outcome.verdict(who, nodes), "moves": moves}
 
     def rooms(self, nodes: Mapping[str, NodeState]) -> Iterator[dict[str, Any]]:
-        """Where those go for whom it is, as JSON; nothing if there is no room."""
+        """Where the pending pods go, as JSON; nothing if there is no plan."""
         if isinstance(self.outcome, DefragPlan):
             for uid, assignment in self.outcome.assignments.items():
                 yield _room(self._pods[uid], assignment, nodes)

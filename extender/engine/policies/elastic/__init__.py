@@ -1,1 +1,1 @@
-"""Gangs that run with more or fewer members: jobs asked to shrink or grow, nodes left in time."""
+"""Jobs are asked to shrink or grow, and members leave nodes that are drained."""

@@ -1,7 +1,7 @@
-"""Workers that a job's operator is asked to let go, before anybody is evicted.
+"""Workers that a job's operator is asked to remove before pods are evicted.
 
-The operator takes a worker off the job and only then deletes it: no work is lost. What it has not let go in time is
-evicted like any other pod, by whoever asked.
+The operator takes a worker off the job and only then deletes it, so that no work is lost. Workers that it has not
+removed in time are evicted like other pods, by the caller.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from gangfilter.group import GroupKey
 
 
 class Asking:
-    """Workers of one or more jobs that are asked for together, until a deadline."""
+    """Workers of one or more jobs that are to be removed together, before a deadline."""
 
     def __init__(self, scalers: Scalers, workers: Mapping[GroupKey, Sequence[PodRef]], patience_s: float) -> None:
-        """`patience_s`: seconds that a job has, no less than its workers have to end."""
+        """`patience_s`: seconds that a job has, at least the grace period of its workers."""
         self._scalers, self._patience_s = scalers, patience_s
         self.workers = workers
         self._until: float | None = None
         self.over = not workers
 
     def look(self, goes: Callable[[str], bool], now: float) -> Iterator[Effect]:
-        """Ask for those that do not go yet (by UID); it is `over` when all do, or the deadline has passed."""
+        """Ask for the workers (by UID) that do not go yet; it is `over` if all go, or after the deadline."""
         if self.over:
             return
         left = {key: [pod for pod in pods if not goes(pod.uid)] for key, pods in self.workers.items()}

@@ -1,4 +1,4 @@
-"""Gangs that run with more or fewer members than they have: the one part of the engine that knows of all of it."""
+"""Elastic gangs, which run with more or fewer members than they have; other parts of the engine ask this module."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from protos.contract.training import API_VERSION, TrainingJob
 
 
 class Elastic:
-    """All of them."""
+    """The scalers of elastic jobs, their growth, and the members that leave nodes."""
 
     def __init__(self, context: PolicyContext) -> None:
         self._context = context
@@ -26,12 +26,12 @@ class Elastic:
         self._leaving = Leaving(context, self.scalers, self.spared)
 
     def job(self, kind: str, key: GroupKey, job: TrainingJob | None) -> None:
-        """What an object of this API group and version says beside what it declares; None if it is gone."""
+        """Read what a job of this API group and version says of scaling; None if it is gone."""
         if kind == API_VERSION:
             self.scalers.put(key, job)
 
     def lead(self, yes: bool) -> None:
-        """Whether this process may write."""
+        """Whether this process leads."""
         if not yes:
             self.scalers.give_up()
             self._growth.stop()
@@ -42,15 +42,15 @@ class Elastic:
         self._leaving.refused(uid, now)
 
     def spared(self, gang: Gang, first: Iterable[str] = ()) -> list[Member]:
-        """The members that a gang can spare, in the order in which they go: those in `first` (names) before others."""
+        """The surplus members of a gang in the order in which they go: those in `first` (names) before others."""
         going, unnamed = self.scalers.leaving(gang.key)
         going = going.union(first, self._leaving.asked(gang.key))
         return spared(gang, going, unnamed, self._context.ledger.nodes, self._context.settings.locality_labels)
 
-    def spares(self, gang: Gang, those: Collection[str]) -> bool:
-        """Whether a gang can do without all of these members (names), and those that go anyway."""
-        going = self.scalers.leaving(gang.key)[0].union(those, self._leaving.asked(gang.key))
-        spared = {member.name for member in self.spared(gang, those)}
+    def spares(self, gang: Gang, names: Collection[str]) -> bool:
+        """Whether all of these members are surplus, together with members that go anyway."""
+        going = self.scalers.leaving(gang.key)[0].union(names, self._leaving.asked(gang.key))
+        spared = {member.name for member in self.spared(gang, names)}
         return all(member.name in spared for member in gang.at(Stage.BOUND) if member.name in going)
 
     def tick(self, now: float) -> Iterator[Effect]:
@@ -61,7 +61,7 @@ class Elastic:
             self._leaving.tick(now)
 
     def work(self, now: float) -> tuple[bool, Sequence[Effect]]:
-        """Do a slice of what takes longer; returns whether there is more to do, and what is to be done."""
+        """Do a slice of work; return whether there is more to do, and the effects."""
         growing, effects = self._growth.work(now)
         leaving, more = self._leaving.work(now)
         return growing or leaving, [*effects, *more]

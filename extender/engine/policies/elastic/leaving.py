@@ -1,9 +1,9 @@
-"""Nodes that are about to go: who can leave them in an orderly way does, before they are gone.
+"""Nodes that are drained: members leave them in an orderly way before the nodes are gone.
 
-Members that their gang can spare go: the operator of an elastic job is asked to let its workers go, and who belongs to
-another gang is evicted. A gang that starts anew whenever it loses a member does so at once, rather than when the node
-is gone. Everybody else stays: whoever takes the node away ends them, and they are replaced like any that are lost.
-Nothing is kept of this: it follows from the nodes as they are. A node that stays after all is left by nobody else.
+Surplus members go: the operator of an elastic job is asked to remove its workers, and members of other gangs are
+evicted. A gang that restarts whenever it loses a member does so at once, not when the node is gone. Other pods stay
+until the node's owner ends them, and are replaced like any lost member. No state is kept: it follows from the nodes as
+they are. If a node stays after all, no more pods leave it.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from gangfilter.table import Phase
 from protos.contract.reason import Reason
 
 LOOK_S, PER_LOOK = 1.0, 500
-"""Seconds between looks at the nodes that are about to go, and one more for each so many gangs there."""
+"""Seconds between looks at drained nodes, and one more for each so many gangs there."""
 WEIGHED = 4
-"""What it costs to see which members can be spared, in `attempt.LOOK`s for each."""
+"""Cost of finding the surplus members, for each member."""
 AGAIN_S, REFUSED_S = 5.0, 30.0
-"""Seconds after which those of a gang that are still there are evicted once more; after a budget forbade it."""
+"""Seconds after which members that are still there are evicted again; the same after a budget forbade it."""
 AT_ONCE = 32
-"""Of one gang so many are evicted at a time: so many more may go than a budget allows, should it change."""
+"""Most members of one gang evicted at a time. If a budget changes, so many more may go than it allows."""
 
 
 class Going(msgspec.Struct):
-    """The members of a gang that are to leave."""
+    """The members of a gang that must leave."""
 
     since: dict[str, float]
-    """By name: when they were first asked to."""
+    """By name: when they were first asked to leave."""
     evicted: frozenset[str] = frozenset()
     again_at: float = 0.0
-    """None of them is evicted before."""
+    """No member is evicted before."""
 
 
 def on_leaving(members: Sequence[Member], nodes: Mapping[str, NodeState]) -> list[Member]:
-    """Those of these members that are on nodes that are about to go."""
+    """The members that are on drained nodes."""
     return [member for member in members if (node := nodes.get(member.node)) is not None and node.leaving]
 
 
-def anew(gang: Gang, spared: Sequence[Member], nodes: Mapping[str, NodeState]) -> list[Member]:
-    """The members on nodes that are about to go, if one that cannot be spared is among them and all then start anew."""
+def restarting(gang: Gang, spared: Sequence[Member], nodes: Mapping[str, NodeState]) -> list[Member]:
+    """The members on drained nodes, if the gang will lose one that is not surplus and then restarts as a whole."""
     bound = gang.at(Stage.BOUND) if gang.terms.on_member_lost == "restart" else []
     lost = on_leaving(bound, nodes)
     spare = {member.uid for member in spared}
@@ -62,35 +62,31 @@ def anew(gang: Gang, spared: Sequence[Member], nodes: Mapping[str, NodeState]) -
 
 
 class Leaving:
-    """All such nodes, and who leaves them."""
+    """The drained nodes, and the members that leave them."""
 
     def __init__(self, context: PolicyContext, scalers: Scalers, spared: Callable[[Gang], list[Member]]) -> None:
-        """`spared`: members that a gang can spare, in order."""
+        """`spared`: the surplus members of a gang, in order."""
         self._context, self._scalers, self._spared = context, scalers, spared
-        self._ledger, self._roster, self._gang_controller = (
-            context.ledger,
-            context.gangs.roster,
-            context.gangs.controller,
-        )
+        self._ledger, self._roster, self._controller = context.ledger, context.gangs.roster, context.gangs.controller
         self._going: dict[GroupKey, Going] = {}
         self._work: Sliced[None] | None = None
         self._effects: list[Effect] = []
         self._look_at = self._now = 0.0
 
     def asked(self, key: GroupKey) -> frozenset[str]:
-        """The members (names) of a gang that were asked to leave such nodes."""
+        """The members (names) of a gang that were asked to leave drained nodes."""
         going = self._going.get(key)
         return frozenset(going.since) if going is not None else frozenset()
 
     def refused(self, uid: str, now: float) -> None:
-        """A disruption budget forbids the eviction of this pod: nobody else of its gang is evicted for a while."""
+        """A disruption budget forbids the eviction of this pod: its gang is left alone for a while."""
         known = self._roster.of(uid)
         going = self._going.get(known.gang.key) if known is not None else None
         if known is not None and going is not None and known.gang.members[uid].name in going.since:
             going.again_at = now + REFUSED_S
 
     def stop(self) -> None:
-        """Another process decides now."""
+        """Another process leads now."""
         self._work = None
         self._effects.clear()
         self._going.clear()
@@ -101,7 +97,7 @@ class Leaving:
             self._work = Sliced(self._look())
 
     def work(self, now: float) -> tuple[bool, Sequence[Effect]]:
-        """Do a slice of looking; returns whether there is more to do, and what is to be done."""
+        """Do a slice of looking; return whether there is more to do, and the effects."""
         self._now = now
         work, self._work = self._work, None  # unless it goes on
         if work is not None and not work.advance():
@@ -126,27 +122,26 @@ class Leaving:
         self._look_at = self._now + LOOK_S + len(concerned) / PER_LOOK
 
     def _leave(self, gang: Gang) -> Iterator[Effect]:
-        """Have those go that leave now."""
-        steady = gang.phase is Phase.RUNNING and not gang.preempted and not self._gang_controller.is_aside(gang)
+        steady = gang.phase is Phase.RUNNING and not gang.preempted and not self._controller.is_aside(gang)
         spared = self._spared(gang) if steady else []
-        restarting = anew(gang, spared, self._ledger.nodes) if steady else []
-        leaving = restarting or on_leaving(spared, self._ledger.nodes)
+        restarts = restarting(gang, spared, self._ledger.nodes) if steady else []
+        leaving = restarts or on_leaving(spared, self._ledger.nodes)
         if not leaving:
             self._going.pop(gang.key, None)
             return
         going = self._going.setdefault(gang.key, Going({}))
-        asked_at = self._scalers.asked_at  # as far as it can be told from the cluster
+        asked_at = self._scalers.asked_at  # as far as the cluster shows it
         going.since = {m.name: going.since.get(m.name, asked_at(gang.key, [m.name], self._now)) for m in leaving}
-        asks = self._scalers.serves(gang.key, "ScaleIn") and not restarting
+        asks = self._scalers.serves(gang.key, "ScaleIn") and not restarts
         patience = self._context.settings.scale_in_timeout_s if asks else 0.0
         late = [member for member in leaving if self._now >= going.since[member.name] + patience]
         if len(late) < len(leaving):
             yield from self._ask(gang, [member for member in leaving if member not in late])
         if late and self._now >= going.again_at:
-            yield from self._evict(gang, late, going, "restart" if restarting else "overdue" if patience else "spare")
+            yield from self._evict(gang, late, going, "restart" if restarts else "overdue" if patience else "spare")
 
     def _ask(self, gang: Gang, workers: Sequence[Member]) -> Iterator[Effect]:
-        """Have a job's operator take these workers off it."""
+        """Ask the job's operator to remove these workers."""
         for scale in self._scalers.shrink(gang.key, [worker.name for worker in workers], self._now):
             yield scale
             yield from (Report(ref(gang, worker), self._why(worker), warning=False) for worker in workers)

@@ -1,6 +1,6 @@
-"""Members beyond the minimum of a gang that runs stand behind the gangs of their queue that wait, at their priority.
+"""Surplus members yield to pending gangs of their queue, at equal priority too.
 
-They are placed like single pods, once every such gang was planned with the room that there is and did not fit.
+They are placed like single pods once each such gang was planned with the present room and did not fit.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from extender.engine.state.ledger import Ledger
 from extender.engine.state.pod_state import PodState
 
 REMEMBERED = 1024
-"""Answers that are remembered, by queue and priority."""
+"""Most answers that are remembered, by queue and priority."""
 
 
 class SurplusPolicy:
-    """Tells who has to wait."""
+    """Tells which surplus members have to wait."""
 
     def __init__(self, ledger: Ledger, gangs: Gangs, queues: Queues, priorities: Priorities) -> None:
         self._ledger, self._queues, self._priorities = ledger, queues, priorities
         self._roster, self._rounds, self._turns = gangs.roster, gangs.rounds, gangs.planner.turns
         self._known: dict[tuple[QueueNode, int], bool] = {}
         self._version = -1
-        """Of the line of gangs, when that was found out."""
+        """The version of the line of gangs to which the answers belong."""
 
     def waits(self, pod: PodState) -> bool:
-        """Whether this pod is such a member, and gangs go first at this moment."""
+        """Whether this pod is a surplus member, and gangs go first now."""
         uid = pod.ref.uid
         known, local_queue = self._roster.of(uid), self._queues.of(uid)
         if known is None or local_queue is None or not self._rounds.leading or not self._roster.surplus(uid):

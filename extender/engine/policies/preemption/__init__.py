@@ -1,1 +1,1 @@
-"""Which pods are evicted so that a pod or gang of higher priority, or one below its quota, fits."""
+"""Evictions for a pending pod or gang of higher priority, or of a queue below its quota."""

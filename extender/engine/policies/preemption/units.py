@@ -1,15 +1,16 @@
-"""What may be evicted as one: a member that a gang can spare, else a whole gang, never half of it; or a single pod."""
+"""What may be evicted as one: a surplus member of a gang, a whole gang but never half of it, or a single pod."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import chain, islice
+from itertools import chain
 from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
 
+from extender.engine.planning.attempt import batched
 from extender.engine.policies.context import PolicyContext
 from extender.engine.state.pod_state import PodState
 from extender.engine.types.effects import PodRef
@@ -20,15 +21,15 @@ from gangfilter.members import Member, Stage
 from gangfilter.table import Phase
 
 WHOLE = (Phase.RUNNING, Phase.DEGRADED)
-"""Phases in which a gang may be taken away: in the others it is being made or undone."""
+"""Phases in which a gang may be evicted: in the others it is being started or undone."""
 PART, BUILT = 32, 4
-"""Pods whose units are looked at in one piece, and what one costs, and to put it in order, in `attempt.LOOK`s."""
+"""Pods whose units are built in one piece; the cost of building or sorting one."""
 MayTake = Callable[["Unit"], bool]
-"""Whether the room of a unit may be taken for somebody."""
+"""Whether the room of a unit may be taken."""
 
 
 class Victim(msgspec.Struct, frozen=True):
-    """A pod that would have to go."""
+    """A pod that would be evicted."""
 
     ref: PodRef
     node: str
@@ -37,7 +38,7 @@ class Victim(msgspec.Struct, frozen=True):
     """GPU-seconds of work that would be lost."""
     labels: Mapping[str, str]
     guarded: bool
-    """A disruption budget may guard it: it runs."""
+    """A disruption budget may guard it, since it runs."""
 
     @property
     def uid(self) -> str:
@@ -45,29 +46,29 @@ class Victim(msgspec.Struct, frozen=True):
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """What goes together."""
+    """Pods that are evicted together or not at all."""
 
     who: str
     """`default/web-1`, `gang default/train`, `default/train-7, which gang default/train can spare`."""
     victims: tuple[Victim, ...]
     gang: GroupKey | None
     spare: bool
-    """Its gang goes on without it."""
+    """A surplus member: its gang goes on without it."""
     priority: int
-    """Of its gang, if that has one; else the highest of its pods."""
+    """Of its gang, if it has one; else the highest of its pods."""
     since: float
     """When the last of its pods got its node."""
     lost: float
     """GPU-seconds of work that would be lost."""
     gpus: float
     rank: int = 0
-    """Of what its gang can spare, how many go before it; it counts as no cheaper than they."""
+    """How many surplus members of its gang go before it. It counts as no cheaper than they do."""
     over_quota: str = ""
-    """What its queue has and is due, if it is taken back for another queue."""
+    """What its queue has and is due, if it is reclaimed for another queue."""
 
     @property
     def by(self) -> str:
-        """Why it may be taken: `priority` in its queue, or the `share` of another."""
+        """Why it may be taken: `priority` in its queue, or the `share` of another queue."""
         return "share" if self.over_quota else "priority"
 
     @property
@@ -77,7 +78,7 @@ class Unit(msgspec.Struct, frozen=True):
 
     @property
     def cost(self) -> tuple[bool, int, float, int, float, float, str]:
-        """Cheapest first: what can be spared, lower priority, less work lost, fewer GPUs, younger; then by name."""
+        """Cheapest first: surplus members, lower priority, less work lost, fewer GPUs, younger; then by name."""
         return not self.spare, self.priority, self.lost, self.rank, self.gpus, -self.since, self.who
 
 
@@ -85,45 +86,44 @@ U = TypeVar("U", bound=Unit | None)
 
 
 def pieces(units: Iterable[U]) -> Iterator[list[U]]:
-    """Some at once: with `PART` pods together, or one unit that has more."""
-    some: list[U] = []
+    """The units in pieces of `PART` pods, or of one unit that has more."""
+    piece: list[U] = []
     pods = 0
     for unit in units:
-        some.append(unit)
+        piece.append(unit)
         pods += len(unit.victims) if unit is not None else 1
         if pods >= PART:
-            yield some
-            some, pods = [], 0
-    if some:
-        yield some
+            yield piece
+            piece, pods = [], 0
+    if piece:
+        yield piece
 
 
 def price(units: Sequence[Unit | None]) -> int:
-    """What it costs to look at these, in `attempt.LOOK`s."""
+    """The cost of looking at these units."""
     return BUILT * sum(len(unit.victims) if unit is not None else 1 for unit in units)
 
 
 class Units:
-    """All that there is."""
+    """Lists the units in the cluster."""
 
     def __init__(self, context: PolicyContext, spared: Callable[[Gang], list[Member]]) -> None:
-        """`spared`: the members that a gang can spare, in the order in which they go."""
+        """`spared`: the surplus members of a gang, in the order in which they go."""
         self._context, self._spared = context, spared
         self._ledger, self._gangs = context.ledger, context.gangs
 
     def found(self, now: float, may_take: MayTake, min_runtime_s: float = 0.0) -> Generator[int, None, list[Unit]]:
-        """The units that may be taken and have run for so long, cheapest first. Work is told in `attempt.LOOK`s."""
+        """The units that may be taken and have run for so long, cheapest first."""
         parts: list[list[Unit]] = []
-        every = chain(self._singles(now), self._of_gangs(now))
-        for some in pieces(every):
-            may = (unit for unit in some if unit is not None and unit.since <= now - min_runtime_s and may_take(unit))
+        for piece in pieces(chain(self._singles(now), self._of_gangs(now))):
+            may = (unit for unit in piece if unit is not None and unit.since <= now - min_runtime_s and may_take(unit))
             parts.append(sorted(may, key=attrgetter("cost")))
-            yield price(some)
-        ordered, found = merge(*parts, key=attrgetter("cost")), []
-        while units := list(islice(ordered, PART)):
-            found += units
+            yield price(piece)
+        units: list[Unit] = []
+        for batch in batched(merge(*parts, key=attrgetter("cost")), PART):
+            units += batch
             yield PART * BUILT
-        return found
+        return units
 
     def _singles(self, now: float) -> Iterator[Unit | None]:
         def single(pod: PodState) -> Unit | None:
@@ -158,7 +158,7 @@ class Units:
         yield self._unit(f"gang {gang.key}", pods, now, gang=gang)
 
     def _may_go(self, pod: PodState) -> bool:
-        """Whether it is ours, stays otherwise, and is known to be where it is."""
+        """Whether the pod is ours, would stay otherwise, and its GPUs are known."""
         if not pod.info.stays or pod.problem:
             return False
         books = self._ledger.nodes[pod.node].books
@@ -170,8 +170,8 @@ class Units:
     ) -> Unit:
         gpus = [self._gpus(pod) for pod in pods]
         victims = tuple(
-            Victim(pod.ref, pod.node, said.grace_s, held * max(0.0, now - said.saved), said.labels, said.running)
-            for pod, said, held in zip(pods, [pod.info for pod in pods], gpus, strict=True)
+            Victim(pod.ref, pod.node, info.grace_s, held * max(0.0, now - info.saved), info.labels, info.running)
+            for pod, info, held in zip(pods, [pod.info for pod in pods], gpus, strict=True)
         )
         highest = max(pod.priority for pod in pods)
         return Unit(
@@ -186,7 +186,7 @@ class Units:
         )
 
     def _gpus(self, pod: PodState) -> float:
-        """How many GPUs it holds; a part of one counts as the larger of its parts of memory and of time."""
+        """How many GPUs the pod holds; a part of a GPU counts as the larger of its parts of memory and of time."""
         books = self._ledger.nodes[pod.node].books
         entry = books.entries.get(pod.ref.uid) if books is not None else None
         if books is None or entry is None:
