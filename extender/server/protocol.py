@@ -9,7 +9,6 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from protos.contract.bounds import HEAD_BYTES, HEADERS, Bound
-from protos.kube.connection import below_tls, forget_reading
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,12 +85,10 @@ class Protocol(HttpToolsProtocol):
         self._in_head, self._head, self._fed, self._body = False, 0, 0, 0
         self._refused: _Refused | None = None
         self._due = self.loop.time() + limits.idle_s
-        self._socket: asyncio.BaseTransport | None = None
         self.left: Callable[[], None] | None = None
         """Called once, when the connection is gone."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        self._socket = below_tls(transport)
         super().connection_made(cast("asyncio.Transport", _BufferedTransport(transport)))
         if len(self.connections) > self._limits.connections:
             transport.abort()
@@ -99,7 +96,6 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._forget_body()
-        forget_reading(self._socket)
         left, self.left = self.left, None  # it may refer to this connection, and a cycle is collected late
         if left is not None:
             left()

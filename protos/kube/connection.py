@@ -32,7 +32,6 @@ class Connection(asyncio.Protocol):
         """`tls`: its TLS context, None for plain HTTP."""
         self._siblings, self.tls = siblings, tls
         self._transport: asyncio.Transport | None = None
-        self._socket: asyncio.BaseTransport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._parser: Any = None
         self._whole = self._paused = self._served = False
@@ -108,7 +107,7 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport, self._socket = cast("asyncio.Transport", transport), below_tls(transport)
+        self._transport = cast("asyncio.Transport", transport)
         _keep_alive(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
@@ -128,7 +127,6 @@ class Connection(asyncio.Protocol):
             self._complete = True  # such an answer ends with the connection
         self._ended(str(error or "") or "the server closed the connection")
         self._parser = self._transport = None  # they refer to this connection: no cycle is left for the collector
-        forget_reading(self._socket)
 
     # httptools
 
@@ -181,21 +179,6 @@ class Stream:
         while chunk := await self.chunk():
             chunks.append(chunk)
         return b"".join(chunks)
-
-
-def below_tls(transport: asyncio.BaseTransport) -> asyncio.BaseTransport:
-    """The socket's own transport, below TLS where there is TLS. Call it when the connection is made."""
-    secured = getattr(transport, "_ssl_protocol", None)
-    return getattr(secured, "_transport", None) or transport
-
-
-def forget_reading(closed: asyncio.BaseTransport | None) -> None:
-    """Break the cycle of a closed socket transport: asyncio's transport refers to one of its own methods.
-
-    Source: CPython, `asyncio.selector_events._SelectorSocketTransport`.
-    """
-    if closed is not None:
-        vars(closed).pop("_read_ready_cb", None)
 
 
 def _keep_alive(connected: socket.socket | None) -> None:
