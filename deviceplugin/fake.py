@@ -100,11 +100,13 @@ class FakeSource:
         return
 
     def _load(self) -> None:
-        self._stamp = texts.stamp(self.path)
         try:
+            self._stamp = texts.stamp(self.path)
             self._profile = parse(texts.read(self.path), str(self.path))
         except texts.TextError as error:
             raise ProfileError(f"{self.path}: {error}") from error
+        except OSError as error:
+            raise ProfileError(f"{self.path}: cannot be read ({error.strerror})") from error
 
     def _refresh(self) -> None:
         """Load a changed file; for an unusable one the error is logged, and the last profile stays."""

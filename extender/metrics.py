@@ -79,8 +79,8 @@ ENGINE_COUNTERS = (
     _counter(
         "gangshare_gang_starts",
         ("outcome",),
-        "Gang starts: planned; stuck or upset: given up before the first Binding; undone: rolled back after it; "
-        "preempted: evicted later.",
+        "Gang starts: planned; stuck or plan_invalidated: given up before the first Binding; "
+        "undone: rolled back after it; preempted: evicted later.",
     ),
     _counter(
         "gangshare_preemptions",

@@ -22,7 +22,7 @@ def classes(engine: Engine) -> Pieces:
     listed_classes = (
         GpuClass(
             name=status.name,
-            description=known[status.name].description,
+            description=gpu_class.description,
             problem=status.problem or None,
             gpus=status.gpus,
             free=status.free,
@@ -30,6 +30,7 @@ def classes(engine: Engine) -> Pieces:
             waiting=len(engine.classes.pods(status.name)),
         )
         for status in engine.classes.statuses()
+        if (gpu_class := known.get(status.name)) is not None  # it may be deleted between two pieces
     )
     missing = (MissingClass(name=name, waiting=len(engine.classes.pods(name))) for name in engine.classes.missing())
     models = (

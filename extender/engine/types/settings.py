@@ -143,7 +143,7 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
         tolerable = 0 <= self.score_tolerance <= 1000
         self._refuse_if(not tolerable, "score_tolerance", "at least 0 and at most 1000 thousandths of a GPU")
         for name in ("bind_timeout_s", "gang_bind_timeout_s"):
-            self._refuse_if(getattr(self, name) <= 0, name, "a number of seconds above zero")
+            self._refuse_if(not 0 < getattr(self, name) < math.inf, name, "a number of seconds above zero")
         for name in _SECONDS:
             self._refuse_if(not 0 <= getattr(self, name) < math.inf, name, "a number of seconds from zero on")
         allowed = priority.LEAST <= self.group_priority <= priority.HIGHEST

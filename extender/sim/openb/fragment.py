@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 
 import msgspec
 
@@ -19,6 +19,8 @@ from extender.sim.openb.trace import Pod, Spec
 
 COVERED = 0.95
 """The part of the pods that the typical specs cover."""
+STATES, LEVELS = 1 << 20, 1 << 12
+"""States of nodes, and pairs of CPU level and model, whose results are kept."""
 
 
 def typical(pods: Sequence[Pod]) -> dict[Spec, int]:
@@ -43,8 +45,8 @@ class Fragmentation:
         """Divide the measure by this for GPU milli."""
         self._cpus = sorted({spec.cpu_milli for spec in workload})
         self._typed = any(spec.models for spec in workload)
-        self._measured = cache(self._measure)
-        self._runnable = cache(self._specs)
+        self._measured = lru_cache(STATES)(self._measure)
+        self._runnable = lru_cache(LEVELS)(self._specs)
 
     def of(self, cpu: int, gpus: Iterable[int], model: str) -> int:
         """The fragments of a node with these free amounts: GPU milli times `weight`."""

@@ -1,11 +1,12 @@
 """Machines described in YAML."""
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from deviceplugin import fake
+from deviceplugin import fake, texts
 from deviceplugin.fake import FakeSource, ProfileError
 from deviceplugin.machine import Machine, Xid
 from protos.contract import links
@@ -139,6 +140,20 @@ def test_a_file_spoilt_later_leaves_the_machine_as_it_was(tmp_path: Path) -> Non
 def test_a_bad_profile_is_an_error_that_names_the_place(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ProfileError, match=says):
         source(tmp_path, text)
+
+
+def test_a_profile_that_cannot_be_read_is_an_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "machine.yaml"
+    path.write_text("")
+
+    def denied(_: Path, __: object = None) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(texts, "read", denied)
+    with pytest.raises(ProfileError, match=r"machine\.yaml: cannot be read \(Permission denied\)"):
+        FakeSource(str(path), "node-a")
 
 
 def test_an_unknown_profile_is_an_error_that_names_the_shipped_profiles() -> None:

@@ -45,6 +45,8 @@ def test_our_scheduler_is_known_by_the_hostname_unless_told_otherwise() -> None:
         ({"score_tolerance": 1001}, "at most 1000"),
         ({"renew_deadline_s": 0.0}, "above zero"),
         ({"bind_timeout_s": 0.0}, "bind_timeout_s is 0.0: expected a number of seconds above zero"),
+        ({"bind_timeout_s": float("inf")}, "bind_timeout_s is inf"),
+        ({"gang_bind_timeout_s": float("nan")}, "gang_bind_timeout_s is nan"),
         ({"conflicting_leases": ("volcano",)}, "'volcano': expected namespace/name"),
         ({"conflicting_leases": ("a/",)}, "'a/': expected namespace/name"),
         ({"locality_labels": ("rack", "a zone")}, "'a zone': expected keys of labels, each once"),
