@@ -59,10 +59,11 @@ def lacking(gang: Gang) -> str:
         return "its number of members is unknown"
     roles = gang.roles(*PRESENT)
     if roles.total() < total:
-        leaders = {m.leader for m in gang.members.values() if m.leader and not roles[m.leader]}
         hint = ""
-        if leaders and roles.total() == total - 1:  # the missing leader may itself wait for the others
-            hint = f"; the {min(leaders)} does not: one that is made when the others run must not be in the minimum"
+        if roles.total() == total - 1:  # the missing leader may itself wait for the others
+            leaders = {m.leader for m in gang.members.values() if m.leader and not roles[m.leader]}
+            if leaders:
+                hint = f"; the {min(leaders)} does not: one that is made when the others run must not be in the minimum"
         return f"{roles.total()} of {total} members exist{hint}"
     return ", ".join(f"{roles[role]} of {n} {role} exist" for role, n in gang.terms.min_by_role if roles[role] < n)
 

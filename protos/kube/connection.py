@@ -52,11 +52,11 @@ class Connection(asyncio.Protocol):
     async def send(self, request: bytes, *, whole: bool) -> None:
         """Send a request, and wait for the head of the answer, or the complete answer (`whole`)."""
         self._served, reused = True, self._served
-        self._parser, self._whole, self._complete = httptools.HttpResponseParser(self), whole, False
-        self.status, self.headers = 0, {}
+        self._whole, self._complete, self.status, self.headers = whole, False, 0, {}
         try:
             if self._transport is None or self._gone:
                 raise Lost(self._gone or "the connection was closed")
+            self._parser = httptools.HttpResponseParser(self)
             self._transport.write(request)
             while not (self._complete or (self.status and not whole)):
                 await self._news()

@@ -47,6 +47,8 @@ class UsageCalculator:
         """Of the stock when the kinds of GPUs were last compared."""
         self._kinds: tuple[frozenset[GpuKind], frozenset[tuple[str, int]]] = frozenset(), frozenset()
         """The kinds of GPUs, and the replicas, that the estimates were made of."""
+        self._unsure = False
+        """Some estimates were made of other kinds since: these may be gone again."""
 
     def node(self, name: str, inventory: Inventory | None, whole: str) -> None:
         """Take in the node's inventory, None if it is gone; `whole`: the resource of whole GPUs."""
@@ -67,7 +69,8 @@ class UsageCalculator:
             return False
         before, self._kinds = self._kinds, (frozenset(stock.gpus), frozenset(self._replicas))
         self._stock_version = stock.version
-        return self._kinds != before
+        unsure, self._unsure = self._unsure, False
+        return unsure or self._kinds != before
 
     def changed(self) -> Generator[int, None, bool]:
         """Whether the estimate of any ask is another one now. Yields the cost, in `attempt.LOOK`s."""
@@ -103,6 +106,7 @@ class UsageCalculator:
         """By the kubelet's rule: the maximum of the init containers, and of the sum of all others."""
         known = self._known.get(ask)
         if known is None:
+            self._unsure |= self._stock_version != self._ledger.stock.version
             if len(self._known) >= REMEMBERED:
                 self._known, self._lost = {}, True
             together = most = 0

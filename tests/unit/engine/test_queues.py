@@ -10,7 +10,7 @@ import pytest
 from extender.engine.queueing.usage import Takes
 from extender.engine.state.pod_state import PodState
 from extender.engine.types.effects import QueueStatus, Report
-from extender.engine.types.events import ClassSeen, NodeSeen, PodGone, QueueGone, QueueSeen
+from extender.engine.types.events import ClassSeen, NodeGone, NodeSeen, PodGone, QueueGone, QueueSeen
 from extender.engine.types.settings import Settings
 from protos.contract import names
 from protos.contract.gpu_class import GpuClass
@@ -324,6 +324,17 @@ def test_a_new_kind_of_gpu_counts_pending_pods_anew_in_slices(monkeypatch: pytes
     assert sorted(counted) == sorted(f"p{number}" for number in range(100))
     assert dict(takes(story, "p0"))[GPUS] == dict(takes(story, "p99"))[GPUS] == 0.75 * GPU
     assert tenancy.queues.root.requested[GPUS] == 75 * GPU
+
+
+def test_a_kind_of_gpu_that_came_and_went_between_two_ticks_leaves_no_estimate() -> None:
+    story = GangStory(a_node("n1", 48))
+    story.later()
+    story.tell(NodeSeen(a_node("n2", 16)))
+    story.create(a_pod("p", mem=12))
+    assert dict(takes(story, "p"))[GPUS] == 0.75 * GPU
+    story.tell(NodeGone("n2"))
+    story.later()
+    assert dict(takes(story, "p"))[GPUS] == 0.25 * GPU
 
 
 def test_a_pod_of_a_class_counts_for_the_class_too(story: GangStory) -> None:
