@@ -1,61 +1,42 @@
-"""Connections to our ports that end leave nothing for the garbage collector, however many a stranger opens."""
+"""How many binds may be held by the files that the process may open."""
 
-import asyncio
-import socket
-import ssl
-from collections import Counter
-from pathlib import Path
-from typing import Any
+import resource
+import sys
 
 import pytest
-import uvloop
 
-from extender.server import http
-from tests.cluster import pki
-from tests.garbage import uncollected
-
-TIMES = 40
-QUESTION = b"GET /healthz HTTP/1.1\r\nHost: gangshare\r\n\r\n"
+from extender.server import http, run
+from extender.settings import Settings
+from protos.contract.shared_settings import SettingsError
 
 
-async def app(scope: Any, receive: Any, send: Any) -> None:
-    await receive()
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-    await send({"type": "http.response.body", "body": b"ok"})
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The limits of open files, soft and hard: the last one holds."""
+    told = [(1024, 1024)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: told[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limit: told.append(limit))
+    return told
 
 
-def _ask(port: int, sent: bytes, tls: ssl.SSLContext | None) -> None:
-    for _ in range(TIMES):
-        opened = socket.create_connection(("127.0.0.1", port), timeout=10)
-        with tls.wrap_socket(opened, server_hostname="127.0.0.1") if tls else opened as to:
-            to.sendall(sent)
-            if sent.endswith(b"\r\n\r\n"):
-                assert to.recv(4096).startswith(b"HTTP/1.1 ")
+def test_the_limit_is_raised_as_far_as_it_goes(limits: list[tuple[int, int]]) -> None:
+    limits.append((1024, 20_000))
+    assert http.connections() == 20_000 - http.OTHER_FILES
+    assert limits[-1] == (20_000, 20_000)
 
 
-@pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
-@pytest.mark.parametrize("sent", [QUESTION, b"\x00\x01\x02\r\n\r\n", b"GET /he", b""])
-def test_a_connection_that_ended_leaves_nothing_for_the_collector(sent: bytes, secure: bool, tmp_path: Path) -> None:
-    here = there = None
-    if secure:
-        authority = pki.Authority(tmp_path / "pki")
-        pair = authority.issue("server", user="server", sans=["IP:127.0.0.1"])
-        there = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        there.load_cert_chain(pair.certificate, pair.key)
-        here = ssl.create_default_context(cafile=str(authority.ca.certificate))
-    assert not uvloop.run(_left(sent, there, here))  # as the extender runs
+def test_without_a_limit_there_is_none(limits: list[tuple[int, int]]) -> None:
+    limits.append((1024, resource.RLIM_INFINITY))
+    assert http.connections() == sys.maxsize
 
 
-async def _left(sent: bytes, there: ssl.SSLContext | None, here: ssl.SSLContext | None) -> Counter[str]:
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = http.Server(app, http.STATUS, tls=there)
-    served = asyncio.create_task(server.serve(sockets=[listener]))
-    port = listener.getsockname()[1]
-    await asyncio.to_thread(_ask, port, sent, here)
-    with uncollected() as left:
-        await asyncio.to_thread(_ask, port, sent, here)
-        await asyncio.sleep(0.1)
-        found = left()
-    server.should_exit = True
-    await served
-    return found
+def test_a_gang_may_not_be_larger_than_the_process_can_hold(limits: list[tuple[int, int]]) -> None:
+    assert run.decisions(Settings()).max_gang_size == 1024 - http.OTHER_FILES
+    limits.append((1 << 20, 1 << 20))
+    assert run.decisions(Settings()).max_gang_size == 2000
+    assert run.decisions(Settings(max_gang_size=500)).max_gang_size == 500
+
+
+def test_a_largest_gang_of_nobody_is_refused() -> None:
+    with pytest.raises(SettingsError, match="max_gang_size is 0: expected 1 or more"):
+        Settings(max_gang_size=0)
