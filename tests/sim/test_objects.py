@@ -166,3 +166,21 @@ async def test_requests_can_be_made_to_fail(client: Client, server: ApiServer) -
     assert (code, status["message"]) == (503, "not today")
     server.refuse = lambda _method, _path: None
     assert (await client.post(f"{PODS}/p/binding", binding))[0] == 201
+
+
+async def test_a_quota_counts_gpu_memory_and_refuses_what_passes_it(client: Client) -> None:
+    hard = {"requests.gangshare.io/gpu-mem": "24"}
+    quotas = "/api/v1/namespaces/default/resourcequotas"
+    await client.post(quotas, {"metadata": {"name": "gpus"}, "spec": {"hard": hard}})
+    ask = {"gangshare.io/gpu-mem": 20}
+    assert (await client.post(PODS, a_pod("first", a_container(**ask))))[0] == 201
+    code, status = await client.post(PODS, a_pod("second", a_container(**ask)))
+    assert (code, status["reason"]) == (403, "Forbidden")
+    name = "requests.gangshare.io/gpu-mem"
+    assert status["message"] == (
+        f'pods "second" is forbidden: exceeded quota: gpus, requested: {name}=20, used: {name}=20, limited: {name}=24'
+    )
+    assert (await client.get(f"{quotas}/gpus"))[1]["status"]["used"] == {name: "20"}
+    await client.delete(f"{PODS}/first")
+    assert (await client.get(f"{quotas}/gpus"))[1]["status"]["used"] == {name: "0"}
+    assert (await client.post(PODS, a_pod("second", a_container(**ask))))[0] == 201

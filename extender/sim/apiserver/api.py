@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from extender.sim import podspec
-from extender.sim.apiserver import disruption, errors, managed, metadata, patch, pods, schema
+from extender.sim.apiserver import disruption, errors, managed, metadata, patch, pods, quota, schema
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.resources import (
     CRDS,
@@ -20,6 +20,7 @@ from extender.sim.apiserver.resources import (
     PDBS,
     PODS,
     PRIORITYCLASSES,
+    RESOURCEQUOTAS,
     Catalogue,
     Object,
     Resource,
@@ -29,6 +30,7 @@ from extender.sim.apiserver.store import Item, Key, Store
 _WITH_GENERATION = ("Pod",)
 _EVICTION = Writer("EvictionByEvictionAPI", "status")
 _CRD_CONTROLLER = Writer("kube-apiserver", "status")
+_QUOTA_CONTROLLER = Writer("kube-controller-manager", "status")
 
 
 class Api:
@@ -65,6 +67,8 @@ class Api:
             raise errors.already_exists(resource, meta["name"])
         if resource is PODS:
             new = pods.prepare(self.admit(self._with_priority(new)))
+            for item in self.store.items(RESOURCEQUOTAS, namespace):
+                quota.check(item.obj, (each.obj for each in self.store.items(PODS, namespace)), new)
         elif resource is NAMESPACES:
             new["status"] = {"phase": "Active"}
         elif "status" in resource.subresources:
@@ -76,6 +80,7 @@ class Api:
         fields = managed.fields_of({k: v for k, v in new.items() if k != "status"})
         meta["managedFields"] = managed.track([], {}, fields, writer, resource.api_version)
         item = self.store.put(resource, key, new)
+        self._recount(resource, namespace)
         if resource is CRDS:
             self._establish(item)
         return item
@@ -159,6 +164,7 @@ class Api:
         freed = before["metadata"].get("finalizers") and not meta.get("finalizers")
         if freed and podspec.terminating(merged) and not meta.get("deletionGracePeriodSeconds"):
             item = self.store.remove(resource, old.key)
+        self._recount(resource, old.key[0])
         return item
 
     def bind(self, key: Key, binding: Object) -> None:
@@ -214,6 +220,7 @@ class Api:
                     self.store.remove(other, inside.key)
         if resource is CRDS:
             self._undefine(item.obj)
+        self._recount(resource, key[0])
         return item
 
     def _undefine(self, definition: Object) -> None:
@@ -222,3 +229,13 @@ class Api:
             for item in self.store.items(resource):
                 self.store.remove(resource, item.key)
             self.store.wake(resource)
+
+    def _recount(self, resource: Resource, namespace: str) -> None:
+        """Update status.used of the namespace's quotas."""
+        if resource is not PODS and resource is not RESOURCEQUOTAS:
+            return
+        for item in self.store.items(RESOURCEQUOTAS, namespace):
+            used = quota.used(item.obj, (each.obj for each in self.store.items(PODS, namespace)))
+            status = {"hard": item.obj["spec"]["hard"], "used": used}
+            if item.obj.get("status") != status:
+                self._write(RESOURCEQUOTAS, item, {**item.obj, "status": status}, _QUOTA_CONTROLLER)
