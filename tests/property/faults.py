@@ -45,7 +45,7 @@ WORK: tuple[tuple[str, str], ...] = (
     ("presence", "seen"),
     ("preemption", "_searching _take _choose"),
     ("preemption._units", "_unit"),
-    ("preemption._candidates", "_gang _pod _is_single"),
+    ("preemption._candidates", "_gang _pod _may_preempt"),
     ("backfill", "_put _reservation"),
     ("backfill.heads", "wanted of_gang _is_short"),
     ("elastic._growth", "_act _missing"),

@@ -34,7 +34,12 @@ class PolicyContext(EngineContext, frozen=True, kw_only=True):
     def pending(
         self, place: str, gang: Callable[[GangInfo], T | None], pod: Callable[[str], T | None]
     ) -> Iterator[T | None]:
-        """The results for each gang, and for each pod (by UID) without a node; None for one that raises an error."""
+        """The results for each gang, and for each pending single pod (by UID); None for one that raises an error."""
         known = list(self.gangs.roster.known.values())
         gangs = self.quarantine.tried(known, lambda each: each.subject, place, gang)
-        return chain(gangs, self.quarantine.tried(list(self.running_pods.pending), of_pod, place, pod))
+        return chain(gangs, self.quarantine.tried(self.pending_singles, of_pod, place, pod))
+
+    @property
+    def pending_singles(self) -> list[str]:
+        """The UIDs of pending pods that are not members of a gang."""
+        return self.gangs.roster.singles(self.running_pods.pending)

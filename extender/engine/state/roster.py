@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from extender.engine.state.pod_state import PodState
@@ -97,6 +99,10 @@ class Roster:
         """Whether the pod is a surplus member of a running gang."""
         known = self._of.get(uid)
         return known is not None and known.gang.phase is Phase.RUNNING and not known.gang.members[uid].required
+
+    def singles(self, uids: Iterable[str]) -> list[str]:
+        """Those of these pods that are not members of a gang."""
+        return [uid for uid in uids if uid not in self._of]
 
     def beside(self, uid: str) -> list[str]:
         """The node of each member of a pod's gang that has one."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from extender.engine.gangs.controller import GangController
+from extender.engine.state.quarantine import Quarantine
 from extender.engine.state.roster import GangInfo
 from extender.engine.types.effects import Report
 from extender.engine.types.events import GroupSeen, Leading, PodGone, Tick
 from gangfilter.group import GroupKey
 from gangfilter.table import Phase
-from tests.builders import a_node
+from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import VOLCANO, GangStory, a_declaration, a_member, members, two_nodes
 
 MANY = 220
@@ -158,3 +160,21 @@ def test_a_tick_in_parts_does_what_a_whole_one_does() -> None:
     parts = world.engine.ticks
     assert len({tick.part for tick in parts}) == len(parts) > 10
     assert [tick.last for tick in parts] == [False] * (len(parts) - 1) + [True]
+
+
+def test_members_that_wait_are_not_looked_at_one_by_one() -> None:
+    """Preemption and backfill look for pods that wait singly: a waiting gang costs them one look, however large."""
+    looked: list[str] = []
+    world = two_nodes(backfill_delay_s=1.0)
+    world.create(*(a_member(f"g-{i:03}", gang="g", least=MANY, mem=16) for i in range(MANY)), a_pod("single", mem=64))
+    of = Quarantine.tried
+
+    def counted(self: Quarantine, items: Iterable[object], *args: Any) -> Iterator[object]:
+        kept = list(items)
+        looked.extend(each for each in kept if isinstance(each, str))
+        return of(self, kept, *args)
+
+    with patch.object(Quarantine, "tried", counted):
+        world.later(5)
+    assert looked
+    assert set(looked) == {"uid-single"}

@@ -80,7 +80,7 @@ class Heads:
         """The places of all pending workloads, unordered; None for each workload that is not pending."""
         for known in list(self._gangs.roster.known.values()):
             yield self.waiting(known)
-        for uid in list(self._context.running_pods.pending):
+        for uid in self._context.pending_singles:
             pod = self._ledger.pods.get(uid)
             yield self.waiting(pod) if pod is not None else None
 

@@ -165,17 +165,17 @@ class Candidates:
             return None
         local_queue = self._context.tenancy.queues.of(uid)
         rank = check.rank(local_queue, pod.priority) if local_queue is not None else None
-        if local_queue is None or rank is None or not self._is_single(pod, replayed) or str(pod.ref) in busy:
+        if local_queue is None or rank is None or not self._may_preempt(pod, replayed) or str(pod.ref) in busy:
             return None
         key = hash(Seat.of(pod).likeness), pod.priority, local_queue
         return (rank, self._context.order.of_pod(pod)[:3]), key, pod
 
-    def _is_single(self, pod: PodState, replayed: bool) -> bool:
+    def _may_preempt(self, pod: PodState, replayed: bool) -> bool:
         if pod.state != "waiting" or isinstance(pod.asked, Reason) or pod.forged:
             return False
         if pod.refusal is not None and refusals.for_queue(pod.refusal) and pod.refusal.code not in refusals.QUEUE_SHORT:
             return False
-        return self._gangs.roster.of(pod.ref.uid) is None and self._open_to((pod.ref.uid,), replayed=replayed)
+        return self._open_to((pod.ref.uid,), replayed=replayed)
 
     def _gang(self, known: GangInfo) -> tuple[Preemptor, Wanted] | None:
         gang = known.gang
