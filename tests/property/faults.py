@@ -39,7 +39,7 @@ WORK: tuple[tuple[str, str], ...] = (
     ("activator", "_look_at"),
     ("running_pods", "see"),
     ("runtimes", "see"),
-    ("gates", "see opening due"),
+    ("gates", "see opening repeat"),
     ("classes", "see"),
     ("pending_reasons", "report"),
     ("presence", "seen"),

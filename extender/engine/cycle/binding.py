@@ -13,7 +13,7 @@ class Binding:
 
     def __init__(self, components: Components, started: float) -> None:
         """For a while after `started`, another process may have filtered a pod."""
-        self._components, self._effects, self._counters = components, components.effects, components.counters
+        self._components, self._counters = components, components.counters
         self._believed_until = started + components.settings.unseen_bind_s
 
     def bind(self, ref: PodRef, node: str, now: float, wall_ns: int) -> BindAnswer:
@@ -23,7 +23,7 @@ class Binding:
         """
         self._components.reservations.lend(ref.uid)
         answer = self._answer(ref, node, now, wall_ns)
-        self._effects += self._components.activator.look(now)
+        self._components.activator.look(now)
         return answer
 
     def _answer(self, ref: PodRef, node: str, now: float, wall_ns: int) -> BindAnswer:

@@ -35,13 +35,13 @@ from extender.engine.state.context import EngineContext
 from extender.engine.state.holds import Holds
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.observe import Observer
+from extender.engine.state.outbox import Outbox
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.presence import Presence
 from extender.engine.state.quarantine import Quarantine
 from extender.engine.state.reservations import Reservations
 from extender.engine.state.roster import Roster
 from extender.engine.state.running_pods import RunningPods
-from extender.engine.types.effects import Effect
 from extender.engine.types.settings import Settings
 from extender.engine.types.wall import Wall
 
@@ -58,46 +58,46 @@ class Components:
         self.settings = settings
         self.counters: Counter[tuple[str, str]] = Counter()
         """(what, label) → how often: decisions by code, conflicts, errors by kind, requeues."""
-        self.effects: list[Effect] = []
-        """Effects that are not yet handed to the caller of the engine."""
+        self.outbox = Outbox()
         self.quarantine = Quarantine(self.counters)
         self.wall = Wall(wall)
         self._make_state(settings)
         self._make_queues(settings)
         self._make_gangs(settings)
         self._make_policies()
-        self.pending_reasons = PendingReasons(self.ledger, self.indexes, self.classes, self.gangs.roster)
+        self.pending_reasons = PendingReasons(self.ledger, self.outbox, self.indexes, self.classes, self.gangs.roster)
         self.worth = Worth(self.ledger, self.gangs.planner.view)
 
     def _make_state(self, settings: Settings) -> None:
         """Nodes, pods, GPUs, gangs, and how nodes rank."""
         unit_mib, slices, gpushare = settings.unit_mib, settings.slices_per_gpu, settings.gpushare
         self.ledger = Ledger(unit_mib, slices, gpushare, changed=self._node_changed, moved=self._pod_moved)
+        self._context = EngineContext(
+            ledger=self.ledger,
+            settings=settings,
+            counters=self.counters,
+            quarantine=self.quarantine,
+            outbox=self.outbox,
+            wall=self.wall,
+        )
         self.indexes = Indexes(self.ledger.nodes)
-        self.classes = Classes(self.ledger.stock, self.quarantine)
+        self.classes = Classes(self.ledger.stock, self.quarantine, self.outbox)
         self.offers = Offers(self.ledger.nodes, self.indexes, settings)
-        self.observer = Observer(self.ledger, settings, self.counters, self.classes)
+        self.observer = Observer(self._context, self.classes)
         self.holds = Holds(self.ledger, self.quarantine, settings.soft_charge_s, settings.undecided_s)
         self.presence = Presence()
         self.running_pods = RunningPods(self.ledger.pods, settings, self.wall)
         self._roster = Roster(settings.patience, self.wall)
         self.movable_pods = MovablePods(self.ledger.pods, self.ledger.on_node, self._roster)
-        counters, quarantine, wall = self.counters, self.quarantine, self.wall
-        self._context = EngineContext(
-            ledger=self.ledger, settings=settings, counters=counters, quarantine=quarantine, wall=wall
-        )
 
     def _make_queues(self, settings: Settings) -> None:
         """The order of pending workloads, quotas, and the requeue."""
-        self.runtimes = Runtimes(self._roster)
+        self.runtimes = Runtimes(self._roster, self.outbox)
         self.priorities = Priorities(settings.group_priority)
         self.order = PendingOrder(self._roster, self.runtimes, self.priorities, self.wall)
-        self.tenancy = Tenancy(
-            self.ledger, settings, self.classes.known, self.quarantine, self.order, self._queue_changed
-        )
-        self.waking = Waking(self.ledger, self.tenancy, self.quarantine, self.order)
-        quota = self.tenancy.admission.quota
-        self.reservations = Reservations(self.ledger, self.quarantine, settings, quota, self.wall)
+        self.tenancy = Tenancy(self._context, self.classes.known, self.order, self._queue_changed)
+        self.waking = Waking(self._context, self.tenancy, self.order)
+        self.reservations = Reservations(self._context, self.tenancy.admission.quota)
 
     def _make_gangs(self, settings: Settings) -> None:
         """Gangs, their barrier, scheduling gates, and the start of what has reservations."""
@@ -105,7 +105,7 @@ class Components:
         turns = Turns(admission.local_queue, admission.queue_rank, self.order)
         assignments = Assignments(self.ledger, admission.batched)
         self.booking = Booking(self.ledger, assignments, self.waking, settings, self.counters)
-        reporter = GangReporter()
+        reporter = GangReporter(self.outbox)
         planner = GangPlanner(self._context, self._roster, reporter, self.indexes, admission, turns, assignments)
         context = GangContext(
             **msgspec.structs.asdict(self._context),
@@ -119,11 +119,9 @@ class Components:
             waking=self.waking,
         )
         self.gangs = Gangs(context, self.booking.release)
-        self.gates = Gates(self.ledger, self.indexes, self.waking, settings.nominate_from)
+        self.gates = Gates(self._context, self.indexes, self.waking)
         self.barrier = Barrier(self.gangs)
-        self.activator = ReservationActivator(
-            self.reservations, self.gangs, self.barrier, self.counters, self.quarantine
-        )
+        self.activator = ReservationActivator(self.reservations, self.gangs, self.barrier, self.quarantine, self.outbox)
 
     def _make_policies(self) -> None:
         """Preemption, backfill, and elastic jobs."""

@@ -26,7 +26,7 @@ from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Seat
 from extender.engine.types import refusals
-from extender.engine.types.effects import BindAnswer, Effect, PodRef, Refuse, Verdict
+from extender.engine.types.effects import BindAnswer, Effect, PodRef, Refuse, Requeue, Verdict
 from extender.engine.types.events import Event, Tick
 from extender.engine.types.settings import Settings
 from extender.engine.types.subject import of_pod
@@ -84,9 +84,9 @@ class Engine:
         if not quarantine or self._recovery.takes(event, now):
             self._listeners.tell(event, now)
         with self._over_activator:
-            components.effects += components.activator.look(now, tick=isinstance(event, Tick) and event.last)
+            components.activator.look(now, tick=isinstance(event, Tick) and event.last)
         with self._over_preemption:
-            components.effects += components.preemption.look(event, now)
+            components.preemption.look(event, now)
         self._recovered(now, event)
         return self.effects()
 
@@ -98,13 +98,13 @@ class Engine:
 
     def effects(self) -> list[Effect]:
         """The effects since the last call."""
-        found = self._components.effects + self.gangs.reporter.taken()
-        if not found:
-            return found
-        self._components.effects.clear()
-        with self._over_gates:
-            return self._components.gates.passed(map(self._components.running_pods.in_time, found))
-        return found
+        components = self._components
+        effects = components.outbox.taken()
+        if effects:
+            with self._over_gates:
+                effects = components.gates.passed(map(components.running_pods.in_time, effects))
+            components.counters["pod_requeues", ""] += sum(isinstance(effect, Requeue) for effect in effects)
+        return effects
 
     def _recovered(self, now: float, event: Event | None = None) -> None:
         """Quarantine the objects over which an error has just occurred."""

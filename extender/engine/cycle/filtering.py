@@ -22,7 +22,7 @@ class Filtering:
     """Answers filter. A pod that is offered several nodes has a soft charge on the best of them until its bind."""
 
     def __init__(self, components: Components, pods: Lifecycle) -> None:
-        self._components, self._pods, self._effects = components, pods, components.effects
+        self._components, self._pods = components, pods
         self._ledger, self._roster, self._barrier = components.ledger, components.gangs.roster, components.barrier
         self._holds, self._waking, self._activator = components.holds, components.waking, components.activator
         self._pending_reasons, self._counters = components.pending_reasons, components.counters
@@ -48,10 +48,10 @@ class Filtering:
         Expired soft charges are dropped first. While the pod is answered, its reservation is lent to it.
         """
         self._holds.expire(now)
-        self._effects += self._activator.look(now)
+        self._activator.look(now)
         self._components.reservations.lend(pod.metadata.uid)
         verdict = self._verdict(pod, nodes, now, unheld=unheld)
-        self._effects += self._activator.look(now)
+        self._activator.look(now)
         return verdict
 
     def _verdict(self, pod: Pod, nodes: Sequence[str], now: float, *, unheld: bool) -> Verdict:
@@ -129,7 +129,7 @@ class Filtering:
             self._counters["decisions", reason.code] += 1
         else:
             self._note(state, reason)
-        self._effects += self._pending_reasons.report(state, reason, now)
+        self._pending_reasons.report(state, reason, now)
         return Verdict((), reason)
 
     def _note(self, state: PodState, reason: Reason) -> None:

@@ -18,7 +18,7 @@ class Lifecycle:
     """Passes each pod to the components that keep something about it, and has them forget it."""
 
     def __init__(self, components: Components) -> None:
-        self._components, self._effects = components, components.effects
+        self._components, self._outbox = components, components.outbox
         self._ledger, self._indexes, self._observer = components.ledger, components.indexes, components.observer
         self._gangs, self._tenancy, self._presence = components.gangs, components.tenancy, components.presence
         self._holds, self._waking, self._gates = components.holds, components.waking, components.gates
@@ -46,18 +46,16 @@ class Lifecycle:
         first = known is None or known.info is UNREAD
         if known is not None:
             self.reread(pod, known, wake=names.GPU_CLASS in pod.metadata.annotations)
-        seen = self._observer.pod(pod, now)
-        state = seen.state
-        self._effects += seen.effects
+        state = self._observer.pod(pod, now)
         if state is not None:
             components.running_pods.see(pod, state, now)
         self._join(pod, state, now)
-        self._effects += components.runtimes.see(pod, first=first)
+        components.runtimes.see(pod, first=first)
         if state is None:
             self._end(uid, now)
             return
-        self._effects += self._gates.see(state, waits=self._gangs.observer.awaits(state))
-        self._effects += components.reservations.see(pod, state, now)
+        self._gates.see(state, waits=self._gangs.observer.awaits(state))
+        components.reservations.see(pod, state, now)
         if state.state == "bound":
             self._holds.settle(state)
             self._waking.forget(state)
@@ -79,14 +77,14 @@ class Lifecycle:
             self._note(state)
             self._components.running_pods.asked(pod, state, now)
             self._join(pod, state, now)
-            self._effects += self._components.runtimes.see(pod, first=True)
+            self._components.runtimes.see(pod, first=True)
         return state
 
     def reread(self, pod: Pod, state: PodState, *, wake: bool = False) -> None:
         """Update what a pod requests; if that has changed, `wake` requeues a refused pod."""
         if self._observer.asks_anew(pod, state):
             if wake and state.refusal is not None:
-                self._effects.append(Requeue(state.ref))
+                self._outbox.put(Requeue(state.ref))
             self._holds.drop(state)
             self._waking.forget(state)
             self._observer.learn_anew(pod, state)
@@ -193,7 +191,7 @@ class Lifecycle:
             state.learned = False
         if pod is not None:
             with self._quarantine.over(of_pod(uid), "recovery"):
-                state, read = self._observer.pod(pod, now).state, True
+                state, read = self._observer.pod(pod, now), True
         if read and state is None:
             self.forget_anyway(uid, now)
         elif state is not None:

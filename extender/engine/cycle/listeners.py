@@ -56,7 +56,7 @@ def _of_pods(table: Listeners, components: Components, pods: Lifecycle) -> None:
     table.on(events.BindAbandoned, lambda event, _: components.barrier.left(event.uid))
     table.on(
         events.EvictionRefused,
-        lambda event, now: components.effects.extend(components.preemption.refused(event.uid, event.why, now)),
+        lambda event, now: components.preemption.refused(event.uid, event.why, now),
         lambda event, now: components.elastic.refused(event.uid, now),
     )
     table.on(

@@ -7,6 +7,7 @@ from extender.engine.state.classes import Classes
 from extender.engine.state.lacking import Lacking
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.node_state import NodeState
+from extender.engine.state.outbox import Outbox
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import Roster
 from extender.engine.types import refusals
@@ -22,8 +23,9 @@ REPORT_EVERY_S = 30.0
 class PendingReasons:
     """Finds the reasons, and limits the Events about one pod."""
 
-    def __init__(self, ledger: Ledger, indexes: Indexes, classes: Classes, roster: Roster) -> None:
-        self._ledger, self._indexes, self._classes, self._roster = ledger, indexes, classes, roster
+    def __init__(self, ledger: Ledger, outbox: Outbox, indexes: Indexes, classes: Classes, roster: Roster) -> None:
+        self._ledger, self._outbox = ledger, outbox
+        self._indexes, self._classes, self._roster = indexes, classes, roster
         self._lack = Lacking(ledger.stock)
 
     def no_gpu(self, state: PodState, ask: PodAsk) -> Reason:
@@ -50,12 +52,11 @@ class PendingReasons:
         node = self._ledger.nodes[nearest] if nearest else None
         return _with_numbers(refusals.no_room(ask), ask, node, self._ledger.stock.largest())
 
-    def report(self, state: PodState, reason: Reason, now: float) -> list[Report]:
-        """The Event about a refusal, unless there was one about the pod a moment ago."""
-        if now - state.told_at < REPORT_EVERY_S:
-            return []
-        state.told_at = now
-        return [Report(state.ref, self.explain(state) or reason)]
+    def report(self, state: PodState, reason: Reason, now: float) -> None:
+        """Report a refusal in an Event, unless there was one about the pod a moment ago."""
+        if now - state.told_at >= REPORT_EVERY_S:
+            state.told_at = now
+            self._outbox.put(Report(state.ref, self.explain(state) or reason))
 
 
 def _with_numbers(reason: Reason, ask: PodAsk, nearest: NodeState | None, largest: int) -> Reason:

@@ -153,8 +153,8 @@ class Recovery:
         name, why = subject.key, self._quarantine.why(subject)
         if subject.kind == "pod" and subject.key in pods:
             name = str(pods[subject.key].ref)
-            self._components.effects.append(Report(pods[subject.key].ref, why))
-        self._components.effects.append(Fault(subject, name, caught.place, caught.error, why))
+            self._components.outbox.put(Report(pods[subject.key].ref, why))
+        self._components.outbox.put(Fault(subject, name, caught.place, caught.error, why))
 
     def is_binding(self, uid: str) -> bool:
         """Whether a Binding of the pod is, or may be, on its way."""
@@ -165,7 +165,7 @@ class Recovery:
         """Undo the booking of a failed bind; returns its Binding if its gang was released before the error."""
         if not self.is_binding(uid):
             return None
-        place = self._components.gangs.reporter.opened(uid)
+        place = self._components.outbox.opened(uid)
         if place is None:
             with self._quarantine.over(of_pod(uid), "bind"):
                 self._pods.settle_binding(self._components.ledger.pods[uid], bound=False)

@@ -6,14 +6,13 @@ A component that fails rests for a moment; the others go on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from itertools import islice
 
 from extender.engine.cycle.components import Components
 from extender.engine.cycle.lifecycle import Lifecycle
 from extender.engine.cycle.recovery import Recovery
 from extender.engine.queueing.waking import SLICE, RoundRules
-from extender.engine.types.effects import Effect, Requeue
 from extender.engine.types.events import Tick
 from extender.engine.types.shape import Shape
 
@@ -49,20 +48,20 @@ class Upkeep:
             ("preemption", components.preemption.tick),
             ("backfill", components.backfill.tick),
             ("stock", lambda _: components.ledger.stock.recount(components.ledger.takes_pods, COUNTED_NODES)),
-            ("classes", lambda _: components.effects.extend(components.classes.news())),
-            ("status of queues", lambda _: components.effects.extend(components.tenancy.news())),
-            ("elastic", lambda now: components.effects.extend(components.elastic.tick(now))),
+            ("classes", lambda _: components.classes.tick()),
+            ("status of queues", lambda _: components.tenancy.report()),
+            ("elastic", components.elastic.tick),
             ("lost pods", pods.forget_lost),
         )
         slices: tuple[tuple[str, Work], ...] = (
             ("new shapes", lambda _: components.indexes.learn(WARM_NODES)),
             ("queues", lambda _: components.tenancy.work()),
             ("gang plans", self._plan_gangs),
-            ("requeue", lambda _: self._go_on_requeuing()),
+            ("requeue", lambda _: components.waking.work()),
             ("expected shapes", lambda _: components.indexes.ready(WARM_NODES)),
             ("index", lambda _: self._freshen()),
-            ("preemption search", lambda now: self._emit(*components.preemption.work(now))),
-            ("scale-out", lambda now: self._emit(*components.elastic.work(now))),
+            ("preemption search", components.preemption.work),
+            ("scale-out", components.elastic.work),
             ("reservations of backfill", components.backfill.work),
         )
         self._slices = deque((place, self._quarantine.part(place), work) for place, work in slices)
@@ -106,23 +105,15 @@ class Upkeep:
             open_to=components.backfill.open_to,
         )
         components.waking.begin(rules, now)
-        self._go_on_requeuing()
-        self._requeued([*components.gates.due(now), *components.tenancy.due(now)])
+        components.waking.work()
+        components.gates.repeat(now)
+        components.tenancy.requeue(now)
 
     def _room(self, shape: Shape) -> Generator[int, None, list[str]]:
         """The best nodes with capacity for this shape."""
         while self._components.indexes.prepare(shape, WARM_NODES):
             yield SLICE
         return [name for name, _ in islice(self._components.indexes.of(shape).ranked(), ROOMY_NODES)]
-
-    def _go_on_requeuing(self) -> bool:
-        more = self._components.waking.work()
-        self._requeued([self._components.gates.opening(requeue) for requeue in self._components.waking.taken()])
-        return more
-
-    def _requeued(self, requeues: Sequence[Requeue]) -> None:
-        self._components.effects += requeues
-        self._components.counters["pod_requeues", ""] += len(requeues)
 
     def run_slice(self, now: float) -> bool:
         """Do the next slice of longer work; returns whether there is more. Effects may come of it."""
@@ -142,7 +133,3 @@ class Upkeep:
         gangs = self._components.gangs
         more = gangs.rounds.work(now)
         return gangs.starts.plan(now, self._components.backfill.before_gang) or more
-
-    def _emit(self, more: bool, effects: Sequence[Effect]) -> bool:
-        self._components.effects += effects
-        return more

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from extender.engine.gangs.barrier import Barrier
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.planning.plan import Placement
+from extender.engine.state.outbox import Outbox
 from extender.engine.state.quarantine import Quarantine
 from extender.engine.state.reservation import Reservation
 from extender.engine.state.reservations import Reservations
-from extender.engine.types.effects import Effect, Requeue
+from extender.engine.types.effects import Requeue
 from extender.engine.types.subject import of_gang
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
@@ -28,22 +28,21 @@ class ReservationActivator:
         reservations: Reservations,
         gangs: Gangs,
         barrier: Barrier,
-        counters: Counter[tuple[str, str]],
         quarantine: Quarantine,
+        outbox: Outbox,
     ) -> None:
-        self._quarantine = quarantine
-        self._reservations, self._barrier, self._counters = reservations, barrier, counters
+        self._quarantine, self._outbox = quarantine, outbox
+        self._reservations, self._barrier = reservations, barrier
         self._roster, self._planner, self._controller = gangs.roster, gangs.planner, gangs.controller
         self._starts, self._rounds = gangs.starts, gangs.rounds
         self._missing: dict[GroupKey, str] = {}
         """A member of each gang whose reservation was incomplete at the last check."""
 
-    def look(self, now: float, *, tick: bool = False) -> list[Effect]:
+    def look(self, now: float, *, tick: bool = False) -> None:
         """Book what is reserved; requeue single pods and start gangs whose reservations are complete."""
         if not self._reservations:
             self._missing.clear()
-            return []
-        requeues: list[Effect] = []
+            return
         gangs: dict[GroupKey, Gang] = {}
 
         def activate(reservation: Reservation) -> None:
@@ -52,15 +51,13 @@ class ReservationActivator:
             if known is not None and not self._barrier.single(pod.uid):
                 gangs[known.gang.key] = known.gang
             elif assignment is not None and reservation.complete and self._reservations.due(pod.uid, now):
-                requeues.append(Requeue(pod, assignment.node))
+                self._outbox.put(Requeue(pod, assignment.node))
 
         pending = self._reservations.keep(now, tick=tick)
         self._quarantine.each(pending, lambda reservation: reservation.pod.subject, "reservations", activate)
         self._quarantine.each(
             gangs.values(), lambda gang: of_gang(gang.key), "reservations", lambda gang: self._look_at(gang, now)
         )
-        self._counters["pod_requeues", ""] += len(requeues)
-        return requeues
 
     def _look_at(self, gang: Gang, now: float) -> None:
         """Start the gang if all its reservations are complete."""

@@ -41,6 +41,7 @@ class GangController:
     ) -> None:
         self._context, self._ledger, self._quarantine = context, context.ledger, context.quarantine
         self._roster, self._reporter, self._planner = context.roster, context.reporter, context.planner
+        self._outbox = context.outbox
         self._assignments, self._members, self._replacements = context.assignments, members, replacements
         self._evictions = evictions
         self.agenda = Agenda()
@@ -64,14 +65,14 @@ class GangController:
             return
         since = gang.since  # 1. phases
         while (step := facts.step(gang, now)) is not None:
-            self._reporter.effects.append(PhaseLeft(step[0], now - since))
+            self._outbox.put(PhaseLeft(step[0], now - since))
             self._follow(known, *step, now)
             since = gang.since
         self._replacements.refill(known, now)  # 2. replacements, and externally bound members
         self._members.call(gang)
         for member in joining(gang):
             pod = self._ledger.pods[member.uid]
-            self._reporter.effects.append(mark(gang, pod, self._context.settings))
+            self._outbox.put(mark(gang, pod, self._context.settings))
         if gang.phase is Phase.WAITING:  # 3. a plan, or why the gang waits
             self._planner.want(known, now)
         if gang.phase is Phase.ASSEMBLING and not self._planner.too_large(known):
@@ -119,7 +120,7 @@ class GangController:
         match trigger:
             case Trigger.ALL_IN_BIND | Trigger.FOUND:
                 for member in gang.at(Stage.IN_BIND):
-                    self._reporter.effects.append(Open(self._members.post(gang, member)))
+                    self._outbox.put(Open(self._members.post(gang, member)))
             case Trigger.WHOLE:
                 for member in gang.at(Stage.PLANNED):
                     self._members.go_single(gang, member)

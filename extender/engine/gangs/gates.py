@@ -12,7 +12,7 @@ import msgspec
 
 from extender.engine.placement.index import Indexes
 from extender.engine.queueing.waking import Waking
-from extender.engine.state.ledger import Ledger
+from extender.engine.state.context import EngineContext
 from extender.engine.state.pod_state import PodState
 from extender.engine.types import refusals
 from extender.engine.types.effects import Effect, Requeue
@@ -34,21 +34,22 @@ class Opening(msgspec.Struct):
 class Gates:
     """The gates that are being removed, and the single pods behind gates that need a node first."""
 
-    def __init__(self, ledger: Ledger, indexes: Indexes, waking: Waking, nominate_from: int) -> None:
-        """From `nominate_from` nodes on a nomination is worth one more write."""
-        self._ledger, self._indexes, self._waking = ledger, indexes, waking
-        self._nominate_from = nominate_from
+    def __init__(self, context: EngineContext, indexes: Indexes, waking: Waking) -> None:
+        self._ledger, self._outbox, self._indexes, self._waking = context.ledger, context.outbox, indexes, waking
+        self._nominate_from = context.settings.nominate_from
+        """From so many nodes on a nomination is worth one more write."""
         self._openings: dict[str, Opening] = {}
         self._sought: dict[Shape, None] = {}
         """Shapes of gated single pods for which nodes are still to be looked at."""
         self._leading = True
 
-    def see(self, pod: PodState, *, waits: bool) -> list[Requeue]:
+    def see(self, pod: PodState, *, waits: bool) -> None:
         """Take in whether our gate is on a pod; remove the gate unless the pod `waits` for its gang."""
         uid = pod.ref.uid
         if not pod.info.gated:
             self.forget(uid)
-        return [self.opening(Requeue(pod.ref))] if pod.info.gated and not waits and uid not in self._openings else []
+        elif not waits and uid not in self._openings:
+            self._outbox.put(self.opening(Requeue(pod.ref)))
 
     def forget(self, uid: str) -> None:
         """The pod has no gate of ours, or is gone."""
@@ -101,13 +102,11 @@ class Gates:
                 for name, _ in self._indexes.of(shape).ranked():
                     self._waking.room(name)
 
-    def due(self, now: float) -> list[Requeue]:
-        """The removals to repeat now."""
-        wakes = []
+    def repeat(self, now: float) -> None:
+        """Repeat the removals that were not seen for a while."""
         for opening in self._openings.values() if self._leading else ():
             if opening.asked_at is None:
                 opening.asked_at = now
             elif now >= opening.asked_at + opening.again_s:
                 opening.asked_at, opening.again_s = now, min(AGAIN_MOST_S, 2 * opening.again_s)
-                wakes.append(opening.wake)
-        return wakes
+                self._outbox.put(opening.wake)

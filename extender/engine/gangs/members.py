@@ -29,8 +29,7 @@ class MemberController:
     """Changes a member's stage together with its place in the books: only PLANNED, IN_BIND and POSTED have a place."""
 
     def __init__(self, context: GangContext, release: Release) -> None:
-        self._ledger, self._counters = context.ledger, context.counters
-        self._reporter, self._assignments = context.reporter, context.assignments
+        self._ledger, self._outbox, self._assignments = context.ledger, context.outbox, context.assignments
         self._holds, self._waking, self._release = context.holds, context.waking, release
 
     # -- places
@@ -52,7 +51,7 @@ class MemberController:
     def leave(self, gang: Gang, member: Member, why: Reason) -> None:
         """Give back the member's place, and answer its bind."""
         if member.stage is Stage.IN_BIND:
-            self._reporter.effects.append(Deny(ref(gang, member), why))
+            self._outbox.put(Deny(ref(gang, member), why))
         self._assignments.drop(member.uid)
         member.node, member.denied_at = "", 0.0
 
@@ -95,17 +94,15 @@ class MemberController:
         """Requeue a member that does not come by itself, to its place if it has one."""
         if member.refused:
             member.refused = False
-            self._reporter.effects.append(
-                Requeue(ref(gang, member), member.node, nominate=not self._assignments.spread(member.uid))
-            )
-            self._counters["pod_requeues", ""] += 1
+            nominate = not self._assignments.spread(member.uid)
+            self._outbox.put(Requeue(ref(gang, member), member.node, nominate=nominate))
 
 
 class GangEvictions:
     """The gangs with members that are being evicted. Only the leading process evicts."""
 
     def __init__(self, context: GangContext) -> None:
-        self._roster, self._reporter = context.roster, context.reporter
+        self._roster, self._outbox = context.roster, context.outbox
         self._evicting: dict[GroupKey, None] = {}
 
     def leaving(self) -> Iterator[str]:
@@ -136,7 +133,7 @@ class GangEvictions:
         for member in gang.at(Stage.BOUND, Stage.EVICTING):
             if completed or member.removable:
                 gang.put(member, Stage.EVICTING)
-                self._reporter.effects.append(Evict(ref(gang, member), why))
+                self._outbox.put(Evict(ref(gang, member), why))
 
 
 def _must_go(gang: Gang) -> bool:

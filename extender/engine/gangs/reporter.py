@@ -1,12 +1,13 @@
-"""Reports on gangs, by Events and the status of PodGroups, and collects the effects of gangs."""
+"""Reports on gangs, by Events and the status of PodGroups."""
 
 from __future__ import annotations
 
 import math
 
+from extender.engine.state.outbox import Outbox
 from extender.engine.state.roster import GangInfo
 from extender.engine.types import refusals
-from extender.engine.types.effects import Effect, GroupStatus, Open, PodRef, PostBinding, Report, ReportOwner
+from extender.engine.types.effects import GroupStatus, PodRef, Report, ReportOwner
 from gangfilter.gang import BEFORE, Gang
 from gangfilter.members import PRESENT, Member, Stage
 from protos.contract.reason import Reason
@@ -26,23 +27,10 @@ def ref(gang: Gang, member: Member) -> PodRef:
 
 
 class GangReporter:
-    """Effects of gangs that are not carried out yet."""
+    """Reports what has changed since the last report. Owns nothing: a gang's last reports are on its record."""
 
-    def __init__(self) -> None:
-        self.effects: list[Effect] = []
-
-    def taken(self) -> list[Effect]:
-        """The effects since the last call."""
-        effects, self.effects = self.effects, []
-        return effects
-
-    def opened(self, uid: str) -> PostBinding | None:
-        """Take the Binding of this member out of the effects, if it is there; the caller carries it out."""
-        effect = next((each for each in self.effects if isinstance(each, Open) and each.pod.uid == uid), None)
-        if effect is None:
-            return None
-        self.effects.remove(effect)
-        return effect.place
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
 
     def report(self, known: GangInfo, reason: Reason, now: float) -> bool:
         """Report in Events of the first unbound members and of their controller; returns whether it is reported.
@@ -55,9 +43,9 @@ class GangReporter:
             return False
         known.reported = (reason, now)
         first = known.gang.at(*UNBOUND)[:MOST_MEMBERS]
-        self.effects += [Report(ref(known.gang, member), reason) for member in first]
+        self._outbox.put(*(Report(ref(known.gang, member), reason) for member in first))
         if first[0].controller is not None:
-            self.effects.append(ReportOwner(known.gang.key.namespace, first[0].controller, reason))
+            self._outbox.put(ReportOwner(known.gang.key.namespace, first[0].controller, reason))
         return True
 
     def warn(self, known: GangInfo, now: float) -> None:
@@ -95,4 +83,4 @@ class GangReporter:
         )
         if status != known.told:
             known.told = status
-            self.effects.append(status)
+            self._outbox.put(status)

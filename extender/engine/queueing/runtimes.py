@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 
 from extender.engine.state.observe import ref_of
+from extender.engine.state.outbox import Outbox
 from extender.engine.state.pod_info import Owner, expected_runtime, owner_of, stem
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.roster import Roster
+from extender.engine.state.roster import GangInfo, Roster
 from extender.engine.types import refusals
 from extender.engine.types.effects import Report
 from gangfilter.gang import Gang
@@ -62,16 +63,16 @@ class History:
 class Runtimes:
     """The expected run times of gangs, and of pods that are in no gang."""
 
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
+    def __init__(self, roster: Roster, outbox: Outbox) -> None:
+        self._roster, self._outbox = roster, outbox
         self._history = History()
         self._reported: set[tuple[GroupKey, str]] = set()
         """The invalid values that were reported of each gang."""
 
-    def see(self, pod: Pod, *, first: bool) -> list[Report]:
-        """Record the run time of a pod that succeeded; return reports of a declared run time that cannot be read.
+    def see(self, pod: Pod, *, first: bool) -> None:
+        """Record the run time of a pod that succeeded, and report a declared run time that cannot be read.
 
-        They are returned once for all members of a gang. For a pod in no gang they are returned at its `first` sight.
+        That is reported once for all members of a gang, and for a pod in no gang at its `first` sight.
         """
         known = self._roster.of(pod.metadata.uid)
         if pod.status.phase == "Succeeded" and (seconds := _ran(pod)) is not None:
@@ -80,20 +81,22 @@ class Runtimes:
             if owner is not None:
                 self._history.note(owner, run, seconds)
         text = pod.metadata.annotations.get(names.EXPECTED_RUNTIME)
-        if text is None:
-            return []
+        if text is not None:
+            self._report(pod, text, known, first=first)
+
+    def _report(self, pod: Pod, text: str, known: GangInfo | None, *, first: bool) -> None:
         ref = ref_of(pod)
         if known is None:
             problems, who = expected_runtime(pod)[1] if first else [], f"pod {ref}"
         else:
             report, who = (known.gang.key, shown(text)), f"gang {known.gang.key}"
             if pod.spec.node_name or report in self._reported:
-                return []
+                return
             if len(self._reported) >= OWNERS:
                 self._reported.clear()
             problems = expected_runtime(pod)[1]
             self._reported |= {report} if problems else set()
-        return [Report(ref, refusals.runtime_unreadable(who, problem)) for problem in problems]
+        self._outbox.put(*(Report(ref, refusals.runtime_unreadable(who, problem)) for problem in problems))
 
     def of_pod(self, pod: PodState) -> float:
         """The expected run time of a pod, or of its gang, in seconds; infinity if it is unknown."""

@@ -5,7 +5,7 @@ Pods of our schedulers count, and all other pods that request GPUs. A member of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -16,14 +16,12 @@ from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.queue_node import QueueNode
 from extender.engine.queueing.queues import Queues
 from extender.engine.queueing.usage import Supply, UsageCalculator
-from extender.engine.state.ledger import Ledger
+from extender.engine.state.context import EngineContext
 from extender.engine.state.pod_info import PodInfo
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.quarantine import Quarantine
 from extender.engine.state.roster import GangInfo
 from extender.engine.types import refusals
-from extender.engine.types.effects import QueueStatus, Requeue
-from extender.engine.types.settings import Settings
+from extender.engine.types.effects import QueueStatus
 from extender.engine.types.sliced import Sliced
 from extender.engine.types.subject import Subject
 from protos.contract.gpu_class import GpuClass
@@ -31,7 +29,7 @@ from protos.contract.queue import API_VERSION, CLASS, GPUS, Queue, shown, worded
 from protos.contract.reason import Reason
 
 MOST_REPORTED, MOST_COMPARED = 20, 50
-"""Status updates returned, and queues compared for them, at once."""
+"""Status updates written, and queues compared for them, at once."""
 MOST_NODES = 200
 """Nodes whose capacity is computed again in one tick."""
 LOOKED_AT, COUNTED = 16, 10
@@ -44,18 +42,17 @@ class Tenancy:
 
     def __init__(
         self,
-        ledger: Ledger,
-        settings: Settings,
+        context: EngineContext,
         classes: Mapping[str, GpuClass],
-        quarantine: Quarantine,
         order: PendingOrder,
         moved: Callable[[str], None],
     ) -> None:
         """`moved` is called with the UID of each pod that comes to another queue."""
-        self._ledger, self._settings, self._classes, self._quarantine = ledger, settings, classes, quarantine
+        self._ledger, self._settings, self._classes = context.ledger, context.settings, classes
+        self._quarantine, self._outbox = context.quarantine, context.outbox
         self.queues = Queues(moved)
         self.admission = Admission(self.queues, order)
-        self._usage, self._supply = UsageCalculator(ledger), Supply(ledger)
+        self._usage, self._supply = UsageCalculator(context.ledger), Supply(context.ledger)
         self._stale: dict[str, None] = {}
         """Nodes of partial capacity on which bookings changed."""
         self._reported: dict[str, QueueStatus] = {}
@@ -168,9 +165,9 @@ class Tenancy:
         pod.refusal = why or pod.refusal
         return why is None
 
-    def due(self, now: float) -> list[Requeue]:
-        """The pods to requeue, since their queues have quota."""
-        return self.admission.due(now)
+    def requeue(self, now: float) -> None:
+        """Requeue pods whose queues have quota for them by now."""
+        self._outbox.put(*self.admission.due(now))
 
     # -- time
 
@@ -220,8 +217,8 @@ class Tenancy:
         self._reported.clear()
         self.queues.touched.update(dict.fromkeys(self.queues.queue_nodes))
 
-    def news(self) -> Iterator[QueueStatus]:
-        """The changed statuses of queues, a few at a time."""
+    def report(self) -> None:
+        """Write the changed statuses of queues, a few at a time."""
         if not self._leading:
             return
         reported = 0
@@ -236,7 +233,7 @@ class Tenancy:
             elif self._reported.get(name) != status:
                 self._reported[name] = status
                 reported += 1
-                yield status
+                self._outbox.put(status)
             if reported == MOST_REPORTED:
                 return
 

@@ -24,10 +24,9 @@ from extender.engine.queueing.queue_node import QueueNode
 from extender.engine.queueing.refused import Refused
 from extender.engine.queueing.room import Places, Room
 from extender.engine.queueing.tenancy import Tenancy
-from extender.engine.state.ledger import Ledger
+from extender.engine.state.context import EngineContext
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.quarantine import Quarantine
 from extender.engine.types import refusals
 from extender.engine.types.effects import Requeue
 from extender.engine.types.shape import Shape
@@ -65,8 +64,9 @@ class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
 class Waking:
     """Keeps the refused pods and the nodes that got capacity, and runs the rounds over them."""
 
-    def __init__(self, ledger: Ledger, tenancy: Tenancy, quarantine: Quarantine, order: PendingOrder) -> None:
-        self._ledger, self._tenancy, self._quarantine = ledger, tenancy, quarantine
+    def __init__(self, context: EngineContext, tenancy: Tenancy, order: PendingOrder) -> None:
+        self._ledger, self._quarantine, self._outbox = context.ledger, context.quarantine, context.outbox
+        self._tenancy = tenancy
         self._refused = Refused(tenancy.queues, order)
         self._fresh: dict[str, None] = {}
         """Nodes that got capacity since they were last checked, the earliest first."""
@@ -75,7 +75,6 @@ class Waking:
         self._behind: dict[str, PodState] = {}
         """Pods, by UID, that were refused though capacity is free, since other workloads go first."""
         self._round: Sliced[None] | None = None
-        self._requeues: list[Requeue] = []
         self._left = 0
         """How many more pods the round may requeue."""
 
@@ -126,11 +125,6 @@ class Waking:
             self._fresh = {**self._checking, **self._fresh}  # the round may have ended early
             self._checking = {}
         return self._round is not None
-
-    def taken(self) -> list[Requeue]:
-        """Remove and return the requeues."""
-        requeues, self._requeues = self._requeues, []
-        return requeues
 
     def _run(self, rules: RoundRules, now: float) -> Generator[int, None, None]:
         """A round. It requeues no pod that has stopped waiting, nor for capacity that is gone."""
@@ -213,19 +207,19 @@ class Waking:
                     node, charges = place
                     rules.hold(pod, node.name, charges, now)
                     room.taken(node)
-                    self._requeue(pod, places.ask, now)
+                    self._requeue(pod, node.name, places.ask, now)
         yield POD
 
     def _waits(self, pod: PodState, ask: PodAsk) -> bool:
         """Whether the pod still waits; an error may have left a pod in line that is gone."""
         return self._refused.waits(pod, ask) and self._ledger.pods.get(pod.ref.uid) is pod
 
-    def _requeue(self, pod: PodState, ask: PodAsk, now: float) -> None:
+    def _requeue(self, pod: PodState, node: str, ask: PodAsk, now: float) -> None:
         self.forget(pod)
         pod.again_at = now + min(AGAIN_MOST_S, AGAIN_S * 2.0 ** min(pod.wakes, 16))
         pod.wakes += 1
         self._refused.put(pod, ask)
-        self._requeues.append(Requeue(pod.ref))
+        self._outbox.put(Requeue(pod.ref, node, nominate=False))
         self._left -= 1
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from extender.engine.state.outbox import Outbox
 from extender.engine.state.quarantine import Quarantine
 from extender.engine.state.stock import Stock
 from extender.engine.types import refusals
@@ -24,8 +25,8 @@ OF_OURS = frozenset((names.ALLOCATION, names.RESERVATION))
 class Classes:
     """All GpuClasses, and the pods without a node that name one, whether it exists or not."""
 
-    def __init__(self, stock: Stock, quarantine: Quarantine) -> None:
-        self._stock, self._quarantine = stock, quarantine
+    def __init__(self, stock: Stock, quarantine: Quarantine, outbox: Outbox) -> None:
+        self._stock, self._quarantine, self._outbox = stock, quarantine, outbox
         self.known: dict[str, GpuClass] = {}
         self._pods: dict[str, dict[str, Pod]] = {}
         """By class and UID, as last seen, without managedFields."""
@@ -106,15 +107,15 @@ class Classes:
         statuses = self._quarantine.tried(classes, lambda found: Subject("class", found.name), "classes", status)
         return filter(None, statuses)
 
-    def news(self) -> Iterator[ClassStatus]:
-        """The statuses that have changed."""
+    def tick(self) -> None:
+        """Write the statuses that have changed."""
         if not self._leading or self._counted == self._stock.counts:
             return
         self._counted = self._stock.counts
         for status in self.statuses():
             if self._written.get(status.name) != status:
                 self._written[status.name] = status
-                yield status
+                self._outbox.put(status)
 
 
 def _lean(pod: Pod) -> Pod:

@@ -7,6 +7,7 @@ from collections import Counter
 import msgspec
 
 from extender.engine.state.ledger import Ledger
+from extender.engine.state.outbox import Outbox
 from extender.engine.state.quarantine import Quarantine
 from extender.engine.types.settings import Settings
 from extender.engine.types.wall import Wall
@@ -20,4 +21,5 @@ class EngineContext(msgspec.Struct, frozen=True, kw_only=True):
     counters: Counter[tuple[str, str]]
     """(metric, label) → count."""
     quarantine: Quarantine
+    outbox: Outbox
     wall: Wall

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
-
-import msgspec
 
 from extender.engine.state.classes import Classes
-from extender.engine.state.ledger import Ledger
+from extender.engine.state.context import EngineContext
 from extender.engine.state.pod_state import Change, PodState
 from extender.engine.types import trust
-from extender.engine.types.effects import Effect, PodRef, Report, SetAnnotation
+from extender.engine.types.effects import PodRef, Report, SetAnnotation
 from extender.engine.types.requests import amounts, requests
-from extender.engine.types.settings import Settings
 from extender.engine.types.shape import Shape, shape
 from protos.contract import ask as asks
 from protos.contract import bounds, names
@@ -31,13 +27,6 @@ SENTENCES = {
 }
 
 
-class Seen(msgspec.Struct):
-    """The result of reading a pod. `state` is None if the pod has ended."""
-
-    state: PodState | None
-    effects: list[Effect] = msgspec.field(default_factory=list)
-
-
 def ref_of(pod: Pod) -> PodRef:
     """The reference of a pod."""
     return PodRef(sys.intern(pod.metadata.namespace), pod.metadata.name, pod.metadata.uid)
@@ -46,10 +35,9 @@ def ref_of(pod: Pod) -> PodRef:
 class Observer:
     """Keeps the ledger in step with the objects of the cluster."""
 
-    def __init__(
-        self, ledger: Ledger, settings: Settings, counters: Counter[tuple[str, str]], classes: Classes
-    ) -> None:
-        self._ledger, self._settings, self._counters, self._classes = ledger, settings, counters, classes
+    def __init__(self, context: EngineContext, classes: Classes) -> None:
+        self._ledger, self._settings, self._classes = context.ledger, context.settings, classes
+        self._counters, self._outbox, settings = context.counters, context.outbox, context.settings
         self._resources = settings.resources
         self._drains = {key: value for key, _, value in (sign.partition("=") for sign in settings.drain_taints)}
 
@@ -140,81 +128,81 @@ class Observer:
             taken = sorted(sorted(taken, key=lambda each: (each[0] not in first, each[0]))[:most])
         return taken
 
-    def pod(self, pod: Pod, now: float) -> Seen:
+    def pod(self, pod: Pod, now: float) -> PodState | None:
+        """Read a pod; returns its record, None if it has ended."""
         if pod.status.phase in ENDED or (pod.metadata.deletion_timestamp and not pod.spec.node_name):
-            return Seen(None)
+            return None
         known = self._ledger.pods.get(pod.metadata.uid)
         state = known if known is not None and known.learned else self._learn(pod, now)
-        seen = self._on_node(pod, pod.spec.node_name, state) if pod.spec.node_name else self._unbound(pod, state)
+        if pod.spec.node_name:
+            self._on_node(pod, pod.spec.node_name, state)
+        else:
+            self._unbound(pod, state)
         state.learned = True
-        return seen
+        return state
 
-    def _on_node(self, pod: Pod, node: str, state: PodState) -> Seen:
+    def _on_node(self, pod: Pod, node: str, state: PodState) -> None:
         if state.learned:
             self._resize(pod, state)
         if isinstance(state.asked, Reason):
             state.asked = asks.held(pod, self._resources)
         if state.ask is None:
-            return self._bound_without_ask(pod, node, state)
-        return self._bound(pod, node, state, state.ask)
+            self._bound_without_ask(pod, node, state)
+        else:
+            self._bound(pod, node, state, state.ask)
 
-    def _unbound(self, pod: Pod, state: PodState) -> Seen:
+    def _unbound(self, pod: Pod, state: PodState) -> None:
         """Remove an allocation, which a pod without a node cannot have: at every sight, with one report."""
-        seen, forged = Seen(state), names.ALLOCATION in pod.metadata.annotations
+        forged = names.ALLOCATION in pod.metadata.annotations
         if forged:
-            seen.effects.append(self._restore(pod, None))
+            self._restore(pod, None)
             if not state.forged:
-                seen.effects.append(self._problem(state, "forged"))
+                self._problem(state, "forged")
         state.forged = forged
-        return seen
 
-    def _bound(self, pod: Pod, node: str, state: PodState, ask: PodAsk) -> Seen:
+    def _bound(self, pod: Pod, node: str, state: PodState, ask: PodAsk) -> None:
         before = (state.state, state.node, state.text, state.misread)
         written = trust.claim(pod, state.text, settled=state.state == "bound")
-        seen = Seen(state)
         allocation, text, problem = written.allocation, written.text, written.problem
         if problem.startswith("forged") and state.text is not None and state.node == node:
             allocation, text = state.allocation, state.text
         if problem.startswith("forged"):
-            seen.effects.append(self._restore(pod, text))
+            self._restore(pod, text)
         if problem and problem != state.misread:
-            seen.effects.append(self._problem(state, problem.partition(":")[0]))
+            self._problem(state, problem.partition(":")[0])
         if text is None and not problem and self._settings.gpushare and (books := self._ledger.node(node).books):
             allocation = trust.from_gpushare(pod, ask, books.inventory)
         if state.learned and before == ("bound", node, text, problem) and allocation == state.allocation:
-            return seen
+            return
         if state.learned and before[:3] == ("binding", node, text) and not problem:
             state.move(Change.FOUND)
-            return seen
+            return
         was_usable = not state.unusable
         state.allocation, state.text, state.misread = allocation, text, problem
         self._ledger.bind(state, node, Change.FOUND)
         if state.unusable and was_usable:
-            seen.effects.append(self._problem(state, "malformed"))
-        return seen
+            self._problem(state, "malformed")
 
-    def _bound_without_ask(self, pod: Pod, node: str, state: PodState) -> Seen:
-        seen = Seen(state)
+    def _bound_without_ask(self, pod: Pod, node: str, state: PodState) -> None:
         written = trust.of_gang(pod, state.text, settled=state.state == "bound")
         if not written.problem:
             state.allocation, state.text = written.allocation, written.text
         elif written.problem.startswith("forged"):
-            seen.effects.append(self._restore(pod, state.text))
+            self._restore(pod, state.text)
             if not state.misread:
-                seen.effects.append(self._problem(state, "forged"))
+                self._problem(state, "forged")
         state.misread = written.problem
         if (state.state, state.node) == ("binding", node):
             state.move(Change.FOUND)
         elif (state.state, state.node) != ("bound", node):
             self._ledger.bind(state, node, Change.FOUND)
-        return seen
 
-    def _restore(self, pod: Pod, text: str | None) -> SetAnnotation:
-        return SetAnnotation(ref_of(pod), names.ALLOCATION, text, pod.metadata.resource_version)
+    def _restore(self, pod: Pod, text: str | None) -> None:
+        self._outbox.put(SetAnnotation(ref_of(pod), names.ALLOCATION, text, pod.metadata.resource_version))
 
-    def _problem(self, state: PodState, kind: str) -> Report:
+    def _problem(self, state: PodState, kind: str) -> None:
         self._counters["errors", kind] += 1
-        return Report(state.ref, Reason(f"Allocation{kind.capitalize()}", SENTENCES[kind]))
+        self._outbox.put(Report(state.ref, Reason(f"Allocation{kind.capitalize()}", SENTENCES[kind])))
 
 
 def _named(pod: Pod) -> set[str]:

@@ -12,17 +12,14 @@ import math
 from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
+from extender.engine.state.context import EngineContext
 from extender.engine.state.intree import counted, lacking
-from extender.engine.state.ledger import Ledger
 from extender.engine.state.pod_state import PodState
-from extender.engine.state.quarantine import Quarantine
 from extender.engine.state.reservation import Promises, Reservation, assign, free_of
 from extender.engine.state.seats import Assignment
 from extender.engine.types import trust
 from extender.engine.types.amounts import add
 from extender.engine.types.effects import PodRef, Report
-from extender.engine.types.settings import Settings
-from extender.engine.types.wall import Wall
 from protos.contract import names
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
@@ -53,11 +50,12 @@ class Grants(Protocol):
 class Reservations:
     """All reservations, by the UIDs of the pending pods."""
 
-    def __init__(self, ledger: Ledger, quarantine: Quarantine, settings: Settings, grants: Grants, wall: Wall) -> None:
-        self._ledger, self._quarantine, self._grants = ledger, quarantine, grants
-        self._enabled = settings.reservation_ttl_s > 0
+    def __init__(self, context: EngineContext, grants: Grants) -> None:
+        settings = context.settings
+        self._ledger, self._quarantine, self._grants = context.ledger, context.quarantine, grants
+        self._outbox, self._enabled = context.outbox, settings.reservation_ttl_s > 0
         self._ignored = frozenset(settings.resources.all)
-        self.promises = Promises(settings.reservation_ttl_s, wall)
+        self.promises = Promises(settings.reservation_ttl_s, context.wall)
         self._of: dict[str, Reservation] = {}
         self._on: dict[str, dict[str, None]] = {}
         """UIDs of pods by the node of their reservations."""
@@ -99,8 +97,8 @@ class Reservations:
         """The booked keepers of these pods (UIDs)."""
         return tuple(kept.keeper for uid in uids if (kept := self.of(uid)) is not None and kept.keeper.node)
 
-    def see(self, pod: Pod, state: PodState, now: float) -> list[Report]:
-        """Read a pod and its annotation; reports an annotation that is malformed or not trusted."""
+    def see(self, pod: Pod, state: PodState, now: float) -> None:
+        """Read a pod and its annotation; report an annotation that is malformed or not trusted."""
         uid, enabled = pod.metadata.uid, state.info.ours and self._enabled
         self.moved(uid)
         text = pod.metadata.annotations.get(names.RESERVATION) if enabled else None
@@ -108,7 +106,8 @@ class Reservations:
         self._reread(uid, now)
         for each in changed:
             self._reread(each, now)
-        return [Report(state.ref, why)] if why is not None and _is_pending(state) else []
+        if why is not None and _is_pending(state):
+            self._outbox.put(Report(state.ref, why))
 
     def read_anew(self, now: float) -> None:
         """The wall clock was set: the ends of the reservations have moved."""

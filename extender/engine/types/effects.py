@@ -71,15 +71,16 @@ BindAnswer = PostBinding | Already | Refuse | Held
 class Requeue(msgspec.Struct, frozen=True):
     """Bring a pending pod back to kube-scheduler: touch its wake annotation through pods/status.
 
-    With `node`, nominate that node: kube-scheduler filters it first, and no other node if it passes. From a `gated` pod
-    remove our scheduling gate after the nomination.
+    From a `gated` pod remove our scheduling gate after that.
     """
 
     pod: PodRef
     node: str = ""
+    """The node where room is held for the pod, "" if none is."""
     gated: bool = False
     nominate: bool = True
-    """False for members that must be spread: kube-scheduler counts every pod nominated to a node as on that node."""
+    """Also nominate the node: kube-scheduler filters it first, and no other node if it passes. Not for members that must
+    be spread: kube-scheduler counts every pod nominated to a node as on that node."""
 
 
 class Report(msgspec.Struct, frozen=True):

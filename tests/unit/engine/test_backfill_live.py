@@ -259,7 +259,7 @@ def test_room_that_has_come_is_kept_until_the_first_in_line_comes_for_it(story: 
     for _ in range(30):
         story.later(1.0)
         assert story.ask("long").nodes == ()
-    assert story.woken(before)[0] == ("whole", "")
+    assert story.woken(before)[0] == ("whole", "n1")
     assert {name for name, _ in story.woken(before)} == {"whole"}
     assert story.come("whole") == ["flying"]
     story.land()

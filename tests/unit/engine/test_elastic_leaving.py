@@ -71,7 +71,7 @@ def test_every_usual_taint_says_so_and_nobody_is_placed_there(sign: str) -> None
     assert world.come("p") == ["NoRoom"]
     tainted(world, "n1", "")
     world.later(1)
-    assert world.woken() == [("p", "")]
+    assert world.woken() == [("p", "n1")]
     assert world.come("p") == ["flying"]
 
 

@@ -57,7 +57,7 @@ def test_the_member_is_woken_when_the_gang_does_not_fit() -> None:
     assert "pending workloads go before" in str(world.engine.pods[world.pods["runs2"].metadata.uid].refusal)
     before = len(world.done)
     world.later(3)
-    assert ("runs2", "") in world.woken(before)
+    assert ("runs2", "n1") in world.woken(before)
     assert comes(world, "runs2") == ["flying"]
 
 
@@ -78,7 +78,7 @@ def test_the_member_is_woken_for_room_that_was_there_before_it_was_refused() -> 
     assert nodes == {"n1"}, "the best node of both"
     before = len(world.done)
     world.later(2)
-    assert ("runs2", "") in world.woken(before)
+    assert ("runs2", "n2") in world.woken(before)
     assert world.engine.pods[world.pods["runs2"].metadata.uid].state == "held", "the room is its own for a moment"
     before = len(world.done)
     world.later(60)
@@ -134,7 +134,7 @@ def test_a_single_pod_of_that_priority_goes_first_too_whoever_kube_scheduler_ask
     world.delete("ends")
     assert comes(world, "runs3") == ["NoRoom"]
     world.later(1)
-    assert world.woken(before) == [("single", "")]
+    assert world.woken(before) == [("single", "n1")]
     assert comes(world, "single") == ["flying"]
     world.land()
     world.delete("single")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable
 
 from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.elastic.growth import Growth
 from extender.engine.policies.elastic.leaving import Leaving
 from extender.engine.state.scalers import Scalers
 from extender.engine.state.surplus import spared
-from extender.engine.types.effects import Effect
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 from gangfilter.members import Member, Stage
@@ -53,15 +52,14 @@ class Elastic:
         spared = {member.name for member in self.spared(gang, names)}
         return all(member.name in spared for member in gang.at(Stage.BOUND) if member.name in going)
 
-    def tick(self, now: float) -> Iterator[Effect]:
+    def tick(self, now: float) -> None:
         """Let time pass."""
         if self._context.gangs.rounds.leading:
-            yield from self.scalers.tick(now)
+            self._context.outbox.extend(self.scalers.tick(now))
             self._growth.tick(now)
             self._leaving.tick(now)
 
-    def work(self, now: float) -> tuple[bool, Sequence[Effect]]:
-        """Do a slice of work; return whether there is more to do, and the effects."""
-        growing, effects = self._growth.work(now)
-        leaving, more = self._leaving.work(now)
-        return growing or leaving, [*effects, *more]
+    def work(self, now: float) -> bool:
+        """Do a slice of work; return whether there is more to do."""
+        growing, leaving = self._growth.work(now), self._leaving.work(now)
+        return growing or leaving

@@ -8,7 +8,7 @@ cluster, and room is held for the workers that are still to come.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator
 
 import msgspec
 
@@ -20,7 +20,6 @@ from extender.engine.state.pod_state import PodState
 from extender.engine.state.scalers import Scalers
 from extender.engine.state.seats import Seat
 from extender.engine.types import refusals
-from extender.engine.types.effects import Effect
 from extender.engine.types.sliced import Sliced
 from extender.engine.types.subject import of_gang
 from gangfilter.gang import Gang
@@ -97,24 +96,23 @@ class Growth:
         self._chances.clear()
         self._kept.clear()
 
-    def work(self, now: float) -> tuple[bool, Sequence[Effect]]:
-        """Do a slice of looking; return whether there is more to do, and the effects."""
+    def work(self, now: float) -> bool:
+        """Do a slice of looking; return whether there is more to do."""
         self._now = now
         work, self._work = self._work, None  # unless it goes on
-        effects: list[Effect] = []
         if work is not None and not work.advance():
             self._work = work
         elif work is not None and work.outcome is not None:
             with self._context.quarantine.over(of_gang(work.outcome.key), "scale-out"):
-                effects += self._act(work.outcome)
-        return self._work is not None, effects
+                self._act(work.outcome)
+        return self._work is not None
 
-    def _act(self, growing: Growing) -> Iterator[Effect]:
+    def _act(self, growing: Growing) -> None:
         assignments = growing.placement.assignments.values()
         self._chances.pop(growing.key, None)
         until = growing.until
         if until is None:
-            yield from self._scalers.grow(growing.key, len(assignments), TIMEOUT_S, self._now)
+            self._context.outbox.extend(self._scalers.grow(growing.key, len(assignments), TIMEOUT_S, self._now))
             until = self._now + TIMEOUT_S + LATE_S
         held = [msgspec.structs.replace(assignment, until=until) for assignment in assignments]
         self._gangs.controller.grow(growing.key, growing.model, WORKER, held, self._now)

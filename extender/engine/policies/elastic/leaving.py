@@ -8,7 +8,7 @@ they are. If a node stays after all, no more pods leave it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 import msgspec
 
@@ -18,7 +18,7 @@ from extender.engine.policies.context import PolicyContext
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.scalers import Scalers
 from extender.engine.types import refusals
-from extender.engine.types.effects import Effect, Evict, Report
+from extender.engine.types.effects import Evict, Report
 from extender.engine.types.sliced import Sliced
 from extender.engine.types.subject import of_gang
 from gangfilter.gang import Gang
@@ -66,11 +66,10 @@ class Leaving:
 
     def __init__(self, context: PolicyContext, scalers: Scalers, spared: Callable[[Gang], list[Member]]) -> None:
         """`spared`: the surplus members of a gang, in order."""
-        self._context, self._scalers, self._spared = context, scalers, spared
+        self._context, self._outbox, self._scalers, self._spared = context, context.outbox, scalers, spared
         self._ledger, self._roster, self._controller = context.ledger, context.gangs.roster, context.gangs.controller
         self._going: dict[GroupKey, Going] = {}
         self._work: Sliced[None] | None = None
-        self._effects: list[Effect] = []
         self._look_at = self._now = 0.0
 
     def asked(self, key: GroupKey) -> frozenset[str]:
@@ -88,7 +87,6 @@ class Leaving:
     def stop(self) -> None:
         """Another process leads now."""
         self._work = None
-        self._effects.clear()
         self._going.clear()
 
     def tick(self, now: float) -> None:
@@ -96,14 +94,13 @@ class Leaving:
         if self._work is None and now >= self._look_at and (self._ledger.leaving or self._going):
             self._work = Sliced(self._look())
 
-    def work(self, now: float) -> tuple[bool, Sequence[Effect]]:
-        """Do a slice of looking; return whether there is more to do, and the effects."""
+    def work(self, now: float) -> bool:
+        """Do a slice of looking; return whether there is more to do."""
         self._now = now
         work, self._work = self._work, None  # unless it goes on
         if work is not None and not work.advance():
             self._work = work
-        effects, self._effects = self._effects, []
-        return self._work is not None, effects
+        return self._work is not None
 
     def _look(self) -> Generator[int, None, None]:
         concerned: dict[GroupKey, None] = {}
@@ -117,11 +114,11 @@ class Leaving:
             known = self._roster.known.get(key)
             if known is not None:
                 with self._context.quarantine.over(of_gang(key), "leaving"):
-                    self._effects += self._leave(known.gang)
+                    self._leave(known.gang)
                 yield WEIGHED * len(known.gang.members) * LOOK
         self._look_at = self._now + LOOK_S + len(concerned) / PER_LOOK
 
-    def _leave(self, gang: Gang) -> Iterator[Effect]:
+    def _leave(self, gang: Gang) -> None:
         steady = gang.phase is Phase.RUNNING and not gang.preempted and not self._controller.is_aside(gang)
         spared = self._spared(gang) if steady else []
         restarts = restarting(gang, spared, self._ledger.nodes) if steady else []
@@ -136,23 +133,23 @@ class Leaving:
         patience = self._context.settings.scale_in_timeout_s if asks else 0.0
         late = [member for member in leaving if self._now >= going.since[member.name] + patience]
         if len(late) < len(leaving):
-            yield from self._ask(gang, [member for member in leaving if member not in late])
+            self._ask(gang, [member for member in leaving if member not in late])
         if late and self._now >= going.again_at:
-            yield from self._evict(gang, late, going, "restart" if restarts else "overdue" if patience else "spare")
+            self._evict(gang, late, going, "restart" if restarts else "overdue" if patience else "spare")
 
-    def _ask(self, gang: Gang, workers: Sequence[Member]) -> Iterator[Effect]:
+    def _ask(self, gang: Gang, workers: Sequence[Member]) -> None:
         """Ask the job's operator to remove these workers."""
         for scale in self._scalers.shrink(gang.key, [worker.name for worker in workers], self._now):
-            yield scale
-            yield from (Report(ref(gang, worker), self._why(worker), warning=False) for worker in workers)
+            reports = (Report(ref(gang, worker), self._why(worker), warning=False) for worker in workers)
+            self._outbox.put(scale, *reports)
 
-    def _evict(self, gang: Gang, late: Sequence[Member], going: Going, kind: str) -> Iterator[Effect]:
+    def _evict(self, gang: Gang, late: Sequence[Member], going: Going, kind: str) -> None:
         going.again_at = self._now + AGAIN_S
         if kind == "overdue" and not going.evicted:
             self._scalers.overdue()
         for member in late[:AT_ONCE]:
             self._context.counters["drain_evictions", kind] += member.name not in going.evicted
-            yield Evict(ref(gang, member), self._why(member), insist=False)
+            self._outbox.put(Evict(ref(gang, member), self._why(member), insist=False))
         going.evicted |= {member.name for member in late[:AT_ONCE]}
 
     def _why(self, member: Member) -> Reason:

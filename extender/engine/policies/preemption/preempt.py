@@ -64,7 +64,7 @@ class Preemption:
 
     # -- preemptions under way
 
-    def look(self, event: Event, now: float) -> list[Effect]:
+    def look(self, event: Event, now: float) -> None:
         """Advance the preemptions that this event concerns."""
         uid = None
         match event:
@@ -74,32 +74,29 @@ class Preemption:
                 uid = gone
             case Tick(last=True):
                 uid = ""
-        if uid is None or not self._attempts:
-            return []
-        return self._each(lambda attempt: not uid or attempt.concerns(uid), lambda attempt: attempt.look(now, uid), now)
+        if uid is not None and self._attempts:
+            self._each(lambda attempt: not uid or attempt.concerns(uid), lambda attempt: attempt.look(now, uid), now)
 
-    def refused(self, uid: str, why: str, now: float) -> list[Effect]:
+    def refused(self, uid: str, why: str, now: float) -> None:
         """The API server refused to evict a pod."""
-        return self._each(lambda attempt: attempt.asked(uid), lambda attempt: attempt.refused(uid, why, now), now)
+        self._each(lambda attempt: attempt.asked(uid), lambda attempt: attempt.refused(uid, why, now), now)
 
     def _each(
         self,
         concerned: Callable[[PreemptionAttempt], bool],
         step: Callable[[PreemptionAttempt], Iterator[Effect]],
         now: float,
-    ) -> list[Effect]:
+    ) -> None:
         """Advance the attempts concerned. An attempt that fails is dropped; its reservations expire."""
-        effects: list[Effect] = []
         for key, attempt in list(self._attempts.values()):
             if concerned(attempt):
                 with self._context.quarantine.over(_subject(key, attempt.by), "preemption"):
-                    effects += step(attempt)
+                    self._context.outbox.extend(step(attempt))
                     if attempt.ended:
                         del self._attempts[attempt.by.who]
                         self._rest(key, now, ENDS.get(attempt.ended, "vain"))
                     continue
                 self._attempts.pop(attempt.by.who, None)  # it failed
-        return effects
 
     # -- candidates
 
@@ -168,8 +165,8 @@ class Preemption:
 
         return Search(self._gangs.planner.view, draw, wanted, candidates, entitle, forbidden)
 
-    def work(self, now: float) -> tuple[bool, Sequence[Effect]]:
-        """Do a slice of searching; return whether there is more to do, and the effects."""
+    def work(self, now: float) -> bool:
+        """Do a slice of searching; return whether there is more to do."""
         effects = list(islice(self._beginning, STEP))
         if not effects and self._choice is not None:
             self._choose(self._choice, now)
@@ -182,7 +179,8 @@ class Preemption:
                     self._look_at = now
                     self._beginning = self._take(key, by, search.outcome, now)
                     self.tick(now)
-        return bool(effects or self._choice or self._search), effects
+        self._context.outbox.extend(effects)
+        return bool(effects or self._choice or self._search)
 
     def _take(self, key: Key, by: Preemptor, outcome: Victims | NoSolution, now: float) -> Iterator[Effect]:
         if any(uid not in self._running_pods.pending or pod.state != "waiting" for uid, pod in by.pods.items()):
