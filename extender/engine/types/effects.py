@@ -79,8 +79,8 @@ class Requeue(msgspec.Struct, frozen=True):
     """The node where room is held for the pod, "" if none is."""
     gated: bool = False
     nominate: bool = True
-    """Also nominate the node: kube-scheduler filters it first, and no other node if it passes. Not for members that must
-    be spread: kube-scheduler counts every pod nominated to a node as on that node."""
+    """Also nominate the node: kube-scheduler filters it first, and no other node if it passes. Members that must be
+    spread are not nominated: kube-scheduler counts every pod nominated to a node as on that node."""
 
 
 class Report(msgspec.Struct, frozen=True):
