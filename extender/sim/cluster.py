@@ -113,7 +113,7 @@ class EmbeddedCluster(Kubectl):
     async def _keep_scheduling(self) -> None:
         """Run the scheduler, and start another when it loses its Lease."""
         while True:
-            self._scheduler = Scheduler(self.api, self._config, socket.gethostname(), self.spec.seed)
+            self._scheduler = Scheduler(self.api, self._config, socket.gethostname())
             await self._scheduler.run()
             _log.warning("the scheduler lost its Lease and restarts")
 

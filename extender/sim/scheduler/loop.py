@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from random import Random
 from typing import Any
 
 import aiohttp
@@ -47,17 +46,17 @@ def _placed(pod: Object | None) -> bool:
 class Scheduler:
     """One scheduler process, without in-tree preemption, which profiles of preempting extenders disable.
 
-    ``hostname`` is the first part of the Lease's holder identity; ``seed`` determines how ties are broken.
+    It looks at every node, and asks no extender for scores. ``hostname`` is the first part of the Lease's holder
+    identity.
     """
 
-    def __init__(self, api: Api, config: Config, hostname: str, seed: int = 0) -> None:
-        if not all(e.node_cache_capable for e in config.extenders):
-            raise ConfigError("this scheduler supports only extenders with nodeCacheCapable: true")
+    def __init__(self, api: Api, config: Config, hostname: str) -> None:
+        if any(e.prioritize_verb or not e.node_cache_capable for e in config.extenders):
+            raise ConfigError("this scheduler supports only extenders with nodeCacheCapable and without prioritizeVerb")
         self._api, self._config = api, config
         self._profiles = {p.scheduler_name: p for p in config.profiles}
         self._elector = Elector(api, config.leader_election, hostname)
         self._recorder = Recorder(api, _NAME, f"{_NAME}-{hostname}")
-        self._random = Random(seed)
         self._cache = Cache()
         self.queue = SchedulingQueue(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds)
         self._changed = asyncio.Event()
@@ -165,7 +164,7 @@ class Scheduler:
         self._changed.set()
 
     async def _schedule(self) -> None:
-        cycle = Cycle(self._config, self._cache, self._clients, self._random)
+        cycle = Cycle(self._config, self._cache, self._clients)
         while True:
             entry = self.queue.pop(time.monotonic())
             if entry is None:
@@ -191,8 +190,7 @@ class Scheduler:
             node = await cycle.find(pod, profile)
         except FitError as error:
             self.queue.refused(entry, error.plugins, time.monotonic())
-            keep = profile.disables("post_filter", "DefaultPreemption")
-            self._report_failure(entry.pod, "Unschedulable", str(error), clear_nomination=not keep)
+            self._report_failure(entry.pod, "Unschedulable", str(error), clear_nomination=profile.preempts)
         except (NoNodes, ExtenderError) as error:
             self.queue.failed(entry, time.monotonic())
             reason = "Unschedulable" if isinstance(error, NoNodes) else "SchedulerError"
