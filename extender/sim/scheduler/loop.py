@@ -103,7 +103,7 @@ class Scheduler:
 
     def _node_changed(self, change: Change) -> None:
         node = change.item.obj
-        if change.kind == "DELETED":
+        if change.deleted:
             self._cache.remove_node(node["metadata"]["name"])
             return
         self._cache.set_node(node)
@@ -115,7 +115,7 @@ class Scheduler:
         cursor = self._api.store.watch(PODS, self._api.store.rv)
         listed = sorted(self._api.store.items(PODS), key=lambda i: i.rv)
         for item in listed:
-            self._pod_changed(Change(item.rv, "ADDED", item, None))
+            self._pod_changed(Change(item, before=None))
         while True:
             for change in await cursor.next():
                 self._pod_changed(change)
@@ -123,7 +123,7 @@ class Scheduler:
     def _pod_changed(self, change: Change) -> None:
         pod, before = change.item.obj, change.before.obj if change.before else None
         uid = podspec.uid(pod)
-        gone = change.kind == "DELETED" or podspec.finished(pod)
+        gone = change.deleted or podspec.finished(pod)
         if _placed(pod) and not gone:
             self.queue.delete(uid)
             self._cache.place(pod, podspec.node_of(pod))
