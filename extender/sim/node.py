@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from importlib import resources
 from pathlib import Path
 
 import yaml
 
+from deviceplugin import fake
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import NODES
 from extender.sim.kubelet.kubelet import Kubelet, Settings, device_plugin_folder, pod_resources_folder
@@ -27,7 +27,7 @@ class SimNode:
         self.profile = folder / "gpus.yaml"
         """The node's own copy of its GPU profile."""
         if spec.profile:
-            self.profile.write_text(_profile_text(spec.profile))
+            self.profile.write_text(fake.find(spec.profile).read_text())
         self.plugin: Process | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -75,10 +75,3 @@ class SimNode:
         found = self._api.store.get(NODES, ("", self.spec.name))
         allocatable = found.obj["status"]["allocatable"] if found else {}
         return not self.spec.profile or any("/" in name and amount != "0" for name, amount in allocatable.items())
-
-
-def _profile_text(profile: str) -> str:
-    """The text of a GPU profile: a file, or the name of one shipped with the plugin."""
-    if Path(profile).is_file():
-        return Path(profile).read_text()
-    return (resources.files("deviceplugin") / "profiles" / f"{profile}.yaml").read_text()

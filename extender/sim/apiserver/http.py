@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,8 +118,7 @@ class ApiServer:
         return self._answer(target, item)
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        served = functools.partial(self.api.catalogue.serves, target.resource)
-        watch = reading.Watch(self.api.store, target, request.query, self._bookmark_seconds, served)
+        watch = reading.Watch(self.api, target, request.query, self._bookmark_seconds)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import msgspec
 
 from extender.sim.apiserver import errors
+from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.paths import Target
 from extender.sim.apiserver.selectors import Predicate, selector
 from extender.sim.apiserver.store import Change, Cursor, Item, Store
@@ -57,12 +58,10 @@ def _line(kind: str, obj: bytes) -> bytes:
 
 
 class Watch:
-    """One watch request: yields chunks of lines until its timeout, 410, or the end of its resource (``served``)."""
+    """One watch request: yields chunks of lines until its timeout, 410, or the end of its resource."""
 
-    def __init__(
-        self, store: Store, target: Target, query: Query, bookmark_seconds: float, served: Callable[[], bool]
-    ) -> None:
-        self._store, self._target, self._query, self._served = store, target, query, served
+    def __init__(self, api: Api, target: Target, query: Query, bookmark_seconds: float) -> None:
+        self._store, self._catalogue, self._target, self._query = api.store, api.catalogue, target, query
         self._resource = target.resource
         self._matches = _predicate(target, query)
         self._bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
@@ -93,7 +92,7 @@ class Watch:
 
     async def _follow(self, cursor: Cursor) -> AsyncIterator[bytes]:
         marked = time.monotonic()
-        while (now := time.monotonic()) < self._end and self._served():
+        while (now := time.monotonic()) < self._end and self._catalogue.serves(self._resource):
             wait = min(self._end - now, max(0.0, marked + self._period - now) if self._bookmarks else 3600.0)
             lines = [line for change in await cursor.next(wait) if (line := self._change(change))]
             now = time.monotonic()

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import msgspec
 
 from extender.sim.apiserver import errors
 from extender.sim.apiserver.resources import Object, Resource
-from protos.contract.selector import Requirement, Selector
+from protos.contract.selector import Requirement
 
 Predicate = Callable[[Object], bool]
-Labels = Mapping[str, str]
 
 _REQUIREMENT = re.compile(
     r"^\s*(?:(?P<absent>!)\s*(?P<key0>[\w./-]+)|(?P<key>[\w./-]+)\s*"
@@ -48,11 +45,6 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     ),
     "secrets": ("type",),
 }
-
-
-def matches_selector(labels: Labels, selector: Mapping[str, Any]) -> bool:
-    """Whether a LabelSelector object selects these labels; an empty one selects everything."""
-    return msgspec.convert(selector, Selector).selects(labels)
 
 
 def _requirement(text: str) -> Requirement:
