@@ -109,8 +109,13 @@ def patched(pod: Json, answer: Json) -> Json:
     if "patch" not in response:
         return pod
     assert response["patchType"] == "JSONPatch"
-    found: Json = patch.apply(patch.JSON, pod, msgspec.json.decode(base64.b64decode(response["patch"])))
-    return found
+    (added,) = msgspec.json.decode(base64.b64decode(response["patch"]))
+    path, gates = "/spec/schedulingGates", pod["spec"].get("schedulingGates")
+    if gates:
+        assert (added["op"], added["path"]) == ("add", f"{path}/-")
+        return {**pod, "spec": {**pod["spec"], "schedulingGates": [*gates, added["value"]]}}
+    assert (added["op"], added["path"]) == ("add", path)
+    return {**pod, "spec": {**pod["spec"], "schedulingGates": added["value"]}}
 
 
 async def test_it_gates_the_pods_of_groups_and_no_others(server: FaultyServer) -> None:
