@@ -6,12 +6,11 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from protos import files
 from protos.kube.errors import CredentialsError
 
 LOOK_S = 1.0
 """Seconds between checks of the certificate files."""
-Identity = tuple[int, int, int]
-"""Inode, modification time and size of a file, to detect its replacement."""
 
 
 @dataclass
@@ -40,8 +39,7 @@ class Trust:
         return self._context
 
     def _refreshed(self) -> ssl.SSLContext:
-        files = (self.authority, self.certificate, self.key)
-        seen = (*files, *map(identity, files))
+        seen = tuple((name, name and files.stamp(Path(name))) for name in (self.authority, self.certificate, self.key))
         if self._context is not None and seen == self._seen:
             return self._context
         self._seen = seen
@@ -70,14 +68,3 @@ class Trust:
                     f"{self.certificate}: expected a client certificate with its key ({error})"
                 ) from error
         return context
-
-
-def identity(file: Path | str | None) -> Identity | None:
-    """The identity of a file, None if it does not exist."""
-    if file is None:
-        return None
-    try:
-        stat = Path(file).stat()
-    except OSError:
-        return None
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size
