@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from protos.kube.connection import Connection, Stream
+from protos.kube.connection import Connection
 
 CONNECT_S = 10.0
 """Timeout of connecting, in seconds."""
@@ -111,12 +111,12 @@ class Http:
         return answer
 
     @contextlib.asynccontextmanager
-    async def stream(self, target: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
-        """A GET with a streamed answer; the end of the block closes its connection."""
+    async def stream(self, target: str, headers: Mapping[str, str]) -> AsyncIterator[Connection]:
+        """A GET whose answer is read in chunks; the end of the block closes its connection."""
         connection = await self._take()
         try:
             await connection.send(self._request("GET", target, headers, None), whole=False)
-            yield Stream(connection)
+            yield connection
         finally:
             connection.close()
 

@@ -18,7 +18,7 @@ POD = "/api/v1/namespaces/ns/pods/p"
 
 
 async def test_each_patch_type_goes_by_its_media_type(script: Script) -> None:
-    kinds = (client.MERGE_PATCH, client.STRATEGIC_PATCH, client.JSON_PATCH, client.APPLY_PATCH)
+    kinds = (client.MERGE_PATCH, client.STRATEGIC_PATCH)
     script.then(*[ok({})] * len(kinds))
     async with script.client() as api:
         for kind in kinds:
@@ -117,7 +117,7 @@ async def test_429_is_given_up_after_bounded_tries(script: Script) -> None:
     async with script.client() as api:
         with pytest.raises(errors.TooMany) as caught:
             await api.post(POD, b"{}")
-    assert not caught.value.disruption_budget
+    assert not isinstance(caught.value, errors.Protected)
     assert len(script.asked) == client.TRIES
 
 
@@ -125,9 +125,8 @@ async def test_an_eviction_that_a_disruption_budget_forbids_is_told_at_once(scri
     causes = {"causes": [{"reason": "DisruptionBudget", "message": "needs 2"}], "retryAfterSeconds": 10}
     script.then(refusal(429, "TooManyRequests", retry_after=10, details=causes))
     async with script.client() as api:
-        with pytest.raises(errors.TooMany) as caught:
+        with pytest.raises(errors.Protected):
             await api.post(paths.pod("ns", "p", "eviction"), {"kind": "Eviction"})
-    assert caught.value.disruption_budget
     assert len(script.asked) == 1
 
 
