@@ -137,9 +137,8 @@ class Allocator:
 
     def _others(self, uid: str) -> list[adopt.Claim]:
         pods = [pod for pod in self.cluster.pods.values() if pod.metadata.uid != uid]
-        active = [pod for pod in pods if not self.record.refused(pod.metadata.uid)]
-        given = {pod.metadata.uid: self.record.given(pod.metadata.uid) for pod in active}
-        return adopt.claims(active, self.offer.sharing.resources, given)
+        active = (pod for pod in pods if not self.record.refused(pod.metadata.uid))
+        return adopt.claims(active, self.offer.sharing.resources, self.record)
 
     async def _read_blockers(self, claim: adopt.Claim) -> None:
         """Read the pods in the way: they may have ended without our knowledge."""
