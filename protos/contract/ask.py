@@ -63,8 +63,8 @@ class PodAsk(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True, gc=Fals
     """In the kubelet's order: init containers and sidecars as declared, then app containers."""
     selection: Selection = ANYTHING
 
-    def container(self, name: str) -> ContainerAsk | None:
-        return next((ask for ask in self.containers if ask.name == name), None)
+    def container(self, name: str) -> ContainerAsk:
+        return next(ask for ask in self.containers if ask.name == name)
 
     @property
     def only_whole(self) -> bool:
