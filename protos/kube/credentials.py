@@ -129,19 +129,18 @@ async def load(kubeconfig: str | None = None, context: str | None = None) -> Cre
     return await from_kubeconfig(os.environ.get("KUBECONFIG") or str(Path.home() / ".kube/config"), context)
 
 
-def from_service_account(folder: Path | None = None) -> Credentials:
+def from_service_account() -> Credentials:
     """The credentials of a pod's service account; raises CredentialsError."""
-    folder = folder or SERVICE_ACCOUNT
     host, port = os.environ.get(HOST, ""), os.environ.get(PORT, "")
     if not host or not port:
         raise CredentialsError(f"{HOST} is {host!r} and {PORT} is {port!r}: expected both, as in every pod")
-    tokens = FileToken(folder / "token")
+    tokens = FileToken(SERVICE_ACCOUNT / "token")
     tokens.read()
     server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     return Credentials(
         server=server,
         tokens=tokens,
-        tls=_readable(Trust(str(folder / "ca.crt"))),
+        tls=_readable(Trust(str(SERVICE_ACCOUNT / "ca.crt"))),
         proxy=proxies.of_environment(server),
     )
 

@@ -36,7 +36,6 @@ class Reference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     namespace: str = ""
     """Empty for cluster-scoped objects; their Events are in `default`."""
     uid: str = ""
-    resource_version: str = ""
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ Source: RFC 9112.
 import asyncio
 import base64
 import contextlib
+import functools
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple, cast
@@ -53,7 +54,7 @@ class Http:
         invalid URLs.
         """
         self._url, self._proxy = _split(url, tuple(_PORTS)), _split(proxy, ("http",)) if proxy else None
-        self._tls = (tls or _machine_trust()) if self._url.scheme == "https" else None
+        self._tls = (tls or functools.cache(ssl.create_default_context)) if self._url.scheme == "https" else None
         self._name, self._idle_s = server_name or self._url.hostname, idle_s
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
@@ -187,11 +188,6 @@ class Http:
         tls = cast("ssl.SSLContext", connection.tls)
         secured = await loop.start_tls(transport, connection, tls, server_hostname=self._name)
         connection.continue_over(cast("asyncio.Transport", secured))
-
-
-def _machine_trust() -> Callable[[], ssl.SSLContext]:
-    context = ssl.create_default_context()
-    return lambda: context
 
 
 def _split(url: str, schemes: tuple[str, ...]) -> SplitResult:

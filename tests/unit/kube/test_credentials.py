@@ -266,7 +266,7 @@ def account(pki: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_in_a_pod_the_service_account_is_taken(account: Path) -> None:
-    found = credentials.from_service_account(account)
+    found = credentials.from_service_account()
     assert found.server == "https://[fd00::1]:443"
     assert await found.tokens.authorization() == "Bearer one"
     stat = (account / "token").stat()
@@ -278,10 +278,10 @@ async def test_in_a_pod_the_service_account_is_taken(account: Path) -> None:
 async def test_a_service_account_without_a_token_is_named(account: Path) -> None:
     (account / "token").write_text("  \n")
     with pytest.raises(CredentialsError, match=r"token is empty: expected a bearer token"):
-        credentials.from_service_account(account)
+        credentials.from_service_account()
     (account / "token").unlink()
     with pytest.raises(CredentialsError, match=r"token: expected a bearer token"):
-        credentials.from_service_account(account)
+        credentials.from_service_account()
 
 
 async def test_a_token_that_went_away_is_told_as_unauthorized(tmp_path: Path) -> None:
@@ -297,4 +297,4 @@ async def test_without_a_kubeconfig_the_place_decides(account: Path, monkeypatch
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
     assert (await credentials.load()).server == "https://named:1"
     with pytest.raises(CredentialsError, match="KUBERNETES_SERVICE_HOST is ''"):
-        credentials.from_service_account(account)
+        credentials.from_service_account()
