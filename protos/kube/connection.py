@@ -47,7 +47,7 @@ class Connection(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         """Whether another request may be sent."""
-        return not self._gone and self._complete and self._lasting
+        return not self._gone and self._complete and self._lasting and not self._parts
 
     async def send(self, request: bytes, *, whole: bool) -> None:
         """Send a request, and wait for the head of the answer, or the complete answer (`whole`)."""

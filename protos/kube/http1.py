@@ -99,17 +99,10 @@ class Http:
         connection = await self._take()
         try:
             about_to()
-        except BaseException:
-            self._keep(connection)
-            raise
-        try:
             await connection.send(self._request(method, target, headers, body), whole=True)
-            answer = Answer(connection.status, connection.headers, connection.taken())
-        except BaseException:
-            connection.close()
-            raise
-        self._keep(connection)
-        return answer
+            return Answer(connection.status, connection.headers, connection.taken())
+        finally:
+            self._keep(connection)
 
     @contextlib.asynccontextmanager
     async def stream(self, target: str, headers: Mapping[str, str]) -> AsyncIterator[Connection]:
@@ -146,6 +139,7 @@ class Http:
         return self._tls() if self._tls else None
 
     def _keep(self, connection: Connection) -> None:
+        """Keep a connection for the next request, or close it while its answer is not complete and taken."""
         if connection.usable:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)

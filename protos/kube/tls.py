@@ -1,6 +1,5 @@
 """TLS to the API server, with certificates in files that are rotated."""
 
-import math
 import ssl
 import time
 from dataclasses import dataclass, field
@@ -28,27 +27,23 @@ class Trust:
     verify: bool = True
     _seen: tuple[object, ...] = field(default=(), init=False)
     _context: ssl.SSLContext | None = field(default=None, init=False)
-    _looked: float = field(default=-math.inf, init=False)
+    _looked: float = field(default=0.0, init=False)
 
     def context(self) -> ssl.SSLContext:
         """The context of these files, at most LOOK_S old; raises CredentialsError if they were never readable."""
         now = time.monotonic()
-        if self._context is None or now - self._looked >= LOOK_S:
-            self._looked = now
-            self._context = self._refreshed()
-        return self._context
-
-    def _refreshed(self) -> ssl.SSLContext:
+        if self._context is not None and now - self._looked < LOOK_S:
+            return self._context
+        self._looked = now
         seen = tuple((name, name and files.stamp(Path(name))) for name in (self.authority, self.certificate, self.key))
-        if self._context is not None and seen == self._seen:
-            return self._context
-        self._seen = seen
-        try:
-            return self._build()
-        except CredentialsError:
-            if self._context is None:
-                raise
-            return self._context
+        if self._context is None or seen != self._seen:
+            self._seen = seen
+            try:
+                self._context = self._build()
+            except CredentialsError:
+                if self._context is None:
+                    raise
+        return self._context
 
     def _build(self) -> ssl.SSLContext:
         try:
