@@ -60,10 +60,6 @@ class Gone(ApiError):
     """410: the resourceVersion or the continue token is too old; list again."""
 
 
-class Invalid(ApiError):
-    """400 or 422: the request is malformed, or the object is invalid."""
-
-
 class TooMany(ApiError):
     """429: refused, also after the retries that Retry-After requested."""
 
@@ -117,13 +113,11 @@ class Status(msgspec.Struct, frozen=True):
 
 
 _BY_CODE: dict[int, type[ApiError]] = {
-    400: Invalid,
     401: Unauthorized,
     403: Forbidden,
     404: NotFound,
     409: Conflict,
     410: Gone,
-    422: Invalid,
     429: TooMany,
 }
 

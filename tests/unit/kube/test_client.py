@@ -41,13 +41,13 @@ async def test_names_are_quoted_in_paths() -> None:
 @pytest.mark.parametrize(
     ("code", "reason", "kind"),
     [
-        (400, "BadRequest", errors.Invalid),
+        (400, "BadRequest", errors.ApiError),
         (403, "Forbidden", errors.Forbidden),
         (404, "NotFound", errors.NotFound),
         (409, "Conflict", errors.Conflict),
         (409, "AlreadyExists", errors.AlreadyExists),
         (410, "Expired", errors.Gone),
-        (422, "Invalid", errors.Invalid),
+        (422, "Invalid", errors.ApiError),
         (500, "InternalError", errors.Unavailable),
         (405, "MethodNotAllowed", errors.ApiError),
     ],
@@ -66,7 +66,7 @@ async def test_a_status_becomes_the_error_of_its_kind(
 
 
 @pytest.mark.parametrize(
-    ("field", "kind"), [("metadata.uid", errors.Conflict), ("spec.containers", errors.Invalid)], ids=["uid", "spec"]
+    ("field", "kind"), [("metadata.uid", errors.Conflict), ("spec.containers", errors.ApiError)], ids=["uid", "spec"]
 )
 def test_a_patch_meant_for_another_object_of_that_name_is_a_conflict(field: str, kind: type[errors.ApiError]) -> None:
     status = errors.Status(reason="Invalid", details=errors.Details((errors.Cause("FieldValueInvalid", field),)))
