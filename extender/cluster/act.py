@@ -240,9 +240,8 @@ def _forbidden_by_budget(error: errors.ApiError) -> bool:
 
     Source: registry/core/pod/storage eviction.go.
     """
-    if isinstance(error, errors.TooMany):
-        return error.disruption_budget
-    return isinstance(error, errors.Unavailable) and "PodDisruptionBudget" in error.message
+    several = isinstance(error, errors.Unavailable) and "PodDisruptionBudget" in error.message
+    return several or isinstance(error, errors.Protected)
 
 
 def _set_aside(subject: Subject) -> Reference | None:

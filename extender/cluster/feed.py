@@ -105,7 +105,7 @@ class Feed:
 
     def _event(self, change: changes.Event[Any]) -> Event | None:
         match change:
-            case changes.Added(ref, found) | changes.Modified(ref, found):
+            case changes.Seen(ref, found):
                 return self._kind.seen(ref, found)
             case changes.Deleted(ref, _):
                 return self._kind.gone(ref)

@@ -20,7 +20,7 @@ import msgspec
 
 from protos.contract.codec import BAD_JSON
 from protos.kube import errors
-from protos.kube.connection import Lost, Stream
+from protos.kube.connection import Connection, Lost
 from protos.kube.credentials import Credentials
 from protos.kube.errors import CredentialsError
 from protos.kube.http1 import Answer, Http, NotConnected
@@ -33,9 +33,7 @@ Params = Mapping[str, str]
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 WRITES = 32
 """Maximal number of concurrent writes. Each has a connection, whose TLS handshake costs as much as several writes."""
@@ -230,7 +228,7 @@ def _wait(answer: Answer, error: errors.ApiError, *, write: bool) -> float | Non
     A write is retried only after 429, because after a 5xx it may have been done. Source: client-go, rest.Request, which
     obeys Retry-After of 429 and 5xx.
     """
-    busy = isinstance(error, errors.TooMany) and not error.disruption_budget
+    busy = isinstance(error, errors.TooMany) and not isinstance(error, errors.Protected)
     if not busy and (write or answer.status < 500):
         return None
     after = _seconds(answer.headers.get("retry-after", ""))
@@ -247,7 +245,7 @@ def _seconds(after: str) -> float | None:
     return None
 
 
-async def _chunks(request: str, answer: Stream, silence_s: float) -> AsyncIterator[bytes]:
+async def _chunks(request: str, answer: Connection, silence_s: float) -> AsyncIterator[bytes]:
     with _translated(request, write=False):
         while True:
             try:
