@@ -78,7 +78,8 @@ async def _serve(nodes: int, pods: int) -> None:
         servers = list(ports.servers(app, told, ApiClient(Credentials("http://127.0.0.1:1"))))
         serving = [tasks.create_task(server.serve(sockets=[opened])) for server, opened in servers]
         question = {"Pod": pending, "NodeNames": fleet.names}
-        print(json.dumps({"verbs": ports.verbs[1], "status": ports.status[1], "question": question}), flush=True)
+        told_ports = {"verbs": ports.verbs.address.port, "status": ports.status.address.port}
+        print(json.dumps(told_ports | {"question": question}), flush=True)
         garbage.settle()
         await asyncio.to_thread(sys.stdin.readline)
         print(json.dumps(await _turns(garbage)), flush=True)
