@@ -13,9 +13,8 @@ import msgspec
 
 from extender.engine.cycle.engine import Engine
 from extender.server.binds import Gone
-from extender.server.desk import Desk, Pieces, Refusal, Traffic
+from extender.server.desk import Desk, Pieces, Refusal, Traffic, json_object
 from extender.server.gate import Gate
-from extender.server.lists import json_object
 from extender.server.pages import JSON, TEXT, Page, Pages, Request, loopback_only
 from extender.server.verbs import Answer, LateHandler, Verbs, answer, at_once
 from extender.wire import shapes

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
-from extender.server import defrag, explain, exposition, inspect, listings
+from extender.server import explain, exposition, inspect, listings
 from extender.server.core import Core
 from extender.server.desk import Desk, Pieces, Traffic
 from extender.server.pages import JSON, Guard, Page, Pages, Request, loopback_only
@@ -75,7 +75,7 @@ async def _asked(url: str) -> Answer:
 
 PEOPLE, SCRAPES, PLANS = 8, 4, 1
 """Different questions under way at most: of people, of Prometheus, for defragmentation plans."""
-BUSY = "too many questions at once: try again"
+BUSY, PLANNING = "too many questions at once: try again", "another plan of moves is being made: try again"
 
 
 class Status:
@@ -87,7 +87,7 @@ class Status:
         self._probes = {"/readyz": health.readyz, "/healthz": health.healthz, "/livez": health.livez}
         self._people = Desk(traffic, PEOPLE, BUSY)
         self._scrapes = Desk(traffic, SCRAPES, BUSY)
-        self._plans = Desk(traffic, PLANS, defrag.BUSY)
+        self._plans = Desk(traffic, PLANS, PLANNING)
 
     def plain(self) -> Pages:
         """Without TLS: probes and metrics for everybody, pages that show pods of tenants on loopback."""
@@ -132,5 +132,5 @@ class Status:
             case ["explain", namespace, name]:
                 return lambda: explain.pod(engine, namespace, name, now())
             case ["defrag", namespace, name]:
-                return lambda: defrag.page(engine, namespace, name, request.query)
+                return lambda: explain.moves(engine, namespace, name, request.query)
         return None
