@@ -35,6 +35,7 @@ PART = 64 << 10
 """Bytes sent at a time."""
 MOST_OUT = 256 << 20
 """Bytes of all answers that are being sent; beyond them new questions are refused."""
+BUSY = "too many questions at once: try again"
 
 log = structlog.get_logger(__name__)
 
@@ -153,7 +154,7 @@ class Desk:
     An answer is never older than its question, so no question shares an answer whose work has begun.
     """
 
-    def __init__(self, traffic: Traffic, most: int, busy: str) -> None:
+    def __init__(self, traffic: Traffic, most: int, busy: str = BUSY) -> None:
         """With `most` different questions under way, the next is refused with the sentence `busy`."""
         self.traffic, self._most, self._busy = traffic, most, busy
         self._turn = asyncio.Lock()

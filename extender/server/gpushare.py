@@ -44,9 +44,8 @@ class GpuShare:
         failed = {node: f"The node {node} is not for GPU share, need skip" for node in unshared}
         if not verdict.nodes:  # otherwise a node may be missing only because others are better
             failed |= {node: NO_ROOM for node in candidates if node not in failed}
-        objects = asked.objects()
-        kept = shapes.NodeList(tuple(objects[name] for name in verdict.nodes)) if asked.nodes is not None else None
-        return answer(shapes.FilterResult(nodes=kept, node_names=verdict.nodes, failed_nodes=failed))
+        kept = shapes.kept(asked, verdict.nodes)
+        return answer(msgspec.structs.replace(kept, node_names=verdict.nodes, failed_nodes=failed))
 
     def _shares(self, name: str) -> bool:
         node = self._engine.nodes.get(name)
@@ -59,7 +58,7 @@ class GpuShare:
 
 def pages(engine: Engine, gate: Gate, traffic: Traffic) -> Pages:
     """gpushare's inspect and version. They show pods of tenants, so only callers on loopback get them."""
-    desk = Desk(traffic, 2, "too many questions at once: try again")
+    desk = Desk(traffic, 2)
 
     def find(request: Request) -> Page | None:
         match request.path.removeprefix(PREFIX).split("/")[1:]:

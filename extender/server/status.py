@@ -75,7 +75,7 @@ async def _asked(url: str) -> Answer:
 
 PEOPLE, SCRAPES, PLANS = 8, 4, 1
 """Different questions under way at most: of people, of Prometheus, for defragmentation plans."""
-BUSY, PLANNING = "too many questions at once: try again", "another plan of moves is being made: try again"
+PLANNING = "another plan of moves is being made: try again"
 
 
 class Status:
@@ -85,8 +85,8 @@ class Status:
         """`open_allocations`: the metrics show everybody which pod has which GPUs."""
         self._core, self._open = core, open_allocations
         self._probes = {"/readyz": health.readyz, "/healthz": health.healthz, "/livez": health.livez}
-        self._people = Desk(traffic, PEOPLE, BUSY)
-        self._scrapes = Desk(traffic, SCRAPES, BUSY)
+        self._people = Desk(traffic, PEOPLE)
+        self._scrapes = Desk(traffic, SCRAPES)
         self._plans = Desk(traffic, PLANS, PLANNING)
 
     def plain(self) -> Pages:
