@@ -43,9 +43,7 @@ def node(engine: Engine, name: str) -> Pieces:
 
 def _named(engine: Engine, namespace: str, name: str) -> Generator[bytes, None, PodState | None]:
     """The newest pod of this name: an older one may still be terminating."""
-    pods = yield from wanted(
-        current(engine.pods), lambda pod: pod.ref.name == name and pod.ref.namespace == namespace
-    )
+    pods = yield from wanted(current(engine.pods), lambda pod: pod.ref.name == name and pod.ref.namespace == namespace)
     return max(pods, key=lambda pod: pod.since, default=None)
 
 

@@ -60,22 +60,22 @@ def pages(engine: Engine, gate: Gate, traffic: Traffic) -> Pages:
     """gpushare's inspect and version. They show pods of tenants, so only callers on loopback get them."""
     desk = Desk(traffic, 2)
 
+    async def complete(request: Request) -> None:
+        await loopback_only(request)
+        if not await gate.passed():
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, gate.why)
+
     def find(request: Request) -> Page | None:
         match request.path.removeprefix(PREFIX).split("/")[1:]:
             case ["inspect"]:
-                return Page(desk, JSON, request.path, lambda: _all(engine))
+                return Page(desk, JSON, request.path, lambda: _all(engine), complete)
             case ["inspect", name]:
-                return Page(desk, JSON, request.path, lambda: _one(engine, name))
+                return Page(desk, JSON, request.path, lambda: _one(engine, name), complete)
             case ["version"]:
-                return Page(desk, TEXT, request.path, lambda: iter([VERSION.encode()]))
+                return Page(desk, TEXT, request.path, lambda: iter([VERSION.encode()]), loopback_only)
         return None
 
-    async def guard(request: Request) -> None:
-        await loopback_only(request)
-        if not request.path.endswith("/version") and not await gate.passed():
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, gate.why)
-
-    return Pages(find, guard)
+    return Pages(find)
 
 
 def _all(engine: Engine) -> Pieces:

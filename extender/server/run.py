@@ -30,7 +30,7 @@ from extender.server.core import Core
 from extender.server.desk import Traffic
 from extender.server.garbage import Garbage
 from extender.server.gate import Gate
-from extender.server.pages import Pages, loopback_only, nothing
+from extender.server.pages import Pages
 from extender.server.ports import Ports
 from extender.server.verbs import VerbApp, Verbs
 from extender.settings import Settings
@@ -153,7 +153,7 @@ class Extender:
         log.info("stopped")
 
     def _verbs_app(self, binds: Binds) -> VerbApp:
-        verbs, others = Verbs(self.core, binds, self.gate), Pages(nothing, loopback_only)
+        verbs, others = Verbs(self.core, binds, self.gate), Pages(lambda _: None)
         handlers = dict(verbs.handlers)
         if self.settings.gpushare:
             handlers |= gpushare.GpuShare(verbs, self.engine).handlers

@@ -91,30 +91,31 @@ class Status:
 
     def plain(self) -> Pages:
         """Without TLS: probes and metrics for everybody, pages that show pods of tenants on loopback."""
-        return Pages(self.page, loopback_only, everybody=self._metrics_of, probes=self._probes)
+        return Pages(self._page_in_plain, self._probes)
 
     def secure(self, guard: Guard) -> Pages:
         """Over TLS: probes for everybody, all pages for callers that pass the guard."""
-        return Pages(self.page, guard, probes=self._probes)
+        return Pages(lambda request: self.page(request, guard), self._probes)
 
-    def _metrics_of(self, request: Request) -> Page | None:
-        tenants = self._open or request.on_loopback
-        return self._metrics(tenants=tenants) if request.path == "/metrics" else None
+    def _page_in_plain(self, request: Request) -> Page | None:
+        if request.path == "/metrics":
+            return self._metrics(tenants=self._open or request.on_loopback, guard=None)
+        return self.page(request, loopback_only)
 
-    def _metrics(self, *, tenants: bool) -> Page:
+    def _metrics(self, *, tenants: bool, guard: Guard | None) -> Page:
         engine, registry = self._core.engine, self._core.metrics.registry
         work = partial(exposition.pieces, engine, registry, tenants=tenants)
-        return Page(self._scrapes, exposition.MEDIA_TYPE, f"/metrics {tenants}", work)
+        return Page(self._scrapes, exposition.MEDIA_TYPE, f"/metrics {tenants}", work, guard)
 
-    def page(self, request: Request) -> Page | None:
+    def page(self, request: Request, guard: Guard) -> Page | None:
         """The requested page, None if there is none."""
         if request.path == "/metrics":
-            return self._metrics(tenants=True)
+            return self._metrics(tenants=True, guard=guard)
         work = self._work(request)
         if work is None:
             return None
         desk = self._plans if request.path.startswith("/defrag/") else self._people
-        return Page(desk, JSON, f"{request.path}?{request.query}", work)
+        return Page(desk, JSON, f"{request.path}?{request.query}", work, guard)
 
     def _work(self, request: Request) -> Callable[[], Pieces] | None:
         engine, now = self._core.engine, self._core.clock

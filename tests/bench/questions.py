@@ -31,7 +31,7 @@ from extender.server.core import Core
 from extender.server.desk import Refusal, Traffic
 from extender.server.garbage import Garbage
 from extender.server.gate import Gate
-from extender.server.pages import Pages, Request, loopback_only, nothing
+from extender.server.pages import Pages, Request, loopback_only
 from extender.server.ports import Ports
 from extender.server.status import Health, Status
 from extender.server.verbs import VerbApp, Verbs
@@ -74,7 +74,7 @@ async def _serve(nodes: int, pods: int) -> None:
     told = Status(core, Health(time.monotonic, ""), traffic, open_allocations=False)
     async with asyncio.TaskGroup() as tasks:
         verbs = Verbs(core, Binds(core, None, tasks), gate)  # type: ignore[arg-type]  # no Binding is written
-        app = VerbApp(core, gate, verbs.handlers, Pages(nothing, loopback_only), traffic)
+        app = VerbApp(core, gate, verbs.handlers, Pages(lambda _: None), traffic)
         servers = list(ports.servers(app, told, ApiClient(Credentials("http://127.0.0.1:1"))))
         serving = [tasks.create_task(server.serve(sockets=[opened])) for server, opened in servers]
         question = {"Pod": pending, "NodeNames": fleet.names}
@@ -126,7 +126,7 @@ def _pages(nodes: int, pods: int) -> dict[str, float]:
 
 
 def _rounds(told: Status, path: str, garbage: Garbage) -> Iterator[list[float]]:
-    page = told.page(Request(path, "", "127.0.0.1", ""))
+    page = told.page(Request(path, "", "127.0.0.1", ""), loopback_only)
     assert page is not None
     for _ in range(ROUNDS):
         work, took, ended = page.work(), list[float](), False

@@ -10,9 +10,10 @@ def table() -> str:
     lines = [
         "# Metrics of the extender",
         "",
-        f"The status port serves all metrics but `{metrics.INFO.name}` to everybody under `/metrics`. That one names the "
-        "pods of tenants. The secure port serves it to callers with a token ([operations](operations.md#the-status-port)), "
-        "the status port on loopback only, or to everybody with `--open-allocations`.",
+        f"The status port serves all metrics but `{metrics.INFO.name}` to everybody under `/metrics`. That one names "
+        "the pods of tenants. The secure port serves it to callers with a token "
+        "([operations](operations.md#the-status-port)), the status port on loopback only, or to "
+        "everybody with `--open-allocations`.",
         "",
         "| metric | type | labels | meaning |",
         "|---|---|---|---|",
