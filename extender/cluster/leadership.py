@@ -62,9 +62,8 @@ class Permission:
         if not self.leads:
             raise NotLeading(self.why_not())
 
-    async def settled(self) -> bool:
-        """Whether this process may write, after a short wait if that will be known soon."""
-        return self.leads
+    async def settled(self) -> None:
+        """Wait for a moment if it will soon be known whether this process may write."""
 
 
 class Candidate(Permission, ABC):
@@ -149,13 +148,12 @@ class LeaseWatch(Candidate):
             return f"the scheduler's Lease names {holder}, but was not seen renewed yet"
         return f"{holder} did not renew the scheduler's Lease within {self._deadline_s:g} s"
 
-    async def settled(self) -> bool:
+    async def settled(self) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_S):
                 while not self.leads and (self.ours or self._asked_at is None):
                     self.look_soon()
                     await self.looked()
-        return self.leads
 
     def look_soon(self) -> None:
         self._wanted.set()

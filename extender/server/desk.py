@@ -91,9 +91,8 @@ def json_object(fields: Mapping[str, Any], lists: Mapping[str, Iterable[object]]
 class Traffic:
     """Counts kube-scheduler's questions, and gives turns to other work."""
 
-    def __init__(self, steps: Steps, tidy: Callable[[], None]) -> None:
-        """`tidy` is called after each slice, as it may leave much garbage."""
-        self._steps, self._tidy = steps, tidy
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
         self._last, self._under_way = 0.0, 0
         self._turn = asyncio.Lock()
 
@@ -113,9 +112,7 @@ class Traffic:
             began = time.monotonic()
             while self._busy() and time.monotonic() - began < PATIENCE_S:  # noqa: ASYNC110  # verbs are to pay nothing
                 await asyncio.sleep(QUIET_S)
-            more = self._steps.timed("page", work, time.monotonic() + SLICE_S)
-            self._tidy()
-            return more
+            return self._steps.tidied("page", work, time.monotonic() + SLICE_S)
 
     async def part(self, send: Awaitable[None]) -> None:
         """Start to send a part of an answer, one in each turn of the event loop. A slow reader delays no other turn."""

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from extender.engine.cycle.engine import Engine
+from extender.server import inspect
 from extender.server.binds import Gone
 from extender.server.desk import Desk, Pieces, Refusal, Traffic, json_object
 from extender.server.gate import Gate
@@ -93,18 +94,12 @@ def _node(engine: Engine, name: str) -> dict[str, Any] | None:
     node = engine.nodes.get(name)
     if node is None or node.books is None:
         return None
-    pods: dict[str, list[dict[str, Any]]] = {uuid: [] for uuid in node.books.gpus}
-    for uid, entry in node.books.entries.items():
-        pod = engine.pods.get(uid)
-        if pod is None:
-            continue
-        for uuid, demand in entry.charges.items():
-            fields = {"name": pod.ref.name, "namespace": pod.ref.namespace, "usedGPU": demand.mem}
-            pods.setdefault(uuid, []).append(fields)
-    devices = [
-        {"id": book.gpu.minor, "totalGPU": book.gpu.mem, "usedGPU": book.mem_used, "pods": pods[uuid]}
-        for uuid, book in node.books.gpus.items()
-    ]
+    holders = inspect.pods_by_gpu(engine, node.books)
+    devices: list[dict[str, Any]] = []
+    for uuid, book in node.books.gpus.items():
+        known = (each for each in holders.get(uuid, ()) if each.uid in engine.pods)
+        pods = [{"name": each.name, "namespace": each.namespace, "usedGPU": each.mem} for each in known]
+        devices.append({"id": book.gpu.minor, "totalGPU": book.gpu.mem, "usedGPU": book.mem_used, "pods": pods})
     return {
         "name": node.name,
         "totalGPU": sum(device["totalGPU"] for device in devices),

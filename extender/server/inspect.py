@@ -64,7 +64,7 @@ def node(engine: Engine, state: NodeState) -> Node:
     """One node: its GPUs and the pods on them."""
     books = state.books
     inventory = books.inventory if books else None
-    holders = _holders(engine, books) if books else {}
+    holders = pods_by_gpu(engine, books) if books else {}
     return Node(
         name=state.name,
         state=inventory.state if inventory else UNKNOWN,
@@ -76,7 +76,7 @@ def node(engine: Engine, state: NodeState) -> Node:
     )
 
 
-def _holders(engine: Engine, books: NodeBooks) -> dict[str, list[Holder]]:
+def pods_by_gpu(engine: Engine, books: NodeBooks) -> dict[str, list[Holder]]:
     """The pods of each GPU, and what they have of it, by UUID."""
     holders: dict[str, list[Holder]] = {}
     for uid, entry in books.entries.items():

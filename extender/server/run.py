@@ -35,11 +35,10 @@ from extender.server.ports import Ports
 from extender.server.verbs import VerbApp, Verbs
 from extender.settings import Settings
 from protos.contract import names
-from protos.contract.reason import Reason
 from protos.kube import credentials
 from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials
-from protos.kube.events import Recorder, Reference
+from protos.kube.events import Recorder
 
 TICK_S = 0.2
 SHORT_S = 0.0005
@@ -91,27 +90,22 @@ class Extender:
         self.engine = Engine(decisions(settings), self.started, self._clocks.ahead)
         self.metrics = Metrics(self.engine.counters)
         recorder = Recorder(self._writer, component=names.EXTENDER, instance=socket.gethostname(), clock=time.monotonic)
-        self._actor = Actor(self._writer, self._permission, recorder, self._count_error, self.metrics.faults)
+        errors, faults = self.metrics.errors, self.metrics.faults
+        self._actor = Actor(self._writer, self._permission, recorder, lambda kind: errors.update([kind]), faults)
         self._garbage = Garbage(self.metrics.steps)
-        self.core = Core(self.engine, self.metrics, self._actor.submit, tidy=self._garbage.look)
+        self.core = Core(self.engine, self.metrics, self._actor.submit)
         self._actor.refused = lambda uid, why: self.core.tell(EvictionRefused(uid, why))
         self.watches = Watches(
             self._reader,
             self.core.tell,
             self.metrics,
-            self._complain,
+            lambda about, reason: self._actor.submit([Complaint(about, reason)]),
             gpushare=settings.gpushare,
             calm=self.core.calm,
         )
         self.gate = Gate(lambda is_open: self.core.tell(Leading(is_open)))
         self.health = status.Health(time.monotonic, settings.scheduler_healthz)
-        self._traffic = Traffic(self.metrics.steps, self._garbage.look)
-
-    def _count_error(self, kind: str) -> None:
-        self.metrics.errors[kind] += 1
-
-    def _complain(self, about: Reference, reason: Reason) -> None:
-        self._actor.submit([Complaint(about, reason)])
+        self._traffic = Traffic(self.metrics.steps)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set and binds under way are done; raises the error of a failed task."""

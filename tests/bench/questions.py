@@ -64,8 +64,8 @@ async def _serve(nodes: int, pods: int) -> None:
     fleet = Fleet(nodes, pods)
     metrics = Metrics(fleet.engine.counters)
     garbage = Garbage(metrics.steps)
-    traffic = Traffic(metrics.steps, garbage.look)
-    core = Core(fleet.engine, metrics, lambda _: None, tidy=garbage.look)
+    traffic = Traffic(metrics.steps)
+    core = Core(fleet.engine, metrics, lambda _: None)
     pending = bodies.stored(bodies.pod("asked", {MEM: 4}))
     core.tell(PodSeen(decode_pod(msgspec.json.encode(pending))))
     gate, free = Gate(lambda _: None), Address("127.0.0.1", 0)
@@ -119,8 +119,8 @@ def _pages(nodes: int, pods: int) -> dict[str, float]:
     _gang_of(fleet)
     metrics = Metrics(fleet.engine.counters)
     garbage = Garbage(metrics.steps)
-    core = Core(fleet.engine, metrics, lambda _: None, tidy=garbage.look)
-    told = Status(core, Health(time.monotonic, ""), Traffic(metrics.steps, garbage.look), open_allocations=True)
+    core = Core(fleet.engine, metrics, lambda _: None)
+    told = Status(core, Health(time.monotonic, ""), Traffic(metrics.steps), open_allocations=True)
     garbage.settle()
     return {path: max(map(min, zip_longest(*_rounds(told, path, garbage), fillvalue=math.inf))) for path in EVERY_PAGE}
 

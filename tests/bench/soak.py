@@ -113,7 +113,7 @@ class Life:
         metrics = Metrics(self.engine.counters)
         metrics.steps = self.steps = LongSteps()
         self._tasks, self._garbage = tasks, Garbage(self.steps)
-        self.core = Core(self.engine, metrics, self._write, clock=lambda: self.now, tidy=self._garbage.look)
+        self.core = Core(self.engine, metrics, self._write, clock=lambda: self.now)
         binds = Binds(self.core, None, tasks)  # type: ignore[arg-type]  # no Binding is written
         self.core.release = self._release
         self.verbs = Verbs(self.core, binds, Gate(lambda _: None))

@@ -189,9 +189,6 @@ async def test_without_leadership_no_effect_is_carried_out() -> None:
         def require(self) -> None:
             raise NotLeading("no")
 
-        async def settled(self) -> bool:
-            return False
-
     server, failed = FaultyServer(Api()), list[str]()
     await server.start()
     pod = add_pod(server.api, "p1")

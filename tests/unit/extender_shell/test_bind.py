@@ -136,9 +136,6 @@ class Revoked(Permission):
         if self.left < 0:
             raise NotLeading("the scheduler's Lease is held by host-b_1")
 
-    async def settled(self) -> bool:
-        return self.left > 0
-
 
 async def test_without_leadership_nothing_is_written(script: Script) -> None:
     outcome = await bound(script, Revoked(0))

@@ -124,7 +124,7 @@ def test_young_objects_are_looked_through_after_events_and_slices(collector: lis
     engine = Engine(Settings(), 0.0, 0.0)
     metrics = Metrics(engine.counters)
     garbage = Garbage(metrics.steps)
-    core = Core(engine, metrics, lambda _: None, tidy=garbage.look)
+    core = Core(engine, metrics, lambda _: None)
     garbage.settle()
     for step in (lambda: core.tell(Tick()), core.run_slice):
         kept = [Node() for _ in range(YOUNG * 3 // 4)]
