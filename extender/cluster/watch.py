@@ -52,13 +52,6 @@ class _ApiGroups(msgspec.Struct, frozen=True):
 _api_groups = msgspec.json.Decoder(_ApiGroups)
 
 
-async def _together(waits: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Wait for all of these; the first error cancels the others."""
-    async with asyncio.TaskGroup() as tasks:
-        for wait in waits:
-            tasks.create_task(wait)
-
-
 def served(known: Iterable[WatchedKind], versions: frozenset[str]) -> list[WatchedKind]:
     """The kinds with one of these API versions; of several versions of one kind the first."""
     found: dict[tuple[str, str], WatchedKind] = {}
@@ -156,12 +149,12 @@ class OptionalKinds:
     async def listed(self) -> None:
         """Wait for the first complete list of each kind."""
         await self._looked.wait()
-        await _together(each.unless_ended(each.feed.listed()) for each in self._followers.values())
+        await asyncio.gather(*(each.unless_ended(each.feed.listed()) for each in self._followers.values()))
 
     async def relisted(self) -> None:
         """Wait for consistent lists that are no older than this call."""
         await self._look()
-        await _together(each.unless_ended(each.feed.relisted()) for each in self._followers.values())
+        await asyncio.gather(*(each.unless_ended(each.feed.relisted()) for each in self._followers.values()))
 
     async def _look(self) -> None:
         """Start and end watches by what the API server serves."""
@@ -235,5 +228,5 @@ class Watches:
 
     async def catch_up(self) -> None:
         """List everything once more, consistently: for a replica that takes over from another."""
-        feeds = [feed.relisted() for feed in (self._nodes, *self._others)]
-        await _together([self._optional.relisted(), *feeds])
+        feeds = (self._nodes, *self._others)
+        await asyncio.gather(self._optional.relisted(), *(feed.relisted() for feed in feeds))
