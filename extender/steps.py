@@ -33,13 +33,7 @@ class Steps:
         """Seconds of all steps together."""
         self._collecting = 0.0
         self.tidy: Callable[[], None] = lambda: None
-        """Called after each step that may leave much garbage; `Garbage` sets it."""
-
-    def tidied(self, kind: str, step: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the step, count it, and tidy up after it."""
-        result = self.timed(kind, step, *args, **kwargs)
-        self.tidy()
-        return result
+        """To be called after each step that may leave much garbage; `Garbage` sets it."""
 
     def timed(self, kind: str, step: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the step and count it."""

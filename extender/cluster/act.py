@@ -139,7 +139,7 @@ class Actor:
                 log.debug("effect", **logged)
                 return
             except NotLeading as error:
-                log.debug("effect_left", why=error.why, **logged)
+                log.debug("effect_left", why=error.message, **logged)
                 return
             except _MOOT as error:
                 log.debug("effect_moot", why=str(error), **logged)

@@ -41,8 +41,7 @@ class NotLeading(errors.ApiError):
     """Nothing was written, since the Lease is not surely ours."""
 
     def __init__(self, why: str) -> None:
-        super().__init__("not leading", message=why)
-        self.why = why
+        super().__init__("not leading", message=f"nothing was written: {why}")
 
 
 class Permission:

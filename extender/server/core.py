@@ -46,7 +46,8 @@ class Core:
         kind = type(event).__name__
         if isinstance(event, Tick) and event.part:
             kind = f"{kind} {event.part}"
-        self.metrics.steps.tidied(kind, self._tell, event)
+        self.metrics.steps.timed(kind, self._tell, event)
+        self.metrics.steps.tidy()
         self.stirred.set()
 
     def _tell(self, event: Event) -> None:
@@ -61,7 +62,9 @@ class Core:
 
     def run_slice(self) -> bool:
         """Plan for a moment; whether there is more to plan."""
-        return self.metrics.steps.tidied("RunSlice", self._run_slice)
+        more = self.metrics.steps.timed("RunSlice", self._run_slice)
+        self.metrics.steps.tidy()
+        return more
 
     def _run_slice(self) -> bool:
         more = False

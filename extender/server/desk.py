@@ -112,7 +112,9 @@ class Traffic:
             began = time.monotonic()
             while self._busy() and time.monotonic() - began < PATIENCE_S:  # noqa: ASYNC110  # verbs are to pay nothing
                 await asyncio.sleep(QUIET_S)
-            return self._steps.tidied("page", work, time.monotonic() + SLICE_S)
+            more = self._steps.timed("page", work, time.monotonic() + SLICE_S)
+            self._steps.tidy()
+            return more
 
     async def part(self, send: Awaitable[None]) -> None:
         """Start to send a part of an answer, one in each turn of the event loop. A slow reader delays no other turn."""
