@@ -69,26 +69,22 @@ class _Follower:
         self.feed = Feed(client, kind, tell, metrics, optional=True)
         self._task: asyncio.Task[None] | None = None
         self._refused = False
-        self._missing_since: float | None = None
+        self.missing_since: float | None = None
+        """When the API server was first seen to lack the kind; None if it has it."""
 
     def missing_s(self) -> float:
         """Note that the API server lacks the kind; returns for how many seconds it has."""
         now = asyncio.get_running_loop().time()
-        if self._missing_since is None:
-            self._missing_since = now
-        return now - self._missing_since
-
-    @property
-    def missing(self) -> bool:
-        """Whether the API server lacked the kind at the last look."""
-        return self._missing_since is not None
+        if self.missing_since is None:
+            self.missing_since = now
+        return now - self.missing_since
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Start watching; a watch that still runs shows that the kind is served."""
         if self._task is None or self._task.done():
             self._task = tasks.create_task(self._run())
         else:
-            self._missing_since = None
+            self.missing_since = None
 
     async def _run(self) -> None:
         lists = self.feed.lists
@@ -96,7 +92,7 @@ class _Follower:
             await self.feed.run()
         except errors.NotFound:
             if self.feed.lists != lists:
-                self._missing_since = None  # it was served meanwhile
+                self.missing_since = None  # it was served meanwhile
             if self.missing_s() >= MISSING_S:
                 self.feed.forget()
         except errors.Forbidden as error:
@@ -143,7 +139,7 @@ class OptionalKinds:
             while True:
                 await self._look()
                 self._looked.set()
-                missing = any(follower.missing for follower in self._followers.values())
+                missing = any(follower.missing_since is not None for follower in self._followers.values())
                 await asyncio.sleep(DISCOVER_AGAIN_S if missing else DISCOVER_S)
 
     async def listed(self) -> None:
