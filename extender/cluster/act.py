@@ -36,7 +36,7 @@ from protos.contract import gpu_class, names, queue_sources, training
 from protos.contract.reason import Reason
 from protos.kube import errors, paths
 from protos.kube.client import STRATEGIC_PATCH, ApiClient
-from protos.kube.events import Recorder, Reference
+from protos.kube.events import PASSING, Recorder, Reference
 
 MOST_ACTS, MOST_NOTICES = 65_536, 8192
 """The most effects that wait while the API server does not take them; the engine sends again what still matters."""
@@ -53,7 +53,6 @@ STATUS_PAUSE_S = 1.0
 """Pause between two writes of one object's status."""
 
 log = structlog.get_logger(__name__)
-_PASSING = (errors.Unavailable, errors.TooMany)
 _MOOT = (errors.NotFound, errors.Conflict)
 """The pod is gone, replaced (its UID differs) or changed since: its watch brings the news to the engine."""
 PHASES_WITH_EVENT = (Phase.WAITING, Phase.DEGRADED, Phase.FAILED)
@@ -140,7 +139,7 @@ class Actor:
                 log.debug("effect", **logged)
                 return
             except NotLeading as error:
-                log.debug("effect_left", why=error.why, **logged)
+                log.debug("effect_left", why=error.message, **logged)
                 return
             except _MOOT as error:
                 log.debug("effect_moot", why=str(error), **logged)
@@ -150,7 +149,7 @@ class Actor:
                     log.info("eviction_refused", error=str(error), **logged)
                     self.refused(effect.pod.uid, error.message)
                     return
-                if not isinstance(error, _PASSING) or attempt == TRIES:
+                if not isinstance(error, PASSING) or attempt == TRIES:
                     log.warning("effect_failed", error=str(error), tries=attempt, **logged)
                     self._failed(logged["kind"])
                     return

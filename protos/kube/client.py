@@ -10,13 +10,14 @@ import contextlib
 import datetime as dt
 import email.utils
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
+import structlog
 
 from protos.contract.codec import BAD_JSON
 from protos.kube import errors
@@ -48,6 +49,8 @@ DEEPEST = 10_000
 make whole lists unreadable. Source: sigs.k8s.io/json, the decoder of kube-apiserver."""
 sys.setrecursionlimit(max(sys.getrecursionlimit(), DEEPEST + 2_000))
 
+log = structlog.get_logger(__name__)
+
 
 class ApiClient:
     """The client of one API server; an async context manager, which raises CredentialsError for invalid URLs.
@@ -62,8 +65,10 @@ class ApiClient:
         user_agent: str = "gangshare",
         writes: int = WRITES,
         answer_s: float = ANSWER_S,
+        permit: Callable[[], None] = lambda: None,
     ) -> None:
-        self.credentials = credentials
+        """`permit` is called right before each write is sent, after all waits; an error of it prevents the write."""
+        self.credentials, self._permit = credentials, permit
         self._always = {"User-Agent": user_agent, "Accept": JSON}
         self._most, self._writes, self._answer_s = writes, asyncio.Semaphore(writes), answer_s
         self._http: Http | None = None
@@ -192,7 +197,9 @@ class ApiClient:
         return await self._connections.ask(method, target, headers)
 
     def _about_to_send(self, method: str, target: str) -> None:
-        """A hook before each sending; an error prevents the sending."""
+        if method != "GET":
+            self._permit()
+            log.debug("write", method=method, path=target)
 
     async def _headers(self) -> dict[str, str]:
         headers = dict(self._always)

@@ -112,6 +112,15 @@ class Reflector(Generic[T]):
         if self._reading is not None:
             self._reading.reschedule(0.0)
 
+    async def version(self) -> str:
+        """The collection's current resourceVersion, read consistently; raises request errors."""
+        page = await self.client.fetch(self.path, _pages, params={"limit": "1"})
+        return page.metadata.resource_version
+
+    def forget(self) -> Iterator[Change[T]]:
+        """The deletions of all known objects: the collection is not served any more."""
+        return self._known.only({})
+
     async def events(self) -> AsyncGenerator[Event[T], None]:
         """All events, until the consumer closes this generator; errors are logged and retried."""
         while True:

@@ -17,13 +17,14 @@ import pytest
 
 from extender.cluster import certificate, webhook_trust
 from extender.cluster.certificate import Certificate
-from extender.cluster.leadership import Alone, NotLeading, PermittedClient
+from extender.cluster.leadership import NotLeading, Permission
 from extender.server.webhook import Webhook
 from extender.sim.apiserver import patch
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.resources import NAMESPACES, SECRETS, WEBHOOKS
 from protos.contract import names
+from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials
 from tests import gating
 from tests.gating import CASES, Json, a_new_pod
@@ -33,7 +34,7 @@ ADMIN = Writer("admin")
 NOW = dt.datetime.now(dt.UTC)
 
 
-class Follower(Alone):
+class Follower(Permission):
     """May not write."""
 
     def require(self) -> None:
@@ -54,10 +55,10 @@ async def api_server() -> AsyncIterator[FaultyServer]:
 
 
 @asynccontextmanager
-async def serving(server: FaultyServer, permission: Alone | None = None) -> AsyncIterator[int]:
+async def serving(server: FaultyServer, permission: Permission | None = None) -> AsyncIterator[int]:
     """A webhook at work; its port."""
     opened = socket.create_server(("127.0.0.1", 0))
-    async with PermittedClient(Credentials(server.url), permission or Alone()) as client:
+    async with ApiClient(Credentials(server.url), permit=(permission or Permission()).require) as client:
         running = asyncio.create_task(Webhook(client, opened, gating.SCHEDULERS).run())
         yield opened.getsockname()[1]
         running.cancel()
