@@ -25,7 +25,6 @@ from extender.engine.state.seats import Seat, least
 from extender.engine.types import refusals
 from gangfilter.gang import Gang
 from gangfilter.members import ON_NODE, SETTLED, Stage
-from gangfilter.minimum import to_start
 from gangfilter.table import Phase
 from protos.contract.reason import Reason
 
@@ -95,7 +94,7 @@ class GangPlanner:
 
     def too_large(self, known: GangInfo) -> bool:
         """Whether more members would start together than the barrier can hold; then that is why the gang waits."""
-        least, most = to_start(known.gang), self._settings.max_gang_size
+        least, most = known.gang.terms.min_member or 0, self._settings.max_gang_size
         if least > most:
             known.reason, known.planned = refusals.gang_too_large(known.gang.key, least, most), None
         return least > most
