@@ -13,10 +13,9 @@ from functools import partial
 from operator import attrgetter
 
 from extender.engine.planning.attempt import LOOK, PIECE, STEP, Attempt, ClusterView, dissolve
-from extender.engine.planning.clearing import Leaving, clearings, cost
 from extender.engine.planning.defrag_plan import CHANGED, DefragPlan, NoPlan, nowhere, plan_of, stuck, too_many, unfound
 from extender.engine.planning.movable_pods import Movable, MovablePods
-from extender.engine.planning.sketch import Sketch, draw
+from extender.engine.planning.sketch import DRAWN, Option, Sketch, clearings, cost, draw
 from extender.engine.policies.defrag.prospects import Prospects
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
@@ -24,8 +23,6 @@ from extender.engine.state.seats import Seat
 from extender.engine.types.sliced import Sliced
 
 MOST_MOVES = 8
-DRAWN = 75
-"""Cost of drawing a sketch, some 0.15 ms."""
 FREED = 5
 """Cost of freeing a sketch."""
 MOST_WORK = 30_000 * DRAWN
@@ -40,8 +37,6 @@ TRIES = 3
 """How often it is planned if the cluster changes meanwhile."""
 HOMELESS = 64
 """More pods without a place than this are not searched for."""
-Option = tuple[Leaving, Sketch]
-"""The pods that leave a node, and the node without them and with the pod that needs a place."""
 
 
 class Defrag(Sliced[DefragPlan | NoPlan]):
@@ -208,10 +203,7 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
             old = self._board.get(name)
             gone = old.left if old else ()
             staying = [pod for pod in self._prospects.movable(name) if pod not in gone]
-            for option in clearings(staying, left, partial(self._with, seat, name)):
-                yield DRAWN
-                if option is not None:
-                    yield option
+            yield from clearings(staying, left, partial(self._with, seat, name))
 
     def _with(self, seat: Seat, name: str, leaving: Iterable[Movable]) -> Sketch | None:
         """The node as changed so far, without these pods and with this one."""
