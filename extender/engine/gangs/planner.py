@@ -13,8 +13,7 @@ from extender.engine.placement.index import Indexes
 from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.backfill_guard import Kept
 from extender.engine.planning.plan import Placement, Plan
-from extender.engine.planning.scarcity import Scarcity
-from extender.engine.planning.shortage import Shortage
+from extender.engine.planning.shortage import Scarcity, Shortage
 from extender.engine.queueing.admission import Admission
 from extender.engine.queueing.order import Turns
 from extender.engine.state.context import EngineContext
