@@ -136,18 +136,15 @@ class ShapeIndex:
                 change(ranks[place], old, new)
         return limit - (scores.spent - began)
 
-    def entries(self, among: Collection[str] | None = None) -> Iterator[tuple[int, str]]:
-        """(negative score, node) of all nodes in `among` that fit, the best first."""
-        ranked, fitting = self._roll.ranked, self._ranking.fitting()
-        if among is None or len(among) > FEW:
-            named = ((score, ranked.get(rank)) for score, rank in fitting)
-            return ((score, name) for score, name in named if name is not None and (among is None or name in among))
-        points = ((name, self.points(name)) for name in among)
-        return iter(sorted((-score, name) for name, score in points if score is not None))
-
     def ranked(self, among: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
         """(node, score) of all nodes in `among` that fit, the best first."""
-        return ((name, -negative) for negative, name in self.entries(among))
+        ranked, fitting = self._roll.ranked, self._ranking.fitting()
+        if among is None or len(among) > FEW:
+            named = ((ranked.get(rank), -negative) for negative, rank in fitting)
+            return ((name, score) for name, score in named if name is not None and (among is None or name in among))
+        points = ((name, self.points(name)) for name in among)
+        scores = ((name, score) for name, score in points if score is not None)
+        return iter(sorted(scores, key=lambda found: (-found[1], found[0])))
 
     def points(self, name: str) -> int | None:
         """The score of one node, None if it does not fit."""

@@ -60,17 +60,14 @@ class UuidIndex:
 
     def __init__(self, nodes: Iterable[NodeState], scores: ShapeScorer) -> None:
         ranking = sorted((scores.of(node), node.name, node.number) for node in nodes if node.seen)
-        self._fitting = [(standing - ZERO, name) for standing, name, _ in ranking if NOWHERE < standing < SHORT]
+        self._fitting = [(name, ZERO - standing) for standing, name, _ in ranking if NOWHERE < standing < SHORT]
         self._short = [(name, number) for standing, name, number in ranking if standing >= SHORT]
 
-    def entries(self, among: Collection[str] | None = None) -> Iterator[tuple[int, str]]:
-        return (entry for entry in self._fitting if among is None or entry[1] in among)
-
     def ranked(self, among: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
-        return ((name, -negative) for negative, name in self.entries(among))
+        return (found for found in self._fitting if among is None or found[0] in among)
 
     def points(self, name: str) -> int | None:
-        return next((-negative for negative, node in self._fitting if node == name), None)
+        return dict(self._fitting).get(name)
 
     def nearest(self, excluded: int = 0) -> str | None:
         return next((name for name, number in self._short if not excluded >> number & 1), None)
