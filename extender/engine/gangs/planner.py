@@ -142,10 +142,6 @@ class GangPlanner:
         """Why its queue does not admit the gang, None if it does."""
         return self._admission.withheld(gang, lambda: (seat.uid for seat in self.asked(gang)[1]))
 
-    @property
-    def idle(self) -> bool:
-        return not self.turns
-
     def upcoming(self) -> Gang | None:
         """The gang whose plan is in progress or next; None if no gang wants one."""
         return self._plan[0] if self._plan is not None else self.turns.first()

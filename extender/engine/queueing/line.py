@@ -74,9 +74,6 @@ class Line:
         """All workloads, in no order; the line may change meanwhile."""
         return iter(list(self._waiters.values()))
 
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._waiters
-
     def get(self, key: Hashable) -> Waiter | None:
         """A workload, None if it is not in line."""
         return self._waiters.get(key)

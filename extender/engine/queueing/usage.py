@@ -178,7 +178,4 @@ def _withheld(books: NodeBooks, closed: bool) -> Counter[GpuKind]:
 
 def _held(book: GpuBook) -> int:
     """The held part of a GPU: the larger of its parts of memory and of slices."""
-    if book.wholes:
-        return GPU
-    by_mem = book.mem_used * GPU // max(1, book.gpu.mem)
-    return min(GPU, max(by_mem, book.slices_used * GPU // max(1, book.slices_per_gpu)))
+    return GPU if book.wholes else min(GPU, _part_of(Demand(book.mem_used, book.slices_used, False), book))
