@@ -16,7 +16,7 @@ from extender.engine.placement.roll import Roll
 from extender.engine.placement.score import Scorer
 from extender.engine.placement.seats import Seats
 from extender.engine.placement.shape_scorer import ShapeScorer
-from extender.engine.placement.uuid_index import NodesByUuid, UuidIndex
+from extender.engine.placement.uuid_index import NodesByUuid
 from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape
 
@@ -180,12 +180,10 @@ class Indexes:
         self._roll.changed(node)
         self._by_uuid.changed(node)
 
-    def of(self, shape: Shape) -> ShapeIndex | UuidIndex:
-        """The index of this shape, up to date."""
+    def of(self, shape: Shape) -> ShapeIndex:
+        """The index of this shape, up to date; for a shape that names its GPUs one of the nodes that have these."""
         named = self._by_uuid.named(shape)
-        if named is not None:
-            return UuidIndex(named, ShapeScorer(shape, self.scorer, self._seats))
-        index = self._used(shape)
+        index = self._used(shape) if named is None else self._new(shape, named, Roll(named))
         index.refresh()
         return index
 
@@ -205,10 +203,12 @@ class Indexes:
         if index is None:
             while len(self._shapes) >= self.most:
                 del self._shapes[next(iter(self._shapes))]
-            scores = ShapeScorer(shape, self.scorer, self._seats)
-            index = ShapeIndex(self._nodes, self._roll, self.scorer, scores)
+            index = self._new(shape, self._nodes, self._roll)
         self._shapes[shape] = index
         return index
+
+    def _new(self, shape: Shape, nodes: Mapping[str, NodeState], roll: Roll) -> ShapeIndex:
+        return ShapeIndex(nodes, roll, self.scorer, ShapeScorer(shape, self.scorer, self._seats))
 
     @property
     def most(self) -> int:
