@@ -8,9 +8,8 @@ from operator import attrgetter
 import msgspec
 
 from extender.engine.planning.movable_pods import Movable
-from extender.engine.planning.outlook import Outlook
 from extender.engine.planning.shortage import in_words
-from extender.engine.planning.sketch import Sketch
+from extender.engine.planning.sketch import Outlook, Sketch
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Assignment, Seat
 from protos.contract import choose
