@@ -172,9 +172,6 @@ class Indexes:
         self._soon: dict[Shape, None] = {}
         """The shapes that will be requested soon."""
 
-    def __len__(self) -> int:
-        return len(self._shapes)
-
     def stale(self, node: str) -> None:
         """The node was added, changed or removed."""
         self._roll.changed(node)
