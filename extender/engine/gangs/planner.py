@@ -188,9 +188,8 @@ class GangPlanner:
     def seats(self, gang: Gang, first: Collection[str] = ()) -> Iterator[Seat]:
         """The members that need a place, by priority, age and name; members that are lost meanwhile are left out."""
         idle = [m for m in gang.members.values() if m.stage is Stage.IDLE]
-        order = [m.uid for m in sorted(idle, key=lambda m: (-m.priority, m.since, m.name, m.uid))]
-        order = sorted(order, key=lambda uid: uid not in first) if first else order
-        return (self._assignments.seat(gang.members[uid]) for uid in order if uid in gang.members)
+        idle.sort(key=lambda m: (m.uid not in first, -m.priority, m.since, m.name, m.uid))
+        return (self._assignments.seat(gang.members[m.uid]) for m in idle if m.uid in gang.members)
 
     def _holds(self, gang: Gang, seat: Seat) -> bool:
         """Whether the member is unchanged since its plan began."""
