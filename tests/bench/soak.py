@@ -299,7 +299,7 @@ class Life:
             kind: (sum(counts), sum(counts[over:]), 1000 * self.steps.longest[kind])
             for kind, counts in sorted(self.steps.counts.items())
         }
-        kept = len(self.engine._components.indexes)
+        kept = len(self.engine._components.indexes._shapes)
         assert not self.core.metrics.faults.counted, self.core.metrics.faults.counted
         return Seen(
             hours=hours,
