@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from deviceplugin.record import Given
+from deviceplugin.record import Given, Record
 from protos.contract import allocation, codec, names
 from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import AskError, Demand, PodAsk, held, parse
@@ -76,12 +76,12 @@ def claim_of(pod: Pod, resources: names.Resources, given: Given) -> Claim | None
     )
 
 
-def claims(pods: Iterable[Pod], resources: names.Resources, given: Mapping[str, Given]) -> list[Claim]:
+def claims(pods: Iterable[Pod], resources: names.Resources, record: Record) -> list[Claim]:
     """The claims of all pods; a pod whose request is malformed was never admitted and holds nothing."""
     found = []
     for pod in pods:
         try:
-            claim = claim_of(pod, resources, given.get(pod.metadata.uid, {}))
+            claim = claim_of(pod, resources, record.given(pod.metadata.uid))
         except AskError:
             continue
         if claim is not None:

@@ -70,13 +70,18 @@ class Allocator:
             raise
         meta = meant.pod.metadata
         try:
-            shares = await self._shares(meant, resource, len(ids))
+            claim = self._claim(meant.pod)
+            shares = await self._shares(meant, claim, resource, len(ids))
         except RefusedError as error:
             self.record.refuse(meta.uid)
             self._count_refusal(error.reason, pod=f"{meta.namespace}/{meta.name}", reason=error.reason.code)
             self.spawn(self.cluster.tell(meant.pod, error.reason.code, str(error.reason), "Warning"))
             raise
-        return self._answer(meant, resource, ids, listed, shares)
+        self._note(meant, resource, ids, listed, shares)
+        labels = self.cluster.node.metadata.labels if self.cluster.node else {}
+        no_isolation = labels.get(names.CGPU_DISABLE_LABEL) == "true"
+        ask = claim.ask.container(meant.container)
+        return answer(ask, shares, self.offer.inventory, self.style, no_isolation=no_isolation)
 
     def _count_refusal(self, refusal: Reason, **about: object) -> None:
         self.metrics.refusals.labels(refusal.code).inc()
@@ -92,11 +97,10 @@ class Allocator:
             gpus = self._intended(meant).get(meant.container, ())
             return devices.preferred(available, must, size, gpus, _held(listed, resource))
 
-    async def _shares(self, meant: Candidate, resource: str, amount: int) -> tuple[Share, ...]:
+    async def _shares(self, meant: Candidate, claim: adopt.Claim, resource: str, amount: int) -> tuple[Share, ...]:
         """The GPUs of this container; the first container of a pod decides for all of them. Raises RefusedError."""
         if self.style.single and resource in self.offer.sharing.replicas and amount > 1:
             raise RefusedError(Reason("OneReplica", f"a container may ask one {resource} at most on this node"))
-        claim = self._claim(meant.pod)
         if meant.container in claim.given:
             return adopt.shares_of(claim.ask, claim.given, NodeBooks(self.offer.inventory))[meant.container]
         await self._know_the_node()
@@ -137,9 +141,8 @@ class Allocator:
 
     def _others(self, uid: str) -> list[adopt.Claim]:
         pods = [pod for pod in self.cluster.pods.values() if pod.metadata.uid != uid]
-        active = [pod for pod in pods if not self.record.refused(pod.metadata.uid)]
-        given = {pod.metadata.uid: self.record.given(pod.metadata.uid) for pod in active}
-        return adopt.claims(active, self.offer.sharing.resources, given)
+        active = (pod for pod in pods if not self.record.refused(pod.metadata.uid))
+        return adopt.claims(active, self.offer.sharing.resources, self.record)
 
     async def _read_blockers(self, claim: adopt.Claim) -> None:
         """Read the pods in the way: they may have ended without our knowledge."""
@@ -157,10 +160,10 @@ class Allocator:
             return {}
         return claim.given if meant.container in claim.given else self._decide(claim).given
 
-    def _answer(
+    def _note(
         self, meant: Candidate, resource: str, ids: Sequence[str], listed: Sequence[Listed], shares: Sequence[Share]
-    ) -> api.ContainerAllocateResponse:
-        """Record, log and make the answer; raises RefusedError."""
+    ) -> None:
+        """Record and log what is answered."""
         meta = meant.pod.metadata
         self.record.note(meta.uid, meant.container, resource)
         others = (entry for entry in listed if entry.name != (meta.namespace, meta.name))
@@ -168,12 +171,6 @@ class Allocator:
         if twice:
             self.metrics.duplicates.inc(len(twice))
             log.warning("duplicate_devices", resource=resource, count=len(twice), example=min(twice))
-        ask = self._claim(meant.pod).ask.container(meant.container)
-        if ask is None:
-            raise RefusedError(Reason("AskUnknown", f"container {meant.container} asks for no GPU"))
-        labels = self.cluster.node.metadata.labels if self.cluster.node else {}
-        no_isolation = labels.get(names.CGPU_DISABLE_LABEL) == "true"
-        response = answer(ask, shares, self.offer.inventory, self.style, no_isolation=no_isolation)
         self.corrections.look(meant.pod)
         log.info(
             "allocated",
@@ -184,7 +181,6 @@ class Allocator:
             amount=len(ids),
             gpus=[share.index for share in shares],
         )
-        return response
 
 
 def _held(listed: Iterable[Listed], resource: str) -> set[str]:

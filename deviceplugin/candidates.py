@@ -65,7 +65,7 @@ def candidates(
                 unknown[entry.name] = None
             continue
         uid = pod.metadata.uid
-        wanting = [c.name for c in _containers(pod) if _amount(c, resource)]
+        wanting = {c.name: n for c in _containers(pod) if (n := _amount(c, resource))}
         if not wanting:
             continue
         if not _live(pod) or record.refused(uid):
@@ -77,13 +77,13 @@ def candidates(
         shown = entry.devices
         asking = [c for c in wanting if not (entry.shows(c, resource) if c in shown else c in answered)]
         if len(answered) < len(wanting):
-            if _asks(pod, asking[0], resource, amount):
+            if wanting[asking[0]] == amount:
                 fresh[uid, asking[0]] = Candidate(pod, asking[0])
             continue
         if not entry.any(resource):
             unknown[entry.name] = None
         for name in asking:
-            if _asks(pod, name, resource, amount):
+            if wanting[name] == amount:
                 again.setdefault((uid, name), Candidate(pod, name))
     if not fresh:
         unknown |= ended
@@ -110,7 +110,3 @@ def _amount(container: Container, resource: str) -> int:
         return integer(container.resources.limits.get(resource, 0)) if container.resources else 0
     except QuantityError:
         return 0
-
-
-def _asks(pod: Pod, container: str, resource: str, amount: int) -> bool:
-    return any(c.name == container and _amount(c, resource) == amount for c in _containers(pod))

@@ -5,16 +5,17 @@ Source: cncf-tags/container-device-interface, SPEC.md; the folders are the defau
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import structlog
-import yaml
 
-from deviceplugin import texts
 from deviceplugin.machine import Machine, Source
-from protos.contract import bounds
+from protos import files
+from protos.contract.bounds import CDI_SPEC_BYTES
+from protos.contract.codec import BAD_JSON
 
 log = structlog.get_logger()
 
@@ -35,13 +36,17 @@ class _Spec(msgspec.Struct, frozen=True):
     devices: list[_Device] = []
 
 
+_json: Callable[[bytes], _Spec] = msgspec.json.Decoder(_Spec).decode
+_yaml: Callable[[bytes], _Spec] = partial(files.convert, into=_Spec)
+
+
 class CdiSource:
     """A source whose GPUs are in trouble while no CDI device of this kind has their UUID."""
 
     def __init__(self, source: Source, kind: str, folders: Sequence[Path]) -> None:
         self.source, self.kind, self.folders = source, kind, folders
         self.period, self.poll, self.close = source.period, source.poll, source.close
-        self._read: dict[Path, tuple[texts.Stamp, frozenset[str]]] = {}
+        self._read: dict[Path, tuple[files.Stamp, frozenset[str]]] = {}
         """The devices of each file, and its stamp when it was read."""
         self._logged: frozenset[str] = frozenset()
 
@@ -65,21 +70,16 @@ class CdiSource:
         """The names of all devices of our kind. Only changed files are read."""
         before, self._read = self._read, {}
         for file in (file for folder in self.folders for file in _files(folder)):
-            try:
-                stamp = texts.stamp(file)
+            if stamp := files.stamp(file):
                 known = before.get(file)
                 self._read[file] = known if known and known[0] == stamp else (stamp, self._parse(file))
-            except OSError:
-                continue  # the file was removed
         return frozenset[str]().union(*(devices for _, devices in self._read.values()))
 
     def _parse(self, file: Path) -> frozenset[str]:
-        """The devices of our kind in a file, none if it is malformed; raises OSError."""
+        """The devices of our kind in a file, none if it cannot be used."""
         try:
-            text = texts.data(file, bounds.CDI_SPEC_BYTES)
-            value = msgspec.json.decode(text) if file.suffix == ".json" else yaml.load(text, yaml.CSafeLoader)
-            spec = msgspec.convert(value, _Spec)
-        except (ValueError, yaml.YAMLError, RecursionError) as error:
+            spec = files.read(file, _json if file.suffix == ".json" else _yaml, CDI_SPEC_BYTES)
+        except BAD_JSON as error:
             log.warning("cdi_specification_not_read", file=str(file), error=str(error)[:200])
             return frozenset()
         return frozenset(str(device.name) for device in spec.devices) if spec.kind == self.kind else frozenset()

@@ -4,19 +4,17 @@ It names pods by UID, has init containers too, and keeps each Allocate's answer.
 given before. Source: k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/checkpoint.
 """
 
-import base64
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 from google.protobuf.message import DecodeError
 
+from protos import files
 from protos.contract.bounds import CHECKPOINT
+from protos.contract.codec import BAD_JSON
+from protos.files import FileError
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
-
-
-class CheckpointError(ValueError):
-    """The file exists and cannot be read."""
 
 
 class Entry(NamedTuple):
@@ -35,7 +33,7 @@ class _Entry(msgspec.Struct, frozen=True):
     resource: str = msgspec.field(name="ResourceName")
     ids: dict[str, list[str]] | None = msgspec.field(name="DeviceIDs", default=None)
     """By NUMA node, -1 if unknown."""
-    answer: str | None = msgspec.field(name="AllocResp", default=None)
+    answer: bytes | None = msgspec.field(name="AllocResp", default=None)
 
 
 class _Data(msgspec.Struct, frozen=True):
@@ -50,33 +48,23 @@ _decoder = msgspec.json.Decoder(_File)
 
 
 def read(path: Path) -> tuple[Entry, ...]:
-    """The entries of the file, none if it does not exist; raises CheckpointError."""
-    try:
-        size = path.stat().st_size
-        if size > CHECKPOINT.most:
-            raise CheckpointError(CHECKPOINT.exceeded(size))
-        return parse(path.read_bytes())
-    except FileNotFoundError:
-        return ()
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
-    except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}") from error
+    """The entries of the file, none if it does not exist; raises FileError."""
+    return files.read(path, parse, CHECKPOINT) if files.stamp(path) else ()
 
 
-def parse(data: bytes) -> tuple[Entry, ...]:
-    """The entries of the file's content; raises CheckpointError."""
+def parse(content: bytes) -> tuple[Entry, ...]:
+    """The entries in the file's content; raises FileError."""
     try:
-        file = _decoder.decode(data)
+        file = _decoder.decode(content)
         return tuple(
             Entry(
                 uid=entry.pod_uid,
                 container=entry.container,
                 resource=entry.resource,
                 ids=tuple(device for ids in (entry.ids or {}).values() for device in ids),
-                envs=dict(api.ContainerAllocateResponse.FromString(base64.b64decode(entry.answer or "")).envs),
+                envs=dict(api.ContainerAllocateResponse.FromString(entry.answer or b"").envs),
             )
             for entry in file.data.entries or ()
         )
-    except (msgspec.DecodeError, DecodeError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"no checkpoint of the kubelet's device manager: {error}") from error
+    except (DecodeError, *BAD_JSON) as error:
+        raise FileError(f"no checkpoint of the kubelet's device manager: {error}") from error

@@ -50,7 +50,7 @@ class Cluster:
         async with contextlib.aclosing(self._pods.events()) as stream:
             async for event in stream:
                 match event:
-                    case changes.Added(_, pod) | changes.Modified(_, pod):
+                    case changes.Seen(_, pod):
                         self._store(pod)
                         self.on_pod(pod)
                     case changes.Deleted(ref, _):
@@ -67,7 +67,7 @@ class Cluster:
         async with contextlib.aclosing(reflector.events()) as stream:
             async for event in stream:
                 match event:
-                    case changes.Added(_, node) | changes.Modified(_, node):
+                    case changes.Seen(_, node):
                         self._store_node(node)
                     case changes.Deleted():
                         self.node = None

@@ -13,14 +13,15 @@ from deviceplugin.answers import Strategy
 from deviceplugin.cdi import CdiSource
 from deviceplugin.devices import TooManyDevicesError
 from deviceplugin.fake import FakeSource
-from deviceplugin.machine import Source, SourceError
+from deviceplugin.machine import Source
 from deviceplugin.nvml import NvmlSource
 from deviceplugin.settings import Settings
 from protos import flags, logs
 from protos.contract.shared_settings import SettingsError
+from protos.files import FileError
 from protos.kube.errors import CredentialsError
 
-REFUSED = SettingsError, slices.SharingError, CredentialsError, SourceError, TooManyDevicesError
+REFUSED = SettingsError, FileError, CredentialsError, TooManyDevicesError
 """Errors that the user can correct; they end the process with code 2 and a message."""
 
 log = structlog.get_logger()

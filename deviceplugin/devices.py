@@ -6,7 +6,6 @@ alone decides which GPUs its containers get.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -41,16 +40,13 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
         return self.resources.mem, self.resources.slice, self.resources.whole, *shared
 
 
-def inventory(
-    machine: Machine, health: Mapping[str, str], sharing: Sharing, state: Literal["ready", "leaving"] = "ready"
-) -> Inventory:
+def inventory(machine: Machine, health: Mapping[str, str], sharing: Sharing) -> Inventory:
     """The node's inventory; `health` by UUID."""
     return Inventory(
         v=codec.VERSION,
         unit_mib=sharing.unit_mib,
         slices_per_gpu=sharing.slices_per_gpu,
         replicas=sharing.replicas,
-        state=state,
         fabric=machine.fabric,
         gpus=tuple(_gpu(gpu, health.get(gpu.uuid, HEALTHY), sharing.unit_mib) for gpu in machine.gpus),
         links=machine.links,

@@ -13,24 +13,17 @@ from typing import Annotated
 import msgspec
 import structlog
 
-from deviceplugin import texts
-from deviceplugin.machine import Gpu, Machine, SourceError, Xid
+from deviceplugin.machine import Gpu, Machine, Xid
+from protos import files
 from protos.contract.bounds import GPU_TEXT, GPUS_PER_NODE
 from protos.contract.inventory import HEALTHY, Fabric, Index, Link, LinkKind, Natural, Numa, Text, Uuid
-from protos.contract.printable import brief
+from protos.files import FileError
 
 log = structlog.get_logger()
 
 PERIOD_S = 0.5
 PROFILES = resources.files("deviceplugin") / "profiles"
 SICK = "sick:"
-
-
-class ProfileError(SourceError):
-    """A profile that cannot be used: the message has the file, the place in it and what was expected."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(brief(sentence))
 
 
 class Defaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -77,13 +70,12 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FakeSource:
-    """The machine of a profile: a shipped name or the path of a YAML file."""
+    """The machine of a profile: a shipped name or the path of a YAML file. Raises FileError if that cannot be used."""
 
     period = PERIOD_S
 
     def __init__(self, profile: str, node: str) -> None:
         self.path, self.node = find(profile), node
-        self._trouble = ""
         self._load()
 
     def read(self) -> Machine:
@@ -100,25 +92,18 @@ class FakeSource:
         return
 
     def _load(self) -> None:
-        try:
-            self._stamp = texts.stamp(self.path)
-            self._profile = parse(texts.read(self.path), str(self.path))
-        except texts.TextError as error:
-            raise ProfileError(f"{self.path}: {error}") from error
-        except OSError as error:
-            raise ProfileError(f"{self.path}: cannot be read ({error.strerror})") from error
+        self._stamp = files.stamp(self.path)
+        self._profile = files.read(self.path, parse)
 
     def _refresh(self) -> None:
         """Load a changed file; for an unusable one the error is logged, and the last profile stays."""
+        if files.stamp(self.path) == self._stamp:
+            return
         try:
-            if texts.stamp(self.path) != self._stamp:
-                self._load()
-                log.info("profile_read_again", path=str(self.path))
-            self._trouble = ""
-        except (OSError, ProfileError) as error:
-            if str(error) != self._trouble:
-                log.error("profile_unusable", path=str(self.path), error=str(error), used="the last usable one")
-            self._trouble = str(error)
+            self._load()
+            log.info("profile_read_again", path=str(self.path))
+        except FileError as error:
+            log.error("profile_unusable", path=str(self.path), error=str(error), used="the last usable one")
 
 
 def shipped() -> list[str]:
@@ -127,31 +112,28 @@ def shipped() -> list[str]:
 
 
 def find(profile: str) -> Path:
-    """The file of a profile given by name or path; raises ProfileError."""
+    """The file of a profile given by name or path; raises FileError."""
     if profile in shipped():
         return Path(str(PROFILES / f"{profile}.yaml"))
     path = Path(profile)
     if not path.is_file():
-        raise ProfileError(f"no profile {profile!r}: expected a YAML file or one of {', '.join(shipped())}")
+        raise FileError(f"no profile {profile!r}: expected a YAML file or one of {', '.join(shipped())}")
     return path
 
 
-def parse(text: str, path: str) -> Profile:
-    """The profile in a file's text; raises ProfileError with file and place."""
-    try:
-        profile = texts.convert(text, Profile)
-    except texts.TextError as error:
-        raise ProfileError(f"{path}: {error}") from error
+def parse(content: bytes) -> Profile:
+    """The profile in a file's content; raises FileError with the place."""
+    profile = files.convert(content, Profile)
     if len(profile.gpus) > GPUS_PER_NODE.most:
-        raise ProfileError(f"{path}: {GPUS_PER_NODE.exceeded(len(profile.gpus))}")
+        raise FileError(GPUS_PER_NODE.exceeded(len(profile.gpus)))
     indexes = [_index(gpu, place) for place, gpu in enumerate(profile.gpus)]
     uuids = [gpu.uuid for gpu in profile.gpus if gpu.uuid]
     for what, values in (("indexes", indexes), ("uuids", uuids)):
         if len(set(values)) != len(values):
-            raise ProfileError(f"{path}: GPU {what} {values} are not distinct")
+            raise FileError(f"GPU {what} {values} are not distinct")
     for a, b, _ in profile.links.pairs:
         if a == b or not {a, b} <= set(indexes):
-            raise ProfileError(f"{path}: links.pairs names {a} and {b}: expected two of the GPUs {indexes}")
+            raise FileError(f"links.pairs names {a} and {b}: expected two of the GPUs {indexes}")
     return profile
 
 

@@ -16,8 +16,6 @@ class Offer:
     def __init__(self, sharing: Sharing) -> None:
         self.sharing = sharing
         self.inventory: Inventory = devices.inventory(Machine(), {}, sharing)
-        self.known = asyncio.Event()
-        """Set after the first reading of the machine, even if that failed."""
         self.changed = asyncio.Event()
         """Set at the next change, and then replaced by a new event."""
         self._held: Mapping[str, Collection[str]] = {}
@@ -30,7 +28,6 @@ class Offer:
         """
         inventory = devices.inventory(machine, health, self.sharing)
         held = held if any(gpu.health != HEALTHY for gpu in inventory.gpus) else {}
-        self.known.set()
         if inventory == self.inventory and held == self._held and self._lists:
             return
         lists = {r: devices.devices(r, inventory, self.sharing, held.get(r, ())) for r in self.sharing.served}

@@ -28,6 +28,7 @@ from deviceplugin.register import Registrar
 from deviceplugin.sense import Senses
 from deviceplugin.server import Endpoint
 from deviceplugin.settings import Settings
+from protos import files
 from protos.contract import names
 from protos.kube import credentials
 from protos.kube.client import ApiClient
@@ -77,7 +78,7 @@ class Plugin:
         health = Health(settings.ignored_xids, settings.cool_down_s)
         self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics)
         self.registrars: list[Registrar] = []
-        self._checkpoint = register.WatchedFile(settings.kubelet_dir / names.KUBELET_CHECKPOINT)
+        self._checkpoint = settings.kubelet_dir / names.KUBELET_CHECKPOINT
         self.publisher = Publisher(self.cluster, self.offer, self.metrics, self._settled)
         self.cluster.on_pod = self.corrections.look
         self.cluster.on_gone = self._forget
@@ -136,11 +137,11 @@ class Plugin:
         await self.cluster.pods_listed.wait()
         gone = self._forget_gone(self.record.uids())
         self.corrections.look_at_all()
-        seen = self._checkpoint.stamp()
+        seen = files.stamp(self._checkpoint)
         while True:
             await asyncio.sleep(TAKE_OVER_S)
             gone = self._forget_gone(gone)
-            stamp = self._checkpoint.stamp()
+            stamp = files.stamp(self._checkpoint)
             if stamp == seen:
                 continue
             seen, served = stamp, {r.resource for r in self.registrars if not r.foreign}
@@ -178,8 +179,8 @@ class Plugin:
     def _read_checkpoint(self) -> tuple[checkpoint.Entry, ...] | None:
         """The entries of the kubelet's checkpoint, None if it cannot be read."""
         try:
-            return checkpoint.read(self._checkpoint.path)
-        except checkpoint.CheckpointError as error:
+            return checkpoint.read(self._checkpoint)
+        except files.FileError as error:
             log.warning("checkpoint_not_read", error=str(error))
             return None
 

@@ -41,7 +41,6 @@ class Publisher:
 
     async def run(self) -> None:
         """Publish for ever."""
-        await self.offer.known.wait()
         self._settled_at = asyncio.get_running_loop().time()
         while True:
             try:

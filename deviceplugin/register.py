@@ -19,6 +19,7 @@ from deviceplugin.cluster import Kind
 from deviceplugin.metrics import Metrics
 from deviceplugin.podresources import PodResources, PodResourcesError
 from deviceplugin.server import OPTIONS_ANSWER, SOCKET_PREFIX, Endpoint, ServeError
+from protos import files
 from protos.contract import names
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2_grpc as rpc
@@ -39,30 +40,6 @@ ANSWER_S = 12.0
 """Timeout of Register: the kubelet dials us from inside it, and gives up after ten seconds."""
 ELSEWHERE, OURS = "GpuResourceElsewhere", "GpuResourceServed"
 """Reasons of Events. They differ, since of equal Events only the first in half a minute is written."""
-Stamp = tuple[int, int]
-
-
-class WatchedFile:
-    """A file that may be replaced; its stamp tells whether it was."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def stamp(self) -> Stamp | None:
-        """None if there is no file."""
-        try:
-            status = self.path.stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_ctime_ns
-
-    async def there(self) -> Stamp:
-        """Wait for the file."""
-        while True:
-            stamp = self.stamp()
-            if stamp is not None:
-                return stamp
-            await asyncio.sleep(LOOK_S)
 
 
 class Registrar:
@@ -86,7 +63,7 @@ class Registrar:
         self.resource = endpoint.resource
         self.foreign = False
         """Whether another plugin serves this resource."""
-        self._socket = WatchedFile(folder / names.KUBELET_SOCKET)
+        self._socket = folder / names.KUBELET_SOCKET
 
     @property
     def settled(self) -> bool:
@@ -95,10 +72,11 @@ class Registrar:
 
     async def run(self) -> None:
         """Keep the resource registered for ever; on cancellation the server ends."""
-        last: Stamp | None = None
+        last: files.Stamp | None = None
         try:
             while True:
-                stamp = await self._socket.there()
+                while (stamp := files.stamp(self._socket)) is None:  # noqa: ASYNC110 - a file has no event
+                    await asyncio.sleep(LOOK_S)
                 if stamp == last or last is None or self.foreign:
                     await self._unserved()
                 if last not in (stamp, None):
@@ -156,22 +134,22 @@ class Registrar:
         )
         options = [("grpc.default_authority", "localhost")]
         try:
-            async with grpc.aio.insecure_channel(f"unix:{self._socket.path}", options=options) as channel:
+            async with grpc.aio.insecure_channel(f"unix:{self._socket}", options=options) as channel:
                 await rpc.RegistrationStub(channel).Register(request, timeout=ANSWER_S)
         except grpc.aio.AioRpcError as error:
             said = f"{error.code().name} {error.details()}"
-            raise ServeError(f"the kubelet at {self._socket.path} refused {self.resource}: {said}") from error
+            raise ServeError(f"the kubelet at {self._socket} refused {self.resource}: {said}") from error
         self.metrics.registrations.labels(self.resource).inc()
         log.info("registered", resource=self.resource, socket=path.name)
 
-    async def _followed(self, stamp: Stamp) -> bool:
+    async def _followed(self, stamp: files.Stamp) -> bool:
         """Wait until the registration has no effect any more; returns whether the kubelet has restarted."""
         clock = asyncio.get_running_loop().time
         followed_at = clock()
         while clock() - followed_at < UNFOLLOWED_S:
             await asyncio.sleep(LOOK_S)
             gone = self.endpoint.socket is None or not self.endpoint.socket.exists()
-            if self._socket.stamp() not in (stamp, None) or gone:
+            if files.stamp(self._socket) not in (stamp, None) or gone:
                 return True
             if self.endpoint.streams:
                 followed_at = clock()

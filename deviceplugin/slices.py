@@ -8,19 +8,12 @@ from typing import Annotated, Any
 
 import msgspec
 
-from deviceplugin import texts
+from protos import files
 from protos.contract import names
-from protos.contract.printable import brief
+from protos.files import FileError
 
 VERSION = "v1"
 VENDOR = "nvidia.com/"
-
-
-class SharingError(ValueError):
-    """A sharing configuration that cannot be served: the message has file, value and what was expected."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(brief(sentence))
 
 
 class TimeSlicing(msgspec.Struct, frozen=True):
@@ -56,33 +49,25 @@ class _File(msgspec.Struct, frozen=True):
 
 
 def read(path: Path, resources: names.Resources, slices_per_gpu: int) -> TimeSlicing:
-    """The time-slicing of a configuration file; raises SharingError."""
-    try:
-        return parse(texts.read(path), resources, slices_per_gpu)
-    except OSError as error:
-        raise SharingError(f"{path} cannot be read: {error.strerror}") from error
-    except (texts.TextError, SharingError) as error:
-        raise SharingError(f"{path}: {error}") from error
+    """The time-slicing of a configuration file; raises FileError."""
+    return files.read(path, lambda content: parse(content, resources, slices_per_gpu))
 
 
-def parse(text: str, resources: names.Resources, slices_per_gpu: int) -> TimeSlicing:
-    """The time-slicing in a file's text; raises SharingError."""
-    try:
-        file = texts.convert(text, _File)
-    except texts.TextError as error:
-        raise SharingError(str(error)) from error
+def parse(content: bytes, resources: names.Resources, slices_per_gpu: int) -> TimeSlicing:
+    """The time-slicing in a file's content; raises FileError."""
+    file = files.convert(content, _File)
     if file.version != VERSION:
-        raise SharingError(f"version is {file.version[:40]!r}: expected {VERSION!r}")
+        raise FileError(f"version is {file.version[:40]!r}: expected {VERSION!r}")
     if file.sharing is not None and file.sharing.mps is not None:
-        raise SharingError("sharing.mps is not served: use sharing.timeSlicing, or ask for gpu-mem")
+        raise FileError("sharing.mps is not served: use sharing.timeSlicing, or ask for gpu-mem")
     slicing = (file.sharing and file.sharing.time_slicing) or _Sharing()
     replicas: dict[str, int] = {}
     for resource in slicing.resources:
         served = _served(resource, slicing.rename_by_default, resources)
         if served in replicas:
-            raise SharingError(f"{served} is listed twice")
+            raise FileError(f"{served} is listed twice")
         if resource.replicas > slices_per_gpu:
-            raise SharingError(f"{resource.replicas} replicas of {served}: a GPU has {slices_per_gpu} slices")
+            raise FileError(f"{resource.replicas} replicas of {served}: a GPU has {slices_per_gpu} slices")
         replicas[served] = resource.replicas
     return TimeSlicing(replicas, slicing.fail_requests_greater_than_one)
 
@@ -90,11 +75,11 @@ def parse(text: str, resources: names.Resources, slices_per_gpu: int) -> TimeSli
 def _served(resource: _Resource, rename: bool, resources: names.Resources) -> str:
     name = resource.name if "/" in resource.name else VENDOR + resource.name
     if name != resources.whole:
-        raise SharingError(f"resource {name} cannot be time-sliced: expected {resources.whole}")
+        raise FileError(f"resource {name} cannot be time-sliced: expected {resources.whole}")
     if resource.devices != "all":
-        raise SharingError(f'devices is {resource.devices!r}: expected "all", since every GPU has the same replicas')
+        raise FileError(f'devices is {resource.devices!r}: expected "all", since every GPU has the same replicas')
     served = resource.rename or (f"{name}.shared" if rename else name)
     served = served if "/" in served else VENDOR + served
     if served not in (resources.whole, resources.shared):
-        raise SharingError(f"{name} renamed to {served}: expected {resources.shared}")
+        raise FileError(f"{name} renamed to {served}: expected {resources.shared}")
     return served

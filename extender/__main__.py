@@ -16,11 +16,8 @@ import typer
 from extender.cli import commands
 from extender.cli.errors import CommandError, with_demo
 
-app = typer.Typer(
+app = commands.plain_typer(
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
     help="GPU sharing, GPU affinity and gang scheduling for Kubernetes, on the stock scheduler and kubelet.",
 )
 INTERRUPTED = 130
@@ -81,7 +78,7 @@ def main() -> None:
 
 def _run_process(run: Callable[..., None], context: typer.Context) -> None:
     """Run the function of a process, which reads the remaining options itself."""
-    process = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    process = commands.plain_typer()
     process.command()(run)
     process(context.args, prog_name=context.command_path)
 

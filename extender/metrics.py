@@ -1,7 +1,7 @@
 """The extender's Prometheus metrics: `TABLE` names all of them, `Metrics` holds counters and latencies.
 
 At each scrape `extender.server.exposition` reads the metrics of nodes, pods and queues from the engine.
-docs/metrics.md is made from the table: `python -m extender.metrics > docs/metrics.md`.
+docs/metrics.md is made from the table.
 """
 
 from collections import Counter as Counts
@@ -197,25 +197,3 @@ class Metrics(Collector):
                     family.add_metric(label.split("/", len(spec.labels) - 1), count)
             yield family
         yield self.steps.fill(HistogramMetricFamily(STEPS.name, STEPS.help, labels=STEPS.labels))
-
-
-def table() -> str:
-    """The page of all metrics, in Markdown."""
-    lines = [
-        "# Metrics of the extender",
-        "",
-        f"The status port serves all metrics but `{INFO.name}` to everybody under `/metrics`. That one names the pods "
-        "of tenants. The secure port serves it to callers with a token ([operations](operations.md#the-status-port)), "
-        "the status port on loopback only, or to everybody with `--open-allocations`.",
-        "",
-        "| metric | type | labels | meaning |",
-        "|---|---|---|---|",
-    ]
-    for kind, name, labels, text in TABLE:
-        total = "_total" if kind == "counter" else ""
-        lines.append(f"| `{name}{total}` | {kind} | {', '.join(labels)} | {text} |")
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print(table(), end="")

@@ -22,17 +22,18 @@ R = TypeVar("R")
 
 
 class Steps:
-    """Counts, sums and maxima by kind of step. A step costs two reads of the clock and no lock."""
+    """Counts and sums by kind of step. A step costs two reads of the clock and no lock."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
         self.counts: dict[str, list[int]] = {}
         """By kind, the steps in each bucket; the last bucket has those longer than all bounds."""
         self.seconds: dict[str, float] = {}
-        self.longest: dict[str, float] = {}
         self.worked = 0.0
         """Seconds of all steps together."""
         self._collecting = 0.0
+        self.tidy: Callable[[], None] = lambda: None
+        """To be called after each step that may leave much garbage; `Garbage` sets it."""
 
     def timed(self, kind: str, step: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the step and count it."""
@@ -46,12 +47,10 @@ class Steps:
         counts = self.counts.get(kind)
         if counts is None:
             counts = self.counts[kind] = [0] * (len(BUCKETS) + 1)
-            self.seconds[kind] = self.longest[kind] = 0.0
+            self.seconds[kind] = 0.0
         counts[bisect_left(BUCKETS, seconds)] += 1
         self.seconds[kind] += seconds
         self.worked += seconds
-        if seconds > self.longest[kind]:
-            self.longest[kind] = seconds
 
     @contextmanager
     def collections(self) -> Iterator[None]:

@@ -55,88 +55,76 @@ class DeclaredValues:
 
 
 class Agreement:
-    """All declarations of one group. For most groups all sources declare the same."""
+    """All declarations of one group, each with the number of sources that make it. Most groups have only one."""
 
-    __slots__ = ("_count", "_one", "_several")
+    __slots__ = ("_declarations", "_values")
 
     def __init__(self, declarations: Iterable[Declaration] = ()) -> None:
-        self._one: Declaration | None = None
-        """The declaration that all sources make; None if there is none, or if they differ."""
-        self._count = 0
-        """How many sources make it."""
-        self._several: _Several | None = None
-        """The declarations, while they differ."""
+        self._declarations: dict[Declaration, int] = {}
+        self._values: _Values | None = None
+        """The values of all declarations, while there are several."""
         for declaration in declarations:
             self.add(declaration)
 
     def add(self, declaration: Declaration) -> bool:
         """Count a declaration; returns whether it is new."""
-        if self._several is not None:
-            return self._several.add(declaration)
-        if self._one is None or self._one == declaration:
-            self._one = self._one or shared(declaration)[0]
-            self._count += 1
-            return self._count == 1
-        self._several, self._one = _Several(self._one, self._count), None
-        return self._several.add(declaration)
+        count = self._declarations.get(declaration, 0)
+        self._declarations[declaration if self._declarations else shared(declaration)[0]] = count + 1
+        if not count:
+            self._changed(declaration, 1)
+        return not count
 
     def remove(self, declaration: Declaration) -> None:
         """Count a declaration once less."""
-        if self._several is None:
-            self._count -= 1
-            self._one = self._one if self._count else None
-            return
-        self._several.remove(declaration)
-        if len(self._several.declarations) == 1:
-            ((self._one, self._count),) = self._several.declarations.items()
-            self._several = None
+        self._declarations[declaration] -= 1
+        if not self._declarations[declaration]:
+            del self._declarations[declaration]
+            self._changed(declaration, -1)
+
+    def _changed(self, declaration: Declaration, change: int) -> None:
+        """Update the values after the first source makes the declaration (1), or the last one withdraws it (-1)."""
+        if len(self._declarations) < 2:
+            self._values = None
+        elif self._values is None:
+            self._values = _Values(self._declarations)
+        else:
+            self._values.count(declaration, change)
 
     def __bool__(self) -> bool:
         """Whether there is any declaration."""
-        return self._one is not None or self._several is not None
+        return bool(self._declarations)
 
     def terms(self) -> Terms:
         """The terms that hold: the greater of two minimums, the shorter of two time limits."""
-        if self._several is not None:
-            return _terms(self._several, self._several.problems.values)
-        return shared(self._one)[1] if self._one is not None else Terms()
+        if self._values is not None:
+            return _terms(self._values, self._values.problems.values)
+        return next((shared(one)[1] for one in self._declarations), Terms())
 
     def combined(self) -> tuple[Declaration, tuple[str, ...]]:
         """All declarations as one, and a sentence about each value that differs."""
-        if self._several is not None:
-            return self._several.combined()
-        return self._one or Declaration(source=""), ()
+        if self._values is None:
+            return next(iter(self._declarations), Declaration(source="")), ()
+        held, differences = self._values.held()
+        source = " and ".join(sorted({declaration.source for declaration in self._declarations}))
+        return Declaration(source=source, problems=tuple(self._values.problems.values), **held), tuple(differences)
 
 
-class _Several:
-    """Different declarations, each with the number of sources that make it."""
+class _Values:
+    """What different declarations say, field by field."""
 
-    __slots__ = ("_amounts", "_names", "_values", "declarations", "problems")
+    __slots__ = ("_amounts", "_names", "_values", "problems")
 
-    def __init__(self, declaration: Declaration, count: int = 1) -> None:
-        self.declarations = Counter({declaration: count})
+    def __init__(self, declarations: Iterable[Declaration]) -> None:
         self._values = {field: DeclaredValues() for field, _, _ in _VALUES}
         self._amounts: dict[str, dict[str, DeclaredValues]] = {field: {} for field, _, _ in _AMOUNTS}
         self._names: dict[str, list[str]] = {field: [] for field, _, _ in _AMOUNTS}
         """The names of `_amounts`, sorted."""
         self.problems = DeclaredValues()
-        self._count(declaration, 1)
+        for declaration in declarations:
+            self.count(declaration, 1)
 
-    def add(self, declaration: Declaration) -> bool:
-        """Count a declaration; returns whether it is new."""
-        self.declarations[declaration] += 1
-        if self.declarations[declaration] > 1:
-            return False
-        self._count(declaration, 1)
-        return True
-
-    def remove(self, declaration: Declaration) -> None:
-        self.declarations[declaration] -= 1
-        if not self.declarations[declaration]:
-            del self.declarations[declaration]
-            self._count(declaration, -1)
-
-    def _count(self, declaration: Declaration, change: int) -> None:
+    def count(self, declaration: Declaration, change: int) -> None:
+        """Add what the declaration says (`change` = 1), or take it away (-1)."""
         source = declaration.source
         for field, values in self._values.items():
             if value := getattr(declaration, field):
@@ -152,11 +140,6 @@ class _Several:
                     del self._names[field][bisect_left(self._names[field], name)]
         for problem in declaration.problems:
             self.problems.count(problem, source, change)
-
-    def combined(self) -> tuple[Declaration, tuple[str, ...]]:
-        held, differences = self.held()
-        source = " and ".join(sorted({declaration.source for declaration in self.declarations}))
-        return Declaration(source=source, problems=tuple(self.problems.values), **held), tuple(differences)
 
     def held(self) -> tuple[dict[str, Any], list[str]]:
         """The declared fields with the value that holds, and the sentences about those that differ."""
@@ -178,8 +161,8 @@ class _Several:
         return held, differences
 
 
-def _terms(several: _Several, problems: Sequence[str]) -> Terms:
-    held, differences = several.held()
+def _terms(values: _Values, problems: Sequence[str]) -> Terms:
+    held, differences = values.held()
     by_role = sum(minimum for _, minimum in held.get("min_by_role", ()))
     held["min_member"] = max(held.get("min_member", 0), by_role) or None
     more = len(problems) - MOST_TOLD  # each member may write nonsense of its own
@@ -196,7 +179,7 @@ def shared(declaration: Declaration) -> tuple[Declaration, Terms]:
     known = _known.get(declaration)
     if known is not None:
         return known
-    return _known.put(declaration, (declaration, _terms(_Several(declaration), declaration.problems)))
+    return _known.put(declaration, (declaration, _terms(_Values((declaration,)), declaration.problems)))
 
 
 def combined(declarations: Sequence[Declaration]) -> tuple[Declaration, tuple[str, ...]]:

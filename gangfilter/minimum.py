@@ -47,11 +47,6 @@ def last(gang: Gang) -> list[Member]:
     return planned if gang.phase in STARTED or suffices(gang, *ARRIVED, also=planned) else []
 
 
-def to_start(gang: Gang) -> int:
-    """How many members start together at least, 0 if no source declares it."""
-    return max(gang.terms.min_member or 0, sum(number for _, number in gang.terms.min_by_role))
-
-
 def lacking(gang: Gang) -> str:
     """The part of the minimum that does not exist, in words; "" if all exists."""
     total = gang.terms.min_member

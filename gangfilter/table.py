@@ -93,9 +93,3 @@ TRANSITIONS: dict[tuple[Phase, Trigger], Phase] = {
 def after(phase: Phase, trigger: Trigger) -> Phase:
     """The phase that follows."""
     return TRANSITIONS.get((phase, trigger), phase)
-
-
-def diagram() -> str:
-    """The table as a Mermaid state diagram."""
-    lines = [f"    {phase} --> {to}: {trigger}" for (phase, trigger), to in TRANSITIONS.items()]
-    return "\n".join(["stateDiagram-v2", "    [*] --> Assembling", *lines])

@@ -17,26 +17,25 @@ ROOT = PACKAGE.parent
 GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi")
 
 
-class GenerateError(Exception):
-    """Code generation failed: a tool is missing, or protoc failed."""
-
-
 def generate(into: Path) -> None:
-    """Write the generated code of every .proto file below `into`, at the file's path in the repository."""
+    """Write the generated code of every .proto file below `into`, at the file's path in the repository.
+
+    Ends the program if a tool is missing, or if protoc fails.
+    """
     try:
         from grpc_tools import protoc
     except ImportError as error:
-        raise GenerateError("grpcio-tools is missing: install the dev dependency group") from error
+        raise SystemExit("grpcio-tools is missing: install the dev dependency group") from error
     plugin = shutil.which("protoc-gen-mypy_grpc", path=sysconfig.get_path("scripts"))
     if plugin is None:
-        raise GenerateError("protoc-gen-mypy_grpc is missing: install the dev dependency group (mypy-protobuf)")
+        raise SystemExit("protoc-gen-mypy_grpc is missing: install the dev dependency group (mypy-protobuf)")
     messages = [f"--python_out={into}", f"--pyi_out={into}"]
     services = [f"--grpc_python_out={into}", f"--plugin=protoc-gen-mypy_grpc={plugin}", f"--mypy_grpc_out=quiet:{into}"]
     for file in sorted(PACKAGE.rglob("*.proto")):
         outputs = messages + (services if "\nservice " in file.read_text() else [])
         status = protoc.main(["protoc", f"-I{ROOT}", *outputs, str(file)])
         if status != 0:
-            raise GenerateError(f"protoc ended with status {status} for {file.relative_to(ROOT)}")
+            raise SystemExit(f"protoc ended with status {status} for {file.relative_to(ROOT)}")
 
 
 def generated(below: Path) -> dict[Path, str]:
@@ -70,13 +69,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; return 1 for stale code, else 0."""
     parser = argparse.ArgumentParser(prog="python -m protos.generate", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the code checked in is stale")
-    try:
-        if not parser.parse_args(arguments).check:
-            generate(ROOT)
-            return 0
-        stale = check()
-    except GenerateError as error:
-        sys.exit(f"protos.generate: {error}")
+    if not parser.parse_args(arguments).check:
+        generate(ROOT)
+        return 0
+    stale = check()
     for line in stale:
         print(line, file=sys.stderr)
     if stale:

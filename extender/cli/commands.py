@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
@@ -10,6 +11,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+plain_typer = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+"""A program of commands, whose help and errors are plain text."""
 Answer = TypeVar("Answer")
 DEFAULT_SERVER = "http://127.0.0.1:12346"
 LAYOUT_HELP = "own: our own copy of the stock scheduler; shared: the cluster's one scheduler; gpushare: drop-in for"
@@ -153,7 +156,6 @@ def defrag(
 ) -> None:
     """Show which restartable pods to move so that a pending pod or gang fits; --apply moves them."""
     import asyncio
-    from functools import partial
 
     import msgspec
 
@@ -175,7 +177,7 @@ def defrag(
         asyncio.run(moves.apply(plan, server, kubeconfig, context, partial(typer.echo, err=output == "json")))
 
 
-explain = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Explain the state of a pod or gang.")
+explain = plain_typer(no_args_is_help=True, help="Explain the state of a pod or gang.")
 
 
 @explain.command("pod")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from extender.cli.commands import plain_typer
 from extender.cli.errors import CommandError
 from extender.sim.jobtrace import choices as jobs_choices
 from extender.sim.openb.choices import ListName, Policy
@@ -21,13 +22,7 @@ MIN_INFLATE, MAX_INFLATE = 1, 1000
 MAX_NODES, MAX_GPUS = 100_000, 1024
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-simulate = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Replay a recorded workload.",
-)
+simulate = plain_typer(no_args_is_help=True, help="Replay a recorded workload.")
 
 
 @simulate.command("openb")

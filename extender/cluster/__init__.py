@@ -2,6 +2,6 @@
 
 `watch` turns objects into the engine's events, one `feed` for each collection, described by a row of `kinds`. `bind`
 and `act` carry out decisions (`pending` holds waiting effects). `status` and `group_status` write the status of
-GpuClasses, queues and gangs. `leadership` (and `rivals`) decides whether this process may write at all, and its client
-checks that before every write. Nothing here decides where a pod goes. Start with `leadership`.
+GpuClasses, queues and gangs. `leadership` decides whether this process may write at all, and the client asks it before
+every write. Nothing here decides where a pod goes. Start with `leadership`.
 """

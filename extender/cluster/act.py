@@ -37,7 +37,7 @@ from protos.contract import gpu_class, names, queue_sources, training
 from protos.contract.reason import Reason
 from protos.kube import errors, paths
 from protos.kube.client import STRATEGIC_PATCH, ApiClient
-from protos.kube.events import Recorder, Reference
+from protos.kube.events import PASSING, Recorder, Reference
 
 MOST_ACTS, MOST_NOTICES = 65_536, 8192
 """The most effects that wait while the API server does not take them; the engine sends again what still matters."""
@@ -54,7 +54,6 @@ STATUS_PAUSE_S = 1.0
 """Pause between two writes of one object's status."""
 
 log = structlog.get_logger(__name__)
-_PASSING = (errors.Unavailable, errors.TooMany)
 _MOOT = (errors.NotFound, errors.Conflict)
 """The pod is gone, replaced (its UID differs) or changed since: its watch brings the news to the engine."""
 PHASES_WITH_EVENT = (Phase.WAITING, Phase.DEGRADED, Phase.FAILED)
@@ -141,7 +140,7 @@ class Actor:
                 log.debug("effect", **logged)
                 return
             except NotLeading as error:
-                log.debug("effect_left", why=error.why, **logged)
+                log.debug("effect_left", why=error.message, **logged)
                 return
             except _MOOT as error:
                 log.debug("effect_moot", why=str(error), **logged)
@@ -151,7 +150,7 @@ class Actor:
                     log.info("eviction_refused", error=str(error), **logged)
                     self.refused(effect.pod.uid, error.message)
                     return
-                if not isinstance(error, _PASSING) or attempt == TRIES:
+                if not isinstance(error, PASSING) or attempt == TRIES:
                     log.warning("effect_failed", error=str(error), tries=attempt, **logged)
                     self._failed(logged["kind"])
                     return
@@ -243,9 +242,8 @@ def _forbidden_by_budget(error: errors.ApiError) -> bool:
 
     Source: registry/core/pod/storage eviction.go.
     """
-    if isinstance(error, errors.TooMany):
-        return error.disruption_budget
-    return isinstance(error, errors.Unavailable) and "PodDisruptionBudget" in error.message
+    several = isinstance(error, errors.Unavailable) and "PodDisruptionBudget" in error.message
+    return several or isinstance(error, errors.Protected)
 
 
 def _set_aside(subject: Subject) -> Reference | None:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import structlog
 
-from extender.cluster.leadership import NotLeading, Permission
+from extender.cluster.leadership import Permission
 from extender.engine.types import trust
 from extender.engine.types.effects import PostBinding
 from protos.contract import names
@@ -73,8 +73,6 @@ class Binder:
                 if outcome is not None:
                     return outcome
             if not (doubt or (isinstance(refusal, errors.Unavailable) and self._clock() - started < PATIENCE_S)):
-                if isinstance(refusal, NotLeading):
-                    return Outcome("lost", f"nothing was written: {refusal.why}")
                 return Outcome("lost", refusal.message or str(refusal))
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_MOST_S)

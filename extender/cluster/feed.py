@@ -1,10 +1,9 @@
 """Feeds one collection of the API server to the engine, as events."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import structlog
 
 from extender.cluster.kinds import WatchedKind
@@ -18,17 +17,6 @@ NOW_TRIES_S = 0.5
 """Seconds between two tries to read the current resourceVersion."""
 
 log = structlog.get_logger(__name__)
-
-
-class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str = ""
-
-
-class _List(msgspec.Struct, frozen=True):
-    metadata: _ListMeta
-
-
-_lists = msgspec.json.Decoder(_List)
 
 
 class Feed:
@@ -48,7 +36,7 @@ class Feed:
 
         While `calm` is not set, the feed pauses.
         """
-        self._client, self._path, self._kind, self._tell, self._metrics = client, kind.path, kind, tell, metrics
+        self._path, self._kind, self._tell, self._metrics = kind.path, kind, tell, metrics
         self._reflector: Reflector[Any] = Reflector(client, kind.path, kind.decode, optional=optional)
         metrics.watching.labels(kind.path).set_function(lambda: self._reflector.trouble is None)
         self._optional, self._calm = optional, calm
@@ -76,6 +64,13 @@ class Feed:
             self._reflector.relist()
             await self._listed.wait()
 
+    def forget(self) -> None:
+        """Tell the engine that the collection is not served any more, and that its objects are gone."""
+        for change in self._reflector.forget():
+            self._take(change)
+        if (event := self._kind.left()) is not None:
+            self._tell(event)
+
     def close(self) -> None:
         """Remove the collection from the metrics."""
         self._metrics.watching.remove(self._path)
@@ -87,8 +82,7 @@ class Feed:
         """
         while True:
             try:
-                read = await self._client.fetch(self._path, _lists, params={"limit": "1"})
-                return int(read.metadata.resource_version)
+                return int(await self._reflector.version())
             except errors.ApiError as error:
                 if self._optional and isinstance(error, ABSENT):
                     raise
@@ -105,7 +99,7 @@ class Feed:
 
     def _event(self, change: changes.Event[Any]) -> Event | None:
         match change:
-            case changes.Added(ref, found) | changes.Modified(ref, found):
+            case changes.Seen(ref, found):
                 return self._kind.seen(ref, found)
             case changes.Deleted(ref, _):
                 return self._kind.gone(ref)
@@ -125,10 +119,3 @@ class Feed:
 def _name(change: changes.Event[Any]) -> str:
     ref = None if isinstance(change, changes.Listed) else change.ref
     return f"{ref.namespace}/{ref.name}" if ref is not None else ""
-
-
-async def together(waits: Iterable[Any]) -> None:
-    """Wait for all of these; the first error cancels the others."""
-    async with asyncio.TaskGroup() as tasks:
-        for wait in waits:
-            tasks.create_task(wait)

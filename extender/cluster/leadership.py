@@ -6,21 +6,21 @@ renewDeadline. So neither the clocks of other machines nor an answer that waited
 stopped can make an old renewal look new. Source: client-go tools/leaderelection (a holder that cannot renew within
 renewDeadline gives up; another takes over no earlier than leaseDuration after the last renewal it saw).
 
-An extender without a kube-scheduler beside it is elected by a Lease of its own: `OwnLease`.
+An extender without a kube-scheduler beside it is elected by a Lease of its own: `OwnLease`. While another scheduler
+serves the same pods, no replica acts: `Rivals`.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 
 import structlog
 
 from protos.kube import errors, lease
 from protos.kube.client import ApiClient
-from protos.kube.credentials import Credentials
-from protos.kube.lease import Election, LeaseSpec
+from protos.kube.lease import Election, LeaseSpec, Sight
 
 LOOK_S = 1.0
 """Seconds between two reads of the Lease."""
@@ -28,6 +28,11 @@ SOON_S = 0.2
 """The same while a request waits for it; reads are never closer together."""
 SETTLE_S = 4.0
 """How long a write waits for the first proof of a renewal: two of the scheduler's renewals (retryPeriod is 2 s)."""
+RIVAL_LOOK_S = 5.0
+"""Seconds between two reads of a rival's Lease."""
+RIVAL_RENEWED_S = 30.0
+"""A rival counts as gone so many seconds after the last renewal that we saw (Volcano renews every 10 s)."""
+UNSEEN = "the Lease was not seen yet"
 
 log = structlog.get_logger(__name__)
 
@@ -36,81 +41,134 @@ class NotLeading(errors.ApiError):
     """Nothing was written, since the Lease is not surely ours."""
 
     def __init__(self, why: str) -> None:
-        super().__init__("not leading", message=why)
-        self.why = why
+        super().__init__("not leading", message=f"nothing was written: {why}")
 
 
-class Permission(Protocol):
-    """Whether this process may write."""
-
-    def require(self) -> None:
-        """Raise NotLeading if this process may not write now; called right before each write is sent."""
-        ...
-
-    async def settled(self) -> bool:
-        """Whether this process may write, after a short wait if that will be known soon."""
-        ...
-
-
-class Alone:
-    """The permission of the only replica."""
-
-    def require(self) -> None:
-        return
-
-    async def settled(self) -> bool:
-        return True
-
-
-class PermittedClient(ApiClient):
-    """An ApiClient whose writes raise NotLeading unless this process may write at that moment.
-
-    The check comes right before each request is sent, after it waited for its turn, its connection or a Retry-After.
-    """
-
-    def __init__(self, credentials: Credentials, permission: Permission, **options: Any) -> None:
-        super().__init__(credentials, **options)
-        self._permission = permission
-
-    def _about_to_send(self, method: str, target: str) -> None:
-        if method != "GET":
-            self._permission.require()
-            log.debug("write", method=method, path=target)
-
-
-class Leadership:
-    """What the reads of the Lease so far prove. Pure but for the clock."""
-
-    def __init__(self, identity_prefix: str, renew_deadline_s: float, clock: Callable[[], float] = time.monotonic):
-        self._prefix, self._deadline_s, self.clock = identity_prefix, renew_deadline_s, clock
-        self._spec = LeaseSpec()
-        self._asked_at: float | None = None
-        self._renewed_at: float | None = None
-        self.trouble = ""
-        """Why the last read failed, "" if it did not."""
-        self.terms = 0
-        """How often the Lease became ours after it was another's or free, as far as we saw."""
-
-    @property
-    def ours(self) -> bool:
-        """Whether our scheduler held the Lease at the last read, renewed or not."""
-        return (self._spec.holder_identity or "").startswith(self._prefix)
+class Permission:
+    """Whether this process may write. This is the permission of the only replica, which always may."""
 
     @property
     def leads(self) -> bool:
         """Whether this process may write now."""
-        return self.ours and self._renewed_at is not None and self.clock() - self._renewed_at < self._deadline_s
+        return True
 
     def why_not(self) -> str:
         """Why this process may not write, for people."""
+        return ""
+
+    def require(self) -> None:
+        """Raise NotLeading if this process may not write now; called right before each write is sent."""
+        if not self.leads:
+            raise NotLeading(self.why_not())
+
+    async def settled(self) -> None:
+        """Wait for a moment if it will soon be known whether this process may write."""
+
+
+class Candidate(Permission, ABC):
+    """The permission of one of several replicas, by a Lease at which it looks again and again."""
+
+    def __init__(self) -> None:
+        self.terms = 0
+        """How often the Lease became ours after it was another's or free, as far as we saw."""
+        self.trouble = UNSEEN
+        """Why the last look failed, "" if it did not."""
+        self._next = asyncio.Event()
+
+    @property
+    def ours(self) -> bool:
+        """Whether the Lease was ours at the last look, renewed or not."""
+        return self.leads
+
+    def look_soon(self) -> None:
+        """Ask for an earlier look, if one may show more; cheap to call often."""
+
+    async def looked(self) -> None:
+        """Wait for the next look at the Lease."""
+        await self._next.wait()
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Look for ever."""
+
+    @abstractmethod
+    async def _see(self) -> None:
+        """Take in the Lease as it is; raises the errors of a request."""
+
+    async def _look(self) -> None:
+        led = self.leads
+        try:
+            await self._see()
+        except errors.ApiError as error:
+            if self.trouble in ("", UNSEEN):
+                log.warning("lease_not_read", error=str(error))
+            self.trouble = str(error)
+        if led != self.leads:
+            log.info("leadership", leads=self.leads, why=self.why_not() if led else "the Lease was seen renewed")
+        self._next.set()
+        self._next = asyncio.Event()
+
+
+class LeaseWatch(Candidate):
+    """Reads the scheduler's Lease, for ever, and answers from what the reads so far prove."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        where: tuple[str, str],
+        identity_prefix: str,
+        renew_deadline_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`where`: namespace and name of the Lease."""
+        super().__init__()
+        self._client, self._where = client, where
+        self._prefix, self._deadline_s, self._clock = identity_prefix, renew_deadline_s, clock
+        self._spec = LeaseSpec()
+        self._asked_at: float | None = None
+        self._renewed_at: float | None = None
+        self._wanted = asyncio.Event()
+
+    @property
+    def ours(self) -> bool:
+        return (self._spec.holder_identity or "").startswith(self._prefix)
+
+    @property
+    def leads(self) -> bool:
+        return self.ours and self._renewed_at is not None and self._clock() - self._renewed_at < self._deadline_s
+
+    def why_not(self) -> str:
         holder = self._spec.holder_identity
-        if self._asked_at is None or (self.trouble and not self.leads):
-            return self.trouble or "the scheduler's Lease was not seen yet"
+        if self.trouble and not self.leads:
+            return self.trouble
         if not self.ours:
             return f"the scheduler's Lease is held by {holder}" if holder else "the scheduler's Lease has no holder"
         if self._renewed_at is None:
             return f"the scheduler's Lease names {holder}, but was not seen renewed yet"
         return f"{holder} did not renew the scheduler's Lease within {self._deadline_s:g} s"
+
+    async def settled(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_S):
+                while not self.leads and (self.ours or self._asked_at is None):
+                    self.look_soon()
+                    await self.looked()
+
+    def look_soon(self) -> None:
+        self._wanted.set()
+
+    async def run(self) -> None:
+        while True:
+            self._wanted.clear()
+            await self._look()
+            await asyncio.sleep(SOON_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), LOOK_S - SOON_S)
+
+    async def _see(self) -> None:
+        asked_at = self._clock()
+        found = await lease.read(self._client, *self._where)
+        self.saw(found.spec if found else LeaseSpec(), asked_at)
 
     def saw(self, spec: LeaseSpec, asked_at: float) -> None:
         """Take in a read of the Lease that was sent at this time of our clock."""
@@ -126,120 +184,71 @@ class Leadership:
         self._asked_at = asked_at
 
 
-class LeaseWatch(Leadership):
-    """Reads the scheduler's Lease, for ever, and answers from what it read."""
+class OwnLease(Candidate):
+    """Stands for election, for ever. An earlier look would win nothing: the holder must be silent for a while first."""
 
-    def __init__(
-        self, client: ApiClient, namespace: str, name: str, identity_prefix: str, renew_deadline_s: float
-    ) -> None:
-        super().__init__(identity_prefix, renew_deadline_s)
-        self._client, self._namespace, self._name = client, namespace, name
-        self._wanted = asyncio.Event()
-        self._next = asyncio.Event()
-
-    def require(self) -> None:
-        if not self.leads:
-            raise NotLeading(self.why_not())
-
-    async def settled(self) -> bool:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SETTLE_S):
-                while not self.leads and (self.ours or self._asked_at is None):
-                    self.look_soon()
-                    await self.looked()
-        return self.leads
-
-    def look_soon(self) -> None:
-        """Ask for a read before the next second; cheap to call often."""
-        self._wanted.set()
-
-    async def looked(self) -> None:
-        """Wait for the next read of the Lease."""
-        await self._next.wait()
-
-    async def run(self) -> None:
-        """Read for ever."""
-        while True:
-            self._wanted.clear()
-            await self._look()
-            self._next.set()
-            self._next = asyncio.Event()
-            await asyncio.sleep(SOON_S)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), LOOK_S - SOON_S)
-
-    async def _look(self) -> None:
-        led, asked_at = self.leads, self.clock()
-        try:
-            spec = (await lease.read(self._client, self._namespace, self._name)).spec
-        except errors.NotFound:
-            spec = LeaseSpec()
-        except errors.ApiError as error:
-            if not self.trouble:
-                log.warning("lease_not_read", error=str(error))
-            self.trouble = str(error)
-            return
-        self.saw(spec, asked_at)
-        if led != self.leads:
-            log.info("leadership", leads=self.leads, why=self.why_not() if led else "the Lease was seen renewed")
-
-
-class OwnLease:
-    """Stands for election, for ever, with the interface of `LeaseWatch`."""
-
-    def __init__(self, client: ApiClient, namespace: str, name: str, identity: str) -> None:
+    def __init__(self, client: ApiClient, where: tuple[str, str], identity: str) -> None:
+        super().__init__()
+        namespace, name = where
         clock = time.monotonic
         self._election = Election(client, namespace=namespace, name=name, identity=identity, clock=clock)
-        self._trouble = "the Lease was not seen yet"
-        self._next = asyncio.Event()
-        self.terms = 0
-        """How often we were elected."""
 
     @property
     def leads(self) -> bool:
         return self._election.leads(time.monotonic())
 
-    @property
-    def ours(self) -> bool:
-        return self.leads
-
     def why_not(self) -> str:
-        return self._trouble or "another extender holds the Lease"
-
-    def require(self) -> None:
-        if not self.leads:
-            raise NotLeading(self.why_not())
-
-    async def settled(self) -> bool:
-        return self.leads
-
-    def look_soon(self) -> None:
-        """An earlier try would win nothing: the Lease is free once its holder was silent for its duration."""
-
-    async def looked(self) -> None:
-        """Wait for the next try."""
-        await self._next.wait()
+        return self.trouble or "another extender holds the Lease"
 
     async def run(self) -> None:
         """Acquire and renew, for ever; on cancellation the Lease is released, so that no replica has to wait."""
         try:
             while True:
-                await self._stand()
-                self._next.set()
-                self._next = asyncio.Event()
+                await self._look()
                 await asyncio.sleep(self._election.terms.retry_s)
         finally:
             await self._election.release()
 
-    async def _stand(self) -> None:
+    async def _see(self) -> None:
         led = self.leads
-        try:
-            await self._election.step()
-            self._trouble = ""
-        except errors.ApiError as error:
-            log.warning("lease_failed", error=str(error))
-            self._trouble = str(error)
+        await self._election.step()
+        self.trouble = ""
         if self.leads and not led:
             self.terms += 1
-        if self.leads != led:
-            log.info("leadership", leads=self.leads, why="elected" if self.leads else self.why_not())
+
+
+class Rivals:
+    """Watches the Leases (NAMESPACE/NAME) of other schedulers that serve the scheduler names of ours.
+
+    While one of them renews its Lease, we place no pods. Two schedulers of one name would both place its pods, and a
+    gang split between them would never be complete.
+    """
+
+    def __init__(self, client: ApiClient, leases: Iterable[str]) -> None:
+        self._client = client
+        self._sights = {where: Sight() for where in leases}
+        self._unread: set[str] = set()
+
+    def why(self) -> str:
+        """The sentence about a rival that renews its Lease, "" if there is none."""
+        now = time.monotonic()
+        for where, sight in self._sights.items():
+            if sight.renewed_within(RIVAL_RENEWED_S, now):
+                return f"another scheduler serves the same pods: {sight.holder} renews the Lease {where}"
+        return ""
+
+    async def run(self) -> None:
+        """Read the Leases for ever."""
+        while self._sights:
+            for where, sight in self._sights.items():
+                await self._look(where, sight)
+            await asyncio.sleep(RIVAL_LOOK_S)
+
+    async def _look(self, where: str, sight: Sight) -> None:
+        asked_at = time.monotonic()
+        try:
+            sight.see(await lease.read(self._client, *where.split("/")), asked_at)
+        except errors.ApiError as error:
+            if where not in self._unread:
+                log.warning("rival_lease_not_read", lease=where, error=str(error))
+            self._unread.add(where)

@@ -11,6 +11,7 @@ import msgspec
 
 from extender.engine.types.effects import ClassStatus, QueueStatus
 from protos.contract import gpu_class, names, queue
+from protos.contract.objects import ObjectMeta
 from protos.contract.printable import printable
 from protos.kube import paths
 from protos.kube.client import ApiClient
@@ -24,12 +25,8 @@ ACCEPTED, PLACED, MISPLACED = "Accepted", "Placed", "Misplaced"
 WITHIN, EXCEEDED = "WithinCapability", "CapabilityExceeded"
 
 
-class _Meta(msgspec.Struct, frozen=True):
-    uid: str = ""
-
-
 class _Object(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
+    metadata: ObjectMeta
     status: Json | None = None
 
 

@@ -31,10 +31,7 @@ class Core:
         metrics: Metrics,
         write: Callable[[Iterable[Write]], None],
         clock: Callable[[], float] = time.monotonic,
-        tidy: Callable[[], None] = lambda: None,
     ) -> None:
-        """`tidy` is called after each event and each slice of planning, as they may leave much garbage."""
-        self._tidy = tidy
         self.engine, self.metrics, self.clock, self._write = engine, metrics, clock, write
         self.release: Callable[[Release], None] = lambda _: None
         """Set by `Binds`, which has the held binds."""
@@ -50,7 +47,7 @@ class Core:
         if isinstance(event, Tick) and event.part:
             kind = f"{kind} {event.part}"
         self.metrics.steps.timed(kind, self._tell, event)
-        self._tidy()
+        self.metrics.steps.tidy()
         self.stirred.set()
 
     def _tell(self, event: Event) -> None:
@@ -66,7 +63,7 @@ class Core:
     def run_slice(self) -> bool:
         """Plan for a moment; whether there is more to plan."""
         more = self.metrics.steps.timed("RunSlice", self._run_slice)
-        self._tidy()
+        self.metrics.steps.tidy()
         return more
 
     def _run_slice(self) -> bool:

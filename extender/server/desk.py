@@ -1,6 +1,7 @@
 """Makes the pages for people: in short slices, after kube-scheduler's questions, once for equal questions.
 
-An answer is complete before its first byte is sent, so a slow reader delays no work.
+A page is made of pieces, and other work runs between two of them. An answer is complete before its first byte is sent,
+so a slow reader delays no work.
 """
 
 from __future__ import annotations
@@ -8,16 +9,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from http import HTTPStatus
+from typing import Any, TypeVar
 
+import msgspec
 import structlog
 
 from extender.steps import Steps
 
+K = TypeVar("K")
+V = TypeVar("V")
 Pieces = Iterator[bytes]
 """The pieces of an answer. Other work may run between two of them."""
 
+SLICE = 200
+"""Objects that a page only counts or compares, between two pieces."""
 SLICE_S = 0.001
 """Work between two turns of the event loop."""
 QUIET_S = 0.001
@@ -28,6 +35,7 @@ PART = 64 << 10
 """Bytes sent at a time."""
 MOST_OUT = 256 << 20
 """Bytes of all answers that are being sent; beyond them new questions are refused."""
+BUSY = "too many questions at once: try again"
 
 log = structlog.get_logger(__name__)
 
@@ -40,17 +48,51 @@ class Refusal(Exception):
         self.status, self.sentence = status, sentence
 
 
-def missing(sentence: str) -> Refusal:
-    """The refusal of a question about an unknown object."""
-    return Refusal(HTTPStatus.NOT_FOUND, sentence)
+def current(table: Mapping[K, V], keys: Iterable[K] | None = None) -> Iterator[V]:
+    """The values of a table that changes meanwhile, in the order of `keys`; deleted ones are skipped."""
+    for key in list(table) if keys is None else keys:
+        value = table.get(key)
+        if value is not None:
+            yield value
+
+
+def wanted(objects: Iterable[V], wants: Callable[[V], bool]) -> Generator[bytes, None, list[V]]:
+    """Those of many objects that the page wants. It makes an empty piece for every `SLICE` of them."""
+    found = []
+    for number, each in enumerate(objects):
+        if wants(each):
+            found.append(each)
+        if number % SLICE == 0:
+            yield b""
+    return found
+
+
+def joined(items: Iterable[object]) -> Pieces:
+    """The items of a list with commas between them, one in each piece. None makes an empty piece."""
+    comma = b""
+    for item in items:
+        if item is None:
+            yield b""
+        else:
+            yield comma + msgspec.json.encode(item)
+            comma = b","
+
+
+def json_object(fields: Mapping[str, Any], lists: Mapping[str, Iterable[object]]) -> Pieces:
+    """An object with these fields, then these long lists."""
+    start = msgspec.json.encode(fields)[:-1]
+    for name, items in lists.items():
+        yield start + b"," * (start != b"{") + msgspec.json.encode(name) + b":["
+        yield from joined(items)
+        start = b"]"
+    yield start + b"}"
 
 
 class Traffic:
     """Counts kube-scheduler's questions, and gives turns to other work."""
 
-    def __init__(self, steps: Steps, tidy: Callable[[], None]) -> None:
-        """`tidy` is called after each slice, as it may leave much garbage."""
-        self._steps, self._tidy = steps, tidy
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
         self._last, self._under_way = 0.0, 0
         self._turn = asyncio.Lock()
 
@@ -71,7 +113,7 @@ class Traffic:
             while self._busy() and time.monotonic() - began < PATIENCE_S:  # noqa: ASYNC110  # verbs are to pay nothing
                 await asyncio.sleep(QUIET_S)
             more = self._steps.timed("page", work, time.monotonic() + SLICE_S)
-            self._tidy()
+            self._steps.tidy()
             return more
 
     async def part(self, send: Awaitable[None]) -> None:
@@ -111,7 +153,7 @@ class Desk:
     An answer is never older than its question, so no question shares an answer whose work has begun.
     """
 
-    def __init__(self, traffic: Traffic, most: int, busy: str) -> None:
+    def __init__(self, traffic: Traffic, most: int, busy: str = BUSY) -> None:
         """With `most` different questions under way, the next is refused with the sentence `busy`."""
         self.traffic, self._most, self._busy = traffic, most, busy
         self._turn = asyncio.Lock()

@@ -1,53 +1,57 @@
-"""The pages of one node, pod or gang: where it is, or why it is pending."""
+"""The pages of one node, pod or gang: where it is, or why it is pending, and the moves that make room for it."""
 
 from collections.abc import Generator
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import parse_qs
 
 import msgspec
 
 from extender.engine.cycle.engine import Engine
+from extender.engine.planning.defrag_plan import NoPlan
+from extender.engine.policies.defrag.defrag import MOST_MOVES
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo, ReplacementHold
 from extender.server import inspect
-from extender.server.desk import Pieces, missing
-from extender.server.lists import SLICE, current, json_object
+from extender.server.desk import Pieces, Refusal, current, json_object, wanted
 from extender.wire import answers
 from extender.wire.answers import Rank, Slot
+from extender.wire.listings import Plan
 from gangfilter.group import GroupKey
 from gangfilter.members import Member
 from gangfilter.table import Phase
+from protos.contract.reason import listed
 
 LINE_SLICE = 100
 """Pending workloads looked at between two pieces."""
 SHOWN_NAMES = 5
 """Names of similar gangs that the answer for an unknown gang shows."""
+MOST_ALLOWED = 64
+"""Moves of a plan."""
+MOST_KEPT = 256
+"""Pods that the caller excludes from moving."""
 
 
 def node(engine: Engine, name: str) -> Pieces:
     """One node by name; raises Refusal."""
     state = engine.nodes.get(name)
     if state is None:
-        raise missing(f"{name}: no such node")
+        raise Refusal(HTTPStatus.NOT_FOUND, f"{name}: no such node")
     yield b""
     yield msgspec.json.encode(inspect.node(engine, state))
 
 
-def named(engine: Engine, namespace: str, name: str) -> Generator[bytes, None, PodState | None]:
+def _named(engine: Engine, namespace: str, name: str) -> Generator[bytes, None, PodState | None]:
     """The newest pod of this name: an older one may still be terminating."""
-    pods: list[PodState] = []
-    for number, pod in enumerate(current(engine.pods)):
-        if pod.ref.name == name and pod.ref.namespace == namespace:
-            pods.append(pod)
-        if number % SLICE == 0:
-            yield b""
+    pods = yield from wanted(current(engine.pods), lambda pod: pod.ref.name == name and pod.ref.namespace == namespace)
     return max(pods, key=lambda pod: pod.since, default=None)
 
 
 def pod(engine: Engine, namespace: str, name: str, now: float) -> Pieces:
     """A pod by name: its place or why it is pending, and its scores on nodes; raises Refusal."""
-    state = yield from named(engine, namespace, name)
+    state = yield from _named(engine, namespace, name)
     if state is None:
-        raise missing(f"{namespace}/{name}: no such pod, or it is over")
+        raise Refusal(HTTPStatus.NOT_FOUND, f"{namespace}/{name}: no such pod, or it is over")
     while engine.worth.prepare(state):
         yield b""
     line = yield from _place_in_line(engine, engine.gangs.roster.of(state.ref.uid) or state, now)
@@ -68,7 +72,7 @@ def group(engine: Engine, key: GroupKey, now: float) -> Pieces:
     """A gang by name, with its members; raises Refusal."""
     info = engine.gangs.roster.known.get(key)
     if info is None:
-        raise missing((yield from _unknown(engine, key)))
+        raise Refusal(HTTPStatus.NOT_FOUND, (yield from _unknown(engine, key)))
     line = yield from _place_in_line(engine, info, now)
     fields = {
         **_fields(inspect.gang(info, now)),
@@ -83,19 +87,12 @@ def group(engine: Engine, key: GroupKey, now: float) -> Pieces:
 
 def _unknown(engine: Engine, key: GroupKey) -> Generator[bytes, None, str]:
     """The sentence for an unknown gang. It names gangs of the namespace whose names begin alike."""
-    start = key.name.split("-")[0]
-    names = []
-    for number, other in enumerate(list(engine.gangs.roster.known)):
-        if other.namespace == key.namespace and other.name.startswith(start):
-            names.append(other.name)
-        if number % SLICE == 0:
-            yield b""
-    if not names:
+    start, known = key.name.split("-")[0], list(engine.gangs.roster.known)
+    alike = yield from wanted(known, lambda other: other.namespace == key.namespace and other.name.startswith(start))
+    if not alike:
         return f"{key}: no such gang"
-    names.sort()
-    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
-    hint = "Volcano's Jobs name theirs NAME-UID"
-    return f"{key}: no such gang; there are {', '.join(names[:SHOWN_NAMES])}{more} ({hint})"
+    names = listed(sorted(other.name for other in alike), SHOWN_NAMES)
+    return f"{key}: no such gang; there are {names} (Volcano's Jobs name theirs NAME-UID)"
 
 
 def _member(member: Member) -> answers.Member:
@@ -119,7 +116,7 @@ def _queue_of_gang(engine: Engine, info: GangInfo) -> dict[str, Any]:
     fields: dict[str, Any] = {"queue": engine.tenancy.queues.at(local_queue).name}
     withheld = engine.gangs.planner.withheld(info.gang) if info.gang.phase is Phase.WAITING else None
     if withheld is not None:
-        fields |= {"code": withheld.code, "sentence": withheld.sentence, "numbers": withheld.numbers}
+        fields |= msgspec.structs.asdict(withheld)
     return fields
 
 
@@ -140,3 +137,33 @@ def _place_in_line(engine: Engine, workload: GangInfo | PodState, now: float) ->
         if other is not None and heads.queue(other) is queue:
             before, waiting = before + (other.turn < mine.turn), waiting + 1
     return {"place": before + 1, "inLine": waiting, "first": inspect.start(engine, engine.backfill.first(queue), now)}
+
+
+def moves(engine: Engine, namespace: str, name: str, query: str) -> Pieces:
+    """The moves that make room for a pending pod or gang, without pods to `keep`; raises Refusal."""
+    most, keep = _parameters(query)
+    pod = yield from _named(engine, namespace, name)
+    yield b""
+    request = engine.defrag(pod, GroupKey(namespace, name), most, keep)
+    if request is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"{namespace}/{name}: no such pod or gang")
+    if isinstance(request, NoPlan):
+        yield msgspec.json.encode(Plan(who=f"{namespace}/{name}", fits=False, verdict=request.why))
+        return
+    while not request.advance():
+        yield b""
+    yield b""
+    yield from json_object(request.told(engine.nodes), {"rooms": request.rooms(engine.nodes)})
+
+
+def _parameters(query: str) -> tuple[int, tuple[str, ...]]:
+    try:
+        given = parse_qs(query, keep_blank_values=True, max_num_fields=MOST_KEPT + 1)
+    except ValueError as error:
+        expected = f"expected max-moves and at most {MOST_KEPT} times keep"
+        raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"the query has too much: {expected}") from error
+    most = given.get("max-moves", [f"{MOST_MOVES}"])[-1]
+    if not (most.isascii() and most.isdecimal() and len(most) <= 4 and int(most) <= MOST_ALLOWED):
+        sentence = f"max-moves is {most[:20]!r}: expected a number from 0 to {MOST_ALLOWED}"
+        raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, sentence)
+    return int(most), tuple(given.get("keep", ()))

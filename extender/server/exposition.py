@@ -18,8 +18,7 @@ from extender.engine.queueing.queue_node import QueueNode
 from extender.engine.state.pod_state import PodState
 from extender.engine.types.subject import SubjectKind
 from extender.metrics import Spec
-from extender.server.desk import Pieces
-from extender.server.lists import SLICE, current
+from extender.server.desk import SLICE, Pieces, current
 from gangfilter.table import Phase
 from protos.contract.gpu_book import GpuBook
 from protos.contract.printable import printable

@@ -33,8 +33,9 @@ class Garbage:
     """The garbage collection of this process, from `settle` on."""
 
     def __init__(self, steps: Steps, clock: Callable[[], float] = time.monotonic) -> None:
-        """`steps` counts the seconds of work."""
+        """`steps` counts the seconds of work, and has garbage looked for after each step that may leave much."""
         self._steps, self._clock = steps, clock
+        steps.tidy = self.look
         self._idle_since: float | None = None
         self._settled = self._collected_all = False
         self._collected_at = 0.0

@@ -11,9 +11,9 @@ PATIENCE_S = 3.0
 class Gate:
     """Open, or closed with a reason. It starts closed."""
 
-    def __init__(self, turned: Callable[[bool], None], patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, turned: Callable[[bool], None]) -> None:
         """`turned` is called with whether it is open, now and at each change."""
-        self._turned, self._patience_s = turned, patience_s
+        self._turned, self._patience_s = turned, PATIENCE_S
         self._opened = asyncio.Event()
         self._final = False
         self.why = "the cluster's pods and nodes are still being listed"

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from extender.engine.cycle.engine import Engine
+from extender.server import inspect
 from extender.server.binds import Gone
-from extender.server.desk import Desk, Pieces, Refusal, Traffic
+from extender.server.desk import Desk, Pieces, Refusal, Traffic, json_object
 from extender.server.gate import Gate
-from extender.server.lists import json_object
 from extender.server.pages import JSON, TEXT, Page, Pages, Request, loopback_only
 from extender.server.verbs import Answer, LateHandler, Verbs, answer, at_once
 from extender.wire import shapes
@@ -45,9 +45,8 @@ class GpuShare:
         failed = {node: f"The node {node} is not for GPU share, need skip" for node in unshared}
         if not verdict.nodes:  # otherwise a node may be missing only because others are better
             failed |= {node: NO_ROOM for node in candidates if node not in failed}
-        objects = asked.objects()
-        kept = shapes.NodeList(tuple(objects[name] for name in verdict.nodes)) if asked.nodes is not None else None
-        return answer(shapes.FilterResult(nodes=kept, node_names=verdict.nodes, failed_nodes=failed))
+        kept = shapes.kept(asked, verdict.nodes)
+        return answer(msgspec.structs.replace(kept, node_names=verdict.nodes, failed_nodes=failed))
 
     def _shares(self, name: str) -> bool:
         node = self._engine.nodes.get(name)
@@ -60,24 +59,24 @@ class GpuShare:
 
 def pages(engine: Engine, gate: Gate, traffic: Traffic) -> Pages:
     """gpushare's inspect and version. They show pods of tenants, so only callers on loopback get them."""
-    desk = Desk(traffic, 2, "too many questions at once: try again")
+    desk = Desk(traffic, 2)
+
+    async def complete(request: Request) -> None:
+        await loopback_only(request)
+        if not await gate.passed():
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, gate.why)
 
     def find(request: Request) -> Page | None:
         match request.path.removeprefix(PREFIX).split("/")[1:]:
             case ["inspect"]:
-                return Page(desk, JSON, request.path, lambda: _all(engine))
+                return Page(desk, JSON, request.path, lambda: _all(engine), complete)
             case ["inspect", name]:
-                return Page(desk, JSON, request.path, lambda: _one(engine, name))
+                return Page(desk, JSON, request.path, lambda: _one(engine, name), complete)
             case ["version"]:
-                return Page(desk, TEXT, request.path, lambda: iter([VERSION.encode()]))
+                return Page(desk, TEXT, request.path, lambda: iter([VERSION.encode()]), loopback_only)
         return None
 
-    async def guard(request: Request) -> None:
-        await loopback_only(request)
-        if not request.path.endswith("/version") and not await gate.passed():
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, gate.why)
-
-    return Pages(find, guard)
+    return Pages(find)
 
 
 def _all(engine: Engine) -> Pieces:
@@ -95,18 +94,12 @@ def _node(engine: Engine, name: str) -> dict[str, Any] | None:
     node = engine.nodes.get(name)
     if node is None or node.books is None:
         return None
-    pods: dict[str, list[dict[str, Any]]] = {uuid: [] for uuid in node.books.gpus}
-    for uid, entry in node.books.entries.items():
-        pod = engine.pods.get(uid)
-        if pod is None:
-            continue
-        for uuid, demand in entry.charges.items():
-            fields = {"name": pod.ref.name, "namespace": pod.ref.namespace, "usedGPU": demand.mem}
-            pods.setdefault(uuid, []).append(fields)
-    devices = [
-        {"id": book.gpu.minor, "totalGPU": book.gpu.mem, "usedGPU": book.mem_used, "pods": pods[uuid]}
-        for uuid, book in node.books.gpus.items()
-    ]
+    holders = inspect.pods_by_gpu(engine, node.books)
+    devices: list[dict[str, Any]] = []
+    for uuid, book in node.books.gpus.items():
+        known = (each for each in holders.get(uuid, ()) if each.uid in engine.pods)
+        pods = [{"name": each.name, "namespace": each.namespace, "usedGPU": each.mem} for each in known]
+        devices.append({"id": book.gpu.minor, "totalGPU": book.gpu.mem, "usedGPU": book.mem_used, "pods": pods})
     return {
         "name": node.name,
         "totalGPU": sum(device["totalGPU"] for device in devices),

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from extender.engine.cycle.engine import Engine
 from extender.engine.planning import defrag_plan
@@ -18,15 +19,17 @@ from extender.engine.state.pod_state import PodState
 from extender.engine.state.quarantine import Quarantined
 from extender.engine.state.roster import GangInfo
 from extender.engine.types.subject import Subject
-from extender.server.desk import Pieces
-from extender.server.lists import current, joined
+from extender.server.desk import Pieces, current, joined
 from extender.wire.answers import Earliest, Gang, Gpu, Holder, Node, PlacedPod, Problems, Ref, Reservation, WaitingPod
 from gangfilter.members import PRESENT, Stage
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook
+from protos.contract.reason import Reason
 
 UNKNOWN = "unknown"
 """The state of a node without an inventory of ours."""
+UNASKED = Reason("Unasked", "kube-scheduler did not ask for it yet, or holds it back itself")
+"""Why a pod is pending of which the engine knows no reason."""
 
 _encode = msgspec.json.encode
 
@@ -61,7 +64,7 @@ def node(engine: Engine, state: NodeState) -> Node:
     """One node: its GPUs and the pods on them."""
     books = state.books
     inventory = books.inventory if books else None
-    holders = _holders(engine, books) if books else {}
+    holders = pods_by_gpu(engine, books) if books else {}
     return Node(
         name=state.name,
         state=inventory.state if inventory else UNKNOWN,
@@ -73,7 +76,7 @@ def node(engine: Engine, state: NodeState) -> Node:
     )
 
 
-def _holders(engine: Engine, books: NodeBooks) -> dict[str, list[Holder]]:
+def pods_by_gpu(engine: Engine, books: NodeBooks) -> dict[str, list[Holder]]:
     """The pods of each GPU, and what they have of it, by UUID."""
     holders: dict[str, list[Holder]] = {}
     for uid, entry in books.entries.items():
@@ -103,9 +106,9 @@ def _ref(engine: Engine, uid: str) -> dict[str, Any]:
     hold = engine.ledger.keepers.get(uid)
     if hold is not None:
         kind = "reserved" if uid.startswith(reservations.PREFIX) else "kept"
-        return {"namespace": hold.ref.namespace, "name": hold.ref.name, "uid": uid, kind: True}
+        return {**asdict(hold.ref), "uid": uid, kind: True}
     pod = engine.pods.get(uid)
-    return {"namespace": pod.ref.namespace, "name": pod.ref.name, "uid": uid} if pod else {"uid": uid}
+    return asdict(pod.ref) if pod else {"uid": uid}
 
 
 def _listed_pod(engine: Engine, pod: PodState, problems: Counter[str]) -> PlacedPod | None:
@@ -131,9 +134,7 @@ def _quarantined(engine: Engine, subject: Subject, found: Quarantined, now: floa
 def placed_pod(engine: Engine, pod: PodState) -> PlacedPod:
     """A pod that has a node."""
     return PlacedPod(
-        namespace=pod.ref.namespace,
-        name=pod.ref.name,
-        uid=pod.ref.uid,
+        **asdict(pod.ref),
         node=pod.node,
         state=pod.state,
         allocation=pod.allocation,
@@ -143,14 +144,10 @@ def placed_pod(engine: Engine, pod: PodState) -> PlacedPod:
 
 def waiting_pod(engine: Engine, pod: PodState, now: float) -> WaitingPod:
     """A pending pod and the reason; `since` is its waiting time in seconds."""
-    reason, info = engine.explain(pod), engine.gangs.roster.of(pod.ref.uid)
+    info = engine.gangs.roster.of(pod.ref.uid)
     return WaitingPod(
-        namespace=pod.ref.namespace,
-        name=pod.ref.name,
-        uid=pod.ref.uid,
-        code=reason.code if reason else "Unasked",
-        sentence=reason.sentence if reason else "kube-scheduler did not ask for it yet, or holds it back itself",
-        numbers=reason.numbers if reason else "",
+        **asdict(pod.ref),
+        **asdict(engine.explain(pod) or UNASKED),
         since=round(now - pod.since, 1),
         queue=_queue(engine, pod.ref.uid),
         group=str(info.gang.key) if info else "",
@@ -200,7 +197,7 @@ def _reservation(engine: Engine, pod: PodState, now: float) -> Reservation | Non
 
 def gang(info: GangInfo, now: float) -> Gang:
     """A gang: its phase and, if it is pending, the reason; `since` is its time in this phase, in seconds."""
-    gang, reason = info.gang, info.reason
+    gang = info.gang
     return Gang(
         namespace=gang.key.namespace,
         name=gang.key.name,
@@ -211,7 +208,5 @@ def gang(info: GangInfo, now: float) -> Gang:
         present=gang.count(*PRESENT),
         bound=gang.count(Stage.BOUND),
         succeeded=gang.count(Stage.SUCCEEDED),
-        code=reason.code if reason else "",
-        sentence=reason.sentence if reason else "",
-        numbers=reason.numbers if reason else "",
+        **(asdict(info.reason) if info.reason else {}),
     )

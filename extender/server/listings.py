@@ -6,8 +6,7 @@ import msgspec
 
 from extender.engine.cycle.engine import Engine
 from extender.engine.queueing.queue_node import QueueNode
-from extender.server.desk import Pieces
-from extender.server.lists import json_object
+from extender.server.desk import Pieces, json_object
 from extender.wire.listings import GpuClass, MissingClass, Model, Queue, Strangers
 from protos.contract.queue import shown
 from protos.contract.reason import listed
@@ -21,12 +20,8 @@ def classes(engine: Engine) -> Pieces:
     known, stock = engine.classes.known, engine.ledger.stock
     listed_classes = (
         GpuClass(
-            name=status.name,
+            **{**msgspec.structs.asdict(status), "problem": status.problem or None},
             description=gpu_class.description,
-            problem=status.problem or None,
-            gpus=status.gpus,
-            free=status.free,
-            nodes=status.nodes,
             waiting=len(engine.classes.pods(status.name)),
         )
         for status in engine.classes.statuses()

@@ -50,6 +50,8 @@ class Page(NamedTuple):
     question: str
     """Equal questions get equal answers."""
     work: Callable[[], Pieces]
+    guard: Guard | None
+    """Who may see it; None: everybody."""
 
 
 Find = Callable[[Request], Page | None]
@@ -57,11 +59,6 @@ Guard = Callable[[Request], Awaitable[None]]
 """Raises Refusal for callers who may not see the page."""
 Probe = Callable[[], Awaitable[str]]
 """What is wrong, "" if nothing is."""
-
-
-def nothing(_: Request) -> Page | None:
-    """No page at all."""
-    return None
 
 
 async def loopback_only(request: Request) -> None:
@@ -99,12 +96,10 @@ def authorized(reviews: Reviews) -> Guard:
 
 
 class Pages:
-    """An ASGI application: probes and open pages for everybody, guarded pages for callers that pass the guard."""
+    """An ASGI application: probes for everybody, and each page for the callers that pass its guard."""
 
-    def __init__(
-        self, guarded: Find, guard: Guard, *, everybody: Find = nothing, probes: Mapping[str, Probe] | None = None
-    ) -> None:
-        self._guarded, self._guard, self._everybody, self._probes = guarded, guard, everybody, probes or {}
+    def __init__(self, find: Find, probes: Mapping[str, Probe] | None = None) -> None:
+        self._find, self._probes = find, probes or {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:  # noqa: ARG002  # ASGI's
         try:
@@ -122,15 +117,14 @@ class Pages:
         await _send_answer(send, page, answer)
 
     async def _page(self, request: Request, method: str) -> Page:
-        page = self._everybody(request)
-        found = page or self._guarded(request)
-        if found is None:
+        page = self._find(request)
+        if page is None:
             raise Refusal(HTTPStatus.NOT_FOUND, f"{request.path}: no such page")
         if method != "GET":
             raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{method} {request.path}: expected GET")
-        if page is None:
-            await self._guard(request)
-        return found
+        if page.guard is not None:
+            await page.guard(request)
+        return page
 
 
 def _request(scope: Message) -> Request:

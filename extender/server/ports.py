@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from extender.cluster.reviews import Reviews
 from extender.server import http
@@ -13,7 +14,7 @@ from extender.server.http import Server
 from extender.server.pages import authorized
 from extender.server.status import Status
 from extender.server.verbs import Application
-from extender.settings import Settings
+from extender.settings import Address, Settings
 from protos.kube.client import ApiClient
 
 if TYPE_CHECKING:
@@ -23,53 +24,53 @@ VERBS_WAITING = 2048
 """Connections that kube-scheduler may open at the same moment: one for each member of a gang."""
 
 
+class Port(NamedTuple):
+    """A listening port, and the certificate that it serves, if it serves over TLS."""
+
+    listener: socket.socket
+    served: ServedCertificate | None = None
+
+    @property
+    def address(self) -> Address:
+        return Address(*self.listener.getsockname()[:2])
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        return self.served.context if self.served else None
+
+
 class Ports:
     """The ports of one extender. It listens from the start. Raises SettingsError."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._verbs = http.listen("listen", settings.listen, waiting=VERBS_WAITING)
-        self._status = http.listen("status_listen", settings.status_listen)
-        self._secure = http.listen("secure_listen", settings.secure_listen) if settings.secure_listen else None
+        listener = http.listen("listen", settings.listen, waiting=VERBS_WAITING)
+        files = settings.verbs_cert, settings.verbs_key, settings.verbs_client_ca
+        self.verbs = Port(listener, _served(*files) if settings.verbs_client_ca else None)
+        """For kube-scheduler."""
+        self.status = Port(http.listen("status_listen", settings.status_listen))
+        """For probes, Prometheus and people."""
+        self.secure: Port | None = None
+        """For Prometheus and people over TLS."""
+        if settings.secure_listen:
+            listener = http.listen("secure_listen", settings.secure_listen)
+            self.secure = Port(listener, _served(settings.secure_cert, settings.secure_key))
         webhook = settings.gate_webhook_listen
         self.webhook = http.listen("gate_webhook_listen", webhook) if webhook else None
-        files = settings.verbs_cert, settings.verbs_key, settings.verbs_client_ca
-        self._verbs_tls = _served(*files) if settings.verbs_client_ca else None
-        self._secure_tls = _served(settings.secure_cert, settings.secure_key) if self._secure else None
-
-    @property
-    def verbs(self) -> tuple[str, int]:
-        """The address for kube-scheduler."""
-        return _address(self._verbs)
-
-    @property
-    def status(self) -> tuple[str, int]:
-        """The address for probes, Prometheus and people."""
-        return _address(self._status)
-
-    @property
-    def secure(self) -> tuple[str, int] | None:
-        """The address for Prometheus and people over TLS."""
-        return _address(self._secure) if self._secure else None
 
     @property
     def certificates(self) -> list[ServedCertificate]:
         """The certificates that must be renewed in time."""
-        return [served for served in (self._verbs_tls, self._secure_tls) if served is not None]
+        return [port.served for port in (self.verbs, self.secure) if port is not None and port.served is not None]
 
     def servers(self, verbs: Application, status: Status, client: ApiClient) -> Iterator[tuple[Server, socket.socket]]:
         """The server and socket of each port."""
-        tls = self._verbs_tls.context if self._verbs_tls else None
-        yield Server(verbs, http.verbs(self._settings.bind_timeout_s), crowded=False, tls=tls), self._verbs
-        yield Server(status.plain(), http.STATUS), self._status
-        if self._secure is not None and self._secure_tls is not None:
+        limits = http.verbs(self._settings.bind_timeout_s)
+        yield Server(verbs, limits, crowded=False, tls=self.verbs.tls), self.verbs.listener
+        yield Server(status.plain(), http.STATUS), self.status.listener
+        if self.secure is not None:
             app = status.secure(authorized(Reviews(client, time.monotonic)))
-            yield Server(app, http.SECURE, tls=self._secure_tls.context), self._secure
-
-
-def _address(listener: socket.socket) -> tuple[str, int]:
-    host, port = listener.getsockname()[:2]
-    return host, port
+            yield Server(app, http.SECURE, tls=self.secure.tls), self.secure.listener
 
 
 def _served(*files: str) -> ServedCertificate:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from extender.server.desk import Refusal
 from protos.contract.bounds import HEAD_BYTES, HEADERS, Bound
 
 
@@ -65,14 +66,6 @@ class _BufferedTransport:
         self._parts.clear()
 
 
-class _Refused(Exception):
-    """A request that is refused before its end is read."""
-
-    def __init__(self, status: HTTPStatus, why: str) -> None:
-        super().__init__(why)
-        self.status, self.why = status, why
-
-
 class Protocol(HttpToolsProtocol):
     """A connection of uvicorn within limits.
 
@@ -83,7 +76,8 @@ class Protocol(HttpToolsProtocol):
         super().__init__(**given)
         self._limits, self._load = limits, load
         self._in_head, self._head, self._fed, self._body = False, 0, 0, 0
-        self._refused: _Refused | None = None
+        self._refused: Refusal | None = None
+        """Why the request is refused before its end is read."""
         self._due = self.loop.time() + limits.idle_s
         self.left: Callable[[], None] | None = None
         """Called once, when the connection is gone."""
@@ -117,7 +111,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
-            raise self._refuse(_Refused(HTTPStatus.BAD_REQUEST, "expected no request before the answer to the last"))
+            raise self._refuse(Refusal(HTTPStatus.BAD_REQUEST, "expected no request before the answer to the last"))
         super().on_message_begin()
         self._in_head, self._head, self._fed = True, 0, 0
         self._due = self.loop.time() + self._limits.request_s
@@ -141,9 +135,9 @@ class Protocol(HttpToolsProtocol):
         self._load.body_bytes += len(body)
         if self._body > self._limits.body.most:
             why = self._limits.body.exceeded(self._body)
-            raise self._refuse(_Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why))
+            raise self._refuse(Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why))
         if self._load.body_bytes > self._limits.together:
-            raise self._refuse(_Refused(HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests at once"))
+            raise self._refuse(Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests at once"))
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -160,8 +154,8 @@ class Protocol(HttpToolsProtocol):
         if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
             self.abort()
             return
-        refused = self._refused or _Refused(HTTPStatus.BAD_REQUEST, msg)
-        body = refused.why.encode()
+        refused = self._refused or Refusal(HTTPStatus.BAD_REQUEST, msg)
+        body = refused.sentence.encode()
         head = b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[refused.status] + head + body)
         self.transport.close()
@@ -171,7 +165,7 @@ class Protocol(HttpToolsProtocol):
         if self._head > HEAD_BYTES.most:
             raise self._refuse(_too_large(HEAD_BYTES, self._head))
 
-    def _refuse(self, refused: _Refused) -> _Refused:
+    def _refuse(self, refused: Refusal) -> Refusal:
         self._refused = refused
         return refused
 
@@ -180,5 +174,5 @@ class Protocol(HttpToolsProtocol):
         self._body = 0
 
 
-def _too_large(bound: Bound, value: int) -> _Refused:
-    return _Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, bound.exceeded(value))
+def _too_large(bound: Bound, value: int) -> Refusal:
+    return Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, bound.exceeded(value))

@@ -17,9 +17,8 @@ import structlog
 
 from extender.cluster.act import Actor
 from extender.cluster.bind import Binder
-from extender.cluster.leadership import Alone, LeaseWatch, OwnLease, PermittedClient
+from extender.cluster.leadership import Candidate, LeaseWatch, OwnLease, Permission, Rivals
 from extender.cluster.pending import Complaint
-from extender.cluster.rivals import Rivals
 from extender.cluster.watch import Watches
 from extender.engine.cycle.engine import Engine
 from extender.engine.types.events import EvictionRefused, Leading, WallMoved
@@ -31,16 +30,15 @@ from extender.server.core import Core
 from extender.server.desk import Traffic
 from extender.server.garbage import Garbage
 from extender.server.gate import Gate
-from extender.server.pages import Pages, loopback_only, nothing
+from extender.server.pages import Pages
 from extender.server.ports import Ports
 from extender.server.verbs import VerbApp, Verbs
-from extender.settings import Address, Settings
+from extender.settings import Settings
 from protos.contract import names
-from protos.contract.reason import Reason
 from protos.kube import credentials
 from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials
-from protos.kube.events import Recorder, Reference
+from protos.kube.events import Recorder
 
 TICK_S = 0.2
 SHORT_S = 0.0005
@@ -60,73 +58,64 @@ def decisions(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, max_gang_size=min(settings.max_gang_size, http.connections()))
 
 
+def permission(settings: Settings, client: ApiClient) -> Permission:
+    """What decides whether this process may write."""
+    where = settings.lease_namespace, settings.lease_name
+    match settings.leader_election:
+        case "scheduler":
+            return LeaseWatch(client, where, settings.identity_prefix, settings.renew_deadline_s)
+        case "own":
+            return OwnLease(client, where, f"{settings.identity_prefix}{uuid.uuid4()}")
+        case "none":
+            return Permission()
+
+
 class Extender:
-    """One extender. `run` serves until it is stopped; `listen` may be called before it to learn the ports."""
+    """One extender. It listens from the start, and `run` serves until it is stopped."""
 
     def __init__(self, settings: Settings, access: Credentials) -> None:
+        """Raises SettingsError."""
         self.settings = settings
+        self.ports = ports = Ports(settings)
+        secure = f"https://{ports.secure.address}" if ports.secure else ""
+        log.info(
+            "listening", verbs=f"http://{ports.verbs.address}", status=f"http://{ports.status.address}", secure=secure
+        )
         self._reader = ApiClient(access, user_agent=names.EXTENDER)
-        self._lease = self._permission(self._reader)
-        rivals = (lease.partition("/") for lease in settings.conflicting_leases)
-        self._rivals = Rivals(self._reader, ((namespace, name) for namespace, _, name in rivals))
-        self._writer = PermittedClient(access, self._lease, user_agent=names.EXTENDER)
+        self._permission = permission(settings, self._reader)
+        self._rivals = Rivals(self._reader, settings.conflicting_leases)
+        self._writer = ApiClient(access, user_agent=names.EXTENDER, permit=self._permission.require)
         self.started = time.monotonic()
         self._clocks = Clocks()
         self.engine = Engine(decisions(settings), self.started, self._clocks.ahead)
         self.metrics = Metrics(self.engine.counters)
         recorder = Recorder(self._writer, component=names.EXTENDER, instance=socket.gethostname(), clock=time.monotonic)
-        self._actor = Actor(self._writer, self._lease, recorder, self._count_error, self.metrics.faults)
+        errors, faults = self.metrics.errors, self.metrics.faults
+        self._actor = Actor(self._writer, self._permission, recorder, lambda kind: errors.update([kind]), faults)
         self._garbage = Garbage(self.metrics.steps)
-        self.core = Core(self.engine, self.metrics, self._actor.submit, tidy=self._garbage.look)
+        self.core = Core(self.engine, self.metrics, self._actor.submit)
         self._actor.refused = lambda uid, why: self.core.tell(EvictionRefused(uid, why))
         self.watches = Watches(
             self._reader,
             self.core.tell,
             self.metrics,
-            self._complain,
+            lambda about, reason: self._actor.submit([Complaint(about, reason)]),
             gpushare=settings.gpushare,
             calm=self.core.calm,
         )
         self.gate = Gate(lambda is_open: self.core.tell(Leading(is_open)))
         self.health = status.Health(time.monotonic, settings.scheduler_healthz)
-        self._traffic = Traffic(self.metrics.steps, self._garbage.look)
-        self._ports: Ports | None = None
-
-    def _permission(self, client: ApiClient) -> LeaseWatch | OwnLease | Alone:
-        settings = self.settings
-        where = settings.lease_namespace, settings.lease_name
-        match settings.leader_election:
-            case "scheduler":
-                return LeaseWatch(client, *where, settings.identity_prefix, settings.renew_deadline_s)
-            case "own":
-                return OwnLease(client, *where, f"{settings.identity_prefix}{uuid.uuid4()}")
-            case "none":
-                return Alone()
-
-    def _count_error(self, kind: str) -> None:
-        self.metrics.errors[kind] += 1
-
-    def _complain(self, about: Reference, reason: Reason) -> None:
-        self._actor.submit([Complaint(about, reason)])
-
-    def listen(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Open the ports; the addresses of the verbs and the status. Raises SettingsError."""
-        self._ports = ports = Ports(self.settings)
-        secure = _url(ports.secure, "https") if ports.secure else ""
-        log.info("listening", verbs=_url(ports.verbs), status=_url(ports.status), secure=secure)
-        return ports.verbs, ports.status
+        self._traffic = Traffic(self.metrics.steps)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set and binds under way are done; raises the error of a failed task."""
-        if self._ports is None:
-            self.listen()
-        assert self._ports is not None
         with self.metrics.steps.collections():
-            await self._serve(stop, self._ports)
+            await self._serve(stop)
 
-    async def _serve(self, stop: asyncio.Event, ports: Ports) -> None:
+    async def _serve(self, stop: asyncio.Event) -> None:
+        ports = self.ports
         async with self._reader, self._writer, asyncio.TaskGroup() as tasks:
-            binds = Binds(self.core, Binder(self._writer, self._lease), tasks)
+            binds = Binds(self.core, Binder(self._writer, self._permission), tasks)
             app = status.Status(self.core, self.health, self._traffic, open_allocations=self.settings.open_allocations)
             servers = list(ports.servers(self._verbs_app(binds), app, self._reader))
             serving = [tasks.create_task(server.serve(sockets=[listener])) for server, listener in servers]
@@ -158,7 +147,7 @@ class Extender:
         log.info("stopped")
 
     def _verbs_app(self, binds: Binds) -> VerbApp:
-        verbs, others = Verbs(self.core, binds, self.gate), Pages(nothing, loopback_only)
+        verbs, others = Verbs(self.core, binds, self.gate), Pages(lambda _: None)
         handlers = dict(verbs.handlers)
         if self.settings.gpushare:
             handlers |= gpushare.GpuShare(verbs, self.engine).handlers
@@ -167,20 +156,21 @@ class Extender:
 
     async def _lead(self) -> None:
         """Watch the cluster and, with leader election, the Lease. Open and close the gate accordingly."""
+        lease = self._permission
         async with asyncio.TaskGroup() as tasks:
-            if isinstance(self._lease, Alone):
+            if not isinstance(lease, Candidate):
                 tasks.create_task(self.watches.run())
                 await self._replayed()
                 self.gate.open()
                 return
-            self.gate.knock = self._lease.look_soon
-            tasks.create_task(self._lease.run())
+            self.gate.knock = lease.look_soon
+            tasks.create_task(lease.run())
             tasks.create_task(self._rivals.run())
-            await self._lease.looked()
-            listed_in = self._lease.terms
+            await lease.looked()
+            listed_in = lease.terms
             tasks.create_task(self.watches.run())
             await self._replayed()
-            await self._tend(self._lease, listed_in)
+            await self._tend(lease, listed_in)
 
     async def _replayed(self) -> None:
         await self.watches.replayed.wait()
@@ -190,7 +180,7 @@ class Extender:
         self.health.not_ready = ""
         log.info("ready", nodes=len(self.engine.nodes), pods=len(self.engine.pods), seconds=round(took, 2))
 
-    async def _tend(self, lease: LeaseWatch | OwnLease, listed_in: int) -> None:
+    async def _tend(self, lease: Candidate, listed_in: int) -> None:
         """Keep the gate open while our scheduler holds the Lease and our books are of its term.
 
         Each new term begins with a consistent list: the former holder of the Lease may have placed pods that our
@@ -227,7 +217,7 @@ class Extender:
                     since = time.monotonic()
             now = self.health.ticked_at = time.monotonic()
             self.metrics.loop_lag.observe(max(0.0, now - due))
-            leads = self._leads()
+            leads = self._permission.leads
             self.metrics.leader.set(leads)
             self._garbage.tick(leads=leads)
             due = now + TICK_S
@@ -242,9 +232,6 @@ class Extender:
             while more:
                 more = self.core.run_slice()
                 await asyncio.sleep(0)
-
-    def _leads(self) -> bool:
-        return isinstance(self._lease, Alone) or self._lease.leads
 
     async def _check(self) -> None:
         """Check the books from time to time, a few nodes at once, so that no decision waits for it."""
@@ -263,15 +250,10 @@ class Extender:
                 log.error("invariant_violated", what=violation)
 
 
-def _url(address: tuple[str, int], scheme: str = "http") -> str:
-    return f"{scheme}://{Address(*address)}"
-
-
 async def serve(settings: Settings) -> None:
     """Run the extender until SIGTERM or SIGINT; raises SettingsError, CredentialsError, or the error that ended it."""
     log.info("starting", **{key: str(value) for key, value in msgspec.structs.asdict(settings).items()})
     extender = Extender(settings, await credentials.load(settings.kubeconfig or None))
-    extender.listen()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

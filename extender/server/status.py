@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
-from extender.server import defrag, explain, exposition, inspect, listings
+from extender.server import explain, exposition, inspect, listings
 from extender.server.core import Core
 from extender.server.desk import Desk, Pieces, Traffic
 from extender.server.pages import JSON, Guard, Page, Pages, Request, loopback_only
@@ -75,7 +75,7 @@ async def _asked(url: str) -> Answer:
 
 PEOPLE, SCRAPES, PLANS = 8, 4, 1
 """Different questions under way at most: of people, of Prometheus, for defragmentation plans."""
-BUSY = "too many questions at once: try again"
+PLANNING = "another plan of moves is being made: try again"
 
 
 class Status:
@@ -85,36 +85,37 @@ class Status:
         """`open_allocations`: the metrics show everybody which pod has which GPUs."""
         self._core, self._open = core, open_allocations
         self._probes = {"/readyz": health.readyz, "/healthz": health.healthz, "/livez": health.livez}
-        self._people = Desk(traffic, PEOPLE, BUSY)
-        self._scrapes = Desk(traffic, SCRAPES, BUSY)
-        self._plans = Desk(traffic, PLANS, defrag.BUSY)
+        self._people = Desk(traffic, PEOPLE)
+        self._scrapes = Desk(traffic, SCRAPES)
+        self._plans = Desk(traffic, PLANS, PLANNING)
 
     def plain(self) -> Pages:
         """Without TLS: probes and metrics for everybody, pages that show pods of tenants on loopback."""
-        return Pages(self.page, loopback_only, everybody=self._metrics_of, probes=self._probes)
+        return Pages(self._page_in_plain, self._probes)
 
     def secure(self, guard: Guard) -> Pages:
         """Over TLS: probes for everybody, all pages for callers that pass the guard."""
-        return Pages(self.page, guard, probes=self._probes)
+        return Pages(lambda request: self.page(request, guard), self._probes)
 
-    def _metrics_of(self, request: Request) -> Page | None:
-        tenants = self._open or request.on_loopback
-        return self._metrics(tenants=tenants) if request.path == "/metrics" else None
+    def _page_in_plain(self, request: Request) -> Page | None:
+        if request.path == "/metrics":
+            return self._metrics(tenants=self._open or request.on_loopback, guard=None)
+        return self.page(request, loopback_only)
 
-    def _metrics(self, *, tenants: bool) -> Page:
+    def _metrics(self, *, tenants: bool, guard: Guard | None) -> Page:
         engine, registry = self._core.engine, self._core.metrics.registry
         work = partial(exposition.pieces, engine, registry, tenants=tenants)
-        return Page(self._scrapes, exposition.MEDIA_TYPE, f"/metrics {tenants}", work)
+        return Page(self._scrapes, exposition.MEDIA_TYPE, f"/metrics {tenants}", work, guard)
 
-    def page(self, request: Request) -> Page | None:
+    def page(self, request: Request, guard: Guard) -> Page | None:
         """The requested page, None if there is none."""
         if request.path == "/metrics":
-            return self._metrics(tenants=True)
+            return self._metrics(tenants=True, guard=guard)
         work = self._work(request)
         if work is None:
             return None
         desk = self._plans if request.path.startswith("/defrag/") else self._people
-        return Page(desk, JSON, f"{request.path}?{request.query}", work)
+        return Page(desk, JSON, f"{request.path}?{request.query}", work, guard)
 
     def _work(self, request: Request) -> Callable[[], Pieces] | None:
         engine, now = self._core.engine, self._core.clock
@@ -132,5 +133,5 @@ class Status:
             case ["explain", namespace, name]:
                 return lambda: explain.pod(engine, namespace, name, now())
             case ["defrag", namespace, name]:
-                return lambda: defrag.page(engine, namespace, name, request.query)
+                return lambda: explain.moves(engine, namespace, name, request.query)
         return None

@@ -17,12 +17,10 @@ import aiohttp
 import structlog
 
 from extender.sim import podspec
-from extender.sim.apiserver import store
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.http import ApiServer
 from extender.sim.jobs import JobController
 from extender.sim.kubectl import Kubectl
-from extender.sim.kubelet.runtime import Runtime
 from extender.sim.node import SimNode
 from extender.sim.podspec import Object
 from extender.sim.process import Process, free_port
@@ -43,13 +41,11 @@ class EmbeddedCluster(Kubectl):
     """A running cluster, as an async context manager that leaves nothing behind."""
 
     def __init__(self, spec: ClusterSpec) -> None:
-        super().__init__(Api(store.Store(spec.history), spec.seed, spec.establish_seconds))
+        super().__init__(Api())
         self.spec = spec
         self.api.log_of = self._log_of
-        self.server = ApiServer(self.api, spec.token)
+        self.server = ApiServer(self.api)
         self._nodes: dict[str, SimNode] = {}
-        self._extender: Process | None = None
-        self._scheduler: Scheduler | None = None
         self._scheduling: asyncio.Task[None] | None = None
         self._jobs: asyncio.Task[None] | None = None
 
@@ -57,6 +53,7 @@ class EmbeddedCluster(Kubectl):
         self.folder = Path(tempfile.mkdtemp(prefix="gs-", dir="/tmp"))  # socket paths must be short
         self.kubeconfig = self.folder / "kubeconfig"
         self.place = ExtenderPlace(self.kubeconfig, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}")
+        self.extender = Process("extender", self.spec.extender_command(self.place), self.folder)
         try:
             self._config = config.parse(self.spec.scheduler_config(self.place.url_prefix))
             await self._start()
@@ -75,10 +72,9 @@ class EmbeddedCluster(Kubectl):
         self.server.write_kubeconfig(self.kubeconfig)
         jobs = JobController(self.api, self.spec.job_backoff_seconds)
         self._jobs = asyncio.create_task(jobs.run(), name="job controller")
-        self._extender = Process("extender", self.spec.extender_command(self.place), self.folder)
-        await self._extender.start()
+        await self.extender.start()
         for i, spec in enumerate(self.spec.nodes):
-            node = SimNode(self.api, spec, self.folder / f"n{i}", self.spec.kubelet, self.spec.seed)
+            node = SimNode(self.api, spec, self.folder / f"n{i}", self.spec.kubelet)
             self._nodes[spec.name] = node
             node.start_kubelet()
             await self._start_plugin(node)
@@ -91,7 +87,7 @@ class EmbeddedCluster(Kubectl):
         for task in tasks:
             task.cancel()
         nodes = self._nodes.values()
-        processes = [self._extender, *(n.plugin for n in nodes)]
+        processes = [self.extender, *(n.plugin for n in nodes)]
         await asyncio.gather(*(p.stop() for p in processes if p))
         await asyncio.gather(*(n.stop_kubelet() for n in nodes))
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -113,60 +109,32 @@ class EmbeddedCluster(Kubectl):
     async def _keep_scheduling(self) -> None:
         """Run the scheduler, and start another when it loses its Lease."""
         while True:
-            self._scheduler = Scheduler(self.api, self._config, socket.gethostname(), self.spec.seed)
+            self._scheduler = Scheduler(self.api, self._config, socket.gethostname())
             await self._scheduler.run()
             _log.warning("the scheduler lost its Lease and restarts")
 
     # The parts
 
-    @property
-    def scheduler(self) -> Scheduler:
-        assert self._scheduler is not None, "the cluster has not been entered"
-        return self._scheduler
-
-    @property
-    def extender(self) -> Process:
-        assert self._extender is not None, "the cluster has not been entered"
-        return self._extender
-
     def node(self, name: str) -> SimNode:
         return self._nodes[name]
-
-    def plugin(self, node: str) -> Process:
-        """The plugin process of a node; raises KeyError if the node has no GPUs."""
-        found = self._nodes[node].plugin
-        if found is None:
-            raise KeyError(f"node {node} has no GPU profile, so no plugin runs there")
-        return found
 
     async def restart_scheduler(self, kill: bool = False) -> None:
         """Stop the scheduler and start another. A killed scheduler does not release its Lease."""
         if self._scheduling:
-            self.scheduler.releases = not kill
+            self._scheduler.releases = not kill
             self._scheduling.cancel()
             await asyncio.gather(self._scheduling, return_exceptions=True)
         self._start_scheduler()
 
-    async def restart_kubelet(self, node: str) -> None:
-        """Kill the kubelet and start another: its sockets are gone, its checkpoint and containers stay."""
-        await self._nodes[node].stop_kubelet()
-        self._nodes[node].start_kubelet()
-
-    def set_gpu_health(self, node: str, index: int, health: str) -> None:
-        """Set a fake GPU's health: ``sick:<why>`` or ``ok``."""
-        self._nodes[node].set_gpu_health(index, health)
-
     def env(self, pod: Object, container: str) -> dict[str, str]:
         """A container's environment; empty before it starts."""
-        found = self._runtime_of(pod).get(podspec.uid(pod), container)
+        node = self._nodes.get(podspec.node_of(pod))
+        found = node.runtime.get(podspec.uid(pod), container) if node else None
         return dict(found.env) if found else {}
 
     def _log_of(self, pod: Object, container: str) -> str:
-        return self._runtime_of(pod).log(podspec.uid(pod), container)
-
-    def _runtime_of(self, pod: Object) -> Runtime:
-        node = self._nodes.get(podspec.node_of(pod))
-        return node.runtime if node else Runtime()
+        """A container's output: its environment, one variable per line."""
+        return "".join(f"{name}={value}\n" for name, value in self.env(pod, container).items())
 
     # Waiting
 
@@ -181,8 +149,7 @@ class EmbeddedCluster(Kubectl):
 
     def check(self) -> None:
         """Raise the error of a part that has ended by itself: a ProcessError, or a crash in this process."""
-        if self._extender:
-            self._extender.check()
+        self.extender.check()
         for node in self._nodes.values():
             node.check()
         for task in (self._scheduling, self._jobs):

@@ -39,11 +39,10 @@ class JobController:
     def __init__(self, api: Api, backoff_seconds: float = 10.0) -> None:
         self._api, self._backoff = api, backoff_seconds
         self._counts: dict[str, _Count] = {}
-        self._group = asyncio.TaskGroup()
 
     async def run(self) -> None:
-        """Run until cancelled; callable once."""
-        async with self._group as group:
+        """Run until cancelled."""
+        async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(self._api.store.watch(JOBS, self._api.store.rv)))
             group.create_task(self._follow(self._api.store.watch(PODS, self._api.store.rv)))
             for item in self._api.store.items(JOBS):
@@ -54,13 +53,12 @@ class JobController:
             for change in await cursor.next():
                 obj = change.item.obj
                 owner = _controller(obj)
-                gone = change.kind == "DELETED"
-                if "template" in obj["spec"] and gone:  # the garbage collector would delete its pods
+                if "template" in obj["spec"] and change.deleted:  # the garbage collector would delete its pods
                     self._delete(self._pods(obj))
                 elif "template" in obj["spec"]:
                     self._sync(change.item.key)
                 elif owner:
-                    self._count(owner, obj, gone)
+                    self._count(owner, obj, change.deleted)
                     self._sync((change.item.key[0], owner["name"]))
 
     def _count(self, owner: Object, pod: Object, gone: bool) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from importlib import resources
 from pathlib import Path
 
 import yaml
 
+from deviceplugin import fake
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import NODES
 from extender.sim.kubelet.kubelet import Kubelet, Settings, device_plugin_folder, pod_resources_folder
@@ -20,14 +20,14 @@ from protos.contract import names
 class SimNode:
     """A node with its kubelet in this process. The cluster sets ``plugin`` when it starts one."""
 
-    def __init__(self, api: Api, spec: NodeSpec, folder: Path, settings: Settings, seed: int) -> None:
+    def __init__(self, api: Api, spec: NodeSpec, folder: Path, settings: Settings) -> None:
         folder.mkdir()
         self.spec, self.runtime = spec, Runtime()
-        self._api, self._folder, self._settings, self._seed = api, folder, settings, seed
+        self._api, self._folder, self._settings = api, folder, settings
         self.profile = folder / "gpus.yaml"
         """The node's own copy of its GPU profile."""
         if spec.profile:
-            self.profile.write_text(_profile_text(spec.profile))
+            self.profile.write_text(fake.find(spec.profile).read_text())
         self.plugin: Process | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -40,7 +40,7 @@ class SimNode:
         return pod_resources_folder(self._folder) / names.KUBELET_SOCKET
 
     def start_kubelet(self) -> None:
-        kubelet = Kubelet(self._api, self.spec, self._folder, self.runtime, self._settings, self._seed)
+        kubelet = Kubelet(self._api, self.spec, self._folder, self.runtime, self._settings)
         self._task = asyncio.create_task(kubelet.run(), name=f"kubelet {self.spec.name}")
 
     async def stop_kubelet(self) -> None:
@@ -49,10 +49,9 @@ class SimNode:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def reboot(self) -> None:
-        """Reboot the machine: containers are gone, and the kubelet starts again."""
+    async def restart_kubelet(self) -> None:
+        """Kill the kubelet and start another: its sockets are gone, its checkpoint and containers stay."""
         await self.stop_kubelet()
-        self.runtime.reboot()
         self.start_kubelet()
 
     def set_gpu_health(self, index: int, health: str) -> None:
@@ -76,10 +75,3 @@ class SimNode:
         found = self._api.store.get(NODES, ("", self.spec.name))
         allocatable = found.obj["status"]["allocatable"] if found else {}
         return not self.spec.profile or any("/" in name and amount != "0" for name, amount in allocatable.items())
-
-
-def _profile_text(profile: str) -> str:
-    """The text of a GPU profile: a file, or the name of one shipped with the plugin."""
-    if Path(profile).is_file():
-        return Path(profile).read_text()
-    return (resources.files("deviceplugin") / "profiles" / f"{profile}.yaml").read_text()

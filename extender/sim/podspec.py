@@ -6,13 +6,10 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from protos.contract.quantity import QuantityError as QuantityError
 from protos.contract.quantity import milli, units
 
 Object = dict[str, Any]
 Amounts = dict[str, int]  # resource name → whole units; cpu in thousandths
-quantity = milli
-"""A quantity in thousandths; raises QuantityError."""
 
 
 def amount(resource: str, text: str | int) -> int:

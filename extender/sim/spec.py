@@ -62,10 +62,3 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     kubelet: KubeletSettings = KubeletSettings(status_seconds=1.0)
     job_backoff_seconds: float = 10.0
     """Delay before a Job replaces its first failed pod."""
-    establish_seconds: float = 0.2
-    """Delay before a new CustomResourceDefinition is served."""
-    history: int = 20_000
-    """Changes per resource that watches can still read."""
-    token: str = ""
-    """Bearer token that the API server requires; the kubeconfig contains it."""
-    seed: int = 0

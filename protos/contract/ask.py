@@ -63,8 +63,8 @@ class PodAsk(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True, gc=Fals
     """In the kubelet's order: init containers and sidecars as declared, then app containers."""
     selection: Selection = ANYTHING
 
-    def container(self, name: str) -> ContainerAsk | None:
-        return next((ask for ask in self.containers if ask.name == name), None)
+    def container(self, name: str) -> ContainerAsk:
+        return next(ask for ask in self.containers if ask.name == name)
 
     @property
     def only_whole(self) -> bool:
@@ -196,23 +196,20 @@ def gpu_class(pod: Pod) -> str:
 
 def _selection(annotations: Mapping[str, str], wide: Selection) -> Selection:
     def read(key: str, parse: Callable[[str], T], default: T) -> T:
-        text = annotations.get(key)
-        if text is None:
-            return default
-        try:
-            return parse(text)
-        except SelectionError as error:
-            raise AskError("AskMalformed", f"{key} is {text[:40]!r}: expected {error}") from error
+        return selection.read(key, annotations.get(key), parse, default)
 
-    own = Selection(
-        models=read(names.GPU_MODEL, _globs, ()),
-        uuids=read(names.GPU_UUID, _globs, ()),
-        min_mem_mib=read(names.MIN_GPU_MEMORY, selection.memory, 0),
-        min_clock_mhz=read(names.MIN_CLOCK_MHZ, _clock, 0),
-        min_cc=read(names.MIN_COMPUTE_CAPABILITY, selection.compute_capability, (0, 0)),
-        link=read(names.LINK, selection.link, selection.LINKS[0]),
-        spread=read(names.PLACEMENT, _spread, False),
-    )
+    try:
+        own = Selection(
+            models=read(names.GPU_MODEL, _globs, ()),
+            uuids=read(names.GPU_UUID, _globs, ()),
+            min_mem_mib=read(names.MIN_GPU_MEMORY, selection.memory, 0),
+            min_clock_mhz=read(names.MIN_CLOCK_MHZ, _clock, 0),
+            min_cc=read(names.MIN_COMPUTE_CAPABILITY, selection.compute_capability, (0, 0)),
+            link=read(names.LINK, selection.link, selection.LINKS[0]),
+            spread=read(names.PLACEMENT, _spread, False),
+        )
+    except SelectionError as error:
+        raise AskError("AskMalformed", str(error)) from error
     return wide.narrowed(own, link_said=names.LINK in annotations)
 
 

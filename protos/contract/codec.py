@@ -21,7 +21,6 @@ class ContractError(ValueError):
 
     def __init__(self, key: str, value: str, expected: str) -> None:
         super().__init__(f"{key} is {brief(value, SHOWN)!r}: expected {brief(expected, 2 * SHOWN)}")
-        self.key, self.value, self.expected = key, value, expected
 
 
 class MalformedError(ContractError):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import msgspec
 
@@ -12,13 +10,11 @@ from protos.contract import names, selection
 from protos.contract.bounds import DESCRIPTION, GPU_AMOUNT
 from protos.contract.codec import BAD_JSON
 from protos.contract.objects import decode_raw
-from protos.contract.selection import ANYTHING, Selection, SelectionError
+from protos.contract.selection import ANYTHING, Selection, SelectionError, read
 
 API_VERSION = f"{names.DOMAIN}/v1alpha1"
 KIND, PLURAL = "GpuClass", "gpuclasses"
 CLASS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-
-T = TypeVar("T")
 
 
 class GpuClass(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,28 +54,18 @@ def decode(data: bytes) -> GpuClass:
 
 def _selection(spec: _Spec) -> Selection:
     parsed = Selection(
-        models=_read("models", spec.models or None, selection.globs, ()),
-        min_mem_mib=_read("minMemory", spec.min_memory, selection.memory, 0),
-        max_mem_mib=_read("maxMemory", spec.max_memory, _limit, 0),
-        min_clock_mhz=_read("minClockMHz", spec.min_clock_mhz, _clock, 0),
-        min_cc=_read("minComputeCapability", spec.min_compute_capability, selection.compute_capability, (0, 0)),
-        link=_read("link", spec.link, selection.link, selection.LINKS[0]),
+        models=read("models", spec.models or None, selection.globs, ()),
+        min_mem_mib=read("minMemory", spec.min_memory, selection.memory, 0),
+        max_mem_mib=read("maxMemory", spec.max_memory, _limit, 0),
+        min_clock_mhz=read("minClockMHz", spec.min_clock_mhz, _clock, 0),
+        min_cc=read("minComputeCapability", spec.min_compute_capability, selection.compute_capability, (0, 0)),
+        link=read("link", spec.link, selection.link, selection.LINKS[0]),
         numa_local=spec.numa_local or False,
     )
     if 0 < parsed.max_mem_mib < parsed.min_mem_mib:
         least, most = spec.min_memory, spec.max_memory
         raise SelectionError(f"maxMemory is {most!r}: expected no less than minMemory, which is {least!r}")
     return parsed
-
-
-def _read(field: str, value: Any, parse: Callable[[Any], T], default: T) -> T:
-    """A parsed field of `spec`, or the default; raises SelectionError with the field's name."""
-    if value is None:
-        return default
-    try:
-        return parse(value)
-    except SelectionError as error:
-        raise SelectionError(f"{field} is {str(value)[:60]!r}: expected {error}") from error
 
 
 def _limit(quantity: str | int) -> int:

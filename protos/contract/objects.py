@@ -62,12 +62,11 @@ class ObjectMeta(_Record, frozen=True):
 
 
 class Condition(_Record, frozen=True):
-    """A condition of a Pod or a Node; `status` is "True", "False" or "Unknown"."""
+    """A condition of an object; `status` is "True", "False" or "Unknown"."""
 
     type: str
     status: str
     reason: str = ""
-    message: str = ""
     last_transition_time: str | None = None
 
 
@@ -171,25 +170,15 @@ class PodSpec(_Record, frozen=True):
         _detach(self, "affinity", "tolerations", "topology_spread_constraints")
 
 
-class Waiting(_Record, frozen=True):
-    """Why a container waits for its start or restart."""
-
-    reason: str = ""
-    message: str = ""
-
-
 class Terminated(_Record, frozen=True):
-    """How a container ended."""
+    """When a container ended."""
 
-    exit_code: Int32
-    reason: str = ""
     finished_at: str | None = None
 
 
 class ContainerState(_Record, frozen=True):
-    """At most one of the fields is set; none means waiting."""
+    """At most one of the fields is set; none means that the container waits."""
 
-    waiting: Waiting | None = None
     running: Present | None = None
     terminated: Terminated | None = None
 
@@ -198,8 +187,6 @@ class ContainerStatus(_Record, frozen=True):
     """The kubelet's status of a container."""
 
     name: str
-    ready: bool = False
-    started: bool | None = None
     state: ContainerState = ContainerState()
     resources: Resources | None = None
     """Its resources according to the runtime; None before Kubernetes 1.33."""
@@ -215,8 +202,6 @@ class PodStatus(_Record, frozen=True):
     """The status of a pod."""
 
     phase: str = "Pending"
-    reason: str = ""
-    message: str = ""
     nominated_node_name: str | None = None
     start_time: str | None = None
     conditions: tuple[Condition, ...] = ()
@@ -252,7 +237,6 @@ class NodeStatus(_Record, frozen=True):
 
     capacity: Quantities = {}
     allocatable: Quantities = {}
-    conditions: tuple[Condition, ...] = ()
 
 
 class Node(_Record, frozen=True):

@@ -26,24 +26,18 @@ class QuantityError(ValueError):
 
 def units(quantity: str | int) -> int:
     """The quantity in whole units (bytes, devices), rounded away from zero; raises QuantityError."""
-    if isinstance(quantity, int):
-        return _within(quantity)
-    return _rounded(*_fraction(quantity))
+    return _rounded(*_exact(quantity))
 
 
 def milli(quantity: str | int) -> int:
     """The quantity in thousandths (milli-CPUs), rounded away from zero; raises QuantityError."""
-    if isinstance(quantity, int):
-        return _within(quantity) * 1000
-    above, below = _fraction(quantity)
+    above, below = _exact(quantity)
     return _rounded(above * 1000, below)
 
 
 def integer(quantity: str | int) -> int:
     """The whole quantity of an extended resource; raises QuantityError, also for a fraction."""
-    if isinstance(quantity, int):
-        return _within(quantity)
-    above, below = _fraction(quantity)
+    above, below = _exact(quantity)
     if above % below:
         raise QuantityError(f"{quantity!r} is no whole number")
     return above // below
@@ -51,9 +45,7 @@ def integer(quantity: str | int) -> int:
 
 def mebibytes(quantity: str | int) -> int:
     """The quantity of bytes in MiB, rounded away from zero; raises QuantityError."""
-    if isinstance(quantity, int):
-        return _rounded(_within(quantity), 2**20)
-    above, below = _fraction(quantity)
+    above, below = _exact(quantity)
     return _rounded(above, below * 2**20)
 
 
@@ -69,18 +61,17 @@ def memory_unit(text: str) -> int:
     return mib
 
 
-def _within(number: int) -> int:
-    """The number, capped as Kubernetes caps a quantity."""
-    return max(-LARGEST, min(LARGEST, number))
-
-
 def _rounded(above: int, below: int) -> int:
     return -(-above // below) if above > 0 else above // below
 
 
+def _exact(quantity: str | int) -> tuple[int, int]:
+    """The value as a fraction with a positive denominator, capped as Kubernetes caps it; raises QuantityError."""
+    return (max(-LARGEST, min(LARGEST, quantity)), 1) if isinstance(quantity, int) else _fraction(quantity)
+
+
 @lru_cache(maxsize=4096)
 def _fraction(text: str) -> tuple[int, int]:
-    """The value as a fraction with a positive denominator, capped as Kubernetes caps it."""
     form = _FORM.fullmatch(text) if len(text) <= QUANTITY.most else None
     if form is None:
         raise QuantityError(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from protos.contract import names
-from protos.contract.quantity import LARGEST, milli, units
+from protos.contract.quantity import milli, units
 from protos.contract.selector import Requirement, Selector
 
 API_VERSION = f"{names.DOMAIN}/v1alpha1"
@@ -66,8 +66,6 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
 
 def amount(resource: str, quantity: str | int) -> int:
     """A quantity as an amount, capped at Kubernetes' largest value; raises QuantityError."""
-    if isinstance(quantity, int):
-        quantity = min(quantity, LARGEST)
     if _counts_gpus(resource):
         return milli(quantity) * (GPU // 1000)
     return milli(quantity) if resource == "cpu" else units(quantity)

@@ -6,9 +6,9 @@ The parsers take user values and raise SelectionError with what was expected.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import translate
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ from protos.contract.inventory import Gpu
 from protos.contract.quantity import QuantityError, mebibytes
 from protos.contract.remembered import Remembered
 
+T = TypeVar("T")
 Link = Literal["nvlink", "prefer", "any"]
 LINKS: tuple[Link, ...] = ("prefer", "nvlink", "any")
 """The default first."""
@@ -79,6 +80,16 @@ ANYTHING = Selection()
 
 
 # Parsing.
+
+
+def read(key: str, value: object, parse: Callable[[Any], T], default: T) -> T:
+    """The parsed value, or the default without one; raises SelectionError with the key, the value and the error."""
+    if value is None:
+        return default
+    try:
+        return parse(value)
+    except SelectionError as error:
+        raise SelectionError(f"{key} is {str(value)[:60]!r}: expected {error}") from error
 
 
 def globs(parts: Iterable[str]) -> tuple[str, ...]:

@@ -24,16 +24,8 @@ class Ref(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Added(Generic[T]):
-    """A new object."""
-
-    ref: Ref
-    object: T
-
-
-@dataclass(frozen=True, slots=True)
-class Modified(Generic[T]):
-    """The present state of a known object; after a list also without a change."""
+class Seen(Generic[T]):
+    """The present state of an object; after a list also without a change."""
 
     ref: Ref
     object: T
@@ -64,7 +56,7 @@ class Listed:
     resource_version: str
 
 
-Change = Added[T] | Modified[T] | Deleted[T] | Undecodable
+Change = Seen[T] | Deleted[T] | Undecodable
 Event = Change[T] | Listed
 
 
@@ -120,7 +112,7 @@ class Known(Generic[T]):
         except BAD_JSON as error:
             yield Deleted(ref, None) if gone else Undecodable(ref, bytes(raw), error)
             return
-        yield Deleted(ref, decoded) if gone else (Modified if known == meta.uid else Added)(ref, decoded)
+        yield Deleted(ref, decoded) if gone else Seen(ref, decoded)
 
     def only(self, names: Mapping[str, Set[str]]) -> Iterator[Change[T]]:
         """The deletions of all known objects except for these names by namespace."""

@@ -10,17 +10,18 @@ import contextlib
 import datetime as dt
 import email.utils
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
+import structlog
 
 from protos.contract.codec import BAD_JSON
 from protos.kube import errors
-from protos.kube.connection import Lost, Stream
+from protos.kube.connection import Connection, Lost
 from protos.kube.credentials import Credentials
 from protos.kube.errors import CredentialsError
 from protos.kube.http1 import Answer, Http, NotConnected
@@ -33,9 +34,7 @@ Params = Mapping[str, str]
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 WRITES = 32
 """Maximal number of concurrent writes. Each has a connection, whose TLS handshake costs as much as several writes."""
@@ -49,6 +48,8 @@ DEEPEST = 10_000
 """Maximal nesting of objects' JSON. Users can write a metadata.managedFields of this depth, and one such pod must not
 make whole lists unreadable. Source: sigs.k8s.io/json, the decoder of kube-apiserver."""
 sys.setrecursionlimit(max(sys.getrecursionlimit(), DEEPEST + 2_000))
+
+log = structlog.get_logger(__name__)
 
 
 class ApiClient:
@@ -64,8 +65,10 @@ class ApiClient:
         user_agent: str = "gangshare",
         writes: int = WRITES,
         answer_s: float = ANSWER_S,
+        permit: Callable[[], None] = lambda: None,
     ) -> None:
-        self.credentials = credentials
+        """`permit` is called right before each write is sent, after all waits; an error of it prevents the write."""
+        self.credentials, self._permit = credentials, permit
         self._always = {"User-Agent": user_agent, "Accept": JSON}
         self._most, self._writes, self._answer_s = writes, asyncio.Semaphore(writes), answer_s
         self._http: Http | None = None
@@ -194,7 +197,9 @@ class ApiClient:
         return await self._connections.ask(method, target, headers)
 
     def _about_to_send(self, method: str, target: str) -> None:
-        """A hook before each sending; an error prevents the sending."""
+        if method != "GET":
+            self._permit()
+            log.debug("write", method=method, path=target)
 
     async def _headers(self) -> dict[str, str]:
         headers = dict(self._always)
@@ -230,7 +235,7 @@ def _wait(answer: Answer, error: errors.ApiError, *, write: bool) -> float | Non
     A write is retried only after 429, because after a 5xx it may have been done. Source: client-go, rest.Request, which
     obeys Retry-After of 429 and 5xx.
     """
-    busy = isinstance(error, errors.TooMany) and not error.disruption_budget
+    busy = isinstance(error, errors.TooMany) and not isinstance(error, errors.Protected)
     if not busy and (write or answer.status < 500):
         return None
     after = _seconds(answer.headers.get("retry-after", ""))
@@ -247,7 +252,7 @@ def _seconds(after: str) -> float | None:
     return None
 
 
-async def _chunks(request: str, answer: Stream, silence_s: float) -> AsyncIterator[bytes]:
+async def _chunks(request: str, answer: Connection, silence_s: float) -> AsyncIterator[bytes]:
     with _translated(request, write=False):
         while True:
             try:

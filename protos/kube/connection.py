@@ -47,7 +47,7 @@ class Connection(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         """Whether another request may be sent."""
-        return not self._gone and self._complete and self._lasting
+        return not self._gone and self._complete and self._lasting and not self._parts
 
     async def send(self, request: bytes, *, whole: bool) -> None:
         """Send a request, and wait for the head of the answer, or the complete answer (`whole`)."""
@@ -68,10 +68,18 @@ class Connection(asyncio.Protocol):
         """Continue over a tunnel, like a new connection."""
         self._transport, self._complete, self._lasting, self._served = transport, True, True, False
 
-    async def more(self) -> bytes:
+    async def chunk(self) -> bytes:
+        """The data of a streamed answer since the last call; empty at the end of the answer. Raises Lost."""
         while not self._parts and not self._complete:
             await self._news()
         return self.taken()
+
+    async def rest(self) -> bytes:
+        """The remaining body."""
+        chunks = []
+        while chunk := await self.chunk():
+            chunks.append(chunk)
+        return b"".join(chunks)
 
     def taken(self) -> bytes:
         """The body received since the last call."""
@@ -160,25 +168,6 @@ class Connection(asyncio.Protocol):
         if self.status:
             self._complete, self._lasting = True, self._parser.should_keep_alive()
             self._wake()
-
-
-class Stream:
-    """A streamed answer with its status and headers."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.status, self.headers = connection.status, connection.headers
-
-    async def chunk(self) -> bytes:
-        """The data since the last call, at least one byte; empty at the end of the answer. Raises Lost."""
-        return await self._connection.more()
-
-    async def rest(self) -> bytes:
-        """The remaining body."""
-        chunks = []
-        while chunk := await self.chunk():
-            chunks.append(chunk)
-        return b"".join(chunks)
 
 
 def _keep_alive(connected: socket.socket | None) -> None:

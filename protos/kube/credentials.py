@@ -11,10 +11,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from protos.contract.bounds import FILE_DEPTH, KUBECONFIG, depth
+from protos import files
+from protos.contract.bounds import KUBECONFIG
 from protos.kube import proxies
 from protos.kube.errors import CredentialsError
-from protos.kube.tls import Identity, Trust, identity
+from protos.kube.tls import Trust
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
@@ -49,7 +50,7 @@ class FileToken:
     """A bearer token in a file; it is read again when the file is replaced."""
 
     file: Path
-    _seen: Identity | None = field(default=None, init=False)
+    _seen: files.Stamp | None = field(default=None, init=False)
     _header: str = field(default="", init=False)
 
     async def authorization(self) -> str:
@@ -61,7 +62,7 @@ class FileToken:
 
     def read(self) -> str:
         try:
-            present = identity(self.file)
+            present = files.stamp(self.file)
             if present is None or present != self._seen:
                 token = self.file.read_text().strip()
                 if not token:
@@ -114,8 +115,6 @@ class Credentials:
     server_name: str | None = None
     """The name in the server's certificate, if it is not the URL's."""
     proxy: str | None = None
-    namespace: str = "default"
-    """The namespace of this process."""
 
 
 async def load(kubeconfig: str | None = None, context: str | None = None) -> Credentials:
@@ -130,22 +129,19 @@ async def load(kubeconfig: str | None = None, context: str | None = None) -> Cre
     return await from_kubeconfig(os.environ.get("KUBECONFIG") or str(Path.home() / ".kube/config"), context)
 
 
-def from_service_account(folder: Path | None = None) -> Credentials:
+def from_service_account() -> Credentials:
     """The credentials of a pod's service account; raises CredentialsError."""
-    folder = folder or SERVICE_ACCOUNT
     host, port = os.environ.get(HOST, ""), os.environ.get(PORT, "")
     if not host or not port:
         raise CredentialsError(f"{HOST} is {host!r} and {PORT} is {port!r}: expected both, as in every pod")
-    tokens = FileToken(folder / "token")
+    tokens = FileToken(SERVICE_ACCOUNT / "token")
     tokens.read()
-    namespace = folder / "namespace"
     server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     return Credentials(
         server=server,
         tokens=tokens,
-        tls=_readable(Trust(str(folder / "ca.crt"))),
+        tls=_readable(Trust(str(SERVICE_ACCOUNT / "ca.crt"))),
         proxy=proxies.of_environment(server),
-        namespace=namespace.read_text().strip() if namespace.exists() else "default",
     )
 
 
@@ -162,17 +158,19 @@ async def from_kubeconfig(paths: str, context: str | None = None) -> Credentials
         tls=tls,
         server_name=found.tls_server_name,
         proxy=found.proxy or proxies.of_environment(found.host),
-        namespace=loader.current_context["context"].get("namespace") or "default",
     )
 
 
 def _read(paths: str, context: str | None) -> tuple[Any, Any]:
     """The merged files, and the official loader for a context."""
-    files = [path for part in paths.split(os.pathsep) if part and (path := Path(part).expanduser()).is_file()]
-    if not files:
+    found = [path for part in paths.split(os.pathsep) if part and (path := Path(part).expanduser()).is_file()]
+    if not found:
         raise CredentialsError(f"{paths}: no such file, expected a kubeconfig")
-    for file in files:
-        _bounded(file)
+    for file in found:
+        try:
+            files.read(file, files.text, KUBECONFIG)  # the loader may take long for what is refused here
+        except files.FileError as error:
+            raise CredentialsError(str(error)) from error
     official: Any = importlib.import_module("kubernetes.aio.config.kube_config")
     try:
         merged = official.KubeConfigMerger(paths).config
@@ -180,18 +178,6 @@ def _read(paths: str, context: str | None) -> tuple[Any, Any]:
     except Exception as error:
         wanted = f"the context {context!r}" if context else "a current context"
         raise CredentialsError(f"{paths}: expected a kubeconfig with {wanted} ({error})") from error
-
-
-def _bounded(file: Path) -> None:
-    """Raise CredentialsError for a kubeconfig that would take long to parse."""
-    try:
-        with file.open("rb") as opened:
-            text = opened.read(KUBECONFIG.most + 1).decode(errors="replace")
-    except OSError:
-        return  # the loader raises the error
-    for bound, value in ((KUBECONFIG, len(text)), (FILE_DEPTH, depth(text))):
-        if value > bound.most:
-            raise CredentialsError(f"{file}: {bound.exceeded(value)}")
 
 
 async def _loaded(paths: str, loader: Any) -> SimpleNamespace:

@@ -61,19 +61,12 @@ class Gone(ApiError):
     """410: the resourceVersion or the continue token is too old; list again."""
 
 
-class Invalid(ApiError):
-    """400 or 422: the request is malformed, or the object is invalid."""
-
-
 class TooMany(ApiError):
-    """429: refused, also after the retries that Retry-After requested.
+    """429: refused, also after the retries that Retry-After requested."""
 
-    `disruption_budget`: a PodDisruptionBudget forbids the eviction; the server is not busy.
-    """
 
-    def __init__(self, request: str, status: int, reason: str, message: str, *, disruption_budget: bool) -> None:
-        super().__init__(request, status, reason, message)
-        self.disruption_budget = disruption_budget
+class Protected(TooMany):
+    """429: a PodDisruptionBudget forbids the eviction; the server is not busy."""
 
 
 class Unavailable(ApiError):
@@ -121,13 +114,12 @@ class Status(msgspec.Struct, frozen=True):
 
 
 _BY_CODE: dict[int, type[ApiError]] = {
-    400: Invalid,
     401: Unauthorized,
     403: Forbidden,
     404: NotFound,
     409: Conflict,
     410: Gone,
-    422: Invalid,
+    429: TooMany,
 }
 
 
@@ -148,9 +140,8 @@ def from_status(request: str, code: int, status: Status, *, write: bool) -> ApiE
     causes = status.details.causes if status.details else ()
     if code == 422 and any(cause.field in ("metadata.uid", "status.nominatedNodeName") for cause in causes):
         return Conflict(request, code, reason, message)
-    if code == 429:
-        budget = any(cause.reason == "DisruptionBudget" for cause in causes)
-        return TooMany(request, code, reason, message, disruption_budget=budget)
+    if code == 429 and any(cause.reason == "DisruptionBudget" for cause in causes):
+        return Protected(request, code, reason, message)
     if code >= 500:
         return Unavailable(request, code, reason, message, outcome_unknown=write)
     kind = AlreadyExists if reason == "AlreadyExists" else _BY_CODE.get(code, ApiError)

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from protos.contract.printable import printable
+from protos.contract.printable import brief, printable
 from protos.kube import errors
 from protos.kube.client import MERGE_PATCH, ApiClient
 from protos.kube.paths import path
@@ -36,7 +36,6 @@ class Reference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     namespace: str = ""
     """Empty for cluster-scoped objects; their Events are in `default`."""
     uid: str = ""
-    resource_version: str = ""
 
 
 @dataclass(slots=True)
@@ -87,7 +86,8 @@ class Recorder:
 
     async def _write(self, last: _Last, about: Reference, reason: str, message: str, kind: str) -> None:
         wall = f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
-        news = {"message": _cut(message), "count": last.count, "lastTimestamp": wall, "type": kind}
+        shown = brief(printable(message), LONGEST_MESSAGE - 1)
+        news = {"message": shown, "count": last.count, "lastTimestamp": wall, "type": kind}
         collection = {"group_version": "v1", "plural": "events", "namespace": about.namespace or "default"}
         if last.count > 1:
             try:
@@ -112,8 +112,3 @@ class Recorder:
 
     def _name(self, about: Reference) -> str:
         return f"{about.name[:LONGEST_STEM].rstrip('.-')}.{next(self._numbers):x}"
-
-
-def _cut(message: str) -> str:
-    message = printable(message)
-    return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 1] + "…"

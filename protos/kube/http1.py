@@ -8,12 +8,13 @@ Source: RFC 9112.
 import asyncio
 import base64
 import contextlib
+import functools
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from protos.kube.connection import Connection, Stream
+from protos.kube.connection import Connection
 
 CONNECT_S = 10.0
 """Timeout of connecting, in seconds."""
@@ -53,7 +54,7 @@ class Http:
         invalid URLs.
         """
         self._url, self._proxy = _split(url, tuple(_PORTS)), _split(proxy, ("http",)) if proxy else None
-        self._tls = (tls or _machine_trust()) if self._url.scheme == "https" else None
+        self._tls = (tls or functools.cache(ssl.create_default_context)) if self._url.scheme == "https" else None
         self._name, self._idle_s = server_name or self._url.hostname, idle_s
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
@@ -98,25 +99,18 @@ class Http:
         connection = await self._take()
         try:
             about_to()
-        except BaseException:
-            self._keep(connection)
-            raise
-        try:
             await connection.send(self._request(method, target, headers, body), whole=True)
-            answer = Answer(connection.status, connection.headers, connection.taken())
-        except BaseException:
-            connection.close()
-            raise
-        self._keep(connection)
-        return answer
+            return Answer(connection.status, connection.headers, connection.taken())
+        finally:
+            self._keep(connection)
 
     @contextlib.asynccontextmanager
-    async def stream(self, target: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
-        """A GET with a streamed answer; the end of the block closes its connection."""
+    async def stream(self, target: str, headers: Mapping[str, str]) -> AsyncIterator[Connection]:
+        """A GET whose answer is read in chunks; the end of the block closes its connection."""
         connection = await self._take()
         try:
             await connection.send(self._request("GET", target, headers, None), whole=False)
-            yield Stream(connection)
+            yield connection
         finally:
             connection.close()
 
@@ -145,6 +139,7 @@ class Http:
         return self._tls() if self._tls else None
 
     def _keep(self, connection: Connection) -> None:
+        """Keep a connection for the next request, or close it while its answer is not complete and taken."""
         if connection.usable:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
@@ -187,11 +182,6 @@ class Http:
         tls = cast("ssl.SSLContext", connection.tls)
         secured = await loop.start_tls(transport, connection, tls, server_hostname=self._name)
         connection.continue_over(cast("asyncio.Transport", secured))
-
-
-def _machine_trust() -> Callable[[], ssl.SSLContext]:
-    context = ssl.create_default_context()
-    return lambda: context
 
 
 def _split(url: str, schemes: tuple[str, ...]) -> SplitResult:

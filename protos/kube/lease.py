@@ -4,7 +4,6 @@ Clocks of machines differ, so the times in a Lease are never compared with local
 change counts, by the local monotonic clock. A holder without an observed renewal may be long dead.
 """
 
-import asyncio
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,9 +60,12 @@ class Lease(msgspec.Struct, frozen=True, rename="camel"):
 _leases = msgspec.json.Decoder(Lease)
 
 
-async def read(client: ApiClient, namespace: str, name: str) -> Lease:
-    """The present Lease; raises NotFound and the other errors of a request."""
-    return await client.fetch(path(GROUP, "leases", namespace=namespace, name=name), _leases)
+async def read(client: ApiClient, namespace: str, name: str) -> Lease | None:
+    """The present Lease, None if there is none; raises the other errors of a request."""
+    try:
+        return await client.fetch(path(GROUP, "leases", namespace=namespace, name=name), _leases)
+    except errors.NotFound:
+        return None
 
 
 class Sight:
@@ -128,25 +130,10 @@ class Election:
         """Whether this process certainly holds the Lease at `now`."""
         return self._renewed is not None and now - self._renewed < self.terms.renew_deadline_s
 
-    async def run(self) -> None:
-        """Acquire and renew the Lease forever; release it on cancellation."""
-        try:
-            while True:
-                try:
-                    await self.step()
-                except errors.ApiError as error:
-                    log.warning("lease_failed", namespace=self.namespace, name=self.name, error=str(error))
-                await asyncio.sleep(self.terms.retry_s)
-        finally:
-            await self.release()
-
     async def step(self) -> bool:
         """Try to acquire or renew; return whether this process leads. Raises request errors except Conflict."""
         now = self.clock()
-        try:
-            self._sight.see(await read(self.client, self.namespace, self.name), now)
-        except errors.NotFound:
-            self._sight.see(None, now)
+        self._sight.see(await read(self.client, self.namespace, self.name), now)
         if self._free(now):
             await self._take(now)
         else:

@@ -83,9 +83,8 @@ class Reflector(Generic[T]):
     """The events of one collection, delivered by `events()` to one consumer.
 
     `decode` decodes the JSON of an item, may raise ValueError, and must copy data that it keeps, as structs do.
-    `consistent=False` takes the first list from the server's cache, which is cheap but may be old. NotFound and
-    Forbidden end the `events()` of an `optional` collection, and are retried otherwise. Another call of `events()`
-    yields the differences since then.
+    NotFound and Forbidden end the `events()` of an `optional` collection, and are retried otherwise. Another call of
+    `events()` yields the differences since then.
     """
 
     def __init__(
@@ -95,14 +94,13 @@ class Reflector(Generic[T]):
         decode: Callable[[bytes], T],
         *,
         selectors: Mapping[str, str] | None = None,
-        consistent: bool = True,
         optional: bool = False,
         pace: Pace | None = None,
     ) -> None:
         self.client, self.path, self.pace = client, path, pace or Pace()
         self.trouble: errors.ApiError | None = None
         """The present error of list or watch; None without one."""
-        self._selectors, self._consistent, self._optional = selectors or {}, consistent, optional
+        self._selectors, self._optional = selectors or {}, optional
         self._known = Known(decode)
         self._failures = 0
         self._wanted = asyncio.Event()
@@ -114,11 +112,17 @@ class Reflector(Generic[T]):
         if self._reading is not None:
             self._reading.reschedule(0.0)
 
-    async def events(self) -> AsyncGenerator[Event[T], None]:
-        """All events, until the consumer closes this generator; errors are logged and retried.
+    async def version(self) -> str:
+        """The collection's current resourceVersion, read consistently; raises request errors."""
+        page = await self.client.fetch(self.path, _pages, params={"limit": "1"})
+        return page.metadata.resource_version
 
-        Consumers treat Added and Modified alike: both have the present state of an object.
-        """
+    def forget(self) -> Iterator[Change[T]]:
+        """The deletions of all known objects: the collection is not served any more."""
+        return self._known.only({})
+
+    async def events(self) -> AsyncGenerator[Event[T], None]:
+        """All events, until the consumer closes this generator; errors are logged and retried."""
         while True:
             try:
                 async with contextlib.aclosing(self._listing()) as listing:
@@ -159,7 +163,7 @@ class Reflector(Generic[T]):
                 break
         for event in self._known.only(seen):
             yield event
-        self._known.version, self._consistent, self.trouble = page.metadata.resource_version, True, None
+        self._known.version, self.trouble = page.metadata.resource_version, None
         yield Listed(self._known.version)
 
     async def _page(self, token: str, limit: int) -> _Page:
@@ -168,8 +172,6 @@ class Reflector(Generic[T]):
             params["limit"] = str(limit)
         if token:
             params["continue"] = token
-        elif not self._consistent:
-            params["resourceVersion"] = "0"
         return await self.client.fetch(self.path, _pages, params=params)
 
     async def _watching(self) -> AsyncGenerator[Event[T], None]:

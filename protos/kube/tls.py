@@ -1,17 +1,15 @@
 """TLS to the API server, with certificates in files that are rotated."""
 
-import math
 import ssl
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from protos import files
 from protos.kube.errors import CredentialsError
 
 LOOK_S = 1.0
 """Seconds between checks of the certificate files."""
-Identity = tuple[int, int, int]
-"""Inode, modification time and size of a file, to detect its replacement."""
 
 
 @dataclass
@@ -29,28 +27,23 @@ class Trust:
     verify: bool = True
     _seen: tuple[object, ...] = field(default=(), init=False)
     _context: ssl.SSLContext | None = field(default=None, init=False)
-    _looked: float = field(default=-math.inf, init=False)
+    _looked: float = field(default=0.0, init=False)
 
     def context(self) -> ssl.SSLContext:
         """The context of these files, at most LOOK_S old; raises CredentialsError if they were never readable."""
         now = time.monotonic()
-        if self._context is None or now - self._looked >= LOOK_S:
-            self._looked = now
-            self._context = self._refreshed()
+        if self._context is not None and now - self._looked < LOOK_S:
+            return self._context
+        self._looked = now
+        seen = tuple((name, name and files.stamp(Path(name))) for name in (self.authority, self.certificate, self.key))
+        if self._context is None or seen != self._seen:
+            self._seen = seen
+            try:
+                self._context = self._build()
+            except CredentialsError:
+                if self._context is None:
+                    raise
         return self._context
-
-    def _refreshed(self) -> ssl.SSLContext:
-        files = (self.authority, self.certificate, self.key)
-        seen = (*files, *map(identity, files))
-        if self._context is not None and seen == self._seen:
-            return self._context
-        self._seen = seen
-        try:
-            return self._build()
-        except CredentialsError:
-            if self._context is None:
-                raise
-            return self._context
 
     def _build(self) -> ssl.SSLContext:
         try:
@@ -70,14 +63,3 @@ class Trust:
                     f"{self.certificate}: expected a client certificate with its key ({error})"
                 ) from error
         return context
-
-
-def identity(file: Path | str | None) -> Identity | None:
-    """The identity of a file, None if it does not exist."""
-    if file is None:
-        return None
-    try:
-        stat = Path(file).stat()
-    except OSError:
-        return None
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -31,7 +31,7 @@ from extender.server.core import Core
 from extender.server.desk import Refusal, Traffic
 from extender.server.garbage import Garbage
 from extender.server.gate import Gate
-from extender.server.pages import Pages, Request, loopback_only, nothing
+from extender.server.pages import Pages, Request, loopback_only
 from extender.server.ports import Ports
 from extender.server.status import Health, Status
 from extender.server.verbs import VerbApp, Verbs
@@ -64,8 +64,8 @@ async def _serve(nodes: int, pods: int) -> None:
     fleet = Fleet(nodes, pods)
     metrics = Metrics(fleet.engine.counters)
     garbage = Garbage(metrics.steps)
-    traffic = Traffic(metrics.steps, garbage.look)
-    core = Core(fleet.engine, metrics, lambda _: None, tidy=garbage.look)
+    traffic = Traffic(metrics.steps)
+    core = Core(fleet.engine, metrics, lambda _: None)
     pending = bodies.stored(bodies.pod("asked", {MEM: 4}))
     core.tell(PodSeen(decode_pod(msgspec.json.encode(pending))))
     gate, free = Gate(lambda _: None), Address("127.0.0.1", 0)
@@ -74,11 +74,12 @@ async def _serve(nodes: int, pods: int) -> None:
     told = Status(core, Health(time.monotonic, ""), traffic, open_allocations=False)
     async with asyncio.TaskGroup() as tasks:
         verbs = Verbs(core, Binds(core, None, tasks), gate)  # type: ignore[arg-type]  # no Binding is written
-        app = VerbApp(core, gate, verbs.handlers, Pages(nothing, loopback_only), traffic)
+        app = VerbApp(core, gate, verbs.handlers, Pages(lambda _: None), traffic)
         servers = list(ports.servers(app, told, ApiClient(Credentials("http://127.0.0.1:1"))))
         serving = [tasks.create_task(server.serve(sockets=[opened])) for server, opened in servers]
         question = {"Pod": pending, "NodeNames": fleet.names}
-        print(json.dumps({"verbs": ports.verbs[1], "status": ports.status[1], "question": question}), flush=True)
+        told_ports = {"verbs": ports.verbs.address.port, "status": ports.status.address.port}
+        print(json.dumps(told_ports | {"question": question}), flush=True)
         garbage.settle()
         await asyncio.to_thread(sys.stdin.readline)
         print(json.dumps(await _turns(garbage)), flush=True)
@@ -118,14 +119,14 @@ def _pages(nodes: int, pods: int) -> dict[str, float]:
     _gang_of(fleet)
     metrics = Metrics(fleet.engine.counters)
     garbage = Garbage(metrics.steps)
-    core = Core(fleet.engine, metrics, lambda _: None, tidy=garbage.look)
-    told = Status(core, Health(time.monotonic, ""), Traffic(metrics.steps, garbage.look), open_allocations=True)
+    core = Core(fleet.engine, metrics, lambda _: None)
+    told = Status(core, Health(time.monotonic, ""), Traffic(metrics.steps), open_allocations=True)
     garbage.settle()
     return {path: max(map(min, zip_longest(*_rounds(told, path, garbage), fillvalue=math.inf))) for path in EVERY_PAGE}
 
 
 def _rounds(told: Status, path: str, garbage: Garbage) -> Iterator[list[float]]:
-    page = told.page(Request(path, "", "127.0.0.1", ""))
+    page = told.page(Request(path, "", "127.0.0.1", ""), loopback_only)
     assert page is not None
     for _ in range(ROUNDS):
         work, took, ended = page.work(), list[float](), False

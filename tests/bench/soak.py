@@ -94,8 +94,10 @@ class LongSteps(Steps):
         super().__init__(time.thread_time)
         self.long: dict[tuple[str, int], float] = {}
         """Milliseconds, by kind and by how many of the kind came before."""
+        self.longest: dict[str, float] = {}
 
     def note(self, kind: str, seconds: float) -> None:
+        self.longest[kind] = max(seconds, self.longest.get(kind, 0.0))
         if seconds > STEP_MS / 1000:
             self.long[kind, sum(self.counts.get(kind, ()))] = 1000 * seconds
         super().note(kind, seconds)
@@ -111,7 +113,7 @@ class Life:
         metrics = Metrics(self.engine.counters)
         metrics.steps = self.steps = LongSteps()
         self._tasks, self._garbage = tasks, Garbage(self.steps)
-        self.core = Core(self.engine, metrics, self._write, clock=lambda: self.now, tidy=self._garbage.look)
+        self.core = Core(self.engine, metrics, self._write, clock=lambda: self.now)
         binds = Binds(self.core, None, tasks)  # type: ignore[arg-type]  # no Binding is written
         self.core.release = self._release
         self.verbs = Verbs(self.core, binds, Gate(lambda _: None))
@@ -297,7 +299,7 @@ class Life:
             kind: (sum(counts), sum(counts[over:]), 1000 * self.steps.longest[kind])
             for kind, counts in sorted(self.steps.counts.items())
         }
-        kept = len(self.engine._components.indexes)
+        kept = len(self.engine._components.indexes._shapes)
         assert not self.core.metrics.faults.counted, self.core.metrics.faults.counted
         return Seen(
             hours=hours,

@@ -63,7 +63,7 @@ class _Life:
         self.view, self.rng = Fleet(nodes, min(PODS, 4 * nodes)), random.Random(nodes)
         metrics = Metrics(self.view.engine.counters)
         self._garbage = Garbage(metrics.steps)
-        self.core = Core(self.view.engine, metrics, lambda _: None, tidy=self._garbage.look)
+        self.core = Core(self.view.engine, metrics, lambda _: None)
         self.verbs = Verbs(self.core, Binds(self.core, None, tasks), Gate(lambda _: None))  # type: ignore[arg-type]
         self._wishes = list(wishes)
         self.rng.shuffle(self._wishes)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from extender.cluster.act import Actor
-from extender.cluster.leadership import Alone, PermittedClient
+from extender.cluster.leadership import Permission
 from extender.cluster.watch import Watches
 from extender.engine.types.effects import Effect, Evict, GroupStatus, PodRef, Requeue
 from extender.engine.types.events import Event, GroupGone, GroupSeen
@@ -22,6 +22,7 @@ from gangfilter.group import GroupKey
 from gangfilter.table import Phase
 from protos.contract.reason import Reason
 from protos.kube import credentials
+from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials
 from protos.kube.events import Recorder
 from tests.cluster import builds
@@ -64,11 +65,11 @@ def kubeconfig(cluster: Cluster) -> Path:
 class Bench:
     """An actor and watches at work with the extender's account."""
 
-    def __init__(self, client: PermittedClient) -> None:
+    def __init__(self, client: ApiClient) -> None:
         self.told: list[Event] = []
         self.failed: list[str] = []
         recorder = Recorder(client, component="test", instance="test", clock=time.monotonic)
-        self.actor = Actor(client, Alone(), recorder, self.failed.append, Faults())
+        self.actor = Actor(client, Permission(), recorder, self.failed.append, Faults())
         self.watches = Watches(client, self.told.append, Metrics({}), lambda *_: None, gpushare=False)
 
     def do(self, effect: Any) -> None:
@@ -88,7 +89,7 @@ class Bench:
 
 @asynccontextmanager
 async def at_work(access: Credentials) -> AsyncIterator[Bench]:
-    async with PermittedClient(access, Alone()) as client:
+    async with ApiClient(access) as client:
         bench = Bench(client)
         running = [asyncio.create_task(work) for work in (bench.actor.run(), bench.watches.run())]
         yield bench

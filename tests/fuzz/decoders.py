@@ -15,9 +15,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from deviceplugin import checkpoint, fake, slices
-from deviceplugin.checkpoint import CheckpointError
-from deviceplugin.fake import ProfileError
-from deviceplugin.slices import SharingError
 from extender.cluster import kinds
 from extender.engine.types import trust
 from extender.wire import admission, shapes
@@ -39,6 +36,7 @@ from protos.contract import (
 )
 from protos.contract.ask import AskError
 from protos.contract.codec import BAD_JSON, ContractError
+from protos.files import FileError
 from protos.kube import credentials, errors, reflect
 from protos.kube.changes import Ref
 from protos.kube.client import ApiClient
@@ -101,12 +99,12 @@ def _text(decode: Callable[[str], Any]) -> Callable[[bytes], None]:
 
 
 def _profile(data: bytes) -> None:
-    machine = fake.machine(fake.parse(data.decode(errors="replace"), "p.yaml"), "n1")
+    machine = fake.machine(fake.parse(data.decode(errors="replace").encode()), "n1")
     assert len(machine.gpus) <= 256
 
 
 def _sharing(data: bytes) -> None:
-    slices.parse(data.decode(errors="replace"), names.Resources(), 100)
+    slices.parse(data.decode(errors="replace").encode(), names.Resources(), 100)
 
 
 def _filter(data: bytes) -> None:
@@ -186,9 +184,9 @@ TARGETS: tuple[Target, ...] = (
     Target("AdmissionReview", corpus.REVIEWS, _review, (admission.AdmissionError,)),
     Target("list", corpus.LISTS, reflect._pages.decode, BAD_JSON, 5),
     Target("watch line", corpus.LINES, _line, (errors.ApiError,)),
-    Target("profile", corpus.PROFILES, _profile, (ProfileError,), 2, FILE_S),
-    Target("sharing configuration", corpus.SHARINGS, _sharing, (SharingError,), cpu_s=FILE_S),
-    Target("checkpoint", corpus.CHECKPOINTS, checkpoint.parse, (CheckpointError,)),
+    Target("profile", corpus.PROFILES, _profile, (FileError,), 2, FILE_S),
+    Target("sharing configuration", corpus.SHARINGS, _sharing, (FileError,), cpu_s=FILE_S),
+    Target("checkpoint", corpus.CHECKPOINTS, checkpoint.parse, (FileError,)),
     Target("kubeconfig", corpus.KUBECONFIGS, _kubeconfig, (CredentialsError,), 1, FILE_S),
 )
 

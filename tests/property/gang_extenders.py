@@ -44,7 +44,7 @@ class GangExtenders(GangTruth):
         for effect in self.standby.step(event, self.now):
             assert not isinstance(effect, Open | Deny | Evict), f"{effect} by a process that does not lead"
         self.standby.run_slice(self.now)
-        assert self.standby.gangs.planner.idle, "a plan by a process that does not lead"
+        assert not self.standby.gangs.planner.turns, "a plan by a process that does not lead"
         assert self.standby.check() == []
         held = [pod for pod in self.standby.pods.values() if pod.state == "held"]
         assert not [pod for pod in held if pod.ref.uid in self.standby.gangs.assignments.of_member]

@@ -92,7 +92,7 @@ class GangWorld(GangEvents):
             for k in self.engine.gangs.roster.known.values()
             if k.gang.phase is Phase.WAITING
         )
-        plans = not self.engine.gangs.planner.idle
+        plans = bool(self.engine.gangs.planner.turns)
         return not (self.engine.ledger.keepers or restless or again or soft or busy or paused or plans)
 
     def somebody_is_kept_off(self) -> bool:

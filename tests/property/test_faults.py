@@ -16,7 +16,6 @@ from extender.engine.cycle.engine import Engine
 from extender.engine.types.effects import Deny, Effect, Evict, Open, PhaseLeft
 from extender.engine.types.events import NodeGone, NodeSeen, PodsListed
 from gangfilter.members import Stage
-from gangfilter.minimum import to_start
 from gangfilter.table import Phase
 from protos.contract import names
 from protos.contract.objects import Node
@@ -264,5 +263,6 @@ def test_a_life_in_which_anything_may_fail(seed: int, rate: float) -> None:
     assert {uid for uid, pod in world.engine.pods.items() if pod.node} <= {p.metadata.uid for p in world.pods.values()}
     for known in world.engine.gangs.roster.known.values():
         there = known.gang.count(Stage.BOUND, Stage.SUCCEEDED)
-        half = 0 < there < to_start(known.gang) and known.gang.phase not in (Phase.DEGRADED, Phase.COMPLETED)
+        least = known.gang.terms.min_member or 0
+        half = 0 < there < least and known.gang.phase not in (Phase.DEGRADED, Phase.COMPLETED)
         assert not half, (known.gang.key, known.gang.phase)

@@ -194,13 +194,15 @@ class EmbeddedWorld:
         await self.cluster.restart_scheduler(kill)
 
     async def restart_kubelet(self, node: str) -> None:
-        await self.cluster.restart_kubelet(node)
+        await self.cluster.node(node).restart_kubelet()
 
     async def restart_plugin(self, node: str, kill: bool = False) -> None:
-        await self.cluster.plugin(node).restart(kill)
+        plugin = self.cluster.node(node).plugin
+        assert plugin, f"node {node} has no GPU profile, so no plugin runs there"
+        await plugin.restart(kill)
 
     async def set_gpu_health(self, node: str, index: int, health: str) -> None:
-        self.cluster.set_gpu_health(node, index, health)
+        self.cluster.node(node).set_gpu_health(index, health)
 
     async def wait(self, holds: Callable[[], Awaitable[object]], timeout: float, what: str) -> None:
         end = time.monotonic() + timeout

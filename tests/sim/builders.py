@@ -35,7 +35,7 @@ def a_config(url: str = "", timeout: str = "5s", split: bool = False, **more: An
     """A KubeSchedulerConfiguration with one extender (none without ``url``) and no in-tree preemption; ``split``:
     bind has an entry of its own, with a timeout of 30 s."""
     common: dict[str, Any] = {"urlPrefix": url, "nodeCacheCapable": True}
-    decide = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 130, "httpTimeout": timeout}
+    decide = {"filterVerb": "filter", "httpTimeout": timeout}
     bind = {"bindVerb": "bind", "httpTimeout": "30s"}
     entries = [{**common, **decide}, {**common, **bind}] if split else [{**common, **bind, **decide}]
     profile = {"schedulerName": "default-scheduler", "plugins": {"postFilter": {"disabled": [{"name": "*"}]}}}
@@ -57,9 +57,8 @@ def a_cluster(*nodes: NodeSpec, kubelet: Settings | None = None) -> ClusterSpec:
     """A cluster whose extender and plugins are the stand-ins of these tests."""
 
     def extender(place: ExtenderPlace) -> list[str]:
-        api = yaml.safe_load(place.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
         ports = [address.rpartition(":")[2] for address in (place.listen, place.status_listen)]
-        return [sys.executable, "-m", "tests.sim.standin_extender", *ports, api]
+        return [sys.executable, "-m", "tests.sim.standin_extender", *ports, str(place.kubeconfig)]
 
     def plugin(place: PluginPlace) -> list[str]:
         return [sys.executable, "-m", "tests.sim.standin_plugin", str(place.kubelet_dir)]

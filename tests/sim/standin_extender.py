@@ -1,12 +1,14 @@
-"""A minimal extender: offers every node, binds itself.
+"""A minimal extender: offers the first node by name, binds itself.
 
-Run: python -m tests.sim.standin_extender PORT STATUS_PORT API_URL
+Run: python -m tests.sim.standin_extender PORT STATUS_PORT KUBECONFIG
 """
 
 import json
 import sys
+from pathlib import Path
 
 import aiohttp
+import yaml
 from aiohttp import web
 
 
@@ -15,11 +17,7 @@ def app(api: str) -> web.Application:
         args = await request.json()
         if "refuse" in args["Pod"]["metadata"].get("labels", {}):
             return web.json_response({"NodeNames": [], "FailedNodes": {"*": "no GPU is free"}})
-        return web.json_response({"NodeNames": args["NodeNames"]})
-
-    async def prioritize(request: web.Request) -> web.Response:
-        nodes = (await request.json())["NodeNames"]
-        return web.json_response([{"Host": n, "Score": 10 if n == min(nodes) else 0} for n in nodes])
+        return web.json_response({"NodeNames": [min(args["NodeNames"])]})
 
     async def bind(request: web.Request) -> web.Response:
         args = await request.json()
@@ -35,10 +33,13 @@ def app(api: str) -> web.Application:
 
     made = web.Application()
     made.router.add_post("/scheduler/filter", filter_)
-    made.router.add_post("/scheduler/prioritize", prioritize)
     made.router.add_post("/scheduler/bind", bind)
     made.router.add_get("/readyz", ready)
     return made
+
+
+def server(kubeconfig: Path) -> str:
+    return str(yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
 
 
 async def serve(ports: list[int], api: str) -> None:
@@ -52,7 +53,7 @@ if __name__ == "__main__":
     import asyncio
 
     async def main() -> None:
-        await serve([int(sys.argv[1]), int(sys.argv[2])], sys.argv[3])
+        await serve([int(sys.argv[1]), int(sys.argv[2])], server(Path(sys.argv[3])))
         await asyncio.Event().wait()
 
     asyncio.run(main())

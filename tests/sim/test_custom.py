@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import aiohttp
 import pytest
 
-from extender.sim.apiserver.api import Api
-from extender.sim.apiserver.http import ApiServer
-from tests.sim.conftest import Client, until
+from tests.sim.conftest import Client
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUPS = "/apis/gangs.example/v1/namespaces/default/gangs"
@@ -44,6 +41,8 @@ def a_gang(name: str = "g", /, **spec: Any) -> dict[str, Any]:
 async def test_a_resource_is_served_once_defined_and_its_status_write_leaves_metadata(client: Client) -> None:
     assert (await client.get(GROUPS))[0] == 404
     assert (await client.post(DEFINITIONS, a_definition("status")))[0] == 201
+    _, definition = await client.get(f"{DEFINITIONS}/gangs.gangs.example")
+    assert [(c["type"], c["status"]) for c in definition["status"]["conditions"]] == [("Established", "True")]
     _, gang = await client.post(GROUPS, {**a_gang(minMember=2), "status": {"phase": "Running"}})
     assert (gang["kind"], gang["apiVersion"], "status" in gang) == ("Gang", "gangs.example/v1", False)
     body = {"metadata": {"labels": {"a": "b"}}, "spec": {"minMember": 3}, "status": {"phase": "Inqueue"}}
@@ -115,29 +114,6 @@ async def test_a_quiet_watch_ends_with_its_definition_too(client: Client) -> Non
     await asyncio.sleep(0.1)
     await client.delete(f"{DEFINITIONS}/gangs.gangs.example")
     assert await asyncio.wait_for(watching, 5) == []
-
-
-async def test_a_new_resource_is_served_after_a_moment_and_its_definition_says_so() -> None:
-    api = Api(establish_seconds=0.1)
-    server = ApiServer(api)
-    await server.start()
-    try:
-        await _established_in_time(server, api)
-    finally:
-        await server.stop()
-
-
-async def _established_in_time(server: ApiServer, api: Api) -> None:
-    async with aiohttp.ClientSession(server.url) as session:
-        client = Client(session)
-        await client.post(DEFINITIONS, a_definition("status"))
-        assert (await client.get(GROUPS))[0] == 404
-        _, definition = await client.get(f"{DEFINITIONS}/gangs.gangs.example")
-        assert "conditions" not in definition.get("status", {})
-        await until(lambda: any(r.plural == "gangs" for r in api.catalogue.all()), "served")
-        _, definition = await client.get(f"{DEFINITIONS}/gangs.gangs.example")
-        assert [(c["type"], c["status"]) for c in definition["status"]["conditions"]] == [("Established", "True")]
-        assert (await client.get(GROUPS))[0] == 200
 
 
 async def test_discovery_tells_groups_versions_and_resources_as_they_come_and_go(client: Client) -> None:

@@ -55,9 +55,9 @@ def test_any_event_of_a_pod_or_node_wakes_what_an_extender_refused(event: Event)
 
 def test_an_annotation_of_a_node_does_not_wake_what_only_in_tree_filters_refused() -> None:
     queue = SchedulingQueue()
-    refused(queue, "a", "NodeResourcesFit")
+    entry = refused(queue, "a", "NodeResourcesFit")
     queue.move(Event.NODE_ANNOTATIONS, NOW + 60)
-    assert queue.place("a") is Place.REFUSED
+    assert entry.place is Place.REFUSED
     queue.move(Event.POD_DELETED, NOW + 60)
     assert popped(queue, NOW + 60) == "a"
 
@@ -85,7 +85,7 @@ def test_an_event_during_the_attempt_counts_when_the_pod_is_refused() -> None:
     assert entry
     queue.move(Event.POD_ADDED, NOW)
     queue.refused(entry, [EXTENDER], NOW)
-    assert queue.place("a") is Place.BACKOFF
+    assert entry.place is Place.BACKOFF
 
 
 def test_backoff_is_skipped_while_nothing_is_active_and_kept_while_something_is() -> None:
@@ -113,7 +113,7 @@ def test_backoff_doubles_up_to_the_limit() -> None:
             queue.add(stored(queue_filler), second - 10_000)
             assert popped(queue, second) == queue_filler
             queue.delete(queue_filler)
-            if queue.place("a") is Place.ACTIVE:
+            if entry.place is Place.ACTIVE:
                 break
         waits.append(second - start)
         assert popped(queue, second) == "a"
@@ -153,4 +153,4 @@ def test_a_deleted_pod_is_forgotten_wherever_it_is() -> None:
     queue.failed(entry, NOW)
     queue.move(Event.POD_DELETED, NOW + 60)
     assert popped(queue, NOW + 60) is None
-    assert len(queue) == 0
+    assert not queue._pods

@@ -27,12 +27,11 @@ Answer = Callable[[dict[str, Any]], Any]
 
 
 class Extender:
-    """Records the calls; ``filter``, ``prioritize`` and ``bind`` may be replaced."""
+    """Records the calls; ``filter`` and ``bind`` may be replaced."""
 
     def __init__(self, api: Api) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.filter: Answer = lambda args: {"NodeNames": args["NodeNames"]}
-        self.prioritize: Answer = lambda _: []
         self.bind: Answer = self.bind_it
         self._api = api
 
@@ -70,7 +69,7 @@ async def scheduling(api: Api, extender: Extender, **more: Any) -> AsyncIterator
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/scheduler"
-    scheduler = Scheduler(api, config.parse(a_config(url, **more)), "host", seed=1)
+    scheduler = Scheduler(api, config.parse(a_config(url, **more)), "host")
     task = asyncio.create_task(scheduler.run())
     try:
         await asyncio.wait_for(scheduler.running.wait(), 5)
@@ -116,10 +115,9 @@ async def settled(extender: Extender) -> int:
     return count
 
 
-async def test_filter_prioritize_and_bind_decide_the_node(api: Api, extender: Extender) -> None:
+async def test_filter_and_bind_decide_the_node(api: Api, extender: Extender) -> None:
     add_nodes(api, "a", "b", "c")
-    extender.filter = lambda _: {"nodenames": ["b", "c"], "FailedNodes": {"a": "full"}}
-    extender.prioritize = lambda _: [{"Host": "c", "Score": 10}, {"Host": "b", "Score": 0}]
+    extender.filter = lambda _: {"nodenames": ["c"], "FailedNodes": {"a": "full", "b": "full"}}
     async with scheduling(api, extender):
         create(api, "p")
         await until(lambda: node_of(api, "p"), "bound")
@@ -129,13 +127,12 @@ async def test_filter_prioritize_and_bind_decide_the_node(api: Api, extender: Ex
     assert "kind" not in asked["Pod"]
 
 
-async def test_prioritize_is_not_asked_about_a_single_node(api: Api, extender: Extender) -> None:
-    add_nodes(api, "a", "b")
-    extender.filter = lambda _: {"NodeNames": ["b"]}
+async def test_of_the_nodes_that_an_extender_leaves_the_emptiest_is_taken(api: Api, extender: Extender) -> None:
+    add_nodes(api, "full", "other")
+    add_nodes(api, "empty", cpu="64")
     async with scheduling(api, extender):
-        create(api, "p")
-        await until(lambda: node_of(api, "p") == "b", "bound")
-    assert extender.asked("prioritize") == []
+        create(api, "p", a_container(cpu="1"))
+        await until(lambda: node_of(api, "p") == "empty", "bound")
 
 
 async def test_a_refusal_is_told_as_kube_scheduler_tells_it(api: Api, extender: Extender) -> None:
@@ -223,7 +220,6 @@ async def test_the_nominated_node_is_tried_alone_first(api: Api, extender: Exten
         nominate(api, "p", "b")
         await until(lambda: node_of(api, "p") == "b", "bound")
     assert [args["NodeNames"] for args in extender.asked("filter")] == [["b"]]
-    assert extender.asked("prioritize") == []
 
 
 async def test_other_pods_go_on_while_a_bind_is_held(api: Api, extender: Extender) -> None:

@@ -1,4 +1,4 @@
-"""Lists and watches: order, selectors, bookmarks, pages, and 410 for what is forgotten."""
+"""Lists and watches: order, selectors, bookmarks, and 410 for what is forgotten."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from extender.sim.apiserver.api import Api
-from extender.sim.apiserver.resources import PODS as POD_RESOURCE
 from tests.sim.builders import a_pod
 from tests.sim.conftest import PODS, Client
 
@@ -56,19 +55,11 @@ async def test_an_object_that_leaves_or_enters_the_selection_is_deleted_or_added
 
 async def test_a_version_before_the_window_is_gone(client: Client, api: Api) -> None:
     version = api.store.rv
-    await client.post(PODS, a_pod("p"))
-    api.store.compact(POD_RESOURCE)
-    events = await client.watch(f"{PODS}?watch=1&resourceVersion={version}")
-    assert [(e["type"], e["object"]["code"], e["object"]["reason"]) for e in events] == [("ERROR", 410, "Expired")]
-    assert await client.watch(f"{PODS}?watch=1&resourceVersion={api.store.rv}&timeoutSeconds=1") == []
-
-
-async def test_the_window_forgets_by_itself(client: Client, api: Api) -> None:
-    version = api.store.rv
     for i in range(110):  # the fixture keeps 50
         await client.post(PODS, a_pod(f"p{i}"))
     events = await client.watch(f"{PODS}?watch=1&resourceVersion={version}")
-    assert events[0]["object"]["code"] == 410
+    assert [(e["type"], e["object"]["code"], e["object"]["reason"]) for e in events] == [("ERROR", 410, "Expired")]
+    assert await client.watch(f"{PODS}?watch=1&resourceVersion={api.store.rv}&timeoutSeconds=1") == []
 
 
 async def test_bookmarks_bring_the_present_version_to_a_quiet_watch(client: Client, api: Api) -> None:
@@ -84,19 +75,13 @@ async def test_a_watch_ends_after_its_timeout(client: Client, api: Api) -> None:
     assert await client.watch(f"{PODS}?watch=1&resourceVersion={api.store.rv}&timeoutSeconds=1") == []
 
 
-async def test_pages_of_one_list_are_consistent_and_expire(client: Client, api: Api) -> None:
-    for i in range(5):
-        await client.post(PODS, a_pod(f"p{i}"))
-    _, first = await client.get(f"{PODS}?limit=2")
-    await client.delete(f"{PODS}/p3")
-    token = first["metadata"]["continue"]
-    _, second = await client.get(f"{PODS}?limit=2&continue={token}")
-    assert [p["metadata"]["name"] for p in first["items"] + second["items"]] == ["p0", "p1", "p2", "p3"]
-    assert first["metadata"]["resourceVersion"] == second["metadata"]["resourceVersion"]
-    assert "kind" not in first["items"][0]
-    api.store.compact(POD_RESOURCE)
-    code, status = await client.get(f"{PODS}?limit=2&continue={token}")
-    assert (code, status["reason"]) == (410, "Expired")
+async def test_a_list_is_ordered_by_name_and_names_the_kind_once(client: Client, api: Api) -> None:
+    for name in "bca":
+        await client.post(PODS, a_pod(name))
+    _, listed = await client.get(f"{PODS}?limit=2")
+    assert [p["metadata"]["name"] for p in listed["items"]] == ["a", "b", "c"]
+    assert listed["metadata"] == {"resourceVersion": str(api.store.rv)}
+    assert (listed["kind"], "kind" in listed["items"][0]) == ("PodList", False)
 
 
 @pytest.mark.parametrize(

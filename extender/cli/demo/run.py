@@ -102,7 +102,6 @@ class Demo:
             scheduler_config=_scheduler_config,
             extender_command=_extender,
             job_backoff_seconds=JOB_BACKOFF_S,
-            establish_seconds=0.0,
         )
         console.show(f"Starting a cluster of {len(nodes)} nodes in this process, with extender and plugins beside it.")
         async with EmbeddedCluster(spec) as cluster:

@@ -146,15 +146,10 @@ class Barrier:
         if self._controller.is_aside(gang):
             return Refuse(refusals.SET_ASIDE)
         self._controller.recheck(known, member, now)
-        if member.stage in HOLDING:
-            if member.node != node:
-                return Refuse(refusals.gang_starting(gang.key))
-            return self._arrive(known, member, now)
-        return None if gang.phase in STARTED else Refuse(known.reason or refusals.gang_starting(gang.key))
-
-    def _arrive(self, known: GangInfo, member: Member, now: float) -> BindAnswer:
-        """The bind of a member with a place waits for the others, or goes through if the gang has started."""
-        gang = known.gang
+        if member.stage not in HOLDING:
+            return None if gang.phase in STARTED else Refuse(known.reason or refusals.gang_starting(gang.key))
+        if member.node != node:
+            return Refuse(refusals.gang_starting(gang.key))
         if gang.phase in STARTED:
             return self._members.post(gang, member)
         gang.arrive(member.uid, now)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from extender.engine.gangs.context import GangContext
-from extender.engine.gangs.members import GangEvictions, MemberController
+from extender.engine.gangs.members import MemberController
 from extender.engine.gangs.replacement_holds import ReplacementHolds
 from extender.engine.state.agenda import ALWAYS, NEVER, Agenda
 from extender.engine.state.externally_bound import joining, mark, stranded
@@ -32,18 +32,11 @@ REFUSED_AGAIN_S = 1.0
 class GangController:
     """Does what follows from the phases of gangs. Each caller that changes a gang calls `settle` afterwards."""
 
-    def __init__(
-        self,
-        context: GangContext,
-        members: MemberController,
-        replacements: ReplacementHolds,
-        evictions: GangEvictions,
-    ) -> None:
+    def __init__(self, context: GangContext, members: MemberController, replacements: ReplacementHolds) -> None:
         self._context, self._ledger, self._quarantine = context, context.ledger, context.quarantine
         self._roster, self._reporter, self._planner = context.roster, context.reporter, context.planner
         self._outbox = context.outbox
         self._assignments, self._members, self._replacements = context.assignments, members, replacements
-        self._evictions = evictions
         self.agenda = Agenda()
 
     def is_aside(self, gang: Gang) -> bool:
@@ -129,19 +122,19 @@ class GangController:
                 known.reason = refusals.gang_again(gang.key, str(trigger))
                 self._members.give_back(gang, known.reason)
                 if self._roster.leading and stranded(gang):  # kube-scheduler bound them for this start
-                    self._evictions.evict(known, now)
+                    self._members.evict(known, now)
             case Trigger.OVERDUE | Trigger.RESTART:
                 counters["gang_starts", "undone"] += 1
                 known.reason = refusals.gang_undone(gang.key)
                 self._members.give_back(gang, known.reason)
-                self._evictions.evict(known, now)
+                self._members.evict(known, now)
             case Trigger.PREEMPTED:
                 counters["gang_starts", "preempted"] += 1
                 self._members.give_back(gang, refusals.gang_undone(gang.key))
                 for member in gang.at(Stage.BOUND):
                     gang.put(member, Stage.EVICTING)
             case Trigger.DONE if gang.terms.on_completion:
-                self._evictions.evict(known, now)
+                self._members.evict(known, now)
             case Trigger.UNDONE | Trigger.RENEWED:
                 self._roster.agree(known)
             case Trigger.LIMIT:
@@ -164,7 +157,7 @@ class GangController:
         """Note when to look at the gang again, and whether its members are being evicted."""
         key = known.gang.key
         self.agenda.put(key, self._due(known) if key in self._roster.known else NEVER)
-        self._evictions.note(known)
+        self._members.note_evictions(known)
 
     def _due(self, known: GangInfo) -> float:
         """When time alone may change the gang."""
@@ -173,7 +166,7 @@ class GangController:
             return NEVER
         if gang.phase is Phase.WAITING or known.replacements or gang.count(Stage.PLANNED):
             return ALWAYS
-        return min(self._evictions.again_at(known), gang.moves_at, self._reporter.due(known))
+        return min(self._members.evict_again_at(known), gang.moves_at, self._reporter.due(known))
 
     def tick(self, known: GangInfo, now: float) -> None:
         """Time has passed. A pending gang costs next to nothing here."""
@@ -195,8 +188,8 @@ class GangController:
                 self._members.go_single(gang, member)
             elif member.denied_at and now >= member.denied_at + REFUSED_AGAIN_S:
                 self._members.wake(gang, member)  # kube-scheduler refused its node, perhaps only for a moment
-        if now >= self._evictions.again_at(known):
-            self._evictions.evict(known, now)
+        if now >= self._members.evict_again_at(known):
+            self._members.evict(known, now)
 
     # -- policies
 

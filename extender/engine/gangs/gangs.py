@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from extender.engine.gangs.context import GangContext
 from extender.engine.gangs.controller import GangController
-from extender.engine.gangs.members import GangEvictions, MemberController, Release
+from extender.engine.gangs.members import MemberController, Release
 from extender.engine.gangs.observer import GangObserver
 from extender.engine.gangs.replacement_holds import ReplacementHolds
 from extender.engine.gangs.rounds import Rounds
@@ -17,9 +17,9 @@ class Gangs:
     def __init__(self, context: GangContext, release: Release) -> None:
         self.roster, self.planner, self.assignments = context.roster, context.planner, context.assignments
         self.reporter = context.reporter
-        self.members, self.evictions = MemberController(context, release), GangEvictions(context)
+        self.members = MemberController(context, release)
         self.replacements = ReplacementHolds(context, self.members)
-        self.controller = GangController(context, self.members, self.replacements, self.evictions)
+        self.controller = GangController(context, self.members, self.replacements)
         self.starts = GangStarts(context, self.members, self.controller)
         self.observer = GangObserver(context, self.members, self.replacements, self.controller)
         self.rounds = Rounds(context, self.controller)

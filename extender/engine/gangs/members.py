@@ -29,8 +29,11 @@ class MemberController:
     """Changes a member's stage together with its place in the books: only PLANNED, IN_BIND and POSTED have a place."""
 
     def __init__(self, context: GangContext, release: Release) -> None:
-        self._ledger, self._outbox, self._assignments = context.ledger, context.outbox, context.assignments
+        self._ledger, self._outbox, self._roster = context.ledger, context.outbox, context.roster
+        self._assignments = context.assignments
         self._holds, self._waking, self._release = context.holds, context.waking, release
+        self._evicting: dict[GroupKey, None] = {}
+        """The gangs with members that are being evicted."""
 
     # -- places
 
@@ -97,20 +100,14 @@ class MemberController:
             nominate = not self._assignments.spread(member.uid)
             self._outbox.put(Requeue(ref(gang, member), member.node, nominate=nominate))
 
+    # -- eviction, by the leading process only
 
-class GangEvictions:
-    """The gangs with members that are being evicted. Only the leading process evicts."""
-
-    def __init__(self, context: GangContext) -> None:
-        self._roster, self._outbox = context.roster, context.outbox
-        self._evicting: dict[GroupKey, None] = {}
-
-    def leaving(self) -> Iterator[str]:
+    def evicting(self) -> Iterator[str]:
         """UIDs of bound members that are being evicted."""
         for key in self._evicting:
             yield from (member.uid for member in self._roster.known[key].gang.at(Stage.EVICTING))
 
-    def note(self, known: GangInfo) -> None:
+    def note_evictions(self, known: GangInfo) -> None:
         """Remember whether members of the gang are being evicted."""
         key = known.gang.key
         if key in self._roster.known and known.gang.count(Stage.EVICTING):
@@ -118,7 +115,7 @@ class GangEvictions:
         else:
             self._evicting.pop(key, None)
 
-    def again_at(self, known: GangInfo) -> float:
+    def evict_again_at(self, known: GangInfo) -> float:
         """When the evictions are repeated."""
         return known.evicted_at + EVICTED_AGAIN_S if _must_go(known.gang) else NEVER
 

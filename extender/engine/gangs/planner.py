@@ -13,8 +13,7 @@ from extender.engine.placement.index import Indexes
 from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.backfill_guard import Kept
 from extender.engine.planning.plan import Placement, Plan
-from extender.engine.planning.scarcity import Scarcity
-from extender.engine.planning.shortage import Shortage
+from extender.engine.planning.shortage import Scarcity, Shortage
 from extender.engine.queueing.admission import Admission
 from extender.engine.queueing.order import Turns
 from extender.engine.state.context import EngineContext
@@ -25,7 +24,6 @@ from extender.engine.state.seats import Seat, least
 from extender.engine.types import refusals
 from gangfilter.gang import Gang
 from gangfilter.members import ON_NODE, SETTLED, Stage
-from gangfilter.minimum import to_start
 from gangfilter.table import Phase
 from protos.contract.reason import Reason
 
@@ -95,7 +93,7 @@ class GangPlanner:
 
     def too_large(self, known: GangInfo) -> bool:
         """Whether more members would start together than the barrier can hold; then that is why the gang waits."""
-        least, most = to_start(known.gang), self._settings.max_gang_size
+        least, most = known.gang.terms.min_member or 0, self._settings.max_gang_size
         if least > most:
             known.reason, known.planned = refusals.gang_too_large(known.gang.key, least, most), None
         return least > most
@@ -144,10 +142,6 @@ class GangPlanner:
         """Why its queue does not admit the gang, None if it does."""
         return self._admission.withheld(gang, lambda: (seat.uid for seat in self.asked(gang)[1]))
 
-    @property
-    def idle(self) -> bool:
-        return not self.turns
-
     def upcoming(self) -> Gang | None:
         """The gang whose plan is in progress or next; None if no gang wants one."""
         return self._plan[0] if self._plan is not None else self.turns.first()
@@ -194,9 +188,8 @@ class GangPlanner:
     def seats(self, gang: Gang, first: Collection[str] = ()) -> Iterator[Seat]:
         """The members that need a place, by priority, age and name; members that are lost meanwhile are left out."""
         idle = [m for m in gang.members.values() if m.stage is Stage.IDLE]
-        order = [m.uid for m in sorted(idle, key=lambda m: (-m.priority, m.since, m.name, m.uid))]
-        order = sorted(order, key=lambda uid: uid not in first) if first else order
-        return (self._assignments.seat(gang.members[uid]) for uid in order if uid in gang.members)
+        idle.sort(key=lambda m: (m.uid not in first, -m.priority, m.since, m.name, m.uid))
+        return (self._assignments.seat(gang.members[m.uid]) for m in idle if m.uid in gang.members)
 
     def _holds(self, gang: Gang, seat: Seat) -> bool:
         """Whether the member is unchanged since its plan began."""

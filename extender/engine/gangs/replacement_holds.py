@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import msgspec
 
@@ -104,8 +104,17 @@ class ReplacementHolds:
         if known.offering:
             known.offering, coming = False, tuple(known.gang.at(Stage.IDLE))
         pending = [m for m in coming if m.stage is Stage.IDLE and self._ledger.pods[m.uid].state == "waiting"]
-        for member, assignment in list(self.take(known, pending, now)):
-            self._members.seat(known.gang, member, assignment)
+        unsuited: set[tuple[str, PodAsk | None]] = set()
+        for member in pending:
+            kind = member.role, self._ledger.pods[member.uid].ask
+            replacement = None if kind in unsuited else self._suitable(known, member.uid, kind)
+            if replacement is None:
+                unsuited.add(kind)
+            else:
+                self.drop(known, replacement)
+                until = max(replacement.assignment.until, now + self._patience.stuck_s)
+                place = msgspec.structs.replace(replacement.assignment, until=until)
+                self._members.seat(known.gang, member, place)
 
     def trim(self, known: GangInfo, now: float) -> None:
         """Drop holds that have ended, and those that the gang does not wait for or does not need."""
@@ -130,19 +139,6 @@ class ReplacementHolds:
         """Drop all holds of the gang that are no longer usable."""
         for replacement in [each for each in known.replacements if not self._is_usable(each)]:
             self.drop(known, replacement)
-
-    def take(self, known: GangInfo, coming: Iterable[Member], now: float) -> Iterator[tuple[Member, Assignment]]:
-        """Take holds for these members; yields each member with its place."""
-        unsuited: set[tuple[str, PodAsk | None]] = set()
-        for member in coming:
-            kind = member.role, self._ledger.pods[member.uid].ask
-            replacement = None if kind in unsuited else self._suitable(known, member.uid, kind)
-            if replacement is None:
-                unsuited.add(kind)
-            else:
-                self.drop(known, replacement)
-                until = max(replacement.assignment.until, now + self._patience.stuck_s)
-                yield member, msgspec.structs.replace(replacement.assignment, until=until)
 
     def drop(self, known: GangInfo, replacement: ReplacementHold) -> None:
         """Give back what the hold has booked."""

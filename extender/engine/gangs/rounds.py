@@ -48,7 +48,7 @@ class Rounds:
         self.looked = 0
         """`Ledger.freed` at the last full round: with that capacity all pending gangs have asked for a plan."""
         self._left: deque[GroupKey] = deque()
-        self._under_way = self._waits = False
+        self._waits = False
         self._freed = 0
         """`looked` after the current round."""
         self._news: dict[GroupKey, News] = {}
@@ -91,9 +91,9 @@ class Rounds:
             if known is not None:
                 known.parked = False
                 self._controller.note(known)
-        if not self._under_way:
+        if not self._left:
             self._left.extend(self._controller.agenda.due(now))
-            self._under_way, self._waits, self._freed = True, False, self._ledger.freed
+            self._waits, self._freed = False, self._ledger.freed
         self.work(now)
 
     def work(self, now: float) -> bool:
@@ -111,8 +111,7 @@ class Rounds:
                     self._look(known, now)
                 budget -= MOVED * len(known.gang.members) if known.gang.phase is not before else 0
             budget -= _cost(known)
-        if self._under_way and not self._left:
-            self._under_way = False
+        if not self._left:
             self.waiting, self.looked = self._waits, self._freed
         return bool(self._news or self._left)
 

@@ -27,14 +27,14 @@ class GangStarts:
         """Do a slice of planning; returns whether there is more to do."""
         gang = self._planner.upcoming()
         if gang is None or not self._context.roster.leading:
-            return not self._planner.idle
+            return bool(self._planner.turns)
         with self._context.quarantine.over(of_gang(gang.key), "plan"):
             outcome = self._planner.advance(gang, now, kept)
             if outcome is not None:
                 self.take(self._context.roster.known[gang.key], outcome, now)
         if self._controller.is_aside(gang):
             self._planner.unwant(gang)
-        return not self._planner.idle
+        return bool(self._planner.turns)
 
     def take(self, known: GangInfo, outcome: Outcome, now: float) -> None:
         """Start the gang by its plan if its queue still admits it; else say why it waits."""

@@ -16,7 +16,7 @@ from extender.engine.placement.roll import Roll
 from extender.engine.placement.score import Scorer
 from extender.engine.placement.seats import Seats
 from extender.engine.placement.shape_scorer import ShapeScorer
-from extender.engine.placement.uuid_index import NodesByUuid, UuidIndex
+from extender.engine.placement.uuid_index import NodesByUuid
 from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape
 
@@ -136,18 +136,15 @@ class ShapeIndex:
                 change(ranks[place], old, new)
         return limit - (scores.spent - began)
 
-    def entries(self, among: Collection[str] | None = None) -> Iterator[tuple[int, str]]:
-        """(negative score, node) of all nodes in `among` that fit, the best first."""
-        ranked, fitting = self._roll.ranked, self._ranking.fitting()
-        if among is None or len(among) > FEW:
-            named = ((score, ranked.get(rank)) for score, rank in fitting)
-            return ((score, name) for score, name in named if name is not None and (among is None or name in among))
-        points = ((name, self.points(name)) for name in among)
-        return iter(sorted((-score, name) for name, score in points if score is not None))
-
     def ranked(self, among: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
         """(node, score) of all nodes in `among` that fit, the best first."""
-        return ((name, -negative) for negative, name in self.entries(among))
+        ranked, fitting = self._roll.ranked, self._ranking.fitting()
+        if among is None or len(among) > FEW:
+            named = ((ranked.get(rank), -negative) for negative, rank in fitting)
+            return ((name, score) for name, score in named if name is not None and (among is None or name in among))
+        points = ((name, self.points(name)) for name in among)
+        scores = ((name, score) for name, score in points if score is not None)
+        return iter(sorted(scores, key=lambda found: (-found[1], found[0])))
 
     def points(self, name: str) -> int | None:
         """The score of one node, None if it does not fit."""
@@ -175,20 +172,15 @@ class Indexes:
         self._soon: dict[Shape, None] = {}
         """The shapes that will be requested soon."""
 
-    def __len__(self) -> int:
-        return len(self._shapes)
-
     def stale(self, node: str) -> None:
         """The node was added, changed or removed."""
         self._roll.changed(node)
         self._by_uuid.changed(node)
 
-    def of(self, shape: Shape) -> ShapeIndex | UuidIndex:
-        """The index of this shape, up to date."""
+    def of(self, shape: Shape) -> ShapeIndex:
+        """The index of this shape, up to date; for a shape that names its GPUs one of the nodes that have these."""
         named = self._by_uuid.named(shape)
-        if named is not None:
-            return UuidIndex(named, ShapeScorer(shape, self.scorer, self._seats))
-        index = self._used(shape)
+        index = self._used(shape) if named is None else self._new(shape, named, Roll(named))
         index.refresh()
         return index
 
@@ -208,10 +200,12 @@ class Indexes:
         if index is None:
             while len(self._shapes) >= self.most:
                 del self._shapes[next(iter(self._shapes))]
-            scores = ShapeScorer(shape, self.scorer, self._seats)
-            index = ShapeIndex(self._nodes, self._roll, self.scorer, scores)
+            index = self._new(shape, self._nodes, self._roll)
         self._shapes[shape] = index
         return index
+
+    def _new(self, shape: Shape, nodes: Mapping[str, NodeState], roll: Roll) -> ShapeIndex:
+        return ShapeIndex(nodes, roll, self.scorer, ShapeScorer(shape, self.scorer, self._seats))
 
     @property
     def most(self) -> int:

@@ -87,21 +87,18 @@ class Usable:
         self.price = price
         self._steps = steps
         self._thresholds = sorted({cpu for asks in steps.values() for cpu, _ in asks})
-        self._rates: list[Rates | None] = [None] * (len(self._thresholds) + 1)
+        self._rates: dict[int, Rates] = {}
         """By how many of the thresholds are met."""
-        self._kept = 0
-        """How many of the rates are not None."""
 
     def rates(self, cpu: int) -> Rates:
         met = bisect_right(self._thresholds, cpu)
-        rates = self._rates[met]
+        rates = self._rates.get(met)
         if rates is None:
-            if self._kept >= RATES:
-                self._rates, self._kept = [None] * len(self._rates), 0
+            if len(self._rates) >= RATES:
+                self._rates.clear()
             running = {step: sum(share for least, share in asks if least <= cpu) for step, asks in self._steps.items()}
             steps = ((*step, round(share * EXACT) / EXACT) for step, share in running.items() if share)
             rates = self._rates[met] = Rates(steps)
-            self._kept += 1
         return rates
 
     def stranded(self, cpu: int, memory: int, free: int) -> float:

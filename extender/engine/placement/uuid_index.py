@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 
-from extender.engine.placement.ranking import NOWHERE, SHORT, ZERO
-from extender.engine.placement.shape_scorer import ShapeScorer
 from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape
 from protos.contract.selection import compiled
@@ -44,7 +42,7 @@ class NodesByUuid:
         else:
             self._have.pop(name, None)
 
-    def named(self, shape: Shape) -> list[NodeState] | None:
+    def named(self, shape: Shape) -> dict[str, NodeState] | None:
         """The nodes that have a GPU named by the shape; None if it names none, uses globs, or the nodes are many."""
         if shape.ask is None or not shape.ask.selection.uuids:
             return None
@@ -52,25 +50,4 @@ class NodesByUuid:
         if globs.wild or not globs.wanted:
             return None
         names = {name for uuid in globs.wanted for name in self._of.get(uuid, ())}
-        return [self._nodes[name] for name in sorted(names) if name in self._nodes] if len(names) <= MOST else None
-
-
-class UuidIndex:
-    """What a `ShapeIndex` of such a shape answers, at this moment."""
-
-    def __init__(self, nodes: Iterable[NodeState], scores: ShapeScorer) -> None:
-        ranking = sorted((scores.of(node), node.name, node.number) for node in nodes if node.seen)
-        self._fitting = [(standing - ZERO, name) for standing, name, _ in ranking if NOWHERE < standing < SHORT]
-        self._short = [(name, number) for standing, name, number in ranking if standing >= SHORT]
-
-    def entries(self, among: Collection[str] | None = None) -> Iterator[tuple[int, str]]:
-        return (entry for entry in self._fitting if among is None or entry[1] in among)
-
-    def ranked(self, among: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
-        return ((name, -negative) for negative, name in self.entries(among))
-
-    def points(self, name: str) -> int | None:
-        return next((-negative for negative, node in self._fitting if node == name), None)
-
-    def nearest(self, excluded: int = 0) -> str | None:
-        return next((name for name, number in self._short if not excluded >> number & 1), None)
+        return {name: self._nodes[name] for name in names if name in self._nodes} if len(names) <= MOST else None

@@ -279,8 +279,8 @@ def ranking(
         yield (len(of.ask.containers) if of.ask is not None else 1) * STEP * TRY
     yield PIECE
     entries: list[Entry] = []
-    for batch in batched(view.indexes.of(of).entries(within), LISTED):
-        entries += batch
+    for batch in batched(view.indexes.of(of).ranked(within), LISTED):
+        entries += [(-score, name) for name, score in batch]
         yield PIECE
     return entries
 

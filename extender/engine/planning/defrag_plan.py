@@ -8,9 +8,8 @@ from operator import attrgetter
 import msgspec
 
 from extender.engine.planning.movable_pods import Movable
-from extender.engine.planning.outlook import Outlook
-from extender.engine.planning.shortage import amount_of
-from extender.engine.planning.sketch import Sketch
+from extender.engine.planning.shortage import in_words
+from extender.engine.planning.sketch import Outlook, Sketch
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Assignment, Seat
 from protos.contract import choose
@@ -85,8 +84,7 @@ def _places(assignments: Iterable[Assignment], nodes: Mapping[str, NodeState]) -
 def wanted(seat: Seat) -> str:
     """What a pod requests, in words: `8 whole GPUs on one node`, `24 on one GPU`, `4 cpu`."""
     if seat.ask is None:
-        asked = [amount_of(*amount) for amount in seat.requests if amount[0] != "pods"]
-        return " and ".join(asked) or "a pod slot"
+        return in_words(seat.requests) or "a pod slot"
     several = seat.ask.only_whole and sum(c.gpus for c in seat.ask.containers) > 1
     return choose.wanted(seat.ask) + " on one node" * several
 

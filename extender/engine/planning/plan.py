@@ -14,8 +14,7 @@ import msgspec
 
 from extender.engine.planning.attempt import PIECE, Attempt, ClusterView
 from extender.engine.planning.nearby import nearby
-from extender.engine.planning.scarcity import Scarcity, scarcity
-from extender.engine.planning.shortage import Shortage, shortage
+from extender.engine.planning.shortage import Scarcity, Shortage, scarcity, shortage
 from extender.engine.state.intree import Amounts
 from extender.engine.state.seats import Assignment, Seat
 from extender.engine.types.sliced import Sliced

@@ -1,15 +1,20 @@
-"""Why a gang does not fit, in numbers for people: what it needs, and how much of that could be placed where."""
+"""Why a gang does not fit, in numbers for people: what it needs, and how much of that is free or could be placed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from operator import attrgetter
 
 import msgspec
 
+from extender.engine.planning.attempt import LOOK, STEP, ClusterView, batched
 from extender.engine.planning.trial import EquivalenceClass
+from extender.engine.state.intree import Amounts
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.seats import Seat
 from protos.contract import choose
+from protos.contract.names import Resources
 from protos.contract.reason import listed
 
 NAMED = 5
@@ -68,14 +73,18 @@ def _most_first(counts: Mapping[str, int]) -> tuple[Count, ...]:
 def _words(eq_class: EquivalenceClass) -> str:
     """One member in words: `40`, `2 whole GPUs on NVLink nodes`, `4 cpu and 8Gi memory`."""
     if eq_class.ask is None:
-        return " and ".join(amount_of(*amount) for amount in eq_class.amounts if amount[0] != "pods") or "pod slot"
+        return in_words(eq_class.amounts) or "pod slot"
     single = len(eq_class.ask.containers) == 1
     words = choose.wanted(eq_class.ask).removesuffix(" on one GPU") if single else f"({choose.wanted(eq_class.ask)})"
     return words + " on NVLink nodes" * (eq_class.ask.selection.link == "nvlink")
 
 
-def amount_of(resource: str, amount: int) -> str:
-    """An amount in words: `1.5 cpu`, `8Gi memory`, `2 rdma/hca`."""
+def in_words(amounts: Iterable[tuple[str, int]]) -> str:
+    """Amounts in words, without the pod slot: `1.5 cpu and 8Gi memory`, `2 rdma/hca`."""
+    return " and ".join(_amount(*each) for each in amounts if each[0] != "pods")
+
+
+def _amount(resource: str, amount: int) -> str:
     if resource == "cpu":
         return f"{amount / 1000:g} cpu"
     if "/" in resource:
@@ -86,3 +95,52 @@ def amount_of(resource: str, amount: int) -> str:
 
 def _shapes(counts: Iterable[Count]) -> str:
     return listed((f"{count}×{words}" for count, words in counts), NAMED)
+
+
+class Scarcity(msgspec.Struct, frozen=True):
+    """Less is free than the gang requires before it starts. As text: the sentence with numbers."""
+
+    wanted: Amounts
+    free: Amounts
+    """Of the same resources."""
+
+    def __str__(self) -> str:
+        return f"minResources wants {in_words(self.wanted)}; free are {in_words(self.free)}"
+
+
+def scarcity(view: ClusterView, required: Amounts, minimum: Sequence[Seat]) -> Generator[int, None, Scarcity | None]:
+    """The resources of `minResources` of which the nodes together have too little free; None if there is enough.
+
+    A plan places what the smallest start takes, so only the amounts beyond that are counted here. Sums say nothing
+    about single nodes. So they never suffice for a start, as they do for Volcano's enqueue action.
+    """
+    taken: Counter[str] = Counter()
+    for seat in minimum if required else ():
+        taken.update(dict(seat.requests))
+    wanted = tuple((resource, amount) for resource, amount in required if amount > taken[resource])
+    free: Counter[str] = Counter()
+    for nodes in batched(tuple(view.nodes.values()) if wanted else ()):
+        for resource, _ in wanted:
+            free[resource] += sum(_free(node, resource, view.resources) for node in nodes)
+        yield len(wanted) * STEP * LOOK
+    short = tuple((resource, amount) for resource, amount in wanted if amount > free[resource])
+    return Scarcity(short, tuple((resource, free[resource]) for resource, _ in short)) if short else None
+
+
+def _free(node: NodeState, resource: str, ours: Resources) -> int:
+    """What is free of a resource on a node that takes new pods, as far as parts can be added up."""
+    if not node.seen or node.unschedulable or node.problem:
+        return 0
+    if node.books is None or resource not in ours.all:
+        return max(0, node.room(resource))
+    inventory = node.books.inventory
+    able = [book for book in node.books.gpus.values() if book.offered and not book.wholes]
+    if inventory.state != "ready":
+        return 0
+    if resource == ours.mem:
+        return sum(book.mem_free for book in able)
+    if resource == ours.slice:
+        return sum(book.slices_free for book in able)
+    if replicas := inventory.replicas.get(resource):
+        return sum(book.slices_free // (inventory.slices_per_gpu // replicas) for book in able)
+    return sum(not book.sharers for book in able) if resource == ours.whole else 0

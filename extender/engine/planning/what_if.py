@@ -20,6 +20,8 @@ ELSEWHERE = "its GPUs are served by another plugin"
 """Why no pod is planned onto GPUs of such a node: no room can be reserved there."""
 FREED = 5
 """Cost of freeing a copy."""
+LISTED = 4
+"""Pods that are listed by node at the cost of one `LOOK`."""
 REMEMBERED = 500
 """Most copies that are remembered, since the garbage collector visits all of them again and again."""
 Gone = Mapping[str, frozenset[str]]
@@ -81,8 +83,13 @@ class WhatIfNodes:
         return copy
 
 
-def by_node(uids: defaultdict[str, list[str]]) -> Generator[int, None, Gone]:
-    """The pods that are gone, from lists of UIDs by node; the lists are emptied."""
+def by_node(pods: Iterable[tuple[str, str]]) -> Generator[int, None, Gone]:
+    """The pods that are gone, from pairs of a node and a UID."""
+    uids: defaultdict[str, list[str]] = defaultdict(list)
+    for batch in batched(pods):
+        for node, uid in batch:
+            uids[node].append(uid)
+        yield STEP * LOOK // LISTED
     gone: dict[str, frozenset[str]] = {}
     for names in batched(list(uids)):
         for name in names:

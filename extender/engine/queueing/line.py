@@ -74,8 +74,9 @@ class Line:
         """All workloads, in no order; the line may change meanwhile."""
         return iter(list(self._waiters.values()))
 
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._waiters
+    def get(self, key: Hashable) -> Waiter | None:
+        """A workload, None if it is not in line."""
+        return self._waiters.get(key)
 
     def join(self, waiter: Waiter) -> None:
         """Add a workload, or move one that is in line already."""
@@ -95,11 +96,11 @@ class Line:
                 del self.queues[waiter.queue]
         return waiter
 
-    def requeue(self, queue_of: Callable[[Any], Any]) -> None:
-        """Move every workload to the queue that `queue_of` gives for its name."""
+    def requeue(self, queue_of: Callable[[Waiter], Any]) -> None:
+        """Move every workload to the queue that `queue_of` gives for it."""
         lists: dict[Any, list[Waiter]] = {}
         for key, waiter in self._waiters.items():
-            moved = self._waiters[key] = waiter._replace(queue=queue_of(waiter.name))
+            moved = self._waiters[key] = waiter._replace(queue=queue_of(waiter))
             lists.setdefault(moved.queue, []).append(moved)
         self.queues = {queue: SortedKeyList(waiters, key=TURN) for queue, waiters in lists.items()}
 

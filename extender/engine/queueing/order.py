@@ -88,7 +88,7 @@ class Turns:
         self._line.leave(gang.key)
 
     def __contains__(self, gang: Gang) -> bool:
-        return gang.key in self._line
+        return self._line.get(gang.key) is not None
 
     def __len__(self) -> int:
         return len(self._line)

@@ -122,18 +122,17 @@ class QueueTree:
 
     def divide(self, capacity: Mapping[str, int]) -> list[str]:
         """Compute all fair shares; return the names of the queues whose fair share changed."""
-        due: dict[str, dict[str, float]] = {name: {} for name in self.nodes}
+        before = {name: queue_node.due for name, queue_node in self.nodes.items()}
         for queue_node in self._downwards:
-            queue_node.contested, queue_node.own_due = frozenset(), {}
+            queue_node.contested, queue_node.own_due, queue_node.due = frozenset(), {}, {}
         for resource in sorted(self.fair):
-            self._divide_one(resource, capacity.get(resource, 0), due)
-        changed = [name for name, queue_node in self.nodes.items() if queue_node.due != due[name]]
+            self._divide_one(resource, capacity.get(resource, 0))
+        changed = [name for name, queue_node in self.nodes.items() if queue_node.due != before[name]]
         for name in changed:
-            queue_node = self.nodes[name]
-            queue_node.due, queue_node.known_part = due[name], None
+            self.nodes[name].known_part = None
         return changed
 
-    def _divide_one(self, resource: str, amount: float, due: Mapping[str, dict[str, float]]) -> None:
+    def _divide_one(self, resource: str, amount: float) -> None:
         """Divide each queue's fair share among those below it; its own pods count as one queue of weight 1."""
         asked: dict[str, float] = {}
         for queue_node in reversed(self._downwards):
@@ -143,9 +142,9 @@ class QueueTree:
             if above.below:
                 demands = [_demand(queue_node.queue, resource, asked[queue_node.name]) for queue_node in above.below]
                 demands.append(QueueDemand(above.own.get(resource, 0)))
-                parts = shares.divide(amount if above is self.root else due[above.name][resource], demands)
+                parts = shares.divide(amount if above is self.root else above.due[resource], demands)
                 for queue_node, part in zip(above.below, parts, strict=False):
-                    due[queue_node.name][resource] = part
+                    queue_node.due[resource] = part
                 above.own_due[resource] = parts[-1]
                 if sum(parts) < sum(demand.asked for demand in demands) - SAME:
                     above.contested |= {resource}

@@ -32,10 +32,8 @@ class Quota:
 
     def own(self, local_queue: LocalQueue, uids: Iterable[str]) -> Less:
         """What is promised to these pods of the local queue."""
-        promised = [self._queues.promised[uid][1] for uid in uids if uid in self._queues.promised]
-        total: dict[str, int] = {}
-        for takes in promised:
-            add(total, takes)
+        promised = [uid for uid in uids if uid in self._queues.promised]
+        total = dict(self.together(promised))
         return dict.fromkeys([s.name for s in self._queues.at(local_queue).upwards], total) if promised else {}
 
     def shortage(self, local_queue: LocalQueue, takes: Takes, less: Less = NOTHING) -> Reason | None:

@@ -183,15 +183,12 @@ class Tenancy:
 
     def work(self) -> bool:
         """Run a slice of the recount after a change of the kinds of GPUs; returns whether there is more to do."""
-        repricing, self._repricing = self._repricing, None
-        if repricing is not None and not repricing.advance():
-            self._repricing = repricing
+        if self._repricing is not None and self._repricing.advance():
+            self._repricing = None
         return self._repricing is not None
 
     def _reprice(self) -> Generator[int, None, None]:
-        """Count pending pods again if the kinds of GPUs change what they would use."""
-        if not (yield from self._usage.changed()):
-            return
+        """Count pending pods again: the kinds of GPUs may have changed what they would use."""
         pods = self._ledger.pods
         every = iter(list(pods.values()))
         while some := list(islice(every, LOOKED_AT)):

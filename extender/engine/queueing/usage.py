@@ -11,7 +11,6 @@ true of all resources of a node that takes no new pods.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
 
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.pod_state import PodState
@@ -25,8 +24,6 @@ from protos.contract.selection import Selection, suits
 
 REMEMBERED = 1024
 """Asks whose estimated use is kept."""
-ESTIMATED = 8
-"""The cost of one estimate, in `attempt.LOOK`s."""
 Takes = tuple[tuple[str, int], ...]
 """Amounts by resource, as queues count them."""
 
@@ -41,14 +38,13 @@ class UsageCalculator:
         self._served: dict[str, tuple[tuple[str, int], ...]] = {}
         """The same pairs, by node."""
         self._known: dict[PodAsk, int] = {}
-        self._lost = False
-        """Estimates were dropped: it is unknown whether they would be others now."""
-        self._stock_version = 0
-        """Of the stock when the kinds of GPUs were last compared."""
+        """The estimates."""
         self._kinds: tuple[frozenset[GpuKind], frozenset[tuple[str, int]]] = frozenset(), frozenset()
         """The kinds of GPUs, and the replicas, that the estimates were made of."""
-        self._unsure = False
-        """Some estimates were made of other kinds since: these may be gone again."""
+        self._stock_version = 0
+        """Of the stock when the kinds of GPUs were last compared."""
+        self._outdated = False
+        """Whether the kinds have changed since `outdated` was last called."""
 
     def node(self, name: str, inventory: Inventory | None, whole: str) -> None:
         """Take in the node's inventory, None if it is gone; `whole`: the resource of whole GPUs."""
@@ -63,25 +59,19 @@ class UsageCalculator:
             self._stock_version = -1
 
     def outdated(self) -> bool:
-        """Whether there are other kinds of GPUs, or of replicas, than at the last call."""
-        stock = self._ledger.stock
-        if self._stock_version == stock.version:
-            return False
-        before, self._kinds = self._kinds, (frozenset(stock.gpus), frozenset(self._replicas))
-        self._stock_version = stock.version
-        unsure, self._unsure = self._unsure, False
-        return unsure or self._kinds != before
+        """Whether the kinds of GPUs, or of replicas, have changed since the last call: then estimates are others."""
+        self._compare()
+        outdated, self._outdated = self._outdated, False
+        return outdated
 
-    def changed(self) -> Generator[int, None, bool]:
-        """Whether the estimate of any ask is another one now. Yields the cost, in `attempt.LOOK`s."""
-        before, self._known = self._known, {}
-        changed, self._lost = self._lost, False
-        for ask, used in before.items():
-            if changed:
-                break
-            changed = self._estimate(ask) != used
-            yield ESTIMATED
-        return changed
+    def _compare(self) -> None:
+        """Drop the estimates if the kinds have changed."""
+        stock = self._ledger.stock
+        if self._stock_version != stock.version:
+            self._stock_version = stock.version
+            kinds = frozenset(stock.gpus), frozenset(self._replicas)
+            if kinds != self._kinds:
+                self._kinds, self._known, self._outdated = kinds, {}, True
 
     def of(self, pod: PodState, gpu_class: str) -> Takes:
         """What the pod uses, or would use; `gpu_class`: the GpuClass that it names, "" if none."""
@@ -104,11 +94,11 @@ class UsageCalculator:
 
     def _estimate(self, ask: PodAsk) -> int:
         """By the kubelet's rule: the maximum of the init containers, and of the sum of all others."""
+        self._compare()
         known = self._known.get(ask)
         if known is None:
-            self._unsure |= self._stock_version != self._ledger.stock.version
             if len(self._known) >= REMEMBERED:
-                self._known, self._lost = {}, True
+                self._known.clear()
             together = most = 0
             for container in ask.containers:
                 amount = self._container(container, ask.selection)
@@ -188,7 +178,4 @@ def _withheld(books: NodeBooks, closed: bool) -> Counter[GpuKind]:
 
 def _held(book: GpuBook) -> int:
     """The held part of a GPU: the larger of its parts of memory and of slices."""
-    if book.wholes:
-        return GPU
-    by_mem = book.mem_used * GPU // max(1, book.gpu.mem)
-    return min(GPU, max(by_mem, book.slices_used * GPU // max(1, book.slices_per_gpu)))
+    return GPU if book.wholes else min(GPU, _part_of(Demand(book.mem_used, book.slices_used, False), book))

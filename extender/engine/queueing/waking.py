@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
-from operator import attrgetter
 
 import msgspec
 
@@ -128,7 +127,7 @@ class Waking:
 
     def _run(self, rules: RoundRules, now: float) -> Generator[int, None, None]:
         """A round. It requeues no pod that has stopped waiting, nor for capacity that is gone."""
-        asks = self._refused.asks
+        asks = list(dict.fromkeys(ask for _, ask in self._refused.lines))
         self._checking = dict.fromkeys(islice(self._fresh, max(1, MOST_LOOKS // max(1, len(asks)))))
         for name in self._checking:
             del self._fresh[name]
@@ -159,12 +158,11 @@ class Waking:
     def _lined_up(self, by_ask: Mapping[PodAsk, Places]) -> Generator[int, None, Walk]:
         """The pods that wait for these places, in order: soft charges of pods before count in the ranks of queues."""
         lines: dict[QueueNode, list[tuple[Sequence[Waiter], Places]]] = {}
-        for ask, places in by_ask.items():
-            of_ask = self._refused.of(ask)
-            for queue, line in of_ask.items():
-                lines.setdefault(queue, []).append((line, places))
-            yield len(of_ask)
-        walk = Walk((), attrgetter("rank"))
+        for (queue, ask), line in list(self._refused.lines.items()):
+            if ask in by_ask:
+                lines.setdefault(queue, []).append((line, by_ask[ask]))
+            yield 1
+        walk = Walk((), lambda place: place[0].rank)
         for of_queue in lines.values():
             if there := [(line, places) for line, places in of_queue if line]:
                 walk.join(_together(there))

@@ -6,7 +6,6 @@ with the callers: never modify an object that was passed in or returned.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -27,26 +26,21 @@ from extender.sim.apiserver.resources import (
 )
 from extender.sim.apiserver.store import Item, Key, Store
 
-_WITH_GENERATION = ("Pod",)
 _EVICTION = Writer("EvictionByEvictionAPI", "status")
 _CRD_CONTROLLER = Writer("kube-apiserver", "status")
 _QUOTA_CONTROLLER = Writer("kube-controller-manager", "status")
 
 
 class Api:
-    """All operations. ``seed`` fixes the random part of generated names.
+    """All operations."""
 
-    The server serves a new custom resource after ``establish_seconds``; a value above 0 needs a running event loop.
-    """
-
-    def __init__(self, store: Store | None = None, seed: int = 0, establish_seconds: float = 0.0) -> None:
+    def __init__(self, store: Store | None = None) -> None:
         self.store = store or Store()
         self.catalogue = Catalogue()
-        self._establish_seconds = establish_seconds
         self.log_of: Callable[[Object, str], str] = lambda _pod, _container: ""
         self.admit: Callable[[Object], Object] = lambda pod: pod
         """Mutates new pods, in place of an admission policy."""
-        self._random = Random(seed)
+        self._random = Random(0)  # of generated names
         for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
             self.create(NAMESPACES, "", {"metadata": {"name": name}}, Writer("kube-apiserver"))
 
@@ -76,7 +70,7 @@ class Api:
         if resource is CRDS:
             schema.check_definition(new)
         elif resource.custom:
-            new = schema.admitted(resource, self.catalogue.schema(resource), new)
+            new = schema.admitted(resource, new)
         fields = managed.fields_of({k: v for k, v in new.items() if k != "status"})
         meta["managedFields"] = managed.track([], {}, fields, writer, resource.api_version)
         item = self.store.put(resource, key, new)
@@ -86,18 +80,10 @@ class Api:
         return item
 
     def _establish(self, definition: Item) -> None:
-        if self._establish_seconds:
-            asyncio.get_running_loop().call_later(self._establish_seconds, self._establish_now, definition)
-        else:
-            self._establish_now(definition)
-
-    def _establish_now(self, definition: Item) -> None:
-        present = self.store.get(CRDS, definition.key)
-        if present is None or present.obj["metadata"]["uid"] != definition.obj["metadata"]["uid"]:
-            return  # it has been deleted
-        self.catalogue.register(present.obj)
-        established = podspec.turned(present.obj, "Established", "True", "InitialNamesAccepted")
-        self._write(CRDS, present, {**present.obj, "status": {"conditions": [established]}}, _CRD_CONTROLLER)
+        """Serve the resource, and say so in the definition."""
+        self.catalogue.register(definition.obj)
+        established = podspec.turned(definition.obj, "Established", "True", "InitialNamesAccepted")
+        self._write(CRDS, definition, {**definition.obj, "status": {"conditions": [established]}}, _CRD_CONTROLLER)
 
     def _with_priority(self, pod: Object) -> Object:
         name = (pod.get("spec") or {}).get("priorityClassName")
@@ -148,10 +134,10 @@ class Api:
             if resource is PODS:
                 pods.check_update(before, merged)
         if resource.custom:
-            merged = schema.admitted(resource, self.catalogue.schema(resource), merged)
+            merged = schema.admitted(resource, merged)
         if merged == before:
             return old
-        if merged.get("spec") != before.get("spec") and (resource.custom or resource.kind in _WITH_GENERATION):
+        if merged.get("spec") != before.get("spec") and (resource.custom or resource is PODS):
             meta["generation"] = meta.get("generation", 1) + 1
         meta["managedFields"] = managed.track(
             meta.get("managedFields") or [],
@@ -176,11 +162,7 @@ class Api:
         if target.get("kind", "Node") not in ("", "Node") or not target.get("name"):
             raise errors.ApiError(500, "InternalError", f"Internal error occurred: invalid binding target {target}")
         old = self.get(PODS, key)
-        present = old.obj["metadata"]
-        path = f"/registry/pods/{key[0]}/{key[1]}"
-        for field, shown in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-            if wanted.get(field) not in (None, "", present[field]):
-                raise errors.wrong_precondition(PODS, path, key[1], shown, wanted[field], present[field])
+        metadata.check(PODS, key, wanted, old.obj["metadata"])
         new = pods.bound(old.obj, target["name"], wanted.get("annotations") or {})
         self.store.put(PODS, key, {**new, "metadata": dict(new["metadata"])})
 

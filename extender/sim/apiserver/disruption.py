@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from extender.sim import podspec
 from extender.sim.apiserver import errors
 from extender.sim.apiserver.resources import Object
-from extender.sim.apiserver.selectors import matches_selector
+from protos.contract.budget import Spec
 
 _UNGUARDED = ("Pending", "Succeeded", "Failed")
 
@@ -56,8 +58,8 @@ def _check(pod: Object, budget: Object, guarded: Sequence[Object]) -> None:
 
 def _selects(budget: Object, pod: Object) -> bool:
     """An empty selector selects all pods, a missing one no pod."""
-    selector = budget["spec"].get("selector")
-    return selector is not None and matches_selector(pod["metadata"].get("labels") or {}, selector)
+    selector = msgspec.convert(budget["spec"], Spec).selector
+    return selector is not None and selector.selects(pod["metadata"].get("labels") or {})
 
 
 def _count(value: int | str, total: int) -> int:

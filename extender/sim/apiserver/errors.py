@@ -14,12 +14,9 @@ Details = dict[str, Any]
 class ApiError(Exception):
     """A refused request: HTTP code, machine-readable reason, message, details (kind, name, causes)."""
 
-    def __init__(
-        self, code: int, reason: str, message: str, details: Details | None = None, retry_after: int | None = None
-    ) -> None:
+    def __init__(self, code: int, reason: str, message: str, details: Details | None = None) -> None:
         super().__init__(message)
-        self.code, self.reason, self.message = code, reason, message
-        self.details, self.retry_after = details, retry_after
+        self.code, self.reason, self.message, self.details = code, reason, message, details
 
     def status(self) -> dict[str, Any]:
         """The body of the answer."""
@@ -67,11 +64,11 @@ def conflict(resource: Resource, name: str, why: str, suffix: str = "") -> ApiEr
     return ApiError(409, "Conflict", message, details(resource, name, suffix))
 
 
-def wrong_precondition(resource: Resource, key: str, name: str, field: str, wanted: str, found: str) -> ApiError:
-    """409: the UID or resourceVersion of a precondition differs."""
+def wrong_uid(resource: Resource, key: str, name: str, wanted: str, found: str) -> ApiError:
+    """409: the UID of a precondition differs."""
     why = (
         f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {found}"
+        f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
     )
     return conflict(resource, name, why)
 
@@ -90,8 +87,13 @@ def forbidden(resource: Resource, name: str, why: str) -> ApiError:
 
 
 def expired(message: str) -> ApiError:
-    """410: the resourceVersion or continue token is before the window of changes."""
+    """410: the resourceVersion is before the window of changes."""
     return ApiError(410, "Expired", message)
+
+
+def not_allowed() -> ApiError:
+    """405: the path has no such method."""
+    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
 def bad_request(message: str) -> ApiError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from protos.kube.client import PROTOBUF
 
 Refuse = Callable[[str, str], errors.ApiError | None]
 _encode = msgspec.json.encode
-_OPEN = ("/readyz", "/healthz", "/livez")
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
@@ -33,24 +31,23 @@ def _json(body: bytes, code: int = 200) -> web.Response:
 
 
 class ApiServer:
-    """Serves an ``Api``. If there is a ``token``, clients must send it as bearer token."""
+    """Serves an ``Api`` to everybody on this machine."""
 
-    def __init__(self, api: Api, token: str = "", bookmark_seconds: float = 10.0) -> None:
+    def __init__(self, api: Api, bookmark_seconds: float = 10.0) -> None:
         self.api = api
         self.url = ""
         self.refuse: Refuse = lambda _method, _path: None
         """Called for every request: the error to answer, or None to handle the request."""
-        self._token, self._bookmark_seconds = token, bookmark_seconds
+        self._bookmark_seconds = bookmark_seconds
         self._watches: set[asyncio.Task[Any]] = set()
         self._runner: web.ServerRunner | None = None
 
-    async def start(self, port: int = 0) -> None:
+    async def start(self) -> None:
         server = web.Server(self._handle, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=0.2)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", port)
-        await site.start()
-        self.url = site.name if port else f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def stop(self) -> None:
         self.drop_watches()
@@ -63,13 +60,12 @@ class ApiServer:
             task.cancel()
 
     def write_kubeconfig(self, path: Path) -> Path:
-        """Write a kubeconfig with this server and its token."""
-        user = {"token": self._token} if self._token else {}
+        """Write a kubeconfig with this server."""
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "embedded", "cluster": {"server": self.url}}],
-            "users": [{"name": "admin", "user": user}],
+            "users": [{"name": "admin", "user": {}}],
             "contexts": [{"name": "embedded", "context": {"cluster": "embedded", "user": "admin"}}],
             "current-context": "embedded",
         }
@@ -82,16 +78,9 @@ class ApiServer:
                 raise error
             return await self._route(request)
         except errors.ApiError as error:
-            response = _json(_encode(error.status()), error.code)
-            if error.retry_after is not None:
-                response.headers["Retry-After"] = str(error.retry_after)
-            return response
+            return _json(_encode(error.status()), error.code)
 
     async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.path in _OPEN:
-            return web.Response(text="ok")
-        if self._token and request.headers.get("Authorization") != f"Bearer {self._token}":
-            raise errors.ApiError(401, "Unauthorized", "Unauthorized")
         target = paths.parse(request.path, self.api.catalogue)
         if target is None:
             known = self.api.catalogue
@@ -112,7 +101,7 @@ class ApiServer:
                 return self._answer(target, self.api.patch(target.resource, target.key, body, kind, writer))
             case "DELETE":
                 return self._delete(target, await _body(request), dict(request.query))
-        raise errors.ApiError(405, "MethodNotAllowed", f"the server does not allow {request.method} here")
+        raise errors.not_allowed()
 
     def _answer(self, target: Target, item: Item) -> web.Response:
         return _json(item.raw(target.resource))
@@ -125,12 +114,11 @@ class ApiServer:
             return _json(reading.list_objects(self.api.store, target, query))
         item = self.api.get(target.resource, target.key)
         if target.subresource == "log":
-            return web.Response(text=self.api.log_of(item.obj, _log_container(item, query.get("container", ""))))
+            return web.Response(text=self.api.log_of(item.obj, query.get("container", "")))
         return self._answer(target, item)
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        served = functools.partial(self.api.catalogue.serves, target.resource)
-        watch = reading.Watch(self.api.store, target, request.query, self._bookmark_seconds, served)
+        watch = reading.Watch(self.api, target, request.query, self._bookmark_seconds)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)
@@ -148,29 +136,20 @@ class ApiServer:
 
     def _post(self, target: Target, body: Any, writer: Writer) -> bytes:
         obj = _checked(target, body)
-        if target.subresource == "binding":
-            name = target.name or (obj.get("metadata") or {}).get("name", "")
-            self.api.bind((target.namespace, name), obj)
-            return _encode({**_SUCCESS, "code": 201})
-        if target.subresource == "eviction":
-            self.api.evict(target.key, obj)
+        if target.subresource in ("binding", "eviction"):
+            write = self.api.bind if target.subresource == "binding" else self.api.evict
+            write(target.key, obj)
             return _encode({**_SUCCESS, "code": 201})
         if target.name:
-            raise errors.ApiError(
-                405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
-            )
+            raise errors.not_allowed()
         return self.api.create(target.resource, target.namespace, obj, writer).raw(target.resource)
 
     def _delete(self, target: Target, options: Any, query: dict[str, str]) -> web.Response:
+        if not target.name:
+            raise errors.not_allowed()
         asked = dict(options) if isinstance(options, dict) else {}
         if "gracePeriodSeconds" in query:
             asked["gracePeriodSeconds"] = int(query["gracePeriodSeconds"])
-        if not target.name:
-            listed = reading.list_objects(self.api.store, target, query)
-            for found in msgspec.json.decode(listed)["items"]:
-                metadata = found["metadata"]
-                self.api.delete(target.resource, (metadata.get("namespace", ""), metadata["name"]), asked)
-            return _json(listed)
         item = self.api.delete(target.resource, target.key, asked)
         if target.resource is PODS or self.api.store.get(target.resource, target.key):
             return self._answer(target, item)
@@ -178,28 +157,15 @@ class ApiServer:
         return _json(_encode({**_SUCCESS, "details": about}))
 
 
-def _log_container(item: Item, asked: str) -> str:
-    names = [c["name"] for f in ("initContainers", "containers") for c in item.obj["spec"].get(f, ())]
-    if not asked and len(item.obj["spec"]["containers"]) == 1:
-        return str(item.obj["spec"]["containers"][0]["name"])
-    if asked not in names:
-        raise errors.bad_request(
-            f"container {asked or 'name must be specified'} is not valid for pod {item.key[1]}, choose one of: {names}"
-        )
-    return asked
-
-
 async def _body(request: web.BaseRequest) -> Any:
     data = await request.read()
     if not data:
         return {}
     try:
-        if request.content_type.endswith("yaml") and not data.lstrip().startswith(b"{"):
-            return yaml.safe_load(data)
         if request.content_type == PROTOBUF:
             return MessageToDict(binding.parsed(data))
         return msgspec.json.decode(data)
-    except (ValueError, yaml.YAMLError) as error:
+    except ValueError as error:
         raise errors.bad_request(f"the body cannot be decoded as {request.content_type}: {error}") from error
 
 

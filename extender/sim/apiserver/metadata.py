@@ -42,9 +42,9 @@ def new(resource: Resource, namespace: str, given: Object, random: Random) -> Ob
 
 def check(resource: Resource, key: Key, wanted: Object, present: Object) -> None:
     """Raise ApiError 409 unless the wanted UID and resourceVersion are the present ones."""
-    if wanted.get("uid", present["uid"]) not in ("", present["uid"]):
+    if wanted.get("uid") not in (None, "", present["uid"]):
         path = f"/registry/{resource.plural}/{key[0]}/{key[1]}"
-        raise errors.wrong_precondition(resource, path, key[1], "UID", wanted["uid"], present["uid"])
+        raise errors.wrong_uid(resource, path, key[1], wanted["uid"], present["uid"])
     if wanted.get("resourceVersion") not in (None, "", present["resourceVersion"]):
         why = "the object has been modified; please apply your changes to the latest version and try again"
         raise errors.conflict(resource, key[1], why)

@@ -9,7 +9,7 @@ import msgspec
 from extender.sim.apiserver import errors
 from extender.sim.apiserver.resources import Catalogue, Resource
 
-VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 VERSION = {"major": "1", "minor": "34", "gitVersion": "v1.34.4-gangshare-sim", "platform": "python"}
 
 
@@ -44,8 +44,6 @@ def parse(path: str, catalogue: Catalogue) -> Target | None:
     if len(rest) > 3:
         return None
     plural, name, subresource = (*rest, "", "")[:3]
-    if (group, plural, name) == ("", "bindings", ""):
-        plural, subresource = "pods", "binding"
     resource = catalogue.find(group, version, plural)
     if resource is None:
         return None

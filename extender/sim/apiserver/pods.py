@@ -7,6 +7,7 @@ import time
 from extender.sim import podspec
 from extender.sim.apiserver import errors
 from extender.sim.apiserver.resources import PODS, Object
+from protos.contract import quantity
 
 _MUTABLE_SPEC = ("activeDeadlineSeconds", "tolerations", "schedulingGates", "terminationGracePeriodSeconds")
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
@@ -31,7 +32,7 @@ def prepare(pod: Object) -> Object:
     for field in ("initContainers", "containers"):
         if field in spec:
             spec[field] = [_container(name, f"spec.{field}[{i}]", c) for i, c in enumerate(spec[field])]
-    status: Object = {"phase": "Pending", "qosClass": _qos(spec)}
+    status: Object = {"phase": "Pending"}
     if spec.get("schedulingGates"):
         if spec.get("nodeName"):
             raise errors.invalid(
@@ -49,8 +50,8 @@ def _container(pod: str, field: str, container: Object) -> Object:
     asked, limited = dict(resources.get("requests") or {}), dict(resources.get("limits") or {})
     for name, value in {**asked, **limited}.items():
         try:
-            podspec.quantity(value)
-        except podspec.QuantityError as error:
+            quantity.milli(value)
+        except quantity.QuantityError as error:
             raise errors.bad_request(f"quantities must match the regular expression; {name}: {error}") from error
     for name, value in limited.items():
         asked.setdefault(name, value)
@@ -64,7 +65,7 @@ def _container(pod: str, field: str, container: Object) -> Object:
                 f"{field}.resources.limits",
                 "Required value: Limit must be set for non overcommitable resources",
             )
-        if podspec.quantity(value) != podspec.quantity(limited[name]):
+        if quantity.milli(value) != quantity.milli(limited[name]):
             raise errors.invalid(
                 PODS,
                 pod,
@@ -75,15 +76,6 @@ def _container(pod: str, field: str, container: Object) -> Object:
         k: {n: str(v) for n, v in part.items()} for k, part in (("limits", limited), ("requests", asked)) if part
     }
     return {"terminationMessagePath": "/dev/termination-log", **container, "resources": as_text}
-
-
-def _qos(spec: Object) -> str:
-    resources = [c.get("resources", {}) for c in spec["containers"]]
-    amounts = [r.get(part, {}).get(n) for r in resources for part in ("requests", "limits") for n in ("cpu", "memory")]
-    if not any(amounts):
-        return "BestEffort"
-    guaranteed = all(amounts) and all(r.get("requests") == r.get("limits") for r in resources)
-    return "Guaranteed" if guaranteed else "Burstable"
 
 
 def check_update(old: Object, new: Object) -> None:

@@ -23,6 +23,8 @@ class Resource(msgspec.Struct, frozen=True):
     """Defined by a CustomResourceDefinition. Writes of its status do not change its metadata."""
     unconditional_update: bool = True
     """Accepts a PUT without resourceVersion."""
+    schema: Object = {}
+    """The structural schema of a custom resource."""
 
     @property
     def api_version(self) -> str:
@@ -52,7 +54,6 @@ NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, _status(), ("n
 EVENTS = Resource("", "v1", "events", "Event", True, frozenset(), ("ev",))
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap", True, frozenset(), ("cm",))
 SECRETS = Resource("", "v1", "secrets", "Secret")
-SERVICEACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", True, frozenset(), ("sa",))
 RESOURCEQUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", True, _status(), ("quota",))
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", unconditional_update=False)
 PDBS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, _status(), ("pdb",))
@@ -70,11 +71,10 @@ BUILT_IN = tuple(value for value in list(globals().values()) if isinstance(value
 
 
 class Catalogue:
-    """The served resources by (group, version, plural), and the schemas of custom ones."""
+    """The served resources by (group, version, plural)."""
 
     def __init__(self) -> None:
         self._served = {r.key: r for r in BUILT_IN}
-        self._schemas: dict[tuple[str, str, str], Object] = {}
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._served.get((group, version, plural))
@@ -84,10 +84,6 @@ class Catalogue:
 
     def serves(self, resource: Resource) -> bool:
         return resource.key in self._served
-
-    def schema(self, resource: Resource) -> Object:
-        """The structural schema of a custom resource; empty for a built-in one."""
-        return self._schemas.get(resource.key, {})
 
     def register(self, definition: Object) -> None:
         """Add each served version of a CustomResourceDefinition."""
@@ -104,14 +100,14 @@ class Catalogue:
                     tuple(names.get("shortNames", ())),
                     custom=True,
                     unconditional_update=False,
+                    schema=version["schema"]["openAPIV3Schema"],
                 )
                 self._served[resource.key] = resource
-                self._schemas[resource.key] = version["schema"]["openAPIV3Schema"]
 
     def unregister(self, definition: Object) -> list[Resource]:
         """Remove the resources of a CustomResourceDefinition, and return them."""
         group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
         removed = [r for r in self._served.values() if r.custom and (r.group, r.plural) == (group, plural)]
         for resource in removed:
-            del self._served[resource.key], self._schemas[resource.key]
+            del self._served[resource.key]
         return removed

@@ -27,12 +27,12 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def admitted(resource: Resource, schema: Schema, obj: Object) -> Object:
+def admitted(resource: Resource, obj: Object) -> Object:
     """The pruned and defaulted object; raises ApiError 422 for the first invalid field."""
     kept = {name: obj[name] for name in _KEPT_AT_ROOT if name in obj}
     rest = {name: value for name, value in obj.items() if name not in kept}
-    properties = {n: s for n, s in (schema.get("properties") or {}).items() if n not in _KEPT_AT_ROOT}
-    schema = {**schema, "properties": properties}
+    properties = {n: s for n, s in (resource.schema.get("properties") or {}).items() if n not in _KEPT_AT_ROOT}
+    schema = {**resource.schema, "properties": properties}
     body = _shaped(schema, rest)
     for field, why in _problems(schema, body, ""):
         raise errors.invalid(resource, obj["metadata"]["name"], field, why)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import msgspec
 
 from extender.sim.apiserver import errors
 from extender.sim.apiserver.resources import Object, Resource
-from protos.contract.selector import Requirement, Selector
+from protos.contract.selector import Requirement
 
 Predicate = Callable[[Object], bool]
-Labels = Mapping[str, str]
 
 _REQUIREMENT = re.compile(
     r"^\s*(?:(?P<absent>!)\s*(?P<key0>[\w./-]+)|(?P<key>[\w./-]+)\s*"
-    r"(?:(?P<op>==|=|!=)\s*(?P<value>[\w.-]*)|(?P<set>in|notin)\s*\((?P<values>[^)]*)\)|(?P<cmp>[<>])\s*(?P<num>-?\d+))?)\s*$"
+    r"(?:(?P<op>==|=|!=)\s*(?P<value>[\w.-]*)|(?P<set>in|notin)\s*\((?P<values>[^)]*)\))?)\s*$"
 )
 _COMMA = re.compile(r",(?![^(]*\))")
 
@@ -50,11 +47,6 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def matches_selector(labels: Labels, selector: Mapping[str, Any]) -> bool:
-    """Whether a LabelSelector object selects these labels; an empty one selects everything."""
-    return msgspec.convert(selector, Selector).selects(labels)
-
-
 def _requirement(text: str) -> Requirement:
     parsed = _REQUIREMENT.match(text)
     if not parsed:
@@ -65,8 +57,6 @@ def _requirement(text: str) -> Requirement:
     if part["set"]:
         values = tuple(v.strip() for v in part["values"].split(","))
         return Requirement(part["key"], "In" if part["set"] == "in" else "NotIn", values)
-    if part["cmp"]:
-        return Requirement(part["key"], "Gt" if part["cmp"] == ">" else "Lt", (part["num"],))
     if part["op"]:
         return Requirement(part["key"], "NotIn" if part["op"] == "!=" else "In", (part["value"],))
     return Requirement(part["key"], "Exists")
@@ -118,7 +108,7 @@ def field_selector(text: str, resource: Resource) -> Predicate:
     return holds
 
 
-def selector(label: str, field: str, resource: Resource) -> Predicate | None:
-    """Both selectors of a request as one predicate; None if the request has none."""
+def selector(label: str, field: str, resource: Resource) -> Predicate:
+    """Both selectors of a request as one predicate; without any, it selects everything."""
     parts = ([label_selector(label)] if label else []) + ([field_selector(field, resource)] if field else [])
-    return (lambda obj: all(part(obj) for part in parts)) if parts else None
+    return lambda obj: all(part(obj) for part in parts)

@@ -34,20 +34,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """PodResources List omits finished pods (Kubernetes 1.34 and later)."""
     double_ids: int = 0
     """Number of allocations in which one device ID is allocated although another pod holds it."""
-    list_rate: float = 100.0
-    """PodResources calls per second."""
-    list_burst: int = 10
-    """Burst of PodResources calls."""
 
 
 class Kubelet:
     """One kubelet process of the node ``spec``. After a restart a new one gets the same folder and runtime."""
 
-    def __init__(
-        self, api: Api, spec: NodeSpec, folder: Path, runtime: Runtime, settings: Settings | None = None, seed: int = 0
-    ) -> None:
-        self._api, self.spec, self._runtime = api, spec, runtime
-        self._settings = settings or Settings()
+    def __init__(self, api: Api, spec: NodeSpec, folder: Path, runtime: Runtime, settings: Settings) -> None:
+        self._api, self.spec, self._runtime, self._settings = api, spec, runtime, settings
         self._plugins, self._pod_resources = device_plugin_folder(folder), pod_resources_folder(folder)
         self._plugins.mkdir(parents=True, exist_ok=True)
         self._pod_resources.mkdir(parents=True, exist_ok=True)
@@ -55,7 +48,7 @@ class Kubelet:
         self._pods: dict[str, Object] = {}  # by UID, admitted or not
         self._workers: dict[str, PodWorker] = {}
         self._group = asyncio.TaskGroup()
-        random = Random(f"{seed}/{spec.name}")
+        random = Random(spec.name)
         self._devices = DeviceManager(self._plugins, self._active, runtime.running(), random, self._settings.double_ids)
         self._published: dict[str, int] = {}  # allocatable in the node status
         self.ready = asyncio.Event()
@@ -64,8 +57,7 @@ class Kubelet:
         """Serve the node until cancelled, once. The containers continue in the runtime."""
         registration.wipe(self._plugins)
         plugins = Registration(self._plugins, self._devices)
-        rate, burst = self._settings.list_rate, self._settings.list_burst
-        resources = PodResources(self._pod_resources, self._devices, self._listed, rate, burst)
+        resources = PodResources(self._pod_resources, self._devices, self._listed)  # type: ignore[abstract]  # no Get
         try:
             await resources.start()
             await plugins.start()
@@ -108,7 +100,7 @@ class Kubelet:
     def _is_new(self, change: Change) -> bool:
         pod = change.item.obj
         mine = podspec.node_of(pod) == self.spec.name
-        return mine and change.kind != "DELETED" and podspec.uid(pod) not in self._pods
+        return mine and not change.deleted and podspec.uid(pod) not in self._pods
 
     async def _add(self, pods: list[Object]) -> None:
         """Admit a batch, oldest first, one at a time; a pod is unknown until its turn."""
@@ -180,7 +172,7 @@ class Kubelet:
         if uid not in self._pods:
             return
         worker = self._workers.get(uid)
-        if change.kind == "DELETED":  # by force: the kubelet has not confirmed it
+        if change.deleted:  # by force: the kubelet has not confirmed it
             del self._pods[uid]
             self._workers.pop(uid, None)
             if worker:

@@ -17,17 +17,18 @@ from protos.contract import names
 from protos.kubelet.podresources.v1 import podresources_v1_pb2 as api
 from protos.kubelet.podresources.v1 import podresources_v1_pb2_grpc as rpc
 
+_CALLS_PER_SECOND, _BURST = 100.0, 10.0
+
 
 class _Bucket:
-    """A token bucket: ``rate`` a second, ``burst`` at once."""
+    """A token bucket with the limits of the kubelet."""
 
-    def __init__(self, rate: float, burst: int) -> None:
-        self._rate, self._burst = rate, burst
-        self._tokens, self._at = float(burst), time.monotonic()
+    def __init__(self) -> None:
+        self._tokens, self._at = _BURST, time.monotonic()
 
     def take(self) -> bool:
         now = time.monotonic()
-        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+        self._tokens = min(_BURST, self._tokens + (now - self._at) * _CALLS_PER_SECOND)
         self._at = now
         if self._tokens < 1:
             return False
@@ -36,14 +37,12 @@ class _Bucket:
 
 
 class PodResources(rpc.PodResourcesListerServicer):
-    """Serves the pods of ``pods()`` with their devices from the device manager."""
+    """Serves the pods of ``pods()`` with their devices from the device manager. It does not implement Get."""
 
-    def __init__(
-        self, folder: Path, manager: DeviceManager, pods: Callable[[], Iterable[Object]], rate: float, burst: int
-    ) -> None:
+    def __init__(self, folder: Path, manager: DeviceManager, pods: Callable[[], Iterable[Object]]) -> None:
         self._socket = folder / names.KUBELET_SOCKET
         self._manager, self._pods = manager, pods
-        self._bucket = _Bucket(rate, burst)
+        self._bucket = _Bucket()
         self._server = UnixServer(partial(rpc.add_PodResourcesListerServicer_to_server, self))
 
     async def start(self) -> None:
@@ -59,17 +58,6 @@ class PodResources(rpc.PodResourcesListerServicer):
         await self._limit(context)
         self._manager.collect()
         return api.ListPodResourcesResponse(pod_resources=[self._show(pod) for pod in self._pods()])
-
-    async def Get(
-        self, request: api.GetPodResourcesRequest, context: rpc._ServicerContext
-    ) -> api.GetPodResourcesResponse:
-        await self._limit(context)
-        key = (request.pod_namespace, request.pod_name)
-        pod = next((p for p in self._pods() if podspec.key(p) == key), None)
-        if pod is None:
-            what = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
-            await context.abort(grpc.StatusCode.UNKNOWN, what)
-        return api.GetPodResourcesResponse(pod_resources=self._show(pod))
 
     async def GetAllocatableResources(
         self, _request: api.AllocatableResourcesRequest, context: rpc._ServicerContext

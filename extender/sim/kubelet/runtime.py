@@ -15,8 +15,6 @@ RUN_SECONDS = "sim.gangshare.io/run-seconds"
 """Seconds until the pod's app containers end with exit code 0 (default: never)."""
 IGNORE_TERM_SECONDS = "sim.gangshare.io/ignore-term-seconds"
 """Seconds that the pod's containers continue after TERM (default 0), at most the grace period."""
-INIT_SECONDS = "sim.gangshare.io/init-seconds"
-"""Run time of each init container of the pod, in seconds (default 0)."""
 REFUSE = "sim.gangshare.io/refuse"
 """The reason with which the kubelet rejects the pod at admission, such as OutOfcpu (default: admit it)."""
 
@@ -71,7 +69,7 @@ class Runtime:
         self._containers[(podspec.uid(pod), made.name)] = made
         lasting = _setting(pod, RUN_SECONDS)
         if init and not podspec.is_sidecar(container):
-            made.end_in(_setting(pod, INIT_SECONDS) or 0.0, 0)
+            made.end_in(0.0, 0)
         elif lasting is not None and not init:
             made.end_in(lasting, 0)
         return made
@@ -94,8 +92,3 @@ class Runtime:
         """End all containers, as a reboot of the machine does."""
         for container in self._containers.values():
             container.end_in(0.0, _KILLED)
-
-    def log(self, uid: str, name: str) -> str:
-        """The container's output: its environment, one variable per line."""
-        container = self.get(uid, name)
-        return "".join(f"{k}={v}\n" for k, v in container.env.items()) if container else ""

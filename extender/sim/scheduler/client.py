@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import aiohttp
@@ -61,7 +61,8 @@ class ExtenderClient:
 
     async def filter(self, pod: Object, nodes: Sequence[str]) -> tuple[set[str], list[str]]:
         """The feasible nodes, and the reasons of the others."""
-        answer = _fields(await self._call(self.config.filter_verb, _args(pod, nodes)))
+        args = {"Pod": pod, "Nodes": None, "NodeNames": nodes}
+        answer = _fields(await self._call(self.config.filter_verb, args))
         if answer.get("error"):
             raise ExtenderError(answer["error"])
         feasible = set(answer.get("nodenames") or ())
@@ -73,24 +74,9 @@ class ExtenderClient:
         failed = (answer.get("failednodes") or {}) | (answer.get("failedandunresolvablenodes") or {})
         return feasible, list(failed.values())
 
-    async def prioritize(self, pod: Object, nodes: Sequence[str]) -> Mapping[str, int]:
-        """Weighted scores by node; none after an error, as in kube-scheduler."""
-        try:
-            answer = await self._call(self.config.prioritize_verb, _args(pod, nodes))
-            entries = [_fields(entry) for entry in answer or ()]
-            if not all(type(e["score"]) is int for e in entries):
-                return {}
-            return {e["host"]: e["score"] * self.config.weight * 10 for e in entries}
-        except (ExtenderError, KeyError, TypeError):
-            return {}
-
     async def bind(self, pod: Object, node: str) -> None:
         namespace, name = podspec.key(pod)
         body = {"PodName": name, "PodNamespace": namespace, "PodUID": podspec.uid(pod), "Node": node}
         answer = _fields(await self._call(self.config.bind_verb, body))
         if answer.get("error"):
             raise ExtenderError(answer["error"])
-
-
-def _args(pod: Object, nodes: Sequence[str]) -> Object:
-    return {"Pod": pod, "Nodes": None, "NodeNames": list(nodes)}

@@ -10,6 +10,7 @@ import yaml
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|us|s)")
 _UNIT = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+_PREEMPTION = "DefaultPreemption"
 
 
 class ConfigError(ValueError):
@@ -66,20 +67,10 @@ class _PluginSet(_Strict, frozen=True):
     disabled: tuple[_Plugin, ...] = ()
 
 
-class _Plugins(_Strict, frozen=True):
-    pre_enqueue: _PluginSet = _PluginSet()
-    queue_sort: _PluginSet = _PluginSet()
-    pre_filter: _PluginSet = _PluginSet()
-    filter: _PluginSet = _PluginSet()
-    post_filter: _PluginSet = _PluginSet()
-    pre_score: _PluginSet = _PluginSet()
-    score: _PluginSet = _PluginSet()
-    reserve: _PluginSet = _PluginSet()
-    permit: _PluginSet = _PluginSet()
-    pre_bind: _PluginSet = _PluginSet()
-    bind: _PluginSet = _PluginSet()
-    post_bind: _PluginSet = _PluginSet()
-    multi_point: _PluginSet = _PluginSet()
+_SchedulingPoint = Literal[
+    "preEnqueue", "queueSort", "preFilter", "filter", "postFilter", "preScore", "score", "reserve", "permit"
+]
+_Point = Literal[_SchedulingPoint, "preBind", "bind", "postBind", "multiPoint"]
 
 
 class _PluginConfig(_Strict, frozen=True):
@@ -105,7 +96,7 @@ class Profile(_Strict, frozen=True):
 
     scheduler_name: str = "default-scheduler"
     percentage_of_nodes_to_score: int | None = None
-    plugins: _Plugins = _Plugins()
+    plugins: dict[_Point, _PluginSet] = {}
     plugin_config: tuple[_PluginConfig, ...] = ()
 
     @property
@@ -113,11 +104,12 @@ class Profile(_Strict, frozen=True):
         args = next((p.args for p in self.plugin_config if p.name == "NodeResourcesFit"), {})
         return msgspec.convert(args, FitArgs)
 
-    def disables(self, point: Literal["filter", "post_filter"], plugin: str) -> bool:
-        """Whether the profile disables a default plugin at this extension point."""
-        sets: tuple[_PluginSet, ...] = (getattr(self.plugins, point), self.plugins.multi_point)
-        enabled = any(p.name == plugin for s in sets for p in s.enabled)
-        return not enabled and any(p.name in (plugin, "*") for s in sets for p in s.disabled)
+    @property
+    def preempts(self) -> bool:
+        """Whether the in-tree preemption is enabled, as it is by default."""
+        sets = [self.plugins[point] for point in ("postFilter", "multiPoint") if point in self.plugins]
+        enabled = any(p.name == _PREEMPTION for s in sets for p in s.enabled)
+        return enabled or not any(p.name in (_PREEMPTION, "*") for s in sets for p in s.disabled)
 
 
 class LeaderElection(_Strict, frozen=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from random import Random
@@ -14,8 +13,6 @@ from extender.sim.scheduler.client import ExtenderClient, ExtenderError
 from extender.sim.scheduler.config import Config, Profile
 from extender.sim.scheduler.nodes import InTree, NodeInfo
 from extender.sim.scheduler.queue import EXTENDER
-
-_SAMPLE_AT_LEAST = 100
 
 
 class NoNodes(Exception):
@@ -33,60 +30,40 @@ class FitError(Exception):
 
 
 class Cycle:
-    """Finds nodes for pods, one pod at a time. ``random`` breaks ties."""
+    """Finds nodes for pods, one pod at a time."""
 
-    def __init__(self, config: Config, cache: Cache, extenders: Sequence[ExtenderClient], random: Random) -> None:
-        self._config, self._cache, self._random = config, cache, random
+    def __init__(self, config: Config, cache: Cache, extenders: Sequence[ExtenderClient]) -> None:
+        self._cache = cache
+        self._random = Random(0)  # breaks ties
         self._extenders = sorted(extenders, key=lambda e: e.config.ignorable)
         self._in_tree = {p.scheduler_name: InTree(config, p) for p in config.profiles}
-        self._start = 0  # first node of the next search
 
     async def find(self, pod: Object, profile: Profile) -> str:
         """The name of the node for the pod; raises FitError, ExtenderError or NoNodes."""
         if not self._cache.nodes:
             raise NoNodes("no nodes available to schedule pods")
+        in_tree = self._in_tree[profile.scheduler_name]
         nominated = self._cache.nodes.get(pod["status"].get("nominatedNodeName", ""))
-        if nominated and await self._nominated_fits(pod, profile, nominated):
+        if nominated and await self._nominated_fits(pod, in_tree, nominated):
             return nominated.name
-        search = _Search(pod, self._in_tree[profile.scheduler_name], self._cache)
-        nodes = list(self._cache.nodes.values())
-        search.in_tree(nodes[self._start :] + nodes[: self._start], self._enough(profile))
-        self._start = (self._start + search.looked_at) % len(self._cache.nodes)
+        search = _Search(pod, in_tree, self._cache)
+        search.in_tree(self._cache.nodes.values())
         await search.extended(self._extenders)
         if not search.feasible:
             raise FitError(len(self._cache.nodes), search.reasons, frozenset(search.plugins))
-        if len(search.feasible) == 1:
-            return search.feasible[0].name
-        return await self._best(pod, profile, search.feasible)
+        asked = podspec.pod_requests(pod)
+        scores = {node.name: in_tree.score(asked, node) for node in search.feasible}
+        highest = max(scores.values())
+        return self._random.choice([name for name, score in scores.items() if score == highest])
 
-    async def _nominated_fits(self, pod: Object, profile: Profile, node: NodeInfo) -> bool:
-        search = _Search(pod, self._in_tree[profile.scheduler_name], self._cache)
-        search.in_tree([node], 1)
+    async def _nominated_fits(self, pod: Object, in_tree: InTree, node: NodeInfo) -> bool:
+        search = _Search(pod, in_tree, self._cache)
+        search.in_tree([node])
         try:
             await search.extended(self._extenders)
         except ExtenderError:
             return False
         return bool(search.feasible)
-
-    def _enough(self, profile: Profile) -> int:
-        """The number of feasible nodes after which the search stops."""
-        total = len(self._cache.nodes)
-        share = profile.percentage_of_nodes_to_score or self._config.percentage_of_nodes_to_score or 0
-        if total < _SAMPLE_AT_LEAST or share >= 100:
-            return total
-        return max(_SAMPLE_AT_LEAST, total * (share or max(5, 50 - total // 125)) // 100)
-
-    async def _best(self, pod: Object, profile: Profile, nodes: Sequence[NodeInfo]) -> str:
-        names, asked = [n.name for n in nodes], podspec.pod_requests(pod)
-        in_tree = self._in_tree[profile.scheduler_name]
-        total = {n.name: in_tree.score(asked, n) for n in nodes}
-        asking = [e for e in self._extenders if e.config.prioritize_verb and e.interested(pod)]
-        for scores in await asyncio.gather(*(e.prioritize(pod, names) for e in asking)):
-            for name, score in scores.items():
-                if name in total:
-                    total[name] += score
-        highest = max(total.values())
-        return self._random.choice([name for name in names if total[name] == highest])
 
 
 class _Search:
@@ -97,20 +74,16 @@ class _Search:
         self.feasible: list[NodeInfo] = []
         self.reasons: list[str] = []
         self.plugins: set[str] = set()
-        self.looked_at = 0
 
-    def in_tree(self, nodes: Iterable[NodeInfo], enough: int) -> None:
+    def in_tree(self, nodes: Iterable[NodeInfo]) -> None:
         asked = podspec.pod_requests(self._pod)
         for node in nodes:
-            self.looked_at += 1
             refusal = self._in_tree.filter(self._pod, asked, node, self._cache.nominated(node.name, self._pod))
             if refusal is None:
                 self.feasible.append(node)
             else:
                 self.plugins.add(refusal.plugin)
                 self.reasons.extend(refusal.reasons)
-            if len(self.feasible) >= enough:
-                break
 
     async def extended(self, extenders: Sequence[ExtenderClient]) -> None:
         """Call filter of the extenders in turn, each with the nodes that the last one returned."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from random import Random
 from typing import Any
 
 import aiohttp
@@ -47,17 +46,17 @@ def _placed(pod: Object | None) -> bool:
 class Scheduler:
     """One scheduler process, without in-tree preemption, which profiles of preempting extenders disable.
 
-    ``hostname`` is the first part of the Lease's holder identity; ``seed`` determines how ties are broken.
+    It looks at every node, and asks no extender for scores. ``hostname`` is the first part of the Lease's holder
+    identity.
     """
 
-    def __init__(self, api: Api, config: Config, hostname: str, seed: int = 0) -> None:
-        if not all(e.node_cache_capable for e in config.extenders):
-            raise ConfigError("this scheduler supports only extenders with nodeCacheCapable: true")
+    def __init__(self, api: Api, config: Config, hostname: str) -> None:
+        if any(e.prioritize_verb or not e.node_cache_capable for e in config.extenders):
+            raise ConfigError("this scheduler supports only extenders with nodeCacheCapable and without prioritizeVerb")
         self._api, self._config = api, config
         self._profiles = {p.scheduler_name: p for p in config.profiles}
         self._elector = Elector(api, config.leader_election, hostname)
         self._recorder = Recorder(api, _NAME, f"{_NAME}-{hostname}")
-        self._random = Random(seed)
         self._cache = Cache()
         self.queue = SchedulingQueue(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds)
         self._changed = asyncio.Event()
@@ -104,7 +103,7 @@ class Scheduler:
 
     def _node_changed(self, change: Change) -> None:
         node = change.item.obj
-        if change.kind == "DELETED":
+        if change.deleted:
             self._cache.remove_node(node["metadata"]["name"])
             return
         self._cache.set_node(node)
@@ -116,7 +115,7 @@ class Scheduler:
         cursor = self._api.store.watch(PODS, self._api.store.rv)
         listed = sorted(self._api.store.items(PODS), key=lambda i: i.rv)
         for item in listed:
-            self._pod_changed(Change(item.rv, "ADDED", item, None))
+            self._pod_changed(Change(item, before=None))
         while True:
             for change in await cursor.next():
                 self._pod_changed(change)
@@ -124,7 +123,7 @@ class Scheduler:
     def _pod_changed(self, change: Change) -> None:
         pod, before = change.item.obj, change.before.obj if change.before else None
         uid = podspec.uid(pod)
-        gone = change.kind == "DELETED" or podspec.finished(pod)
+        gone = change.deleted or podspec.finished(pod)
         if _placed(pod) and not gone:
             self.queue.delete(uid)
             self._cache.place(pod, podspec.node_of(pod))
@@ -165,7 +164,7 @@ class Scheduler:
         self._changed.set()
 
     async def _schedule(self) -> None:
-        cycle = Cycle(self._config, self._cache, self._clients, self._random)
+        cycle = Cycle(self._config, self._cache, self._clients)
         while True:
             entry = self.queue.pop(time.monotonic())
             if entry is None:
@@ -191,8 +190,7 @@ class Scheduler:
             node = await cycle.find(pod, profile)
         except FitError as error:
             self.queue.refused(entry, error.plugins, time.monotonic())
-            keep = profile.disables("post_filter", "DefaultPreemption")
-            self._report_failure(entry.pod, "Unschedulable", str(error), clear_nomination=not keep)
+            self._report_failure(entry.pod, "Unschedulable", str(error), clear_nomination=profile.preempts)
         except (NoNodes, ExtenderError) as error:
             self.queue.failed(entry, time.monotonic())
             reason = "Unschedulable" if isinstance(error, NoNodes) else "SchedulerError"

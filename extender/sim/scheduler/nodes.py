@@ -101,22 +101,20 @@ class InTree:
 
     def __init__(self, config: Config, profile: Profile) -> None:
         self._fit, self._ignored_everywhere = profile.fit_args, config.ignored_resources()
-        checks = {
+        self._checks = {
             "NodeUnschedulable": self._unschedulable,
             "NodeName": self._other_name,
             "TaintToleration": self._untolerated,
             "NodeAffinity": self._mismatch,
             "NodePorts": self._port_taken,
         }
-        self._checks = {name: check for name, check in checks.items() if not profile.disables("filter", name)}
-        self._checks_fit = not profile.disables("filter", "NodeResourcesFit")
 
     def filter(self, pod: Object, asked: Amounts, node: NodeInfo, nominated: Iterable[Amounts]) -> Refusal | None:
         """The refusal of a pod that does not fit beside the node's pods and the ``nominated`` requests, or None."""
         for plugin, check in self._checks.items():
             if reason := check(pod, node):
                 return Refusal(plugin, (reason,))
-        if self._checks_fit and (reasons := self._insufficient(asked, node, list(nominated))):
+        if reasons := self._insufficient(asked, node, list(nominated)):
             return Refusal("NodeResourcesFit", tuple(reasons))
         return None
 

@@ -7,11 +7,12 @@ limit, in windows of one second. Unschedulable pods skip it while no pod is acti
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 from collections.abc import Iterable
 from enum import StrEnum
+
+from sortedcontainers import SortedKeyList
 
 from extender.sim import podspec
 from extender.sim.podspec import Object
@@ -59,24 +60,20 @@ class Place(StrEnum):
 class QueuedPod:
     """A queued pod with its scheduling history."""
 
-    __slots__ = ("attempts", "errors", "place", "plugins", "pod", "refusals", "since", "ticket")
+    __slots__ = ("errors", "order", "place", "plugins", "pod", "refusals", "since")
 
     def __init__(self, pod: Object, now: float) -> None:
         self.pod = pod
         self.since = now  # time of the last enqueue
-        self.attempts = 0
         self.refusals = 0
         self.errors = 0  # in a row
         self.plugins: frozenset[str] = frozenset()  # plugins of the last refusal
         self.place = Place.GATED
-        self.ticket = -1  # of its newest heap entry; older entries are void
+        self.order: tuple[float, ...] = ()  # in its line; no two are equal
 
     @property
     def priority(self) -> int:
         return int(self.pod["spec"].get("priority", 0))
-
-
-_Heap = list[tuple[tuple[float, ...], int, QueuedPod]]
 
 
 class SchedulingQueue:
@@ -85,17 +82,12 @@ class SchedulingQueue:
     def __init__(self, initial: float = 1.0, most: float = 10.0) -> None:
         self._initial, self._most = initial, most
         self._pods: dict[str, QueuedPod] = {}
-        self._heaps: dict[Place, _Heap] = {Place.ACTIVE: [], Place.BACKOFF: [], Place.ERROR_BACKOFF: []}
+        self._lines = {
+            place: SortedKeyList[QueuedPod](key=lambda entry: entry.order)
+            for place in (Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF)
+        }
         self._events: dict[str, list[Event]] = {}  # of pods in flight, since their pop
-        self._tickets = itertools.count()
-
-    def __len__(self) -> int:
-        return len(self._pods)
-
-    def place(self, uid: str) -> Place | None:
-        """The part of the queue that holds the pod, None for an unknown pod."""
-        entry = self._pods.get(uid)
-        return entry.place if entry else None
+        self._numbers = itertools.count()
 
     def add(self, pod: Object, now: float) -> None:
         """Add a new unbound pod."""
@@ -124,8 +116,8 @@ class SchedulingQueue:
 
     def delete(self, uid: str) -> None:
         entry = self._pods.pop(uid, None)
-        if entry:
-            entry.ticket = -1
+        if entry and entry.place in self._lines:
+            self._lines[entry.place].remove(entry)
         self._events.pop(uid, None)
 
     def move(self, event: Event, now: float, up_to_priority: int | None = None) -> None:
@@ -140,19 +132,18 @@ class SchedulingQueue:
     def pop(self, now: float) -> QueuedPod | None:
         """The next pod to schedule, None if there is none."""
         self._flush(now)
-        entry = self._pop(Place.ACTIVE) or self._pop(Place.BACKOFF)
-        if entry:
-            entry.attempts += 1
-            entry.place = Place.IN_FLIGHT
-            self._events[podspec.uid(entry.pod)] = []
+        line = self._lines[Place.ACTIVE] or self._lines[Place.BACKOFF]
+        if not line:
+            return None
+        entry: QueuedPod = line.pop(0)
+        entry.place = Place.IN_FLIGHT
+        self._events[podspec.uid(entry.pod)] = []
         return entry
 
     def next_expiry(self) -> float | None:
         """End of the next error backoff. Unschedulable pods skip their backoff while no pod is active."""
-        heap = self._heaps[Place.ERROR_BACKOFF]
-        while heap and heap[0][2].ticket != heap[0][1]:
-            heapq.heappop(heap)
-        return heap[0][0][0] if heap else None
+        line = self._lines[Place.ERROR_BACKOFF]
+        return line[0].order[0] if line else None
 
     def refused(self, entry: QueuedPod, plugins: Iterable[str], now: float) -> None:
         """No node fits: wait for a helpful event, or back off if one came during the attempt."""
@@ -171,7 +162,7 @@ class SchedulingQueue:
             return
         self._events.pop(podspec.uid(entry.pod), None)
         entry.plugins, entry.since, entry.errors = frozenset(), now, entry.errors + 1
-        self._push(Place.ERROR_BACKOFF, entry, (self._expiry(entry, entry.errors),))
+        self._push(Place.ERROR_BACKOFF, entry, self._expiry(entry, entry.errors))
 
     def done(self, entry: QueuedPod) -> None:
         """The pod is assumed or being deleted; it stays in the queue until ``delete``."""
@@ -187,7 +178,7 @@ class SchedulingQueue:
     def _requeue(self, entry: QueuedPod, now: float) -> None:
         expiry = self._expiry(entry, entry.refusals)
         if expiry > math.floor(now):
-            self._push(Place.BACKOFF, entry, (expiry,))
+            self._push(Place.BACKOFF, entry, expiry)
         else:
             self._activate(entry)
 
@@ -196,25 +187,15 @@ class SchedulingQueue:
         return float(math.floor(entry.since + wait))
 
     def _activate(self, entry: QueuedPod) -> None:
-        self._push(Place.ACTIVE, entry, (-entry.priority, entry.since))
+        self._push(Place.ACTIVE, entry, -entry.priority, entry.since)
 
-    def _push(self, place: Place, entry: QueuedPod, order: tuple[float, ...]) -> None:
-        entry.place, entry.ticket = place, next(self._tickets)
-        heapq.heappush(self._heaps[place], (order, entry.ticket, entry))
-
-    def _pop(self, place: Place) -> QueuedPod | None:
-        heap = self._heaps[place]
-        while heap:
-            _, ticket, entry = heapq.heappop(heap)
-            if entry.ticket == ticket:
-                entry.ticket = -1
-                return entry
-        return None
+    def _push(self, place: Place, entry: QueuedPod, *order: float) -> None:
+        entry.place, entry.order = place, (*order, next(self._numbers))
+        self._lines[place].add(entry)
 
     def _flush(self, now: float) -> None:
+        """Activate the pods whose backoff has expired."""
         for place in (Place.BACKOFF, Place.ERROR_BACKOFF):
-            heap = self._heaps[place]
-            while heap and (heap[0][2].ticket != heap[0][1] or heap[0][0][0] <= math.floor(now)):
-                _, ticket, entry = heapq.heappop(heap)
-                if entry.ticket == ticket:
-                    self._activate(entry)
+            line = self._lines[place]
+            while line and line[0].order[0] <= math.floor(now):
+                self._activate(line.pop(0))

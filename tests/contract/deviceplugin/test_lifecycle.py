@@ -229,7 +229,7 @@ def _read(url: str) -> str:
         (["--fake", "hgx-h200", "--memory-unit", "MiB"], "the kubelet takes 4194304: set a memory unit of"),
         (["--fake", "none-such"], "no profile 'none-such': expected a YAML file or one of"),
         (["--node-name", ""], "node_name is empty"),
-        (["--time-slicing-config", "/none"], "/none cannot be read"),
+        (["--time-slicing-config", "/none"], "/none: cannot be read"),
         (["--kubeconfig", "/none"], "/none"),
         (["--ignored-xids", "x"], "'x' is no list of XIDs"),
     ],

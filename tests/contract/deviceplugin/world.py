@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from deviceplugin.podresources import PodResources, PodResourcesError
-from extender.sim.apiserver import patch, store
+from extender.sim.apiserver import patch
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.http import ApiServer
 from extender.sim.apiserver.managed import Writer
@@ -189,8 +189,7 @@ class Node:
         self.sim.set_gpu_health(index, health)
 
     async def restart_kubelet(self) -> None:
-        await self.sim.stop_kubelet()
-        self.sim.start_kubelet()
+        await self.sim.restart_kubelet()
 
 
 @contextlib.asynccontextmanager
@@ -203,10 +202,10 @@ async def a_node(
 ) -> AsyncIterator[Node]:
     """A node whose plugin runs with these options; when it is `ready` it has published its inventory."""
     folder = Path(tempfile.mkdtemp(prefix="gp-", dir="/tmp"))  # socket paths must be short
-    api = Api(store.Store(20_000), 0)
-    server = ApiServer(api, "")
+    api = Api()
+    server = ApiServer(api)
     spec = NodeSpec(name=NODE, profile=profile, labels=labels or {})
-    sim = SimNode(api, spec, folder / "n", kubelet or Settings(status_seconds=0.1), 0)
+    sim = SimNode(api, spec, folder / "n", kubelet or Settings(status_seconds=0.1))
     where = [
         *("--kubeconfig", str(folder / "kubeconfig"), "--node-name", NODE, "--fake", str(sim.profile)),
         *("--kubelet-dir", str(sim.kubelet_dir), "--pod-resources", str(sim.pod_resources)),

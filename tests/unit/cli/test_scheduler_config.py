@@ -36,7 +36,7 @@ def test_own_leaves_what_we_serve_out_of_the_in_tree_fit() -> None:
     profile = strict.parse(config.render("own", config.Options(resources=served))).profiles[0]
     assert all(profile.fit_args.ignores(name) for name in served.all)
     assert not profile.fit_args.ignores("nvidia.com/gpu")
-    assert profile.disables("post_filter", "DefaultPreemption")
+    assert not profile.preempts
 
 
 def test_own_names_no_group_that_serves_nothing() -> None:
@@ -59,7 +59,7 @@ def test_own_serves_the_names_of_other_schedulers_with_the_same_profile(capsys: 
     ours, theirs = strict.parse(printed).profiles
     assert (ours.scheduler_name, theirs.scheduler_name) == ("gangshare", "volcano")
     assert theirs.fit_args == ours.fit_args
-    assert theirs.disables("post_filter", "DefaultPreemption")
+    assert not theirs.preempts
 
 
 def test_shared_manages_every_served_resource_in_one_entry() -> None:

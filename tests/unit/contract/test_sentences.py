@@ -11,10 +11,9 @@ import msgspec
 import pytest
 
 from deviceplugin import fake, slices
-from deviceplugin.fake import ProfileError
-from deviceplugin.slices import SharingError
 from protos.contract import budget, names, queue_sources
 from protos.contract.printable import BRIEF
+from protos.files import FileError
 from protos.kube import credentials
 from protos.kube.errors import ApiError, CredentialsError, Status, from_status
 
@@ -31,7 +30,7 @@ def sharing(**resource: Any) -> str:
 
 
 def whole(text: str) -> None:
-    slices.parse(text, names.Resources(), 100)
+    slices.parse(text.encode(), names.Resources(), 100)
 
 
 READ: dict[str, tuple[Callable[[], Any], type[Exception]]] = {
@@ -39,11 +38,11 @@ READ: dict[str, tuple[Callable[[], Any], type[Exception]]] = {
         lambda: budget.decode(json.dumps({"metadata": {"name": "b"}, "spec": {"selector": selecting(LONG)}}).encode()),
         msgspec.DecodeError,
     ),
-    "name of a time-sliced resource": (lambda: whole(sharing(name=LONG)), SharingError),
-    "new name of a time-sliced resource": (lambda: whole(sharing(name="gpu", rename=LONG)), SharingError),
-    "devices of a time-sliced resource": (lambda: whole(sharing(name="gpu", devices=LONG)), SharingError),
-    "replicas of a GPU": (lambda: whole(sharing(name="gpu", replicas=10**4200)), SharingError),
-    "unknown field of a profile": (lambda: fake.parse(f"? {LONG[:5000]}\n: 1\n", "p.yaml"), ProfileError),
+    "name of a time-sliced resource": (lambda: whole(sharing(name=LONG)), FileError),
+    "new name of a time-sliced resource": (lambda: whole(sharing(name="gpu", rename=LONG)), FileError),
+    "devices of a time-sliced resource": (lambda: whole(sharing(name="gpu", devices=LONG)), FileError),
+    "replicas of a GPU": (lambda: whole(sharing(name="gpu", replicas=10**4200)), FileError),
+    "unknown field of a profile": (lambda: fake.parse(f"? {LONG[:5000]}\n: 1\n".encode()), FileError),
 }
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from deviceplugin import adopt
 from deviceplugin.adopt import Claim, decide
+from deviceplugin.record import Record
 from protos.contract import allocation, names
 from protos.contract.ask import AskError
 from protos.contract.inventory import Inventory
@@ -153,7 +154,7 @@ def test_an_ask_that_makes_no_sense_is_an_error_for_itself_and_nothing_for_other
     bad = a_pod("p", a_container(mem=1, whole=1))
     with pytest.raises(AskError, match="whole GPUs or parts"):
         adopt.claim_of(bad, RESOURCES, {})
-    assert adopt.claims([bad, a_pod("q")], RESOURCES, {}) == [claim(a_pod("q"))]
+    assert adopt.claims([bad, a_pod("q")], RESOURCES, Record()) == [claim(a_pod("q"))]
 
 
 class TestCorrected:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from deviceplugin import checkpoint
-from deviceplugin.checkpoint import CheckpointError, Entry
+from deviceplugin.checkpoint import Entry
 from deviceplugin.record import Record
 from protos.contract import names
 from protos.contract.bounds import CHECKPOINT
+from protos.files import FileError
 from protos.kubelet.deviceplugin.v1beta1 import deviceplugin_v1beta1_pb2 as api
 from tests.unit.deviceplugin.builders import an_inventory
 
@@ -66,20 +67,18 @@ class TestCheckpoint:
     def test_a_spoilt_file_is_an_error_that_names_it(self, tmp_path: Path, data: bytes) -> None:
         path = tmp_path / "kubelet_internal_checkpoint"
         path.write_bytes(data)
-        with pytest.raises(CheckpointError, match=r"kubelet_internal_checkpoint: no checkpoint"):
+        with pytest.raises(FileError, match=r"kubelet_internal_checkpoint: no checkpoint"):
             checkpoint.read(path)
 
     def test_a_file_past_the_bound_is_not_read(self, tmp_path: Path) -> None:
         path = tmp_path / "kubelet_internal_checkpoint"
         with path.open("wb") as file:
             file.truncate(CHECKPOINT.most + 1)
-        with pytest.raises(
-            CheckpointError, match="the kubelet's checkpoint: 67108865 bytes, expected at most 67108864"
-        ):
+        with pytest.raises(FileError, match="the kubelet's checkpoint: 67108865 bytes, expected at most 67108864"):
             checkpoint.read(path)
 
     def test_an_answer_that_is_none_is_an_error(self) -> None:
-        with pytest.raises(CheckpointError):
+        with pytest.raises(FileError):
             checkpoint.parse(a_file({**an_entry(), "AllocResp": "AAAA"}))
 
 

@@ -5,14 +5,15 @@ from pathlib import Path
 import pytest
 
 from deviceplugin import slices
-from deviceplugin.slices import SharingError, TimeSlicing
+from deviceplugin.slices import TimeSlicing
 from protos.contract import names
+from protos.files import FileError
 
 WHOLE, SHARED = names.WHOLE_GPU, names.SHARED_GPU
 
 
 def parse(sharing: str) -> TimeSlicing:
-    return slices.parse(f"version: v1\n{sharing}", names.Resources(), 100)
+    return slices.parse(f"version: v1\n{sharing}".encode(), names.Resources(), 100)
 
 
 def slicing(resource: str, more: str = "") -> str:
@@ -53,18 +54,18 @@ def test_time_slicing(text: str, expected: TimeSlicing) -> None:
     ],
 )
 def test_what_cannot_be_served_is_an_error(text: str, says: str) -> None:
-    with pytest.raises(SharingError, match=says):
+    with pytest.raises(FileError, match=says):
         parse(text)
 
 
 def test_another_version_is_an_error() -> None:
-    with pytest.raises(SharingError, match="version is 'v2': expected 'v1'"):
-        slices.parse("version: v2", names.Resources(), 100)
+    with pytest.raises(FileError, match="version is 'v2': expected 'v1'"):
+        slices.parse(b"version: v2", names.Resources(), 100)
 
 
 def test_a_file_that_is_no_text_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_bytes(b"version: \xff")
-    with pytest.raises(SharingError, match=r"config\.yaml: expected text in UTF-8"):
+    with pytest.raises(FileError, match=r"config\.yaml: expected text in UTF-8"):
         slices.read(tmp_path / "config.yaml", names.Resources(), 100)
 
 
@@ -83,9 +84,9 @@ sharing:
     failRequestsGreaterThanOne: true
     resources: [{name: nvidia.com/gpu, replicas: 10, devices: all}]
 """
-    assert slices.parse(text, names.Resources(), 100) == TimeSlicing({SHARED: 10}, single=True)
+    assert slices.parse(text.encode(), names.Resources(), 100) == TimeSlicing({SHARED: 10}, single=True)
 
 
 def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(SharingError, match=r"none\.yaml cannot be read: No such file"):
+    with pytest.raises(FileError, match=r"none\.yaml: cannot be read \(No such file"):
         slices.read(tmp_path / "none.yaml", names.Resources(), 100)

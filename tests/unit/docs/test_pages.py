@@ -107,7 +107,7 @@ def test_the_kustomization_for_time_slicing_gives_the_plugin_a_file_that_it_read
     objects = built(tmp_path, kustomizations()["nvidia-plugin.md"])
     (config,) = [found for found in objects if found["metadata"]["name"].startswith("gangshare-time-slicing")]
     (file, text), *_ = config["data"].items()
-    assert slices.parse(text, names.Resources(), names.DEFAULT_SLICES_PER_GPU).replicas == {names.WHOLE_GPU: 4}
+    assert slices.parse(text.encode(), names.Resources(), names.DEFAULT_SLICES_PER_GPU).replicas == {names.WHOLE_GPU: 4}
     (plugin,) = [found for found in objects if found["kind"] == "DaemonSet"]
     spec = plugin["spec"]["template"]["spec"]
     (container,) = spec["containers"]

@@ -209,7 +209,7 @@ class GangStory:
 
     def refuse(self, name: str) -> None:
         """The kubelet does not take the pod."""
-        self.change(name, phase="Failed", reason="OutOfcpu")
+        self.change(name, phase="Failed")
 
     # -- kube-scheduler
 

@@ -312,7 +312,7 @@ def test_a_member_that_dies_while_the_plan_is_made_is_not_in_it() -> None:
     for pod in members(4, least=3, mem=16):
         world.pods[pod.metadata.name] = pod
         world.show(pod.metadata.name)
-    while not world.engine.gangs.planner.idle and world.engine.gangs.planner._plan is None:
+    while world.engine.gangs.planner.turns and world.engine.gangs.planner._plan is None:
         world.engine.run_slice(world.now)
     world.delete("m1")
     world.later()

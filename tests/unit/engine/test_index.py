@@ -260,11 +260,11 @@ def test_a_pod_that_names_gpus_keeps_no_index_and_costs_a_look_at_the_nodes_that
     indexes = cluster(20)
     for i in range(20):
         assert looks(indexes, shape(an_ask(mem=1, uuids=(f"GPU-n{i:04}-0", "gpu-of-nobody")), amounts(1))) == 1
-    assert len(indexes) == 0
+    assert len(indexes._shapes) == 0
     one = shape(an_ask(mem=1, uuids=("GPU-n0003-0",)), amounts(1))
     assert not indexes.prepare(one, 0)
     indexes.warm(one)
-    assert len(indexes) == 0
+    assert len(indexes._shapes) == 0
     nodes = indexes.scorer._nodes
     assert isinstance(nodes, dict)
     nodes["moved"] = a_state("n0003", 30, 16, 16)
@@ -304,7 +304,7 @@ def test_no_more_shapes_are_made_ready_than_are_kept(monkeypatch: pytest.MonkeyP
     for wanted in SHAPES:
         indexes.warm(wanted)
     assert not indexes.ready(10_000)
-    assert len(indexes) == 5
+    assert len(indexes._shapes) == 5
 
 
 def test_of_a_pod_that_names_gpus_of_many_nodes_an_index_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +314,7 @@ def test_of_a_pod_that_names_gpus_of_many_nodes_an_index_is_kept(monkeypatch: py
         uuids = tuple(f"GPU-n{i:04}-0" for i in range(count))
         found = indexes.of(shape(an_ask(mem=1, uuids=uuids), amounts(1)))
         assert sorted(name for name, _ in found.ranked()) == [f"n{i:04}" for i in range(count)]
-        assert len(indexes) == (count == 4)
+        assert len(indexes._shapes) == (count == 4)
 
 
 def test_time_goes_to_no_shape_that_names_gpus_by_globs() -> None:

@@ -177,7 +177,7 @@ def test_shapes_nobody_asks_for_any_more_are_let_go_however_they_came(monkeypatc
         story.tell(PodSeen(a_pod(f"p{i}", mem=i + 1)))
         while story.engine.run_slice(story.now):
             pass
-    assert len(story.engine._components.indexes) == 150
+    assert len(story.engine._components.indexes._shapes) == 150
 
 
 def test_prioritize_before_any_filter_and_about_strange_nodes_answers_zeros() -> None:

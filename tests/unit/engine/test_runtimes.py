@@ -33,7 +33,7 @@ def story() -> GangStory:
 
 def ends(story: GangStory, name: str, seconds: float) -> None:
     """The gang's first pod has done its work, so long after its start."""
-    done = Terminated(0, finished_at=at_wall(story.now + seconds))
+    done = Terminated(at_wall(story.now + seconds))
     status = (ContainerStatus("main", state=ContainerState(terminated=done)),)
     story.change(f"{name}-0", phase="Succeeded", start_time=at_wall(story.now), container_statuses=status)
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from extender.engine.planning.plan import Placement, Plan
-from extender.engine.planning.scarcity import Scarcity
+from extender.engine.planning.shortage import Scarcity
 from extender.engine.state.intree import Amounts
 from extender.engine.types.events import GroupSeen, NodeSeen
 from gangfilter.group import Declaration, GroupKey

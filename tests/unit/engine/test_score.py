@@ -13,7 +13,6 @@ from extender.engine.placement.gpus import gpus
 from extender.engine.placement.index import Indexes, ShapeIndex
 from extender.engine.placement.score import STRANDED, Terms
 from extender.engine.placement.usable import BESIDE, GPU, Usable, takes
-from extender.engine.placement.uuid_index import UuidIndex
 from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape, shape
 from protos.contract import choose
@@ -166,7 +165,7 @@ def test_an_index_knows_what_a_new_one_would(seed: int) -> None:
         assert ranking(indexes.of(asked)) == anew(indexes, asked)
 
 
-def ranking(index: ShapeIndex | UuidIndex) -> list[Any]:
+def ranking(index: ShapeIndex) -> list[Any]:
     return list(index.ranked())
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from extender.cluster import optional
+from extender.cluster import watch
 from extender.sim.apiserver.api import Api
 from tests.unit.extender_shell.world import World, add_node, world
 
@@ -30,6 +30,6 @@ async def cluster(api: Api) -> AsyncIterator[World]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Definitions that are not there are looked for again at once."""
-    monkeypatch.setattr(optional, "DISCOVER_S", 0.05)
-    monkeypatch.setattr(optional, "DISCOVER_AGAIN_S", 0.05)
-    monkeypatch.setattr(optional, "MISSING_S", 0.3)
+    monkeypatch.setattr(watch, "DISCOVER_S", 0.05)
+    monkeypatch.setattr(watch, "DISCOVER_AGAIN_S", 0.05)
+    monkeypatch.setattr(watch, "MISSING_S", 0.3)

@@ -8,12 +8,13 @@ import pytest
 from aiohttp import web
 
 from extender.cluster.act import IN_FLIGHT, Actor
-from extender.cluster.leadership import NotLeading, PermittedClient
+from extender.cluster.leadership import NotLeading, Permission
 from extender.engine.types.effects import PodRef, Report, Requeue, SetAnnotation
 from extender.faults import Faults
 from extender.sim.apiserver.api import Api
 from protos.contract import names
 from protos.contract.reason import Reason
+from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials
 from protos.kube.events import Recorder
 from tests.unit.extender_shell.world import (
@@ -184,17 +185,14 @@ async def test_notices_do_not_delay_effects_that_change_something(bench: Bench) 
 
 
 async def test_without_leadership_no_effect_is_carried_out() -> None:
-    class Nobody:
+    class Nobody(Permission):
         def require(self) -> None:
             raise NotLeading("no")
-
-        async def settled(self) -> bool:
-            return False
 
     server, failed = FaultyServer(Api()), list[str]()
     await server.start()
     pod = add_pod(server.api, "p1")
-    async with PermittedClient(Credentials(server.url), Nobody()) as client:
+    async with ApiClient(Credentials(server.url), permit=Nobody().require) as client:
         actor = Actor(
             client, Nobody(), Recorder(client, component="x", instance="y", clock=lambda: 0.0), failed.append, Faults()
         )

@@ -8,11 +8,11 @@ import pytest
 
 from extender.cluster import bind
 from extender.cluster.bind import Binder, Outcome
-from extender.cluster.leadership import Alone, NotLeading, Permission, PermittedClient
+from extender.cluster.leadership import NotLeading, Permission
 from extender.engine.types.effects import PodRef, PostBinding
 from protos.contract import names
 from protos.contract.objects import Pod
-from protos.kube.client import ANSWER_S
+from protos.kube.client import ANSWER_S, ApiClient
 from protos.kube.credentials import Credentials, FixedToken
 from tests.unit.engine.story import owned_by
 from tests.unit.kube import apiserver
@@ -41,9 +41,9 @@ def shown(node: str = "", text: str | None = None, uid: str = "u1") -> apiserver
 async def bound(
     script: Script, permission: Permission | None = None, clock: Any = None, answer_s: float = ANSWER_S
 ) -> Outcome:
-    may = permission or Alone()
+    may = permission or Permission()
     more = {"clock": clock} if clock else {}
-    async with PermittedClient(Credentials(script.url), may, answer_s=answer_s) as client:
+    async with ApiClient(Credentials(script.url), permit=may.require, answer_s=answer_s) as client:
         return await Binder(client, may, **more).bind(PLACE)
 
 
@@ -125,7 +125,7 @@ async def test_an_answer_that_never_comes_is_no_answer(script: Script) -> None:
     assert await bound(script, answer_s=1.0) == ("bound", "")
 
 
-class Revoked:
+class Revoked(Permission):
     """Leads for so many writes."""
 
     def __init__(self, writes: int) -> None:
@@ -135,9 +135,6 @@ class Revoked:
         self.left -= 1
         if self.left < 0:
             raise NotLeading("the scheduler's Lease is held by host-b_1")
-
-    async def settled(self) -> bool:
-        return self.left > 0
 
 
 async def test_without_leadership_nothing_is_written(script: Script) -> None:
@@ -186,7 +183,8 @@ async def test_a_write_that_waited_for_its_connection_asks_for_permission_after_
             permission.left = 0
             return ""
 
-    async with PermittedClient(Credentials(script.url, tokens=Slow()), permission, answer_s=0.3) as client:
+    access = Credentials(script.url, tokens=Slow())
+    async with ApiClient(access, permit=permission.require, answer_s=0.3) as client:
         with pytest.raises(NotLeading):
             await client.post("/x", b"{}")
     assert script.asked == []
@@ -194,8 +192,8 @@ async def test_a_write_that_waited_for_its_connection_asks_for_permission_after_
 
 async def test_a_server_that_is_away_is_tried_for_a_while(script: Script) -> None:
     ticks = iter(range(100))
-    async with PermittedClient(Credentials("http://127.0.0.1:9"), Alone()) as client:
-        outcome = await Binder(client, Alone(), clock=lambda: float(next(ticks))).bind(PLACE)
+    async with ApiClient(Credentials("http://127.0.0.1:9")) as client:
+        outcome = await Binder(client, Permission(), clock=lambda: float(next(ticks))).bind(PLACE)
     assert outcome.kind == "lost"
     assert "127.0.0.1:9" in outcome.sentence
     assert next(ticks) > bind.PATIENCE_S

@@ -16,10 +16,6 @@ from extender.steps import Steps
 STEP_S = 0.0003
 
 
-def nothing() -> None:
-    """No garbage is looked for."""
-
-
 class Clock:
     """Time that passes only where a test says so."""
 
@@ -58,7 +54,7 @@ class Work:
 
 
 async def test_equal_questions_are_worked_out_once_and_in_short_slices(clock: Clock) -> None:
-    table, work = Desk(Traffic(Steps(), nothing), 4, "busy"), Work(clock, 1000)
+    table, work = Desk(Traffic(Steps()), 4, "busy"), Work(clock, 1000)
     turning = asyncio.create_task(work.turns())
     answers = await asyncio.gather(*(table.ask("inspect", work) for _ in range(300)))
     turning.cancel()
@@ -70,7 +66,7 @@ async def test_equal_questions_are_worked_out_once_and_in_short_slices(clock: Cl
 
 
 async def test_different_questions_share_the_slices_too(clock: Clock) -> None:
-    traffic = Traffic(Steps(), nothing)
+    traffic = Traffic(Steps())
     work = Work(clock, 300)
     turning = asyncio.create_task(work.turns())
     desks = [Desk(traffic, 8, "busy") for _ in range(3)]
@@ -81,7 +77,7 @@ async def test_different_questions_share_the_slices_too(clock: Clock) -> None:
 
 
 async def test_an_answer_is_not_older_than_its_question(clock: Clock) -> None:
-    table, work = Desk(Traffic(Steps(), nothing), 4, "busy"), Work(clock, 50)
+    table, work = Desk(Traffic(Steps()), 4, "busy"), Work(clock, 50)
     first = asyncio.create_task(table.ask("inspect", work))
     while not work.begun:  # noqa: ASYNC110  # it is begun in this loop
         await asyncio.sleep(0)
@@ -94,7 +90,7 @@ async def test_an_answer_is_not_older_than_its_question(clock: Clock) -> None:
 async def test_nothing_is_worked_out_while_kube_scheduler_waits(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """And right after its question; but not for ever, where questions never cease."""
     monkeypatch.setattr(desk, "PATIENCE_S", 5.0)
-    traffic = Traffic(Steps(), nothing)
+    traffic = Traffic(Steps())
     table, work = Desk(traffic, 4, "busy"), Work(clock, 2)
     traffic.begin(holds=False)
     asking = asyncio.create_task(table.ask("inspect", work))
@@ -113,14 +109,14 @@ async def test_nothing_is_worked_out_while_kube_scheduler_waits(clock: Clock, mo
 
 
 async def test_a_bind_that_is_held_holds_nobody_up(clock: Clock) -> None:
-    traffic = Traffic(Steps(), nothing)
+    traffic = Traffic(Steps())
     traffic.begin(holds=True)
     clock.now += 2 * desk.QUIET_S
     await asyncio.wait_for(Desk(traffic, 4, "busy").ask("inspect", Work(clock, 5)), 10)
 
 
 async def test_too_many_different_questions_are_refused_and_there_is_room_again(clock: Clock) -> None:
-    table, work = Desk(Traffic(Steps(), nothing), 2, "try again"), Work(clock, 5)
+    table, work = Desk(Traffic(Steps()), 2, "try again"), Work(clock, 5)
     asked = await asyncio.gather(*(table.ask(f"{n}", work) for n in range(5)), return_exceptions=True)
     refused = [answer for answer in asked if isinstance(answer, Refusal)]
     assert [(r.status, r.sentence) for r in refused] == [(HTTPStatus.SERVICE_UNAVAILABLE, "try again")] * 3
@@ -129,7 +125,7 @@ async def test_too_many_different_questions_are_refused_and_there_is_room_again(
 
 async def test_answers_that_are_read_slowly_are_bounded(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desk, "MOST_OUT", 10)
-    table, work = Desk(Traffic(Steps(), nothing), 4, "try again"), Work(clock, 50)
+    table, work = Desk(Traffic(Steps()), 4, "try again"), Work(clock, 50)
     answer = await table.ask("inspect", work)
     with table.reading(answer), table.reading(answer), pytest.raises(Refusal):
         await table.ask("inspect", work)
@@ -137,7 +133,7 @@ async def test_answers_that_are_read_slowly_are_bounded(clock: Clock, monkeypatc
 
 
 async def test_parts_are_sent_one_in_each_turn_of_the_loop(clock: Clock) -> None:
-    traffic, turns, sent = Traffic(Steps(), nothing), Work(clock, 0), list[int]()
+    traffic, turns, sent = Traffic(Steps()), Work(clock, 0), list[int]()
 
     async def send() -> None:
         sent.append(turns.turn)
@@ -153,7 +149,7 @@ async def test_a_question_that_breaks_is_answered_with_500_and_the_next_one_as_e
         yield b"{"
         raise KeyError("gone")
 
-    table = Desk(Traffic(Steps(), nothing), 4, "busy")
+    table = Desk(Traffic(Steps()), 4, "busy")
     with pytest.raises(Refusal, match="this question failed") as refused:
         await table.ask("inspect", broken)
     assert refused.value.status == HTTPStatus.INTERNAL_SERVER_ERROR
@@ -161,7 +157,7 @@ async def test_a_question_that_breaks_is_answered_with_500_and_the_next_one_as_e
 
 
 async def test_who_leaves_takes_no_answer_away_from_others(clock: Clock) -> None:
-    table, work = Desk(Traffic(Steps(), nothing), 4, "busy"), Work(clock, 500)
+    table, work = Desk(Traffic(Steps()), 4, "busy"), Work(clock, 500)
     leaving, staying = (asyncio.create_task(table.ask("inspect", work)) for _ in range(2))
     await asyncio.sleep(0)
     leaving.cancel()
@@ -171,7 +167,9 @@ async def test_who_leaves_takes_no_answer_away_from_others(clock: Clock) -> None
 async def test_garbage_is_looked_for_after_each_slice(clock: Clock) -> None:
     looks: list[int] = []
     work = Work(clock, 1000)
-    table = Desk(Traffic(Steps(), lambda: looks.append(len(work.made_in))), 4, "busy")
+    steps = Steps()
+    steps.tidy = lambda: looks.append(len(work.made_in))
+    table = Desk(Traffic(steps), 4, "busy")
     await table.ask("inspect", work)
     assert max(after - before for before, after in itertools.pairwise([0, *looks])) <= 1 + desk.SLICE_S / STEP_S
     assert looks[-1] == 1000

@@ -8,7 +8,8 @@ import pytest
 from aiohttp import web
 from structlog.testing import CapturingLogger
 
-from extender.cluster import feed, kinds, optional
+from extender.cluster import feed, kinds
+from extender.cluster import watch as watches
 from extender.cluster.watch import Watches
 from extender.engine.types.events import Event, GroupGone, GroupSeen, PodsListed
 from extender.metrics import Metrics
@@ -68,7 +69,7 @@ class Bench:
 def said(monkeypatch: pytest.MonkeyPatch) -> CapturingLogger:
     """What is logged about groups."""
     logger = CapturingLogger()
-    for module in (optional, feed, reflect):
+    for module in (watches, feed, reflect):
         monkeypatch.setattr(module, "log", logger)
     return logger
 
@@ -230,7 +231,7 @@ async def test_groups_that_may_not_be_read_are_done_without_after_one_warning(
 async def test_a_kind_that_cannot_be_listed_delays_the_start_for_a_short_time(
     server: FaultyServer, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(optional, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(watches, "PATIENCE_S", 0.2)
     define(server.api, VOLCANO)
     server.fault = answers("/apis/scheduling.volcano.sh/v1beta1/podgroups", 500)
     bench = watch()
@@ -286,5 +287,5 @@ async def test_a_takeover_lists_groups_that_no_watch_showed(server: FaultyServer
 def test_of_an_api_group_the_first_version_served_is_read() -> None:
     both = frozenset({"scheduling.k8s.io/v1alpha2", "scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1"})
     known = [kind for kind in kinds.optional(lambda *_: None) if kind.kind == "PodGroup"]
-    assert [kind.api_version for kind in optional.served(known, both)] == ["scheduling.k8s.io/v1beta1"]
-    assert optional.served(known, frozenset({"v1", "apps/v1"})) == []
+    assert [kind.api_version for kind in watches.served(known, both)] == ["scheduling.k8s.io/v1beta1"]
+    assert watches.served(known, frozenset({"v1", "apps/v1"})) == []

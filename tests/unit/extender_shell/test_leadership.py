@@ -2,7 +2,9 @@
 
 import pytest
 
-from extender.cluster.leadership import Leadership
+from extender.cluster.leadership import LeaseWatch
+from protos.kube.client import ApiClient
+from protos.kube.credentials import Credentials
 from protos.kube.lease import LeaseSpec
 
 
@@ -19,7 +21,8 @@ class Looks:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.leadership = Leadership("host-a_", 10.0, self.clock)
+        client = ApiClient(Credentials("http://127.0.0.1:9"))
+        self.leadership = LeaseWatch(client, ("kube-system", "kube-scheduler"), "host-a_", 10.0, self.clock)
 
     def look(
         self, at: float, holder: str | None, renew: str | None, transitions: int = 0, answered: float = 0.0

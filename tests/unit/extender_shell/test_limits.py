@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from extender.server import door, http, protocol
+from extender.server import http, protocol
 from extender.server.protocol import Limits
 from extender.settings import Address
 from protos.contract import bounds
@@ -197,13 +197,13 @@ async def test_one_peer_gets_so_many_connections_and_others_still_get_in(port: P
 async def test_a_crowd_is_let_in_one_in_each_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted in turns: between two connections everybody else has a turn."""
     turns, met = 0, list[int]()
-    meet = door.Door._meet
+    meet = http.Door._meet
 
-    def counted(self: door.Door, *given: Any) -> None:
+    def counted(self: http.Door, *given: Any) -> None:
         met.append(turns)
         meet(self, *given)
 
-    monkeypatch.setattr(door.Door, "_meet", counted)
+    monkeypatch.setattr(http.Door, "_meet", counted)
     async with ports(msgspec.structs.replace(LIMITS, connections=100, per_peer=100)) as port:
 
         async def turning() -> None:
@@ -271,7 +271,7 @@ async def test_a_port_that_is_broken_says_so(monkeypatch: pytest.MonkeyPatch) ->
     def broken(*_: Any) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(door.Door, "_meet", broken)
+    monkeypatch.setattr(http.Door, "_meet", broken)
     port = Port(LIMITS)
     await port.open()
     with pytest.raises(RuntimeError, match="a bug"):

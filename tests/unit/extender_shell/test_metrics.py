@@ -7,13 +7,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from extender import metrics
 from extender.metrics import Metrics
+from tests.unit.docs import metrics_page
 from tests.unit.extender_shell import world
 
 PAGE = Path(__file__).parents[3] / "docs/metrics.md"
 
 
 def test_the_page_is_made_of_the_table() -> None:
-    assert PAGE.read_text() == metrics.table(), "run: python -m extender.metrics > docs/metrics.md"
+    assert PAGE.read_text() == metrics_page.table(), "run: python -m tests.unit.docs.metrics_page > docs/metrics.md"
 
 
 def test_counters_of_the_engine_are_read_when_asked() -> None:

@@ -64,11 +64,10 @@ class Secured:
         self.cluster, self.vouching, self._session = cluster, vouching, session
 
     async def get(self, path: str, token: str | None = None) -> tuple[int, str]:
-        ports = self.cluster.extender._ports
-        assert ports is not None
-        assert ports.secure is not None
+        secure = self.cluster.extender.ports.secure
+        assert secure is not None
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        url = f"https://127.0.0.1:{ports.secure[1]}{path}"
+        url = f"https://{secure.address}{path}"
         async with self._session.get(url, headers=headers, ssl=False) as answer:
             return answer.status, await answer.text()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.cluster import rivals
+from extender.cluster import leadership
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import NAMESPACES
 from protos.contract import names
@@ -92,7 +92,7 @@ async def test_a_bind_under_a_lease_that_is_not_renewed_is_an_error(lease: Holde
         await cluster.ready()
         assert await placed(cluster, "p1") == ""
         lease.name = ""  # the scheduler hangs
-        await until(lambda: not cluster.extender._leads(), "the Lease counts no more")
+        await until(lambda: not cluster.extender._permission.leads, "the Lease counts no more")
         before = len(cluster.server.writes)
         error = await placed(cluster, "p2")
         assert error == "nothing was written: us_1 did not renew the scheduler's Lease within 1.5 s"
@@ -152,8 +152,8 @@ async def test_an_effect_waits_for_the_first_proof_of_the_lease(lease: Holder) -
 async def test_while_another_scheduler_serves_the_same_names_nothing_is_placed(
     lease: Holder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rivals, "LOOK_S", 0.1)
-    monkeypatch.setattr(rivals, "RENEWED_S", 1.0)
+    monkeypatch.setattr(leadership, "RIVAL_LOOK_S", 0.1)
+    monkeypatch.setattr(leadership, "RIVAL_RENEWED_S", 1.0)
     lease.take("us_1")
     lease.api.create(NAMESPACES, "", {"metadata": {"name": "volcano-system"}}, ADMIN)
     hold_lease(lease.api, "left-behind", 0, where=RIVAL)

@@ -17,13 +17,14 @@ import pytest
 
 from extender.cluster import certificate, webhook_trust
 from extender.cluster.certificate import Certificate
-from extender.cluster.leadership import Alone, NotLeading, PermittedClient
+from extender.cluster.leadership import NotLeading, Permission
 from extender.server.webhook import Webhook
 from extender.sim.apiserver import patch
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.resources import NAMESPACES, SECRETS, WEBHOOKS
 from protos.contract import names
+from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials
 from tests import gating
 from tests.gating import CASES, Json, a_new_pod
@@ -33,7 +34,7 @@ ADMIN = Writer("admin")
 NOW = dt.datetime.now(dt.UTC)
 
 
-class Follower(Alone):
+class Follower(Permission):
     """May not write."""
 
     def require(self) -> None:
@@ -54,10 +55,10 @@ async def api_server() -> AsyncIterator[FaultyServer]:
 
 
 @asynccontextmanager
-async def serving(server: FaultyServer, permission: Alone | None = None) -> AsyncIterator[int]:
+async def serving(server: FaultyServer, permission: Permission | None = None) -> AsyncIterator[int]:
     """A webhook at work; its port."""
     opened = socket.create_server(("127.0.0.1", 0))
-    async with PermittedClient(Credentials(server.url), permission or Alone()) as client:
+    async with ApiClient(Credentials(server.url), permit=(permission or Permission()).require) as client:
         running = asyncio.create_task(Webhook(client, opened, gating.SCHEDULERS).run())
         yield opened.getsockname()[1]
         running.cancel()
@@ -109,8 +110,13 @@ def patched(pod: Json, answer: Json) -> Json:
     if "patch" not in response:
         return pod
     assert response["patchType"] == "JSONPatch"
-    found: Json = patch.apply(patch.JSON, pod, msgspec.json.decode(base64.b64decode(response["patch"])))
-    return found
+    (added,) = msgspec.json.decode(base64.b64decode(response["patch"]))
+    path, gates = "/spec/schedulingGates", pod["spec"].get("schedulingGates")
+    if gates:
+        assert (added["op"], added["path"]) == ("add", f"{path}/-")
+        return {**pod, "spec": {**pod["spec"], "schedulingGates": [*gates, added["value"]]}}
+    assert (added["op"], added["path"]) == ("add", path)
+    return {**pod, "spec": {**pod["spec"], "schedulingGates": added["value"]}}
 
 
 async def test_it_gates_the_pods_of_groups_and_no_others(server: FaultyServer) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from extender.cluster.act import Actor
-from extender.cluster.leadership import Alone, PermittedClient
+from extender.cluster.leadership import Permission
 from extender.faults import Faults
 from extender.server.run import Extender
 from extender.settings import Address, Settings
@@ -21,6 +21,7 @@ from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.resources import EVENTS, LEASES, NODES, PODS
 from extender.sim.apiserver.store import Item
 from protos.contract import allocation, inventory, names
+from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials
 from protos.kube.events import Recorder
 
@@ -144,9 +145,9 @@ async def world(api: Api | None = None, **settings: Any) -> AsyncIterator[World]
     told = {"leader_election": "none", **settings}
     free = Address("127.0.0.1", 0)
     extender = Extender(Settings(listen=free, status_listen=free, **told), Credentials(server.url))
-    verbs, status = extender.listen()
+    verbs, status = (f"http://{port.address}" for port in (extender.ports.verbs, extender.ports.status))
     async with aiohttp.ClientSession() as session:
-        made = World(server.api, server, extender, session, _url(verbs), _url(status))
+        made = World(server.api, server, extender, session, verbs, status)
         made.running = asyncio.create_task(extender.run(made.stop))
         try:
             yield made
@@ -168,18 +169,14 @@ async def acting() -> AsyncIterator[Acting]:
     """One that works for as long as the test wants it, on a server of its own."""
     server, failed = FaultyServer(Api()), list[str]()
     await server.start()
-    async with PermittedClient(Credentials(server.url), Alone()) as client:
+    async with ApiClient(Credentials(server.url)) as client:
         recorder = Recorder(client, component=names.EXTENDER, instance="test", clock=asyncio.get_running_loop().time)
-        actor = Actor(client, Alone(), recorder, failed.append, Faults())
+        actor = Actor(client, Permission(), recorder, failed.append, Faults())
         running = asyncio.create_task(actor.run())
         yield Acting(server, actor, failed)
         running.cancel()
         await asyncio.wait([running])
     await server.stop()
-
-
-def _url(where: tuple[str, int]) -> str:
-    return f"http://{where[0]}:{where[1]}"
 
 
 def binding(pod: Json, node: str) -> Json:

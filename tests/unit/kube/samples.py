@@ -80,7 +80,11 @@ POD: dict[str, Any] = {
                 "state": {"running": {"startedAt": "2025-01-31"}},
             },
             {"name": "two", "ready": False, "state": {"waiting": {"reason": "ContainerCreating"}}},
-            {"name": "three", "ready": False, "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}},
+            {
+                "name": "three",
+                "ready": False,
+                "state": {"terminated": {"exitCode": 137, "finishedAt": "2025-01-31T12:00:00Z"}},
+            },
         ],
         "qosClass": "Burstable",
     },

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from protos.kube import errors
-from protos.kube.changes import Added, Deleted, Event, Listed, Modified, Undecodable
+from protos.kube.changes import Deleted, Event, Listed, Seen, Undecodable
 from protos.kube.client import DEEPEST
 from protos.kube.reflect import FAILURES, Pace, Reflector, lines
 from tests.unit.kube.apiserver import Play, Script, bookmark, error, line, page, refusal, thing, watch
@@ -40,10 +40,8 @@ def told(event: Event[Thing]) -> str:
             return f"undecodable {ref.name if ref else '?'}"
         case Deleted(ref, last):
             return f"deleted {ref.uid}" + ("" if last else " unseen")
-        case Added(ref, object=it):
-            return f"added {ref.name} {it.size}"
-        case Modified(ref, object=it):
-            return f"modified {ref.name} {it.size}"
+        case Seen(ref, object=it):
+            return f"seen {ref.name} {it.size}"
 
 
 async def story(
@@ -77,18 +75,13 @@ async def test_pages_are_listed_then_watched_from_the_list_s_version(script: Scr
         pace=replace(QUICK, page=2),
         selectors={"labelSelector": "app=x", "fieldSelector": "spec.nodeName=n"},
     )
-    assert seen == ["added a 0", "added b 0", "added c 0", "listed 9", "added d 0", "modified a 2", "deleted uid-b"]
+    assert seen == ["seen a 0", "seen b 0", "seen c 0", "listed 9", "seen d 0", "seen a 2", "deleted uid-b"]
     selectors = {"labelSelector": "app=x", "fieldSelector": "spec.nodeName=n"}
     first, second, third = (asked.query for asked in script.asked)
     assert first == {"limit": "2", **selectors}
     assert second == {"limit": "2", "continue": "more", **selectors}
     assert 300 <= int(third.pop("timeoutSeconds")) <= 600
     assert third == {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": "9", **selectors}
-
-
-async def test_a_first_list_need_not_be_consistent_but_a_relist_is(script: Script) -> None:
-    await story(script, 2, page([], "5"), refusal(410, "Expired"), page([], "9"), consistent=False)
-    assert [asked.query.get("resourceVersion") for asked in script.asked] == ["0", "5", None]
 
 
 async def test_an_expired_list_is_read_in_one_go(script: Script) -> None:
@@ -100,7 +93,7 @@ async def test_an_expired_list_is_read_in_one_go(script: Script) -> None:
         page([thing("a", 11), thing("c", 12)], "12"),
         pace=replace(QUICK, page=2),
     )
-    assert seen == ["added a 0", "added b 0", "modified a 0", "added c 0", "deleted uid-b unseen"]
+    assert seen == ["seen a 0", "seen b 0", "seen a 0", "seen c 0", "deleted uid-b unseen"]
     assert script.asked[2].query == {}
 
 
@@ -118,7 +111,7 @@ async def test_an_expired_watch_is_followed_by_the_difference(script: Script, ex
         page([thing("a", 1), thing("c", 21, uid="uid-c2", size=7)], "30"),
         watch(line("MODIFIED", thing("a", 31, size=1))),
     )
-    assert seen[4:] == ["modified a 0", "deleted uid-c unseen", "added c 7", "deleted uid-b unseen", "listed 30"]
+    assert seen[4:] == ["seen a 0", "deleted uid-c unseen", "seen c 7", "deleted uid-b unseen", "listed 30"]
     assert script.asked[2].query == {"limit": "500"}
 
 
@@ -143,7 +136,7 @@ async def test_a_line_cut_by_the_drop_is_read_again(script: Script) -> None:
         watch(bookmark("9") + whole[:40], end="drop"),
         watch(whole[:7], whole[7:60], whole[60:]),
     )
-    assert seen == ["listed 9", "added a 3"]
+    assert seen == ["listed 9", "seen a 3"]
 
 
 async def test_a_line_may_be_megabytes_long(script: Script) -> None:
@@ -153,7 +146,7 @@ async def test_a_line_may_be_megabytes_long(script: Script) -> None:
         page([], "9"),
         watch(line("ADDED", thing("a", 10, size=3, filler="x" * 3_000_000)) + line("ADDED", thing("b", 11))),
     )
-    assert seen == ["listed 9", "added a 3", "added b 0"]
+    assert seen == ["listed 9", "seen a 3", "seen b 0"]
 
 
 async def test_an_object_that_cannot_be_decoded_ends_nothing(script: Script) -> None:
@@ -171,7 +164,7 @@ async def test_an_object_that_cannot_be_decoded_ends_nothing(script: Script) -> 
         "undecodable a",
         "undecodable ?",
         "listed 9",
-        "modified a 1",
+        "seen a 1",
         "deleted uid-a unseen",
         "undecodable ?",
     ]
@@ -196,12 +189,12 @@ async def test_objects_nested_as_deeply_as_the_api_server_lets_them_are_read(scr
         nested = {"f:a": nested}
     deep = thing("deep", 10, managedFields=[{"fieldsV1": nested}])
     seen = await story(script, 4, page([deep, thing("a", 1, size=1)], "9"), watch(line("MODIFIED", deep)))
-    assert seen == ["added deep 0", "added a 1", "listed 9", "modified deep 0"]
+    assert seen == ["seen deep 0", "seen a 1", "listed 9", "seen deep 0"]
 
 
 async def test_a_line_that_is_no_json_is_followed_by_a_list(script: Script) -> None:
     seen = await story(script, 3, page([], "9"), watch(b"<html>\n"), page([thing("a", 1)], "10"))
-    assert seen == ["listed 9", "added a 0", "listed 10"]
+    assert seen == ["listed 9", "seen a 0", "listed 10"]
 
 
 async def test_a_silent_watch_is_opened_again(script: Script) -> None:
@@ -215,7 +208,7 @@ async def test_a_quiet_kind_is_no_trouble_its_watch_is_opened_again_without_a_pa
     async with script.client() as api, asyncio.timeout(20):
         reflector = Reflector(api, PATH, decode, pace=Pace(backoff_s=60, silence_s=0.05))
         async with aclosing(reflector.events()) as events:
-            assert [told(await anext(events)) for _ in range(2)] == ["listed 9", "added a 0"]
+            assert [told(await anext(events)) for _ in range(2)] == ["listed 9", "seen a 0"]
             assert reflector.trouble is None
     assert [asked.query.get("resourceVersion") for asked in script.asked] == [None, *["9"] * (FAILURES + 3)]
 
@@ -225,7 +218,7 @@ async def test_a_watch_that_ends_after_its_time_without_a_word_is_no_trouble(scr
     async with script.client() as api, asyncio.timeout(20):
         reflector = Reflector(api, PATH, decode, pace=Pace(backoff_s=60, short_s=0.01))
         async with aclosing(reflector.events()) as events:
-            assert [told(await anext(events)) for _ in range(2)] == ["listed 9", "added a 0"]
+            assert [told(await anext(events)) for _ in range(2)] == ["listed 9", "seen a 0"]
 
 
 async def test_a_watch_that_is_not_answered_is_trouble(script: Script) -> None:
@@ -258,7 +251,7 @@ async def test_a_watch_that_fails_again_and_again_is_followed_by_a_list(script: 
 async def test_a_list_that_failed_before_does_not_count_against_the_watch(script: Script) -> None:
     down = refusal(503, "ServiceUnavailable")
     plays = [*[down] * FAILURES, page([], "9"), *[down] * FAILURES, watch(line("ADDED", thing("a", 10)))]
-    assert await story(script, 2, *plays) == ["listed 9", "added a 0"]
+    assert await story(script, 2, *plays) == ["listed 9", "seen a 0"]
 
 
 async def test_a_watch_that_may_not_be_opened_is_told_as_trouble(script: Script) -> None:
@@ -294,7 +287,7 @@ async def test_an_optional_collection_that_is_absent_ends_the_stream_and_a_new_o
         assert reflector.trouble is ended.value
         async with aclosing(reflector.events()) as events:
             seen += [told(await anext(events)) for _ in range(3)]
-    assert seen == ["added a 0", "added b 0", "listed 7", "modified b 0", "deleted uid-a unseen", "listed 9"]
+    assert seen == ["seen a 0", "seen b 0", "listed 7", "seen b 0", "deleted uid-a unseen", "listed 9"]
     assert reflector.trouble is None
 
 
@@ -308,7 +301,7 @@ async def test_a_relist_can_be_asked_for_while_the_watch_is_silent(script: Scrip
     async with script.client() as api, asyncio.timeout(20):
         reflector = Reflector(api, PATH, decode)
         async with aclosing(reflector.events()) as events:
-            assert [told(await anext(events)) for _ in range(2)] == ["added a 0", "listed 9"]
+            assert [told(await anext(events)) for _ in range(2)] == ["seen a 0", "listed 9"]
             coming = asyncio.ensure_future(anext(events))
             while len(script.asked) < 2:  # noqa: ASYNC110 - a plain list
                 await asyncio.sleep(0.005)
@@ -326,14 +319,14 @@ async def test_a_relist_asked_for_during_a_list_makes_another(script: Script) ->
             first = told(await anext(events))
             reflector.relist()
             rest = [told(await anext(events)) for _ in range(3)]
-    assert [first, *rest] == ["added a 0", "listed 9", "modified a 0", "listed 10"]
+    assert [first, *rest] == ["seen a 0", "listed 9", "seen a 0", "listed 10"]
 
 
 async def test_closing_the_stream_ends_the_watch(script: Script) -> None:
     script.then(page([], "9"), watch(line("ADDED", thing("a", 10))))
     async with script.client() as api, asyncio.timeout(20):
         async with aclosing(Reflector(api, PATH, decode).events()) as events:
-            assert [told(await anext(events)) for _ in range(2)] == ["listed 9", "added a 0"]
+            assert [told(await anext(events)) for _ in range(2)] == ["listed 9", "seen a 0"]
         await script.left.wait()
 
 

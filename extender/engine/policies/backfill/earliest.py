@@ -7,7 +7,6 @@ in their order: the more pods have ended, the more room there is.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from heapq import merge
 from typing import NamedTuple
@@ -83,12 +82,12 @@ def earliest(
     solver = Solver(view, what_if, wanted)
 
     def fits(count: int) -> Generator[int, None, bool]:
-        return (yield from solver.fits((yield from _gone(ordered[:count]))))
+        return (yield from solver.fits((yield from by_node((end.node, end.uid) for end in ordered[:count]))))
 
     if not (yield from fits(len(ordered))):
         return None
     ended = ordered[: (yield from least_prefix(fits, -1, len(ordered)))]
-    gone = yield from _gone(ended)
+    gone = yield from by_node((end.node, end.uid) for end in ended)
     placement = yield from solver.place(gone)
     if placement is None:
         return None
@@ -98,12 +97,3 @@ def earliest(
     start = max(now, last.at) if last is not None else now
     there = {node: gone.get(node, frozenset()) for node in nodes}
     return Earliest(start, all(end.sure for end in needed), last.uid if last else "", placement.assignments, there)
-
-
-def _gone(ended: Iterable[End]) -> Generator[int, None, Gone]:
-    uids: defaultdict[str, list[str]] = defaultdict(list)
-    for batch in batched(ended):
-        for end in batch:
-            uids[end.node].append(end.uid)
-        yield STEP * LOOK
-    return (yield from by_node(uids))

@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TypeVar, cast
 
 from extender.engine.planning.attempt import LOOK, PIECE, STEP, Attempt, ClusterView, dissolve
-from extender.engine.planning.clearing import Leaving, clearings, cost
 from extender.engine.planning.defrag_plan import CHANGED, DefragPlan, NoPlan, nowhere, plan_of, stuck, too_many, unfound
 from extender.engine.planning.movable_pods import Movable, MovablePods
-from extender.engine.planning.sketch import Sketch, draw
+from extender.engine.planning.sketch import DRAWN, Option, Sketch, clearings, cost, draw
 from extender.engine.policies.defrag.prospects import Prospects
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
@@ -25,8 +23,6 @@ from extender.engine.state.seats import Seat
 from extender.engine.types.sliced import Sliced
 
 MOST_MOVES = 8
-DRAWN = 75
-"""Cost of drawing a sketch, some 0.15 ms."""
 FREED = 5
 """Cost of freeing a sketch."""
 MOST_WORK = 30_000 * DRAWN
@@ -41,9 +37,6 @@ TRIES = 3
 """How often it is planned if the cluster changes meanwhile."""
 HOMELESS = 64
 """More pods without a place than this are not searched for."""
-T = TypeVar("T")
-Option = tuple[Leaving, Sketch]
-"""The pods that leave a node, and the node without them and with the pod that needs a place."""
 
 
 class Defrag(Sliced[DefragPlan | NoPlan]):
@@ -171,12 +164,12 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
         self._seen.add(key)
         seat, rest = todo[0], todo[1:]
         placed = False
-        for done, option in self._options(seat, left):
-            yield done
-            if option is None:
+        for found in self._options(seat, left):
+            if isinstance(found, int):
+                yield found
                 continue
             placed = True
-            leaving, sketch = option
+            leaving, sketch = found
             if self._best is not None and cost([*self._left(), *leaving])[1] > self._best[0][1]:
                 continue  # every plan with this option is dearer
             before = self._board.get(sketch.node.name)
@@ -192,24 +185,25 @@ class Defrag(Sliced[DefragPlan | NoPlan]):
         if not placed:
             self._note_blocked(seat)
 
-    def _options(self, seat: Seat, left: int) -> Iterator[tuple[int, Option | None]]:
-        """Places for the pod, each with the cost of finding it: first without moves, then with few."""
-        near = yield from _free(self._prospects.near(seat))
+    def _options(self, seat: Seat, left: int) -> Iterator[int | Option]:
+        """Places for the pod, after the costs of finding them: first without moves, then with few."""
+        near = yield from self._prospects.near(seat)
         for name in sorted(self._board) + [name for name in near if name not in self._board][:NEAR]:
             sketch = self._with(seat, name, ())
-            yield DRAWN, ((), sketch) if sketch is not None else None
+            yield DRAWN
+            if sketch is not None:
+                yield (), sketch
         if left:
             yield from self._by_leaving(seat, left)
 
-    def _by_leaving(self, seat: Seat, left: int) -> Iterator[tuple[int, Option | None]]:
-        view = yield from _free(self._prospects.view(seat))
+    def _by_leaving(self, seat: Seat, left: int) -> Iterator[int | Option]:
+        view = yield from self._prospects.view(seat)
         others = [seen.node for seen in view.useful if seen.moves <= left and seen.node not in self._board]
         for name in sorted(self._board) + others:
             old = self._board.get(name)
             gone = old.left if old else ()
             staying = [pod for pod in self._prospects.movable(name) if pod not in gone]
-            for option in clearings(staying, left, partial(self._with, seat, name)):
-                yield DRAWN, option
+            yield from clearings(staying, left, partial(self._with, seat, name))
 
     def _with(self, seat: Seat, name: str, leaving: Iterable[Movable]) -> Sketch | None:
         """The node as changed so far, without these pods and with this one."""
@@ -274,13 +268,3 @@ def _hardest_first(seats: Sequence[Seat]) -> Generator[int, None, list[Seat]]:
 
 def _hash(seat: Seat) -> int:
     return hash(seat.likeness)
-
-
-def _free(work: Generator[int, None, T]) -> Generator[tuple[int, None], None, T]:
-    """The same work, as a part of the search that yields no option."""
-    while True:
-        try:
-            done = next(work)
-        except StopIteration as ended:
-            return cast(T, ended.value)
-        yield done, None

@@ -10,8 +10,7 @@ import msgspec
 
 from extender.engine.planning.attempt import LOOK, PIECE, STEP, TRY, ClusterView, Entry, ranking
 from extender.engine.planning.movable_pods import Movable, MovablePods
-from extender.engine.planning.outlook import Outlook, outlook
-from extender.engine.planning.sketch import may_go
+from extender.engine.planning.sketch import Outlook, may_go, outlook
 from extender.engine.state.intree import short_of
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Likeness, Seat

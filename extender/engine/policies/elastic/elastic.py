@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.elastic.growth import Growth
 from extender.engine.policies.elastic.leaving import Leaving
 from extender.engine.state.scalers import Scalers
 from extender.engine.state.surplus import spared
+from extender.engine.types.effects import Effect, PodRef
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 from gangfilter.members import Member, Stage
@@ -63,3 +64,34 @@ class Elastic:
         """Do a slice of work; return whether there is more to do."""
         growing, leaving = self._growth.work(now), self._leaving.work(now)
         return growing or leaving
+
+
+class Asking:
+    """Workers that operators are asked to remove before pods are evicted: of one or more jobs, before one deadline.
+
+    An operator takes a worker off the job and only then deletes it, so that no work is lost. Workers that it has not
+    removed in time are evicted like other pods, by the caller.
+    """
+
+    def __init__(self, scalers: Scalers, workers: Mapping[GroupKey, Sequence[PodRef]], patience_s: float) -> None:
+        """`patience_s`: seconds that a job has, at least the grace period of its workers."""
+        self._scalers, self._patience_s = scalers, patience_s
+        self.workers = workers
+        self._until: float | None = None
+        self.over = not workers
+
+    def look(self, goes: Callable[[str], bool], now: float) -> Iterator[Effect]:
+        """Ask for the workers (by UID) that do not go yet; it is `over` if all go, or after the deadline."""
+        if self.over:
+            return
+        left = {key: [pod for pod in pods if not goes(pod.uid)] for key, pods in self.workers.items()}
+        left = {key: pods for key, pods in left.items() if pods}
+        if self._until is None:
+            asked = (self._scalers.asked_at(key, [pod.name for pod in pods], now) for key, pods in left.items())
+            self._until = max(asked, default=now) + self._patience_s
+        self.over = not left or now >= self._until
+        for key, pods in left.items():
+            if self.over:
+                self._scalers.overdue()
+            else:
+                yield from self._scalers.shrink(key, [pod.name for pod in pods], now)

@@ -43,14 +43,6 @@ Rival = tuple[Selection, Constraints]
 """The GPUs and nodes that suit a pending pod."""
 
 
-class Chance(msgspec.Struct):
-    """Room for a job."""
-
-    since: float
-    turnover: int
-    """How often members had come or gone then."""
-
-
 class Growing(msgspec.Struct, frozen=True):
     """Room for more workers of a job."""
 
@@ -68,7 +60,8 @@ class Growth:
     def __init__(self, context: PolicyContext, scalers: Scalers) -> None:
         self._context, self._scalers = context, scalers
         self._ledger, self._gangs, self._delay_s = context.ledger, context.gangs, context.settings.scale_out_delay_s
-        self._chances: dict[GroupKey, Chance] = {}
+        self._chances: dict[GroupKey, tuple[float, int]] = {}
+        """Since when there is room for a job, and how often members had come or gone then."""
         self._kept: set[str] = set()
         """UIDs of ScaleOuts for whose workers room was looked for."""
         self._work: Sliced[Growing | None] | None = None
@@ -190,10 +183,11 @@ class Growth:
         ):
             self._chances.pop(key, None)
             return False
-        chance = self._chances.get(key)
-        if chance is None or chance.turnover != gang.turnover:
-            self._chances[key] = chance = Chance(self._now, gang.turnover)
-        return self._now >= chance.since + self._delay_s
+        since, turnover = self._chances.get(key, (self._now, gang.turnover))
+        if turnover != gang.turnover:
+            since = self._now
+        self._chances[key] = since, gang.turnover
+        return self._now >= since + self._delay_s
 
     # -- rivals, and room
 

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from extender.engine.policies.context import PolicyContext
-from extender.engine.policies.elastic.asking import Asking
-from extender.engine.policies.elastic.elastic import Elastic
+from extender.engine.policies.elastic.elastic import Asking, Elastic
 from extender.engine.policies.preemption.budgets import Register
 from extender.engine.policies.preemption.units import Unit, Victim
 from extender.engine.state.pod_state import PodState

@@ -136,7 +136,7 @@ class Preemption:
     def _searching(self, by: Preemptor, wanted: Wanted, now: float) -> Search:
         void = self._context.reservations.keepers(by.pods)
         going = frozenset(victim.uid for _, attempt in self._attempts.values() for victim in attempt.going)
-        going |= frozenset(self._gangs.evictions.leaving())
+        going |= frozenset(self._gangs.members.evicting())
 
         def draw() -> WhatIfNodes:
             claims = self._context.reservations.claims(by.pods)

@@ -19,6 +19,7 @@ from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 from gangfilter.members import Member, Stage
 from gangfilter.table import Phase
+from protos.contract.queue import GPU, GPUS
 
 WHOLE = (Phase.RUNNING, Phase.DEGRADED)
 """Phases in which a gang may be evicted: in the others it is being started or undone."""
@@ -168,7 +169,8 @@ class Units:
     def _unit(
         self, who: str, pods: Sequence[PodState], now: float, *, gang: Gang | None = None, spare: bool = False
     ) -> Unit:
-        gpus = [self._gpus(pod) for pod in pods]
+        takes = self._context.tenancy.queues.takes
+        gpus = [dict(takes(pod.ref.uid)).get(GPUS, 0) / GPU for pod in pods]
         victims = tuple(
             Victim(pod.ref, pod.node, info.grace_s, held * max(0.0, now - info.saved), info.labels, info.running)
             for pod, info, held in zip(pods, [pod.info for pod in pods], gpus, strict=True)
@@ -184,18 +186,3 @@ class Units:
             lost=sum(victim.lost for victim in victims),
             gpus=sum(gpus),
         )
-
-    def _gpus(self, pod: PodState) -> float:
-        """How many GPUs the pod holds; a part of a GPU counts as the larger of its parts of memory and of time."""
-        books = self._ledger.nodes[pod.node].books
-        entry = books.entries.get(pod.ref.uid) if books is not None else None
-        if books is None or entry is None:
-            return float(sum(c.gpus for c in pod.ask.containers)) if pod.ask is not None else 0.0
-        total = 0.0
-        for uuid, demand in entry.charges.items():
-            book = books.gpus.get(uuid)
-            if demand.whole or book is None:
-                total += 1.0
-            else:
-                total += max(demand.mem / max(1, book.gpu.mem), demand.slices / max(1, book.slices_per_gpu))
-        return total

@@ -7,8 +7,7 @@ by the next, and so on; and no part of it would do.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from itertools import product
 
 import msgspec
@@ -23,8 +22,6 @@ from extender.engine.types.sliced import Sliced
 
 AT_ONCE = 256
 """Units that are freed at once."""
-LISTED = 4
-"""Pods that are listed at the cost of one `LOOK`."""
 TRIES = 3
 """How often it is planned if the cluster changes meanwhile."""
 Candidates = Callable[[MayTake], Generator[int, None, list[Unit]]]
@@ -179,16 +176,8 @@ class Search(Sliced[Victims | NoSolution]):
         return (yield from self._solver.fits((yield from _gone(units))))
 
 
-def _gone(units: Sequence[Unit]) -> Generator[int, None, Gone]:
-    uids: defaultdict[str, list[str]] = defaultdict(list)
-    for batch in batched(units):
-        pods = 0
-        for unit in batch:
-            pods += len(unit.victims)
-            for victim in unit.victims:
-                uids[victim.node].append(victim.ref.uid)
-        yield pods * LOOK // LISTED
-    return (yield from by_node(uids))
+def _gone(units: Iterable[Unit]) -> Generator[int, None, Gone]:
+    return by_node((victim.node, victim.ref.uid) for unit in units for victim in unit.victims)
 
 
 def _let_go(units: list[Unit]) -> Generator[int, None, None]:
