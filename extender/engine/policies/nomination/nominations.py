@@ -73,7 +73,9 @@ class Nominations:
             self.forget(uid)
             return
         if pod.info.nominated_by_us and uid not in self._written:
-            self._adopt(pod, pod.info.nominated, now)
+            self._written[uid] = now + REMOVED_S
+            if not self._context.gangs.rounds.leading:  # a leader knows its own ones
+                self._adopt(pod, pod.info.nominated, now)
         if uid not in self._ahead:
             self._candidates.see(pod)
 
@@ -181,7 +183,6 @@ class Nominations:
 
     def _adopt(self, pod: PodState, name: str, now: float) -> None:
         """Charge the node to which another process has nominated the pod, if there is room."""
-        self._written[pod.ref.uid] = now + REMOVED_S
         books, single = self._ledger.takes_pods(name), self._context.gangs.roster.of(pod.ref.uid) is None
         if pod.ask is not None and pod.state == "waiting" and books is not None and single and len(self._ahead) < AHEAD:
             choice = choose.choose(pod.ask, books)
