@@ -77,6 +77,12 @@ ENGINE_COUNTERS = (
         "gangshare_faults", ("place",), "Internal errors that were caught, by the component in which they happened."
     ),
     _counter(
+        "gangshare_nominations",
+        ("outcome",),
+        "Single pods nominated before kube-scheduler asked: made; lapsed: it did not ask in time; yielded: to a "
+        "workload before them; removed: from pods still pending.",
+    ),
+    _counter(
         "gangshare_gang_starts",
         ("outcome",),
         "Gang starts: planned; stuck or plan_invalidated: given up before the first Binding; "

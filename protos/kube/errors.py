@@ -48,7 +48,8 @@ class NotFound(ApiError):
 class Conflict(ApiError):
     """409: a precondition of the write does not hold (uid, resourceVersion, already bound).
 
-    Also 422 for a patch with the uid of another object, which the API server takes for an attempt to change it.
+    Also 422 for a patch with the uid of another object, which the API server takes for an attempt to change it, and for
+    the nomination of a pod that is bound by now (from Kubernetes 1.35 on).
     """
 
 
@@ -137,7 +138,7 @@ def from_status(request: str, code: int, status: Status, *, write: bool) -> ApiE
     """The error for a Status object, also for that of a watch's ERROR event."""
     reason, message = status.reason, status.message
     causes = status.details.causes if status.details else ()
-    if code == 422 and any(cause.field == "metadata.uid" for cause in causes):
+    if code == 422 and any(cause.field in ("metadata.uid", "status.nominatedNodeName") for cause in causes):
         return Conflict(request, code, reason, message)
     if code == 429 and any(cause.reason == "DisruptionBudget" for cause in causes):
         return Protected(request, code, reason, message)

@@ -115,7 +115,15 @@ class Plane:
         config: Json = {**scheduler_config.configuration("own", options), "leaderElection": {"leaderElect": False}}
         if extender is None:
             del config["extenders"]
-        return self._plane.scheduler("with" if extender else "without", config, kubeconfig=self._account)
+        return self.scheduler_of(config)
+
+    def scheduler_of(self, config: Json) -> Scheduler:
+        """A kube-scheduler with this configuration."""
+        return self._plane.scheduler("with" if "extenders" in config else "without", config, kubeconfig=self._account)
+
+    def apiserver_cpu(self) -> float:
+        """Seconds of CPU of the API server so far."""
+        return cpu_seconds(self._plane.apiserver)
 
 
 class Extender:

@@ -22,6 +22,7 @@ import sys
 import time
 from array import array
 from concurrent.futures import ProcessPoolExecutor
+from operator import itemgetter
 from pathlib import Path
 
 import msgspec
@@ -350,12 +351,16 @@ def measure(nodes: int, pods: int, lives: int = 2) -> list[Seen]:
 
 
 def both(first: Seen, second: Seen) -> dict[str, tuple[int, int, float]]:
-    """The steps by kind, each as long as in the life in which it was shorter; collections as in the worse life."""
+    """The steps by kind, each as long as in the life in which it was shorter.
+
+    Collections of garbage come by the CPU time of all that was done, so not at the same steps of both lives. What both
+    lives need for them shows in both: those of the life whose longest one was shorter count.
+    """
     found = {}
     for kind, (count, over, longest) in first.steps.items():
         other = second.steps[kind]
-        if kind == GARBAGE:  # comes by the CPU time of all that was done, so not at the same steps
-            found[kind] = max(count, other[0]), max(over, other[1]), max(longest, other[2])
+        if kind == GARBAGE:
+            found[kind] = min((count, over, longest), other, key=itemgetter(2))
             continue
         assert count == other[0], f"{kind}: {count} and {other[0]} steps, expected two equal lives"
         common = [
@@ -382,6 +387,8 @@ def figures(nodes: int, pods: int) -> list[Figure]:
     )
     for kind, (count, over, longest) in sorted(steps.items(), key=lambda each: -each[1][2]):
         print(f"  {kind}: {count:,} steps, {over} over {STEP_MS:g} ms, the longest {longest:.1f} ms", flush=True)
+    for life in lives:
+        print(f"  collections of one life: {life.steps.get(GARBAGE)}", flush=True)
     for life, other in ((seen, again), (again, seen)):
         alone = [milliseconds for step, milliseconds in life.long.items() if step not in other.long]
         longest = max(alone, default=0.0)

@@ -1,92 +1,146 @@
-"""Pods per second of a real kube-scheduler with our extender and without, in turn on the same control plane.
+"""Pods per second of a real kube-scheduler: as it comes, and with our extender; in turn on the same control plane.
 
-1,000 nodes and 1,000 pods that ask GPU memory, all there before the scheduler may begin; the clock runs from the
-first bind to the last, as a watch sees them. Without the extender the same pods go anywhere: our profile leaves our
-resources out of the in-tree fit.
+Pods ask GPU memory, and all are there before kube-scheduler may begin. The clock runs from the first bind to the last,
+as a watch sees them. Alone it has its default profile and sampling, and our client limits: its own would be 50 writes a
+second. Two more ways tell what does what: alone with a look at every node, and with us without nominations.
 """
 
 from __future__ import annotations
 
 import asyncio
 import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from extender.cli import scheduler_config
+from protos.contract import names
 from protos.kube import paths
 from tests.bench import bodies
+from tests.bench.bodies import Json
 from tests.bench.fleet import MEM
 from tests.bench.plane import PODS, Extender, Plane, PodWatch, cpu_seconds
 from tests.bench.report import Figure
+from tests.cluster.controlplane import Scheduler
 
-NODES, COUNT, WARM = 1_000, 1_000, 20
 SIZES = (1, 2, 4, 8, 10, 16, 20, 40)
-TURNS = (False, True, True, False, False, True, True, False, False, True)
-"""With the extender or without: each comes first as often, so that a machine that slows down wrongs neither."""
+WARM = 20
+
+
+class Way(NamedTuple):
+    """How pods are scheduled."""
+
+    name: str
+    options: Sequence[str] | None
+    """Of the extender; None: without it."""
+    sampled: bool
+    """By kube-scheduler's default share of the nodes; else it looks at every node."""
+    share: float
+    """Of the pods of a burst: a slow way gets fewer."""
+
+
+ALONE = Way("alone, as it comes", None, sampled=True, share=1.0)
+OURS = Way("with us", (), sampled=False, share=1.0)
+EVERY = Way("alone, every node", None, sampled=False, share=0.25)
+PLAIN = Way("with us, no nominations", ("--nominate-from=0",), sampled=False, share=0.25)
+ROUNDS = (ALONE, OURS, OURS, ALONE, ALONE, OURS, OURS, ALONE, ALONE, OURS, EVERY, PLAIN)
+"""Each of the first two comes first as often, so that a machine that slows down wrongs neither."""
+MARKS: Mapping[int, tuple[float, float]] = {1_000: (0.9, 1.3), 5_000: (1.0, 1.0)}
+"""By nodes: with us over alone in pods/s, at least, and in CPU of all processes, at most."""
+COUNT = 1_000
 
 
 class Round(NamedTuple):
     """One burst of pods."""
 
     per_second: float
-    extender_cpu_s: float
-    scheduler_cpu_s: float
+    cpu_ms: Mapping[str, float]
+    """For each pod, by process."""
+
+    @property
+    def sum_ms(self) -> float:
+        return sum(self.cpu_ms.values())
 
     @property
     def told(self) -> str:
-        cpu = f"{self.scheduler_cpu_s:.1f} s of CPU in the scheduler, {self.extender_cpu_s:.1f} s in the extender"
-        return f"{self.per_second:.0f} pods/s, {cpu}"
+        cpu = ", ".join(f"{name} {ms:.1f}" for name, ms in self.cpu_ms.items())
+        return f"{self.per_second:.0f} pods/s; CPU ms per pod: {cpu}; in all {self.sum_ms:.1f}"
 
 
-async def _round(plane: Plane, extender: Extender | None) -> Round:
+def configuration(way: Way, url: str) -> Json:
+    """kube-scheduler's. It elects no leader, as it is the only one."""
+    config: Json = scheduler_config.configuration("own", scheduler_config.Options(extender_url=url))
+    config["leaderElection"] = {"leaderElect": False}
+    if way.options is None:
+        del config["extenders"]
+    if way.sampled:
+        del config["percentageOfNodesToScore"]
+        config["profiles"] = [{"schedulerName": names.PROFILE}]
+    return config
+
+
+async def burst(plane: Plane, prefix: str, count: int) -> list[str]:
+    """Create so many pods; their names."""
+    made = [f"{prefix}-{i:04}" for i in range(count)]
+    await plane.create(PODS, (bodies.pod(name, {MEM: SIZES[i % len(SIZES)]}) for i, name in enumerate(made)))
+    return made
+
+
+async def _round(plane: Plane, way: Way, count: int) -> Round:
+    extender = None if way.options is None else plane.extender(*way.options)
     if extender:
         extender.start()
-    scheduler = plane.scheduler(extender)
+    url = extender.url if extender else scheduler_config.DEFAULT_URL
+    scheduler = plane.scheduler_of(configuration(way, url))
     async with PodWatch.open(plane.api) as watch:
-        await _burst(plane, "warm", WARM)
-        await watch.until_bound(_names("warm", WARM))
+        await watch.until_bound(await burst(plane, "warm", WARM))
         scheduler.process.pause()
-        await _burst(plane, "pod", COUNT)
-        before = cpu_seconds(scheduler.process), cpu_seconds(extender.process) if extender else 0.0
+        made = await burst(plane, "pod", count)
+        before = _cpu(plane, scheduler, extender)
         scheduler.process.resume()
-        await watch.until_bound(_names("pod", COUNT))
-        after = cpu_seconds(scheduler.process), cpu_seconds(extender.process) if extender else 0.0
-        at = sorted(watch.bound[name] for name in _names("pod", COUNT))
+        await watch.until_bound(made)
+        after = _cpu(plane, scheduler, extender)
+        at = sorted(watch.bound[name] for name in made)
     scheduler.process.stop()
     if extender:
         extender.process.stop()
     await plane.delete_pods()
-    return Round((COUNT - 1) / (at[-1] - at[0]), after[1] - before[1], after[0] - before[0])
+    return Round((count - 1) / (at[-1] - at[0]), {name: 1000 * (after[name] - before[name]) / count for name in after})
 
 
-def _names(prefix: str, count: int) -> list[str]:
-    return [f"{prefix}-{i:04}" for i in range(count)]
+def _cpu(plane: Plane, scheduler: Scheduler, extender: Extender | None) -> dict[str, float]:
+    used = {"kube-scheduler": cpu_seconds(scheduler.process), "API server": plane.apiserver_cpu()}
+    return used | ({"extender": cpu_seconds(extender.process)} if extender else {})
 
 
-async def _burst(plane: Plane, prefix: str, count: int) -> None:
-    await plane.create(
-        PODS, (bodies.pod(name, {MEM: SIZES[i % len(SIZES)]}) for i, name in enumerate(_names(prefix, count)))
-    )
-
-
-async def _measure() -> tuple[list[Round], list[Round]]:
+async def _measure(nodes: int) -> list[tuple[Way, Round]]:
     async with Plane() as plane:
-        await plane.create(paths.nodes(), (bodies.node(f"node-{i:05}") for i in range(NODES)))
-        extender = plane.extender()
+        await plane.create(paths.nodes(), (bodies.node(f"node-{i:05}") for i in range(nodes)))
         done = []
-        for turn in TURNS:
-            done.append((turn, await _round(plane, extender if turn else None)))
-            print(f"  {'with' if turn else 'without'}: {done[-1][1].told}", flush=True)
-    return [r for turn, r in done if turn], [r for turn, r in done if not turn]
+        for way in ROUNDS:
+            done.append((way, await _round(plane, way, int(COUNT * way.share))))
+            print(f"  {nodes:,} nodes, {way.name}: {done[-1][1].told}", flush=True)
+    return done
+
+
+def _figures(nodes: int, done: Iterable[tuple[Way, Round]]) -> list[Figure]:
+    of = {way: [round_ for each, round_ in done if each is way] for way in dict.fromkeys(ROUNDS)}
+    rate = {way: statistics.median(each.per_second for each in rounds) for way, rounds in of.items()}
+    cpu = {way: statistics.median(each.sum_ms for each in rounds) for way, rounds in of.items()}
+    ours = statistics.median(each.cpu_ms["extender"] for each in of[OURS])
+    at_least, at_most = MARKS[nodes]
+    label = f"burst of {COUNT:,} pods, {nodes:,} nodes"
+    return [
+        *(Figure(f"{label}: {way.name}", rate[way], "pods/s") for way in of),
+        Figure(f"{label}: with us / alone", rate[OURS] / rate[ALONE], "", mark=at_least, better="more"),
+        *(Figure(f"{label}: CPU of all processes per pod, {way.name}", cpu[way], "ms") for way in of),
+        Figure(f"{label}: CPU, with us / alone", cpu[OURS] / cpu[ALONE], "", mark=at_most),
+        Figure(f"{label}: CPU of the extender per pod", ours, "ms"),
+    ]
 
 
 def run() -> list[Figure]:
-    """Medians, and their ratio."""
-    ours, bare = asyncio.run(_measure())
-    with_us, without = (statistics.median(r.per_second for r in rounds) for rounds in (ours, bare))
-    cpu = [r.extender_cpu_s for r in ours]
-    label = f"kube-scheduler, {NODES:,} nodes, {COUNT:,} pods"
-    return [
-        Figure(f"{label}: without extender", without, "pods/s"),
-        Figure(f"{label}: with extender", with_us, "pods/s"),
-        Figure(f"{label}: with / without", with_us / without, "", mark=0.9, better="more"),
-        Figure(f"{label}: CPU of the extender per pod", 1000 * statistics.median(cpu) / COUNT, "ms"),
-    ]
+    """Medians, and their ratios."""
+    found: list[Figure] = []
+    for nodes in MARKS:
+        found += _figures(nodes, list(asyncio.run(_measure(nodes))))
+    return found

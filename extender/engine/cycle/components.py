@@ -24,6 +24,7 @@ from extender.engine.policies.backfill.backfill import Backfill
 from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.elastic.elastic import Elastic
 from extender.engine.policies.elastic.surplus_policy import SurplusPolicy
+from extender.engine.policies.nomination.nominations import Nominations
 from extender.engine.policies.preemption.preempt import Preemption
 from extender.engine.queueing.order import PendingOrder, Turns
 from extender.engine.queueing.priorities import Priorities
@@ -124,7 +125,7 @@ class Components:
         self.activator = ReservationActivator(self.reservations, self.gangs, self.barrier, self.quarantine, self.outbox)
 
     def _make_policies(self) -> None:
-        """Preemption, backfill, and elastic jobs."""
+        """Preemption, backfill, elastic jobs, and nominations."""
         self.surplus_policy = SurplusPolicy(self.ledger, self.gangs, self.tenancy.queues, self.priorities)
         context = PolicyContext(
             **msgspec.structs.asdict(self._context),
@@ -139,6 +140,7 @@ class Components:
         self.elastic = Elastic(context)
         self.preemption = Preemption(context, self.elastic)
         self.backfill = Backfill(context, self.waking)
+        self.nominations = Nominations(context, self.indexes, self.holds, self.backfill.open_to)
 
     # -- callbacks of the ledger and the queues
 

@@ -21,7 +21,7 @@ from extender.engine.planning.defrag_plan import NoPlan
 from extender.engine.policies.defrag import request
 from extender.engine.policies.defrag.defrag import Defrag
 from extender.engine.policies.defrag.request import DefragRequest
-from extender.engine.state import audit, dialect
+from extender.engine.state import audit, intree
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Seat
@@ -142,7 +142,7 @@ class Engine:
     def prioritize(self, pod: Pod, nodes: Sequence[str]) -> dict[str, int]:
         """10 for each node as good as our best, 0 for the rest."""
         state = self.pods.get(pod.metadata.uid)
-        if state is not None and (state.ask is not None or not dialect.has_preferences(pod)):
+        if state is not None and (state.ask is not None or not intree.has_preferences(pod)):
             with self._components.quarantine.over(state.subject, "prioritize"):
                 return self._advice.prioritize(state, nodes)
         return dict.fromkeys(nodes, 0)

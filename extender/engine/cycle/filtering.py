@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from extender.engine.cycle.components import Components
 from extender.engine.cycle.lifecycle import Lifecycle
+from extender.engine.state.intree import nominated_alone
 from extender.engine.state.pod_state import PodState
 from extender.engine.types import refusals
 from extender.engine.types.effects import Verdict
@@ -26,6 +27,7 @@ class Filtering:
         self._ledger, self._roster, self._barrier = components.ledger, components.gangs.roster, components.barrier
         self._holds, self._waking, self._activator = components.holds, components.waking, components.activator
         self._pending_reasons, self._counters = components.pending_reasons, components.counters
+        self._nominations = components.nominations
 
     def prepare(self, pod: Pod, now: float) -> bool:
         """Do a part of the work that must precede filter of this pod; returns whether there is more.
@@ -69,7 +71,7 @@ class Filtering:
             return Verdict((), refusals.GONE)
         state = self._pods.asked_for(pod, now)
         state.filtered = True
-        held = state.state == "held"
+        held, nominated = state.state == "held", self._nominations.asked(state)
         self._holds.drop(state)
         self._pods.reread(pod, state)
         if state.state in ("binding", "bound"):
@@ -88,15 +90,16 @@ class Filtering:
         full = self._components.tenancy.refused(state)
         if full is not None:
             return self._refuse(state, full, now)
-        return self._offer(state, pod, nodes, now, held=held)
+        return self._offer(state, pod, (nominated,) if nominated in nodes else nodes, now, held=held)
 
     def _offer(self, state: PodState, pod: Pod, nodes: Sequence[str], now: float, *, held: bool) -> Verdict:
         """Offer the best nodes, and put a soft charge on the first. `held`: the pod had a soft charge already.
 
         1. Select the best nodes that backfill reservations leave open to the pod.
-        2. Refuse it if there are none.
-        3. Refuse a surplus member while pending workloads go first, unless it was `held`.
-        4. Put the soft charge on the best node.
+        2. If there are none, nominations of pods behind it are given up, and nodes are selected again.
+        3. Refuse it if there are still none. If this was about its nominated node, all nodes come next.
+        4. Refuse a surplus member while pending workloads go first, unless it was `held`.
+        5. Put the soft charge on the best node.
         """
         offers, beside = self._components.offers, self._roster.beside(state.ref.uid)
         admits = self._components.backfill.open_to(state, now)
@@ -104,6 +107,10 @@ class Filtering:
         if state.ask is None:
             return Verdict(offered)
         surplus = self._roster.surplus(state.ref.uid)
+        if not offered and nominated_alone(pod, nodes):
+            return Verdict((), refusals.no_room(state.ask))
+        if not offered and self._nominations and self._nominations.yield_to(self._components.order.of_pod(state)):
+            offered = offers.of(state, pod, nodes, beside, admits)
         if not offered:
             reserved = admits is not None and offers.of(state, pod, nodes, beside)
             reason = refusals.KEPT_IN_LINE if reserved else self._pending_reasons.no_gpu(state, state.ask)

@@ -30,6 +30,7 @@ class Lifecycle:
             components.classes.forget,
             components.tenancy.forget,
             components.running_pods.forget,
+            components.nominations.forget,
         )
         """Makes each component but the books and the gangs forget a pod."""
         self.unforgotten: dict[Subject, None] = {}
@@ -56,6 +57,7 @@ class Lifecycle:
             return
         self._gates.see(state, waits=self._gangs.observer.awaits(state))
         components.reservations.see(pod, state, now)
+        components.nominations.see(state, now)
         if state.state == "bound":
             self._holds.settle(state)
             self._waking.forget(state)

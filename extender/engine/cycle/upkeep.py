@@ -47,6 +47,7 @@ class Upkeep:
             ("index", lambda _: self._index()),
             ("preemption", components.preemption.tick),
             ("backfill", components.backfill.tick),
+            ("nominations", components.nominations.tick),
             ("stock", lambda _: components.ledger.stock.recount(components.ledger.takes_pods, COUNTED_NODES)),
             ("classes", lambda _: components.classes.tick()),
             ("status of queues", lambda _: components.tenancy.report()),
@@ -57,6 +58,7 @@ class Upkeep:
             ("new shapes", lambda _: components.indexes.learn(WARM_NODES)),
             ("queues", lambda _: components.tenancy.work()),
             ("gang plans", self._plan_gangs),
+            ("nominations", components.nominations.work),
             ("requeue", lambda _: components.waking.work()),
             ("expected shapes", lambda _: components.indexes.ready(WARM_NODES)),
             ("index", lambda _: self._freshen()),
@@ -130,6 +132,8 @@ class Upkeep:
 
     def _plan_gangs(self, now: float) -> bool:
         """Do a part of the round of gangs, and a slice of the current plan."""
-        gangs = self._components.gangs
+        gangs, nominations = self._components.gangs, self._components.nominations
+        if nominations and (first := gangs.planner.turns.first()) is not None:
+            nominations.yield_to(self._components.order.of_gang(first))
         more = gangs.rounds.work(now)
         return gangs.starts.plan(now, self._components.backfill.before_gang) or more

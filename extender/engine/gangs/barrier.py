@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from extender.engine.gangs.controller import REFUSED_AGAIN_S
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.planner import KeptBefore
+from extender.engine.state.intree import nominated_alone
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
 from extender.engine.types import refusals
@@ -83,7 +84,7 @@ class Barrier:
             return refusals.gang_starting(gang.key)
         # 3. its place, or that of an equal member
         offered = member.stage in HOLDING and member.node in nodes
-        denied = member.stage in HOLDING and not offered and not _nominated_alone(pod, nodes)
+        denied = member.stage in HOLDING and not offered and not nominated_alone(pod, nodes)
         if offered or (denied and self._swap(gang, member, nodes, now)):
             member.denied_at, member.refused = 0.0, False
             return Verdict((member.node,))
@@ -96,7 +97,7 @@ class Barrier:
         gang.unasked.pop(member.uid, None)
         if gang.phase is Phase.STARTING or member.stage in HOLDING:
             return refusals.gang_starting(gang.key)
-        if not _nominated_alone(pod, nodes) and self._assignments.restrict(member.uid, nodes):
+        if not nominated_alone(pod, nodes) and self._assignments.restrict(member.uid, nodes):
             known.planned = None
         return known.reason or refusals.gang_no_room(gang.key, "")
 
@@ -185,8 +186,3 @@ class Barrier:
             self._members.leave(gang, member, refusals.GONE)
             gang.put(member, Stage.IDLE)
         self._controller.settle(known, now)
-
-
-def _nominated_alone(pod: Pod, nodes: Sequence[str]) -> bool:
-    """Whether kube-scheduler asks about the nominated node alone, before it asks about all nodes."""
-    return bool(pod.status.nominated_node_name) and tuple(nodes) == (pod.status.nominated_node_name,)

@@ -36,8 +36,7 @@ class Gates:
 
     def __init__(self, context: EngineContext, indexes: Indexes, waking: Waking) -> None:
         self._ledger, self._outbox, self._indexes, self._waking = context.ledger, context.outbox, indexes, waking
-        self._nominate_from = context.settings.nominate_from
-        """From so many nodes on a nomination is worth one more write."""
+        self._settings = context.settings
         self._openings: dict[str, Opening] = {}
         self._sought: dict[Shape, None] = {}
         """Shapes of gated single pods for which nodes are still to be looked at."""
@@ -68,7 +67,7 @@ class Gates:
         pod = self._ledger.pods.get(wake.pod.uid)
         if wake.gated or pod is None or not pod.info.gated:
             return wake
-        large = len(self._ledger.nodes) >= self._nominate_from
+        large = self._settings.nominates(len(self._ledger.nodes))
         removal = Requeue(wake.pod, wake.node if large and wake.nominate else "", gated=True)
         self._openings[wake.pod.uid] = Opening(removal)
         return removal

@@ -59,7 +59,7 @@ class GangStarts:
         self._admission.started(gang.key)
         gang.start({uid: assignment.node for uid, assignment in assignments.items()}, now)
         context.counters["gang_starts", "planned"] += 1
-        nominate = len(context.ledger.nodes) >= context.settings.nominate_from
+        nominate = context.settings.nominates(len(context.ledger.nodes))
         for member in gang.at(Stage.PLANNED):
             member.refused = member.refused or nominate
             if member.uid not in gang.unheld:

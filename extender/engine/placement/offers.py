@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from extender.engine.placement.index import Indexes
-from extender.engine.state import dialect
+from extender.engine.state import intree
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.types.settings import Settings
@@ -41,7 +41,7 @@ class Offers:
         preferences of its own is offered all nodes about equal to the best. A pod without GPUs is never refused: it is
         offered the nodes whose GPUs need its CPU and memory least.
         """
-        everywhere = self._settings.in_tree_preferences or dialect.has_preferences(pod)
+        everywhere = self._settings.in_tree_preferences or intree.has_preferences(pod)
         if state.ask is None and everywhere:
             return tuple(nodes)
         among = None if len(nodes) >= len(self._nodes) else frozenset(nodes)

@@ -1,4 +1,4 @@
-"""The annotations of a Binding, and the preferences of a pod that only kube-scheduler scores."""
+"""The annotations of a Binding."""
 
 from __future__ import annotations
 
@@ -6,14 +6,6 @@ from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.types.settings import Settings
 from protos.contract import names
-from protos.contract.objects import Pod
-
-
-def has_preferences(pod: Pod) -> bool:
-    """Whether the pod has preferences that only kube-scheduler scores: preferred affinity, soft spread."""
-    return b'"preferredDuringScheduling' in bytes(pod.spec.affinity) or b'"ScheduleAnyway"' in bytes(
-        pod.spec.topology_spread_constraints
-    )
 
 
 def of_binding(pod: PodState, node: NodeState, settings: Settings, wall_ns: int) -> dict[str, str]:

@@ -22,11 +22,18 @@ class Holds:
         """The pods that were offered several nodes."""
 
     def put(
-        self, pod: PodState, node: str, charges: Mapping[str, Demand], now: float, *, several: bool = False
+        self,
+        pod: PodState,
+        node: str,
+        charges: Mapping[str, Demand],
+        now: float,
+        *,
+        several: bool = False,
+        last_s: float | None = None,
     ) -> None:
-        """Charge the node for the pod; `several`: other nodes were offered too."""
+        """Charge the node for the pod, for `last_s` or as set; `several`: other nodes were offered too."""
         self._ledger.hold(pod, node, charges)
-        pod.deadline = now + self._last_s
+        pod.deadline = now + (self._last_s if last_s is None else last_s)
         self._held[pod.ref.uid] = pod
         if several:
             pod.open_until = now + self._undecided_s

@@ -9,7 +9,7 @@ TaintToleration, NodeUnschedulable and NodeResourcesFit of kube-scheduler; k8s.i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 import msgspec
@@ -106,6 +106,17 @@ def constraints(pod: Pod) -> Constraints:
         tolerated = decoded(_toleration_lists, tolerations, _UNREADABLE) if tolerations else None
         found = _known.put(key, Constraints(labels, _terms(affinity), tolerated or (), words, spread))
     return found
+
+
+def has_preferences(pod: Pod) -> bool:
+    """Whether the pod has preferences that only kube-scheduler scores: preferred affinity, soft spread."""
+    affinity, spread = bytes(pod.spec.affinity), bytes(pod.spec.topology_spread_constraints)
+    return b'"preferredDuringScheduling' in affinity or b'"ScheduleAnyway"' in spread
+
+
+def nominated_alone(pod: Pod, nodes: Sequence[str]) -> bool:
+    """Whether kube-scheduler asks about the nominated node alone; if it is refused, all nodes come next."""
+    return bool(pod.status.nominated_node_name) and tuple(nodes) == (pod.status.nominated_node_name,)
 
 
 _Key = tuple[tuple[tuple[str, str], ...], bytes, bytes, tuple[str, ...], Spread | None]

@@ -83,6 +83,13 @@ class Requeue(msgspec.Struct, frozen=True):
     spread are not nominated: kube-scheduler counts every pod nominated to a node as on that node."""
 
 
+class Nominate(msgspec.Struct, frozen=True):
+    """Write the node to which a pending pod is nominated, through pods/status; "" removes it."""
+
+    pod: PodRef
+    node: str
+
+
 class Report(msgspec.Struct, frozen=True):
     """Emit an Event on the pod, at most one per reason in 30 s."""
 
@@ -227,6 +234,7 @@ class Fault(msgspec.Struct, frozen=True, eq=False):
 
 Effect = (
     Requeue
+    | Nominate
     | Report
     | ReportOwner
     | SetAnnotation

@@ -1,4 +1,4 @@
-"""Decides which allocations and reservations are trusted, by the field ownership in managedFields.
+"""Decides which allocations, reservations and nominations are trusted, by the field ownership in managedFields.
 
 A Binding's annotations have no owner there. A client that sets an annotation owns it, and the creator of a pod owns its
 containers: if no entry owns these, a client has emptied the list. So an allocation with an owner is trusted only if the
@@ -25,6 +25,10 @@ WRITERS = ((names.PLUGIN, "status"), (names.EXTENDER, "status"))
 """(manager, subresource) that may write an allocation after the bind: the plugin corrects, the extender restores."""
 RESERVERS = ((names.EXTENDER, "status"), (names.DEFRAG, "status"))
 """(manager, subresource) that may reserve: the extender, and operators by `gangshare defrag --apply`."""
+
+
+NOMINATOR = (names.EXTENDER, "status")
+"""(manager, subresource) that nominates for us."""
 
 
 class WrittenAllocation(msgspec.Struct, frozen=True):
@@ -81,6 +85,13 @@ def reserver(pod: Pod) -> str:
     return names.EXTENDER if owners == {RESERVERS[0]} else names.DEFRAG
 
 
+def nominated_by_us(pod: Pod) -> bool:
+    """Whether an extender, and nobody else, wrote the pod's nominated node."""
+    entries = _read(pod.metadata.managed_fields) or ()
+    owners = {(entry.manager, entry.subresource) for entry in entries if entry.fields.status.nominated}
+    return owners == {NOMINATOR}
+
+
 class _Metadata(msgspec.Struct):
     annotations: dict[str, msgspec.Raw] = msgspec.field(name="f:annotations", default={})
 
@@ -89,9 +100,14 @@ class _Spec(msgspec.Struct):
     containers: msgspec.Raw = msgspec.field(name="f:containers", default=msgspec.Raw())
 
 
+class _Status(msgspec.Struct):
+    nominated: msgspec.Raw = msgspec.field(name="f:nominatedNodeName", default=msgspec.Raw())
+
+
 class _Fields(msgspec.Struct):
     metadata: _Metadata = msgspec.field(name="f:metadata", default_factory=_Metadata)
     spec: _Spec = msgspec.field(name="f:spec", default_factory=_Spec)
+    status: _Status = msgspec.field(name="f:status", default_factory=_Status)
 
 
 class _Entry(msgspec.Struct):
