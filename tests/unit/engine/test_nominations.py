@@ -10,6 +10,7 @@ import pytest
 from extender.engine.policies.nomination import nominations
 from extender.engine.policies.nomination.nominations import AHEAD, NOMINATED_S, REMOVED_S, SKIPPED
 from extender.engine.types.effects import Nominate
+from extender.engine.types.events import QueueSeen
 from extender.engine.types.refusals import NO_ROOM
 from protos.contract import names
 from protos.contract.objects import Pod
@@ -107,16 +108,10 @@ def test_kube_scheduler_takes_the_higher_priority_first_then_the_older() -> None
 
 def test_a_queue_without_quota_gets_no_more() -> None:
     story = large()
-    story.tell(story_queue(5))
+    story.tell(QueueSeen(Queue(name="q", capability={GPUS: 5 * GPU})))
     burst(story, singles(12, annotations={names.QUEUE: "q"}))
     assert len(nominated(story)) == 5
     assert len(story.booked()) == 5
-
-
-def story_queue(gpus: int) -> Any:
-    from extender.engine.types.events import QueueSeen
-
-    return QueueSeen(Queue(name="q", capability={GPUS: gpus * GPU}))
 
 
 def test_while_kube_scheduler_stands_still_a_stated_number_hold_gpus_and_not_for_long() -> None:
@@ -168,27 +163,23 @@ def test_a_pod_whose_nominated_node_has_no_room_any_more_is_refused_silently_and
     story = large()
     name, node = next(iter(burst(story, singles(8)).items()))
     story.later(NOMINATED_S + 1)
-    story.start(*singles(16, "others", spec={"nodeSelector": {"kubernetes.io/hostname": node}}))
-    taken = next(iter(story.nodes))
-    full = [each for each in story.nodes if each == node]
-    before = len(story.told())
     for i in range(4):
         story.create(a_pod(f"here{i}", whole=1))
-        assert story.ask(f"here{i}", full).nodes in ((node,), ())
-        story.bind(f"here{i}", node)
+        assert story.ask(f"here{i}", [node]).nodes == (node,)
+        assert story.bind(f"here{i}", node) == "flying"
+    before = len(story.told())
     assert story.ask(name, [node], nominated=node).nodes == ()
     assert (name, NO_ROOM) not in story.told()[before:]
-    assert story.ask(name, nominated=node).nodes
-    assert taken
+    offered = story.ask(name, nominated=node).nodes
+    assert offered
+    assert node not in offered
 
 
 def test_a_pod_before_them_gets_the_room_of_nominations() -> None:
     story = large(nodes=2, gpus=4)
     assert len(burst(story, singles(10))) == 8
     story.create(urgent(a_pod("late", whole=4), 10))
-    verdict = story.ask("late")
-    assert len(verdict.nodes) == 1 or verdict.nodes
-    assert story.bind("late", verdict.nodes[0]) == "flying"
+    assert story.come("late") == ["flying"]
 
 
 def test_a_pod_behind_them_does_not() -> None:
