@@ -97,7 +97,7 @@ class Filtering:
 
         1. Select the best nodes that backfill reservations leave open to the pod.
         2. If there are none, nominations of pods behind it are given up, and nodes are selected again.
-        3. Refuse it if there are still none. If this was about its nominated node, all nodes come next.
+        3. Refuse it if there are still none; silently if this was about its nominated node, as all nodes come next.
         4. Refuse a surplus member while pending workloads go first, unless it was `held`.
         5. Put the soft charge on the best node.
         """
@@ -107,8 +107,10 @@ class Filtering:
         if state.ask is None:
             return Verdict(offered)
         surplus = self._roster.surplus(state.ref.uid)
-        if not offered and nominated_alone(pod, nodes):
-            return Verdict((), refusals.no_room(state.ask))
+        if not offered and nominated_alone(pod, nodes) and state.refusal is None:
+            reason = refusals.no_room(state.ask)
+            self._waking.refused(state, state.ask, reason, self._ledger.all_but(nodes))
+            return Verdict((), reason)
         if not offered and self._nominations and self._nominations.yield_to(self._components.order.of_pod(state)):
             offered = offers.of(state, pod, nodes, beside, admits)
         if not offered:

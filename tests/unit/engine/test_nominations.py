@@ -240,3 +240,22 @@ def test_an_error_over_one_pod_leaves_the_others(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(nominations.Nominations, "_nominate", failing)
     found = burst(story, singles(8))
     assert list(found) == ["p002", "p004", "p005", "p006", "p007"]
+
+
+def test_a_pod_that_may_go_to_its_nominated_node_only_is_told_why_it_waits_and_requeued() -> None:
+    """kube-scheduler asks twice about that one node: as the nominated one, and as all that passed its filters."""
+    story = large()
+    name, node = next(iter(burst(story, singles(8)).items()))
+    story.later(NOMINATED_S + 1)
+    for i in range(4):
+        story.create(a_pod(f"here{i}", whole=1))
+        assert story.ask(f"here{i}", [node]).nodes == (node,)
+        assert story.bind(f"here{i}", node) == "flying"
+    story.land()
+    for _ in range(2):
+        assert story.ask(name, [node], nominated=node).nodes == ()
+    assert (name, NO_ROOM) in story.told()
+    before = len(story.done)
+    story.delete("here0")
+    story.later(1)
+    assert (name, node) in story.woken(before)
