@@ -34,7 +34,7 @@ class Slot:
     def __init__(self) -> None:
         for number in range(_SLOTS):
             with contextlib.suppress(OSError):
-                self._socket = _hold(number)
+                self._socket = _hold("cluster", number)
                 self.number = number
                 return
         raise HarnessError(f"all {_SLOTS} slots for clusters are taken on this machine")
@@ -55,10 +55,11 @@ class Slot:
         self._socket.close()
 
 
-def _hold(number: int) -> socket.socket:
+def _hold(kind: str, number: int) -> socket.socket:
+    """An abstract socket of that name; raises OSError while another process of this machine holds it."""
     held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        held.bind(f"\0gangshare-cluster-{number}")
+        held.bind(f"\0gangshare-{kind}-{number}")
     except OSError:
         held.close()
         raise
@@ -68,17 +69,22 @@ def _hold(number: int) -> socket.socket:
 def _nobody_runs() -> bool:
     for number in range(_SLOTS):
         try:
-            _hold(number).close()
+            _hold("cluster", number).close()
         except OSError:
             return False
     return True
 
 
+_held_ports: list[socket.socket] = []
+"""One socket for each port this process took: a server that starts seconds later must still find its port free."""
+
+
 def free_port() -> int:
-    """A TCP port nobody listens on now."""
+    """A TCP port that nobody listens on, and that no call on this machine returns again while this process lives."""
     for _ in range(100):
         port = random.choice(_PORTS)
         with contextlib.suppress(OSError), socket.create_server(("0.0.0.0", port)):
+            _held_ports.append(_hold("port", port))
             return port
     raise HarnessError(f"no free port found between {_PORTS.start} and {_PORTS.stop}")
 

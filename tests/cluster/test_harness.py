@@ -51,6 +51,14 @@ def test_a_service_account_token_names_the_node_it_is_for(cluster: Cluster) -> N
         cluster.kubectl("get", "nodes", kubeconfig=kubeconfig)
 
 
+def test_no_two_servers_get_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = host.free_port()
+    monkeypatch.setattr(host, "_PORTS", range(taken, taken + 1))
+
+    with pytest.raises(HarnessError, match="no free port"):
+        host.free_port()
+
+
 def test_a_container_outlives_its_kubelet(cluster: Cluster) -> None:
     cluster.create_pod(a_pod("steady", "sleep infinity", node="node-1"))
     before = cluster.wait_phase("steady", "Running")["status"]["containerStatuses"][0]["containerID"]
