@@ -30,7 +30,7 @@ class Exposition:
             self._server = await asyncio.start_server(self._serve, "0.0.0.0", self._port, limit=HEAD_BYTES.most)
         except OSError as error:
             why = os.strerror(error.errno or 0)
-            raise SettingsError(f"metrics_port is {self._port}: expected a free port ({why})") from error
+            raise SettingsError(f"--metrics-port is {self._port}: expected a free port ({why})") from error
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 

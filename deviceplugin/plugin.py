@@ -124,13 +124,13 @@ class Plugin:
             self.registrars.append(registrar)
 
     async def _leave(self) -> None:
-        log.info("leaving", drain_s=self.settings.drain_s)
+        log.info("leaving", stop_delay_s=self.settings.stop_delay_s)
         try:
             async with asyncio.timeout(FAREWELL_S):
                 await self.publisher.leave()
         except TimeoutError:
             log.warning("leaving_not_told")
-        await asyncio.sleep(self.settings.drain_s)
+        await asyncio.sleep(self.settings.stop_delay_s)
 
     async def _follow_others(self) -> None:
         """Forget pods that left, correct annotations, and take over what another plugin gives."""

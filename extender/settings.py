@@ -11,7 +11,7 @@ import msgspec
 
 from extender.engine.types import settings as engine
 from protos.contract import names
-from protos.contract.flag import Flag, listed
+from protos.contract.flag import Flag, listed, option
 from protos.contract.shared_settings import SettingsError
 from protos.logs import Format, Level
 
@@ -51,36 +51,49 @@ def _optional_address(text: str) -> Address | None:
 class Settings(engine.Settings, frozen=True, kw_only=True):
     """All settings of the extender, including those of the engine."""
 
-    kubeconfig: Annotated[str, Flag("Kubeconfig file; else the service account, else $KUBECONFIG.")] = ""
-    listen: Annotated[Address, Flag("Address for kube-scheduler.", address, "HOST:PORT", "127.0.0.1:12345")] = Address(
-        "127.0.0.1", 12345
-    )
+    kubeconfig: Annotated[
+        str, Flag("Kubeconfig file. Without one: the service account, or else $KUBECONFIG.", metavar="FILE")
+    ] = ""
+    listen: Annotated[
+        Address, Flag("Address of the port that kube-scheduler calls.", address, "HOST:PORT", "127.0.0.1:12345")
+    ] = Address("127.0.0.1", 12345)
     """On loopback unless `verbs_client_ca` is set: any client that reaches this port can have pods bound."""
     verbs_cert: Annotated[str, Flag("TLS certificate of --listen, in PEM.", metavar="FILE")] = ""
-    verbs_key: Annotated[str, Flag("The key of that certificate.", metavar="FILE")] = ""
+    verbs_key: Annotated[str, Flag("Private key of --verbs-cert.", metavar="FILE")] = ""
     verbs_client_ca: Annotated[
-        str, Flag("The CA of the client certificate that kube-scheduler must show at --listen.", metavar="FILE")
+        str, Flag("CA of the client certificate that kube-scheduler must show at --listen.", metavar="FILE")
     ] = ""
     status_listen: Annotated[
-        Address, Flag("Probes and metrics; pages that show pods on loopback only.", address, "HOST:PORT", ":12346")
+        Address,
+        Flag(
+            "Address of probes and metrics. Pages that show pods are served on loopback only.",
+            address,
+            "HOST:PORT",
+            ":12346",
+        ),
     ] = Address("", 12346)
     open_allocations: Annotated[
-        bool, Flag("Show in the metrics, to everybody, which pod has which GPUs (gangshare_allocation_info).")
+        bool, Flag("Show which pod has which GPUs in the metrics, without authorization (gangshare_allocation_info).")
     ] = False
     secure_listen: Annotated[
         Address | None,
         Flag(
-            "All pages over TLS, for callers that the API server authorizes. Empty disables.",
+            "Address of all pages over TLS, for callers that the API server authorizes. Empty disables.",
             _optional_address,
             "HOST:PORT",
         ),
     ] = None
-    secure_cert: Annotated[str, Flag("TLS certificate, in PEM; else one is made at start.", metavar="FILE")] = ""
-    secure_key: Annotated[str, Flag("The key of that certificate.", metavar="FILE")] = ""
+    secure_cert: Annotated[
+        str,
+        Flag(
+            "TLS certificate of --secure-listen, in PEM. Without one, a certificate is made at start.", metavar="FILE"
+        ),
+    ] = ""
+    secure_key: Annotated[str, Flag("Private key of --secure-cert.", metavar="FILE")] = ""
     gate_webhook_listen: Annotated[
         Address | None,
         Flag(
-            "Webhook that puts the scheduling gate on new pods of gangs, over TLS. Empty disables.",
+            "Address of the webhook that puts the scheduling gate on new pods of gangs, over TLS. Empty disables.",
             _optional_address,
             "HOST:PORT",
         ),
@@ -88,50 +101,59 @@ class Settings(engine.Settings, frozen=True, kw_only=True):
     conflicting_leases: Annotated[
         tuple[str, ...],
         Flag(
-            "Leases (NAMESPACE/NAME, …) of schedulers with the same names: nothing is placed while one is renewed.",
+            "Leases of other schedulers with the same schedulerNames (NAMESPACE/NAME), separated by commas. Nothing is "
+            "placed while one of them is renewed.",
             listed,
         ),
     ] = ()
     leader_election: Annotated[
         Literal["scheduler", "own", "none"],
-        Flag("scheduler: write while our scheduler holds its Lease; own: by a Lease of our own; none: always."),
+        Flag(
+            "Which replica writes. scheduler: the one whose kube-scheduler holds its Lease; own: the one that holds "
+            "the extender's own Lease; none: every one."
+        ),
     ] = "scheduler"
-    lease_name: Annotated[str, Flag("The scheduler's Lease, or our own.")] = names.SCHEDULER
-    lease_namespace: Annotated[str, Flag("Namespace of that Lease.")] = "kube-system"
+    lease_name: Annotated[str, Flag("Name of the Lease for --leader-election.")] = names.SCHEDULER
+    lease_namespace: Annotated[str, Flag("Namespace of the Lease for --leader-election.")] = "kube-system"
     lease_identity_prefix: Annotated[
-        str, Flag("How our scheduler's holderIdentity begins.  [default: this machine's hostname and _]")
+        str,
+        Flag("Start of the holderIdentity of its kube-scheduler.  [default: the hostname and _]"),
     ] = ""
-    renew_deadline_s: Annotated[float, Flag("The scheduler's renewDeadline, in seconds.")] = 10.0
+    renew_deadline_s: Annotated[float, Flag("renewDeadline, in seconds, of kube-scheduler's configuration.")] = 10.0
     """Seconds after the last renewal in which the Lease counts."""
-    scheduler_healthz: Annotated[str, Flag("URL of the scheduler's health check; /livez asks it too.")] = ""
-    log_format: Annotated[Format, Flag("auto: console on a terminal, else json.")] = "auto"
-    log_level: Annotated[Level, Flag("The least important line that is written; debug shows each filter.")] = "info"
+    scheduler_healthz: Annotated[
+        str, Flag("URL of kube-scheduler's health check. /livez fails when it fails.", metavar="URL")
+    ] = ""
+    log_format: Annotated[Format, Flag("Format of the log. auto: console on a terminal, or else json.")] = "auto"
+    log_level: Annotated[Level, Flag("Lowest level that is logged. debug shows each filter request.")] = "info"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.renew_deadline_s <= 0:
-            raise SettingsError(f"renew_deadline_s is {self.renew_deadline_s}: expected a number of seconds above zero")
+            raise SettingsError(f"--renew-deadline is {self.renew_deadline_s}: expected a number of seconds above zero")
         for lease in self.conflicting_leases:
             if lease.count("/") != 1 or not all(lease.split("/")):
-                raise SettingsError(f"conflicting_leases has {lease!r}: expected namespace/name")
+                raise SettingsError(f"--conflicting-leases has {lease!r}: expected namespace/name")
         if self.scheduler_healthz and not self.scheduler_healthz.startswith(("http://", "https://")):
-            raise SettingsError(f"scheduler_healthz is {self.scheduler_healthz!r}: expected a URL, http:// or https://")
+            raise SettingsError(
+                f"--scheduler-healthz is {self.scheduler_healthz!r}: expected a URL, http:// or https://"
+            )
         for together in (("secure_cert", "secure_key"), ("verbs_cert", "verbs_key", "verbs_client_ca")):
             values = {name: getattr(self, name) for name in together}
             if any(values.values()) and not all(values.values()):
-                shown = ", ".join(f"{name} is {value!r}" for name, value in values.items())
+                shown = ", ".join(f"{option(name)} is {value!r}" for name, value in values.items())
                 raise SettingsError(f"{shown}: expected all of them or none")
         if not self.listen.on_loopback and not self.verbs_client_ca:
             raise SettingsError(
-                f"listen is {self.listen}: expected an address on loopback, or verbs_client_ca: any client that "
+                f"--listen is {self.listen}: expected an address on loopback, or --verbs-client-ca: any client that "
                 "reaches this port can have pods bound"
             )
         if self.gate_webhook_listen is not None and not self.scheduler_names:
             raise SettingsError(
-                "scheduler_names is empty: expected the schedulers whose pods gate_webhook_listen gates"
+                "--scheduler-names is empty: expected the schedulers whose pods --gate-webhook-listen gates"
             )
 
     @property
     def identity_prefix(self) -> str:
-        """How the holderIdentity of our own scheduler begins. Source: cmd/kube-scheduler, `hostname_uuid`."""
+        """Start of the holderIdentity of this replica's kube-scheduler. Source: cmd/kube-scheduler, `hostname_uuid`."""
         return self.lease_identity_prefix or f"{socket.gethostname()}_"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 import typer
 
-from protos.contract.flag import Flag
+from protos.contract.flag import Flag, option
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -54,11 +54,11 @@ def _parameter(field: msgspec.structs.FieldInfo, kind: Any, flag: Flag) -> Param
         more["metavar"] = flag.metavar
     if "  [default: " in flag.help:
         more["show_default"] = False
-    option = f"--{name.replace('_', '-')}"
+    written = option(name)
     if kind is bool:
-        option += f"/--no-{name.replace('_', '-')}"
+        written += f"/--no-{written[2:]}"
     variables = [f"GANGSHARE_{name.upper()}", *flag.variables]
-    typer_option = typer.Option(option, envvar=variables, help=flag.help, **more)
+    typer_option = typer.Option(written, envvar=variables, help=flag.help, **more)
     return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, typer_option])
 
 

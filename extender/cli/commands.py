@@ -15,12 +15,19 @@ plain_typer = partial(typer.Typer, add_completion=False, pretty_exceptions_enabl
 """A program of commands, whose help and errors are plain text."""
 Answer = TypeVar("Answer")
 DEFAULT_SERVER = "http://127.0.0.1:12346"
-LAYOUT_HELP = "own: our own copy of the stock scheduler; shared: the cluster's one scheduler; gpushare: drop-in for"
-Server = Annotated[str, typer.Option(envvar="GANGSHARE_SERVER", help="The extender's status port.", metavar="URL")]
-Output = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="json: the status port's answer.")]
-Kubeconfig = Annotated[str, typer.Option(help="Your kubeconfig, for requests to the API server.", metavar="PATH")]
+LAYOUT_HELP = "own: a second kube-scheduler beside the cluster's; shared: the cluster's only scheduler; gpushare: as"
+Server = Annotated[
+    str, typer.Option(envvar="GANGSHARE_SERVER", help="URL of the extender's status port.", metavar="URL")
+]
+Output = Annotated[
+    Literal["text", "json"],
+    typer.Option("--output", "-o", help="Format. json: the answer of the status port, unchanged."),
+]
+Kubeconfig = Annotated[
+    str, typer.Option(help="Kubeconfig file.  [default: $KUBECONFIG or ~/.kube/config]", metavar="PATH")
+]
 Context = Annotated[str, typer.Option(help="Context of the kubeconfig.", metavar="NAME")]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace of a NAME without one.")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace of names without a namespace.")]
 
 
 def _show(
@@ -46,22 +53,47 @@ def _show(
 def scheduler_config(
     layout: Annotated[
         Literal["own", "shared", "gpushare", "policy"],
-        typer.Option(help=f"{LAYOUT_HELP} gpushare's extender; policy: the legacy Policy file, untested."),
+        typer.Option(help=f"{LAYOUT_HELP} gpushare's extender is called; policy: the legacy Policy file, untested."),
     ] = "own",
     extender_url: Annotated[
         str | None,
-        typer.Option(envvar="GANGSHARE_EXTENDER_URL", help="The extender's URL for kube-scheduler.", metavar="URL"),
+        typer.Option(
+            envvar="GANGSHARE_EXTENDER_URL", help="URL at which kube-scheduler calls the extender.", metavar="URL"
+        ),
     ] = None,
-    resource_mem: Annotated[str | None, typer.Option(envvar="GANGSHARE_RESOURCE_MEM", metavar="NAME")] = None,
-    resource_slice: Annotated[str | None, typer.Option(envvar="GANGSHARE_RESOURCE_SLICE", metavar="NAME")] = None,
-    resource_whole: Annotated[str | None, typer.Option(envvar="GANGSHARE_RESOURCE_WHOLE", metavar="NAME")] = None,
-    resource_shared: Annotated[str | None, typer.Option(envvar="GANGSHARE_RESOURCE_SHARED", metavar="NAME")] = None,
+    resource_mem: Annotated[
+        str | None,
+        typer.Option(help="Name of the resource for GPU memory.", envvar="GANGSHARE_RESOURCE_MEM", metavar="NAME"),
+    ] = None,
+    resource_slice: Annotated[
+        str | None,
+        typer.Option(help="Name of the resource for time slices.", envvar="GANGSHARE_RESOURCE_SLICE", metavar="NAME"),
+    ] = None,
+    resource_whole: Annotated[
+        str | None,
+        typer.Option(help="Name of the resource for whole GPUs.", envvar="GANGSHARE_RESOURCE_WHOLE", metavar="NAME"),
+    ] = None,
+    resource_shared: Annotated[
+        str | None,
+        typer.Option(help="Name of the resource for replicas.", envvar="GANGSHARE_RESOURCE_SHARED", metavar="NAME"),
+    ] = None,
     kubeconfig: Annotated[
-        str | None, typer.Option(help="Of kube-scheduler; default: service account or kubeadm's.", metavar="PATH")
+        str | None,
+        typer.Option(
+            help="Kubeconfig of kube-scheduler.  [default: none; in the layouts gpushare and policy, that of kubeadm]",
+            metavar="PATH",
+        ),
     ] = None,
-    tls_files: Annotated[str, typer.Option(help="Folder of tls.crt, tls.key, ca.crt for TLS.", metavar="FOLDER")] = "",
+    tls_files: Annotated[
+        str,
+        typer.Option(
+            help="Folder of the files tls.crt, tls.key and ca.crt. kube-scheduler then calls the extender over TLS.",
+            metavar="FOLDER",
+        ),
+    ] = "",
     profile: Annotated[
-        list[str] | None, typer.Option(help="A schedulerName of layout own; may be repeated.", metavar="NAME")
+        list[str] | None,
+        typer.Option(help="schedulerName of a profile, for layout own. May be repeated.", metavar="NAME"),
     ] = None,
 ) -> None:
     """Print kube-scheduler's configuration."""
@@ -109,7 +141,7 @@ def classes(output: Output = "text", server: Server = DEFAULT_SERVER) -> None:
 
 
 def queues(
-    quotas: Annotated[bool, typer.Option("--quotas", help="Show Kubernetes' ResourceQuotas, too.")] = False,
+    quotas: Annotated[bool, typer.Option("--quotas", help="Show the ResourceQuotas of Kubernetes, too.")] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     output: Output = "text",
@@ -129,7 +161,7 @@ def queues(
 
 def demo(
     pods: Annotated[int, typer.Option(metavar="N", help="Number of the trace's pods that arrive.")] = 300,
-    speed: Annotated[float, typer.Option(help="Factor by which pods arrive faster.")] = 1.0,
+    speed: Annotated[float, typer.Option(help="Factor by which pods arrive faster than in the trace.")] = 1.0,
     serve: Annotated[bool, typer.Option("--serve", help="Keep the cluster up until Ctrl-C.")] = False,
 ) -> None:
     """Replay a real GPU trace and a gang on an embedded cluster, and check the GPUs of each container."""
@@ -144,10 +176,14 @@ def demo(
 
 
 def defrag(
-    workload: Annotated[str, typer.Option("--for", metavar="POD|GROUP", help="Pending pod or gang: [NAMESPACE/]NAME.")],
+    workload: Annotated[
+        str, typer.Option("--for", metavar="NAME", help="The pending pod or gang: NAME or NAMESPACE/NAME.")
+    ],
     namespace: Namespace = "default",
-    max_moves: Annotated[int, typer.Option(min=0, max=64, metavar="N", help="Largest number of pods to move.")] = 8,
-    keep: Annotated[list[str] | None, typer.Option(metavar="POD", help="A pod not to move; may be repeated.")] = None,
+    max_moves: Annotated[int, typer.Option(min=0, max=64, metavar="N", help="Maximum number of pods to move.")] = 8,
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="POD", help="A pod that must not be moved. May be repeated.")
+    ] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Reserve the GPUs and evict the pods to move.")] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",

@@ -61,14 +61,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         url = urlsplit(self.extender_url)
         if url.scheme not in ("http", "https") or not url.netloc or url.query or url.fragment:
-            raise CommandError(f"extender URL is {self.extender_url!r}: expected one like {DEFAULT_URL}")
+            raise CommandError(f"--extender-url is {self.extender_url!r}: expected one like {DEFAULT_URL}")
         for name in self.resources.all:
             if not _RESOURCE.fullmatch(name) or "kubernetes.io/" in name:
-                raise CommandError(f"resource is {name!r}: expected a domain and a name, like {names.GPU_MEM}")
+                raise CommandError(
+                    f"a --resource-* flag is {name!r}: expected a domain and a name, like {names.GPU_MEM}"
+                )
         for name in self.profiles:
             if not _NAME.fullmatch(name):
-                raise CommandError(f"profile is {name!r}: expected a schedulerName like {names.PROFILE}")
-        for what, all_names in (("resources", self.resources.all), ("profiles", self.profiles)):
+                raise CommandError(f"--profile is {name!r}: expected a schedulerName like {names.PROFILE}")
+        for what, all_names in (("the --resource-* flags", self.resources.all), ("the --profile flags", self.profiles)):
             if not all_names or len(set(all_names)) < len(all_names):
                 raise CommandError(f"{what} are {', '.join(all_names) or 'none'}: expected different names")
 

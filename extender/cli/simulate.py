@@ -29,16 +29,25 @@ simulate = plain_typer(no_args_is_help=True, help="Replay a recorded workload.")
 def openb(
     nodes: Annotated[Path, typer.Option(help="Node list of the trace, as CSV.", metavar="FILE")],
     pods: Annotated[Path, typer.Option(help="Pod list of the trace, as CSV.", metavar="FILE")],
-    seed: Annotated[int, typer.Option(help="Seed of the pods' order of arrival.", metavar="N")] = 42,
-    inflate: Annotated[float, typer.Option(help="Demand that arrives, in % of all GPUs.", metavar="PERCENT")] = 130,
-    policy: Annotated[Policy, typer.Option(help="Scheduling policy; gangshare: the extender's engine.")] = "gangshare",
-    which: Annotated[ListName, typer.Option("--list", help="The pod list, or a mix derived from it.")] = "default",
+    seed: Annotated[int, typer.Option(help="Seed of the order in which pods arrive.", metavar="N")] = 42,
+    inflate: Annotated[
+        float,
+        typer.Option(
+            help="Requested GPUs of all pods that arrive, in percent of the cluster's GPUs.", metavar="PERCENT"
+        ),
+    ] = 130,
+    policy: Annotated[
+        Policy, typer.Option(help="Scheduling policy. gangshare: the engine of the extender.")
+    ] = "gangshare",
+    which: Annotated[
+        ListName, typer.Option("--list", help="The pod list as it is, or a list derived from it.")
+    ] = "default",
     shuffle_node_names: Annotated[
-        bool, typer.Option("--shuffle-node-names", help="Shuffle node names by the seed.")
+        bool, typer.Option("--shuffle-node-names", help="Shuffle the names of the nodes with the seed.")
     ] = False,
     as_json: Json = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Plot it with the published curves (.png, .svg).", metavar="FILE")
+        Path | None, typer.Option(help="Plot the result beside the published curves (.png, .svg).", metavar="FILE")
     ] = None,
 ) -> None:
     """Replay the openb trace by the protocol of the FGD experiment, and show how much of the GPUs gets allocated."""
@@ -89,20 +98,20 @@ def jobs(
     nodes: Annotated[int, typer.Option(help="Number of nodes.", metavar="N", min=1, max=MAX_NODES)],
     gpus_per_node: Annotated[int, typer.Option(help="GPUs of each node.", metavar="N", min=1, max=MAX_GPUS)] = 8,
     policy: Annotated[
-        jobs_choices.Policy, typer.Option(help="Scheduling policy; gangshare: the extender's queue order and backfill.")
+        jobs_choices.Policy, typer.Option(help="Scheduling policy. gangshare: the extender's queue order and backfill.")
     ] = "gangshare",
     queues: Annotated[
         str | None,
-        typer.Option(help="Column of the list with each job's queue; queues weigh the same.", metavar="COLUMN"),
+        typer.Option(help="Column with the queue of each job. All queues have the same weight.", metavar="COLUMN"),
     ] = None,
     durations: Annotated[
         jobs_choices.Durations,
-        typer.Option(help="Run times that the policy knows; noisy: 0.5 to 1.5 times the true ones."),
+        typer.Option(help="Run times that the policy knows. noisy: 0.5 to 1.5 times those of the trace."),
     ] = "trace",
     seed: Annotated[int, typer.Option(help="Seed of the noise.", metavar="N")] = 0,
-    preempt: Annotated[bool, typer.Option("--preempt", help="Allow jobs to be stopped and continued later.")] = False,
+    preempt: Annotated[bool, typer.Option("--preempt", help="Stop jobs for others and continue them later.")] = False,
     restart_cost: Annotated[
-        float, typer.Option(help="Run time that a restart costs.", metavar="SECONDS", min=0, max=1e9)
+        float, typer.Option(help="Run time that is lost by a restart.", metavar="SECONDS", min=0, max=1e9)
     ] = 60,
     as_json: Json = False,
 ) -> None:

@@ -218,7 +218,7 @@ def connections() -> int:
 
 
 def listen(name: str, where: Address, waiting: int = WAITING) -> socket.socket:
-    """A listening socket; raises SettingsError with the name of the setting."""
+    """A listening socket; raises SettingsError with the flag."""
     family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
     try:
         return socket.create_server((where.host, where.port), family=family, backlog=waiting)

@@ -44,19 +44,19 @@ class Ports:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        listener = http.listen("listen", settings.listen, waiting=VERBS_WAITING)
+        listener = http.listen("--listen", settings.listen, waiting=VERBS_WAITING)
         files = settings.verbs_cert, settings.verbs_key, settings.verbs_client_ca
         self.verbs = Port(listener, _served(*files) if settings.verbs_client_ca else None)
         """For kube-scheduler."""
-        self.status = Port(http.listen("status_listen", settings.status_listen))
+        self.status = Port(http.listen("--status-listen", settings.status_listen))
         """For probes, Prometheus and people."""
         self.secure: Port | None = None
         """For Prometheus and people over TLS."""
         if settings.secure_listen:
-            listener = http.listen("secure_listen", settings.secure_listen)
+            listener = http.listen("--secure-listen", settings.secure_listen)
             self.secure = Port(listener, _served(settings.secure_cert, settings.secure_key))
         webhook = settings.gate_webhook_listen
-        self.webhook = http.listen("gate_webhook_listen", webhook) if webhook else None
+        self.webhook = http.listen("--gate-webhook-listen", webhook) if webhook else None
 
     @property
     def certificates(self) -> list[ServedCertificate]:

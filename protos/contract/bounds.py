@@ -38,15 +38,15 @@ GPUS_PER_NODE = Bound("GPUs of a node", 256)
 
 AFFINITY = Bound("a pod's affinity, tolerations or spread constraints", 32 << 10, "bytes")
 """Those of operators have some 1 to 4 KiB. Longer ones are left to kube-scheduler."""
-RESOURCES_PER_POD = Bound("resources that a pod asks", 64)
+RESOURCES_PER_POD = Bound("resources that a pod requests", 64)
 """Typical pods request two to six."""
 
 HEAD_BYTES = Bound("the head of a request", 32 << 10, "bytes")
 """A bearer token of an identity provider has some 8 KiB, kube-scheduler's own heads some 200 bytes."""
 HEADERS = Bound("headers of a request", 64)
-VERB_BODY = Bound("the body of a question", 256 << 20, "bytes")
+VERB_BODY = Bound("the body of a filter, prioritize or preempt request", 256 << 20, "bytes")
 """5,000 whole Node objects are some 50 to 125 MiB."""
-BIND_BODY = Bound("the body of a bind", 64 << 10, "bytes")
+BIND_BODY = Bound("the body of a bind request", 64 << 10, "bytes")
 """Four names."""
 REVIEW_BODY = Bound("the body of an AdmissionReview", 8 << 20, "bytes")
 """kube-apiserver takes objects of 3 MiB."""
@@ -70,13 +70,13 @@ CDI_SPEC_BYTES = Bound("a CDI specification", 4 << 20, "bytes")
 
 # -- pods: requests and annotations
 
-CONTAINERS = Bound("containers of a pod that ask for GPUs", 64)
+CONTAINERS = Bound("containers of a pod that request GPUs", 64)
 NAME = Bound("name of an object", 253, "characters")
 START = Bound("number of a gang's start", 2**63 - 1)
-ROOMS = Bound("rooms of one reservation", 1024)
-ROOMS_IN_SUM = Bound("rooms of all reservations", 32_768)
+ROOMS = Bound("pods of one reservation", 1024)
+ROOMS_IN_SUM = Bound("pods of all reservations", 32_768)
 """Each of the largest gang's 2,000 members is named in two annotations."""
-GPU_COUNT = Bound("GPUs of one container that parts are asked of", 1024)
+GPU_COUNT = Bound("GPUs of one container that requests parts of GPUs", 1024)
 GLOBS = Bound("globs of one list", 64)
 """Each is matched against each GPU."""
 GLOB = Bound("glob", 128, "characters")

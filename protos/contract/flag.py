@@ -15,7 +15,7 @@ class Flag(msgspec.Struct, frozen=True):
     """
 
     help: str
-    """One sentence; `  [default: …]` at its end replaces the shown default."""
+    """One or two sentences; `  [default: …]` at the end replaces the shown default."""
     read: Callable[[str], Any] | None = None
     """Parses the text; raises ValueError with what was expected. None: by the field's type."""
     metavar: str = ""
@@ -25,6 +25,11 @@ class Flag(msgspec.Struct, frozen=True):
     """The flag's name as an identifier, if it differs from the field's."""
     variables: tuple[str, ...] = ()
     """Further environment variables."""
+
+
+def option(field: str) -> str:
+    """The flag of a field as users write it, for messages."""
+    return "--" + field.removesuffix("_s").replace("_", "-")
 
 
 def listed(text: str) -> tuple[str, ...]:

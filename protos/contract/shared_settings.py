@@ -11,25 +11,26 @@ from protos.contract.flag import Flag
 
 
 class SettingsError(ValueError):
-    """An invalid setting; the message has its name, its value and what was expected."""
+    """An invalid setting; the message has its flag, its value and what was expected."""
 
 
 class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Names and units of GPU resources, the same in the whole cluster."""
 
     gpushare: Annotated[
-        bool, Flag("Serve as gpushare does too: its resource names, annotations, paths and environment.")
+        bool, Flag("Serve gpushare's resource names, annotations, HTTP paths and environment variables, too.")
     ] = False
     resource_mem: Annotated[
-        str, Flag(f"GPU memory in units.  [default: {names.GPU_MEM}; with --gpushare {names.ALIYUN_MEM}]")
+        str,
+        Flag(f"Name of the resource for GPU memory.  [default: {names.GPU_MEM}; with --gpushare {names.ALIYUN_MEM}]"),
     ] = ""
-    resource_slice: Annotated[str, Flag("Time slices.")] = names.GPU_SLICE
-    resource_whole: Annotated[str, Flag("Whole GPUs.")] = names.WHOLE_GPU
-    resource_shared: Annotated[str, Flag("Replicas of a GPU.")] = names.SHARED_GPU
+    resource_slice: Annotated[str, Flag("Name of the resource for time slices.")] = names.GPU_SLICE
+    resource_whole: Annotated[str, Flag("Name of the resource for whole GPUs.")] = names.WHOLE_GPU
+    resource_shared: Annotated[str, Flag("Name of the resource for replicas of GPUs.")] = names.SHARED_GPU
     unit_mib: Annotated[
         int,
         Flag(
-            "The unit of GPU memory: GiB, MiB, a multiple like 256MiB, or a number of MiB.",
+            "Unit of GPU memory: GiB, MiB, a multiple like 256MiB, or a number of MiB.",
             quantity.memory_unit,
             "UNIT",
             "GiB",
@@ -39,12 +40,12 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
     slices_per_gpu: Annotated[int, Flag("Time slices per GPU.")] = names.DEFAULT_SLICES_PER_GPU
 
     def __post_init__(self) -> None:
-        for name in ("unit_mib", "slices_per_gpu"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"{name} is {getattr(self, name)}: expected 1 or more")
+        for flag, value in (("--memory-unit", self.unit_mib), ("--slices-per-gpu", self.slices_per_gpu)):
+            if value < 1:
+                raise SettingsError(f"{flag} is {value}: expected 1 or more")
         resources = self.resources.all
         if len(set(resources)) < len(resources):
-            raise SettingsError(f"resources are {', '.join(resources)}: expected different names")
+            raise SettingsError(f"the --resource-* flags are {', '.join(resources)}: expected different names")
 
     @property
     def resources(self) -> names.Resources:

@@ -56,9 +56,9 @@ def run(pods: int, speed: float, serve: bool) -> bool:
     """
     recorded = trace.recorded()
     if not 1 <= pods <= len(recorded):
-        raise CommandError(f"pods is {pods}: expected 1 to {len(recorded)}, as many as the sample of the trace has")
+        raise CommandError(f"--pods is {pods}: expected 1 to {len(recorded)}, as many as the sample of the trace has")
     if not 0 < speed <= 100:
-        raise CommandError(f"speed is {speed:g}: expected a number above 0 and up to 100")
+        raise CommandError(f"--speed is {speed:g}: expected a number above 0 and up to 100")
     try:
         grpc.aio.init_grpc_aio()  # keeps its poller alive: it may deadlock when the last server is freed
         return asyncio.run(_until_signal(Demo(recorded[:pods], speed, serve)))

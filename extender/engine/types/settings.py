@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from gangfilter.gang import Patience
 from protos.contract import priority
-from protos.contract.flag import Flag, listed
+from protos.contract.flag import Flag, listed, option
 from protos.contract.shared_settings import SettingsError, SharedSettings
 
 LOCALITY_LABELS = ("topology.kubernetes.io/zone",)
@@ -43,7 +43,7 @@ _SECONDS = (
 
 
 def group_priority(text: str) -> int:
-    """The highest priority from a PodGroup: `members`, `any` or a number; raises SettingsError."""
+    """The highest priority that a PodGroup can give: `members`, `any` or a number; raises SettingsError."""
     named = {"members": priority.LEAST, "any": priority.HIGHEST}
     if text in named:
         return named[text]
@@ -55,35 +55,42 @@ def group_priority(text: str) -> int:
 class Settings(SharedSettings, frozen=True, kw_only=True):
     """Settings of the engine's decisions. Users can set the fields with a `Flag`."""
 
-    offer_limit: Annotated[int, Flag("Most nodes in a filter answer; kube-scheduler's scores choose among them.")] = 16
-    score_tolerance: Annotated[int, Flag("Thousandths of a GPU by which a node may cost more and count as equal.")] = 10
+    offer_limit: Annotated[
+        int, Flag("Maximum number of nodes in a filter answer. kube-scheduler's scores choose among them.")
+    ] = 16
+    score_tolerance: Annotated[
+        int, Flag("Difference in cost, in thousandths of a GPU, up to which two nodes count as equal.")
+    ] = 10
     in_tree_preferences: Annotated[
-        bool, Flag("Offer every pod all nodes of about equal cost, not only some of them (slower).")
+        bool, Flag("Offer every pod all nodes of about equal cost, not only some of them. This is slower.")
     ] = False
     scheduler_names: Annotated[
         tuple[str, ...],
         Flag(
-            "Schedulers that ask us, by comma; pods of others count in no gang until they are bound. Empty: all.",
+            "Names of the schedulers that call this extender, separated by commas. Empty: all. Pods of others "
+            "join their gang when they are bound.",
             listed,
         ),
     ] = ()
     gang_bind_timeout_s: Annotated[
-        float, Flag("Seconds from a gang's first Binding until all members must be bound; else it is undone.")
+        float,
+        Flag("Seconds from a gang's first Binding until all members must be bound. After that the gang is undone."),
     ] = 30.0
     replacement_hold_s: Annotated[
-        float, Flag("Seconds that a lost member's GPUs are held for its replacement; 0 disables.")
+        float, Flag("Seconds that the GPUs of a lost member are held for its replacement. 0 disables.")
     ] = 300.0
     reservation_ttl_s: Annotated[
-        float, Flag("Most seconds that a gangshare.io/reservation holds GPUs for a pending pod; 0 disables.")
+        float,
+        Flag("Maximum time, in seconds, that a gangshare.io/reservation holds GPUs. 0 disables."),
     ] = 300.0
     preemption: Annotated[
-        bool, Flag("Preempt pods of lower priority for pending pods and gangs; needs --reservation-ttl above 0.")
+        bool, Flag("Preempt pods of lower priority for pending pods and gangs. Needs --reservation-ttl above 0.")
     ] = True
     min_runtime_s: Annotated[float, Flag("Seconds that a pod or gang runs before it may be preempted.")] = 30.0
     group_priority: Annotated[
         int,
         Flag(
-            "Most that the PriorityClass of a PodGroup gives: the highest of its members, any, or this number.",
+            "Highest priority that a PodGroup's PriorityClass can give. members: that of its members; any: no limit.",
             group_priority,
             "members|any|NUMBER",
             "members",
@@ -91,30 +98,34 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
     ] = priority.LEAST
     elastic_quotas: Annotated[
         ElasticQuotas,
-        Flag("What counts of an ElasticQuota. limits: max; deserved: min too; guaranteed: min also while it is idle."),
+        Flag("Fields of an ElasticQuota that count. limits: max; deserved: also min; guaranteed: min even while idle."),
     ] = "deserved"
     """A tenant may have created the ElasticQuota, so its min is a guarantee only if an operator sets this."""
     scale_in_timeout_s: Annotated[
-        float, Flag("Seconds for an elastic job's operator to remove workers before they are evicted; 0: none.")
+        float, Flag("Seconds that the operator of an elastic job has to remove workers. After that they are evicted.")
     ] = 120.0
     """At least the workers' own grace period."""
     scale_out_delay_s: Annotated[
-        float, Flag("Seconds of idle GPUs without pending pods for them before an elastic job grows; 0 disables.")
+        float,
+        Flag("Seconds that GPUs must be idle, with no pending pod for them, before an elastic job grows. 0 disables."),
     ] = 60.0
     backfill_delay_s: Annotated[
-        float, Flag("Seconds that the first of a queue is pending before it gets a backfill reservation; 0 disables.")
+        float,
+        Flag("Seconds that the first workload of a queue waits before it gets a backfill reservation. 0 disables."),
     ] = 300.0
     bind_timeout_s: Annotated[
-        float, Flag("The scheduler's httpTimeout for bind in seconds; gangs wait in bind for half of it at most.")
+        float,
+        Flag("httpTimeout, in seconds, of kube-scheduler's configuration. Binds of gangs wait for at most half of it."),
     ] = 120.0
     max_gang_size: Annotated[
-        int, Flag("Most members that start together; all must come into bind in half of the bind timeout.")
+        int, Flag("Maximum number of members that start together. All must reach bind within half of the bind timeout.")
     ] = 2000
     """The binds are held until the last member comes, and each holds a connection."""
     locality_labels: Annotated[
         tuple[str, ...],
         Flag(
-            "Node labels of location, nearest first, by comma: gangs are kept together by them. Empty disables.",
+            "Node labels of a location, nearest first, separated by commas. Gangs are kept together by them. "
+            "Empty disables.",
             listed,
             default=",".join(LOCALITY_LABELS),
         ),
@@ -122,13 +133,14 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
     drain_taints: Annotated[
         tuple[str, ...],
         Flag(
-            "Taints or labels, KEY or KEY=VALUE, of nodes that will go, by comma: they are drained. Empty disables.",
+            "Taints or labels (KEY or KEY=VALUE) of nodes that will be removed, separated by commas. Such nodes get no "
+            "new pods and are drained. Empty disables.",
             listed,
             default=",".join(DRAIN_TAINTS),
         ),
     ] = DRAIN_TAINTS
     nominate_from: Annotated[
-        int, Flag("Nodes of a cluster from which pods are nominated before kube-scheduler asks about them; 0: never.")
+        int, Flag("Number of nodes from which pods are nominated before kube-scheduler asks about them. 0 disables.")
     ] = 500
     soft_charge_s: float = 1.0
     """Lifetime in seconds of a soft charge, from filter to bind."""
@@ -157,11 +169,11 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
         ):
             for key in keys:
                 if not _LABEL.fullmatch(key) or keys.count(key) > 1:
-                    raise SettingsError(f"{name} has {key!r}: expected keys of {kind}, each once")
+                    raise SettingsError(f"{option(name)} has {key!r}: expected keys of {kind}, each once")
 
     def _refuse_if(self, wrong: bool, name: str, expected: str) -> None:
         if wrong:
-            raise SettingsError(f"{name} is {getattr(self, name)}: expected {expected}")
+            raise SettingsError(f"{option(name)} is {getattr(self, name)}: expected {expected}")
 
     def nominates(self, nodes: int) -> bool:
         """Whether kube-scheduler's look at so many nodes costs more than the write of a nomination."""

@@ -56,7 +56,7 @@ async def test_every_container_gets_the_gpus_of_its_annotation() -> None:
 @pytest.mark.parametrize("only_active", [True, False], ids=["List from 1.34", "List before 1.34"])
 async def test_a_burst_of_equal_pods_is_told_apart_while_others_ask_the_kubelet_too(only_active: bool) -> None:
     kubelet = Settings(status_seconds=0.1, list_only_active=only_active, double_ids=2)
-    async with a_node("--drain", "0", profile="dgx-a100-80g", kubelet=kubelet) as node:
+    async with a_node("--stop-delay", "0", profile="dgx-a100-80g", kubelet=kubelet) as node:
         asking = asyncio.create_task(_poll_list(node, 50))
         node.bind("ended", a_container(whole=9))  # fails, and stays in the List of old kubelets
         await node.fails("ended")

@@ -61,7 +61,7 @@ async def test_a_plugin_that_finds_no_api_server_offers_its_devices_and_waits() 
 
 
 async def test_a_plugin_that_leaves_says_so_first_and_still_answers() -> None:
-    async with a_node("--drain", "3") as node:
+    async with a_node("--stop-delay", "3") as node:
         node.plugin.signal(signal.SIGTERM)
         await node.until(lambda: node.state == "leaving", "the node says leaving")
         node.bind("late", a_container(mem=4), on={"main": (2,)})
@@ -228,7 +228,7 @@ def _read(url: str) -> str:
         (["--memory-unit", "GB"], "'GB' is no memory unit"),
         (["--fake", "hgx-h200", "--memory-unit", "MiB"], "the kubelet takes 4194304: set a memory unit of"),
         (["--fake", "none-such"], "no profile 'none-such': expected a YAML file or one of"),
-        (["--node-name", ""], "node_name is empty"),
+        (["--node-name", ""], "--node-name is empty"),
         (["--time-slicing-config", "/none"], "/none: cannot be read"),
         (["--kubeconfig", "/none"], "/none"),
         (["--ignored-xids", "x"], "'x' is no list of XIDs"),

@@ -210,7 +210,7 @@ async def a_node(
         *("--kubeconfig", str(folder / "kubeconfig"), "--node-name", NODE, "--fake", str(sim.profile)),
         *("--kubelet-dir", str(sim.kubelet_dir), "--pod-resources", str(sim.pod_resources)),
     ]
-    times = ["--cool-down", "0.5", "--drain", "0.5"]
+    times = ["--cool-down", "0.5", "--stop-delay", "0.5"]
     plugin = Process("plugin", [sys.executable, "-m", "deviceplugin", *where, *times, *options], folder)
     try:
         await server.start()

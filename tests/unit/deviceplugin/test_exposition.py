@@ -98,5 +98,5 @@ async def test_a_head_without_end_is_cut_off() -> None:
 async def test_a_port_that_is_taken_is_named() -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(SettingsError, match=rf"metrics_port is {port}: expected a free port \(Address"):
+        with pytest.raises(SettingsError, match=rf"--metrics-port is {port}: expected a free port \(Address"):
             await Exposition(Metrics().registry, port).__aenter__()

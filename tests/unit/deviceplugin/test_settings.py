@@ -19,11 +19,11 @@ def test_ignored_errors() -> None:
 @pytest.mark.parametrize(
     ("bad", "says"),
     [
-        ({"node_name": ""}, "node_name is empty: expected the name of this node"),
-        ({"slices_per_gpu": 0}, "slices_per_gpu is 0: expected 1 or more"),
-        ({"cool_down_s": -1.0}, "cool_down_s is -1.0: expected 0 or more"),
-        ({"metrics_port": 70000}, "metrics_port is 70000: expected a port"),
-        ({"cdi_kind": "gpu"}, "cdi_kind is 'gpu': expected vendor/class, like nvidia.com/gpu"),
+        ({"node_name": ""}, "--node-name is empty: expected the name of this node"),
+        ({"slices_per_gpu": 0}, "--slices-per-gpu is 0: expected 1 or more"),
+        ({"cool_down_s": -1.0}, "--cool-down is -1.0: expected 0 or more"),
+        ({"metrics_port": 70000}, "--metrics-port is 70000: expected a port"),
+        ({"cdi_kind": "gpu"}, "--cdi-kind is 'gpu': expected vendor/class, like nvidia.com/gpu"),
         ({"cdi_kind": "nvidia.com/gpu=all"}, "expected vendor/class"),
         ({"resource_mem": "a/b", "resource_slice": "a/b"}, "expected different names"),
     ],
@@ -35,5 +35,5 @@ def test_a_setting_that_cannot_be_used_is_an_error_that_names_it(bad: dict[str, 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0])
 def test_seconds_are_a_number(seconds: float) -> None:
-    with pytest.raises(SettingsError, match=r"cool_down_s is .*: expected 0 or more"):
+    with pytest.raises(SettingsError, match=r"--cool-down is .*: expected 0 or more"):
         Settings(node_name="n", cool_down_s=seconds)

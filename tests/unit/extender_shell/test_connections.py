@@ -38,5 +38,5 @@ def test_a_gang_may_not_be_larger_than_the_process_can_hold(limits: list[tuple[i
 
 
 def test_a_largest_gang_of_nobody_is_refused() -> None:
-    with pytest.raises(SettingsError, match="max_gang_size is 0: expected 1 or more"):
+    with pytest.raises(SettingsError, match="--max-gang-size is 0: expected 1 or more"):
         Settings(max_gang_size=0)

@@ -217,9 +217,9 @@ def test_a_certificate_in_files_may_be_replaced_and_one_made_here_is_renewed(
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"secure_cert": "/a"}, "secure_cert is '/a', secure_key is '': expected all of them or none"),
-        ({"verbs_cert": "/a", "verbs_key": "/b"}, "verbs_client_ca is '': expected all of them or none"),
-        ({"listen": Address("", 12345)}, "listen is :12345: expected an address on loopback, or verbs_client_ca"),
+        ({"secure_cert": "/a"}, "--secure-cert is '/a', --secure-key is '': expected all of them or none"),
+        ({"verbs_cert": "/a", "verbs_key": "/b"}, "--verbs-client-ca is '': expected all of them or none"),
+        ({"listen": Address("", 12345)}, "--listen is :12345: expected an address on loopback, or --verbs-client-ca"),
         ({"listen": Address("10.0.0.1", 1)}, "expected an address on loopback"),
     ],
 )

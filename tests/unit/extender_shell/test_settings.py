@@ -38,24 +38,24 @@ def test_our_scheduler_is_known_by_the_hostname_unless_told_otherwise() -> None:
 @pytest.mark.parametrize(
     ("wrong", "expected"),
     [
-        ({"unit_mib": 0}, "unit_mib is 0: expected 1 or more"),
-        ({"slices_per_gpu": 0}, "slices_per_gpu is 0"),
-        ({"offer_limit": 0}, "offer_limit is 0"),
-        ({"score_tolerance": -1}, "score_tolerance is -1"),
+        ({"unit_mib": 0}, "--memory-unit is 0: expected 1 or more"),
+        ({"slices_per_gpu": 0}, "--slices-per-gpu is 0"),
+        ({"offer_limit": 0}, "--offer-limit is 0"),
+        ({"score_tolerance": -1}, "--score-tolerance is -1"),
         ({"score_tolerance": 1001}, "at most 1000"),
         ({"renew_deadline_s": 0.0}, "above zero"),
-        ({"bind_timeout_s": 0.0}, "bind_timeout_s is 0.0: expected a number of seconds above zero"),
-        ({"bind_timeout_s": float("inf")}, "bind_timeout_s is inf"),
-        ({"gang_bind_timeout_s": float("nan")}, "gang_bind_timeout_s is nan"),
+        ({"bind_timeout_s": 0.0}, "--bind-timeout is 0.0: expected a number of seconds above zero"),
+        ({"bind_timeout_s": float("inf")}, "--bind-timeout is inf"),
+        ({"gang_bind_timeout_s": float("nan")}, "--gang-bind-timeout is nan"),
         ({"conflicting_leases": ("volcano",)}, "'volcano': expected namespace/name"),
         ({"conflicting_leases": ("a/",)}, "'a/': expected namespace/name"),
         ({"locality_labels": ("rack", "a zone")}, "'a zone': expected keys of labels, each once"),
-        ({"locality_labels": ("rack", "rack")}, "locality_labels has 'rack'"),
-        ({"drain_taints": ("a taint",)}, "drain_taints has 'a taint': expected keys of taints or labels, each once"),
-        ({"drain_taints": ("spot=a", "spot=b")}, "drain_taints has 'spot'"),
-        ({"gang_bind_timeout_s": -1.0}, "gang_bind_timeout_s is -1.0"),
-        ({"replacement_hold_s": -1.0}, "replacement_hold_s is -1.0: expected a number of seconds from zero on"),
-        ({"replacement_hold_s": float("inf")}, "replacement_hold_s is inf"),
+        ({"locality_labels": ("rack", "rack")}, "--locality-labels has 'rack'"),
+        ({"drain_taints": ("a taint",)}, "--drain-taints has 'a taint': expected keys of taints or labels, each once"),
+        ({"drain_taints": ("spot=a", "spot=b")}, "--drain-taints has 'spot'"),
+        ({"gang_bind_timeout_s": -1.0}, "--gang-bind-timeout is -1.0"),
+        ({"replacement_hold_s": -1.0}, "--replacement-hold is -1.0: expected a number of seconds from zero on"),
+        ({"replacement_hold_s": float("inf")}, "--replacement-hold is inf"),
         ({"scheduler_healthz": "localhost:10259"}, "expected a URL"),
         ({"resource_mem": "a/b", "resource_slice": "a/b"}, "expected different names"),
     ],
@@ -76,5 +76,5 @@ def test_binds_are_kept_waiting_for_half_of_the_schedulers_patience_at_most() ->
 def test_the_webhook_is_told_whose_pods_it_gates() -> None:
     where = Address("", 12348)
     assert Settings(gate_webhook_listen=where, scheduler_names=("gangshare",)).gate_webhook_listen == where
-    with pytest.raises(SettingsError, match="scheduler_names is empty: expected the schedulers whose pods"):
+    with pytest.raises(SettingsError, match="--scheduler-names is empty: expected the schedulers whose pods"):
         Settings(gate_webhook_listen=where)
