@@ -79,8 +79,8 @@ ENGINE_COUNTERS = (
     _counter(
         "gangshare_nominations",
         ("outcome",),
-        "Single pods nominated before kube-scheduler asked: made; lapsed: it did not ask in time; yielded: to a "
-        "workload before them; removed: from pods still pending.",
+        "Single pods nominated to nodes that kube-scheduler did not check: made; lapsed: it did not ask again in time; "
+        "yielded: to a workload before them; removed: from pods still pending.",
     ),
     _counter(
         "gangshare_gang_starts",

@@ -28,6 +28,8 @@ KUBEADM_KUBECONFIG = "/etc/kubernetes/scheduler.conf"
 ANSWER_S, BIND_S, SHARED_S, OBSERVE_S = 5, 120, 30, 2
 """Timeouts of an answer from memory, of a bind that may wait, of an entry that does both, and of the filter for pods
 without GPUs, which must not be delayed."""
+CHECKED_PERCENT = 1
+"""Of the nodes, for each pod; kube-scheduler checks at least 100. A pod that fits on none of them is nominated."""
 MAX_BACKOFF_S = 2
 CLIENT_QPS = 2000
 _RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -112,7 +114,8 @@ def _own(options: Options) -> dict[str, Any]:
     decide = _entry(options, "scheduler", ANSWER_S, "filter", "preempt")
     bind = _entry(options, "scheduler", BIND_S, "bind")
     lease = {"resourceNamespace": "kube-system", "resourceName": names.SCHEDULER}
-    return _file(options, lease, [_profile(name, options.resources) for name in options.profiles], decide, bind)
+    profiles = [_profile(name, options.resources) for name in options.profiles]
+    return _file(options, lease, profiles, decide, bind, sampling={"percentageOfNodesToScore": CHECKED_PERCENT})
 
 
 def _cluster_wide(options: Options, *entries: dict[str, Any]) -> dict[str, Any]:
@@ -120,14 +123,18 @@ def _cluster_wide(options: Options, *entries: dict[str, Any]) -> dict[str, Any]:
 
 
 def _file(
-    options: Options, lease: dict[str, str], profiles: list[dict[str, Any]], *entries: dict[str, Any]
+    options: Options,
+    lease: dict[str, str],
+    profiles: list[dict[str, Any]],
+    *entries: dict[str, Any],
+    sampling: dict[str, int] | None = None,
 ) -> dict[str, Any]:
     connection: dict[str, Any] = {"kubeconfig": options.kubeconfig} if options.kubeconfig else {}
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": {**connection, "qps": CLIENT_QPS, "burst": CLIENT_QPS},
-        "percentageOfNodesToScore": 100,
+        **(sampling or {}),
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": MAX_BACKOFF_S,
         "leaderElection": {"leaderElect": True, **lease},

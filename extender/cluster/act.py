@@ -20,9 +20,9 @@ from extender.engine.types.effects import (
     Evict,
     Fault,
     GroupStatus,
-    Nominate,
     PodRef,
     QueueStatus,
+    RemoveNomination,
     Report,
     ReportOwner,
     Requeue,
@@ -160,8 +160,8 @@ class Actor:
         match effect:
             case Requeue(pod, node, gated, nominate):
                 await self._requeue(pod, node if nominate else "", gated=gated)
-            case Nominate(pod, node):
-                await self._patch(pod, {}, {"status": {"nominatedNodeName": node or None}})
+            case RemoveNomination(pod):
+                await self._patch(pod, {}, {"status": {"nominatedNodeName": None}})
             case SetAnnotation(pod, key, value, version):
                 precondition = {"resourceVersion": version} if version else {}
                 await self._patch(pod, {key: value}, None, **precondition)

@@ -9,8 +9,8 @@ from extender.engine.types.effects import (
     Evict,
     Fault,
     GroupStatus,
-    Nominate,
     QueueStatus,
+    RemoveNomination,
     Report,
     ReportOwner,
     Requeue,
@@ -32,7 +32,7 @@ class Complaint(msgspec.Struct, frozen=True):
 Notice = Report | ReportOwner | Complaint | Fault
 """Effects that only inform people."""
 Status = GroupStatus | ClassStatus | QueueStatus
-Write = Requeue | Nominate | SetAnnotation | Evict | Scale | Unscale | Status | Notice
+Write = Requeue | RemoveNomination | SetAnnotation | Evict | Scale | Unscale | Status | Notice
 """Effects that are writes to the API server."""
 Key = tuple[str, ...]
 """The same for effects of which only the latest is carried out."""
@@ -67,7 +67,7 @@ class Pending:
 def identity(effect: Write) -> tuple[Key, str]:
     """The key of an effect, and the name of the object that it is about."""
     match effect:
-        case Requeue(pod) | Nominate(pod):  # both write the nomination: the latest one counts
+        case Requeue(pod) | RemoveNomination(pod):  # both write the nomination: the latest one counts
             return ("wake", pod.uid), str(pod)
         case SetAnnotation(pod, key):
             return ("put back", pod.uid, key), str(pod)

@@ -19,6 +19,7 @@ BENCHES = (
     "variety",
     "links",
     "throughput",
+    "latency",
     "start",
     "allocate",
     "wake",

@@ -2,14 +2,15 @@
 
 Pods ask GPU memory, and all are there before kube-scheduler may begin. The clock runs from the first bind to the last,
 as a watch sees them. Alone it has its default profile and sampling, and our client limits: its own would be 50 writes a
-second. Two more ways tell what does what: alone with a look at every node, and with us without nominations.
+second. Two more ways tell what does what: alone and with us, with a look at every node.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from extender.cli import scheduler_config
@@ -32,17 +33,17 @@ class Way(NamedTuple):
     name: str
     options: Sequence[str] | None
     """Of the extender; None: without it."""
-    sampled: bool
-    """By kube-scheduler's default share of the nodes; else it looks at every node."""
+    every: bool
+    """kube-scheduler looks at every node for each pod."""
     share: float
     """Of the pods of a burst: a slow way gets fewer."""
 
 
-ALONE = Way("alone, as it comes", None, sampled=True, share=1.0)
-OURS = Way("with us", (), sampled=False, share=1.0)
-EVERY = Way("alone, every node", None, sampled=False, share=0.25)
-PLAIN = Way("with us, no nominations", ("--nominate-from=0",), sampled=False, share=0.25)
-ROUNDS = (ALONE, OURS, OURS, ALONE, ALONE, OURS, OURS, ALONE, ALONE, OURS, EVERY, PLAIN)
+ALONE = Way("alone, as it comes", None, every=False, share=1.0)
+OURS = Way("with us", (), every=False, share=1.0)
+EVERY = Way("alone, every node", None, every=True, share=0.25)
+OURS_EVERY = Way("with us, every node", (), every=True, share=0.25)
+ROUNDS = (ALONE, OURS, OURS, ALONE, ALONE, OURS, OURS, ALONE, ALONE, OURS, EVERY, OURS_EVERY)
 """Each of the first two comes first as often, so that a machine that slows down wrongs neither."""
 MARKS: Mapping[int, tuple[float, float]] = {1_000: (0.9, 1.3), 5_000: (1.0, 1.0)}
 """By nodes: with us over alone in pods/s, at least, and in CPU of all processes, at most."""
@@ -72,10 +73,9 @@ def configuration(way: Way, url: str) -> Json:
     config["leaderElection"] = {"leaderElect": False}
     if way.options is None:
         del config["extenders"]
-    if way.sampled:
         del config["percentageOfNodesToScore"]
         config["profiles"] = [{"schedulerName": names.PROFILE}]
-    return config
+    return config | ({"percentageOfNodesToScore": 100} if way.every else {})
 
 
 async def burst(plane: Plane, prefix: str, count: int) -> list[str]:
@@ -85,31 +85,46 @@ async def burst(plane: Plane, prefix: str, count: int) -> list[str]:
     return made
 
 
-async def _round(plane: Plane, way: Way, count: int) -> Round:
+class Running(NamedTuple):
+    """The processes of one way, warmed up."""
+
+    plane: Plane
+    scheduler: Scheduler
+    extender: Extender | None
+    watch: PodWatch
+
+    def cpu(self) -> dict[str, float]:
+        """Seconds of CPU so far, by process."""
+        used = {"kube-scheduler": cpu_seconds(self.scheduler.process), "API server": self.plane.apiserver_cpu()}
+        return used | ({"extender": cpu_seconds(self.extender.process)} if self.extender else {})
+
+
+@contextlib.asynccontextmanager
+async def running(plane: Plane, way: Way) -> AsyncIterator[Running]:
+    """At its end all pods are deleted."""
     extender = None if way.options is None else plane.extender(*way.options)
     if extender:
         extender.start()
-    url = extender.url if extender else scheduler_config.DEFAULT_URL
-    scheduler = plane.scheduler_of(configuration(way, url))
+    scheduler = plane.scheduler_of(configuration(way, extender.url if extender else scheduler_config.DEFAULT_URL))
     async with PodWatch.open(plane.api) as watch:
         await watch.until_bound(await burst(plane, "warm", WARM))
-        scheduler.process.pause()
-        made = await burst(plane, "pod", count)
-        before = _cpu(plane, scheduler, extender)
-        scheduler.process.resume()
-        await watch.until_bound(made)
-        after = _cpu(plane, scheduler, extender)
-        at = sorted(watch.bound[name] for name in made)
+        yield Running(plane, scheduler, extender, watch)
     scheduler.process.stop()
     if extender:
         extender.process.stop()
     await plane.delete_pods()
+
+
+async def _round(plane: Plane, way: Way, count: int) -> Round:
+    async with running(plane, way) as now:
+        now.scheduler.process.pause()
+        made = await burst(plane, "pod", count)
+        before = now.cpu()
+        now.scheduler.process.resume()
+        await now.watch.until_bound(made)
+        after = now.cpu()
+        at = sorted(now.watch.bound[name] for name in made)
     return Round((count - 1) / (at[-1] - at[0]), {name: 1000 * (after[name] - before[name]) / count for name in after})
-
-
-def _cpu(plane: Plane, scheduler: Scheduler, extender: Extender | None) -> dict[str, float]:
-    used = {"kube-scheduler": cpu_seconds(scheduler.process), "API server": plane.apiserver_cpu()}
-    return used | ({"extender": cpu_seconds(extender.process)} if extender else {})
 
 
 async def _measure(nodes: int) -> list[tuple[Way, Round]]:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from extender.engine.cycle.components import Components
 from extender.engine.cycle.lifecycle import Lifecycle
-from extender.engine.state.intree import nominated_alone
 from extender.engine.state.pod_state import PodState
 from extender.engine.types import refusals
-from extender.engine.types.effects import Verdict
+from extender.engine.types.effects import Requeue, Verdict
+from extender.engine.types.look import Look, look
 from protos.contract import choose, names
 from protos.contract.ask import PodAsk
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
+CYCLE_S = 0.5
+"""In a cycle, kube-scheduler asks about the nominated node alone and about all others within so many seconds."""
 PREPARED_NODES = 400
 """Nodes looked at before the event loop goes on, divided by the pod's containers."""
 
@@ -56,6 +60,15 @@ class Filtering:
         self._activator.look(now)
         return verdict
 
+    def _look(self, pod: Pod, state: PodState, nodes: Sequence[str], now: float) -> Look:
+        """What is asked: the node that the extender has just refused alone was not refused by kube-scheduler."""
+        nominated = pod.status.nominated_node_name or ""
+        declined = nominated == state.declined and now < state.declined_until
+        asked = look(nodes, "" if declined else nominated, len(self._ledger.nodes))
+        state.declined, state.declined_until = nominated if asked.alone else "", now + CYCLE_S
+        state.sampled = state.sampled if asked.alone else asked.sampled
+        return asked
+
     def _verdict(self, pod: Pod, nodes: Sequence[str], now: float, *, unheld: bool) -> Verdict:
         """The steps of filter.
 
@@ -70,18 +83,21 @@ class Filtering:
         if self._components.presence.over(pod.metadata.uid):
             return Verdict((), refusals.GONE)
         state = self._pods.asked_for(pod, now)
-        state.filtered = True
+        state.filtered, asked = True, self._look(pod, state, nodes, now)
         held, nominated = state.state == "held", self._nominations.asked(state)
         self._holds.drop(state)
         self._pods.reread(pod, state)
         if state.state in ("binding", "bound"):
-            here = state.node in nodes
-            return Verdict((state.node,)) if here else self._refuse(state, refusals.ELSEWHERE, now)
+            if state.node in nodes:
+                return Verdict((state.node,))
+            if asked.sampled and state.state == "binding":
+                self._components.outbox.put(Requeue(state.ref, state.node))
+            return self._refuse(state, refusals.ELSEWHERE, now)
         if isinstance(state.asked, Reason):
             return self._refuse(state, state.asked, now)
         if state.forged or names.ALLOCATION in pod.metadata.annotations:
             return self._refuse(state, refusals.FORGED, now)
-        answer = self._barrier.filter(pod, state, nodes, now, unheld=unheld)
+        answer = self._barrier.filter(state, asked, now, unheld=unheld)
         if isinstance(answer, Verdict):
             return answer
         if answer is not None:
@@ -90,37 +106,46 @@ class Filtering:
         full = self._components.tenancy.refused(state)
         if full is not None:
             return self._refuse(state, full, now)
-        return self._offer(state, pod, (nominated,) if nominated in nodes else nodes, now, held=held)
+        if nominated in nodes:
+            asked = msgspec.structs.replace(asked, nodes=(nominated,))
+        return self._offer(state, pod, asked, now, held=held)
 
-    def _offer(self, state: PodState, pod: Pod, nodes: Sequence[str], now: float, *, held: bool) -> Verdict:
+    def _offer(self, state: PodState, pod: Pod, asked: Look, now: float, *, held: bool) -> Verdict:
         """Offer the best nodes, and put a soft charge on the first. `held`: the pod had a soft charge already.
 
         1. Select the best nodes that backfill reservations leave open to the pod.
-        2. If there are none, nominations of pods behind it are given up, and nodes are selected again.
-        3. Refuse it if there are still none; silently if this was about its nominated node, as all nodes come next.
-        4. Refuse a surplus member while pending workloads go first, unless it was `held`.
-        5. Put the soft charge on the best node.
+        2. If this was about its nominated node, refuse it silently, as others come next.
+        3. If kube-scheduler did not look at every node, nominate it to one of the others.
+        4. Nominations of pods behind it are given up, and nodes are selected again.
+        5. Refuse it if there are still none.
+        6. Refuse a surplus member while pending workloads go first, unless it was `held`.
+        7. Put the soft charge on the best node.
         """
-        offers, beside = self._components.offers, self._roster.beside(state.ref.uid)
+        offers, beside, nodes = self._components.offers, self._roster.beside(state.ref.uid), asked.nodes
         admits = self._components.backfill.open_to(state, now)
         offered = offers.of(state, pod, nodes, beside, admits)
         if state.ask is None:
             return Verdict(offered)
         surplus = self._roster.surplus(state.ref.uid)
-        if not offered and nominated_alone(pod, nodes) and state.refusal is None:
+        if not offered and asked.alone:
             reason = refusals.no_room(state.ask)
-            self._waking.refused(state, state.ask, reason, self._ledger.all_but(nodes))
+            self._waking.refused(state, state.ask, reason, asked)
             return Verdict((), reason)
+        if not offered and asked.sampled and not (surplus and self._components.surplus_policy.waits(state)):
+            self._waking.refused(state, state.ask, refusals.NOT_LOOKED_AT, asked)
+            if self._nominations.nominate(state, now):
+                self._counters["decisions", refusals.NOT_LOOKED_AT.code] += 1
+                return Verdict((), refusals.NOT_LOOKED_AT)
         if not offered and self._nominations and self._nominations.yield_to(self._components.order.of_pod(state)):
             offered = offers.of(state, pod, nodes, beside, admits)
         if not offered:
             reserved = admits is not None and offers.of(state, pod, nodes, beside)
             reason = refusals.KEPT_IN_LINE if reserved else self._pending_reasons.no_gpu(state, state.ask)
-            self._waking.refused(state, state.ask, reason, self._ledger.all_but(nodes))
+            self._waking.refused(state, state.ask, reason, asked)
             return self._refuse(state, reason, now)
         others_first = surplus and not state.wakes and self._waking.pending(offered)
         if not held and (others_first or self._components.surplus_policy.waits(state)):
-            self._waking.refused(state, state.ask, refusals.BEHIND_GANGS, self._ledger.all_but(nodes))
+            self._waking.refused(state, state.ask, refusals.BEHIND_GANGS, asked)
             return self._refuse(state, refusals.BEHIND_GANGS, now)
         state.refusal = None
         self._waking.forget(state)

@@ -132,7 +132,6 @@ def _of_time(table: Listeners, components: Components, upkeep: Upkeep) -> None:
         lambda event, _: components.classes.lead(event.yes),
         lambda event, _: components.tenancy.lead(event.yes),
         lambda event, _: components.gates.lead(event.yes),
-        lambda *_: components.nominations.lead(),
         lambda event, now: components.gangs.rounds.lead(event.yes, now),
     )
     table.on(

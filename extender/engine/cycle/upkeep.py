@@ -58,7 +58,6 @@ class Upkeep:
             ("new shapes", lambda _: components.indexes.learn(WARM_NODES)),
             ("queues", lambda _: components.tenancy.work()),
             ("gang plans", self._plan_gangs),
-            ("nominations", components.nominations.work),
             ("requeue", lambda _: components.waking.work()),
             ("expected shapes", lambda _: components.indexes.ready(WARM_NODES)),
             ("index", lambda _: self._freshen()),

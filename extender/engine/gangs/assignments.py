@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 from extender.engine.state.intree import Constraints
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Assignment, Seat, stands
+from extender.engine.types.look import Look
 from gangfilter.members import Member
 from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
@@ -54,9 +55,9 @@ class Assignments:
         if state is not None:
             self._ledger.excluded[uid] = self._ledger.excluded.get(uid, 0) | 1 << state.number
 
-    def restrict(self, uid: str, nodes: Sequence[str]) -> bool:
-        """Allow the member these nodes only, as kube-scheduler does; returns whether one of them was excluded."""
-        before, excluded = self._ledger.excluded.get(uid, 0), self._ledger.all_but(nodes)
+    def restrict(self, uid: str, look: Look) -> bool:
+        """Exclude the nodes that kube-scheduler refuses, and no others; returns whether one of those was excluded."""
+        before, excluded = self._ledger.excluded.get(uid, 0), self._ledger.refused_by(look)
         self._ledger.excluded[uid] = excluded
         return bool(before & ~excluded)
 

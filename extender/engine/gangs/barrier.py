@@ -12,16 +12,15 @@ from collections.abc import Sequence
 from extender.engine.gangs.controller import REFUSED_AGAIN_S
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.planner import KeptBefore
-from extender.engine.state.intree import nominated_alone
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
 from extender.engine.types import refusals
 from extender.engine.types.effects import BindAnswer, Held, Refuse, Verdict
+from extender.engine.types.look import Look
 from gangfilter.gang import STARTED, Gang
 from gangfilter.members import HOLDING, Member, Stage
 from gangfilter.minimum import last
 from gangfilter.table import Phase
-from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
 
@@ -57,9 +56,7 @@ class Barrier:
             return True
         return known.gang.phase in STARTED and known.gang.members[uid].stage not in HOLDING
 
-    def filter(
-        self, pod: Pod, state: PodState, nodes: Sequence[str], now: float, *, unheld: bool = False
-    ) -> Verdict | Reason | None:
+    def filter(self, state: PodState, look: Look, now: float, *, unheld: bool = False) -> Verdict | Reason | None:
         """Where a member may go, or why it waits; None if it is placed like a single pod.
 
         `unheld`: kube-scheduler binds it without asking us.
@@ -83,21 +80,23 @@ class Barrier:
             gang.unasked.pop(member.uid, None)
             return refusals.gang_starting(gang.key)
         # 3. its place, or that of an equal member
-        offered = member.stage in HOLDING and member.node in nodes
-        denied = member.stage in HOLDING and not offered and not nominated_alone(pod, nodes)
-        if offered or (denied and self._swap(gang, member, nodes, now)):
+        offered = member.stage in HOLDING and member.node in look.nodes
+        denied = member.stage in HOLDING and look.refuses(member.node)
+        if offered or (denied and self._swap(gang, member, look.nodes, now)):
             member.denied_at, member.refused = 0.0, False
             return Verdict((member.node,))
         if denied:
             self._denied(known, member, now)
-        # 4. no place: a single pod, or refused
+        # 4. no place: a single pod, or refused; it is nominated to a place that kube-scheduler did not look at
         if gang.phase in STARTED and member.stage not in HOLDING:
             return None
         member.refused = True
         gang.unasked.pop(member.uid, None)
         if gang.phase is Phase.STARTING or member.stage in HOLDING:
+            if look.sampled and member.stage in HOLDING and not denied:
+                self._members.wake(gang, member)
             return refusals.gang_starting(gang.key)
-        if not nominated_alone(pod, nodes) and self._assignments.restrict(member.uid, nodes):
+        if not look.alone and self._assignments.restrict(member.uid, look):
             known.planned = None
         return known.reason or refusals.gang_no_room(gang.key, "")
 

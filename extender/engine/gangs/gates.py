@@ -16,6 +16,7 @@ from extender.engine.state.context import EngineContext
 from extender.engine.state.pod_state import PodState
 from extender.engine.types import refusals
 from extender.engine.types.effects import Effect, Requeue
+from extender.engine.types.look import UNASKED, may_be_sampled
 from extender.engine.types.shape import Shape
 
 AGAIN_S, AGAIN_MOST_S = 10.0, 300.0
@@ -36,7 +37,6 @@ class Gates:
 
     def __init__(self, context: EngineContext, indexes: Indexes, waking: Waking) -> None:
         self._ledger, self._outbox, self._indexes, self._waking = context.ledger, context.outbox, indexes, waking
-        self._settings = context.settings
         self._openings: dict[str, Opening] = {}
         self._sought: dict[Shape, None] = {}
         """Shapes of gated single pods for which nodes are still to be looked at."""
@@ -67,8 +67,8 @@ class Gates:
         pod = self._ledger.pods.get(wake.pod.uid)
         if wake.gated or pod is None or not pod.info.gated:
             return wake
-        large = self._settings.nominates(len(self._ledger.nodes))
-        removal = Requeue(wake.pod, wake.node if large and wake.nominate else "", gated=True)
+        sampled = may_be_sampled(len(self._ledger.nodes))
+        removal = Requeue(wake.pod, wake.node if sampled and wake.nominate else "", gated=True)
         self._openings[wake.pod.uid] = Opening(removal)
         return removal
 
@@ -87,7 +87,7 @@ class Gates:
         pod = self._ledger.pods.get(wake.pod.uid)
         if wake.gated or wake.node or pod is None or not pod.info.gated or pod.ask is None:
             return False
-        self._waking.refused(pod, pod.ask, refusals.no_room(pod.ask), 0)
+        self._waking.refused(pod, pod.ask, refusals.no_room(pod.ask), UNASKED)
         self._sought[pod.shape] = None
         return True
 

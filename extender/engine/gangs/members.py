@@ -97,7 +97,7 @@ class MemberController:
         """Requeue a member that does not come by itself, to its place if it has one."""
         if member.refused:
             member.refused = False
-            nominate = not self._assignments.spread(member.uid)
+            nominate = self._ledger.pods[member.uid].sampled or not self._assignments.spread(member.uid)
             self._outbox.put(Requeue(ref(gang, member), member.node, nominate=nominate))
 
     # -- eviction, by the leading process only

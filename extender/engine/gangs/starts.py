@@ -11,6 +11,7 @@ from extender.engine.gangs.planner import KeptBefore, Outcome
 from extender.engine.planning.plan import Placement
 from extender.engine.state.roster import GangInfo
 from extender.engine.state.seats import Assignment
+from extender.engine.types.look import may_be_sampled
 from extender.engine.types.subject import of_gang
 from gangfilter.members import Stage
 from protos.contract.reason import Reason
@@ -59,7 +60,7 @@ class GangStarts:
         self._admission.started(gang.key)
         gang.start({uid: assignment.node for uid, assignment in assignments.items()}, now)
         context.counters["gang_starts", "planned"] += 1
-        nominate = context.settings.nominates(len(context.ledger.nodes))
+        nominate = may_be_sampled(len(context.ledger.nodes))
         for member in gang.at(Stage.PLANNED):
             member.refused = member.refused or nominate
             if member.uid not in gang.unheld:

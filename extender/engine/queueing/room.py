@@ -73,11 +73,14 @@ class Places:
         return node.seen and not node.problem and (free is None or all(map(le, self._least, free)))
 
     def take(
-        self, excluded: int, admits: Callable[[NodeState], bool] | None = None
+        self, passes: Callable[[NodeState], bool], admits: Callable[[NodeState], bool] | None = None
     ) -> Generator[int, None, tuple[NodeState, Mapping[str, Demand]] | None]:
-        """A node neither `excluded` (bits) nor reserved for others, and the pod's charges; full nodes are dropped."""
+        """A node that kube-scheduler passes, and that is not reserved for others; and the pod's charges.
+
+        Full nodes are dropped.
+        """
         for node in list(self.nodes.values()):
-            if excluded >> node.number & 1:
+            if not passes(node):
                 continue
             if admits is not None and not admits(node):
                 self.denied += 1

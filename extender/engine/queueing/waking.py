@@ -1,9 +1,9 @@
 """Which refused pods are requeued when capacity becomes free: in order, and no more than fit.
 
 A pod was refused because no node that it was asked for had capacity. So only nodes that got capacity since then are
-checked, of those it was asked for. kube-scheduler excluded the others, and requeues the pod itself when they suit. A
-pod that was refused because other workloads go first is requeued once none does. A requeued pod gets a soft charge
-where it fits, so that no other pod is requeued for the same capacity.
+checked, except those that kube-scheduler refuses: it requeues the pod itself when they suit. A pod that was refused
+because other workloads go first is requeued once none does. A requeued pod gets a soft charge where it fits, so that no
+other pod is requeued for the same capacity. It is also nominated there if kube-scheduler does not look at every node.
 
 Pods are checked in rounds, and a round runs in slices: between two slices pods, nodes and capacity may change.
 """
@@ -11,6 +11,7 @@ Pods are checked in rounds, and a round runs in slices: between two slices pods,
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from heapq import merge
 from itertools import islice
 
@@ -24,10 +25,12 @@ from extender.engine.queueing.refused import Refused
 from extender.engine.queueing.room import Places, Room
 from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.state.context import EngineContext
+from extender.engine.state.intree import passes
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.types import refusals
 from extender.engine.types.effects import Requeue
+from extender.engine.types.look import Look
 from extender.engine.types.shape import Shape
 from extender.engine.types.sliced import Sliced
 from protos.contract.ask import Demand, PodAsk
@@ -66,6 +69,7 @@ class Waking:
     def __init__(self, context: EngineContext, tenancy: Tenancy, order: PendingOrder) -> None:
         self._ledger, self._quarantine, self._outbox = context.ledger, context.quarantine, context.outbox
         self._tenancy = tenancy
+        self._ignored = frozenset(context.settings.resources.all)
         self._refused = Refused(tenancy.queues, order)
         self._fresh: dict[str, None] = {}
         """Nodes that got capacity since they were last checked, the earliest first."""
@@ -82,10 +86,11 @@ class Waking:
         if self._refused:
             self._fresh[node] = None
 
-    def refused(self, pod: PodState, ask: PodAsk, reason: Reason, excluded: int) -> None:
-        """The pod was refused all nodes except `excluded` ones (bits by node number)."""
+    def refused(self, pod: PodState, ask: PodAsk, reason: Reason, look: Look) -> None:
+        """The pod was refused all nodes that kube-scheduler does not refuse it."""
         self.forget(pod)
-        pod.refusal, pod.excluded = reason, excluded
+        before = pod.excluded if look.sampled and look.nominated else 0
+        pod.refusal, pod.excluded = reason, before | self._ledger.refused_by(look)
         pod.wakes, pod.again_at = 0, 0.0
         self._refused.put(pod, ask)
         if reason is refusals.BEHIND_GANGS:
@@ -200,13 +205,19 @@ class Waking:
             if now < pod.again_at or rules.defers(pod):
                 self._fresh.update(dict.fromkeys(places.nodes))
             else:
-                place = yield from places.take(pod.excluded, rules.open_to(pod, now))
+                place = yield from places.take(partial(self._passes, pod), rules.open_to(pod, now))
                 if place is not None and self._waits(pod, places.ask):
                     node, charges = place
                     rules.hold(pod, node.name, charges, now)
                     room.taken(node)
                     self._requeue(pod, node.name, places.ask, now)
         yield POD
+
+    def _passes(self, pod: PodState, node: NodeState) -> bool:
+        """Whether kube-scheduler's filters pass the node, as far as is known."""
+        if pod.excluded >> node.number & 1:
+            return False
+        return not pod.sampled or passes(node, pod.info.constraints, pod.requests, self._ignored)
 
     def _waits(self, pod: PodState, ask: PodAsk) -> bool:
         """Whether the pod still waits; an error may have left a pod in line that is gone."""
@@ -217,7 +228,7 @@ class Waking:
         pod.again_at = now + min(AGAIN_MOST_S, AGAIN_S * 2.0 ** min(pod.wakes, 16))
         pod.wakes += 1
         self._refused.put(pod, ask)
-        self._outbox.put(Requeue(pod.ref, node, nominate=False))
+        self._outbox.put(Requeue(pod.ref, node, nominate=pod.sampled))
         self._left -= 1
 
 

@@ -9,7 +9,7 @@ TaintToleration, NodeUnschedulable and NodeResourcesFit of kube-scheduler; k8s.i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 
 import msgspec
@@ -114,11 +114,6 @@ def has_preferences(pod: Pod) -> bool:
     return b'"preferredDuringScheduling' in affinity or b'"ScheduleAnyway"' in spread
 
 
-def nominated_alone(pod: Pod, nodes: Sequence[str]) -> bool:
-    """Whether kube-scheduler asks about the nominated node alone; if it is refused, all nodes come next."""
-    return bool(pod.status.nominated_node_name) and tuple(nodes) == (pod.status.nominated_node_name,)
-
-
 _Key = tuple[tuple[tuple[str, str], ...], bytes, bytes, tuple[str, ...], Spread | None]
 
 
@@ -147,6 +142,11 @@ def counted(requests: Iterable[tuple[str, int]], ignored: Collection[str] = ()) 
 def short_of(node: NodeState, requests: Amounts, ignored: Collection[str]) -> str:
     """The resource that the node lacks, "" if none. Its books, if it has any, count the `ignored` resources."""
     return lacking(counted(requests, ignored if node.books is not None else ()), node.allocatable, node.used)
+
+
+def passes(node: NodeState, constraints: Constraints, requests: Amounts, ignored: Collection[str]) -> bool:
+    """Whether the node passes kube-scheduler's filters for such a pod, as far as the engine knows them."""
+    return constraints.admits(node) and not short_of(node, requests, ignored)
 
 
 class _Selector(msgspec.Struct, frozen=True, rename="camel"):

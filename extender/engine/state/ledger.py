@@ -6,7 +6,7 @@ soft charge with a deadline), BINDING or BOUND. Every change of a node marks it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from extender.engine.state.inventories import Inventories
 from extender.engine.state.node_numbers import NodeNumbers
@@ -14,6 +14,7 @@ from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import Change, PodState, Requests
 from extender.engine.types.amounts import add
 from extender.engine.types.effects import PodRef
+from extender.engine.types.look import Look
 from protos.contract import inventory, names
 from protos.contract.ask import Demand
 from protos.contract.books import NodeBooks
@@ -75,11 +76,12 @@ class Ledger:
         state = self.nodes.get(name)
         return state.books if state is not None and state.seen and not state.problem else None
 
-    def all_but(self, nodes: Collection[str]) -> int:
-        """The other nodes, as bits by node number; none if `nodes` has at least as many names as there are nodes."""
-        if len(nodes) >= len(self.nodes):
+    def refused_by(self, look: Look) -> int:
+        """The nodes that kube-scheduler's own filters refuse, as bits by node number. All but one if that is alone."""
+        if len(look.nodes) >= len(self.nodes):
             return 0
-        return self._numbers.bits([self.nodes[name].number for name in self.nodes.keys() - frozenset(nodes)])
+        others = self.nodes.keys() - frozenset(look.nodes) if not look.sampled else self.nodes.keys() & {look.nominated}
+        return self._numbers.bits([self.nodes[name].number for name in others if name not in look.nodes])
 
     def set_node(self, node: Node, allocatable: Mapping[str, int], leaving: str = "") -> bool:
         """Set a node; returns whether anything relevant changed. `leaving`: the taint or label that drains it."""

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
-from extender.engine.state.intree import ANYWHERE, Constraints, constraints, has_preferences
+from extender.engine.state.intree import ANYWHERE, Constraints, constraints
 from extender.engine.types import trust
 from gangfilter import dialects
 from gangfilter.values import Reader, annotation, run_time
@@ -41,10 +41,6 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """It names one of our schedulers."""
     gated: bool = False
     """It has our scheduling gate."""
-    gates: bool = False
-    """It has any scheduling gate."""
-    prefers: bool = False
-    """It has no node, and preferences that only kube-scheduler scores."""
     nominated: str = ""
     """The node to which it is nominated, while it has no node."""
     nominated_by_us: bool = False
@@ -117,8 +113,6 @@ def read(pod: Pod, before: PodInfo, schedulers: Collection[str], clock: Clock, n
     nominated = "" if on_node else pod.status.nominated_node_name or ""
     return PodInfo(
         ours=ours,
-        gates=bool(spec.scheduling_gates),
-        prefers=not on_node and has_preferences(pod),
         nominated=nominated,
         nominated_by_us=bool(nominated) and trust.nominated_by_us(pod),
         gated=any(gate.name == names.PLAN_GATE for gate in spec.scheduling_gates),

@@ -91,7 +91,12 @@ class PodState(msgspec.Struct, eq=False):
     """HELD, with several nodes offered: until when filter waits for this pod's bind."""
     refusal: Reason | None = None
     excluded: int = 0
-    """The nodes that kube-scheduler did not ask about when it was refused: bits by node number."""
+    """The nodes that kube-scheduler refused it when the extender did: bits by node number."""
+    sampled: bool = False
+    """kube-scheduler did not look at every node when it last asked about more than the nominated one."""
+    declined: str = ""
+    declined_until: float = 0.0
+    """The nominated node that the extender has just refused it: kube-scheduler asks about others at once."""
     wakes: int = 0
     """Requeues since its last refusal."""
     again_at: float = 0.0

@@ -83,11 +83,10 @@ class Requeue(msgspec.Struct, frozen=True):
     spread are not nominated: kube-scheduler counts every pod nominated to a node as on that node."""
 
 
-class Nominate(msgspec.Struct, frozen=True):
-    """Write the node to which a pending pod is nominated, through pods/status; "" removes it."""
+class RemoveNomination(msgspec.Struct, frozen=True):
+    """Remove the nomination of a pending pod, through pods/status."""
 
     pod: PodRef
-    node: str
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -234,7 +233,7 @@ class Fault(msgspec.Struct, frozen=True, eq=False):
 
 Effect = (
     Requeue
-    | Nominate
+    | RemoveNomination
     | Report
     | ReportOwner
     | SetAnnotation

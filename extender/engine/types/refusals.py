@@ -24,6 +24,9 @@ FORGED = Reason(
     "AllocationForged", "the pod has an allocation that Gangshare did not write; the pod waits until it is removed"
 )
 KEPT_IN_LINE = Reason(IN_LINE, "the free GPUs are reserved for workloads before this pod in its queue")
+NOT_LOOKED_AT = Reason(
+    "NodesNotChecked", "the pod fits on a node that kube-scheduler did not check; the pod is nominated to that node"
+)
 GONE = Reason("PodGone", "the pod has ended")
 UNSEEN = Reason("BindUnseen", "this extender has not placed the pod; it is scheduled again")
 TAKEN = Reason("BindConflict", "the GPUs on the chosen node are no longer free; the pod is scheduled again")

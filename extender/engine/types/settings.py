@@ -139,9 +139,6 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
             default=",".join(DRAIN_TAINTS),
         ),
     ] = DRAIN_TAINTS
-    nominate_from: Annotated[
-        int, Flag("Number of nodes from which pods are nominated before kube-scheduler asks about them. 0 disables.")
-    ] = 500
     soft_charge_s: float = 1.0
     """Lifetime in seconds of a soft charge, from filter to bind."""
     undecided_s: float = 0.05
@@ -153,7 +150,6 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
         super().__post_init__()
         for name in ("offer_limit", "max_gang_size"):
             self._refuse_if(getattr(self, name) < 1, name, "1 or more")
-        self._refuse_if(self.nominate_from < 0, "nominate_from", "0 or more")
         tolerable = 0 <= self.score_tolerance <= 1000
         self._refuse_if(not tolerable, "score_tolerance", "at least 0 and at most 1000 thousandths of a GPU")
         for name in ("bind_timeout_s", "gang_bind_timeout_s"):
@@ -174,10 +170,6 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
     def _refuse_if(self, wrong: bool, name: str, expected: str) -> None:
         if wrong:
             raise SettingsError(f"{option(name)} is {getattr(self, name)}: expected {expected}")
-
-    def nominates(self, nodes: int) -> bool:
-        """Whether kube-scheduler's look at so many nodes costs more than the write of a nomination."""
-        return 0 < self.nominate_from <= nodes
 
     @property
     def patience(self) -> Patience:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
+from extender.engine.types import look
 from gangfilter.minimum import lacking
 from gangfilter.table import Phase
 from protos.contract import allocation, names
@@ -97,8 +99,9 @@ def test_members_that_wait_behind_our_gate_are_woken() -> None:
     assert {name for name, _ in world.woken()} == {"m0", "m1"}
 
 
-def test_on_large_clusters_members_are_nominated_before_they_are_asked_for() -> None:
-    world = two_nodes(nominate_from=2)
+def test_on_large_clusters_members_are_nominated_before_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "LEAST", 1)
+    world = two_nodes()
     world.create(*members(2))
     assert {name for name, node in world.woken() if node} == {"m0", "m1"}
 

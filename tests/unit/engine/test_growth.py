@@ -134,7 +134,7 @@ def test_a_pod_that_asks_too_many_resources_is_told_so() -> None:
     assert reason is not None
     assert (reason.code, reason.sentence) == (
         "AskTooMany",
-        "resources that a pod asks: 65, expected at most 64",
+        "resources that a pod requests: 65, expected at most 64",
     )
     few = a_pod("few", containers=[a_container("main", 1, limits={f"example.com/{i}": "1" for i in range(63)})])
     assert story.filter(few) == ["a"]

@@ -84,7 +84,7 @@ def test_another_gang_does_not_get_it_either() -> None:
 
 
 def test_one_that_waited_already_is_woken_to_it() -> None:
-    world = GangStory(a_node("n1", 16, 16), nominate_from=1)
+    world = GangStory(a_node("n1", 16, 16))
     world.start(*members(2, mem=16))
     world.terminate("m1")
     world.create(the_next(least=2))

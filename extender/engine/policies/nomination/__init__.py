@@ -1,1 +1,1 @@
-"""Decides the nodes of pending single pods before kube-scheduler asks about them."""
+"""Nominates single pods to nodes that kube-scheduler did not check."""
