@@ -97,6 +97,8 @@ class PodState(msgspec.Struct, eq=False):
     declined: str = ""
     declined_until: float = 0.0
     """The nominated node that the extender has just refused it: kube-scheduler asks about others at once."""
+    nominated_again_at: float = 0.0
+    """When it may be nominated again after kube-scheduler has refused the nodes of several nominations."""
     wakes: int = 0
     """Requeues since its last refusal."""
     again_at: float = 0.0

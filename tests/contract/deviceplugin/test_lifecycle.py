@@ -212,7 +212,7 @@ async def test_metrics_on_a_port_that_is_taken_end_the_start_with_a_sentence() -
         await plugin.start()
         await node.until(lambda: not plugin.running, "the plugin ends")
         (said,) = plugin.tail(1).splitlines()
-        assert said.startswith(f"gangshare plugin: metrics_port is {port}: expected a free port")
+        assert said.startswith(f"gangshare plugin: --metrics-port is {port}: expected a free port")
 
 
 def _read(url: str) -> str:

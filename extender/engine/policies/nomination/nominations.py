@@ -31,8 +31,8 @@ REMOVED_S, REMOVED = 15.0, 20
 """Seconds from a nomination until it is removed from a pod that is still pending, and most removals in one tick."""
 TRIED = 1000
 """The best nodes that are tried for one pod."""
-REFUSED = 4
-"""Nodes that kube-scheduler refuses, after which a pod is not nominated until capacity becomes free."""
+REFUSED, PAUSE_S = 4, 60.0
+"""Nodes that kube-scheduler refuses, after which a pod is not nominated for so many seconds."""
 OpenTo = Callable[[PodState, float], Callable[[NodeState], bool] | None]
 """`Backfill.open_to`."""
 
@@ -77,7 +77,9 @@ class Nominations:
 
         Nodes that kube-scheduler refuses are excluded the next time, so this ends.
         """
-        best = self._best(pod, now) if pod.excluded.bit_count() < REFUSED else None
+        if pod.excluded.bit_count() >= REFUSED:
+            pod.nominated_again_at = now + PAUSE_S
+        best = self._best(pod, now) if now >= pod.nominated_again_at else None
         if best is not None:
             self._charge(pod, *best, now)
             self._context.outbox.put(Requeue(pod.ref, best[0]))
