@@ -16,6 +16,7 @@ from typing import Any, Self
 import msgspec
 
 from extender.cli import scheduler_config
+from extender.engine.types.refusals import NOT_LOOKED_AT
 from protos.contract import names
 from protos.kube import credentials, paths
 from protos.kube.client import ApiClient
@@ -190,6 +191,7 @@ class _Meta(msgspec.Struct):
 class _Condition(msgspec.Struct):
     type: str
     status: str
+    message: str = ""
 
 
 class _Status(msgspec.Struct):
@@ -209,8 +211,11 @@ class Seen(msgspec.Struct):
 
     @property
     def refused(self) -> bool:
-        """Whether kube-scheduler said that it fits nowhere."""
-        return any(c.type == "PodScheduled" and c.status == "False" for c in self.status.conditions)
+        """Whether kube-scheduler said that it fits nowhere, and it is not nominated to a node that was not checked."""
+        return any(
+            c.type == "PodScheduled" and c.status == "False" and NOT_LOOKED_AT.sentence not in c.message
+            for c in self.status.conditions
+        )
 
 
 class _Line(msgspec.Struct):
