@@ -142,9 +142,13 @@ class ShapeIndex:
         if among is None or len(among) > FEW:
             named = ((ranked.get(rank), -negative) for negative, rank in fitting)
             return ((name, score) for name, score in named if name is not None and (among is None or name in among))
-        points = ((name, self.points(name)) for name in among)
-        scores = ((name, score) for name, score in points if score is not None)
-        return iter(sorted(scores, key=lambda found: (-found[1], found[0])))
+        places, known, fits = self._roll.places, self._known, []
+        for name in among:
+            place = places.get(name)
+            if place is not None and NOWHERE != known[place] < SHORT:
+                fits.append((known[place], name))
+        fits.sort()
+        return ((name, ZERO - standing) for standing, name in fits)
 
     def points(self, name: str) -> int | None:
         """The score of one node, None if it does not fit."""

@@ -45,7 +45,9 @@ class Offers:
         if state.ask is None and everywhere:
             return tuple(nodes)
         among = None if len(nodes) >= len(self._nodes) else frozenset(nodes)
-        ranked: Ranked = _asked(self._indexes.of(state.shape).ranked(among), nodes)
+        ranked: Ranked = self._indexes.of(state.shape).ranked(among)
+        if among is None:
+            ranked = _asked(iter(ranked), nodes)
         if admits is not None:
             ranked = (found for found in ranked if found[0] not in self._nodes or admits(self._nodes[found[0]]))
         if beside and not everywhere:
