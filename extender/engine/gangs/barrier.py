@@ -81,7 +81,7 @@ class Barrier:
             return refusals.gang_starting(gang.key)
         # 3. its place, or that of an equal member
         offered = member.stage in HOLDING and member.node in look.nodes
-        denied = member.stage in HOLDING and look.refuses(member.node)
+        denied = member.stage in HOLDING and not offered and look.refuses(member.node)
         if offered or (denied and self._swap(gang, member, look.nodes, now)):
             member.denied_at, member.refused = 0.0, False
             return Verdict((member.node,))

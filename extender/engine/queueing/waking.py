@@ -25,7 +25,6 @@ from extender.engine.queueing.refused import Refused
 from extender.engine.queueing.room import Places, Room
 from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.state.context import EngineContext
-from extender.engine.state.intree import passes
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.types import refusals
@@ -205,19 +204,13 @@ class Waking:
             if now < pod.again_at or rules.defers(pod):
                 self._fresh.update(dict.fromkeys(places.nodes))
             else:
-                place = yield from places.take(partial(self._passes, pod), rules.open_to(pod, now))
+                place = yield from places.take(partial(pod.passes, ignored=self._ignored), rules.open_to(pod, now))
                 if place is not None and self._waits(pod, places.ask):
                     node, charges = place
                     rules.hold(pod, node.name, charges, now)
                     room.taken(node)
                     self._requeue(pod, node.name, places.ask, now)
         yield POD
-
-    def _passes(self, pod: PodState, node: NodeState) -> bool:
-        """Whether kube-scheduler's filters pass the node, as far as is known."""
-        if pod.excluded >> node.number & 1:
-            return False
-        return not pod.sampled or passes(node, pod.info.constraints, pod.requests, self._ignored)
 
     def _waits(self, pod: PodState, ask: PodAsk) -> bool:
         """Whether the pod still waits; an error may have left a pod in line that is gone."""

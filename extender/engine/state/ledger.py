@@ -80,8 +80,8 @@ class Ledger:
         """The nodes that kube-scheduler's own filters refuse, as bits by node number. All but one if that is alone."""
         if len(look.nodes) >= len(self.nodes):
             return 0
-        others = self.nodes.keys() - frozenset(look.nodes) if not look.sampled else self.nodes.keys() & {look.nominated}
-        return self._numbers.bits([self.nodes[name].number for name in others if name not in look.nodes])
+        known = self.nodes.keys() & {look.nominated} if look.sampled else self.nodes.keys()
+        return self._numbers.bits([self.nodes[name].number for name in known - frozenset(look.nodes)])
 
     def set_node(self, node: Node, allocatable: Mapping[str, int], leaving: str = "") -> bool:
         """Set a node; returns whether anything relevant changed. `leaving`: the taint or label that drains it."""

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Literal
 
 import msgspec
 
+from extender.engine.state.intree import passes
+from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_info import UNREAD, PodInfo
 from extender.engine.types.effects import PodRef
 from extender.engine.types.shape import Shape, shape
@@ -127,6 +130,12 @@ class PodState(msgspec.Struct, eq=False):
     @property
     def shape(self) -> Shape:
         return shape(self.ask, self.requests)
+
+    def passes(self, node: NodeState, ignored: Collection[str]) -> bool:
+        """Whether the node passes kube-scheduler's filters, as far as is known; `ignored`: resources in the books."""
+        if self.excluded >> node.number & 1:
+            return False
+        return not self.sampled or passes(node, self.info.constraints, self.requests, ignored)
 
     def after(self, change: Change) -> State:
         """The next state; KeyError if the table has none."""

@@ -27,7 +27,7 @@ class Look(msgspec.Struct, frozen=True):
     @property
     def alone(self) -> bool:
         """Whether this is about the nominated node alone. If it is refused, the others come next."""
-        return bool(self.nominated) and tuple(self.nodes) == (self.nominated,)
+        return bool(self.nominated) and len(self.nodes) == 1 and self.nodes[0] == self.nominated
 
     def refuses(self, node: str) -> bool:
         """Whether kube-scheduler's own filters refuse the node."""

@@ -18,7 +18,6 @@ from extender.engine.placement.index import Indexes
 from extender.engine.policies.context import PolicyContext
 from extender.engine.queueing.line import Turn
 from extender.engine.state.holds import Holds
-from extender.engine.state.intree import passes
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.types.effects import RemoveNomination, Requeue
@@ -129,9 +128,9 @@ class Nominations:
             return None
         for name, _ in islice(self._indexes.of(pod.shape).ranked(), TRIED):
             node = self._ledger.nodes[name]
-            if pod.excluded >> node.number & 1 or node.books is None or (is_open is not None and not is_open(node)):
+            if node.books is None or (is_open is not None and not is_open(node)):
                 continue
-            if passes(node, pod.info.constraints, pod.requests, self._ignored):
+            if pod.passes(node, self._ignored):
                 choice = choose.choose(ask, node.books)
                 if choice is not None:
                     return name, choice.charges
