@@ -29,8 +29,8 @@ class Steps:
         self.counts: dict[str, list[int]] = {}
         """By kind, the steps in each bucket; the last bucket has those longer than all bounds."""
         self.seconds: dict[str, float] = {}
-        self.worked = 0.0
-        """Seconds of all steps together."""
+        self.taken = 0
+        """All steps together."""
         self._collecting = 0.0
         self.tidy: Callable[[], None] = lambda: None
         """To be called after each step that may leave much garbage; `Garbage` sets it."""
@@ -50,7 +50,7 @@ class Steps:
             self.seconds[kind] = 0.0
         counts[bisect_left(BUCKETS, seconds)] += 1
         self.seconds[kind] += seconds
-        self.worked += seconds
+        self.taken += 1
 
     @contextmanager
     def collections(self) -> Iterator[None]:

@@ -19,9 +19,9 @@ from extender.steps import Steps
 
 YOUNG, OLD = 1_500, 2
 """Allocations until a collection, and collections until the survivors are frozen: together at most some 2 ms."""
-WORK_S = 0.01
-"""Seconds of work until a collection in any case. Python's count of allocations sinks with each object that is freed,
-so it does not show that new objects replace old ones."""
+STEPS = 25
+"""Steps until a collection in any case. Python's count of allocations sinks with each object that is freed, so it does
+not show that new objects replace old ones."""
 MOST = 2_500
 """Allocations until Python collects by itself, in the middle of a step."""
 NEVER = 1_000_000
@@ -33,13 +33,13 @@ class Garbage:
     """The garbage collection of this process, from `settle` on."""
 
     def __init__(self, steps: Steps, clock: Callable[[], float] = time.monotonic) -> None:
-        """`steps` counts the seconds of work, and has garbage looked for after each step that may leave much."""
+        """`steps` counts the steps, and has garbage looked for after each step that may leave much."""
         self._steps, self._clock = steps, clock
         steps.tidy = self.look
         self._idle_since: float | None = None
         self._settled = self._collected_all = False
-        self._collected_at = 0.0
-        """In seconds of work."""
+        self._collected_at = 0
+        """The steps taken by then."""
 
     def settle(self) -> None:
         """The cluster is read completely: freeze the books."""
@@ -59,14 +59,14 @@ class Garbage:
         if not self._settled:
             return
         young, looks, _ = gc.get_count()
-        if young < YOUNG and looks < OLD and self._steps.worked < self._collected_at + WORK_S:
+        if young < YOUNG and looks < OLD and self._steps.taken < self._collected_at + STEPS:
             return
         if looks >= OLD:
             gc.collect(1)
             gc.freeze()
         else:
             gc.collect(0)
-        self._collected_at = self._steps.worked
+        self._collected_at = self._steps.taken
 
     def _idle(self, *, leads: bool) -> None:
         """Collect all objects once in each period in which another process leads."""

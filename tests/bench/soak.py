@@ -22,7 +22,6 @@ import sys
 import time
 from array import array
 from concurrent.futures import ProcessPoolExecutor
-from operator import itemgetter
 from pathlib import Path
 
 import msgspec
@@ -74,8 +73,8 @@ class Seen(msgspec.Struct):
     """Milliseconds of CPU."""
     steps: dict[str, tuple[int, int, float]]
     """By kind: all, those over 5 ms, and the longest in milliseconds."""
-    long: dict[tuple[str, int], float]
-    """Milliseconds of each step over 5 ms, by kind and number."""
+    long: dict[str, dict[int, float]]
+    """By kind: milliseconds of each step over 5 ms, by its number."""
     violations: int
     differ: int
     """Nodes on which a new process would book something else."""
@@ -93,14 +92,18 @@ class LongSteps(Steps):
 
     def __init__(self) -> None:
         super().__init__(time.thread_time)
-        self.long: dict[tuple[str, int], float] = {}
-        """Milliseconds, by kind and by how many of the kind came before."""
+        self.long: dict[str, dict[int, float]] = {}
+        """By kind: milliseconds, by how many of the kind came before. Equal lives make equally many containers here, so
+        that garbage is collected at the same steps."""
         self.longest: dict[str, float] = {}
 
     def note(self, kind: str, seconds: float) -> None:
         self.longest[kind] = max(seconds, self.longest.get(kind, 0.0))
+        long = self.long.get(kind)
+        if long is None:
+            long = self.long[kind] = {}
         if seconds > STEP_MS / 1000:
-            self.long[kind, sum(self.counts.get(kind, ()))] = 1000 * seconds
+            long[sum(self.counts.get(kind, ()))] = 1000 * seconds
         super().note(kind, seconds)
 
 
@@ -351,23 +354,13 @@ def measure(nodes: int, pods: int, lives: int = 2) -> list[Seen]:
 
 
 def both(first: Seen, second: Seen) -> dict[str, tuple[int, int, float]]:
-    """The steps by kind, each as long as in the life in which it was shorter.
-
-    Collections of garbage come by the CPU time of all that was done, so not at the same steps of both lives. What both
-    lives need for them shows in both: those of the life whose longest one was shorter count.
-    """
+    """The steps by kind, collections of garbage too, each as long as in the life in which it was shorter."""
     found = {}
-    for kind, (count, over, longest) in first.steps.items():
+    for kind, (count, _, longest) in first.steps.items():
         other = second.steps[kind]
-        if kind == GARBAGE:
-            found[kind] = min((count, over, longest), other, key=itemgetter(2))
-            continue
         assert count == other[0], f"{kind}: {count} and {other[0]} steps, expected two equal lives"
-        common = [
-            min(first.long[step], second.long[step])
-            for step in first.long.keys() & second.long.keys()
-            if step[0] == kind
-        ]
+        long, again = first.long[kind], second.long[kind]
+        common = [min(long[step], again[step]) for step in long.keys() & again.keys()]
         found[kind] = count, len(common), max(common, default=min(STEP_MS, longest, other[2]))
     return found
 
@@ -387,10 +380,13 @@ def figures(nodes: int, pods: int) -> list[Figure]:
     )
     for kind, (count, over, longest) in sorted(steps.items(), key=lambda each: -each[1][2]):
         print(f"  {kind}: {count:,} steps, {over} over {STEP_MS:g} ms, the longest {longest:.1f} ms", flush=True)
-    for life in lives:
-        print(f"  collections of one life: {life.steps.get(GARBAGE)}", flush=True)
     for life, other in ((seen, again), (again, seen)):
-        alone = [milliseconds for step, milliseconds in life.long.items() if step not in other.long]
+        alone = [
+            milliseconds
+            for kind, long in life.long.items()
+            for step, milliseconds in long.items()
+            if step not in other.long[kind]
+        ]
         longest = max(alone, default=0.0)
         print(f"  long in one of the two lives only: {len(alone)} steps, the longest {longest:.1f} ms", flush=True)
     growth = max(life.hours[-1] / life.hours[0] for life in lives)

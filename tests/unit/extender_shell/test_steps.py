@@ -13,7 +13,7 @@ from extender.engine.types.events import Tick
 from extender.engine.types.settings import Settings
 from extender.metrics import Metrics
 from extender.server.core import Core
-from extender.server.garbage import IDLE_S, MOST, OLD, WORK_S, YOUNG, Garbage
+from extender.server.garbage import IDLE_S, MOST, OLD, STEPS, YOUNG, Garbage
 from extender.steps import BUCKETS, Steps
 
 
@@ -112,12 +112,12 @@ def test_those_that_are_made_in_the_place_of_old_ones_are_looked_through_as_well
     collector.clear()
     for i in range(len(books)):
         books[i] = Node()
-        if i % 100 == 99:
-            steps.note("event", WORK_S / 10)
+        if i % 40 == 39:
+            steps.note("event", 0.001)
             garbage.look()
     assert gc.get_count()[0] < YOUNG
-    assert len(gc.get_objects(0)) < 100 * 4 * 10
-    assert 0 < collector.count(0) + collector.count(1) <= len(books) // 1000 + OLD
+    assert len(gc.get_objects(0)) < 4 * 40 * STEPS
+    assert 0 < collector.count(0) + collector.count(1) <= len(books) // (40 * STEPS) + OLD
 
 
 def test_young_objects_are_looked_through_after_events_and_slices(collector: list[int]) -> None:
