@@ -64,6 +64,7 @@ def _of_pods(table: Listeners, components: Components, pods: Lifecycle) -> None:
         lambda _, now: components.presence.listed(now),
         lambda _, __: components.indexes.scorer.look(),
         lambda _, now: components.gangs.rounds.replayed(now),
+        lambda _, now: components.nominations.listed(now),
     )
 
 

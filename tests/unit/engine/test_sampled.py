@@ -243,6 +243,28 @@ def test_another_process_charges_what_it_finds_nominated_by_an_extender() -> Non
     assert {pod.ref.name: pod.node for pod in story.engine.pods.values() if pod.node} == {"p": "n250"}
 
 
+def test_another_process_charges_the_nodes_of_members_whose_bindings_were_lost() -> None:
+    story = large("n150", "n250")
+    story.create(*members(2, mem=0, whole=1))
+    story.ask("m0", SAMPLE)
+    for name in ("m0", "m1"):
+        node = story.engine.pods[f"uid-{name}"].node
+        story.change(name, managed=BY_US, annotations=story.pods[name].metadata.annotations, nominated_node_name=node)
+        assert story.ask(name, [node], nominated=node).nodes == (node,)
+        story.bind(name, node)
+    story.land("m0")
+    story.restart()
+    story.later(2)
+    story.create(a_pod("late", whole=1))
+    assert story.ask("late").nodes == ()
+    assert story.booked() == ["m0", "m1"]
+    node = story.pods["m1"].status.nominated_node_name or ""
+    assert story.ask("m1", [node], nominated=node).nodes == (node,)
+    assert story.bind("m1", node) == "flying"
+    story.land("m1")
+    assert story.phase() is Phase.RUNNING
+
+
 def test_a_nomination_by_somebody_else_is_not_believed_nor_removed() -> None:
     story = large("n250")
     pod = a_pod("p", whole=1)

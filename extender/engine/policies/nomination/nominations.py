@@ -21,6 +21,8 @@ from extender.engine.state.holds import Holds
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.types.effects import RemoveNomination, Requeue
+from gangfilter.gang import STARTED
+from gangfilter.members import Stage
 from protos.contract import choose
 from protos.contract.ask import Demand
 
@@ -60,6 +62,12 @@ class Nominations:
         elif pod.info.nominated_by_us and uid not in self._written:
             self._written[uid] = now + REMOVED_S
             if not self._context.gangs.rounds.leading:  # a leader knows its own ones
+                self._adopt(pod, pod.info.nominated, now)
+
+    def listed(self, now: float) -> None:
+        """All pods are read: members of started gangs that another process nominated are known as such."""
+        for pod in [self._ledger.pods[uid] for uid in self._written if uid in self._ledger.pods]:
+            if self._context.gangs.roster.of(pod.ref.uid) is not None:
                 self._adopt(pod, pod.info.nominated, now)
 
     def forget(self, uid: str) -> None:
@@ -138,11 +146,16 @@ class Nominations:
 
     def _adopt(self, pod: PodState, name: str, now: float) -> None:
         """Charge the node to which another process has nominated the pod, if there is room."""
-        books, single = self._ledger.takes_pods(name), self._context.gangs.roster.of(pod.ref.uid) is None
-        if pod.ask is not None and pod.state == "waiting" and books is not None and single:
+        books = self._ledger.takes_pods(name)
+        if pod.ask is not None and pod.state == "waiting" and books is not None and self._single(pod.ref.uid):
             choice = choose.choose(pod.ask, books)
             if choice is not None:
                 self._charge(pod, name, choice.charges, now)
+
+    def _single(self, uid: str) -> bool:
+        """Whether the pod is placed like a single pod: its gang, if any, has started without it."""
+        known = self._context.gangs.roster.of(uid)
+        return known is None or (known.gang.phase in STARTED and known.gang.members[uid].stage is Stage.IDLE)
 
     def _charge(self, pod: PodState, node: str, charges: Mapping[str, Demand], now: float) -> None:
         uid = pod.ref.uid
