@@ -19,6 +19,7 @@ BENCHES = (
     "variety",
     "links",
     "throughput",
+    "mixed",
     "latency",
     "start",
     "allocate",

@@ -9,13 +9,13 @@ import asyncio
 import json
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import uvloop
 
 from protos.contract import names
 from protos.kube import binding, paths
-from tests.bench import bodies
+from tests.bench import bodies, ways
 from tests.bench.bodies import Json, Limits
 from tests.bench.fleet import MEM, WHOLE
 from tests.bench.plane import PODS, Extender, Plane, PodWatch, cpu_seconds, together
@@ -24,6 +24,7 @@ from tests.cluster.gangshare import get
 
 SIZES = (1_000, 5_000)
 MARKS = {1_000: 2.5, 5_000: 3.0}
+RATIOS: Mapping[int, float | None] = {1_000: None, 5_000: 0.9}
 MEMBERS = 500
 WARM, ROUNDS, BARE_ROUNDS = 20, 5, 3
 AT_ONCE = 32
@@ -83,13 +84,32 @@ async def _bare(plane: Plane) -> float:
     return took
 
 
+async def _alone(plane: Plane, extender: Extender) -> float:
+    """Seconds from letting kube-scheduler go until the last of as many single pods is bound, while we stand still."""
+    extender.process.pause()
+    async with ways.running(plane, ways.ALONE, every_s=LOOK_S) as now:
+        burst = await now.burst(bodies.pod(f"pod-{i:04}", {WHOLE: 1}) for i in range(MEMBERS))
+    print(f"  {MEMBERS} single pods, {ways.ALONE.name}: {burst.told}", flush=True)
+    extender.process.resume()
+    return burst.last_s
+
+
 async def _start(plane: Plane, extender: Extender, nodes: int, bare: float) -> list[Figure]:
-    """Medians; `bare` is what the Bindings alone take."""
-    rounds = [await _round(plane, extender) for _ in range(ROUNDS)]
+    """Medians, in turn with kube-scheduler alone; `bare` is what the Bindings alone take."""
+    rounds, alone = [], []
+    for number in range(ROUNDS):
+        if number % 2:
+            alone.append(await _alone(plane, extender))
+        rounds.append(await _round(plane, extender))
+        if not number % 2:
+            alone.append(await _alone(plane, extender))
     label = f"gang of {MEMBERS}, {nodes:,} nodes"
-    skew = statistics.median(last - first for first, last in rounds)
+    skew, last = statistics.median(last - first for first, last in rounds), statistics.median(r[1] for r in rounds)
+    singles = statistics.median(alone)
     return [
-        Figure(f"{label}: let go → last bound", statistics.median(r[1] for r in rounds), "s", mark=MARKS[nodes]),
+        Figure(f"{label}: let go → last bound", last, "s", mark=MARKS[nodes]),
+        Figure(f"{MEMBERS} single pods, {nodes:,} nodes, {ways.ALONE.name}: let go → last bound", singles, "s"),
+        Figure(f"{label}: gang with us / single pods alone", last / singles, "", mark=RATIOS[nodes]),
         Figure(f"{label}: first bound → last bound", skew, "s", mark=1.0),
         Figure(f"{label}: the same against a client that only posts {MEMBERS} Bindings", skew / bare, "×"),
     ]

@@ -13,11 +13,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from protos.kube import paths
-from tests.bench import bodies
-from tests.bench.fleet import MEM
+from tests.bench import bodies, ways
 from tests.bench.plane import PODS, Plane
 from tests.bench.report import Figure
-from tests.bench.throughput import ALONE, OURS, ROUNDS, SIZES, Running, Way, running
+from tests.bench.ways import ALONE, BOTH, OURS, Running, Way
 
 NODES, RATE, STREAM, LONE, APART_S = 5_000, 50, 500, 20, 0.25
 MARK_P50, MARK_P99, MARK_LONE = 1.2, 1.5, 2.0
@@ -41,7 +40,7 @@ class Round(NamedTuple):
 async def _created(plane: Plane, name: str, number: int) -> float:
     """Create one pod; when the request began."""
     began = time.monotonic()
-    await plane.api.post(PODS, bodies.pod(name, {MEM: SIZES[number % len(SIZES)]}))
+    await plane.api.post(PODS, ways.plain(name, number))
     return began
 
 
@@ -71,7 +70,7 @@ async def _lone(now: Running, count: int) -> float:
 
 
 async def _round(plane: Plane, way: Way) -> Round:
-    async with running(plane, way) as now:
+    async with ways.running(plane, way) as now:
         lone = await _lone(now, LONE)
         before = now.cpu()
         took = await _stream(now, STREAM)
@@ -84,7 +83,7 @@ async def _measure() -> list[tuple[Way, Round]]:
     done = []
     async with Plane() as plane:
         await plane.create(paths.nodes(), (bodies.node(f"node-{i:05}") for i in range(NODES)))
-        for way in (way for way in ROUNDS if way in (ALONE, OURS)):
+        for way in BOTH:
             done.append((way, await _round(plane, way)))
             print(f"  {NODES:,} nodes, {way.name}: {done[-1][1].told}", flush=True)
     return done

@@ -8,12 +8,13 @@ import os
 import subprocess
 import sys
 import time
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
+from prometheus_client.parser import text_string_to_metric_families
 
 from extender.cli import scheduler_config
 from extender.engine.types.refusals import NOT_LOOKED_AT
@@ -69,12 +70,20 @@ class Plane:
 
     def _installed(self) -> Path:
         """Create the account that the manifests give to extender and kube-scheduler; a kubeconfig with its token."""
-        argv = [str(self._plane.assets.program("kubectl")), f"--kubeconfig={self._plane.admin_kubeconfig}", "create"]
-        argv += [f"--filename={BASE / file}" for file in ACCOUNT]
-        made = subprocess.run(argv, capture_output=True, text=True)
-        if made.returncode:
-            raise RuntimeError(f"the account was not created: {made.stderr}")
+        self._kubectl("create", *(f"--filename={BASE / file}" for file in ACCOUNT))
         return self._plane.token_kubeconfig("pair", self._plane.token(names.NAMESPACE, "gangshare-scheduler"))
+
+    def define(self, *files: str) -> None:
+        """Create the definitions that are in these files of the manifests."""
+        given = [f"--filename={BASE / file}" for file in files]
+        self._kubectl("create", *given)
+        self._kubectl("wait", "--for=condition=Established", "--timeout=30s", *given)
+
+    def _kubectl(self, *argv: str) -> None:
+        program = [str(self._plane.assets.program("kubectl")), f"--kubeconfig={self._plane.admin_kubeconfig}"]
+        done = subprocess.run([*program, *argv], capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"kubectl {argv[0]} failed: {done.stderr}")
 
     async def create(self, path: str, objects: Iterable[Json]) -> None:
         """POST all of them, many at a time."""
@@ -121,6 +130,16 @@ class Plane:
     def scheduler_of(self, config: Json) -> Scheduler:
         """A kube-scheduler with this configuration."""
         return self._plane.scheduler("with" if "extenders" in config else "without", config, kubeconfig=self._account)
+
+    def requests(self) -> dict[str, float]:
+        """How many requests but watches the API server has answered so far, by verb and resource."""
+        found: Counter[str] = Counter()
+        for family in text_string_to_metric_families(self._plane.api.text("/metrics")):
+            for sample in family.samples:
+                of = sample.labels
+                if sample.name == "apiserver_request_total" and of["verb"] != "WATCH" and of["resource"]:
+                    found["/".join(filter(None, (f"{of['verb']} {of['resource']}", of["subresource"])))] += sample.value
+        return found
 
     def apiserver_cpu(self) -> float:
         """Seconds of CPU of the API server so far."""

@@ -1,4 +1,4 @@
-"""The plan of one gang of 512 at 5,000 nodes and 20,000 pods, in the process: in all, and its longest slice.
+"""The plan of one gang of 512, at 5,000 nodes and 20,000 pods, in the process: in all, and its longest slice.
 
 Nobody asked for its members' kind before, and no gang is like another: three of each kind that ask different amounts of
 CPU, of which the median counts.
@@ -21,12 +21,13 @@ from extender.steps import Steps
 from protos.contract.objects import decode_pod
 from tests.bench import bodies
 from tests.bench.bodies import Limits
-from tests.bench.fleet import MEM, WHOLE, Fleet
+from tests.bench.fleet import DEFAULTS, MEM, WHOLE, Fleet
 from tests.bench.gang import gang
 from tests.bench.report import Figure
 
 NODES, PODS, MEMBERS = 5_000, 20_000, 512
 CPUS = (200, 300, 400)
+MARK_MS = 100.0
 WARM_TICKS = 400
 """It has run for some 80 s."""
 ASKS: tuple[tuple[str, Limits], ...] = (
@@ -63,19 +64,21 @@ def _slices(fleet: Fleet, name: str, limits: Limits, cpu: int) -> Iterator[float
 
 def run() -> list[Figure]:
     """For several kinds of members, without and with racks to keep them in."""
-    return [*_measure("", Settings()), *_measure(", kept in few racks", Settings(locality_labels=(bodies.RACK,)))]
+    racks = Settings(locality_labels=(bodies.RACK,))
+    return [*figures(NODES, PODS, "", DEFAULTS), *figures(NODES, PODS, ", kept in few racks", racks)]
 
 
-def _measure(told: str, settings: Settings) -> list[Figure]:
-    fleet = Fleet(NODES, PODS, settings)
+def figures(nodes: int, pods: int, told: str, settings: Settings, *, mark: float = MARK_MS) -> list[Figure]:
+    """Of one size."""
+    fleet = Fleet(nodes, pods, settings)
     fleet.engine.step(PodsListed(), time.monotonic())
     for _ in range(WARM_TICKS):
         fleet.engine.step(Tick(), time.monotonic())
     Garbage(Steps()).settle()
-    figures: list[Figure] = []
+    found: list[Figure] = []
     for number, (each, limits) in enumerate(ASKS):
         plans = [list(_slices(fleet, f"gang-{number}-{i}", limits, cpu)) for i, cpu in enumerate(CPUS)]
-        label = f"plan of a gang of {MEMBERS}, {NODES:,} nodes, {PODS:,} pods, each {each}{told}"
-        figures.append(Figure(label, 1000 * median(map(sum, plans)), "ms", mark=100.0))
-        figures.append(Figure(f"{label}: longest slice", 1000 * median(map(max, plans)), "ms"))
-    return figures
+        label = f"plan of a gang of {MEMBERS}, {nodes:,} nodes, {pods:,} pods, each {each}{told}"
+        found.append(Figure(label, 1000 * median(map(sum, plans)), "ms", mark=mark))
+        found.append(Figure(f"{label}: longest slice", 1000 * median(map(max, plans)), "ms"))
+    return found

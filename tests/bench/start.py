@@ -1,4 +1,4 @@
-"""The extender's start and its memory at 5,000 nodes of 8 GPUs and 20,000 bound pods, against a real API server.
+"""The extender's start and its memory, at 5,000 nodes of 8 GPUs and 20,000 bound pods, against a real API server.
 
 Ready means that /readyz answers 200, the start of the interpreter included. The peak of resident memory is read after
 each size of ask was filtered over all nodes and Prometheus has asked once: what a day brings, not only the start.
@@ -66,23 +66,22 @@ def _start(extender: Extender, nodes: list[str]) -> Start:
         extender.process.stop()
 
 
-async def _measure(pods: int) -> list[Start]:
-    fleet = Fleet(NODES, pods)
+async def _measure(nodes: int, pods: int) -> list[Start]:
+    fleet = Fleet(nodes, pods)
     async with Plane() as plane:
         began = time.monotonic()
         await plane.create(paths.nodes(), map(bodies.node, fleet.names))
         await together(_bind(plane, pod) for pod in fleet.bound)
-        print(f"  {NODES:,} nodes and {pods:,} pods made in {time.monotonic() - began:.0f} s", flush=True)
+        print(f"  {nodes:,} nodes and {pods:,} pods made in {time.monotonic() - began:.0f} s", flush=True)
         extender = plane.extender()
         return [_start(extender, fleet.names) for _ in range(STARTS)]
 
 
-def figures(pods: int, *, marked: bool) -> list[Figure]:
-    """The median start, and the largest peak."""
-    starts = asyncio.run(_measure(pods))
+def figures(nodes: int, pods: int, seconds: float, mib: float) -> list[Figure]:
+    """The median start, and the largest peak, with their marks."""
+    starts = asyncio.run(_measure(nodes, pods))
     usual = statistics.median_low(starts)
-    seconds, mib = (15.0, 400.0) if marked else (None, None)
-    label = f"extender, {NODES:,} nodes, {pods:,} pods"
+    label = f"extender, {nodes:,} nodes, {pods:,} pods"
     return [
         Figure(f"{label}: start to ready", usual.seconds, "s", mark=seconds),
         Figure(f"{label}: its own CPU time until then", usual.cpu_s, "s"),
@@ -92,4 +91,4 @@ def figures(pods: int, *, marked: bool) -> list[Figure]:
 
 def run() -> list[Figure]:
     """At the size that the budget names."""
-    return figures(BOUND, marked=True)
+    return figures(NODES, BOUND, 15.0, 400.0)

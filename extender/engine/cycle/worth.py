@@ -12,7 +12,7 @@ from typing import NamedTuple
 from extender.engine.placement.score import ALONE, UNLINKED, Scorer, terms
 from extender.engine.placement.seats import UNTOUCHED
 from extender.engine.planning.attempt import ClusterView
-from extender.engine.state.intree import counted, lacking
+from extender.engine.state.intree import passes
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
@@ -110,9 +110,8 @@ class Worth:
         """The other nodes on which the pod may be, best first."""
         pending = pod.state == "waiting"
         excluded = pod.excluded | self._ledger.excluded.get(pod.ref.uid, 0) if pending else 0
-        amounts, beside = counted(pod.requests), counted(pod.requests, self._view.ignored)
         for name, _ in islice(self._view.indexes.of(pod.shape).ranked(), LOOKED):
             node = self._view.nodes[name]
-            short = lacking(amounts if node.books is None else beside, node.allocatable, node.used)
-            if name != pod.node and not short and not excluded >> node.number & 1 and pod.info.constraints.admits(node):
+            open_to = name != pod.node and not excluded >> node.number & 1
+            if open_to and passes(node, pod.info.constraints, pod.requests, self._view.ignored):
                 yield node
