@@ -6,6 +6,7 @@ import traceback
 from collections.abc import MutableMapping
 from typing import Any, Literal, TextIO, cast
 
+import msgspec
 import structlog
 
 from protos.contract.printable import printable
@@ -32,7 +33,6 @@ def configure(form: Format, level: Level) -> None:
     """Set up structlog, also for packages that use the standard library's logging."""
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
     shared: list[Any] = [
-        structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _printable,
@@ -40,7 +40,7 @@ def configure(form: Format, level: Level) -> None:
     last: list[Any] = (
         [structlog.dev.ConsoleRenderer()]
         if console
-        else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(_json)]
     )
     stream = cast("TextIO", _StandardError())
     structlog.configure(
@@ -53,6 +53,10 @@ def configure(form: Format, level: Level) -> None:
     foreign = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last]
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=foreign))
     logging.basicConfig(level=max(logging.WARNING, getattr(logging, level.upper())), handlers=[handler], force=True)
+
+
+def _json(line: Any, **_: Any) -> str:
+    return msgspec.json.encode(line, enc_hook=repr).decode()
 
 
 def _printable(_: Any, __: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

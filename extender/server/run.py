@@ -41,6 +41,8 @@ from protos.kube.credentials import Credentials
 from protos.kube.events import Recorder
 
 TICK_S = 0.2
+APART_S = 0.003
+"""Seconds from the end of planning until it begins again, at least."""
 SHORT_S = 0.0005
 """Seconds of a tick's parts after which the event loop gets a turn."""
 CHECK_S = 60.0
@@ -224,14 +226,18 @@ class Extender:
             await asyncio.sleep(TICK_S)
 
     async def _run_slices(self) -> None:
-        """Plan in slices after each change."""
+        """Plan in slices after each change. The changes of a burst share them."""
+        looked = 0.0
         while True:
             await self.core.stirred.wait()
+            if (early := looked + APART_S - time.monotonic()) > 0:
+                await asyncio.sleep(early)
             self.core.stirred.clear()
             more = True
             while more:
                 more = self.core.run_slice()
                 await asyncio.sleep(0)
+            looked = time.monotonic()
 
     async def _check(self) -> None:
         """Check the books from time to time, a few nodes at once, so that no decision waits for it."""
