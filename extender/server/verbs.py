@@ -86,10 +86,10 @@ class Verbs:
     async def verdict(self, asked: shapes.Args, *, unheld: bool = False) -> Verdict:
         """The nodes that the pod may use, or why there are none. `unheld`: kube-scheduler binds the pod itself."""
         engine, timed = self._core.engine, self._core.metrics.steps.timed
-        while timed("prepare", engine.prepare, asked.pod, self._core.clock()):  # noqa: ASYNC110
+        nodes = asked.candidates()
+        while timed("prepare", engine.prepare, asked.pod, nodes, self._core.clock()):  # noqa: ASYNC110
             await asyncio.sleep(0)
         await self._decided(asked.pod.metadata.uid)
-        nodes = asked.candidates()
         verdict = timed("filter", engine.filter, asked.pod, nodes, self._core.clock(), unheld=unheld)
         self._core.flush()
         code = verdict.reason.code if verdict.reason else "Offered"

@@ -94,7 +94,7 @@ def _decisions(world: _World, count: int) -> list[float]:
         world.engine.step(PodSeen(pod), world.now)
         if number % 2 and ends:
             world.engine.step(PodGone(ends.pop()), world.now)
-        while world.engine.prepare(pod, world.now):
+        while world.engine.prepare(pod, [], world.now):
             pass
         found.append(took(partial(world.engine.filter, pod, world.view.names, world.now)))
         world.engine.step(PodGone(pod.metadata.uid), world.now)

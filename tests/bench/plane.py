@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections import ChainMap, Counter
+from collections import ChainMap, defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -133,7 +133,7 @@ class Plane:
 
     def requests(self) -> dict[str, float]:
         """How many requests but watches the API server has answered so far, by verb and resource."""
-        found: Counter[str] = Counter()
+        found: defaultdict[str, float] = defaultdict(float)
         for family in text_string_to_metric_families(self._plane.api.text("/metrics")):
             for sample in family.samples:
                 of = sample.labels

@@ -4,7 +4,7 @@
 comes another one ends. All is driven by seeds, so two runs ask the same; figures are CPU time. `like the week`: 45
 asks with different CPU, as in the soak; `all apart`: no two shapes ask the same of a GPU.
 
-`python -m tests.bench.variety NODES DECISIONS` measures one size.
+`python -m tests.bench.variety NODES ASKED DECISIONS` measures one size.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from tests.bench.report import Figure, percentile, show
 from tests.builders import a_ref
 
 SHAPES, PODS, DECISIONS, PER_TICK = 512, 20_000, 2_000, 20
-SIZES = (1_000, 5_000)
+SIZES = ((1_000, 1_000), (5_000, 100), (5_000, 500), (5_000, 5_000))
+"""Nodes, and how many of them are asked about at a time: 100 in layout own, a tenth in the others."""
 Wish = tuple[Limits, int]
 """What a pod asks of GPUs, and cores."""
 
@@ -59,7 +60,8 @@ WISHES = {"like the week": _like_the_week, "all apart": _all_apart}
 class _Life:
     """Pods that come and go, one for one."""
 
-    def __init__(self, nodes: int, wishes: Sequence[Wish], tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, nodes: int, asked: int, wishes: Sequence[Wish], tasks: asyncio.TaskGroup) -> None:
+        self._asked = asked
         self.view, self.rng = Fleet(nodes, min(PODS, 4 * nodes)), random.Random(nodes)
         metrics = Metrics(self.view.engine.counters)
         self._garbage = Garbage(metrics.steps)
@@ -92,7 +94,9 @@ class _Life:
         began = time.thread_time()
         self.core.tell(PodSeen(pod))
         self.seen.append(1000 * (time.thread_time() - began))
-        answer = await self._timed(self.filters, self.verbs.filter, pending, self.view.names)
+        every = self.view.names
+        some = every if self._asked >= len(every) else self.rng.sample(every, self._asked)
+        answer = await self._timed(self.filters, self.verbs.filter, pending, some)
         offered: list[str] = msgspec.json.decode(answer).get("NodeNames") or []
         if len(offered) > 1:
             await self._timed(self.scores, self.verbs.prioritize, pending, offered)
@@ -128,20 +132,20 @@ def _pod(name: str, ask: Limits, cores: int) -> Json:
     return made
 
 
-async def _measure(nodes: int, wishes: Sequence[Wish], decisions: int) -> _Life:
+async def _measure(nodes: int, asked: int, wishes: Sequence[Wish], decisions: int) -> _Life:
     async with asyncio.TaskGroup() as tasks:
-        life = _Life(nodes, wishes, tasks)
+        life = _Life(nodes, asked, wishes, tasks)
         await life.warm()
         await life.run(decisions)
     return life
 
 
-def figures(nodes: int, decisions: int) -> list[Figure]:
+def figures(nodes: int, asked: int, decisions: int) -> list[Figure]:
     """Of one size."""
     found = []
     for kind, wishes in WISHES.items():
-        life = asyncio.run(_measure(nodes, wishes(), decisions))
-        label = f"{SHAPES} shapes {kind}, {nodes:,} nodes"
+        life = asyncio.run(_measure(nodes, asked, wishes(), decisions))
+        label = f"{SHAPES} shapes {kind}, {nodes:,} nodes, {asked:,} asked about"
         for verb, times, mark in (("filter", life.filters, 5.0), ("prioritize", life.scores, None)):
             if times:
                 found.append(Figure(f"{label}: {verb}, p50", percentile(times, 0.5), "ms"))
@@ -151,10 +155,10 @@ def figures(nodes: int, decisions: int) -> list[Figure]:
 
 
 def run() -> list[Figure]:
-    """1,000 and 5,000 nodes."""
-    return [figure for nodes in SIZES for figure in figures(nodes, DECISIONS)]
+    """Each size."""
+    return [figure for nodes, asked in SIZES for figure in figures(nodes, asked, DECISIONS)]
 
 
 if __name__ == "__main__":
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    sys.exit(not show(figures(int(sys.argv[1]), int(sys.argv[2]))))
+    sys.exit(not show(figures(*map(int, sys.argv[1:4]))))

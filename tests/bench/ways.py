@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -55,7 +54,7 @@ class Burst(NamedTuple):
     """Seconds from letting kube-scheduler go to the first bind."""
     last_s: float
     """And to the last."""
-    count: int
+    pods: int
     cpu_ms: Mapping[str, float]
     """For each pod, by process."""
     requests: Mapping[str, float]
@@ -63,7 +62,7 @@ class Burst(NamedTuple):
 
     @property
     def per_second(self) -> float:
-        return (self.count - 1) / (self.last_s - self.first_s)
+        return (self.pods - 1) / (self.last_s - self.first_s)
 
     @property
     def sum_ms(self) -> float:
@@ -124,19 +123,19 @@ class Running(NamedTuple):
         named = [pod["metadata"]["name"] for pod in made]
         self.scheduler.process.pause()
         await self.plane.create(PODS, made)
-        asked, before = Counter(self.plane.requests()), self.cpu()
+        asked, before = self.plane.requests(), self.cpu()
         began = time.monotonic()
         self.scheduler.process.resume()
         await self.watch.until_bound(named)
         after = self.cpu()
-        more = Counter(self.plane.requests()) - asked
+        more = {kind: times - asked.get(kind, 0) for kind, times in self.plane.requests().items()}
         at = sorted(self.watch.bound[name] - began for name in named)
         return Burst(
             at[0],
             at[-1],
             len(made),
             {name: 1000 * (after[name] - before[name]) / len(made) for name in after},
-            {kind: times / len(made) for kind, times in more.most_common()},
+            {kind: times / len(made) for kind, times in sorted(more.items(), key=lambda each: -each[1])},
         )
 
 

@@ -174,6 +174,7 @@ class SampledWorld(GangStory):
         for pod in self.pods.values():
             if pod.spec.node_name:
                 given = allocation.decode(pod.metadata.annotations[names.ALLOCATION])
+                assert given is not None
                 for share in (share for shares in given.containers.values() for share in shares):
                     used[pod.spec.node_name, share.index] += UNITS if share.whole else share.mem
         assert all(amount <= UNITS for amount in used.values()), used

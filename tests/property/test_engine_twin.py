@@ -151,7 +151,7 @@ class EngineAndTwin(RuleBasedStateMachine):
 
     def filter(self, uid: str, nodes: list[str]) -> None:
         pod = self.pending[uid]
-        while self.engine.prepare(pod, self.now):
+        while self.engine.prepare(pod, [], self.now):
             pass
         found = self.engine.filter(pod, nodes, self.now)
         assert set(found.nodes) <= set(nodes) - self.away - self.leaving
@@ -370,8 +370,8 @@ class EngineAndTwin(RuleBasedStateMachine):
         for uid in known:
             nodes = self.refused[uid]
             pod = self.engine.pods[uid]
-            index = self.engine._components.indexes.of(pod.shape)
-            fitting = [n for n in nodes if n in self.engine.nodes and index.points(n) is not None]
+            indexes = self.engine._components.indexes
+            fitting = list(indexes.among(pod.shape, [n for n in nodes if n in self.engine.nodes]))
             assert not fitting, f"{uid} sleeps although it fits on {fitting}"
 
     @rule(while_binding=st.booleans())

@@ -25,8 +25,7 @@ class Advice:
         kube-scheduler's own scores decide among nodes with 10.
         """
         indexes = self._components.indexes
-        index = indexes.of(state.shape)
-        scores = {name: score for name in nodes if (score := index.points(name)) is not None}
+        scores = dict(indexes.among(state.shape, nodes))
         if state.node in nodes:  # the node of its soft charge
             row = worth.before(indexes.scorer, self._ledger.nodes[state.node], state)
             if row is not None:

@@ -120,12 +120,12 @@ class Engine:
         """
         return self._components.holds.undecided(uid, now)
 
-    def prepare(self, pod: Pod, now: float) -> bool:
-        """Do a part of the work that must precede filter of this pod; returns whether there is more."""
+    def prepare(self, pod: Pod, nodes: Sequence[str], now: float) -> bool:
+        """Do a part of the work that must precede filter of this pod and these nodes; returns whether there is more."""
         self._components.quarantine.now = now
         more = False
         with self._components.quarantine.over(of_pod(pod.metadata.uid), "filter"):
-            more = self._filtering.prepare(pod, now)
+            more = self._filtering.prepare(pod, nodes, now)
         self._recovered(now)
         return more
 

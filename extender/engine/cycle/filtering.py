@@ -33,10 +33,11 @@ class Filtering:
         self._pending_reasons, self._counters = components.pending_reasons, components.counters
         self._nominations = components.nominations
 
-    def prepare(self, pod: Pod, now: float) -> bool:
-        """Do a part of the work that must precede filter of this pod; returns whether there is more.
+    def prepare(self, pod: Pod, nodes: Sequence[str], now: float) -> bool:
+        """Do a part of the work that must precede filter of this pod and these nodes; returns whether there is more.
 
-        A new shape of request costs a look at every node. In parts, it does not block other questions.
+        A new shape of request costs a look at every node, unless one of few nodes has capacity. In parts, it does not
+        block other questions.
         """
         uid = pod.metadata.uid
         if self._barrier.prepare(uid, now, self._components.backfill.before_gang):
@@ -46,6 +47,10 @@ class Filtering:
         state = self._ledger.pods.get(uid)
         shape = state.shape if state is not None else self._components.observer.shape(pod)
         containers = len(shape.ask.containers) if shape.ask else 1
+        reserved = state is not None and self._components.backfill.open_to(state, now) is not None
+        some = 0 < len(nodes) < len(self._ledger.nodes) and not reserved
+        if some and self._components.indexes.suffice(shape, nodes):
+            return False
         return self._components.indexes.prepare(shape, max(1, PREPARED_NODES // containers))
 
     def filter(self, pod: Pod, nodes: Sequence[str], now: float, *, unheld: bool) -> Verdict:
@@ -66,7 +71,8 @@ class Filtering:
         declined = nominated == state.declined and now < state.declined_until
         asked = look(nodes, "" if declined else nominated, len(self._ledger.nodes))
         state.declined, state.declined_until = nominated if asked.alone else "", now + CYCLE_S
-        state.sampled = state.sampled if asked.alone else asked.sampled
+        if not asked.alone:
+            state.sampled = self._components.indexes.sampled = asked.sampled
         return asked
 
     def _verdict(self, pod: Pod, nodes: Sequence[str], now: float, *, unheld: bool) -> Verdict:

@@ -1,7 +1,7 @@
 """The nodes ranked for one shape of request, kept up to date by their changes.
 
-The cost of a decision depends on the changes since the last one of its shape, not on the size of the cluster. An index
-takes 16 bytes for each node, so all shapes of a busy cluster are kept.
+A decision costs as much as what changed since the last one of its shape, or as the few nodes that are asked about. An
+index takes 16 bytes for each node, so all shapes of a busy cluster are kept.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from extender.engine.placement.ranking import NOWHERE, SHORT, ZERO, Ranking
 from extender.engine.placement.roll import Roll
@@ -25,7 +25,7 @@ BYTES, OF_NODE, OF_SHAPE = 80 << 20, 16, 4096
 LEAST_SHAPES, MOST_SHAPES = 128, 4096
 """Shapes kept at a time, whatever memory they take."""
 FEW = 512
-"""So many nodes are looked up one by one and not in the ranking."""
+"""At most so many nodes are looked up one by one and not in the ranking."""
 TURN = 4
 """The cost of beginning with another shape, in looks at a node whose state is known."""
 SETTLED, NOTED = 10, 20
@@ -150,11 +150,36 @@ class ShapeIndex:
         fits.sort()
         return ((name, ZERO - standing) for standing, name in fits)
 
-    def points(self, name: str) -> int | None:
-        """The score of one node, None if it does not fit."""
-        place = self._roll.places.get(name)
-        standing = self._known[place] if place is not None else NOWHERE
-        return ZERO - standing if standing != NOWHERE and standing < SHORT else None
+    def few(self, names: Sequence[str]) -> list[tuple[str, int]]:
+        """The same of few nodes. If more than these have changed, only these are looked at."""
+        if self._near(len(names)):
+            self.refresh()
+            return list(self.ranked(names))
+        ranks, places = self._roll.ranks, self._roll.places
+        found = [(self._standing(name), name) for name in names]
+        self._done()
+        fits = sorted((standing, ranks[places[name]], name) for standing, name in found if NOWHERE < standing < SHORT)
+        return [(name, ZERO - standing) for standing, _, name in fits]
+
+    def suffice(self, names: Sequence[str]) -> bool:
+        """Whether `few` gets by without a look at many nodes, and finds a node."""
+        some = self._near(len(names)) or any(NOWHERE < self._standing(name) < SHORT for name in names)
+        self._done()
+        return some
+
+    def _near(self, changes: int) -> bool:
+        """Whether at most so many nodes have changed that were not looked at."""
+        self._catch_up()
+        return len(self._stale) + (self._roll.turn - self._turn if self._turn else len(self._roll)) <= changes
+
+    def _standing(self, name: str) -> int:
+        node = self._nodes.get(name)
+        return self._scores.of(node) if node is not None and node.seen else NOWHERE
+
+    def _done(self) -> None:
+        """Forget the states of nodes that were looked at out of turn, unless a refresh under way will."""
+        if not self._stale:
+            self._scores.forget()
 
     def nearest(self, excluded: int = 0) -> str | None:
         """The nearest of the nodes that do not fit, except `excluded` ones (bits by node number)."""
@@ -175,6 +200,8 @@ class Indexes:
         """The shapes that `work` has yet to bring up to date in this turn."""
         self._soon: dict[Shape, None] = {}
         """The shapes that will be requested soon."""
+        self.sampled = False
+        """kube-scheduler asked about a part of the nodes last."""
 
     def stale(self, node: str) -> None:
         """The node was added, changed or removed."""
@@ -187,6 +214,16 @@ class Indexes:
         index = self._used(shape) if named is None else self._new(shape, named, Roll(named))
         index.refresh()
         return index
+
+    def among(self, shape: Shape, names: Sequence[str]) -> Iterable[tuple[str, int]]:
+        """(node, score) of those of these nodes that fit, the best first."""
+        if len(names) > FEW or self._by_uuid.named(shape) is not None:
+            return self.of(shape).ranked(frozenset(names))
+        return self._used(shape).few(names)
+
+    def suffice(self, shape: Shape, names: Sequence[str]) -> bool:
+        """Whether `among` gets by without a look at many other nodes, and finds a node."""
+        return len(names) <= FEW and (self._by_uuid.named(shape) is not None or self._used(shape).suffice(names))
 
     def prepare(self, shape: Shape, looks: int, *, aged: bool = False) -> bool:
         """Do a part of the work of `of`; return whether more is left. `aged`: also for scores of a former mix."""
@@ -217,8 +254,8 @@ class Indexes:
         return min(MOST_SHAPES, max(LEAST_SHAPES, BYTES // (OF_SHAPE + OF_NODE * len(self._roll))))
 
     def warm(self, shape: Shape) -> None:
-        """Have `ready` do the work for a shape that will be requested soon."""
-        if len(self._soon) < self.most and self._by_uuid.named(shape) is None:
+        """Have `ready` do the work for a shape that will be requested soon, of all nodes."""
+        if not self.sampled and len(self._soon) < self.most and self._by_uuid.named(shape) is None:
             self._soon[shape] = None
 
     def ready(self, looks: float) -> bool:

@@ -44,10 +44,10 @@ class Offers:
         everywhere = self._settings.in_tree_preferences or intree.has_preferences(pod)
         if state.ask is None and everywhere:
             return tuple(nodes)
-        among = None if len(nodes) >= len(self._nodes) else frozenset(nodes)
-        ranked: Ranked = self._indexes.of(state.shape).ranked(among)
-        if among is None:
-            ranked = _asked(iter(ranked), nodes)
+        if len(nodes) < len(self._nodes):
+            ranked: Ranked = self._indexes.among(state.shape, nodes)
+        else:
+            ranked = _asked(self._indexes.of(state.shape).ranked(), nodes)
         if admits is not None:
             ranked = (found for found in ranked if found[0] not in self._nodes or admits(self._nodes[found[0]]))
         if beside and not everywhere:

@@ -219,9 +219,10 @@ class GangStory:
         if nominated:
             status = msgspec.structs.replace(pod.status, nominated_node_name=nominated)
             pod = msgspec.structs.replace(pod, status=status)
-        while self.engine.prepare(pod, self.now):
+        nodes = sorted(self.nodes) if nodes is None else nodes
+        while self.engine.prepare(pod, nodes, self.now):
             pass
-        verdict = self.engine.filter(pod, sorted(self.nodes) if nodes is None else nodes, self.now)
+        verdict = self.engine.filter(pod, nodes, self.now)
         self.carry(self.engine.effects())
         return verdict
 

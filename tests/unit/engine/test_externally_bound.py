@@ -22,7 +22,7 @@ class Shared(GangStory):
     def observe(self, name: str, nodes: list[str] | None = None) -> Verdict:
         self.now += 0.001
         pod = self.pods[name]
-        while self.engine.prepare(pod, self.now):
+        while self.engine.prepare(pod, [], self.now):
             pass
         verdict = self.engine.filter(pod, sorted(self.nodes) if nodes is None else nodes, self.now, unheld=True)
         self.carry(self.engine.effects())

@@ -26,8 +26,8 @@ def cluster(count: int) -> Indexes:
     return Indexes({f"n{i:04}": a_state(f"n{i:04}", i, 16, 16) for i in range(count)})
 
 
-def looks(indexes: Indexes, wanted: Shape) -> int:
-    """How many nodes are looked at for an answer."""
+def looks(indexes: Indexes, wanted: Shape, few: list[str] | None = None) -> int:
+    """How many nodes are looked at for an answer about all nodes, or about few."""
     found = 0
     of = ShapeScorer.of
 
@@ -37,7 +37,10 @@ def looks(indexes: Indexes, wanted: Shape) -> int:
         return of(self, node)
 
     with patch.object(ShapeScorer, "of", counted):
-        indexes.of(wanted)
+        if few is None:
+            indexes.of(wanted)
+        else:
+            indexes.among(wanted, few)
     return found
 
 
@@ -113,7 +116,7 @@ def test_a_node_in_the_place_of_one_that_is_gone_is_itself() -> None:
     nodes["n1"] = a_state("n1", 4, 16)
     indexes.stale("n1")
     assert {name for name, _ in indexes.of(wanted).ranked()} == {"n0", "n1", "n2", "new"}
-    assert indexes.of(wanted).points("gone") is None
+    assert list(indexes.among(wanted, ["gone"])) == []
 
 
 def test_nodes_come_and_go_for_ever_in_a_bounded_number_of_places() -> None:
@@ -161,6 +164,51 @@ def test_equals_come_by_name_however_nodes_come(seed: int, monkeypatch: pytest.M
                 by_name = sorted(found.ranked(), key=lambda each: (-each[1], each[0]))
                 assert list(found.ranked()) == by_name
     assert indexes._roll.epoch or roll.APART > 3
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_few_nodes_are_ranked_as_among_all_however_far_an_index_is_behind(seed: int) -> None:
+    rng = random.Random(seed)
+    nodes = {f"n{i:02}": a_state(f"n{i:02}", i, rng.choice((1, 4, 16))) for i in range(60)}
+    indexes = Indexes(nodes)
+    for number in range(200):
+        for name in rng.sample(sorted(nodes), rng.choice((0, 1, 30))):
+            nodes[name] = a_state(name, 100 + number, rng.choice((1, 4, 16)))
+            indexes.stale(name)
+        asked, few = rng.choice(SHAPES[:20]), [*rng.sample(sorted(nodes), rng.choice((1, 8))), "unknown"]
+        if rng.random() < 0.3:
+            indexes.prepare(asked, 3)
+        there = list(Indexes(nodes, indexes.scorer).of(asked).ranked(few))
+        assert indexes.suffice(asked, few) or not there
+        assert list(indexes.among(asked, few)) == there
+        assert indexes.suffice(asked, sorted(nodes))
+    assert all(not found._scores._known or found._stale for found in indexes._shapes.values())
+
+
+def test_few_nodes_are_looked_at_if_more_have_changed() -> None:
+    indexes = cluster(1_000)
+    few = [f"n{i:04}" for i in range(100)]
+    assert looks(indexes, SHAPES[0], few) == 100, "a new shape"
+    indexes.of(SHAPES[0])
+    for i in range(20):
+        indexes.stale(f"n{i:04}")
+    assert looks(indexes, SHAPES[0], few) == 20
+    for i in range(200):
+        indexes.stale(f"n{i:04}")
+    assert looks(indexes, SHAPES[0], few) == 100
+    assert looks(indexes, SHAPES[0]) == 200
+
+
+def test_shapes_that_come_are_prepared_only_if_every_node_is_asked_about() -> None:
+    indexes = cluster(50)
+    indexes.sampled = True
+    indexes.warm(SHAPES[0])
+    assert not indexes.ready(1_000)
+    assert looks(indexes, SHAPES[0]) == 50
+    indexes.sampled = False
+    indexes.warm(SHAPES[1])
+    indexes.ready(1_000)
+    assert looks(indexes, SHAPES[1]) == 0
 
 
 def test_hundreds_of_shapes_are_kept_at_thousands_of_nodes() -> None:
@@ -275,8 +323,6 @@ def test_a_pod_that_names_gpus_keeps_no_index_and_costs_a_look_at_the_nodes_that
     found = indexes.of(one)
     assert [name for name, _ in found.ranked()] == ["moved"]
     assert [list(found.ranked(among)) for among in (["n0001"], [])] == [[], []]
-    assert found.points("n0003") is None
-    assert found.points("moved") is not None
     del nodes["moved"]
     indexes.stale("moved")
     assert [list(indexes.of(one).ranked()), indexes._by_uuid._of.get("gpu-n0003-0")] == [[], None]

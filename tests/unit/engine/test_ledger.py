@@ -213,13 +213,13 @@ def test_what_the_plugin_corrects_onto_another_gpu_makes_room_on_the_first() -> 
 
 def test_a_filter_is_prepared_in_parts_once_for_all_pods_of_a_shape_that_fits_nowhere() -> None:
     story = Story(*(a_node(f"n{i:03}", 16) for i in range(1000)))
-    assert [story.engine.prepare(a_pod("p", mem=99), 0.0) for _ in range(4)] == [True, True, False, False]
+    assert [story.engine.prepare(a_pod("p", mem=99), [], 0.0) for _ in range(4)] == [True, True, False, False]
     assert story.filter(a_pod("p", mem=99)) == []
-    assert not story.engine.prepare(a_pod("q", mem=99), 0.0)
+    assert not story.engine.prepare(a_pod("q", mem=99), [], 0.0)
     story.tell(NodeSeen(a_node("n000", 99)))
-    assert not story.engine.prepare(a_pod("r", mem=99), 0.0), "one node is looked at again"
+    assert not story.engine.prepare(a_pod("r", mem=99), [], 0.0), "one node is looked at again"
     assert story.filter(a_pod("r", mem=99)) == ["n000"]
-    assert [story.engine.prepare(a_pod("none"), 0.0) for _ in range(4)] == [True, True, False, False]
+    assert [story.engine.prepare(a_pod("none"), [], 0.0) for _ in range(4)] == [True, True, False, False]
 
 
 def test_a_pod_that_is_somewhere_may_be_where_room_is_softly_kept_for_another() -> None:

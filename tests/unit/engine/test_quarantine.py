@@ -286,7 +286,7 @@ def test_preempt_and_prioritize_that_fail_are_answered(story: Story, monkeypatch
     story.tell(PodSeen(pod))
     poison(story.engine._components.observer, "ask", monkeypatch)
     assert story.engine.preempt(pod, {"n1": ["uid-x"]}) == {}
-    poison(story.engine._components.indexes, "of", monkeypatch)
+    poison(story.engine._components.indexes, "among", monkeypatch)
     assert story.engine.prioritize(pod, ["n1"]) == {"n1": 0}
 
 

@@ -134,7 +134,7 @@ def test_members_of_a_gang_far_back_in_line_are_answered_at_once() -> None:
     last = max(pod.metadata.name for pod in world.pods.values())
     pod = world.pods[last]
     asked = 0
-    while world.engine.prepare(pod, world.now):
+    while world.engine.prepare(pod, [], world.now):
         asked += 1
     assert asked < 20
     verdict = world.engine.filter(pod, sorted(world.nodes), world.now)

@@ -213,7 +213,7 @@ def test_what_is_not_offered_is_not_free() -> None:
 
 def test_without_gpus_nothing_is_lost() -> None:
     indexes = a_cluster(a_state("n", 0))
-    assert indexes.of(shape(None, amounts(4))).points("n") == 0
+    assert list(indexes.of(shape(None, amounts(4))).ranked()) == [("n", 0)]
 
 
 def test_what_the_first_asks_say_is_learnt_at_once_and_what_later_ones_say_when_there_is_time() -> None:
