@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, combinations
 
-from extender.engine.placement.index import Indexes
+from extender.engine.placement.indexes import Indexes
 from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.solver import Wanted

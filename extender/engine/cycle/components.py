@@ -17,7 +17,7 @@ from extender.engine.gangs.gangs import Gangs
 from extender.engine.gangs.gates import Gates
 from extender.engine.gangs.planner import GangPlanner
 from extender.engine.gangs.reporter import GangReporter
-from extender.engine.placement.index import Indexes
+from extender.engine.placement.indexes import Indexes
 from extender.engine.placement.offers import Offers
 from extender.engine.planning.movable_pods import MovablePods
 from extender.engine.policies.backfill.backfill import Backfill

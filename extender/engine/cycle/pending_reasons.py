@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.engine.placement.index import Indexes
+from extender.engine.placement.indexes import Indexes
 from extender.engine.state.classes import Classes
 from extender.engine.state.lacking import Lacking
 from extender.engine.state.ledger import Ledger

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from extender.engine.placement.index import Indexes
+from extender.engine.placement.indexes import Indexes
 from extender.engine.queueing.waking import Waking
 from extender.engine.state.context import EngineContext
 from extender.engine.state.pod_state import PodState

@@ -9,7 +9,7 @@ import msgspec
 
 from extender.engine.gangs.assignments import Assignments
 from extender.engine.gangs.reporter import GangReporter
-from extender.engine.placement.index import Indexes
+from extender.engine.placement.indexes import Indexes
 from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.backfill_guard import Kept
 from extender.engine.planning.plan import Placement, Plan

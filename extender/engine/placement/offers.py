@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from extender.engine.placement.index import Indexes
+from extender.engine.placement.indexes import Indexes
 from extender.engine.state import intree
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState

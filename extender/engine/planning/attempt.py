@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from extender.engine.placement.index import Indexes
+from extender.engine.placement.indexes import Indexes
 from extender.engine.planning.backfill_guard import Kept, unguarded
 from extender.engine.planning.trial import Choices, EquivalenceClass, Trial, group, is_puzzle
 from extender.engine.state.intree import Constraints

@@ -12,7 +12,7 @@ from itertools import repeat
 
 import msgspec
 
-from extender.engine.placement.index import Indexes
+from extender.engine.placement.indexes import Indexes
 from extender.engine.planning.attempt import PIECE, STEP, TRY, ClusterView
 from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.snapshot import fill

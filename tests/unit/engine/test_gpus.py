@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from extender.engine.placement import seats, shape_scorer
-from extender.engine.placement.index import Indexes
+from extender.engine.placement.indexes import Indexes
 from extender.engine.placement.ranking import NOWHERE
 from extender.engine.placement.score import Scorer
 from extender.engine.placement.shape_scorer import ShapeScorer

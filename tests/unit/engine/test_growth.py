@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.engine.placement import index, mix, roll, score, seats
+from extender.engine.placement import indexes, mix, roll, score, seats
 from extender.engine.policies.elastic import surplus_policy
 from extender.engine.policies.preemption import candidates
 from extender.engine.queueing import queues, runtimes, usage
@@ -27,8 +27,8 @@ BOUNDED = {
     "ledger._interned._old": ledger.INTERNED // 2,
     "ledger._numbers._gone": node_numbers.RENUMBERED,
     "ledger._numbers._unused": node_numbers.RENUMBERED,
-    "indexes._shapes": index.MOST_SHAPES,
-    "indexes._rota": index.MOST_SHAPES,
+    "indexes._shapes": indexes.MOST_SHAPES,
+    "indexes._rota": indexes.MOST_SHAPES,
     "_seats._of": seats.ALL_SEATS,
     "_roll._changed_at": roll.GONE + 3,
     "_roll.names": roll.GONE + 3,

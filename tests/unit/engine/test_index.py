@@ -8,8 +8,9 @@ from unittest.mock import patch
 
 import pytest
 
-from extender.engine.placement import index, ranking, roll, score, seats, uuid_index
-from extender.engine.placement.index import NOTED, TURN, Indexes, ShapeIndex
+from extender.engine.placement import ranking, roll, score, seats, uuid_index
+from extender.engine.placement.index import NOTED, TURN, ShapeIndex
+from extender.engine.placement.indexes import BYTES, MOST_SHAPES, Indexes
 from extender.engine.placement.ranking import ZERO, Ranking, of_room, of_score
 from extender.engine.placement.shape_scorer import ShapeScorer
 from extender.engine.state.node_state import NodeState
@@ -185,18 +186,19 @@ def test_few_nodes_are_ranked_as_among_all_however_far_an_index_is_behind(seed: 
     assert all(not found._scores._known or found._stale for found in indexes._shapes.values())
 
 
-def test_few_nodes_are_looked_at_if_more_have_changed() -> None:
+def test_a_question_about_few_nodes_looks_at_twice_as_many_at_most() -> None:
     indexes = cluster(1_000)
     few = [f"n{i:04}" for i in range(100)]
-    assert looks(indexes, SHAPES[0], few) == 100, "a new shape"
-    indexes.of(SHAPES[0])
+    for number in range(1, 10):
+        assert looks(indexes, SHAPES[0], few) <= 200, number
+    assert looks(indexes, SHAPES[0]) <= 600, "nine times it caught up by a part"
     for i in range(20):
         indexes.stale(f"n{i:04}")
     assert looks(indexes, SHAPES[0], few) == 20
     for i in range(200):
         indexes.stale(f"n{i:04}")
-    assert looks(indexes, SHAPES[0], few) == 100
-    assert looks(indexes, SHAPES[0]) == 200
+    assert looks(indexes, SHAPES[0], few) <= 200
+    assert looks(indexes, SHAPES[0]) <= 120
 
 
 def test_shapes_that_come_are_prepared_only_if_every_node_is_asked_about() -> None:
@@ -214,9 +216,9 @@ def test_shapes_that_come_are_prepared_only_if_every_node_is_asked_about() -> No
 def test_hundreds_of_shapes_are_kept_at_thousands_of_nodes() -> None:
     at = Indexes({f"n{i}": NodeState(f"n{i}", i) for i in range(5_000)})
     assert at.most >= 512
-    assert at.most * 5_000 * 12 <= index.BYTES
+    assert at.most * 5_000 * 12 <= BYTES
     small = Indexes({"n": NodeState("n", 0)})
-    assert small.most == index.MOST_SHAPES
+    assert small.most == MOST_SHAPES
 
 
 def test_a_node_takes_twelve_bytes_of_an_index() -> None:
@@ -344,8 +346,8 @@ def test_a_shape_that_will_be_asked_soon_is_ready_by_then() -> None:
 
 
 def test_no_more_shapes_are_made_ready_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "MOST_SHAPES", 5)
-    monkeypatch.setattr(index, "LEAST_SHAPES", 5)
+    monkeypatch.setattr("extender.engine.placement.indexes.MOST_SHAPES", 5)
+    monkeypatch.setattr("extender.engine.placement.indexes.LEAST_SHAPES", 5)
     indexes = cluster(3)
     for wanted in SHAPES:
         indexes.warm(wanted)

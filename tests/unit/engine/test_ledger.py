@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from extender.engine.placement import index
+from extender.engine.placement import indexes
 from extender.engine.types import refusals
 from extender.engine.types.effects import PostBinding, Refuse, Report
 from extender.engine.types.events import BindDone, GpusUnhealthy, NodeGone, NodeSeen, PodGone, PodSeen, PodsListed, Tick
@@ -171,7 +171,7 @@ def test_a_pod_that_ended_and_is_touched_again_and_again_keeps_no_others_in_memo
 
 
 def test_shapes_nobody_asks_for_any_more_are_let_go_however_they_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "MOST_SHAPES", 150)
+    monkeypatch.setattr(indexes, "MOST_SHAPES", 150)
     story = Story(a_node("a", 2**20))
     for i in range(200):
         story.tell(PodSeen(a_pod(f"p{i}", mem=i + 1)))

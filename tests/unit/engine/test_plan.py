@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from extender.engine.placement.index import Indexes
+from extender.engine.placement.indexes import Indexes
 from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.plan import Placement, Plan
 from extender.engine.state.intree import Constraints

@@ -12,7 +12,7 @@ import pytest
 
 from extender.engine.gangs.gates import Gates
 from extender.engine.gangs.observer import GangObserver
-from extender.engine.placement.index import Indexes
+from extender.engine.placement.indexes import Indexes
 from extender.engine.policies.backfill.backfill import Backfill
 from extender.engine.policies.elastic.elastic import Elastic
 from extender.engine.policies.preemption.preempt import Preemption

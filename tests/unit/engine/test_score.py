@@ -10,7 +10,8 @@ import pytest
 
 from extender.engine.placement import score
 from extender.engine.placement.gpus import gpus
-from extender.engine.placement.index import Indexes, ShapeIndex
+from extender.engine.placement.index import ShapeIndex
+from extender.engine.placement.indexes import Indexes
 from extender.engine.placement.score import STRANDED, Terms
 from extender.engine.placement.usable import BESIDE, GPU, Usable, takes
 from extender.engine.state.node_state import NodeState

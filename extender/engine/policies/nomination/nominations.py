@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import islice
 
-from extender.engine.placement.index import Indexes
+from extender.engine.placement.indexes import Indexes
 from extender.engine.policies.context import PolicyContext
 from extender.engine.queueing.line import Turn
 from extender.engine.state.holds import Holds
