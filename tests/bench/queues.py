@@ -6,10 +6,12 @@ Nothing here waits for anything, so marks are held against CPU time.
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 import resource
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from extender.engine.cycle.engine import Engine
@@ -129,5 +131,7 @@ def _singles() -> list[Figure]:
 
 
 def run() -> list[Figure]:
-    """All of it."""
-    return [*_dues(), *_waiting(), *_singles()]
+    """All of it. Memory is that of a process of its own: another heap would have room left."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        waiting = process.submit(_waiting).result()
+    return [*_dues(), *waiting, *_singles()]
