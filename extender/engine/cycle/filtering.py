@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from extender.engine.cycle.components import Components
 from extender.engine.cycle.lifecycle import Lifecycle
 from extender.engine.state.pod_state import PodState
 from extender.engine.types import refusals
 from extender.engine.types.effects import Requeue, Verdict
-from extender.engine.types.look import Look, look
+from extender.engine.types.look import LEAST, Look, look
 from protos.contract import choose, names
 from protos.contract.ask import PodAsk
 from protos.contract.objects import Pod
@@ -36,8 +34,8 @@ class Filtering:
     def prepare(self, pod: Pod, nodes: Sequence[str], now: float) -> bool:
         """Do a part of the work that must precede filter of this pod and these nodes; returns whether there is more.
 
-        A new shape of request costs a look at every node, unless one of few nodes has capacity. In parts, it does not
-        block other questions.
+        For a new shape of request every node is scored, unless one of these nodes fits. The work is done in parts, so
+        that other questions are answered in between.
         """
         uid = pod.metadata.uid
         if self._barrier.prepare(uid, now, self._components.backfill.before_gang):
@@ -63,16 +61,23 @@ class Filtering:
         self._components.reservations.lend(pod.metadata.uid)
         verdict = self._verdict(pod, nodes, now, unheld=unheld)
         self._activator.look(now)
+        state = self._ledger.pods.get(pod.metadata.uid)
+        if state is not None and verdict.nodes:
+            state.declined = ""
         return verdict
 
     def _look(self, pod: Pod, state: PodState, nodes: Sequence[str], now: float) -> Look:
-        """What is asked: the node that the extender has just refused alone was not refused by kube-scheduler."""
+        """The question, without the nominated node if the extender itself has just refused it."""
         nominated = pod.status.nominated_node_name or ""
         declined = nominated == state.declined and now < state.declined_until
         asked = look(nodes, "" if declined else nominated, len(self._ledger.nodes))
+        if state.declined and not asked.alone:
+            state.excluded = 0  # all but the declined node, as that question said nothing about the others
         state.declined, state.declined_until = nominated if asked.alone else "", now + CYCLE_S
         if not asked.alone:
-            state.sampled = self._components.indexes.sampled = asked.sampled
+            state.sampled = asked.sampled
+        if len(nodes) >= LEAST:  # fewer say nothing: the pod may select them
+            self._components.indexes.sampled = asked.sampled
         return asked
 
     def _verdict(self, pod: Pod, nodes: Sequence[str], now: float, *, unheld: bool) -> Verdict:
@@ -112,14 +117,12 @@ class Filtering:
         full = self._components.tenancy.refused(state)
         if full is not None:
             return self._refuse(state, full, now)
-        if nominated in nodes:
-            asked = msgspec.structs.replace(asked, nodes=(nominated,))
-        return self._offer(state, pod, asked, now, held=held)
+        return self._offer(state, pod, asked, now, held=held, first=nominated if nominated in nodes else "")
 
-    def _offer(self, state: PodState, pod: Pod, asked: Look, now: float, *, held: bool) -> Verdict:
-        """Offer the best nodes, and put a soft charge on the first. `held`: the pod had a soft charge already.
+    def _offer(self, state: PodState, pod: Pod, asked: Look, now: float, *, held: bool, first: str) -> Verdict:
+        """Offer the best nodes, and put a soft charge on the best. `held`: the pod had a soft charge already.
 
-        1. Select the best nodes that backfill reservations leave open to the pod.
+        1. Select the node `first`, or else the best nodes, which backfill reservations leave open to the pod.
         2. If this was about its nominated node, refuse it silently, as others come next.
         3. If kube-scheduler did not look at every node, nominate it to one of the others.
         4. Nominations of pods behind it are given up, and nodes are selected again.
@@ -129,7 +132,8 @@ class Filtering:
         """
         offers, beside, nodes = self._components.offers, self._roster.beside(state.ref.uid), asked.nodes
         admits = self._components.backfill.open_to(state, now)
-        offered = offers.of(state, pod, nodes, beside, admits)
+        offered = offers.of(state, pod, (first,), beside, admits) if first and state.ask is not None else ()
+        offered = offered or offers.of(state, pod, nodes, beside, admits)
         if state.ask is None:
             return Verdict(offered)
         surplus = self._roster.surplus(state.ref.uid)

@@ -27,7 +27,7 @@ SETTLED, NOTED = 10, 20
 class ShapeIndex:
     """All nodes that fit one shape, the best first, and the others, the nearest first; equal nodes by name.
 
-    Before each answer, all nodes that changed are looked at. Nodes with scores of a former mix are looked at later.
+    `ranked` needs a refresh first. `few` answers even if the index is behind. Scores of a former mix are renewed later.
     """
 
     def __init__(self, nodes: Mapping[str, NodeState], roll: Roll, scorer: Scorer, scores: ShapeScorer) -> None:
@@ -143,24 +143,29 @@ class ShapeIndex:
         return ((name, ZERO - standing) for standing, name in fits)
 
     def few(self, names: Sequence[str]) -> list[tuple[str, int]]:
-        """The same of few nodes, at the cost of twice as many looks. Behind by more, the index catches up by and by."""
+        """(node, score) of those of these nodes that fit, the best first.
+
+        It looks at these nodes and at as many changed ones, so that the index catches up over several questions.
+        """
         self.refresh(max(len(names), TURN))
         if not self.stale:
             return list(self.ranked(names))
         ranks, places = self._roll.ranks, self._roll.places
         found = [(standing, name) for name in names if NOWHERE < (standing := self._standing(name)) < SHORT]
-        self._done()
+        self._forget_states()
         fits = sorted((standing, ranks[places[name]], name) for standing, name in found)
         return [(name, ZERO - standing) for standing, _, name in fits]
 
     def suffice(self, names: Sequence[str]) -> bool:
-        """Whether `few` gets by without a look at many nodes, and finds a node."""
-        some = self.near(len(names)) or any(NOWHERE < self._standing(name) < SHORT for name in names)
-        self._done()
+        """Whether few nodes have changed, or one of these fits: then filter needs no look at all nodes."""
+        some = self.behind_at_most(len(names)) or any(NOWHERE < self._standing(name) < SHORT for name in names)
+        self._forget_states()
         return some
 
-    def near(self, changes: int) -> bool:
+    def behind_at_most(self, changes: int) -> bool:
         """Whether at most so many nodes have changed that were not looked at."""
+        if self._epoch != self._roll.epoch:
+            return False  # a refresh numbers the nodes again
         self._catch_up()
         return len(self._stale) + (self._roll.turn - self._turn if self._turn else len(self._roll)) <= changes
 
@@ -168,7 +173,7 @@ class ShapeIndex:
         node = self._nodes.get(name)
         return self._scores.of(node) if node is not None and node.seen else NOWHERE
 
-    def _done(self) -> None:
+    def _forget_states(self) -> None:
         """Forget the states of nodes that were looked at out of turn, unless a refresh under way will."""
         if not self._stale:
             self._scores.forget()

@@ -34,7 +34,7 @@ class Indexes:
         self._rota: deque[Shape] = deque()
         """The shapes that `work` has yet to look at."""
         self._due = 0
-        """The turn of the roll from which on it looks at all again."""
+        """`work` begins another round at this turn of the roll."""
         self._soon: dict[Shape, None] = {}
         """The shapes that will be requested soon."""
         self.sampled = False
@@ -59,7 +59,7 @@ class Indexes:
         return self._used(shape).few(names)
 
     def suffice(self, shape: Shape, names: Sequence[str]) -> bool:
-        """Whether `among` gets by without a look at many other nodes, and finds a node."""
+        """Whether few nodes have changed, or one of these fits: then filter needs no look at all nodes."""
         return len(names) <= FEW and (self._by_uuid.named(shape) is not None or self._used(shape).suffice(names))
 
     def prepare(self, shape: Shape, looks: int, *, aged: bool = False) -> bool:
@@ -123,7 +123,7 @@ class Indexes:
         left = looks
         while self._rota and left > 0:
             index = self._shapes.get(self._rota[0])
-            if index is not None and not index.near(BEHIND):
+            if index is not None and not index.behind_at_most(BEHIND):
                 left = index.refresh(left) - TURN
                 if index.stale:
                     break  # it goes on with this one

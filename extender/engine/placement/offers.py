@@ -49,7 +49,7 @@ class Offers:
         else:
             ranked = _asked(self._indexes.of(state.shape).ranked(), nodes)
         if admits is not None:
-            ranked = (found for found in ranked if found[0] not in self._nodes or admits(self._nodes[found[0]]))
+            ranked = (found for found in ranked if admits(self._nodes[found[0]]))
         if beside and not everywhere:
             ranked = self._near(list(ranked), beside)
         equals = self._equals(ranked)

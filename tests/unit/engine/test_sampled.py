@@ -8,6 +8,7 @@ import pytest
 from extender.engine.policies.nomination.nominations import NOMINATED_S, PAUSE_S, REFUSED, REMOVED_S
 from extender.engine.types import refusals
 from extender.engine.types.effects import RemoveNomination, Requeue
+from extender.engine.types.events import NodeSeen
 from extender.engine.types.look import LEAST, look
 from gangfilter.table import Phase
 from protos.contract import names
@@ -108,6 +109,30 @@ def test_a_node_that_the_extender_refused_alone_is_not_one_that_kube_scheduler_r
     story.delete("q")
     story.later(3)
     assert nominated(story, before) == [("p", "n250")]
+
+
+def test_a_pod_whose_nominated_node_was_taken_is_nominated_elsewhere_even_a_second_later() -> (
+    None
+):
+    story = large("n250", "n260")
+    story.create(a_pod("p", whole=1), urgent(a_pod("q", whole=1), 10))
+    story.ask("p", SAMPLE)
+    assert story.ask("q", ["n250"]).nodes == ("n250",)
+    story.bind("q", "n250")
+    story.land()
+    assert story.ask("p", ["n250"], nominated="n250").nodes == ()
+    story.now += 1
+    assert story.ask("p", SAMPLE, nominated="n250").reason == refusals.NOT_LOOKED_AT
+    assert nominated(story) == [("p", "n250"), ("p", "n260")]
+
+
+def test_a_pod_whose_nominated_node_has_lost_its_gpu_is_offered_another_of_the_same_question() -> None:
+    story = large("n150", "n250")
+    story.create(a_pod("p", whole=1))
+    story.ask("p", SAMPLE)
+    assert nominated(story) == [("p", "n150")]
+    story.tell(NodeSeen(a_node("n150")))
+    assert story.ask("p", [f"n{i}" for i in range(100, 300)], nominated="n150").nodes == ("n250",)
 
 
 def test_a_pod_that_selects_nodes_is_nominated_to_one_of_them() -> None:

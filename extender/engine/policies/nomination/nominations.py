@@ -33,7 +33,7 @@ REMOVED_S, REMOVED = 15.0, 20
 TRIED = 1000
 """The best nodes that are tried for one pod."""
 REFUSED, PAUSE_S = 4, 60.0
-"""Nodes that kube-scheduler refuses, after which a pod is not nominated for so many seconds."""
+"""After so many nodes that kube-scheduler refused, a pod is not nominated for so many seconds."""
 OpenTo = Callable[[PodState, float], Callable[[NodeState], bool] | None]
 """`Backfill.open_to`."""
 
@@ -65,7 +65,7 @@ class Nominations:
                 self._adopt(pod, pod.info.nominated, now)
 
     def listed(self, now: float) -> None:
-        """All pods are read: members of started gangs that another process nominated are known as such."""
+        """All pods are read: charge the nodes of members of started gangs that another process nominated."""
         for pod in [self._ledger.pods[uid] for uid in self._written if uid in self._ledger.pods]:
             if self._context.gangs.roster.of(pod.ref.uid) is not None:
                 self._adopt(pod, pod.info.nominated, now)
