@@ -111,9 +111,7 @@ def test_a_node_that_the_extender_refused_alone_is_not_one_that_kube_scheduler_r
     assert nominated(story, before) == [("p", "n250")]
 
 
-def test_a_pod_whose_nominated_node_was_taken_is_nominated_elsewhere_even_a_second_later() -> (
-    None
-):
+def test_a_pod_whose_nominated_node_was_taken_is_nominated_elsewhere_even_a_second_later() -> None:
     story = large("n250", "n260")
     story.create(a_pod("p", whole=1), urgent(a_pod("q", whole=1), 10))
     story.ask("p", SAMPLE)
