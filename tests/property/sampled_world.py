@@ -165,6 +165,7 @@ class SampledWorld(GangStory):
         self.writes.clear()
         self.restart()
         self.queue |= dict.fromkeys(lost)
+        self.all_are_taken_again()  # the new process does not know why they were refused
 
     # -- what must hold
 
@@ -197,7 +198,6 @@ class SampledWorld(GangStory):
                     break
                 leaps, quiet = leaps + 1, 0
                 self.now += LEAP_S
-                self.all_are_taken_again()
         assert leaps == 2, "there is always something going on"
         assert not [pod for pod in self.engine.pods.values() if pod.state == "held"]
         for gang, of in self.gangs.items():
