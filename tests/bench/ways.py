@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from extender.cli import scheduler_config
@@ -23,8 +23,6 @@ SIZES = (1, 2, 4, 8, 10, 16, 20, 40)
 WARM = 20
 FOR_A_POD = 0.01
 """Requests of one kind for each pod, below which they are not told."""
-Make = Callable[[str, int], Json]
-"""The pod with this name and number."""
 
 
 class Way(NamedTuple):
@@ -97,10 +95,10 @@ def plain(name: str, number: int) -> Json:
     return bodies.pod(name, {MEM: SIZES[number % len(SIZES)]})
 
 
-async def create(plane: Plane, prefix: str, count: int, make: Make = plain) -> list[str]:
+async def create(plane: Plane, prefix: str, count: int) -> list[str]:
     """Create so many pods; their names."""
     made = [f"{prefix}-{i:04}" for i in range(count)]
-    await plane.create(PODS, (make(name, i) for i, name in enumerate(made)))
+    await plane.create(PODS, (plain(name, i) for i, name in enumerate(made)))
     return made
 
 

@@ -13,16 +13,15 @@ from extender.engine.types.effects import Deny, Effect, RemoveNomination, Requeu
 from extender.engine.types.look import LEAST
 from protos.contract import allocation, choose, names
 from protos.contract.objects import Pod
-from tests.builders import MAKER, a_node, a_pod
+from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, a_member
+from tests.unit.engine.test_sampled import BY_US
 
 NODES, GPU_NODES, UNITS = LEAST + 40, 10, 10
 REFUSED = 3
 """Nodes with GPUs that kube-scheduler refuses for one pod, at most."""
 LEAP_S = 600.0
 """Seconds that pass at once while nothing goes on: backfill reservations end."""
-BY_US = {"manager": names.EXTENDER, "operation": "Update", "subresource": "status"}
-BY_US |= {"fieldsV1": {"f:status": {"f:nominatedNodeName": {}}}}  # type: ignore[dict-item]
 
 
 class SampledWorld(GangStory):
@@ -126,7 +125,7 @@ class SampledWorld(GangStory):
         elif effect.node and effect.nominate:
             nominated = {"nominated_node_name": effect.node}
         woken = {**pod.metadata.annotations, names.WAKE: f"{self.now}"}
-        self.change(effect.pod.name, annotations=woken, managed=[MAKER, BY_US], **nominated)
+        self.change(effect.pod.name, annotations=woken, managed=BY_US, **nominated)
         if isinstance(effect, Requeue) and self._pending(effect.pod.name):
             self.queue[effect.pod.name] = None
 

@@ -42,7 +42,7 @@ class Advice:
         4. No candidate whose node lacks GPUs for the pod even without the victims.
         """
         components, uid = self._components, pod.metadata.uid
-        if not components.barrier.single(uid):
+        if not components.gangs.roster.single(uid):
             return {}
         queues, roster = components.tenancy.queues, components.gangs.roster
         own, ask = queues.of(uid), components.observer.ask(pod)

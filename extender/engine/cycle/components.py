@@ -122,7 +122,7 @@ class Components:
         self.gangs = Gangs(context, self.booking.release)
         self.gates = Gates(self._context, self.indexes, self.waking)
         self.barrier = Barrier(self.gangs)
-        self.activator = ReservationActivator(self.reservations, self.gangs, self.barrier, self.quarantine, self.outbox)
+        self.activator = ReservationActivator(self.reservations, self.gangs, self.quarantine, self.outbox)
 
     def _make_policies(self) -> None:
         """Preemption, backfill, elastic jobs, and nominations."""

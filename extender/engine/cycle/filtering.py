@@ -40,7 +40,7 @@ class Filtering:
         uid = pod.metadata.uid
         if self._barrier.prepare(uid, now, self._components.backfill.before_gang):
             return True
-        if self._roster.of(uid) is not None and not self._barrier.single(uid):
+        if not self._roster.single(uid):
             return False
         state = self._ledger.pods.get(uid)
         shape = state.shape if state is not None else self._components.observer.shape(pod)

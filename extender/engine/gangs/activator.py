@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from extender.engine.gangs.barrier import Barrier
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.planning.plan import Placement
 from extender.engine.state.outbox import Outbox
@@ -27,12 +26,11 @@ class ReservationActivator:
         self,
         reservations: Reservations,
         gangs: Gangs,
-        barrier: Barrier,
         quarantine: Quarantine,
         outbox: Outbox,
     ) -> None:
         self._quarantine, self._outbox = quarantine, outbox
-        self._reservations, self._barrier = reservations, barrier
+        self._reservations = reservations
         self._roster, self._planner, self._controller = gangs.roster, gangs.planner, gangs.controller
         self._starts, self._rounds = gangs.starts, gangs.rounds
         self._missing: dict[GroupKey, str] = {}
@@ -48,7 +46,7 @@ class ReservationActivator:
         def activate(reservation: Reservation) -> None:
             pod, assignment = reservation.pod.ref, reservation.assignment
             known = self._roster.of(pod.uid) if reservation.complete else None
-            if known is not None and not self._barrier.single(pod.uid):
+            if known is not None and not self._roster.single(pod.uid):
                 gangs[known.gang.key] = known.gang
             elif assignment is not None and reservation.complete and self._reservations.due(pod.uid, now):
                 self._outbox.put(Requeue(pod, assignment.node))
@@ -73,7 +71,7 @@ class ReservationActivator:
     def _reservation(self, uid: str) -> Reservation | None:
         """The reservation of a member that waits for its gang."""
         found = self._reservations.of(uid)
-        waits = found is not None and found.pod.state == "waiting" and not self._barrier.single(uid)
+        waits = found is not None and found.pod.state == "waiting" and not self._roster.single(uid)
         return found if waits else None
 
     def _lacks(self, uid: str) -> bool:

@@ -49,13 +49,6 @@ class Barrier:
         self._starts.plan(now, kept)
         return self._planner.next(known.gang)
 
-    def single(self, uid: str) -> bool:
-        """Whether the pod is placed like a single pod."""
-        known = self._roster.of(uid)
-        if known is None:
-            return True
-        return known.gang.phase in STARTED and known.gang.members[uid].stage not in HOLDING
-
     def filter(self, state: PodState, look: Look, now: float, *, unheld: bool = False) -> Verdict | Reason | None:
         """Where a member may go, or why it waits; None if it is placed like a single pod.
 

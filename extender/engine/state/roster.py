@@ -14,7 +14,7 @@ from extender.engine.types.wall import Wall
 from gangfilter.agreement import Agreement, shared
 from gangfilter.gang import STARTED, Gang, Patience
 from gangfilter.group import Declaration, GroupKey, Membership
-from gangfilter.members import ON_NODE, Member
+from gangfilter.members import HOLDING, ON_NODE, Member
 from gangfilter.table import Phase
 from protos.contract.objects import OwnerReference, Pod
 from protos.contract.reason import Reason
@@ -94,6 +94,11 @@ class Roster:
     def of(self, uid: str) -> GangInfo | None:
         """The gang of a pod, None if it has none."""
         return self._of.get(uid)
+
+    def single(self, uid: str) -> bool:
+        """Whether the pod is placed like a single pod: its gang, if any, has started, and holds no place for it."""
+        known = self._of.get(uid)
+        return known is None or (known.gang.phase in STARTED and known.gang.members[uid].stage not in HOLDING)
 
     def surplus(self, uid: str) -> bool:
         """Whether the pod is a surplus member of a running gang."""

@@ -21,8 +21,6 @@ from extender.engine.state.holds import Holds
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.types.effects import RemoveNomination, Requeue
-from gangfilter.gang import STARTED
-from gangfilter.members import Stage
 from protos.contract import choose
 from protos.contract.ask import Demand
 
@@ -146,16 +144,11 @@ class Nominations:
 
     def _adopt(self, pod: PodState, name: str, now: float) -> None:
         """Charge the node to which another process has nominated the pod, if there is room."""
-        books = self._ledger.takes_pods(name)
-        if pod.ask is not None and pod.state == "waiting" and books is not None and self._single(pod.ref.uid):
+        books, single = self._ledger.takes_pods(name), self._context.gangs.roster.single(pod.ref.uid)
+        if pod.ask is not None and pod.state == "waiting" and books is not None and single:
             choice = choose.choose(pod.ask, books)
             if choice is not None:
                 self._charge(pod, name, choice.charges, now)
-
-    def _single(self, uid: str) -> bool:
-        """Whether the pod is placed like a single pod: its gang, if any, has started without it."""
-        known = self._context.gangs.roster.of(uid)
-        return known is None or (known.gang.phase in STARTED and known.gang.members[uid].stage is Stage.IDLE)
 
     def _charge(self, pod: PodState, node: str, charges: Mapping[str, Demand], now: float) -> None:
         uid = pod.ref.uid
