@@ -161,7 +161,8 @@ class Metrics(Collector):
         self._engine_counters = engine_counters
         self.registry = CollectorRegistry()
         self.verb_seconds = self._histogram(VERB_SECONDS, VERB_BUCKETS)
-        self.decisions = Counter(DECISIONS.name, DECISIONS.help, DECISIONS.labels, registry=self.registry)
+        self.decisions: Counts[tuple[str, str]] = Counts()
+        """Answers to kube-scheduler, by verb and reason code."""
         self.lists = Counter(LISTS.name, LISTS.help, LISTS.labels, registry=self.registry)
         self.watching = self._gauge(WATCHING)
         self.leader = self._gauge(LEADER)
@@ -196,4 +197,8 @@ class Metrics(Collector):
                 for label, count in sorted(counts.items()):
                     family.add_metric(label.split("/", len(spec.labels) - 1), count)
             yield family
+        decisions = CounterMetricFamily(DECISIONS.name, DECISIONS.help, labels=DECISIONS.labels)
+        for labels, count in sorted(self.decisions.items()):
+            decisions.add_metric(labels, count)
+        yield decisions
         yield self.steps.fill(HistogramMetricFamily(STEPS.name, STEPS.help, labels=STEPS.labels))

@@ -184,7 +184,7 @@ class Binds:
         return self._log(place.pod, place.node, outcome.kind.capitalize(), outcome.sentence)
 
     def _log(self, ref: PodRef, node: str, code: str, error: str = "") -> str:
-        self._core.metrics.decisions.labels("bind", code).inc()
+        self._core.metrics.decisions["bind", code] += 1
         log.info("bind", pod=str(ref), uid=ref.uid, node=node, code=code, **({"error": error} if error else {}))
         return error
 

@@ -41,7 +41,7 @@ from protos.kube.credentials import Credentials
 from protos.kube.events import Recorder
 
 TICK_S = 0.2
-APART_S = 0.003
+APART_S = 0.01
 """Seconds from the end of planning until it begins again, at least."""
 SHORT_S = 0.0005
 """Seconds of a tick's parts after which the event loop gets a turn."""

@@ -93,7 +93,7 @@ class Verbs:
         verdict = timed("filter", engine.filter, asked.pod, nodes, self._core.clock(), unheld=unheld)
         self._core.flush()
         code = verdict.reason.code if verdict.reason else "Offered"
-        self._core.metrics.decisions.labels("filter", code).inc()
+        self._core.metrics.decisions["filter", code] += 1
         log.debug("filter", pod=_name(asked.pod), code=code, nodes=len(verdict.nodes))
         return verdict
 
@@ -117,7 +117,7 @@ class Verbs:
         asked = shapes.preemption(body)
         victims = {node: on_node.uids() for node, on_node in asked.victims().items()}
         kept = self._core.metrics.steps.timed("preempt", self._core.engine.preempt, asked.pod, victims)
-        self._core.metrics.decisions.labels("preempt", "Candidates" if kept else "None").inc()
+        self._core.metrics.decisions["preempt", "Candidates" if kept else "None"] += 1
         log.debug("preempt", pod=_name(asked.pod), asked=len(victims), kept=len(kept))
         return answer(shapes.surviving(asked, kept))
 

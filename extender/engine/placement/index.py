@@ -1,21 +1,24 @@
 """The nodes ranked for one shape of request, kept up to date by their changes.
 
 A decision costs as much as what changed since the last one of its shape, or as the few nodes that are asked about. An
-index takes 16 bytes for each node, so all shapes of a busy cluster are kept.
+index takes 17 to 25 bytes for each node, so all shapes of a busy cluster are kept.
 """
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from extender.engine.placement.ranking import NOWHERE, SHORT, ZERO, Ranking
-from extender.engine.placement.roll import Roll
+from extender.engine.placement.ranking import NOWHERE, SHORT, Ranking, rank_and_score
+from extender.engine.placement.roll import RANK_BITS, Roll
 from extender.engine.placement.score import Scorer
 from extender.engine.placement.shape_scorer import ShapeScorer
-from extender.engine.state.node_state import NodeState
 
+LISTED, STALE = 1, 2
+"""A place that `refresh` will look at; STALE if nobody has looked at it since its node changed."""
+UNSORTED = 64
+"""So many changes wait until the ranking is put in order."""
 FEW = 512
 """At most so many nodes are looked up one by one and not in the ranking."""
 TURN = 4
@@ -30,16 +33,20 @@ class ShapeIndex:
     `ranked` needs a refresh first. `few` answers even if the index is behind. Scores of a former mix are renewed later.
     """
 
-    def __init__(self, nodes: Mapping[str, NodeState], roll: Roll, scorer: Scorer, scores: ShapeScorer) -> None:
-        self._nodes, self._roll, self._scorer, self._scores = nodes, roll, scorer, scores
-        self._known = array("i")
-        """The standings by place."""
+    def __init__(self, roll: Roll, scorer: Scorer, scores: ShapeScorer) -> None:
+        self._roll, self._scorer, self._scores = roll, scorer, scores
+        self._known, self._sorted = array("i"), array("i")
+        """The standings by place: the last known ones, and those in the ranking."""
         self._ranking = Ranking()
+        self._unsorted: list[int] = []
+        """Places whose standings have changed since the ranking was put in order."""
         self._epoch = roll.epoch
         self._turn = 0
-        """Changes up to this turn were looked at, or are in `_stale`."""
-        self._stale: list[int] = []
-        """Places to look at before the next answer, from the end."""
+        """Changes up to this turn were looked at, or are in `_listed`."""
+        self._listed: list[int] = []
+        """Places to look at before the ranking is read, from the end; each is there once."""
+        self._marks = bytearray()
+        """By place: LISTED, STALE or 0."""
         self._mix = scorer.version
         self._renewed = 0
         """Places below this one were looked at since the mix was adopted."""
@@ -49,7 +56,7 @@ class ShapeIndex:
     @property
     def stale(self) -> bool:
         """Whether nodes changed that were not looked at."""
-        return bool(self._stale) or self._turn != self._roll.turn or not self._ranking.settled
+        return bool(self._listed or self._unsorted) or self._turn != self._roll.turn
 
     @property
     def aged(self) -> bool:
@@ -60,16 +67,16 @@ class ShapeIndex:
         """Look at the nodes that changed, within a limit of looks; return what is left of it."""
         self._catch_up()
         while limit > 0:
-            limit = self._look(self._stale, limit)
-            if self._stale or limit <= 0:
+            looked, limit = self._look(self._listed, limit)
+            self._unlist(looked)
+            if self._listed or limit <= 0:
                 break
-            limit -= self._ranking.settle() // SETTLED
+            limit -= self._settle() // SETTLED
             if self._turn == self._roll.turn:
                 self._scores.forget()
                 break
             if limit > 0:
-                self._stale, self._turn = self._roll.since(self._turn), self._roll.turn
-                limit -= len(self._stale) // NOTED
+                limit -= self._note_changes() // NOTED
         return limit
 
     def renew(self, limit: int) -> None:
@@ -77,12 +84,11 @@ class ShapeIndex:
         self._catch_up()
         if not self._aging:
             return
-        self._ranking.settle()
         end = min(len(self._known), self._renewed + limit)
         places = [place for place in range(end - 1, self._renewed - 1, -1) if self._known[place] != NOWHERE]
-        self._look(places, limit)
-        self._ranking.settle()
-        self._renewed = places[-1] if places else end
+        looked, _ = self._look(places, limit)
+        self._settle()
+        self._renewed = places[-looked - 1] if looked < len(places) else end
         if self._renewed >= len(self._known):
             self._aging = False
             self._scores.forget()
@@ -96,89 +102,121 @@ class ShapeIndex:
             self._renumber()
 
     def _renumber(self) -> None:
-        before, self._known = self._known, array("i", [NOWHERE] * len(self._roll))
-        moved, self._renewed = self._roll.moved, 0
+        count, moved = len(self._roll), self._roll.moved
+        before, self._known = self._known, array("i", [NOWHERE] * count)
+        listed: list[int] = []
         if self._epoch == self._roll.epoch - 1:
             for place, now in moved.items():
                 if place < len(before):
                     self._known[now] = before[place]
-            self._stale = [moved[place] for place in self._stale if place in moved]
+            listed = [moved[place] for place in self._listed if place in moved and self._marks[place] == STALE]
         else:
-            self._stale, self._turn = [], 0
+            self._turn = 0
+        self._listed, self._marks, self._renewed = listed, bytearray(count), 0
+        for place in listed:
+            self._marks[place] = STALE
         there = ((standing, place) for place, standing in enumerate(self._known) if standing != NOWHERE)
         self._ranking = Ranking((standing, self._roll.ranks[place]) for standing, place in there)
+        self._sorted, self._unsorted = array("i", self._known), []
         self._epoch = self._roll.epoch
 
-    def _look(self, places: list[int], limit: float) -> float:
-        """Look at these places from the end, within a limit; return what is left of it, and in `places` what is left.
+    def _note_changes(self) -> int:
+        """List the places that have changed; return how many they are."""
+        if self._turn == self._roll.turn:
+            return 0
+        places, self._turn = self._roll.since(self._turn), self._roll.turn
+        if more := len(self._roll) - len(self._known):
+            nowhere = [NOWHERE] * more
+            self._known.extend(nowhere)
+            self._sorted.extend(nowhere)
+            self._marks.extend(bytes(more))
+        marks = self._marks
+        self._listed += [place for place in places if not marks[place]]
+        for place in places:
+            marks[place] = STALE
+        return len(places)
 
-        No place may be given twice until the ranking is settled.
-        """
-        known, nodes, ranks, change = self._known, self._roll.nodes, self._roll.ranks, self._ranking.change
-        if len(known) < len(nodes):
-            known.extend([NOWHERE] * (len(nodes) - len(known)))
-        scores, began = self._scores, self._scores.spent
-        while places and limit > scores.spent - began:
-            place = places.pop()
-            node, old = nodes[place], known[place]
-            new = scores.of(node) if node is not None and node.seen else NOWHERE
-            limit -= 1
-            if old != new:
-                known[place] = new
-                change(ranks[place], old, new)
-        return limit - (scores.spent - began)
+    def _look(self, places: Sequence[int], limit: float) -> tuple[int, float]:
+        """Look at these places from the end, within a limit; return how many were looked at, and what is left of it."""
+        known, nodes, unsorted = self._known, self._roll.nodes, self._unsorted
+        scores, began, looked = self._scores, self._scores.spent, 0
+        for place in reversed(places):
+            if limit - looked <= scores.spent - began:
+                break
+            node = nodes[place]
+            standing = scores.of(node) if node is not None and node.seen else NOWHERE
+            looked += 1
+            if known[place] != standing:
+                known[place] = standing
+                unsorted.append(place)
+        return looked, limit - looked - (scores.spent - began)
+
+    def _unlist(self, count: int) -> None:
+        """Drop the last places of the list."""
+        first = len(self._listed) - count
+        for place in self._listed[first:]:
+            self._marks[place] = 0
+        del self._listed[first:]
+
+    def _settle(self) -> int:
+        """Put the ranking in order; return how many numbers came or went."""
+        known, there, ranks = self._known, self._sorted, self._roll.ranks
+        for place in self._unsorted:
+            if there[place] != known[place]:
+                self._ranking.change(ranks[place], there[place], known[place])
+                there[place] = known[place]
+        self._unsorted.clear()
+        return self._ranking.settle()
 
     def ranked(self, among: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
         """(node, score) of all nodes in `among` that fit, the best first."""
-        ranked, fitting = self._roll.ranked, self._ranking.fitting()
+        ranked = self._roll.ranked
         if among is None or len(among) > FEW:
-            named = ((ranked.get(rank), -negative) for negative, rank in fitting)
+            named = ((ranked.get(rank), score) for rank, score in map(rank_and_score, self._ranking.fitting()))
             return ((name, score) for name, score in named if name is not None and (among is None or name in among))
-        places, known, fits = self._roll.places, self._known, []
-        for name in among:
-            place = places.get(name)
-            if place is not None and NOWHERE != known[place] < SHORT:
-                fits.append((known[place], name))
+        return self.best(self._fits(self._places(among)))
+
+    def few(self, names: Sequence[str]) -> Sequence[int]:
+        """Those of these nodes that fit, the best first, for `best`. It looks at no other node."""
+        self._catch_up()
+        self._note_changes()
+        places, marks = self._places(names), self._marks
+        stale = [place for place in places if marks[place] == STALE]
+        for place in stale:
+            marks[place] = LISTED
+        self._look(stale, math.inf)
+        self._scores.forget()
+        if len(self._unsorted) > UNSORTED:
+            self._settle()
+        return self._fits(places)
+
+    def _places(self, names: Iterable[str]) -> list[int]:
+        return [place for place in map(self._roll.places.get, names) if place is not None]
+
+    def _fits(self, places: Iterable[int]) -> list[int]:
+        """Standing and rank, as one number, of those of these places that fit, the best first."""
+        known, ranks = self._known, self._roll.ranks
+        fits = [known[place] << RANK_BITS | ranks[place] for place in places if NOWHERE != known[place] < SHORT]
         fits.sort()
-        return ((name, ZERO - standing) for standing, name in fits)
+        return fits
 
-    def few(self, names: Sequence[str]) -> list[tuple[str, int]]:
-        """(node, score) of those of these nodes that fit, the best first.
-
-        It looks at these nodes and at as many changed ones, so that the index catches up over several questions.
-        """
-        self.refresh(max(len(names), TURN))
-        if not self.stale:
-            return list(self.ranked(names))
-        ranks, places = self._roll.ranks, self._roll.places
-        found = [(standing, name) for name in names if NOWHERE < (standing := self._standing(name)) < SHORT]
-        self._forget_states()
-        fits = sorted((standing, ranks[places[name]], name) for standing, name in found)
-        return [(name, ZERO - standing) for standing, _, name in fits]
-
-    def suffice(self, names: Sequence[str]) -> bool:
-        """Whether few nodes have changed, or one of these fits: then filter needs no look at all nodes."""
-        some = self.behind_at_most(len(names)) or any(NOWHERE < self._standing(name) < SHORT for name in names)
-        self._forget_states()
-        return some
+    def best(self, fits: Iterable[int]) -> Iterator[tuple[str, int]]:
+        """(node, score) of such numbers."""
+        ranked = self._roll.ranked
+        return ((ranked[rank], score) for rank, score in map(rank_and_score, fits))
 
     def behind_at_most(self, changes: int) -> bool:
         """Whether at most so many nodes have changed that were not looked at."""
         if self._epoch != self._roll.epoch:
             return False  # a refresh numbers the nodes again
         self._catch_up()
-        return len(self._stale) + (self._roll.turn - self._turn if self._turn else len(self._roll)) <= changes
-
-    def _standing(self, name: str) -> int:
-        node = self._nodes.get(name)
-        return self._scores.of(node) if node is not None and node.seen else NOWHERE
-
-    def _forget_states(self) -> None:
-        """Forget the states of nodes that were looked at out of turn, unless a refresh under way will."""
-        if not self._stale:
-            self._scores.forget()
+        return len(self._listed) + (self._roll.turn - self._turn if self._turn else len(self._roll)) <= changes
 
     def nearest(self, excluded: int = 0) -> str | None:
         """The nearest of the nodes that do not fit, except `excluded` ones (bits by node number)."""
-        names = (self._roll.ranked[rank] for rank in self._ranking.short())
-        return next((name for name in names if not excluded >> self._nodes[name].number & 1), None)
+        roll = self._roll
+        for name in map(roll.ranked.__getitem__, self._ranking.short()):
+            node = roll.nodes[roll.places[name]]
+            if node is not None and not excluded >> node.number & 1:
+                return name
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from extender.engine.placement.index import FEW, TURN, ShapeIndex
 from extender.engine.placement.roll import Roll
@@ -14,12 +15,22 @@ from extender.engine.placement.uuid_index import NodesByUuid
 from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape
 
-BYTES, OF_NODE, OF_SHAPE = 80 << 20, 16, 4096
+BYTES, OF_NODE, OF_SHAPE = 80 << 20, 24, 4096
 """The memory of all indexes, and about the memory of one for each node and beside."""
 LEAST_SHAPES, MOST_SHAPES = 128, 4096
 """Shapes kept at a time, whatever memory they take."""
 BEHIND = 16
 """Changes that wait until an index is asked."""
+
+
+class _Asked(NamedTuple):
+    """A question about few nodes, and the answer."""
+
+    shape: Shape
+    names: Sequence[str]
+    now: tuple[int, int, int]
+    """Counts of what changes the answer."""
+    fits: Sequence[int]
 
 
 class Indexes:
@@ -37,6 +48,7 @@ class Indexes:
         """`work` begins another round at this turn of the roll."""
         self._soon: dict[Shape, None] = {}
         """The shapes that will be requested soon."""
+        self._asked: _Asked | None = None
         self.sampled = False
         """kube-scheduler asked about a part of the nodes last."""
 
@@ -48,7 +60,7 @@ class Indexes:
     def of(self, shape: Shape) -> ShapeIndex:
         """The index of this shape, up to date; for a shape that names its GPUs one of the nodes that have these."""
         named = self._by_uuid.named(shape)
-        index = self._used(shape) if named is None else self._new(shape, named, Roll(named))
+        index = self._used(shape) if named is None else self._new(shape, Roll(named))
         index.refresh()
         return index
 
@@ -56,11 +68,22 @@ class Indexes:
         """(node, score) of those of these nodes that fit, the best first."""
         if len(names) > FEW or self._by_uuid.named(shape) is not None:
             return self.of(shape).ranked(frozenset(names))
-        return self._used(shape).few(names)
+        return self._used(shape).best(self._few(shape, names))
 
     def suffice(self, shape: Shape, names: Sequence[str]) -> bool:
         """Whether few nodes have changed, or one of these fits: then filter needs no look at all nodes."""
-        return len(names) <= FEW and (self._by_uuid.named(shape) is not None or self._used(shape).suffice(names))
+        if len(names) > FEW:
+            return False
+        if self._by_uuid.named(shape) is not None or self._used(shape).behind_at_most(len(names)):
+            return True
+        return bool(self._few(shape, names))
+
+    def _few(self, shape: Shape, names: Sequence[str]) -> Sequence[int]:
+        """Those of few nodes that fit. The last answer is remembered, as `suffice` asks before `among`."""
+        asked, now = self._asked, (self._roll.turn, self._roll.epoch, self.scorer.version)
+        if asked is None or asked.names is not names or asked.shape != shape or asked.now != now:
+            asked = self._asked = _Asked(shape, names, now, self._used(shape).few(names))
+        return asked.fits
 
     def prepare(self, shape: Shape, looks: int, *, aged: bool = False) -> bool:
         """Do a part of the work of `of`; return whether more is left. `aged`: also for scores of a former mix."""
@@ -78,12 +101,12 @@ class Indexes:
         if index is None:
             while len(self._shapes) >= self.most:
                 del self._shapes[next(iter(self._shapes))]
-            index = self._new(shape, self._nodes, self._roll)
+            index = self._new(shape, self._roll)
         self._shapes[shape] = index
         return index
 
-    def _new(self, shape: Shape, nodes: Mapping[str, NodeState], roll: Roll) -> ShapeIndex:
-        return ShapeIndex(nodes, roll, self.scorer, ShapeScorer(shape, self.scorer, self._seats))
+    def _new(self, shape: Shape, roll: Roll) -> ShapeIndex:
+        return ShapeIndex(roll, self.scorer, ShapeScorer(shape, self.scorer, self._seats))
 
     @property
     def most(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import filterfalse
 
 from extender.engine.placement.roll import RANK_BITS, RANKS
@@ -42,20 +42,30 @@ def of_room(room: Room) -> int:
     return SHORT | mem << (SLICES + WHOLLY) | slices << WHOLLY | wholly
 
 
+def number(standing: int, rank: int) -> int:
+    """What sorts by standing, then by rank."""
+    return standing << RANK_BITS | rank
+
+
+def rank_and_score(number: int) -> tuple[int, int]:
+    """The rank, and the score by the standing, of a node on which the request fits."""
+    return number & RANKS - 1, ZERO - (number >> RANK_BITS)
+
+
 class Ranking:
     """Pairs of a standing and a rank, in order. Changes are sorted in by `settle`, which each reader calls."""
 
     def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
-        self._kept = array("q", sorted(standing << RANK_BITS | rank for standing, rank in pairs))
+        self._kept = array("q", sorted(number(standing, rank) for standing, rank in pairs))
         self._new: list[int] = []
         self._gone: list[int] = []
 
     def change(self, rank: int, old: int, new: int) -> None:
         """Change the standing of a rank, NOWHERE for none: at most once for each rank until `settle`."""
         if old != NOWHERE:
-            self._gone.append(old << RANK_BITS | rank)
+            self._gone.append(number(old, rank))
         if new != NOWHERE:
-            self._new.append(new << RANK_BITS | rank)
+            self._new.append(number(new, rank))
 
     @property
     def settled(self) -> bool:
@@ -66,10 +76,10 @@ class Ranking:
         """Sort all changes in; return how many numbers came or went."""
         new, gone, kept = self._new, self._gone, self._kept
         if len(new) + len(gone) <= max(FEW, len(kept) // SHARE):
-            for number in gone:
-                kept.pop(bisect_left(kept, number))
-            for number in new:
-                insort(kept, number)
+            for goes in gone:
+                kept.pop(bisect_left(kept, goes))
+            for comes in new:
+                insort(kept, comes)
         else:
             left = list(filterfalse(set(gone).__contains__, kept))
             left += new
@@ -78,11 +88,10 @@ class Ranking:
         self._new, self._gone = [], []
         return len(new) + len(gone)
 
-    def fitting(self) -> Iterator[tuple[int, int]]:
-        """(negative score, rank) of all nodes on which the request fits."""
+    def fitting(self) -> Sequence[int]:
+        """The numbers of all nodes on which the request fits, the best first."""
         self.settle()
-        fitting = self._kept[: bisect_left(self._kept, SHORT << RANK_BITS)]
-        return (((number >> RANK_BITS) - ZERO, number & RANKS - 1) for number in fitting)
+        return self._kept[: bisect_left(self._kept, SHORT << RANK_BITS)]
 
     def short(self) -> Iterator[int]:
         """The ranks of all nodes with too little capacity."""
