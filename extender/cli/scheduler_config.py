@@ -144,13 +144,15 @@ def _file(
 
 
 def _profile(name: str, resources: names.Resources) -> dict[str, Any]:
-    """Leaves our resources out of the in-tree fit, which on a full cluster would leave the extender no node."""
-    fit: dict[str, Any] = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "NodeResourcesFitArgs"}
-    others = [name for name in resources.all if not name.startswith(f"{names.DOMAIN}/")]
-    if others:
-        fit["ignoredResources"] = others
-    if len(others) < len(resources.all):
-        fit["ignoredResourceGroups"] = [names.DOMAIN]
+    """Leaves our resources out of the in-tree fit, which on a full cluster would leave the extender no node.
+
+    They are named one by one: a pod that names an unknown resource of our domain stays pending.
+    """
+    fit = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "NodeResourcesFitArgs",
+        "ignoredResources": list(resources.all),
+    }
     return {
         "schedulerName": name,
         "plugins": {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}},

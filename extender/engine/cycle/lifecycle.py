@@ -10,7 +10,7 @@ from extender.engine.state.pod_state import Change, PodState
 from extender.engine.state.quarantine import MOST
 from extender.engine.types.effects import Requeue
 from extender.engine.types.subject import Subject, of_pod
-from protos.contract import names
+from protos.contract import mistakes, names
 from protos.contract.objects import Pod
 
 
@@ -65,6 +65,18 @@ class Lifecycle:
             self._indexes.warm(state.shape)
         if known is None:
             self._note(state)
+        if first:
+            self._warn(pod, state, now)
+
+    def _warn(self, pod: Pod, state: PodState, now: float) -> None:
+        """Report a key that we do not read: kube-scheduler may never ask about the pod.
+
+        A key of another product is nobody's mistake where that product schedules the pod.
+        """
+        mistake = self._observer.mistake(pod)
+        served = pod.spec.scheduler_name in self._components.settings.scheduler_names
+        if mistake is not None and (served or mistake.code == mistakes.UNKNOWN):
+            self._components.pending_reasons.tell(state, mistake, now)
 
     def class_changed(self, pods: Iterable[Pod], now: float) -> None:
         """The GpuClass of these pods has changed; pods with a node keep their GPUs."""

@@ -55,8 +55,12 @@ class PendingReasons:
     def report(self, state: PodState, reason: Reason, now: float) -> None:
         """Report a refusal in an Event, unless there was one about the pod a moment ago."""
         if now - state.told_at >= REPORT_EVERY_S:
-            state.told_at = now
-            self._outbox.put(Report(state.ref, self.explain(state) or reason))
+            self.tell(state, self.explain(state) or reason, now)
+
+    def tell(self, state: PodState, reason: Reason, now: float) -> None:
+        """Write an Event about the pod."""
+        state.told_at = now
+        self._outbox.put(Report(state.ref, reason))
 
 
 def _with_numbers(reason: Reason, ask: PodAsk, nearest: NodeState | None, largest: int) -> Reason:

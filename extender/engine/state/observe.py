@@ -12,7 +12,7 @@ from extender.engine.types.effects import PodRef, Report, SetAnnotation
 from extender.engine.types.requests import amounts, requests
 from extender.engine.types.shape import Shape, shape
 from protos.contract import ask as asks
-from protos.contract import bounds, names
+from protos.contract import bounds, mistakes, names
 from protos.contract.ask import AskError, PodAsk
 from protos.contract.objects import ENDED, Node, Pod
 from protos.contract.reason import Reason
@@ -39,6 +39,7 @@ class Observer:
         self._ledger, self._settings, self._classes = context.ledger, context.settings, classes
         self._counters, self._outbox, settings = context.counters, context.outbox, context.settings
         self._resources = settings.resources
+        self._amounts = mistakes.Amounts(settings.unit_mib, settings.slices_per_gpu)
         self._drains = {key: value for key, _, value in (sign.partition("=") for sign in settings.drain_taints)}
 
     def node(self, node: Node) -> bool:
@@ -107,8 +108,19 @@ class Observer:
         state.version = _version(pod)
         return state
 
+    def mistake(self, pod: Pod) -> Reason | None:
+        """A key of a pod without a node that we do not read, None if there is none."""
+        return None if pod.spec.node_name else mistakes.first(pod, self._resources, self._amounts)
+
     def _read(self, pod: Pod) -> PodAsk | Reason | None:
         """The pod's GPU request, or why it is invalid."""
+        asked = self._request(pod)
+        if isinstance(asked, Reason) or self._settings.unknown_keys == "warn":
+            return asked
+        return self.mistake(pod) or asked
+
+    def _request(self, pod: Pod) -> PodAsk | Reason | None:
+        """The pod's GPU request by the keys that we read, or why it is invalid."""
         resources, name = self._resources, pod.metadata.annotations.get(names.GPU_CLASS)
         try:
             asked: PodAsk | Reason | None = asks.parse(pod, resources)

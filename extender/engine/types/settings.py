@@ -28,6 +28,7 @@ second of its two is from before v1); aws-node-termination-handler TAINT_NODE; G
 node auto-drain."""
 
 ElasticQuotas = Literal["limits", "deserved", "guaranteed"]
+UnknownKeys = Literal["refuse", "warn"]
 
 _WHOLE = re.compile(r"-?[0-9]{1,10}")
 _LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -72,6 +73,13 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
             listed,
         ),
     ] = ()
+    unknown_keys: Annotated[
+        UnknownKeys,
+        Flag(
+            "Pods with gangshare.io keys that are unknown or in the wrong place, or with keys of other products: "
+            "refuse: they stay pending; warn: they get an Event only."
+        ),
+    ] = "refuse"
     gang_bind_timeout_s: Annotated[
         float,
         Flag("Seconds from a gang's first Binding until all members must be bound. After that the gang is undone."),

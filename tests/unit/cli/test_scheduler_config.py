@@ -39,11 +39,9 @@ def test_own_leaves_what_we_serve_out_of_the_in_tree_fit() -> None:
     assert not profile.preempts
 
 
-def test_own_names_no_group_that_serves_nothing() -> None:
-    served = names.Resources(mem="a.com/mem", slice="a.com/slice")
-    fit = made("own", resources=served)["profiles"][0]["pluginConfig"][0]["args"]
-    assert "ignoredResourceGroups" not in fit
-    assert set(fit["ignoredResources"]) == set(served.all)
+def test_own_leaves_unknown_resources_of_our_domain_in_the_in_tree_fit() -> None:
+    profile = strict.parse(config.render("own", config.Options())).profiles[0]
+    assert not profile.fit_args.ignores("gangshare.io/gpu-memory")
 
 
 def test_own_elects_by_a_lease_of_its_own() -> None:

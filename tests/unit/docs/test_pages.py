@@ -36,7 +36,7 @@ def test_a_link_leads_somewhere(of: Path) -> None:
 
 @pytest.mark.parametrize("of", PAGES, ids=ids)
 def test_an_annotation_or_resource_is_one_of_ours(of: Path) -> None:
-    text = of.read_text()
+    text = re.sub(r"\S+ is not known to Gangshare", "", of.read_text())  # examples of misspelt keys
     named = set(re.findall(r"\bgangshare\.io/[a-z0-9-]+[a-z0-9]|\baliyun\.com/[a-z-]+|\bALIYUN_COM_[A-Z_]+[A-Z]", text))
     assert named - NAMES == set()
 

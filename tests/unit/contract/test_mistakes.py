@@ -1,0 +1,126 @@
+"""Keys of pods that we do not read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from protos.contract import mistakes, names
+from protos.contract.objects import Pod
+from tests.builders import a_container, a_pod
+
+AMOUNTS = mistakes.Amounts(unit_mib=1024, slices_per_gpu=100)
+
+
+def first(pod: Pod, resources: names.Resources | None = None) -> str:
+    found = mistakes.first(pod, resources or names.Resources(), AMOUNTS)
+    return found.sentence if found is not None else ""
+
+
+def asking(limits: Mapping[str, str]) -> Pod:
+    """A pod whose container has these limits."""
+    return a_pod(containers=[{**a_container("main"), "resources": {"limits": dict(limits)}}])
+
+
+@pytest.mark.parametrize(
+    ("key", "advice"),
+    [
+        ("gangshare.io/gpu-modle", "did you mean gangshare.io/gpu-model?"),
+        ("gangshare.io/gpu_model", "did you mean gangshare.io/gpu-model?"),
+        ("gangshare.io/min-available", "did you mean gangshare.io/min-member?"),
+        ("gangshare.io/group-name", "did you mean gangshare.io/group?"),
+        ("gangshare.com/gpu-model", "write gangshare.io/gpu-model"),
+        ("gangshrae.io/gpu-mdl", "did you mean gangshare.io/gpu-model?"),
+        ("gangshare.io/gpu-mem", "write it as limit gangshare.io/gpu-mem of a container"),
+        ("gangshare.io/zzz", "no known key is like it"),
+        ("gangshare.io/", "no known key is like it"),
+        ("gangshare.io/" + "g" * 5000, "no known key is like it"),
+    ],
+)
+def test_an_unknown_annotation_is_answered_with_what_to_write(key: str, advice: str) -> None:
+    sentence = first(a_pod(mem=1, annotations={key: "1"}))
+    assert sentence == f"annotation {key[:63]} is not known to Gangshare: {advice}"
+
+
+def test_an_annotation_as_label_is_answered_with_its_place() -> None:
+    expected = "label gangshare.io/gpu-model is not known to Gangshare: write it as annotation gangshare.io/gpu-model"
+    assert first(a_pod(mem=1, labels={names.GPU_MODEL: "A100"})) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("gangshare.io/gpu-memory", "did you mean gangshare.io/gpu-mem?"),
+        ("gangshare.io/gpus", "did you mean nvidia.com/gpu?"),
+        ("gangshare.io/gpu-count", "write it as annotation gangshare.io/gpu-count"),
+    ],
+)
+def test_an_unknown_resource_is_answered_with_what_to_write(name: str, advice: str) -> None:
+    assert first(asking({name: "1"})).startswith(f"resource {name} is not known to Gangshare: {advice}")
+
+
+@pytest.mark.parametrize("key", sorted(mistakes.ANNOTATIONS))
+def test_every_known_annotation_passes(key: str) -> None:
+    assert not first(a_pod(mem=1, annotations={key: "1"}))
+
+
+@pytest.mark.parametrize("key", sorted(mistakes.GROUP_KEYS))
+def test_keys_of_groups_pass_as_labels_too(key: str) -> None:
+    assert not first(a_pod(mem=1, labels={key: "1"}))
+
+
+def test_keys_of_other_domains_are_nobodys_mistake() -> None:
+    others = {"gangway.io/x": "1", "sim.gangshare.io/run-seconds": "1", "example.com/gpu-model": "1", "gpu-model": "x"}
+    assert not first(a_pod(annotations=others, labels=others))
+
+
+def test_a_key_of_ours_without_its_domain_counts_where_the_pod_asks_for_gpus() -> None:
+    assert first(a_pod(mem=1, annotations={"gpu-model": "x"})).endswith("write annotation gangshare.io/gpu-model")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "product", "instead"),
+    [
+        ("gpu-fraction", "0.5", "KAI", ": write limit gangshare.io/gpu-slice: 50"),
+        ("gpu-fraction", ".29", "KAI", ": write limit gangshare.io/gpu-slice: 29"),
+        ("gpu-fraction", "much", "KAI", ""),
+        ("gpu-memory", "3000", "KAI", ": write limit gangshare.io/gpu-mem: 3"),
+        ("nvidia.com/use-gputype", "A100", "HAMi", ': write annotation gangshare.io/gpu-model: "A100"'),
+        ("nvidia.com/nouse-gputype", "T4", "HAMi", ': write annotation gangshare.io/gpu-model: "!T4"'),
+    ],
+)
+def test_annotations_of_other_products_are_answered_with_ours(key: str, value: str, product: str, instead: str) -> None:
+    expected = f"annotation {key} is of {product}, and Gangshare does not read it{instead}"
+    assert first(a_pod(annotations={key: value})) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "instead"),
+    [
+        ("nvidia.com/gpumem", "3000", "limit gangshare.io/gpu-mem: 3"),
+        ("nvidia.com/gpucores", "30", "limit gangshare.io/gpu-slice: 30"),
+        ("volcano.sh/vgpu-number", "2", 'annotation gangshare.io/gpu-count: "2"'),
+        ("tencent.com/vcuda-memory", "8", "limit gangshare.io/gpu-mem: 2"),
+        ("aliyun.com/gpu-mem", "3", "limit gangshare.io/gpu-mem: 3"),
+    ],
+)
+def test_resources_of_other_products_are_answered_with_ours(name: str, value: str, instead: str) -> None:
+    assert first(asking({name: value})).endswith(f"does not read it: write {instead}")
+
+
+def test_a_resource_that_the_installation_serves_is_ours() -> None:
+    assert not first(asking({names.ALIYUN_MEM: "3"}), names.GPUSHARE_RESOURCES)
+
+
+def test_lines_to_write_are_in_the_units_of_the_installation() -> None:
+    halves = mistakes.Amounts(unit_mib=512, slices_per_gpu=10)
+    found = mistakes.first(asking({"nvidia.com/gpumem": "3000"}), names.Resources(), halves)
+    assert found is not None
+    assert found.sentence.endswith("write limit gangshare.io/gpu-mem: 6")
+
+
+def test_the_same_pod_always_has_the_same_reason() -> None:
+    wrong = {f"gangshare.io/{name}": "1" for name in ("b", "a", "c")} | {"gpu-fraction": "1", "gpu-memory": "1"}
+    backwards = dict(reversed(wrong.items()))
+    assert first(a_pod(annotations=wrong)) == first(a_pod(annotations=backwards)) != ""
