@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc.aio
 
 from extender.cli import console, inspection, scheduler_config, top
-from extender.cli.demo import check, gang, manifests, tenants, trace
+from extender.cli.demo import check, definitions, gang, manifests, tenants, trace
 from extender.cli.demo.count import Count
 from extender.cli.errors import CommandError
 from extender.cli.progress import Progress
@@ -106,7 +106,7 @@ class Demo:
         )
         console.show(f"Starting a cluster of {len(nodes)} nodes in this process, with extender and plugins beside it.")
         async with EmbeddedCluster(spec) as cluster:
-            for definition in tenants.definitions():
+            for definition in definitions.definitions():
                 cluster.create(definition)
             faults = await self._tenants(cluster)
             await self._trace(cluster)
