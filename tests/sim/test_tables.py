@@ -18,7 +18,8 @@ from extender.sim.apiserver import printers
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.http import ApiServer
 from extender.sim.apiserver.managed import Writer
-from extender.sim.apiserver.resources import CRDS, NODES, PODS
+from extender.sim.apiserver.resources import CRDS, JOBS, NODES, PODS
+from extender.sim.events import Recorder
 from tests.sim.builders import a_container, a_node, a_pod
 from tests.sim.conftest import PODS as PODS_PATH
 from tests.sim.conftest import Client
@@ -106,6 +107,28 @@ async def test_nodes_tell_whether_they_are_ready(client: Client, api: Api) -> No
     cordoned, ready = shown(await table(client, "/api/v1/nodes"))
     assert (ready["Status"], ready["Roles"]) == ("Ready", "<none>")
     assert (cordoned["Status"], cordoned["Roles"]) == ("Unknown,SchedulingDisabled", "control-plane")
+
+
+async def test_events_come_without_their_names(client: Client, api: Api) -> None:
+    pod(api, "p")
+    Recorder(api, "tester", "here").record(
+        PODS, api.get(PODS, ("default", "p")).obj, "Warning", "NoRoom", "no room", "Scheduling"
+    )
+    (row,) = shown(found := await table(client, "/api/v1/namespaces/default/events"))
+    assert [c["name"] for c in found["columnDefinitions"] if not c["priority"]] == list(row)[:5]
+    assert (row["Type"], row["Reason"], row["Object"], row["Message"]) == ("Warning", "NoRoom", "pod/p", "no room")
+
+
+async def test_jobs_tell_how_many_of_their_pods_have_succeeded(client: Client, api: Api) -> None:
+    template = {"spec": a_pod("any")["spec"]}
+    api.create(JOBS, "default", {"metadata": {"name": "j"}, "spec": {"completions": 3, "template": template}}, WRITER)
+    (row,) = shown(await table(client, "/apis/batch/v1/namespaces/default/jobs"))
+    assert (row["Name"], row["Status"], row["Completions"]) == ("j", "Running", "0/3")
+    (job,) = api.store.items(JOBS)
+    status = {"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}]}
+    api.update(JOBS, job.key, {**job.obj, "status": status}, Writer("controller", "status"))
+    (row,) = shown(await table(client, "/apis/batch/v1/namespaces/default/jobs"))
+    assert (row["Status"], row["Completions"]) == ("Complete", "3/3")
 
 
 async def test_a_custom_resource_has_the_columns_of_its_definition(client: Client) -> None:

@@ -12,7 +12,7 @@ import yaml
 from aiohttp import web
 from google.protobuf.json_format import MessageToDict
 
-from extender.sim.apiserver import errors, paths, reading, tables
+from extender.sim.apiserver import errors, paths, pods, reading, tables
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.paths import Target
@@ -114,7 +114,8 @@ class ApiServer:
             return _json(reading.list_objects(self.api.store, target, query, as_table))
         item = self.api.get(target.resource, target.key)
         if target.subresource == "log":
-            return web.Response(text=self.api.log_of(item.obj, query.get("container", "")))
+            container = pods.log_container(item.obj, query.get("container", ""))
+            return web.Response(text=self.api.log_of(item.obj, container))
         return _json(reading.one_object(target, item, query, as_table))
 
     async def _watch(self, request: web.BaseRequest, target: Target, as_table: bool) -> web.StreamResponse:

@@ -29,10 +29,10 @@ class Column(NamedTuple):
 
 
 def columns(resource: Resource) -> list[Column]:
-    """The columns of a resource; the first is the name."""
-    if resource.columns:
-        return [_NAME, *(_custom(column) for column in resource.columns)]
-    return [_NAME, *_BUILT_IN.get(resource.plural, (_AGE,))] if not resource.custom else [_NAME, _AGE]
+    """The columns of a resource."""
+    if resource.custom:
+        return [_NAME, *(_custom(column) for column in resource.columns)] if resource.columns else [_NAME, _AGE]
+    return list(_BUILT_IN.get(resource.plural, (_NAME, _AGE)))
 
 
 def steps(path: str) -> list[tuple[str, str, str]] | None:
@@ -164,6 +164,7 @@ _NAME = Column("Name", lambda obj: obj["metadata"]["name"])
 _AGE = Column("Age", lambda obj: age(obj["metadata"].get("creationTimestamp")))
 _BUILT_IN: Mapping[str, Sequence[Column]] = {
     PODS.plural: (
+        _NAME,
         Column("Ready", _ready),
         Column("Status", _pod_status),
         Column("Restarts", _restarts),
@@ -173,19 +174,21 @@ _BUILT_IN: Mapping[str, Sequence[Column]] = {
         Column("Nominated Node", lambda pod: pod["status"].get("nominatedNodeName") or NONE, wide=True),
     ),
     NODES.plural: (
+        _NAME,
         Column("Status", _node_status),
         Column("Roles", _roles),
         _AGE,
         Column("Version", lambda node: node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", "")),
         Column("Internal-IP", _internal_ip, wide=True),
     ),
-    NAMESPACES.plural: (Column("Status", lambda namespace: namespace["status"]["phase"]), _AGE),
-    JOBS.plural: (Column("Status", _job_status), Column("Completions", _completions), _AGE),
+    NAMESPACES.plural: (_NAME, Column("Status", lambda namespace: namespace["status"]["phase"]), _AGE),
+    JOBS.plural: (_NAME, Column("Status", _job_status), Column("Completions", _completions), _AGE),
     EVENTS.plural: (
         Column("Last Seen", lambda event: age(event.get("lastTimestamp"))),
         Column("Type", lambda event: event.get("type", "")),
         Column("Reason", lambda event: event.get("reason", "")),
         Column("Object", _about),
         Column("Message", lambda event: event.get("message", "").strip()),
+        _NAME._replace(wide=True),
     ),
 }
