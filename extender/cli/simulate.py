@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 DECIMALS = 2
 MIN_INFLATE, MAX_INFLATE = 1, 1000
 MAX_NODES, MAX_GPUS = 100_000, 1024
+QUIET_S = 1.0
+"""Replays that take longer show their progress on standard error."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 simulate = plain_typer(no_args_is_help=True, help="Replay a recorded workload.")
@@ -51,6 +53,7 @@ def openb(
     ] = None,
 ) -> None:
     """Replay the openb trace by the protocol of the FGD experiment, and show how much of the GPUs gets allocated."""
+    from extender.cli.progress import Progress
     from extender.sim.openb import derive, replay, trace, workload
     from extender.sim.openb import plot as picture
     from extender.sim.table import TraceError
@@ -64,7 +67,9 @@ def openb(
         listed = derive.derived(which, trace.read_pods(pods), cluster)
         if shuffle_node_names:
             cluster = workload.renamed(cluster, seed)
-        rows = replay.replay(replay.Run(cluster, listed, policy, seed, inflate))
+        run = replay.Run(cluster, listed, policy, seed, inflate)
+        with Progress(stderr=True, delay_s=QUIET_S) as progress:
+            rows = replay.replay(run, progress=lambda pods, of: progress.show(f"{pods} of {of} pods have arrived"))
         allocated = replay.at(rows)
         typer.echo(_json(policy, seed, allocated, rows) if as_json else _text(rows, allocated))
         if plot:
@@ -118,6 +123,7 @@ def jobs(
     """Replay a list of jobs, and show how long they wait."""
     import msgspec
 
+    from extender.cli.progress import Progress
     from extender.sim.jobtrace import figures, replay, restarts
     from extender.sim.jobtrace import trace as lists
     from extender.sim.table import TraceError
@@ -126,10 +132,15 @@ def jobs(
         raise CommandError(f"--preempt with --policy {policy}: expected --policy gangshare, which can stop jobs")
     try:
         listed = lists.with_expected(lists.read_jobs(trace, queues), durations, seed)
-        if preempt:
-            ran = restarts.replay(listed, nodes, gpus_per_node, restart_cost)
-        else:
-            ran = replay.replay(listed, nodes, gpus_per_node, policy)
+        with Progress(stderr=True, delay_s=QUIET_S) as progress:
+
+            def show(ended: int, of: int) -> None:
+                progress.show(f"{ended} of {of} jobs have ended")
+
+            if preempt:
+                ran = restarts.replay(listed, nodes, gpus_per_node, restart_cost, show)
+            else:
+                ran = replay.replay(listed, nodes, gpus_per_node, policy, show)
     except TraceError as error:
         raise CommandError(str(error)) from error
     found = figures.figures(policy, ran, nodes * gpus_per_node)

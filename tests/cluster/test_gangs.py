@@ -18,7 +18,8 @@ from tests.scenarios.gang_stories import *  # noqa: F403  # the stories are the 
 from tests.scenarios.operator_stories import *  # noqa: F403
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.core]
-SAMPLES = Path(__file__).parents[2] / "manifests" / "samples" / "gangs"
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+SAMPLES = MANIFESTS / "samples" / "gangs"
 
 
 class Seeds(Gangshare):
@@ -34,6 +35,7 @@ class Seeds(Gangshare):
 def sharing(cluster: Cluster) -> Iterator[Gangshare]:
     running = Seeds(cluster, MACHINES).start()
     cluster.apply(podgroups.definitions())  # they come after the extender
+    cluster.apply(MANIFESTS / "components" / "fake" / "runtimeclass.yaml")  # samples name it
     yield running
     running.stop()
 

@@ -32,6 +32,7 @@ def cluster(able_machine: None) -> Iterator[Cluster]:
     """An API server with manifests/base and two nodes that are only objects."""
     with Cluster.up(nodes=0, scheduler=False) as running:
         running.apply(MANIFESTS / "base")
+        running.apply(MANIFESTS / "components" / "fake" / "runtimeclass.yaml")  # samples name it
         for name in ("node-1", "node-2"):
             running.api.post("/api/v1/nodes", {"metadata": {"name": name}})
         wait_for(lambda: policies_work(running.api), 30, "policies that work")
@@ -53,7 +54,7 @@ def policies_work(api: Api) -> bool:
 def test_every_sample_is_valid(cluster: Cluster, path: Path) -> None:
     dry = ["apply", "--server-side", "--dry-run=server", "--filename", str(path)]
     if path.stem == "08-quota":  # a dry run makes no namespace for what comes after it
-        cluster.kubectl("create", "namespace", "team-a")
+        cluster.kubectl("create", "namespace", "sample-team-a")
     assert "serverside-applied (server dry run)" in cluster.kubectl(*dry)
 
 

@@ -36,6 +36,7 @@ def the_sample(most: int) -> Object:
     job["spec"]["etReplicaSpecs"]["worker"]["maxReplicas"] = most
     for role in job["spec"]["etReplicaSpecs"].values():
         spec = role["template"]["spec"]
+        spec.pop("runtimeClassName", None)
         containers = [{"name": one["name"], "resources": one.get("resources", {})} for one in spec.pop("containers")]
         role["template"] = a_pod("any", *containers, **spec)
     return job

@@ -18,13 +18,18 @@ from tests.scenarios.world import Object
 
 UID = "6b8a4c1e-0d5f-4f5e-9a43-2f1d3c7b9e10"
 SAMPLES: dict[str, Submitted] = {
-    "01-annotations": gang("train", [a_pod(f"train-{i}", a_container(limits={names.GPU_MEM: 10})) for i in range(4)]),
+    "01-annotations": gang(
+        "sample-gang", [a_pod(f"sample-gang-{i}", a_container(limits={names.GPU_MEM: 10})) for i in range(4)]
+    ),
     "02-tfjob": tf_job(),
     "03-volcano-tensorflow": volcano.tensorflow(uid=UID),
     "04-mpijob-volcano": submitted(MpiJob(gang_scheduling="volcano")),
-    "05-mpijob-scheduler-plugins": submitted(MpiJob(gang_scheduling="scheduler-plugins")),
+    "05-mpijob-scheduler-plugins": submitted(
+        MpiJob(gang_scheduling="scheduler-plugins", name="tensorflow-benchmarks-plugins")
+    ),
     "06-volcano-mindspore": volcano.mindspore(UID),
 }
+GPUS = {names.GPU_MEM, names.GPU_SLICE, names.WHOLE_GPU}
 FOLDER = Path(__file__).parents[2] / "manifests" / "samples" / "gangs"
 
 
@@ -40,7 +45,7 @@ def test_a_sample_is_what_the_operator_makes(name: str) -> None:
 
 
 def as_sample(job: Submitted) -> list[Object]:
-    """Without owners, which are not there for a sample, and with commands to look at."""
+    """Without owners, which are not there for a sample, and with commands to look at and the runtime that GPUs need."""
     pods = [{"apiVersion": "v1", "kind": "Pod", **pod} for pod in job.pods]
     return [_shown(one) for one in ([job.group] if job.group else []) + pods + list(job.jobs)]
 
@@ -55,6 +60,8 @@ def _shown(obj: Any) -> Any:
     if "image" in found:
         command = ["sh", "-c", 'echo "$NVIDIA_VISIBLE_DEVICES"; sleep 3600']
         found |= {"image": "busybox:1.37", "command": command}
+    if any(GPUS & set(c["resources"].get("limits", ())) for c in found.get("containers", ()) if "resources" in c):
+        found["runtimeClassName"] = "nvidia"
     return {key: value for key, value in found.items() if value != {}}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.sim.builders import a_pod
+from extender.sim.apiserver.api import Api
+from tests.sim.builders import a_container, a_pod
 from tests.sim.conftest import PODS, Client
 
 
@@ -155,3 +156,14 @@ async def test_a_pod_that_does_not_run_may_always_go(client: Client) -> None:
     await client.post(PODS, a_pod("waiting", labels={"app": "x"}))
     assert (await client.post(f"{PODS}/waiting/eviction", an_eviction("waiting")))[0] == 201
     assert (await client.get(f"{PODS}/waiting"))[0] == 404
+
+
+async def test_a_log_is_that_of_the_only_container_unless_one_is_asked_for(client: Client, api: Api) -> None:
+    api.log_of = lambda pod, container: f"{pod['metadata']['name']} {container}"
+    await client.post(PODS, a_pod("one", a_container("main")))
+    await client.post(PODS, a_pod("two", a_container("a"), a_container("b")))
+    assert await client.get(f"{PODS}/one/log") == (200, "one main")
+    assert await client.get(f"{PODS}/two/log?container=b") == (200, "two b")
+    code, refused = await client.get(f"{PODS}/two/log")
+    assert (code, refused["reason"]) == (400, "BadRequest")
+    assert "a container name must be specified for pod two, choose one of: ['a', 'b']" in refused["message"]

@@ -13,9 +13,10 @@ from pathlib import Path
 import grpc.aio
 
 from extender.cli import console, inspection, scheduler_config, top
-from extender.cli.demo import check, gang, manifests, tenants, trace
-from extender.cli.demo.progress import Count, Progress
+from extender.cli.demo import check, definitions, gang, manifests, tenants, trace
+from extender.cli.demo.count import Count
 from extender.cli.errors import CommandError
+from extender.cli.progress import Progress
 from extender.sim import podspec
 from extender.sim.cluster import EmbeddedCluster, WaitError
 from extender.sim.kubelet.status import NodeSpec
@@ -105,7 +106,7 @@ class Demo:
         )
         console.show(f"Starting a cluster of {len(nodes)} nodes in this process, with extender and plugins beside it.")
         async with EmbeddedCluster(spec) as cluster:
-            for definition in tenants.definitions():
+            for definition in definitions.definitions():
                 cluster.create(definition)
             faults = await self._tenants(cluster)
             await self._trace(cluster)
@@ -132,7 +133,7 @@ class Demo:
         with Progress() as progress:
             await self._replay(cluster, progress)
             await self._settle(cluster, progress)
-            progress.show(self._count(cluster, len(self._recorded)), last=True)
+            progress.show(self._count(cluster, len(self._recorded)).line(), last=True)
         console.show("", *top.waiting(await _books(cluster)))
 
     async def _gang(self, cluster: EmbeddedCluster) -> list[str]:
@@ -152,7 +153,7 @@ class Demo:
                 cluster.delete_pod(manifests.NAMESPACE, name)
             self._left += len(step.leave)
             cluster.create_pod(manifests.pod(step.arrive))
-            progress.show(self._count(cluster, arrived))
+            progress.show(self._count(cluster, arrived).line())
             due += every
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
@@ -171,7 +172,7 @@ class Demo:
 
         def settled() -> bool:
             nonlocal before, since
-            progress.show(self._count(cluster, len(self._recorded)))
+            progress.show(self._count(cluster, len(self._recorded)).line())
             now = {f"{podspec.uid(pod)} {pod['metadata']['resourceVersion']}" for pod in cluster.pods()}
             if now != before or not all(map(_is_settled, cluster.pods())):
                 before, since = now, time.monotonic()

@@ -15,7 +15,6 @@ from extender.cli.demo.story import POLL_S, TIMEOUT_S
 from extender.sim import podspec
 from extender.sim.apiserver.resources import Object
 from extender.sim.cluster import WaitError
-from extender.sim.definitions import definition
 from extender.wire.listings import Queues
 from protos.contract import gpu_class, names, queue
 
@@ -28,14 +27,6 @@ INTRODUCTION = (
     f"Two tenants deserve {DESERVED} of the {GPUS} H200 GPUs each. The job of {RESEARCH} is elastic:"
     f" {MIN_WORKERS} to {GPUS} workers with one GPU each."
 )
-
-
-def definitions() -> list[Object]:
-    """The CustomResourceDefinitions that must exist before the extender starts to look for queues and classes."""
-    return [
-        definition(gpu_class.API_VERSION, gpu_class.KIND, "gpuclasses", namespaced=False),
-        definition(queue.API_VERSION, queue.KIND, "queues", namespaced=False),
-    ]
 
 
 def _class_and_queues() -> list[Object]:

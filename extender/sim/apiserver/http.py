@@ -12,7 +12,7 @@ import yaml
 from aiohttp import web
 from google.protobuf.json_format import MessageToDict
 
-from extender.sim.apiserver import errors, paths, reading
+from extender.sim.apiserver import errors, paths, pods, reading, tables
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.managed import Writer
 from extender.sim.apiserver.paths import Target
@@ -107,18 +107,19 @@ class ApiServer:
         return _json(item.raw(target.resource))
 
     async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        query = request.query
+        query, as_table = request.query, tables.wanted(request.headers.get("Accept", ""))
         if query.get("watch") in ("true", "1"):
-            return await self._watch(request, target)
+            return await self._watch(request, target, as_table)
         if not target.name:
-            return _json(reading.list_objects(self.api.store, target, query))
+            return _json(reading.list_objects(self.api.store, target, query, as_table))
         item = self.api.get(target.resource, target.key)
         if target.subresource == "log":
-            return web.Response(text=self.api.log_of(item.obj, query.get("container", "")))
-        return self._answer(target, item)
+            container = pods.log_container(item.obj, query.get("container", ""))
+            return web.Response(text=self.api.log_of(item.obj, container))
+        return _json(reading.one_object(target, item, query, as_table))
 
-    async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        watch = reading.Watch(self.api, target, request.query, self._bookmark_seconds)
+    async def _watch(self, request: web.BaseRequest, target: Target, as_table: bool) -> web.StreamResponse:
+        watch = reading.Watch(self.api, target, request.query, as_table, self._bookmark_seconds)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)

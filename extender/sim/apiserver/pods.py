@@ -141,3 +141,12 @@ def deletion(pod: Object, asked_grace: int | None) -> Object | None:
         return None
     end = podspec.timestamp(time.time() + grace)
     return {**pod, "metadata": {**metadata, "deletionTimestamp": end, "deletionGracePeriodSeconds": grace}}
+
+
+def log_container(pod: Object, asked: str) -> str:
+    """The container whose log is read; raises ApiError 400 if none was asked for and there are several."""
+    names = [container["name"] for container in pod["spec"]["containers"]]
+    if not asked and len(names) > 1:
+        name = pod["metadata"]["name"]
+        raise errors.bad_request(f"a container name must be specified for pod {name}, choose one of: {names}")
+    return asked or str(names[0])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from extender.sim.apiserver import errors
+from extender.sim.apiserver import errors, tables
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.paths import Target
 from extender.sim.apiserver.selectors import Predicate, selector
@@ -41,11 +42,20 @@ def _selected(store: Store, target: Target, matches: Predicate) -> list[Item]:
     return [item for item in items if matches(item.obj)]
 
 
-def list_objects(store: Store, target: Target, query: Query) -> bytes:
-    """The body of a list. It has one page: a server may ignore the limit that a client asks for."""
+def one_object(target: Target, item: Item, query: Query, as_table: bool) -> bytes:
+    """The object, or a table of it."""
+    if as_table:
+        return tables.encoded(target.resource, [item], item.rv, query.get("includeObject", ""))
+    return item.raw(target.resource)
+
+
+def list_objects(store: Store, target: Target, query: Query, as_table: bool) -> bytes:
+    """The body of a list, or its table. It has one page: a server may ignore the limit that a client asks for."""
     _known_rv(store, query)
     resource = target.resource
     items = _selected(store, target, _predicate(target, query))
+    if as_table:
+        return tables.encoded(resource, items, store.rv, query.get("includeObject", ""))
     # items of built-in resources have no kind and apiVersion
     bodies = b",".join(i.raw(resource) if resource.custom else i.body for i in items)
     metadata = {"resourceVersion": str(store.rv)}
@@ -60,10 +70,11 @@ def _line(kind: str, obj: bytes) -> bytes:
 class Watch:
     """One watch request: yields chunks of lines until its timeout, 410, or the end of its resource."""
 
-    def __init__(self, api: Api, target: Target, query: Query, bookmark_seconds: float) -> None:
+    def __init__(self, api: Api, target: Target, query: Query, as_table: bool, bookmark_seconds: float) -> None:
         self._store, self._catalogue, self._target, self._query = api.store, api.catalogue, target, query
         self._resource = target.resource
         self._matches = _predicate(target, query)
+        self._body = partial(one_object, target, query=query, as_table=as_table)
         self._bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
         self._period = bookmark_seconds
         timeout = query.get("timeoutSeconds") or random.uniform(1, 2) * _WATCH_SECONDS
@@ -85,7 +96,7 @@ class Watch:
         if rv and not initial:
             return self._store.watch(self._resource, rv), b""
         items = _selected(self._store, self._target, self._matches)
-        lines = [_line("ADDED", item.raw(self._resource)) for item in items]
+        lines = [_line("ADDED", self._body(item)) for item in items]
         if initial:
             lines.append(self._bookmark({"annotations": {"k8s.io/initial-events-end": "true"}}))
         return self._store.watch(self._resource, self._store.rv), b"".join(lines)
@@ -111,7 +122,7 @@ class Watch:
         """The line of a change; an object that the selector no longer matches counts as deleted."""
         was, now = self._wanted(change.before), not change.deleted and self._wanted(change.item)
         if now:
-            return _line("MODIFIED" if was else "ADDED", change.item.raw(self._resource))
+            return _line("MODIFIED" if was else "ADDED", self._body(change.item))
         if not was or change.before is None:
             return b""
         last = change.item
@@ -119,7 +130,7 @@ class Watch:
             before = change.before.obj
             metadata = {**before["metadata"], "resourceVersion": str(last.rv)}
             last = Item(last.key, {**before, "metadata": metadata}, last.rv)
-        return _line("DELETED", last.raw(self._resource))
+        return _line("DELETED", self._body(last))
 
     def _bookmark(self, more: dict[str, Any] | None = None) -> bytes:
         metadata = {"resourceVersion": str(self._store.rv), "creationTimestamp": None, **(more or {})}

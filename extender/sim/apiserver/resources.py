@@ -25,6 +25,8 @@ class Resource(msgspec.Struct, frozen=True):
     """Accepts a PUT without resourceVersion."""
     schema: Object = {}
     """The structural schema of a custom resource."""
+    columns: tuple[Object, ...] = ()
+    """The additionalPrinterColumns of a custom resource."""
 
     @property
     def api_version(self) -> str:
@@ -101,6 +103,7 @@ class Catalogue:
                     custom=True,
                     unconditional_update=False,
                     schema=version["schema"]["openAPIV3Schema"],
+                    columns=tuple(version.get("additionalPrinterColumns") or ()),
                 )
                 self._served[resource.key] = resource
 

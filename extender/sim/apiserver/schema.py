@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from extender.sim.apiserver import errors
+from extender.sim.apiserver import errors, printers
 from extender.sim.apiserver.resources import CRDS, Object, Resource
 
 Schema = dict[str, Any]
@@ -40,11 +40,16 @@ def admitted(resource: Resource, obj: Object) -> Object:
 
 
 def check_definition(definition: Object) -> None:
-    """Raise ApiError 422 if a version of a CustomResourceDefinition has no schema."""
+    """Raise ApiError 422 if a version of a CustomResourceDefinition has no schema, or columns without a known path."""
     for index, version in enumerate(definition["spec"]["versions"]):
         if "openAPIV3Schema" not in (version.get("schema") or {}):
             field = f"spec.versions[{index}].schema.openAPIV3Schema"
             raise errors.invalid(CRDS, definition["metadata"]["name"], field, "Required value: schemas are required")
+        for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
+            if printers.steps(column.get("jsonPath", "")) is None:
+                field = f"spec.versions[{index}].additionalPrinterColumns[{number}].jsonPath"
+                why = f'Invalid value: "{column.get("jsonPath", "")}": is an invalid JSON path'
+                raise errors.invalid(CRDS, definition["metadata"]["name"], field, why)
 
 
 def _shaped(schema: Schema, value: Any) -> Any:

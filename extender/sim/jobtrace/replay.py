@@ -12,6 +12,7 @@ from extender.sim.jobtrace.choices import Policy
 from extender.sim.jobtrace.ours import Gangshare
 from extender.sim.jobtrace.simulation import Simulation
 from extender.sim.jobtrace.trace import Job
+from extender.sim.progress import Progress, silent
 from extender.sim.table import TraceError
 
 
@@ -53,17 +54,19 @@ POLICIES: Mapping[Policy, Callable[[int, int], Simulation]] = {
 }
 
 
-def replay(jobs: Sequence[Job], nodes: int, gpus: int, policy: Policy) -> list[Ran]:
+def replay(jobs: Sequence[Job], nodes: int, gpus: int, policy: Policy, progress: Progress = silent) -> list[Ran]:
     """Run all jobs on nodes with this number of GPUs each; raises TraceError if a job can never fit."""
-    return run(jobs, nodes, gpus, POLICIES[policy])
+    return run(jobs, nodes, gpus, POLICIES[policy], progress)
 
 
-def run(jobs: Sequence[Job], nodes: int, gpus: int, make: Callable[[int, int], Replayed]) -> list[Ran]:
+def run(
+    jobs: Sequence[Job], nodes: int, gpus: int, make: Callable[[int, int], Replayed], progress: Progress
+) -> list[Ran]:
     """Run all jobs on the simulated cluster that `make` returns; raises TraceError if a job can never fit."""
     for job in jobs:
         if job.shape.workers > nodes or job.shape.gpus > gpus:
             needs = f"{job.shape.workers} nodes with {job.shape.gpus} GPUs each"
-            raise TraceError(f"job {job.name} needs {needs}: expected a list for {nodes} nodes with {gpus} GPUs each")
+            raise TraceError(f"job {job.name!r} needs {needs}: expected a list for {nodes} nodes with {gpus} GPUs each")
     simulation = make(nodes, gpus)
     coming = deque(sorted(jobs, key=lambda job: (job.submit, job.number)))
     ran: list[Ran] = []
@@ -72,4 +75,5 @@ def run(jobs: Sequence[Job], nodes: int, gpus: int, make: Callable[[int, int], R
         while coming and coming[0].submit <= now:
             simulation.join(coming.popleft())
         simulation.decide()
+        progress(len(ran), len(jobs))
     return ran

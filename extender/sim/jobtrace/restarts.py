@@ -18,6 +18,7 @@ from extender.engine.queueing.line import Line, Turn, Waiter
 from extender.sim.jobtrace.cluster import Cluster
 from extender.sim.jobtrace.replay import Ran, run
 from extender.sim.jobtrace.trace import Job
+from extender.sim.progress import Progress, silent
 
 FIRST_LEVEL = 3600.0
 """GPU-seconds of service at which a job leaves the first level."""
@@ -82,12 +83,12 @@ class RestartableJob(msgspec.Struct, eq=False):
         self.done += seconds - loading
 
 
-def replay(jobs: Sequence[Job], nodes: int, gpus: int, cost: float) -> list[Ran]:
+def replay(jobs: Sequence[Job], nodes: int, gpus: int, cost: float, progress: Progress = silent) -> list[Ran]:
     """Run all jobs on nodes with this number of GPUs each; a restart or a move costs a job `cost` seconds.
 
     Raises TraceError if a job can never fit.
     """
-    return run(jobs, nodes, gpus, partial(_Restarts, cost=cost))
+    return run(jobs, nodes, gpus, partial(_Restarts, cost=cost), progress)
 
 
 class _Restarts:

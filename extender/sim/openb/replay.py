@@ -15,6 +15,7 @@ from extender.sim.openb.fragment import Fragmentation
 from extender.sim.openb.ours import Gangshare
 from extender.sim.openb.ranking import Ranked
 from extender.sim.openb.trace import Node, Pod
+from extender.sim.progress import Progress, silent
 
 COLUMNS = (95, 100, 130)
 """Arrived %, at which results are compared."""
@@ -49,18 +50,20 @@ class Run(NamedTuple):
     """Largest demand that arrives, in % of the GPUs."""
 
 
-def replay(run: Run, placer: Placer | None = None) -> list[Row]:
+def replay(run: Run, placer: Placer | None = None, progress: Progress = silent) -> list[Row]:
     """The curve: one row for each whole arrived %, from 0. A `placer` replaces the run's policy."""
     cluster = Cluster(run.nodes)
     fragmentation = Fragmentation(fragment.typical(run.pods))
     placer = placer or _placer(run, cluster, fragmentation)
     curve = _Curve(cluster, fragmentation)
-    for pod in workload.arrivals(run.pods, run.nodes, run.seed, run.inflate):
+    coming = workload.arrivals(run.pods, run.nodes, run.seed, run.inflate)
+    for arrived, pod in enumerate(coming, 1):
         assignment = placer.choose(pod)
         if assignment is not None:
             cluster.take(assignment, pod.spec)
             curve.measure(assignment.node)
         curve.add(pod, placed=assignment is not None)
+        progress(arrived, len(coming))
     return curve.rows()
 
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from extender.sim.table import Row, TraceError, read
+from protos.contract import bounds
 
 MILLI = 1000
 """Thousandths that make one GPU."""
-MOST_GPUS = 1024
+MOST_GPUS = bounds.GPUS_PER_NODE.most
 """Limit for the GPUs of one node, and of one pod."""
+MOST_MODELS = bounds.GLOBS.most
+"""Limit for the models that one pod accepts."""
+MODEL = re.compile(r"[A-Z0-9][A-Z0-9._-]{0,62}")
+MODELS = "GPU models of letters, digits and . _ -, at most 63 characters each"
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
-POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
+POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+SPEC_COLUMN = "gpu_spec"
+"""Some of the published pod lists have no such column: their pods accept every model."""
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -73,17 +81,19 @@ def read_pods(path: Path) -> list[Pod]:
 
 
 def _node(row: Row) -> Node:
-    gpus = row.number("gpu", most=MOST_GPUS)
-    if gpus and not row.text("model"):
+    gpus, model = row.number("gpu", most=MOST_GPUS), row.text("model").upper()
+    if gpus and not model:
         raise row.wrong("model", "the GPU model of a node with GPUs")
-    return Node(row.text("sn"), row.number("cpu_milli"), row.number("memory_mib"), gpus, row.text("model"))
+    if model and not MODEL.fullmatch(model):
+        raise row.wrong("model", MODELS)
+    return Node(row.text("sn"), row.number("cpu_milli"), row.number("memory_mib"), gpus, model)
 
 
 def _pod(row: Row) -> Pod:
     gpus = row.number("num_gpu", most=MOST_GPUS)
     least = 0 if not gpus else 1 if gpus == 1 else MILLI
     milli = row.number("gpu_milli", least=least, most=MILLI if gpus else 0)
-    models = tuple(row.text("gpu_spec").split("|")) if row.text("gpu_spec") else ()
-    if not all(models):
-        raise row.wrong("gpu_spec", "GPU models joined by |")
+    models = tuple(row.text(SPEC_COLUMN).upper().split("|")) if row.text(SPEC_COLUMN) else ()
+    if len(models) > MOST_MODELS or not all(map(MODEL.fullmatch, models)):
+        raise row.wrong(SPEC_COLUMN, f"at most {MOST_MODELS} {MODELS}, joined by |")
     return Pod(row.text("name"), Spec(row.number("cpu_milli"), row.number("memory_mib"), gpus, milli, models))

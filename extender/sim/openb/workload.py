@@ -13,10 +13,16 @@ import msgspec
 
 from extender.sim.openb import trace
 from extender.sim.openb.trace import Node, Pod
+from extender.sim.table import TraceError
+
+MOST_ARRIVALS = 1_000_000
 
 
 def arrivals(pods: Sequence[Pod], nodes: Sequence[Node], seed: int, percent: float) -> list[Pod]:
-    """The pods in order of arrival. Together they request at most `percent` of the GPUs; pods may repeat."""
+    """The pods in order of arrival. Together they request at most `percent` of the GPUs; pods may repeat.
+
+    Raises TraceError if the pods request so little that too many would arrive.
+    """
     rng = random.Random(seed)
     listed = sorted(pods, key=lambda pod: pod.name)
     rng.shuffle(listed)
@@ -32,6 +38,9 @@ def _inflated(listed: Sequence[Pod], asked: int, target: float, rng: random.Rand
     """
     coming = list(listed)
     while asked + (drawn := rng.choice(listed)).spec.milli <= target:
+        if len(coming) == MOST_ARRIVALS:
+            part = f"{100 * asked / target:.0f} % of the GPUs that are to be requested"
+            raise TraceError(f"{MOST_ARRIVALS} pods of the list request {part}: expected more GPUs or fewer nodes")
         coming.append(drawn)
         asked += drawn.spec.gpu_milli
     return coming

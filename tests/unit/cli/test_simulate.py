@@ -1,5 +1,6 @@
 import builtins
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,15 @@ def test_by_default_130_percent_of_seed_42_come_to_our_engine(
     said = ("--policy", "gangshare", "--seed", "42", "--inflate", "130", "--list", "default", "--json")
     assert told == simulated(capsys, lists, *said).out
     assert told != simulated(capsys, lists, "--inflate", "100", "--json").out
+
+
+def test_a_long_replay_says_how_far_it_is_on_standard_error(
+    capsys: pytest.CaptureFixture[str], lists: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extender.cli.simulate.QUIET_S", 0.0)
+    ran = simulated(capsys, lists, "--policy", "fgd", "--inflate", "100", "--json")
+    assert re.fullmatch(r"1 of \d+ pods have arrived\n", ran.err)
+    assert json.loads(ran.out)
 
 
 def test_the_text_shows_each_whole_percent_and_the_values(
@@ -109,7 +119,7 @@ def test_a_bad_row_is_named_with_file_and_line(
     ran = simulated(capsys, lists, "--json")
     assert (ran.code, ran.out) == (1, "")
     path = tmp_path / "pods.csv"
-    assert ran.err == f"error: {path}, line 4: num_gpu is '9x': expected a whole number from 0 to 1024\n"
+    assert ran.err == f"error: {path}, line 4: num_gpu is '9x': expected a whole number from 0 to 256\n"
 
 
 @pytest.mark.parametrize(("name", "begins"), [("curve.png", b"\x89PNG"), ("curve.svg", b"<?xml")])

@@ -56,6 +56,16 @@ def test_queues_come_from_a_column(capsys: pytest.CaptureFixture[str], jobs: lis
     assert "squad among them" in simulated(capsys, jobs, "--queues", "squad").err
 
 
+def test_a_long_replay_says_how_far_it_is_on_standard_error(
+    capsys: pytest.CaptureFixture[str], jobs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extender.cli.simulate.QUIET_S", 0.0)
+    for more in ((), ("--preempt",)):
+        ran = simulated(capsys, jobs, "--json", *more)
+        assert ran.err == "0 of 3 jobs have ended\n"  # and no other line within some seconds
+        assert json.loads(ran.out)
+
+
 def test_the_text_names_each_figure(capsys: pytest.CaptureFixture[str], jobs: list[str]) -> None:
     text = simulated(capsys, jobs).out
     assert all(name in text for name in ("mean JCT", "p99 JCT", "mean wait, 2-8 GPUs", "makespan", "utilisation"))
@@ -66,7 +76,7 @@ def test_the_text_names_each_figure(capsys: pytest.CaptureFixture[str], jobs: li
     ("more", "said"),
     [
         (("--policy", "easy", "--preempt"), "--preempt with --policy easy: expected --policy gangshare"),
-        (("--gpus-per-node", "4"), "job a needs 1 nodes with 6 GPUs each: expected a list for 1 nodes with 4 GPUs"),
+        (("--gpus-per-node", "4"), "job 'a' needs 1 nodes with 6 GPUs each: expected a list for 1 nodes with 4 GPUs"),
         (("--trace", "/nowhere.csv"), "cannot read /nowhere.csv"),
     ],
 )

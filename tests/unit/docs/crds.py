@@ -28,6 +28,16 @@ def table(definition: dict[str, Any]) -> str:
     return "\n".join(["| field | type | meaning |", "|---|---|---|", *rows])
 
 
+def columns(definition: dict[str, Any]) -> str:
+    """What `kubectl get` shows of one kind."""
+    (version,) = definition["spec"]["versions"]
+    found = version["additionalPrinterColumns"]
+    shown, wide = (
+        ", ".join(each["name"].upper() for each in found if each.get("priority", 0) == last) for last in (0, 1)
+    )
+    return f"`kubectl get {definition['metadata']['name']}` shows {shown}; with `-o wide` also {wide}."
+
+
 def _fields(schema: dict[str, Any], above: str) -> Iterator[tuple[str, str, str]]:
     for name, field in schema.get("properties", {}).items():
         if above or name not in COMMON:

@@ -54,7 +54,7 @@ def test_the_sample_can_be_read() -> None:
     made = list(yaml.safe_load_all((MANIFESTS / "samples/10-queues.yaml").read_text()))
     queues = [decode(OWN, msgspec.json.encode(found)) for found in made if found["kind"] == queue.KIND]
     assert [(found.name, found.parent, found.weight, found.problem) for found in queues] == [
-        ("research", "", 1, ""),
-        ("vision", "research", 2, ""),
-        ("speech", "research", 1, ""),
+        ("sample-research", "", 1, ""),
+        ("sample-vision", "sample-research", 2, ""),
+        ("sample-speech", "sample-research", 1, ""),
     ]

@@ -2,6 +2,7 @@ import pytest
 
 from extender.sim.openb import workload
 from extender.sim.openb.trace import Node, Pod
+from extender.sim.table import TraceError
 from tests.unit.sim_openb.made import a_node, a_spec, pods, real_nodes, real_pods
 
 NODES = [a_node(f"n{i}", gpus=8) for i in range(5)]
@@ -26,6 +27,12 @@ def test_the_test_before_a_draw_adds_the_part_of_one_gpu_only() -> None:
     """Eight-GPU pods may thus pass the target: so it was published."""
     found = workload.arrivals(pods(a_spec(gpus=8)), [a_node(gpus=10)], 42, 100)
     assert asked(found) == 16_000
+
+
+def test_a_list_that_hardly_requests_anything_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workload, "MOST_ARRIVALS", 1000)
+    with pytest.raises(TraceError, match="1000 pods of the list request 8 % of the GPUs that are to be requested"):
+        workload.arrivals(pods(a_spec(gpus=1, milli=1)), [a_node(gpus=10)], 42, 130)
 
 
 def test_a_list_above_the_target_is_thinned_and_keeps_its_order() -> None:
