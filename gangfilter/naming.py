@@ -129,6 +129,7 @@ OWN = Dialect(
         "schedule_timeout_s": (values.seconds, both(names.SCHEDULE_TIMEOUT_SECONDS)),
         "on_member_lost": (values.lost, both(names.ON_MEMBER_LOST)),
         "on_completion": (values.role, both(names.ON_COMPLETION)),
+        "elastic": (values.flag, both(names.ELASTIC)),
         "expected_runtime_s": (values.run_time, (annotation(names.EXPECTED_RUNTIME),)),
     },
 )

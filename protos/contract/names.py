@@ -40,6 +40,7 @@ QUEUE = f"{DOMAIN}/queue"
 ROLE = f"{DOMAIN}/role"
 ON_MEMBER_LOST = f"{DOMAIN}/on-member-lost"
 ON_COMPLETION = f"{DOMAIN}/on-completion"
+ELASTIC = f"{DOMAIN}/elastic"
 SCHEDULE_TIMEOUT_SECONDS = f"{DOMAIN}/schedule-timeout-seconds"
 
 # The scheduling gate of members that wait for a plan.

@@ -121,6 +121,7 @@ GANG = {
     names.GROUP: "g1", names.MIN_MEMBER: "2", names.MIN_MEMBER_BY_ROLE: '{"launcher":1,"worker":1}',
     names.ROLE: "worker", names.QUEUE: "team-a", names.ON_MEMBER_LOST: "restart", names.ON_COMPLETION: "launcher",
     names.SCHEDULE_TIMEOUT_SECONDS: "600", names.EXPECTED_RUNTIME: "90m",
+    names.ELASTIC: "true",
 }  # fmt: skip
 HIVED = "affinityGroup:\n  name: g1\n  members:\n  - podNumber: 2\nvirtualCluster: vc1\n"
 OTHERS = {
