@@ -73,7 +73,7 @@ class GangController:
         if gang.phase is Phase.WAITING:  # 3. a plan, or why the gang waits
             self._planner.want(known, now)
         if gang.phase is Phase.ASSEMBLING and not self._planner.too_large(known):
-            known.reason = refusals.assembling(gang.key, lacking(gang))
+            known.reason = refusals.assembling(gang.key, lacking(gang)) if gang.key.name else refusals.UNNAMED
         if gang.phase is Phase.DEGRADED:
             numbers = f"{gang.count(Stage.BOUND)} of {minimum(gang)[0] or 0} members are bound"
             known.reason = (refusals.gang_lost if gang.member_lost else refusals.gang_below)(gang.key, numbers)

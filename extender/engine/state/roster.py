@@ -182,6 +182,13 @@ class Roster:
         self.agree(known)
         return True
 
+    def conflicts(self, uid: str) -> tuple[str, ...]:
+        """Sentences about values of the pod's gang that differ or cannot be read; of a pod without one, its own."""
+        known, said = self._of.get(uid), self._saying.get(uid)
+        if known is None or uid in known.outsiders:
+            return ()
+        return known.gang.terms.conflicts if known.gang.key.name else said.problems if said is not None else ()
+
     def said(self, uid: str) -> Declaration | None:
         """The pod's declaration about its gang."""
         return self._saying.get(uid)

@@ -33,6 +33,9 @@ TAKEN = Reason("BindConflict", "the GPUs on the chosen node are no longer free; 
 SET_ASIDE = Reason(
     "SetAside", "Gangshare had an internal error on this object; it is quarantined until it changes or is retried"
 )
+UNNAMED = Reason(
+    "GangUnnamed", "the pod waits for a gang that it does not name: gangshare.io/group is missing or cannot be read"
+)
 NOT_READY = Reason("NotReady", "the pod's gang waits until the extender has read the cluster")
 ELSEWHERE = Reason("BindElsewhere", "the pod is bound to another node already")
 
