@@ -130,7 +130,7 @@ OWN = Dialect(
         "on_member_lost": (values.lost, both(names.ON_MEMBER_LOST)),
         "on_completion": (values.role, both(names.ON_COMPLETION)),
         "elastic": (values.flag, both(names.ELASTIC)),
-        "expected_runtime_s": (values.run_time, (annotation(names.EXPECTED_RUNTIME),)),
+        "expected_runtime_s": (values.run_time, both(names.EXPECTED_RUNTIME)),
     },
 )
 """Our own keys; they are read of PodGroups too."""
