@@ -204,6 +204,7 @@ _VALUES: tuple[tuple[str, str, Callable[[Sequence[Any]], Any]], ...] = (
     ("on_member_lost", "the answer to a lost member", _strictest_answer),
     ("on_completion", "the role that ends the group", _least),
     ("expected_runtime_s", "the expected run time in seconds", _most),
+    ("elastic", "whether it is elastic", _most),
 )
 """Single values: field, title for people, and which of the sorted values holds (of texts the first by alphabet)."""
 _AMOUNTS: tuple[tuple[str, str, Bound], ...] = (

@@ -16,6 +16,7 @@ from gangfilter.members import PLACED, PRESENT, SETTLED, Member, Members, Stage
 from gangfilter.table import Phase, Trigger, after
 
 P = Phase
+NONE: frozenset[str] = frozenset()
 BEFORE = (P.ASSEMBLING, P.WAITING, P.FAILED)
 """Phases in which no member has a place."""
 STARTED = (P.BINDING, P.RUNNING, P.DEGRADED)
@@ -50,9 +51,9 @@ class Gang(Members):
 
     __slots__ = (
         "_again_at", "_begun", "_invalidated", "_made", "_most_in_bind", "_paused_until", "admission_failed",
-        "arrivals_before", "began_at", "due_at", "epoch", "key", "member_lost", "patience", "phase", "plan_invalidated",
-        "preempted", "progress_at", "ran", "released_at", "required_at_start", "since", "size", "started", "terms",
-        "tries", "unasked",
+        "arrivals_before", "began_at", "due_at", "epoch", "key", "member_lost", "origins", "origins_before", "patience",
+        "phase", "plan_invalidated", "preempted", "progress_at", "ran", "released_at", "required_at_start", "since",
+        "size", "started", "terms", "tries", "unasked",
     )  # fmt: skip
 
     def __init__(self, key: GroupKey, patience: Patience, now: float) -> None:
@@ -77,6 +78,8 @@ class Gang(Members):
         """All its members are being evicted for other workloads; no member is placed meanwhile."""
         self.unasked: dict[str, None] = {}
         """UIDs of members of a start that got stuck and that kube-scheduler has not tried again since."""
+        self.origins = self.origins_before = NONE
+        """The workloads whose pods it has since its start, and those before this start; pods of others do not join."""
         self.required_at_start = 0
         self.started: Mapping[str, int] = {}
         """How many members of each role the last start had."""
@@ -159,6 +162,10 @@ class Gang(Members):
             self.put(member, Stage.PLANNED)
         self.size, self.started = self.count(*PLACED), dict(self.roles(*PLACED))
         self.required_at_start = self.required(*PLACED)
+        self.origins_before, self.origins = (
+            self.origins,
+            NONE.union(*{m.origins for m in self.members.values() if m.stage in PRESENT}),
+        )
         self.unasked.clear()
         self.plan_invalidated = False
         self.enter(Trigger.PLANNED, now)
@@ -172,6 +179,10 @@ class Gang(Members):
         self.began_at = now if self.began_at is None else self.began_at
         if self.count(Stage.IN_BIND) > self._most_in_bind:
             self._most_in_bind, self.progress_at = self.count(Stage.IN_BIND), now
+
+    def admits(self, member: Member) -> bool:
+        """Whether a pod of this member's workloads may join it now."""
+        return not self.origins or not self.origins.isdisjoint(member.origins)
 
     def leave(self, uid: str) -> None:
         """kube-scheduler has abandoned the bind of a member."""
@@ -202,6 +213,10 @@ class Gang(Members):
         before, self.phase = self.phase, after(self.phase, trigger)
         assert self.phase is not before, f"{trigger} does not move {before}"
         self.since, self.arrivals_before = now, self.arrivals
+        if trigger in (Trigger.STUCK, Trigger.PLAN_INVALIDATED):
+            self.origins = self.origins_before
+        elif trigger in (Trigger.DONE, Trigger.LIMIT):
+            self.origins = NONE
         match trigger:
             case Trigger.ALL_IN_BIND:
                 self._bind_until(now, now)
@@ -244,6 +259,8 @@ class Gang(Members):
         released = min((now, *(m.bound_at for m in last)))
         self.size = max((m.start_size for m in last), default=0) or self.count(*PRESENT)
         self.required_at_start, self.started = self.required(*PRESENT), dict(self.roles(*PRESENT))
+        there = [m for m in self.members.values() if m.stage in PRESENT]
+        self.origins = NONE.union(*{m.origins for m in there if m.stage in SETTLED or m.created <= released})
         self._bind_until(released, released)
         may_have_shrunk = self.terms.lasting_by_role and not self.count(Stage.IDLE)
         if now < self.due_at and not may_have_shrunk:

@@ -44,6 +44,8 @@ class _Fields(msgspec.Struct, frozen=True, kw_only=True):
     on_completion: str = ""
     """The role whose success ends the group."""
     expected_runtime_s: float | None = None
+    elastic: bool = False
+    """It runs well without its surplus members: other workloads of their priority may preempt them."""
 
 
 class Declaration(_Fields, frozen=True, kw_only=True):

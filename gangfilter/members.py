@@ -52,6 +52,8 @@ class Member(msgspec.Struct):
     """The role of a pod that may be made only when this one runs."""
     controller: OwnerReference | None = None
     """Its controller, which replaces it when it is deleted; None if it has none."""
+    origins: frozenset[str] = frozenset()
+    """The workloads that the pod is part of."""
     priority: int = 0
     created: float = 0.0
     """When the pod was created, by the API server's clock."""

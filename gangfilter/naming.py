@@ -68,11 +68,11 @@ def _yunikorn(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
     """The application: YuniKorn reserves capacity for all its task groups before it starts one."""
     if not any(map(reader.text, keys)) or reader.text(_SPARK_ROLE):
         return
-    for key in _YUNIKORN_APPLICATION:
+    for key in YUNIKORN_APPLICATION:
         if application := reader.read(values.name, key):
             yield str(key), application
             return
-    reader.problems.append(f"{_YUNIKORN_APPLICATION[0]} is missing: expected the application whose task group this is")
+    reader.problems.append(f"{YUNIKORN_APPLICATION[0]} is missing: expected the application whose task group this is")
 
 
 def _hived(keys: tuple[Key, ...], reader: Reader) -> Iterator[Named]:
@@ -104,7 +104,7 @@ _KUEUE_ONE_BY_ONE = (
     annotation("kueue.x-k8s.io/pod-group-fast-admission"),
     annotation("kueue.x-k8s.io/pod-group-serving"),
 )
-_YUNIKORN_APPLICATION = (label("applicationId"), *both("yunikorn.apache.org/app-id"))
+YUNIKORN_APPLICATION = (label("applicationId"), *both("yunikorn.apache.org/app-id"))
 YUNIKORN_TASK_GROUP = annotation("yunikorn.apache.org/task-group-name")
 _YUNIKORN_TASK_GROUPS = annotation("yunikorn.apache.org/task-groups")
 _SPARK_ROLE = label("spark-role")
@@ -129,7 +129,8 @@ OWN = Dialect(
         "schedule_timeout_s": (values.seconds, both(names.SCHEDULE_TIMEOUT_SECONDS)),
         "on_member_lost": (values.lost, both(names.ON_MEMBER_LOST)),
         "on_completion": (values.role, both(names.ON_COMPLETION)),
-        "expected_runtime_s": (values.run_time, (annotation(names.EXPECTED_RUNTIME),)),
+        "elastic": (values.flag, both(names.ELASTIC)),
+        "expected_runtime_s": (values.run_time, both(names.EXPECTED_RUNTIME)),
     },
 )
 """Our own keys; they are read of PodGroups too."""

@@ -186,6 +186,7 @@ def _training_job(spec: msgspec.Raw) -> Fields:
     replicas = worker.replicas or 0
     lasting = replicas if worker.min_replicas is None else min(worker.min_replicas, replicas)
     return {
+        "elastic": True,
         "on_member_lost": "ignore",
         "min_by_role": _read("etReplicaSpecs.worker.replicas", {"worker": replicas}, by_role) or (),
         "lasting_by_role": _read("etReplicaSpecs.worker.minReplicas", {"worker": lasting}, by_role) or (),

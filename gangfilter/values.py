@@ -134,6 +134,13 @@ def run_time(text: str) -> float:
     return time_s
 
 
+def flag(text: str) -> bool:
+    """Yes or no."""
+    if text not in ("true", "false"):
+        raise BadValue("true or false")
+    return text == "true"
+
+
 def lost(text: str) -> OnLost:
     """The answer to a member that is lost after the start."""
     for answer in LAXEST_FIRST:

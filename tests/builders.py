@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -19,12 +18,18 @@ MAKER = {"manager": "kube-controller-manager", "operation": "Update", "fieldsV1"
 
 
 def an_inventory(
-    *mems: int, links: Sequence[Link] = (), numa: Sequence[int] = (), node: str = "n", **fields: Any
+    *mems: int,
+    links: Sequence[Link] = (),
+    numa: Sequence[int] = (),
+    models: Sequence[str] = (),
+    node: str = "n",
+    **fields: Any,
 ) -> Inventory:
-    """One GPU per amount of memory in units; UUIDs are GPU-<node>-<index>. `numa`: the NUMA node of each."""
+    """One GPU per amount of memory in units; UUIDs are GPU-<node>-<index>. `numa`, `models`: those of each GPU."""
+    of_each = zip(mems, numa or [-1] * len(mems), models or ["T4"] * len(mems), strict=True)
     gpus = tuple(
-        Gpu(index=i, minor=i, uuid=f"GPU-{node}-{i}", mem=mem, mem_mib=mem * 1024, model="T4", numa=place)
-        for i, (mem, place) in enumerate(zip_longest(mems, numa, fillvalue=-1))
+        Gpu(index=i, minor=i, uuid=f"GPU-{node}-{i}", mem=mem, mem_mib=mem * 1024, model=model, numa=place)
+        for i, (mem, place, model) in enumerate(of_each)
     )
     fields = {"unit_mib": 1024, "slices_per_gpu": 100} | fields
     return Inventory(v=1, gpus=gpus, links=tuple(links), **fields)

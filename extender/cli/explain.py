@@ -43,6 +43,7 @@ def lines(pod: Pod, node: Node | None) -> Iterator[str]:
         yield f"{name} is {pod.state} {'to' if pod.state == 'bound' else 'on'} {pod.node}"
     if pod.problem:
         yield f"  problem: {pod.problem}"
+    yield from (f"  conflict: {conflict}" for conflict in pod.conflicts)
     if not pod.asks_gpus:
         yield "  it requests no GPU"
     elif pod.allocation:

@@ -60,7 +60,8 @@ def pod(engine: Engine, namespace: str, name: str, now: float) -> Pieces:
         fields |= {**_fields(inspect.waiting_pod(engine, state, now)), **line}
     rows = engine.worth.rows(state)
     ranking = [Rank(node=row.node, score=row.points, terms=row.terms, here=row.here) for row in rows]
-    yield msgspec.json.encode({**fields, "asksGpus": state.asked is not None, "ranking": ranking})
+    fields |= {"asksGpus": state.asked is not None, "conflicts": engine.gangs.roster.conflicts(state.ref.uid)}
+    yield msgspec.json.encode({**fields, "ranking": ranking})
 
 
 def _fields(shape: msgspec.Struct) -> dict[str, Any]:

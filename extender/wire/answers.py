@@ -177,6 +177,8 @@ class Pod(WaitingPod, frozen=True, kw_only=True):
     first: Earliest | None = None
     """The earliest start of the first of its queue."""
     asks_gpus: bool = True
+    conflicts: tuple[str, ...] = ()
+    """Values of its gang that differ or cannot be read."""
     ranking: tuple[Rank, ...] = ()
     """The best nodes and its own, from the best."""
 

@@ -207,6 +207,7 @@ def _selection(annotations: Mapping[str, str], wide: Selection) -> Selection:
             min_cc=read(names.MIN_COMPUTE_CAPABILITY, selection.compute_capability, (0, 0)),
             link=read(names.LINK, selection.link, selection.LINKS[0]),
             spread=read(names.PLACEMENT, _spread, False),
+            mixed=read(names.MIXED_MODELS, _mixed, False),
         )
     except SelectionError as error:
         raise AskError("AskMalformed", str(error)) from error
@@ -227,3 +228,9 @@ def _spread(text: str) -> bool:
     if text not in ("pack", "spread"):
         raise SelectionError("pack, spread")
     return text == "spread"
+
+
+def _mixed(text: str) -> bool:
+    if text not in ("deny", "allow"):
+        raise SelectionError("deny, allow")
+    return text == "allow"

@@ -57,6 +57,7 @@ class NodeBooks:
             for gpu in inventory.gpus
         }
         self.uuids = frozenset([uuid.lower() for uuid in self.gpus])
+        self.several_models = len({gpu.model for gpu in inventory.gpus}) > 1
         self.kind = same(
             Kind(
                 inventory.slices_per_gpu,
@@ -82,6 +83,7 @@ class NodeBooks:
         twin = NodeBooks.__new__(NodeBooks)
         twin.inventory, twin.kind, twin._signature = self.inventory, self.kind, self._signature
         twin.topology, twin.uuids, twin._marks = self.topology, self.uuids, self._marks
+        twin.several_models = self.several_models
         twin.gpus = {uuid: book.copy() for uuid, book in self.gpus.items()}
         twin._unknown = {uid: Entry(entry.ask, entry.charges, placed=False) for uid, entry in self._unknown.items()}
         twin.entries = {**self.entries, **twin._unknown}

@@ -1,17 +1,19 @@
 """The choice of GPUs on one node: pure, deterministic, used by the extender and by a plugin without extender.
 
 The containers of a pod are seated one by one with backtracking: largest first, init containers last, if possible on
-GPUs of the same pod. A container with several GPUs gets the best-linked set that fits. Packing prefers shared GPUs,
-then the fullest; spreading prefers the emptiest. Of equal idle GPUs the one with the smallest loss of links is chosen.
+GPUs of the same pod. A container with several GPUs gets the best-linked set that fits, of GPUs of one model unless the
+pod allows several. Packing prefers shared GPUs, then the fullest; spreading prefers the emptiest. Of equal idle GPUs
+the one with the smallest loss of links is chosen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from itertools import combinations, islice
+from itertools import chain, combinations, islice
 
 import msgspec
 
+from protos.contract import names
 from protos.contract.allocation import Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
@@ -52,25 +54,32 @@ def _seats(ask: PodAsk, books: NodeBooks) -> list[Seat] | None:
     eligible = books.eligible(ask.selection)
     if len(ask.containers) == 1 and ask.containers[0].gpus == 1:
         return _single(ask, eligible, books)
-    if any(not _enough(container, eligible, books) for container in ask.containers):
+    alike = alike_only(ask, books)
+    if any(not _enough(container, eligible, books, alike=alike) for container in ask.containers):
         return None
     return _Seating(ask, eligible, books).run()
 
 
-def _enough(ask: ContainerAsk, eligible: Sequence[GpuBook], books: NodeBooks) -> bool:
+def alike_only(ask: PodAsk, books: NodeBooks) -> bool:
+    """Whether the GPUs of each container must be chosen by model: the node has several, and the pod does not mix."""
+    return books.several_models and not ask.selection.mixed
+
+
+def _enough(ask: ContainerAsk, eligible: Sequence[GpuBook], books: NodeBooks, *, alike: bool) -> bool:
     """Whether enough GPUs have room for the container alone, a cheap check that rules out most nodes."""
     demands: dict[int, Demand | None] = {}
-    missing = ask.gpus
+    missing: dict[str, int] = {}
     for book in eligible:
         size = book.gpu.mem
         if size not in demands:
             demands[size] = books.demand(ask, book.gpu)
         demand = demands[size]
         if demand is not None and book.fits(demand):
-            missing -= 1
-            if not missing:
+            model = book.gpu.model if alike else ""
+            missing[model] = missing.get(model, ask.gpus) - 1
+            if not missing[model]:
                 return True
-    return not missing
+    return False
 
 
 def _charges(ask: PodAsk, seats: Sequence[Seat]) -> dict[str, Demand]:
@@ -195,15 +204,31 @@ class _Seating:
     def _sets(self, candidates: tuple[int, ...], ask: ContainerAsk, idle: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Sets of GPUs for one container: the best-linked set, then sets in the order of the candidates."""
         link, local = self.ask.selection.link, self.ask.selection.numa_local
+        groups = [candidates]
         if ask.gpus > 1:
+            groups = self._alike(candidates)
             spared = idle if not self.ask.selection.spread or set(idle).issuperset(candidates) else ()
-            best = self.topology.best(candidates, ask.gpus, spared, link, local)
-            if best is None:
+            found = (self.topology.best(group, ask.gpus, spared, link, local) for group in groups)
+            best = [chosen for chosen in found if chosen is not None]
+            if not best:
                 return
-            yield best
-        for chosen in islice(combinations(candidates, ask.gpus), SET_TRIES):
+            if len(best) > 1:
+                best.sort(key=lambda chosen: self.topology.worth(chosen, spared, link), reverse=True)
+            yield from best
+        sets = chain.from_iterable(combinations(group, ask.gpus) for group in groups)
+        for chosen in islice(sets, SET_TRIES):
             if self.topology.allows(chosen, link, local):
                 yield chosen
+
+    def _alike(self, candidates: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The candidates by model, if the GPUs of a container must be of one model."""
+        if not alike_only(self.ask, self.books):
+            return [candidates]
+        model = {book.gpu.index: book.gpu.model for book in self.eligible}
+        groups: dict[str, list[int]] = {}
+        for index in candidates:
+            groups.setdefault(model[index], []).append(index)
+        return [tuple(group) for group in groups.values()]
 
     def _fits(self, position: int, ask: ContainerAsk, book: GpuBook) -> Demand | None:
         key = position, book.gpu.mem
@@ -226,6 +251,8 @@ def misfit(ask: PodAsk, books: NodeBooks) -> str:
     """The reason why the ask does not fit on this node, with numbers: `freest: GPU 3 with 16`."""
     if books.inventory.state != "ready":
         return "its plugin is leaving"
+    if alike_only(ask, books) and choose(_mixing(ask), books) is not None:
+        return f"has enough free only on GPUs of several models, which {names.MIXED_MODELS}: allow permits"
     eligible = books.eligible(ask.selection)
     if not eligible:
         return f"none of {len(books.gpus)} GPUs is healthy and selected"
@@ -238,6 +265,10 @@ def misfit(ask: PodAsk, books: NodeBooks) -> str:
     return f"freest: GPU {freest.gpu.index} with {mem}" + (
         f" and {slices} slices" if any(c.slices or c.whole for c in ask.containers) else ""
     )
+
+
+def _mixing(ask: PodAsk) -> PodAsk:
+    return msgspec.structs.replace(ask, selection=msgspec.structs.replace(ask.selection, mixed=True))
 
 
 def wanted(ask: PodAsk) -> str:

@@ -17,7 +17,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import combinations
+from itertools import combinations, starmap
 
 from protos.contract.inventory import Link
 from protos.contract.selection import Link as Wish
@@ -116,6 +116,12 @@ class Topology:
     def allows(self, indexes: Sequence[int], wish: Wish, local: bool = False) -> bool:
         """Whether these GPUs satisfy `nvlink` (an NVLink between every two) and `local` (one NUMA node)."""
         return (wish != "nvlink" or self.nvlinked(indexes)) and (not local or self.local(indexes))
+
+    def worth(self, chosen: Sequence[int], idle: Sequence[int], wish: Wish = "prefer") -> int:
+        """What `best` compares of a set: a better set has a greater number."""
+        left = [index for index in idle if index not in chosen]
+        own = 0 if wish == "any" else sum(starmap(self.value, combinations(chosen, 2)))
+        return (own << _N) + sum(starmap(self.value, combinations(left, 2)))
 
     def best(
         self,

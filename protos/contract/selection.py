@@ -45,6 +45,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     numa_local: bool = False
     """All GPUs of a container must be on one NUMA node."""
     spread: bool = False
+    mixed: bool = False
+    """The GPUs of one container may be of several models."""
 
     @property
     def length(self) -> int:
@@ -53,9 +55,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 
     @property
     def selective(self) -> bool:
-        """Whether it may reject GPUs or sets of GPUs."""
-        required = msgspec.structs.replace(self, spread=False, link=self.link if self.link == "nvlink" else "prefer")
-        return required != ANYTHING
+        """Whether it rejects GPUs, or more sets of GPUs than those of several models."""
+        link = self.link if self.link == "nvlink" else "prefer"
+        return msgspec.structs.replace(self, spread=False, mixed=False, link=link) != ANYTHING
 
     def narrowed(self, own: Selection, *, link_said: bool) -> Selection:
         """This selection of a class, narrowed by a pod's own; `link_said`: the pod has a link annotation."""
@@ -72,6 +74,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
             link="nvlink" if self.link == "nvlink" else preferred,
             numa_local=self.numa_local,
             spread=own.spread,
+            mixed=own.mixed,
         )
 
 

@@ -114,12 +114,14 @@ def pod(name: str, annotations: Json, labels: Json | None = None, *containers: J
 SELECTING = {
     names.GPU_COUNT: "2", names.GPU_MODEL: "T4,V1*,!A100", names.GPU_UUID: "GPU-n1-*", names.MIN_GPU_MEMORY: "8Gi",
     names.MIN_CLOCK_MHZ: "100", names.MIN_COMPUTE_CAPABILITY: "7.0", names.LINK: "nvlink", names.PLACEMENT: "spread",
+    names.MIXED_MODELS: "allow",
     names.GPU_CLASS: "large",
 }  # fmt: skip
 GANG = {
     names.GROUP: "g1", names.MIN_MEMBER: "2", names.MIN_MEMBER_BY_ROLE: '{"launcher":1,"worker":1}',
     names.ROLE: "worker", names.QUEUE: "team-a", names.ON_MEMBER_LOST: "restart", names.ON_COMPLETION: "launcher",
     names.SCHEDULE_TIMEOUT_SECONDS: "600", names.EXPECTED_RUNTIME: "90m",
+    names.ELASTIC: "true",
 }  # fmt: skip
 HIVED = "affinityGroup:\n  name: g1\n  members:\n  - podNumber: 2\nvirtualCluster: vc1\n"
 OTHERS = {

@@ -48,14 +48,14 @@ class Twin:
         return (linked or wish != "nvlink") and (not local or all(self.numa[a] == self.numa[b] for a, b in pairs))
 
     def best(self, candidates: Gpus, k: int, idle: Gpus, wish: Wish, local: bool) -> Gpus | None:
-        def worth(chosen: Gpus) -> tuple[int, ...]:
-            left = [gpu for gpu in idle if gpu not in chosen]
-            if wish == "any":
-                return self.total(left), self.near(left)
-            return self.total(chosen), self.total(left), self.near(chosen), self.near(left)
-
         sets = (chosen for chosen in combinations(candidates, k) if self.allows(chosen, wish, local))
-        return max(sets, key=worth, default=None)
+        return max(sets, key=lambda chosen: self.worth(chosen, idle, wish), default=None)
+
+    def worth(self, chosen: Gpus, idle: Gpus, wish: Wish) -> tuple[int, ...]:
+        left = [gpu for gpu in idle if gpu not in chosen]
+        if wish == "any":
+            return self.total(left), self.near(left)
+        return self.total(chosen), self.total(left), self.near(chosen), self.near(left)
 
 
 def machine(name: str) -> tuple[tuple[Link, ...], Numa]:
@@ -155,6 +155,25 @@ def test_one_gpu_is_taken_where_it_leaves_the_most_links(name: str) -> None:
         found = taken(a_whole_ask(1), books)
         expected = twin.best(idle, 1, idle, "any", local=False)
         assert found == expected
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_set_of_one_model_is_the_best_of_all_such_sets(name: str, mixed: bool) -> None:
+    links, numa = machine(name)
+    twin, rng = Twin(links, numa), random.Random(5)
+    for _ in range(40):
+        models = [rng.choice(("T4", "A100", "H100")) for _ in numa]
+        books = NodeBooks(an_inventory(*[40] * len(numa), links=links, numa=[n for _, n in numa], models=models))
+        idle = tuple(sorted(rng.sample(range(len(numa)), rng.randint(2, min(9, len(numa))))))
+        for gpu in set(range(len(numa))) - set(idle):
+            books.hold(f"other-{gpu}", PodAsk(containers=()), {f"GPU-n-{gpu}": Demand(40, 100, True)})
+        k, link = rng.randint(2, min(4, len(idle))), rng.choice(LINKS)
+        found = taken(a_whole_ask(k, link=link, mixed=mixed), books)
+        groups = [idle] if mixed else [[gpu for gpu in idle if models[gpu] == model] for model in set(models)]
+        bests = [twin.best(tuple(group), k, idle, link, local=False) for group in groups]
+        worths = [twin.worth(best, idle, link) for best in bests if best is not None]
+        assert (found and twin.worth(found, idle, link)) == max(worths, default=None)
 
 
 @given(st.integers(EXACT + 1, 40), st.data(), st.sampled_from(LINKS), st.booleans())

@@ -1,7 +1,8 @@
 """Lives of small clusters in which pods and gangs of several priorities come, are evicted and come again.
 
-Whoever is evicted is of lower priority than somebody who waits, or spare and not of a higher one; no half gang is left;
-nothing is kept for ever; and who is above all others runs in the end, if it fits into the cluster at all.
+Whoever is evicted is of lower priority than somebody who waits, or spare in an elastic gang and not of a higher one; no
+half gang is left; nothing is kept for ever; and who is above all others runs in the end, if it fits into the cluster at
+all.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pytest
 from extender.engine.types.effects import Evict
 from gangfilter.members import Stage
 from gangfilter.table import Phase
+from protos.contract import names
 from protos.contract.objects import Pod
 from tests.builders import a_node
 from tests.unit.engine.gang_story import members
@@ -41,7 +43,8 @@ class Life:
             case "gang" if len(world.pods) < 14:
                 count, priority, name = self.draw.randint(2, 4), self.draw.choice([0, 5, 9]), self._name("g")
                 least = self.draw.randint(2, count)
-                made = members(count, gang=name, prefix=f"{name}-", mem=0, whole=1, least=least)
+                said = {names.ELASTIC: self.draw.choice(["true", "false"])}
+                made = members(count, gang=name, prefix=f"{name}-", mem=0, whole=1, least=least, annotations=said)
                 self._create([urgent(pod, priority) for pod in made])
             case "end" if world.pods:
                 self._end(self.draw.choice(sorted(world.pods)))
@@ -72,7 +75,8 @@ class Life:
         if pod.metadata.uid != effect.pod.uid or pod.metadata.deletion_timestamp:
             return
         if effect.reason.code == "Preempted":
-            least = (pod.spec.priority or 0) + ("can spare" not in str(effect.reason))
+            yields = "can spare" in str(effect.reason) and pod.metadata.annotations[names.ELASTIC] == "true"
+            least = (pod.spec.priority or 0) + (not yields)
             above = [p for p in self.world.pods.values() if (p.spec.priority or 0) >= least]
             assert [p for p in above if not p.spec.node_name], f"{effect.pod.name} goes for nobody"
         self.world.terminate(effect.pod.name)

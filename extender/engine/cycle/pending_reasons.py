@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from extender.engine.gangs import outsiders
 from extender.engine.placement.indexes import Indexes
 from extender.engine.state.classes import Classes
 from extender.engine.state.lacking import Lacking
@@ -40,6 +41,8 @@ class PendingReasons:
         if isinstance(state.asked, Reason):
             return state.asked
         known = self._roster.of(state.ref.uid)
+        if known is not None and state.ref.uid in known.outsiders:
+            return outsiders.why(known, state.ref.uid)
         if known is not None and known.reason is not None:
             return known.reason
         reason, ask = state.refusal, state.ask

@@ -61,6 +61,9 @@ class Barrier:
         if self._controller.is_aside(gang):
             member.refused = True
             return refusals.SET_ASIDE
+        if member.uid in known.outsiders:
+            member.refused = True
+            return refusals.gang_taken(gang.key)
         # 1. bring the gang up to date
         self._rounds.hasten(gang.key, now)
         self._controller.recheck(known, member, now)
@@ -137,6 +140,8 @@ class Barrier:
         gang, member = known.gang, known.gang.members[state.ref.uid]
         if self._controller.is_aside(gang):
             return Refuse(refusals.SET_ASIDE)
+        if member.uid in known.outsiders:
+            return Refuse(refusals.gang_taken(gang.key))
         self._controller.recheck(known, member, now)
         if member.stage not in HOLDING:
             return None if gang.phase in STARTED else Refuse(known.reason or refusals.gang_starting(gang.key))

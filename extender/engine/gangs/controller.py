@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 from extender.engine.gangs.context import GangContext
 from extender.engine.gangs.members import MemberController
+from extender.engine.gangs.outsiders import Outsiders
 from extender.engine.gangs.replacement_holds import ReplacementHolds
 from extender.engine.state.agenda import ALWAYS, NEVER, Agenda
 from extender.engine.state.externally_bound import joining, mark, stranded
@@ -37,6 +38,7 @@ class GangController:
         self._roster, self._reporter, self._planner = context.roster, context.reporter, context.planner
         self._outbox = context.outbox
         self._assignments, self._members, self._replacements = context.assignments, members, replacements
+        self.outsiders = Outsiders(context, members)
         self.agenda = Agenda()
 
     def is_aside(self, gang: Gang) -> bool:
@@ -57,9 +59,11 @@ class GangController:
         if not self._roster.replayed:
             return
         since = gang.since  # 1. phases
+        self.outsiders.sort(known, now)
         while (step := facts.step(gang, now)) is not None:
             self._outbox.put(PhaseLeft(step[0], now - since))
             self._follow(known, *step, now)
+            self.outsiders.sort(known, now)
             since = gang.since
         self._replacements.refill(known, now)  # 2. replacements, and externally bound members
         self._members.call(gang)
@@ -69,7 +73,7 @@ class GangController:
         if gang.phase is Phase.WAITING:  # 3. a plan, or why the gang waits
             self._planner.want(known, now)
         if gang.phase is Phase.ASSEMBLING and not self._planner.too_large(known):
-            known.reason = refusals.assembling(gang.key, lacking(gang))
+            known.reason = refusals.assembling(gang.key, lacking(gang)) if gang.key.name else refusals.UNNAMED
         if gang.phase is Phase.DEGRADED:
             numbers = f"{gang.count(Stage.BOUND)} of {minimum(gang)[0] or 0} members are bound"
             known.reason = (refusals.gang_lost if gang.member_lost else refusals.gang_below)(gang.key, numbers)
@@ -166,7 +170,8 @@ class GangController:
             return NEVER
         if gang.phase is Phase.WAITING or known.replacements or gang.count(Stage.PLANNED):
             return ALWAYS
-        return min(self._members.evict_again_at(known), gang.moves_at, self._reporter.due(known))
+        due = (self._members.evict_again_at(known), self._reporter.due(known), self.outsiders.due(known))
+        return min(gang.moves_at, *due)
 
     def tick(self, known: GangInfo, now: float) -> None:
         """Time has passed. A pending gang costs next to nothing here."""
@@ -174,7 +179,7 @@ class GangController:
         if self.is_aside(gang):
             return
         self._remind(known, now)
-        if gang.timed or known.replacements:
+        if gang.timed or known.replacements or known.outsiders:
             self._replacements.check_all(known)
             self.settle(known, now)
         elif gang.phase is Phase.WAITING:

@@ -16,7 +16,7 @@ from gangfilter.group import Declaration, GroupKey
 from gangfilter.members import Member, Stage
 from gangfilter.table import Phase
 from protos.contract import names
-from protos.contract.objects import Pod, PodSpec
+from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
 PREEMPTED = "PreemptionByScheduler"
@@ -38,6 +38,7 @@ class GangObserver:
         self._ledger, self._quarantine = context.ledger, context.quarantine
         self._roster, self._reporter, self._assignments = context.roster, context.reporter, context.assignments
         self._members, self._replacements, self._controller = members, replacements, controller
+        self._outsiders = controller.outsiders
         self._priorities = context.priorities
         self._failed: dict[str, GangInfo] = {}
         """The gangs of failed pods that still exist, by the pod's UID."""
@@ -58,10 +59,11 @@ class GangObserver:
             return
         if known is None:
             known = self._roster.join(pod, said, now)
-        self._roster.say(uid, said.said)
+        outside = not pod.spec.node_name and self._outsiders.bars(known, known.gang.members[uid])
+        self._roster.say(uid, None if outside else said.said)
         self._reporter.warn(known, now)
         with self._quarantine.over(known.subject, "gang"):
-            self._restage(known, pod, state, now)
+            self._restage(known, pod, state, said.said, now)
         self._controller.settle(known, now)
         self._report_cap(known, now)
 
@@ -106,13 +108,18 @@ class GangObserver:
 
     # -- a member's stage
 
-    def _restage(self, known: GangInfo, pod: Pod, state: PodState | None, now: float) -> None:
-        meta, spec, member = pod.metadata, pod.spec, known.gang.members[pod.metadata.uid]
+    def _restage(self, known: GangInfo, pod: Pod, state: PodState | None, said: Declaration | None, now: float) -> None:
+        spec, member = pod.spec, known.gang.members[pod.metadata.uid]
+        pending = state is not None and not spec.node_name and _is_pending(pod, state)
+        if pending and self._outsiders.bars(known, member):
+            self._outsiders.keep_out(known, member, said)
+            return
+        known.outsiders.pop(member.uid, None)
         if state is None:
             self._ended(known, pod, member, now)
         elif spec.node_name:
             self._on_node(known.gang, member, pod, state, now)
-        elif _is_valid(state) and not meta.deletion_timestamp and _is_free(spec):
+        elif pending:
             self._pending(known, member, pod, state, now)
         else:
             self._members.leave(known.gang, member, refusals.GONE)
@@ -206,9 +213,10 @@ def _is_valid(pod: PodState) -> bool:
     return pod.info.ours and not isinstance(pod.asked, Reason) and not pod.forged
 
 
-def _is_free(spec: PodSpec) -> bool:
-    """Whether the pod has no scheduling gates but ours."""
-    return all(gate.name == names.PLAN_GATE for gate in spec.scheduling_gates)
+def _is_pending(pod: Pod, state: PodState) -> bool:
+    """Whether the pod is a valid one that waits for a node, with no scheduling gates but ours."""
+    free = all(gate.name == names.PLAN_GATE for gate in pod.spec.scheduling_gates)
+    return free and _is_valid(state) and not pod.metadata.deletion_timestamp
 
 
 def _has_succeeded(pod: Pod) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+
 from extender.engine.state.outbox import Outbox
 from extender.engine.state.roster import GangInfo
 from extender.engine.types import refusals
@@ -53,7 +55,10 @@ class GangReporter:
         conflicts = known.gang.terms.conflicts
         if conflicts == known.warned:
             return
-        reason = refusals.gang_conflict(known.gang.key, "; ".join(conflicts))
+        told = "; ".join(conflicts)
+        reason = refusals.gang_conflict(known.gang.key, told)
+        if not known.gang.key.name:
+            reason = msgspec.structs.replace(refusals.UNNAMED, numbers=told)
         if not conflicts or self.report(known, reason, now):
             known.warned = conflicts
 

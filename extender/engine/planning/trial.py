@@ -89,16 +89,18 @@ class Choices:
 
 def _evenly(ask: PodAsk, books: NodeBooks) -> Choice | None:
     """The GPUs on which the most members fit; then the most members that need several GPUs fit on the node."""
-    container = ask.containers[0]
-    room: list[tuple[int, int, GpuBook, Demand]] = []
+    container, alike = ask.containers[0], choose.alike_only(ask, books)
+    room: dict[str, list[tuple[int, int, GpuBook, Demand]]] = {}
     for book in books.eligible(ask.selection) if books.inventory.state == "ready" else ():
         demand = books.demand(container, book.gpu)
         if demand is not None and book.fits(demand):
             free = (book.mem_free, demand.mem), (book.slices_free, demand.slices)
-            room.append((-min(left // part for left, part in free if part), book.gpu.index, book, demand))
-    if len(room) < container.gpus:
+            of_model = room.setdefault(book.gpu.model if alike else "", [])
+            of_model.append((-min(left // part for left, part in free if part), book.gpu.index, book, demand))
+    enough = [sorted(of_model)[: container.gpus] for of_model in room.values() if len(of_model) >= container.gpus]
+    if not enough:
         return None
-    chosen = sorted(sorted(room)[: container.gpus], key=itemgetter(1))
+    chosen = sorted(min(enough), key=itemgetter(1))
     shares = tuple(Share(book.gpu.uuid, index, demand.mem, demand.slices) for _, index, book, demand in chosen)
     return Choice({container.name: shares}, {book.gpu.uuid: demand for *_, book, demand in chosen})
 

@@ -80,8 +80,8 @@ class Runtimes:
             run = pod.metadata.uid if known is None else f"{known.gang.key.name} {known.gang.epoch}"
             if owner is not None:
                 self._history.note(owner, run, seconds)
-        text = pod.metadata.annotations.get(names.EXPECTED_RUNTIME)
-        if text is not None:
+        meta, key = pod.metadata, names.EXPECTED_RUNTIME
+        if text := meta.annotations.get(key) or meta.labels.get(key):
             self._report(pod, text, known, first=first)
 
     def _report(self, pod: Pod, text: str, known: GangInfo | None, *, first: bool) -> None:

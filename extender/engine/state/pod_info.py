@@ -13,7 +13,7 @@ import msgspec
 from extender.engine.state.intree import ANYWHERE, Constraints, constraints
 from extender.engine.types import trust
 from gangfilter import dialects
-from gangfilter.values import Reader, annotation, run_time
+from gangfilter.values import Reader, both, run_time
 from protos.contract import names
 from protos.contract.bounds import GRACE
 from protos.contract.objects import Pod
@@ -162,8 +162,8 @@ def _created(timestamp: str | None) -> float:
 
 def expected_runtime(pod: Pod) -> tuple[float, list[str]]:
     """The run time that the pod announces, infinity if none, and the problems of reading it."""
-    reader = Reader(pod.metadata.annotations, {})
-    return reader.read(run_time, annotation(names.EXPECTED_RUNTIME)) or math.inf, reader.problems
+    reader = Reader(pod.metadata.annotations, pod.metadata.labels)
+    return reader.read(run_time, *both(names.EXPECTED_RUNTIME)) or math.inf, reader.problems
 
 
 def owner_of(pod: Pod) -> Owner | None:

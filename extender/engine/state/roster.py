@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from typing import TypeVar
 
 import msgspec
 
@@ -15,10 +17,12 @@ from gangfilter.agreement import Agreement, shared
 from gangfilter.gang import STARTED, Gang, Patience
 from gangfilter.group import Declaration, GroupKey, Membership
 from gangfilter.members import HOLDING, ON_NODE, Member
+from gangfilter.origins import origins
 from gangfilter.table import Phase
-from protos.contract.objects import OwnerReference, Pod
+from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
+T = TypeVar("T")
 PAST_BARRIER = (*STARTED, Phase.UNDOING, Phase.COMPLETED)
 """Phases in which a gang keeps its terms when its minimum is no longer declared."""
 
@@ -53,6 +57,12 @@ class GangInfo(msgspec.Struct):
     """Oldest first."""
     offering: bool = False
     """Some holds may suit members that are already pending."""
+    outsiders: dict[str, Declaration | None] = msgspec.field(default_factory=dict)
+    """Pods of other workloads, which wait until the gang has ended, by UID; and what they would declare."""
+    closed_to_all_but: frozenset[str] = frozenset()
+    """The workloads by which the outsiders were told apart; empty if every pod may join."""
+    left_at: float = math.inf
+    """When the last pod but outsiders was gone, infinity while there is one."""
     counted_in: str = ""
     """The queue in which its members count."""
     renamed: bool = False
@@ -98,12 +108,16 @@ class Roster:
     def single(self, uid: str) -> bool:
         """Whether the pod is placed like a single pod: its gang, if any, has started, and holds no place for it."""
         known = self._of.get(uid)
-        return known is None or (known.gang.phase in STARTED and known.gang.members[uid].stage not in HOLDING)
+        if known is None or uid in known.outsiders:
+            return known is None
+        return known.gang.phase in STARTED and known.gang.members[uid].stage not in HOLDING
 
     def surplus(self, uid: str) -> bool:
         """Whether the pod is a surplus member of a running gang."""
         known = self._of.get(uid)
-        return known is not None and known.gang.phase is Phase.RUNNING and not known.gang.members[uid].required
+        if known is None or uid in known.outsiders:
+            return False
+        return known.gang.phase is Phase.RUNNING and not known.gang.members[uid].required
 
     def singles(self, uids: Iterable[str]) -> list[str]:
         """Those of these pods that are not members of a gang."""
@@ -125,13 +139,15 @@ class Roster:
         meta = pod.metadata
         known = self._of[meta.uid] = self.gang(said.key, now)
         controllers = (owner for owner in meta.owner_references if owner.controller)
+        like, of = next(iter(known.gang.members.values()), None), origins(pod)
         member = Member(
             uid=meta.uid,
             name=meta.name,
             role=said.role,
             required=said.required,
             leader=said.leader,
-            controller=_shared(known.gang, next(controllers, None)),
+            controller=_shared(like.controller if like else None, next(controllers, None)),
+            origins=_shared(like.origins if like else of, of),
             priority=pod.spec.priority or 0,
             created=self.clock(meta.creation_timestamp, now),
             since=now,
@@ -144,6 +160,7 @@ class Roster:
     def quit(self, uid: str) -> None:
         """Remove the member and its declaration."""
         known = self._of.pop(uid)
+        known.outsiders.pop(uid, None)
         said = self._saying.pop(uid, None)
         if said is not None:
             known.agreement.remove(said)
@@ -164,6 +181,17 @@ class Roster:
                 return False
         self.agree(known)
         return True
+
+    def conflicts(self, uid: str) -> tuple[str, ...]:
+        """Sentences about values of the pod's gang that differ or cannot be read; of a pod without one, its own."""
+        known, said = self._of.get(uid), self._saying.get(uid)
+        if known is None or uid in known.outsiders:
+            return ()
+        return known.gang.terms.conflicts if known.gang.key.name else said.problems if said is not None else ()
+
+    def said(self, uid: str) -> Declaration | None:
+        """The pod's declaration about its gang."""
+        return self._saying.get(uid)
 
     def declare(self, known: GangInfo, kind: str, said: Declaration | None) -> None:
         """Set the declaration of a PodGroup of this kind, None if it is gone."""
@@ -196,7 +224,6 @@ class Roster:
         return self._wall.clock(timestamp, now)
 
 
-def _shared(gang: Gang, controller: OwnerReference | None) -> OwnerReference | None:
+def _shared(of_other: T, own: T) -> T:
     """The object of another member, if it is equal: most members of a gang have one controller."""
-    other = next(iter(gang.members.values()), None)
-    return other.controller if other is not None and other.controller == controller else controller
+    return of_other if of_other == own else own

@@ -33,6 +33,9 @@ TAKEN = Reason("BindConflict", "the GPUs on the chosen node are no longer free; 
 SET_ASIDE = Reason(
     "SetAside", "Gangshare had an internal error on this object; it is quarantined until it changes or is retried"
 )
+UNNAMED = Reason(
+    "GangUnnamed", "the pod waits for a gang that it does not name: gangshare.io/group is missing or cannot be read"
+)
 NOT_READY = Reason("NotReady", "the pod's gang waits until the extender has read the cluster")
 ELSEWHERE = Reason("BindElsewhere", "the pod is bound to another node already")
 
@@ -51,6 +54,10 @@ assembling = About("GangAssembling", "gang {} waits for its members")
 gang_no_room = About(GANG_NO_ROOM, "gang {} waits until all its members fit")
 gang_starting = About("GangStarting", "gang {} starts with other pods or nodes first")
 """Its assignments do not include this pod or node."""
+gang_taken = About(
+    "GangTaken",
+    "gang {} has pods of another workload; this pod waits until they have ended or a PodGroup declares the gang",
+)
 gang_conflict = About("GangConflict", "gang {} has values that differ or cannot be read; the strictest value is used")
 gang_again = About("GangAgain", "gang {} is planned again")
 gang_undone = About("GangUndone", "gang {} is evicted and restarts as a whole")

@@ -95,6 +95,13 @@ class Settings(SharedSettings, frozen=True, kw_only=True):
         bool, Flag("Preempt pods of lower priority for pending pods and gangs. Needs --reservation-ttl above 0.")
     ] = True
     min_runtime_s: Annotated[float, Flag("Seconds that a pod or gang runs before it may be preempted.")] = 30.0
+    elastic_gangs: Annotated[
+        bool,
+        Flag(
+            "Preempt surplus members of all gangs at equal priority, not only those of gangs with "
+            'gangshare.io/elastic: "true".'
+        ),
+    ] = False
     group_priority: Annotated[
         int,
         Flag(

@@ -95,6 +95,12 @@ def test_a_pod_without_gpus_is_not_said_to_be_on_some() -> None:
     assert told("lost", problem=None, asksGpus=False) == ["default/lost is bound to node-b", "  it requests no GPU"]
 
 
+def test_conflicts_of_its_gang_are_told_with_the_pod() -> None:
+    assert "  conflict: minimum differs: 3 by a, 4 by b; 4 holds" in told(
+        "hungry", conflicts=["minimum differs: 3 by a, 4 by b; 4 holds"]
+    )
+
+
 def test_the_pod_is_named_with_or_without_its_namespace(ask) -> None:  # type: ignore[no-untyped-def]
     assert ask("ml/hungry").out == ask("hungry", "-n", "ml").out
     assert "default/train" in ask("train").out

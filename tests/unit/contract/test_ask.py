@@ -70,6 +70,7 @@ def with_env(value: str) -> Pod:
             "'fast': expected any, nvlink, prefer",
         ),
         (a_pod(mem=1, annotations={names.PLACEMENT: ""}), "AskMalformed", "expected pack, spread"),
+        (a_pod(mem=1, annotations={names.MIXED_MODELS: "true"}), "AskMalformed", "expected deny, allow"),
         (a_pod(mem=1, annotations={names.MIN_GPU_MEMORY: "much"}), "AskMalformed", "expected an amount like 40Gi"),
         (a_pod(mem=1, annotations={names.MIN_COMPUTE_CAPABILITY: "8.x"}), "AskMalformed", "expected one like 8.0"),
         (a_pod(mem=1, annotations={names.GPU_MODEL: ","}), "AskMalformed", "expected globs"),

@@ -317,6 +317,56 @@ def test_the_misfit_names_the_freest_gpu() -> None:
     assert choose.wanted(ask_of(a_pod(mem=30))) == "30 on one GPU"
 
 
+MIX = {names.MIXED_MODELS: "allow"}
+
+
+def test_the_gpus_of_a_container_are_of_one_model_unless_the_pod_allows_several() -> None:
+    books = NodeBooks(an_inventory(40, 16, models=["A100", "T4"]))
+    pair = {names.GPU_COUNT: "2"}
+    assert put(books, "whole", a_pod(whole=2)) == put(books, "parts", a_pod(mem=8, annotations=pair)) == []
+    assert put(books, "parts", a_pod(mem=8, annotations=pair | MIX)) == ["main:0,1"]
+    books.release("parts")
+    assert put(books, "whole", a_pod(whole=2, annotations=MIX)) == ["main:0,1"]
+
+
+def test_containers_of_one_pod_may_be_on_gpus_of_different_models() -> None:
+    books = NodeBooks(an_inventory(40, 16, models=["A100", "T4"]))
+    pod = a_pod(containers=[a_container("a", whole=1), a_container("b", whole=1)])
+    assert sorted(put(books, "p", pod)) == ["a:1", "b:0"]
+
+
+def test_of_the_models_that_fit_the_best_linked_set_is_taken() -> None:
+    links = [(0, 1, "PIX"), (0, 2, "NV4"), (1, 3, "NV4"), (2, 3, "NV2")]
+    books = NodeBooks(an_inventory(16, 16, 40, 40, links=links, models=["T4", "T4", "A100", "A100"]))
+    assert put(books, "a", a_pod(whole=2)) == ["main:2,3"]
+    assert put(books, "b", a_pod(whole=2)) == ["main:0,1"]
+
+
+def test_a_model_whose_best_set_is_in_another_containers_way_gives_way_to_the_next_model() -> None:
+    books = NodeBooks(an_inventory(10, 10, 20, 20, models=["T4", "T4", "A100", "A100"]))
+    pair = a_container("pair", mem=2 * 8)
+    rest = [a_container(name, mem=2 * amount) for name, amount in (("x", 5), ("y", 5), ("z", 6))]
+    seats = put(books, "p", a_pod(containers=[pair, *rest], annotations={names.GPU_COUNT: "2"}))
+    assert len(seats) == 4
+    assert all(seat.endswith((":0,1", ":2,3")) for seat in seats)
+
+
+def test_a_required_nvlink_is_looked_for_among_gpus_of_one_model() -> None:
+    links = [(0, 1, "NV4"), (2, 3, "NV2")]
+    books = NodeBooks(an_inventory(*[16] * 4, links=links, models=["T4", "A100", "A100", "A100"]))
+    required = {names.LINK: "nvlink"}
+    assert put(books, "a", a_pod(whole=2, annotations=required)) == ["main:2,3"]
+    assert put(books, "b", a_pod(whole=2, annotations=required)) == []
+
+
+def test_the_misfit_tells_that_only_gpus_of_several_models_are_free() -> None:
+    books = NodeBooks(an_inventory(40, 16, models=["A100", "T4"]))
+    sentence = "has enough free only on GPUs of several models, which gangshare.io/mixed-models: allow permits"
+    assert choose.misfit(ask_of(a_pod(whole=2)), books) == sentence
+    assert choose.misfit(ask_of(a_pod(whole=3)), books) == "2 of 2 GPUs wholly free"
+    assert choose.misfit(ask_of(a_pod(whole=3, annotations=MIX)), books) == "2 of 2 GPUs wholly free"
+
+
 def test_an_absurd_number_of_gpus_is_refused_like_any() -> None:
     books = NodeBooks(an_inventory(16, 16))
     for link in ("any", "prefer", "nvlink"):

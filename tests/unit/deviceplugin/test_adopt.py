@@ -38,6 +38,17 @@ def test_a_pod_without_annotation_is_adopted_where_it_packs() -> None:
     assert (decision.how, gpus(decision), decision.why) == ("adopted", {"main": [1]}, "no extender placed it")
 
 
+def test_a_container_is_adopted_on_gpus_of_one_model_unless_its_pod_allows_several() -> None:
+    pair, mix = {names.GPU_COUNT: "2"}, {names.MIXED_MODELS: "allow"}
+    inventory = an_inventory(16, 40, 40)
+    first, *others = inventory.gpus
+    inventory = msgspec.structs.replace(inventory, gpus=(msgspec.structs.replace(first, model="other"), *others))
+    assert gpus(decide(claim(a_pod("p", annotations=pair)), [], inventory)) == {"main": [1, 2]}
+    other = claim(a_pod("o", a_container(mem=40)), main=("GPU-1",))
+    assert decide(claim(a_pod("p", annotations=pair)), [other], inventory).refusal is not None
+    assert gpus(decide(claim(a_pod("p", annotations=pair | mix)), [other], inventory)) == {"main": [0, 2]}
+
+
 def test_a_pod_is_adopted_beside_pods_without_an_answer() -> None:
     other = claim(a_pod("o", a_container(mem=16), annotations=placed(main=(0,))))
     assert gpus(decide(claim(a_pod("p")), [other], an_inventory(16, 16))) == {"main": [1]}

@@ -22,11 +22,11 @@ POD = (("cpu", 1000), ("memory", 2**30), ("pods", 1))
 
 
 def a_state(name: str, number: int = 0, *mems: int, **fields: Any) -> NodeState:
-    """A node with these GPUs (none: without books); `fields` are labels, taints, links, or amounts in-tree."""
+    """A node with these GPUs (none: without books); `fields` are labels, taints, links, models, or amounts in-tree."""
     state = NodeState(name, number)
     state.seen = True
     state.taints, state.labels = tuple(fields.pop("taints", ())), fields.pop("labels", {})
-    inventory = {key: fields.pop(key) for key in ("links", "replicas") if key in fields}
+    inventory = {key: fields.pop(key) for key in ("links", "replicas", "models") if key in fields}
     state.allocatable = {"cpu": 64_000, "memory": 2**38, "pods": 110, **fields}
     if mems:
         state.books = NodeBooks(an_inventory(*mems, node=name, **inventory))
@@ -44,8 +44,8 @@ def amounts(cores: float = 0, gib: float = 0) -> tuple[tuple[str, int], ...]:
 
 
 def an_ask(gpus: int = 1, **fields: Any) -> PodAsk:
-    """One container that asks this; `link` and `spread` are the pod's."""
-    selection = Selection(**{key: fields.pop(key) for key in ("link", "spread", "uuids") if key in fields})
+    """One container that asks this; `link`, `spread`, `uuids` and `mixed` are the pod's."""
+    selection = Selection(**{key: fields.pop(key) for key in ("link", "spread", "uuids", "mixed") if key in fields})
     return PodAsk(containers=(ContainerAsk(name="main", gpus=gpus, **fields),), selection=selection)
 
 

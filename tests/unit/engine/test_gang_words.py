@@ -123,11 +123,22 @@ def test_a_minimum_that_cannot_be_read_is_told_with_what_was_expected() -> None:
 def test_who_says_how_large_its_group_is_but_not_which_is_told_what_is_missing() -> None:
     world = two_nodes()
     world.create(a_pod("m0", annotations={names.MIN_MEMBER: "2"}, mem=8))
-    told = world.gang("").terms.conflicts
-    assert ("m0", "GangConflict") in world.told()
-    assert told == (
-        "annotation gangshare.io/min-member is set, but no group is named: expected gangshare.io/group too",
-    )
+    sentence = "annotation gangshare.io/min-member is set, but no group is named: expected gangshare.io/group too"
+    (event,) = [e.reason for e in world.done if isinstance(e, Report)]
+    assert (event.code, event.numbers) == ("GangUnnamed", sentence)
+    assert world.come("m0") == ["GangUnnamed"]
+    world.create(a_pod("m1", annotations={names.GROUP: "a b"}, mem=8))
+    conflicts = world.engine.gangs.roster.conflicts
+    assert conflicts("uid-m0") == (sentence,), "and not what others say who name none"
+    assert len(world.gang("").terms.conflicts) == 2
+
+
+def test_a_pod_is_told_the_conflicts_of_its_gang() -> None:
+    world = two_nodes()
+    world.create(a_member("m0", least=2, mem=8), a_member("m1", least=3, mem=8))
+    (conflict,) = world.engine.gangs.roster.conflicts("uid-m0")
+    assert conflict.startswith("the minimum differs")
+    assert world.engine.gangs.roster.conflicts("nobody") == ()
 
 
 def test_podgroups_that_differ_before_there_are_members_are_told_with_the_first() -> None:

@@ -23,7 +23,7 @@ from protos.contract.selection import Selection
 from tests.builders import an_inventory
 from tests.unit.engine.fleets import a_state, amounts, an_ask, whole
 
-SELECTIONS = (Selection(), Selection(), Selection(min_mem_mib=20_000), Selection(models=("*",)))
+SELECTIONS = (Selection(), Selection(mixed=True), Selection(min_mem_mib=20_000), Selection(models=("*",)))
 CORE = 1000
 
 
@@ -45,7 +45,8 @@ def a_node(draw: random.Random, number: int) -> NodeState:
     mems = [16] * draw.choice((1, 2, 8, 20)) if draw.random() < 0.8 else [16, 40]
     state = a_state(f"n{number}", number, *mems, cpu=draw.choice((2, 64)) * CORE)
     replicas = {names.WHOLE_GPU: 4} if draw.random() < 0.2 else {}
-    state.books = books = NodeBooks(an_inventory(*mems, node=state.name, replicas=replicas))
+    models = draw.choice(((), [draw.choice(("T4", "A100")) for _ in mems]))
+    state.books = books = NodeBooks(an_inventory(*mems, node=state.name, replicas=replicas, models=models))
     for pod in range(draw.randrange(12)):
         ask = draw.choice((a_simple_ask(draw), whole(2)))
         choice = choose.choose(ask, books)
@@ -54,7 +55,7 @@ def a_node(draw: random.Random, number: int) -> NodeState:
     if draw.random() < 0.3:
         books.set_inventory(books.inventory, [list(books.gpus)[draw.randrange(len(mems))]])
     if draw.random() < 0.2:
-        smaller = an_inventory(*[mem // 2 for mem in mems], node=state.name, replicas=replicas)
+        smaller = an_inventory(*[mem // 2 for mem in mems], node=state.name, replicas=replicas, models=models)
         books.set_inventory(smaller)
     state.used["cpu"] = draw.randrange(70 * CORE)
     return state

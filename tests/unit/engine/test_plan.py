@@ -147,6 +147,18 @@ def test_where_several_gpus_of_one_member_lie_is_chosen_so_that_all_fit() -> Non
     assert all("GPU-a-2" in assignment.charges for assignment in found.assignments.values())
 
 
+def test_that_all_fit_is_no_reason_to_give_one_member_gpus_of_two_models() -> None:
+    """Of the T4s 0 and 1 have room for one each, GPU 2 for two; the A100 has room for many."""
+    fleet = a_fleet(a_state("a", 0, 40, 40, 40, 40, models=["T4", "T4", "T4", "A100"]))
+    for gpu, amount in (("0", 30), ("1", 30), ("2", 20)):
+        take(fleet, "a", f"GPU-a-{gpu}", amount, gpu)
+    found = outcome(fleet, members(2, an_ask(2, mem=10)))
+    assert isinstance(found, Placement)
+    assert all("GPU-a-2" in a.charges and "GPU-a-3" not in a.charges for a in found.assignments.values())
+    assert missing(fleet, members(3, an_ask(2, mem=10))).short == 1
+    assert len(places(fleet, members(3, an_ask(2, mem=10, mixed=True)))) == 3
+
+
 def test_all_fit_is_no_reason_to_take_gpus_that_are_not_linked() -> None:
     fleet = a_fleet(a_state("a", 0, 10, 10, 20, links=[(0, 1, "NV2")]))
     assert len(places(fleet, members(2, an_ask(2, mem=10)))) == 2

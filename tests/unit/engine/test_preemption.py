@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from extender.engine.types.effects import Evict, Report
-from extender.engine.types.events import BudgetGone, BudgetSeen, EvictionRefused, Leading
+from extender.engine.types.events import BudgetGone, BudgetSeen, EvictionRefused, GroupSeen, Leading
+from gangfilter.group import GroupKey
 from gangfilter.table import Phase
 from protos.contract import names
 from protos.contract.bounds import GRACE
@@ -16,7 +17,7 @@ from protos.contract.budget import Budget, Spec, Status
 from protos.contract.objects import ObjectMeta, Pod
 from protos.contract.selector import Selector
 from tests.builders import a_container, a_node
-from tests.unit.engine.gang_story import at_wall, members
+from tests.unit.engine.gang_story import VOLCANO, a_declaration, at_wall, members
 from tests.unit.engine.preemption_story import REFUSED, PreemptionStory, a_single, urgent
 
 
@@ -24,6 +25,9 @@ def a_gang(name: str, count: int, priority: int = 0, **fields: Any) -> list[Pod]
     """So many whole GPUs."""
     made = members(count, gang=name, prefix=f"{name}-", mem=0, whole=1, **fields)
     return [urgent(pod, priority) for pod in made]
+
+
+ELASTIC = {names.ELASTIC: "true"}
 
 
 def a_budget(name: str, allowed: int, **labels: str) -> BudgetSeen:
@@ -200,9 +204,9 @@ def test_a_gang_takes_the_cheapest_whole_gang_and_nothing_more() -> None:
     assert any("gang default/young" in told for told in world.reasons("high-0"))
 
 
-def test_what_a_gang_can_spare_goes_before_a_whole_one() -> None:
+def test_what_an_elastic_gang_can_spare_goes_before_a_pod_of_lower_priority() -> None:
     world = PreemptionStory(a_node("n1", 16, 16), a_node("n2", 16))
-    elastic = a_gang("elastic", 2, 5, least=1)
+    elastic = a_gang("elastic", 2, 5, least=1, annotations=ELASTIC)
     world.start(*elastic)
     world.later(60)
     world.runs(a_single("single", 16))
@@ -218,9 +222,41 @@ def test_what_a_gang_can_spare_goes_before_a_whole_one() -> None:
     assert world.engine.counters["preemption_victims", "spare/priority"] == 1
 
 
-def test_what_a_gang_can_spare_goes_at_equal_priority_too_and_never_comes_back_by_evictions() -> None:
-    world = PreemptionStory(a_node("n1", 16, 16), a_node("n2", 16, 16))
-    world.start(*a_gang("elastic", 4, least=2))
+def test_what_a_gang_can_spare_stays_at_equal_priority_unless_the_gang_says_that_it_is_elastic() -> None:
+    world = PreemptionStory(a_node("n1", 16, 16))
+    world.start(*a_gang("rigid", 2, 5, least=1))
+    world.later(11)
+    world.waits(a_single("equal", 16, 5))
+    assert world.preempt(60) == []
+    world.change("rigid-0", annotations=world.pods["rigid-0"].metadata.annotations | ELASTIC)
+    assert len(world.preempt()) == 1
+
+
+def test_who_is_above_takes_one_member_that_a_gang_can_spare_and_not_the_whole_gang() -> None:
+    world = PreemptionStory(a_node("n1", 16, 16, 16))
+    world.start(*a_gang("rigid", 3, least=1))
+    world.later(11)
+    world.waits(a_single("urgent", 16, 1000))
+    assert len(world.preempt()) == 1
+    assert world.phase("rigid") is Phase.RUNNING
+
+
+def test_what_a_gang_that_is_not_elastic_can_spare_goes_after_pods_of_lower_priority() -> None:
+    world = PreemptionStory(a_node("n1", 16, 16), a_node("n2", 16))
+    world.start(*a_gang("rigid", 2, 5, least=1))
+    world.later(60)
+    world.runs(a_single("single", 16))
+    world.later(11)
+    world.waits(a_single("urgent", 16, 1000))
+    assert world.preempt() == ["single"]
+
+
+@pytest.mark.parametrize("by", ["a pod", "its PodGroup", "the cluster"])
+def test_what_an_elastic_gang_can_spare_goes_at_equal_priority_and_never_comes_back_by_evictions(by: str) -> None:
+    world = PreemptionStory(a_node("n1", 16, 16), a_node("n2", 16, 16), elastic_gangs=by == "the cluster")
+    if by == "its PodGroup":
+        world.tell(GroupSeen(VOLCANO, GroupKey("default", "elastic"), a_declaration(elastic=True)))
+    world.start(*a_gang("elastic", 4, least=2, annotations=ELASTIC if by == "a pod" else {}))
     world.later(11)
     world.create(*a_gang("gang", 1))
     world.come("gang-0")

@@ -13,7 +13,7 @@ from extender.engine.state.pod_info import stem
 from extender.engine.types.effects import Report
 from protos.contract import names
 from protos.contract.objects import ContainerState, ContainerStatus, Terminated
-from tests.builders import a_node
+from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, at_wall, members
 
 
@@ -80,6 +80,13 @@ def test_a_run_time_that_cannot_be_read_counts_as_unknown_and_is_told(story: Gan
     assert story.engine._components.order.of_gang(story.gang("odd")).rank == pytest.approx(
         story.gang("odd").born + PATIENCE * UNKNOWN_S
     )
+
+
+def test_the_run_time_of_a_single_pod_may_be_a_label(story: GangStory) -> None:
+    label = {names.EXPECTED_RUNTIME: "2h"}
+    story.create(a_pod("told", whole=1, labels=label), a_pod("odd", whole=1, labels={names.EXPECTED_RUNTIME: "x"}))
+    assert story.engine.runtimes.of_pod(story.engine.pods["uid-told"]) == 7200
+    assert ("odd", "RuntimeUnreadable") in story.told()
 
 
 def test_what_earlier_gangs_of_a_name_ran_is_expected_of_the_next() -> None:

@@ -12,7 +12,7 @@ from gangfilter.group import GroupKey
 from protos.contract import names
 from protos.contract.objects import Pod
 from tests.builders import a_node, a_pod
-from tests.unit.engine.gang_story import GangStory, members
+from tests.unit.engine.gang_story import GangStory, a_member, members
 from tests.unit.engine.preemption_story import urgent
 from tests.unit.engine.test_queues import a_queue, in_queue
 
@@ -90,3 +90,11 @@ async def test_all_of_a_queue_are_told_when_the_first_in_line_starts() -> None:
     assert behind["first"]["after"] == "default/runs"
     assert behind["earliest"] is None
     assert (await pod(story, "elsewhere"))["first"] is None
+
+
+async def test_a_pod_is_told_what_differs_in_its_gang() -> None:
+    story = GangStory(a_node("n1", 16, 16))
+    story.create(*members(1, least=2), a_member("other", least=3))
+    assert (await pod(story, "m0"))["conflicts"] == [
+        "the minimum differs: 2 by pods' gangshare.io/*, 3 by pods' gangshare.io/*; 3 holds"
+    ]

@@ -8,6 +8,7 @@ import pytest
 
 from gangfilter.dialects import membership
 from gangfilter.group import Declaration, GroupKey, Membership
+from protos.contract import names
 from tests.builders import a_pod
 
 HIVED = "hivedscheduler.microsoft.com/pod-scheduling-spec"
@@ -298,6 +299,19 @@ def test_only_an_mpi_job_misuses_the_key_of_volcanos_group() -> None:
     assert found is not None
     assert found.key.name == "a"
     assert len(found.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (names.QUEUE, "research"), (names.ROLE, "worker"), (names.MIN_MEMBER, "3"), (names.ON_MEMBER_LOST, "restart"),
+        (names.ON_COMPLETION, "launcher"), (names.SCHEDULE_TIMEOUT_SECONDS, "600"), (names.EXPECTED_RUNTIME, "2h30m"),
+        (names.ELASTIC, "true"), ("volcano.sh/queue-name", "research"), ("volcano.sh/task-spec", "worker"),
+    ],
+)  # fmt: skip
+def test_a_key_of_ours_says_the_same_as_annotation_and_as_label(key: str, value: str) -> None:
+    group = {names.GROUP: "g"}
+    assert read({**group, key: value}, {}) == read({}, {**group, key: value}) != read(group, {})
 
 
 @pytest.mark.parametrize("labels", [MPI_WORKER, {"mpi_job_name": "mpi", "mpi_role_type": "worker"}])

@@ -125,7 +125,7 @@ def test_an_elastic_job_starts_with_the_workers_that_its_launcher_waits_for_and_
     worker = {"replicas": 2, "minReplicas": 1, "maxReplicas": 9, "template": {}}
     found = declared(kind, {"cleanPodPolicy": "Running", "etReplicaSpecs": {"launcher": {}, "worker": worker}})
     least, lasting = (("worker", 2),), (("worker", 1),)
-    assert found == said(kind, min_by_role=least, lasting_by_role=lasting, on_member_lost="ignore")
+    assert found == said(kind, min_by_role=least, lasting_by_role=lasting, on_member_lost="ignore", elastic=True)
 
 
 def test_a_minimum_that_is_not_said_is_unknown_and_one_of_zero_is_each_alone() -> None:

@@ -47,6 +47,10 @@ class Elastic:
         going = going.union(first, self._leaving.asked(gang.key))
         return spared(gang, going, unnamed, self._context.ledger.nodes, self._context.settings.locality_labels)
 
+    def yields(self, gang: Gang) -> bool:
+        """Whether surplus members of the gang go before other pods, at equal priority too."""
+        return gang.terms.elastic or self._context.settings.elastic_gangs
+
     def spares(self, gang: Gang, names: Collection[str]) -> bool:
         """Whether all of these members are surplus, together with members that go anyway."""
         going = self.scalers.leaving(gang.key)[0].union(names, self._leaving.asked(gang.key))

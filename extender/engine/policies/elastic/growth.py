@@ -204,6 +204,8 @@ class Growth:
 
     def _waits(self, pod: PodState) -> bool:
         known = self._gangs.roster.of(pod.ref.uid)
+        if known is not None and pod.ref.uid in known.outsiders:
+            return False
         why = known.reason if known is not None else pod.refusal
         if pod.forged or refusals.for_queue(why):
             return False

@@ -12,6 +12,7 @@ import msgspec
 from extender.engine.planning.attempt import LOOK, STEP
 from extender.engine.planning.solver import Wanted, reopen
 from extender.engine.policies.context import PolicyContext
+from extender.engine.policies.elastic.elastic import Elastic
 from extender.engine.policies.preemption.attempt import Preemptor
 from extender.engine.queueing.order import QueueRank
 from extender.engine.queueing.queue_node import LocalQueue
@@ -71,7 +72,7 @@ class CandidateFilter:
     """A quick check whether a pending workload may find victims, as of the moment when this is made."""
 
     def __init__(self, tenancy: Tenancy, lowest: int | None, spare: Mapping[str, int]) -> None:
-        """`lowest` priority of all pods; `spare`: by queue, the lowest priority of gangs with surplus members."""
+        """`lowest` priority of all pods; `spare`: by queue, that of elastic gangs with surplus members."""
         self._tenancy, self._lowest, self._spare = tenancy, lowest, spare
         self._some_over: bool | None = None
         self._known: dict[LocalQueue, tuple[QueueRank, bool]] = {}
@@ -97,8 +98,8 @@ class CandidateFilter:
 class Candidates:
     """Chooses the workload to search victims for."""
 
-    def __init__(self, context: PolicyContext) -> None:
-        self._context = context
+    def __init__(self, context: PolicyContext, elastic: Elastic) -> None:
+        self._context, self._elastic = context, elastic
         self._gangs, self._running_pods = context.gangs, context.running_pods
         self._rests: dict[Key, Backoff] = {}
         self.seen = 0.0
@@ -136,11 +137,12 @@ class Candidates:
         return key, *asked
 
     def _lowest_spare(self) -> Generator[int, None, dict[str, int]]:
-        """The lowest priority of gangs with surplus members, by queue."""
+        """The lowest priority of elastic gangs with surplus members, by queue."""
         spare: dict[str, int] = {}
         for number, known in enumerate(list(self._gangs.roster.known.values())):
             gang = known.gang
-            if gang.phase is Phase.RUNNING and gang.members and gang.count(*SETTLED) > (minimum(gang)[0] or 0):
+            surplus = gang.phase is Phase.RUNNING and gang.count(*SETTLED) > (minimum(gang)[0] or 0)
+            if surplus and gang.members and self._elastic.yields(gang):
                 queue = self._context.tenancy.queues.at(self._context.tenancy.admission.local_queue(gang)).name
                 lowest = self._context.priorities.of(gang, min(member.priority for member in gang.members.values()))
                 spare[queue] = min(lowest, spare.get(queue, lowest))

@@ -39,9 +39,9 @@ class Preemption:
     def __init__(self, context: PolicyContext, elastic: Elastic) -> None:
         self._context, self._elastic = context, elastic
         self._gangs, self._running_pods = context.gangs, context.running_pods
-        self._candidates = Candidates(context)
+        self._candidates = Candidates(context, elastic)
         self.budgets = Register()
-        self._units = Units(context, elastic.spared)
+        self._units = Units(context, elastic)
         self._attempts: dict[str, tuple[Key, PreemptionAttempt]] = {}
         """Preemptions under way, by preemptor."""
         self._choice: Sliced[Chosen | None] | None = None

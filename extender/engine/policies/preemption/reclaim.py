@@ -1,7 +1,7 @@
 """Whose room a preemptor may take: in its queue by priority, from other queues what they have above their fair share.
 
-Surplus members of gangs yield to pending pods of their queue at equal priority too: they came into room that no other
-workload requested. They preempt nothing themselves, so the room is not taken back.
+Surplus members of elastic gangs yield to pending pods of their queue at equal priority too: they came into room that no
+other workload requested. They preempt nothing themselves, so the room is not taken back.
 
 Two queues are compared where their paths up the tree part. There the preemptor's queue, and each queue below it down to
 the pods, must stay within its fair share with what it gets. The other queue, and each below it, must have more than its
@@ -129,7 +129,7 @@ class ReclaimPolicy:
         """Whether the unit may go, if no other does."""
         local_queue = self._queues.of(unit.victims[0].uid)
         if local_queue is None or self._is_own(local_queue):
-            return unit.priority < self._priority + unit.spare
+            return unit.priority < self._priority + unit.yields
         limit = self._limit(unit)
         return limit is not None and any(
             amount > 0 and name in limit.over

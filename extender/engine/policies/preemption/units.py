@@ -12,12 +12,13 @@ import msgspec
 
 from extender.engine.planning.attempt import batched
 from extender.engine.policies.context import PolicyContext
+from extender.engine.policies.elastic.elastic import Elastic
 from extender.engine.state.pod_state import PodState
 from extender.engine.types.effects import PodRef
 from extender.engine.types.subject import of_gang
 from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
-from gangfilter.members import Member, Stage
+from gangfilter.members import Stage
 from gangfilter.table import Phase
 from protos.contract.queue import GPU, GPUS
 
@@ -53,8 +54,6 @@ class Unit(msgspec.Struct, frozen=True):
     """`default/web-1`, `gang default/train`, `default/train-7, which gang default/train can spare`."""
     victims: tuple[Victim, ...]
     gang: GroupKey | None
-    spare: bool
-    """A surplus member: its gang goes on without it."""
     priority: int
     """Of its gang, if it has one; else the highest of its pods."""
     since: float
@@ -62,6 +61,10 @@ class Unit(msgspec.Struct, frozen=True):
     lost: float
     """GPU-seconds of work that would be lost."""
     gpus: float
+    spare: bool = False
+    """A surplus member: its gang goes on without it."""
+    yields: bool = False
+    """A surplus member of an elastic gang: it goes before other pods, at equal priority too."""
     rank: int = 0
     """How many surplus members of its gang go before it. It counts as no cheaper than they do."""
     over_quota: str = ""
@@ -78,9 +81,10 @@ class Unit(msgspec.Struct, frozen=True):
         return "spare" if self.spare else "gang" if self.gang is not None else "pod"
 
     @property
-    def cost(self) -> tuple[bool, int, float, int, float, float, str]:
-        """Cheapest first: surplus members, lower priority, less work lost, fewer GPUs, younger; then by name."""
-        return not self.spare, self.priority, self.lost, self.rank, self.gpus, -self.since, self.who
+    def cost(self) -> tuple[bool, int, float, bool, int, float, float, str]:
+        """Cheapest first: those that yield, lower priority, less work lost, surplus, fewer GPUs, younger; by name."""
+        worst = self.rank, self.gpus, -self.since, self.who
+        return not self.yields, self.priority, self.lost, not self.spare, *worst
 
 
 U = TypeVar("U", bound=Unit | None)
@@ -108,9 +112,8 @@ def price(units: Sequence[Unit | None]) -> int:
 class Units:
     """Lists the units in the cluster."""
 
-    def __init__(self, context: PolicyContext, spared: Callable[[Gang], list[Member]]) -> None:
-        """`spared`: the surplus members of a gang, in the order in which they go."""
-        self._context, self._spared = context, spared
+    def __init__(self, context: PolicyContext, elastic: Elastic) -> None:
+        self._context, self._elastic = context, elastic
         self._ledger, self._gangs = context.ledger, context.gangs
 
     def found(self, now: float, may_take: MayTake, min_runtime_s: float = 0.0) -> Generator[int, None, list[Unit]]:
@@ -150,12 +153,13 @@ class Units:
         if not pods or not all(map(self._may_go, pods)):
             return
         lost = 0.0
-        for rank, member in enumerate(self._spared(gang)):
+        yields = self._elastic.yields(gang)
+        for rank, member in enumerate(self._elastic.spared(gang)):
             pod = self._ledger.pods[member.uid]
             who = f"{pod.ref}, which gang {gang.key} can spare"
-            spare = self._unit(who, [pod], now, gang=gang, spare=True)
+            spare = self._unit(who, [pod], now, gang=gang)
             lost = max(lost, spare.lost)
-            yield msgspec.structs.replace(spare, rank=rank, lost=lost)
+            yield msgspec.structs.replace(spare, spare=True, yields=yields, rank=rank, lost=lost)
         yield self._unit(f"gang {gang.key}", pods, now, gang=gang)
 
     def _may_go(self, pod: PodState) -> bool:
@@ -166,9 +170,7 @@ class Units:
         entry = books.entries.get(pod.ref.uid) if books is not None else None
         return entry is None or entry.placed
 
-    def _unit(
-        self, who: str, pods: Sequence[PodState], now: float, *, gang: Gang | None = None, spare: bool = False
-    ) -> Unit:
+    def _unit(self, who: str, pods: Sequence[PodState], now: float, *, gang: Gang | None = None) -> Unit:
         takes = self._context.tenancy.queues.takes
         gpus = [dict(takes(pod.ref.uid)).get(GPUS, 0) / GPU for pod in pods]
         victims = tuple(
@@ -180,7 +182,6 @@ class Units:
             who=who,
             victims=victims,
             gang=gang.key if gang is not None else None,
-            spare=spare,
             priority=highest if gang is None else self._context.priorities.of(gang, highest),
             since=max(pod.info.since for pod in pods),
             lost=sum(victim.lost for victim in victims),
