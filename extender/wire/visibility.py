@@ -4,7 +4,7 @@ An object has a name and a `status`, which extends what the pages of the status 
 that the caller may not list are counted and not named. Source: meta.k8s.io/v1 for Table, Status and discovery.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -81,10 +81,9 @@ def object_of(kind: str, item: Item) -> dict[str, Any]:
     return {"apiVersion": GROUP_VERSION, "kind": kind, "metadata": item.metadata(), "status": item.status}
 
 
-def row(cells: Sequence[object], item: Item) -> dict[str, Any]:
-    """A row of a Table."""
-    partial = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": item.metadata()}
-    return {"cells": cells, "object": partial}
+def partial(item: Item) -> dict[str, Any]:
+    """The object without its status, for a row of a Table."""
+    return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": item.metadata()}
 
 
 def failure(code: int, reason: str, message: str) -> bytes:

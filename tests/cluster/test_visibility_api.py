@@ -9,6 +9,7 @@ import json
 import ssl
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,7 @@ def sharing(cluster: Cluster) -> Iterator[Gangshare]:
     cluster.create_pod(in_namespace(MINE, a_gpu_pod("pending", whole=GPUS)))
     wait_for(lambda: available(cluster), 60, "an API that is available")
     for namespace in (MINE, OTHERS):
-        wait_for(lambda n=namespace: cluster.pod("small", n)["spec"]["nodeName"] == NODE, 60, "a bound pod")
+        wait_for(partial(is_bound, cluster, namespace, "small"), 60, "a bound pod")
     yield made
     made.stop()
 
@@ -79,6 +80,10 @@ def sharing(cluster: Cluster) -> Iterator[Gangshare]:
 def in_namespace(namespace: str, pod: Json) -> Json:
     pod["metadata"]["namespace"] = namespace
     return pod
+
+
+def is_bound(cluster: Cluster, namespace: str, name: str) -> bool:
+    return bool(cluster.pod(name, namespace)["spec"]["nodeName"] == NODE)
 
 
 def available(cluster: Cluster) -> bool:
@@ -211,5 +216,5 @@ def test_without_the_extender_the_api_server_says_so_and_pods_are_bound_as_ever(
     assert "ServiceUnavailable" in said or "error trying to reach service" in said or "503" in said
     sharing.pair.start_extender()
     cluster.create_pod(in_namespace(OTHERS, a_gpu_pod("later", mem=2)))
-    wait_for(lambda: cluster.pod("later", OTHERS)["spec"]["nodeName"] == NODE, 60, "a bound pod")
+    wait_for(partial(is_bound, cluster, OTHERS, "later"), 60, "a bound pod")
     wait_for(lambda: table(cluster, ada, "gpus")[1][-1] == "3", 60, "an API that answers again")

@@ -29,6 +29,7 @@ from extender.server.visibility import items, request, resources, trust
 from extender.server.visibility.documents import documents
 from extender.server.visibility.items import Sight, View
 from extender.server.visibility.request import Target
+from extender.server.visibility.resources import Form
 
 Standing = Literal["unready", "standby", "leader"]
 """What this replica is; unready: its books are not complete."""
@@ -48,13 +49,14 @@ class Api:
     def __init__(self, core: Core, traffic: Traffic, reviews: Reviews, standing: Callable[[], Standing]) -> None:
         self._core, self._desk = core, Desk(traffic, QUESTIONS)
         self._reviews, self._standing = reviews, standing
+        self._documents = documents()
         self.front_proxy: FrontProxy | None = None
         """Nobody is believed without one."""
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:  # noqa: ARG002  # ASGI's
         try:
             user = self._user(scope)
-            document = documents().get(scope["path"])
+            document = self._documents.get(scope["path"])
             if document is None:
                 await self._answer(user, scope, send)
         except Refusal as refusal:
@@ -71,15 +73,14 @@ class Api:
     async def _answer(self, user: User, scope: Message, send: Send) -> None:
         """Answer a request for objects; raises Refusal before anything is sent."""
         target = request.target(scope["path"])
-        request.check(scope["method"], scope["query_string"].decode("latin-1"))
+        form = request.form(scope["method"], scope["query_string"].decode("latin-1"), scope["headers"])
         with reviewing():
             sight = await self._sight(user, target)
         standing = self._standing()
         if standing == "unready":
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the cluster's pods and nodes are still being listed")
-        table = request.wants_table(scope["headers"])
-        question = f"{table} {sight.namespaces} {target.resource.plural} {target.namespace} {target.name}"
-        answer = await self._desk.ask(question, lambda: self._pieces(target, sight, table=table))
+        question = repr((form, sight.namespaces, target.resource.plural, target.namespace, target.name))
+        answer = await self._desk.ask(question, lambda: self._pieces(target, sight, form))
         warning = [STANDBY] if target.resource.namespaced and standing == "standby" else []
         await send_answer(send, self._desk, JSON, answer, warning)
 
@@ -96,12 +97,12 @@ class Api:
         may = await asyncio.gather(*(self._reviews.permitted(user, _listing_pods(each)) for each in every))
         return Sight(tuple(itertools.compress(every, may)))
 
-    def _pieces(self, target: Target, sight: Sight, *, table: bool) -> Pieces:
+    def _pieces(self, target: Target, sight: Sight, form: Form) -> Pieces:
         view = View(self._core.engine, self._core.clock(), sight)
         resource, namespace, name = target
         if name:
-            return resources.single(resource, resource.get(view, namespace, name), target.not_found(), table=table)
-        return resources.listed(resource, resource.list(view, namespace), table=table)
+            return resources.single(resource, resource.get(view, namespace, name), target.not_found(), form)
+        return resources.listed(resource, resource.list(view, namespace), form)
 
 
 def _listing_pods(namespace: str) -> Action:

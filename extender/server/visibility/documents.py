@@ -5,7 +5,6 @@ Source: meta.k8s.io/v1 APIGroupList, APIGroup, APIResourceList; k8s.io/kube-open
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from typing import Any
 
@@ -21,7 +20,6 @@ CATEGORY = "gangshare"
 """`kubectl get gangshare` lists all kinds."""
 
 
-@functools.cache
 def documents() -> dict[str, bytes]:
     """The documents by path."""
     schema = msgspec.json.encode(_openapi())

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Collection, Generator, Iterable, Iterator
-from http import HTTPStatus
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
 
 from extender.engine.cycle.engine import Engine
-from extender.engine.queueing.line import Turn
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
-from extender.server import explain, inspect, listings
+from extender.server import explain, inspect
 from extender.server.desk import SLICE, Pieces, Refusal, current
 from extender.wire import answers
 from extender.wire import visibility as wire
@@ -25,10 +22,8 @@ from gangfilter.group import GroupKey
 
 R = TypeVar("R", bound=Ref)
 Listing = Generator[Item | None, None, None]
-LINE_SLICE = 100
-"""Pending workloads looked at between two pauses."""
-MOST_PENDING = 1000
-"""Pending workloads of a queue that are shown by name."""
+MOST_MEMBERS = 2000
+"""A gang of more members is shown without them."""
 HIDDEN = "another namespace"
 """In place of a workload that the caller may not see."""
 
@@ -149,29 +144,36 @@ def _pod_item(view: View, status: wire.GpuPodStatus) -> Item:
 
 def pod(view: View, namespace: str, name: str) -> Listing:
     """A pod by name, with its place in line and the scores of nodes."""
-    text = yield from _page(explain.pod(view.engine, namespace, name, view.now))
-    if text:
-        yield _pod_item(view, msgspec.json.decode(text, type=wire.GpuPodStatus))
+    try:
+        text = yield from _page(explain.pod(view.engine, namespace, name, view.now))
+    except Refusal:
+        return  # there is none
+    yield _pod_item(view, msgspec.json.decode(text, type=wire.GpuPodStatus))
 
 
 def gangs(view: View, namespace: str) -> Listing:
-    """The gangs of a namespace or ("") of all."""
+    """The gangs of a namespace or ("") of all, without their members."""
     for number, info in enumerate(current(view.engine.gangs.roster.known)):
         if namespace in ("", info.gang.key.namespace):
-            status = wire.GangStatus(**asdict(inspect.gang(info, view.now)), queue=_queue(view.engine, info))
-            yield Item(status.namespace, status.name, status)
+            yield _gang(view, info)
         elif number % SLICE == 0:
             yield None
 
 
-def _queue(engine: Engine, info: GangInfo) -> str:
-    return engine.tenancy.queues.at(engine.tenancy.admission.local_queue(info.gang)).name
+def _gang(view: View, info: GangInfo) -> Item:
+    tenancy = view.engine.tenancy
+    queue = tenancy.queues.at(tenancy.admission.local_queue(info.gang)).name
+    status = wire.GangStatus(**asdict(inspect.gang(info, view.now)), queue=queue)
+    return Item(status.namespace, status.name, status)
 
 
 def gang(view: View, namespace: str, name: str) -> Listing:
     """A gang by name, with its members and its place in line."""
-    text = yield from _page(explain.group(view.engine, GroupKey(namespace, name), view.now))
-    if text:
+    info = view.engine.gangs.roster.known.get(GroupKey(namespace, name))
+    if info is not None and len(info.gang.members) > MOST_MEMBERS:
+        yield _gang(view, info)
+    elif info is not None:
+        text = yield from _page(explain.group(view.engine, info.gang.key, view.now))
         status = msgspec.json.decode(text, type=wire.GangStatus)
         hidden = replace(status, first=_start(view, status.first), earliest=_start(view, status.earliest))
         yield Item(namespace, name, hidden)
@@ -188,72 +190,20 @@ def _shown(view: View, workload: str) -> str:
 
 
 def _page(pieces: Pieces) -> Generator[None, None, bytes]:
-    """The whole text of a page of the status port, b"" if there is none."""
+    """The whole text of a page of the status port; raises Refusal."""
     text = bytearray()
-    try:
-        for piece in pieces:
-            text += piece
-            yield
-    except Refusal as refusal:
-        if refusal.status is not HTTPStatus.NOT_FOUND:
-            raise
-        return b""
+    for piece in pieces:
+        text += piece
+        yield
     return bytes(text)
 
 
-# -- queues
-
-
-def queues(view: View, namespace: str) -> Listing:  # noqa: ARG001
-    """All queues, each after its parent, without the order of their pending workloads."""
-    for queue in listings.tree(view.engine):
-        yield Item("", queue.name, wire.GpuQueueStatus(**asdict(queue)))
-
-
-def queue(view: View, namespace: str, name: str) -> Listing:  # noqa: ARG001
-    """A queue by name, with its pending workloads in order."""
-    for found in listings.tree(view.engine):
-        if found.name == name:
-            line, further = yield from _line(view, name)
-            seen = tuple(each for each in line if each.namespace in view.sight)
-            others = len(line) - len(seen) + further
-            status = wire.GpuQueueStatus(**asdict(found), pending=seen, other_pending=others)
-            yield Item("", name, status)
-        yield None
-
-
-def _line(view: View, queue: str) -> Generator[None, None, tuple[list[wire.PendingWorkload], int]]:
-    """The first pending workloads of a queue, in order, and the number of the further ones."""
-    heads, queues = view.engine.backfill.heads, view.engine.tenancy.queues
-    line: list[tuple[Turn, str, str, str]] = []
-    further = 0
-    for number, (kind, namespace, name, workload) in enumerate(_workloads(view.engine)):
-        place = heads.waiting(workload)
-        if place is not None and place.local_queue is not None and queues.at(place.local_queue).name == queue:
-            bisect.insort(line, (place.turn, kind, namespace, name))
-            further += len(line) > MOST_PENDING
-            del line[MOST_PENDING:]
-        if number % LINE_SLICE == 0:
-            yield
-    shown = [
-        wire.PendingWorkload(place=number, kind=kind, namespace=namespace, name=name)
-        for number, (_, kind, namespace, name) in enumerate(line, 1)
-    ]
-    return shown, further
-
-
-def _workloads(engine: Engine) -> Iterator[tuple[str, str, str, GangInfo | PodState]]:
-    for info in current(engine.gangs.roster.known):
-        yield "Gang", info.gang.key.namespace, info.gang.key.name, info
-    for pod in current(engine.pods):
-        yield "Pod", pod.ref.namespace, pod.ref.name, pod
-
-
 def namespaces(engine: Engine) -> Pieces:
-    """The namespaces of all pods, as a JSON list by name."""
+    """The namespaces of pods that request GPUs, as a JSON list by name."""
     found = set()
     for number, pod in enumerate(current(engine.pods)):
-        found.add(pod.ref.namespace)
+        if pod.ask is not None:
+            found.add(pod.ref.namespace)
         if number % SLICE == 0:
             yield b""
     yield msgspec.json.encode(sorted(found))

@@ -10,7 +10,7 @@ from extender.cluster.reviews import Action, User
 from extender.server.desk import Refusal
 from extender.server.visibility import resources, trust
 from extender.server.visibility.documents import BASE
-from extender.server.visibility.resources import Resource
+from extender.server.visibility.resources import Form, Resource
 from extender.wire import visibility as wire
 from protos.contract import names
 
@@ -84,8 +84,8 @@ def _fits(resource: Resource, namespace: str, name: str) -> bool:
     return bool(namespace) or not name if resource.namespaced else not namespace
 
 
-def check(method: str, query: str) -> None:
-    """Raise Refusal for what is not answered: all but plain get and list."""
+def form(method: str, query: str, headers: trust.Headers) -> Form:
+    """How the answer is to be written; raises Refusal for all but plain get and list."""
     try:
         given = parse_qs(query, max_num_fields=MOST_QUERY)
     except ValueError as error:
@@ -97,9 +97,12 @@ def check(method: str, query: str) -> None:
     for selector in ("labelSelector", "fieldSelector"):
         if selector in given:
             raise Refusal(HTTPStatus.BAD_REQUEST, f"{selector} is not supported on this resource: expected none")
+    if not _wants_table(headers):
+        return "objects"
+    return "table with objects" if given.get("includeObject") == ["Object"] else "table"
 
 
-def wants_table(headers: trust.Headers) -> bool:
+def _wants_table(headers: trust.Headers) -> bool:
     """Whether the client asks for a Table, as `kubectl get` does."""
     accepted = b",".join(value for name, value in headers if name == b"accept").replace(b" ", b"").split(b",")
     return any({b"as=Table", b"v=v1", b"g=meta.k8s.io"} <= set(one.split(b";")) for one in accepted)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from extender.server.desk import Pieces, json_object
-from extender.server.visibility import items
+from extender.server.visibility import items, lines
 from extender.server.visibility.items import Listing, View
 from extender.wire import visibility as wire
 from extender.wire.answers import Shape
@@ -44,36 +44,41 @@ class Resource(NamedTuple):
     columns: tuple[Column, ...]
 
 
-def listed(resource: Resource, found: Listing, *, table: bool) -> Pieces:
+Form = Literal["objects", "table", "table with objects"]
+"""How objects are written."""
+
+
+def listed(resource: Resource, found: Listing, form: Form) -> Pieces:
     """The objects as a list, or as a Table."""
-    if table:
-        return _table(resource, found)
+    if form != "objects":
+        return _table(resource, found, form)
     head = {"apiVersion": wire.GROUP_VERSION, "kind": f"{resource.kind}List", "metadata": {}}
     objects = (wire.object_of(resource.kind, item) if item is not None else None for item in found)
     return json_object(head, {"items": objects})
 
 
-def single(resource: Resource, found: Listing, absent: Exception, *, table: bool) -> Pieces:
+def single(resource: Resource, found: Listing, absent: Exception, form: Form) -> Pieces:
     """The one object, or a Table of it; raises `absent` if there is none."""
     for item in found:
         if item is not None:
             encoded = msgspec.json.encode(wire.object_of(resource.kind, item))
-            yield from _table(resource, iter([item])) if table else iter([encoded])
+            yield from iter([encoded]) if form == "objects" else _table(resource, iter([item]), form)
             return
         yield b""
     raise absent
 
 
-def _table(resource: Resource, found: Iterator[Item | None]) -> Pieces:
-    columns = (NAME, *resource.columns)
-    head = {"apiVersion": "meta.k8s.io/v1", "kind": "Table", "metadata": {}}
-    definitions = [column.definition() for column in columns]
-    rows = (_row(resource.columns, item) if item is not None else None for item in found)
-    return json_object({**head, "columnDefinitions": definitions}, {"rows": rows})
+def _table(resource: Resource, found: Iterator[Item | None], form: Form) -> Pieces:
+    definitions = [column.definition() for column in (NAME, *resource.columns)]
+    head = {"apiVersion": "meta.k8s.io/v1", "kind": "Table", "metadata": {}, "columnDefinitions": definitions}
+    rows = (_row(resource, item, form) if item is not None else None for item in found)
+    return json_object(head, {"rows": rows})
 
 
-def _row(columns: Iterable[Column], item: Item) -> dict[str, Any]:
-    return wire.row([item.name, *(column.cell(item.status) for column in columns)], item)
+def _row(resource: Resource, item: Item, form: Form) -> dict[str, Any]:
+    whole = form == "table with objects"
+    cells = [item.name, *(column.cell(item.status) for column in resource.columns)]
+    return {"cells": cells, "object": wire.object_of(resource.kind, item) if whole else wire.partial(item)}
 
 
 NAME = Column("Name", str, "The name of the object.")
@@ -205,8 +210,8 @@ RESOURCES = (
         "GpuQueue",
         False,
         wire.GpuQueueStatus,
-        items.queues,
-        items.queue,
+        lines.queues,
+        lines.queue,
         (
             Column("Fair Share", lambda queue: _gpus(queue.fair_share), "GPUs that are its fair share."),
             Column("Allocated", lambda queue: _gpus(queue.allocated), "GPUs allocated to it."),
