@@ -98,6 +98,14 @@ class Settings(engine.Settings, frozen=True, kw_only=True):
             "HOST:PORT",
         ),
     ] = None
+    visibility_listen: Annotated[
+        Address | None,
+        Flag(
+            "Address of the aggregated API visibility.gangshare.io, over TLS, for the API server. Empty disables.",
+            _optional_address,
+            "HOST:PORT",
+        ),
+    ] = None
     conflicting_leases: Annotated[
         tuple[str, ...],
         Flag(

@@ -7,7 +7,8 @@ authentication.DelegatingAuthenticationOptions and authorization.DelegatingAutho
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,11 +18,15 @@ from protos.kube.client import ApiClient, decoded
 ALLOWED_S, DENIED_S = 30.0, 10.0
 """Seconds for which a granted and a denied answer is cached."""
 REMEMBERED = 512
-"""Cached answers of each kind."""
+"""Cached users."""
+REMEMBERED_RIGHTS = 4096
+"""Cached answers about what users may do."""
 AT_ONCE = 4
 """The most reviews in flight."""
 A_SECOND = 20
-"""The most reviews begun within a second: strangers may send any number of tokens."""
+"""The most tokens reviewed within a second: strangers may send any number of them."""
+RIGHTS_A_SECOND = 400
+"""The most rights reviewed within a second: those of users whom the API server knows."""
 ANSWER_S = 5.0
 
 
@@ -36,6 +41,17 @@ class User(msgspec.Struct, frozen=True):
     uid: str = ""
     groups: tuple[str, ...] = ()
     extra: dict[str, tuple[str, ...]] = {}
+
+
+class Action(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a user wants to do with a resource. An empty namespace or name stands for all."""
+
+    verb: str
+    group: str
+    version: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -56,8 +72,40 @@ class _Review(msgspec.Struct, frozen=True):
 
 
 _reviews = msgspec.json.Decoder(_Review)
-_Cache = OrderedDict[bytes, tuple[float, _Status]]
-"""The latest answers and when they expire, by the hash of the question."""
+
+
+class _Request(NamedTuple):
+    path: str
+    body: bytes
+
+
+class _Cache:
+    """The latest answers and when they expire, by the hash of the question; and the reviews of this second."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[bytes, tuple[float, _Status]] = OrderedDict()
+        self._second, self._begun = 0, 0
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def get(self, key: bytes, now: float) -> _Status | None:
+        expires, status = self._answers.get(key, (0.0, _Status()))
+        return status if now < expires else None
+
+    def put(self, key: bytes, expires: float, status: _Status, most: int) -> None:
+        self._answers[key] = expires, status
+        self._answers.move_to_end(key)
+        if len(self._answers) > most:
+            self._answers.popitem(last=False)
+
+    def count(self, now: float, most: int) -> None:
+        """Count a review; raises TooManyReviews beyond the rate."""
+        if int(now) != self._second:
+            self._second, self._begun = int(now), 0
+        self._begun += 1
+        if self._begun > most:
+            raise TooManyReviews(f"more than {most} callers were looked up within a second: try again")
 
 
 class Reviews:
@@ -65,45 +113,42 @@ class Reviews:
 
     def __init__(self, client: ApiClient, clock: Callable[[], float]) -> None:
         self._client, self._clock = client, clock
-        self._users: _Cache = OrderedDict()
-        self._rights: _Cache = OrderedDict()
+        self._users, self._rights = _Cache(), _Cache()
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._second, self._begun = 0, 0
 
     async def user(self, token: str) -> User | None:
         """The user with this token, None if it is invalid; raises ApiError, TimeoutError, TooManyReviews."""
-        spec = {"token": token}
-        status = await self._reviewed(self._users, "authentication.k8s.io/v1", "TokenReview", spec)
+        body = _request("authentication.k8s.io/v1", "TokenReview", {"token": token})
+        status = await self._reviewed(self._users, body, REMEMBERED, A_SECOND)
         return status.user if status.authenticated else None
 
     async def allowed(self, user: User, path: str) -> bool:
         """Whether this user may get this path; raises ApiError, TimeoutError, TooManyReviews."""
-        named = {"user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra}
-        spec = {**named, "nonResourceAttributes": {"path": path, "verb": "get"}}
-        return (await self._reviewed(self._rights, "authorization.k8s.io/v1", "SubjectAccessReview", spec)).allows
+        return await self._may(user, {"nonResourceAttributes": {"path": path, "verb": "get"}})
 
-    async def _reviewed(self, cache: _Cache, api_version: str, kind: str, spec: object) -> _Status:
-        body = msgspec.json.encode({"apiVersion": api_version, "kind": kind, "spec": spec})
-        key = hashlib.sha256(body).digest()
-        expires, status = cache.get(key, (0.0, _Status()))
-        if self._clock() < expires:
-            return status
-        self._count()
-        where = paths.path(api_version, f"{kind.lower()}s")
+    async def permitted(self, user: User, action: Action) -> bool:
+        """Whether this user may do this; raises ApiError, TimeoutError, TooManyReviews."""
+        return await self._may(user, {"resourceAttributes": action})
+
+    async def _may(self, user: User, asked: Mapping[str, object]) -> bool:
+        named = {"user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra}
+        body = _request("authorization.k8s.io/v1", "SubjectAccessReview", {**named, **asked})
+        return (await self._reviewed(self._rights, body, REMEMBERED_RIGHTS, RIGHTS_A_SECOND)).allows
+
+    async def _reviewed(self, cache: _Cache, review: _Request, remembered: int, a_second: int) -> _Status:
+        key = hashlib.sha256(review.body).digest()
+        known = cache.get(key, self._clock())
+        if known is not None:
+            return known
+        cache.count(self._clock(), a_second)
         async with self._slots, asyncio.timeout(ANSWER_S):
-            status = decoded(f"POST {where}", await self._client.post(where, body), _reviews).status
+            answer = await self._client.post(review.path, review.body)
+        status = decoded(f"POST {review.path}", answer, _reviews).status
         good = status.authenticated or status.allows
-        cache[key] = self._clock() + (ALLOWED_S if good else DENIED_S), status
-        cache.move_to_end(key)
-        if len(cache) > REMEMBERED:
-            cache.popitem(last=False)
+        cache.put(key, self._clock() + (ALLOWED_S if good else DENIED_S), status, remembered)
         return status
 
-    def _count(self) -> None:
-        """Count a review; raises TooManyReviews beyond the rate."""
-        second = int(self._clock())
-        if second != self._second:
-            self._second, self._begun = second, 0
-        self._begun += 1
-        if self._begun > A_SECOND:
-            raise TooManyReviews(f"more than {A_SECOND} callers were looked up within a second: try again")
+
+def _request(api_version: str, kind: str, spec: object) -> _Request:
+    body = msgspec.json.encode({"apiVersion": api_version, "kind": kind, "spec": spec})
+    return _Request(paths.path(api_version, f"{kind.lower()}s"), body)

@@ -52,6 +52,8 @@ STATUS = Limits(
 """For people, probes and Prometheus."""
 SECURE = msgspec.structs.replace(STATUS, connections=16, per_peer=8)
 """For the same callers over TLS: each new connection costs a handshake."""
+AGGREGATED = msgspec.structs.replace(STATUS, per_peer=32, headers=bounds.PROXIED_HEADERS)
+"""For kube-apiserver, which hands on the requests of people. Each comes with the headers of the user's groups."""
 WEBHOOK = Limits(
     connections=512,
     per_peer=256,
@@ -84,8 +86,13 @@ class Door:
     """
 
     def __init__(
-        self, listener: socket.socket, make: Callable[[], Protocol], limits: Limits, tls: ssl.SSLContext | None
+        self,
+        listener: socket.socket,
+        make: Callable[[], Protocol],
+        limits: Limits,
+        tls: Callable[[], ssl.SSLContext | None],
     ) -> None:
+        """`tls` is the context of the next connection."""
         listener.setblocking(False)
         self._listener, self._make, self._limits, self._tls = listener, make, limits, tls
         self._inside: dict[Protocol, str] = {}
@@ -133,11 +140,12 @@ class Door:
     async def _let_in(self, connection: socket.socket, protocol: Protocol) -> None:
         connect = asyncio.get_running_loop().connect_accepted_socket
         try:
-            if self._tls is None:
+            tls = self._tls()
+            if tls is None:
                 await connect(lambda: protocol, connection)
                 return
             async with self._handshakes:
-                await connect(lambda: protocol, connection, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE_S)
+                await connect(lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S)
         except OSError:
             with contextlib.suppress(OSError):
                 connection.close()
@@ -179,7 +187,11 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         config.load()
-        config.ssl = tls
+        self.use(tls)
+
+    def use(self, tls: ssl.SSLContext | None) -> None:
+        """Serve new connections with this context."""
+        self.config.ssl = tls
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -190,7 +202,7 @@ class Server(uvicorn.Server):
             await super().startup(sockets)
             return
         for listener in sockets or ():
-            self._doors.append(Door(listener, self._protocol, self._limits, cast("Any", self.config.ssl)))
+            self._doors.append(Door(listener, self._protocol, self._limits, lambda: self.config.ssl))
         self.servers = cast("list[asyncio.base_events.Server]", self._doors)
         self.started = True
 

@@ -46,7 +46,12 @@ def classes(engine: Engine) -> Pieces:
 
 def queues(engine: Engine) -> Pieces:
     """All queues by name, each after its parent."""
-    yield from json_object({}, {"queues": _below(engine, engine.tenancy.queues.root, 0)})
+    yield from json_object({}, {"queues": tree(engine)})
+
+
+def tree(engine: Engine) -> Iterator[Queue]:
+    """The same, one by one."""
+    return _below(engine, engine.tenancy.queues.root, 0)
 
 
 def _below(engine: Engine, parent: QueueNode, depth: int) -> Iterator[Queue]:

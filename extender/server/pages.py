@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -68,6 +69,20 @@ async def loopback_only(request: Request) -> None:
         raise Refusal(HTTPStatus.FORBIDDEN, f"{sentence} the secure port with a bearer token")
 
 
+@contextlib.contextmanager
+def reviewing() -> Iterator[None]:
+    """Refuse callers who cannot be reviewed now."""
+    try:
+        yield
+    except TooManyReviews as error:
+        raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, str(error)) from error
+    except (ApiError, TimeoutError) as error:
+        log.warning("caller_not_reviewed", error=str(error) or "no answer in time")
+        raise Refusal(
+            HTTPStatus.SERVICE_UNAVAILABLE, "the API server cannot check who may see this: try again"
+        ) from error
+
+
 def authorized(reviews: Reviews) -> Guard:
     """A guard that asks the API server who has the bearer token and whether that user may get the path."""
 
@@ -75,18 +90,11 @@ def authorized(reviews: Reviews) -> Guard:
         scheme, _, token = request.authorization.strip().partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise Refusal(HTTPStatus.UNAUTHORIZED, "expected a bearer token: Authorization: Bearer TOKEN")
-        try:
+        with reviewing():
             user = await reviews.user(token)
             if user is None:
                 raise Refusal(HTTPStatus.UNAUTHORIZED, "the API server does not know this bearer token")
             allowed = await reviews.allowed(user, request.path)
-        except TooManyReviews as error:
-            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, str(error)) from error
-        except (ApiError, TimeoutError) as error:
-            log.warning("caller_not_reviewed", error=str(error) or "no answer in time")
-            raise Refusal(
-                HTTPStatus.SERVICE_UNAVAILABLE, "the API server cannot check tokens now: try again"
-            ) from error
         if not allowed:
             role = "gangshare-metrics" if request.path == "/metrics" else "gangshare-viewer"
             sentence = f"{user.username} may not get {request.path}: expected a ClusterRole with this nonResourceURL"
@@ -107,14 +115,15 @@ class Pages:
             if probe is not None:
                 why_not = await probe()
                 status = HTTPStatus.SERVICE_UNAVAILABLE if why_not else HTTPStatus.OK
-                await _send_text(send, status, why_not or "ok")
+                await send_text(send, status, (why_not or "ok").encode())
                 return
             page = await self._page(_request(scope), scope["method"])
             answer = await page.desk.ask(page.question, page.work)
         except Refusal as refusal:
-            await _send_text(send, refusal.status, refusal.sentence, HEADERS.get(refusal.status, ()))
+            more = HEADERS.get(refusal.status, ())
+            await send_text(send, refusal.status, refusal.sentence.encode(), more=more)
             return
-        await _send_answer(send, page, answer)
+        await send_answer(send, page.desk, page.media_type, answer)
 
     async def _page(self, request: Request, method: str) -> Page:
         page = self._find(request)
@@ -134,17 +143,22 @@ def _request(scope: Message) -> Request:
     return Request(scope["path"], query, peer, given[0].decode("latin-1") if given else "")
 
 
-async def _send_text(send: Send, status: int, sentence: str, more: Iterable[tuple[bytes, bytes]] = ()) -> None:
-    await _start(send, status, TEXT, len(body := sentence.encode()), more)
-    await send({"type": "http.response.body", "body": body})
+async def send_text(
+    send: Send, status: int, text: bytes, media_type: str = TEXT, more: Iterable[tuple[bytes, bytes]] = ()
+) -> None:
+    """Send a short answer."""
+    await _start(send, status, media_type, len(text), more)
+    await send({"type": "http.response.body", "body": text})
 
 
-async def _send_answer(send: Send, page: Page, answer: Answer) -> None:
+async def send_answer(
+    send: Send, desk: Desk, media_type: str, answer: Answer, more: Iterable[tuple[bytes, bytes]] = ()
+) -> None:
     """Send an answer part by part, as its reader takes it."""
-    with page.desk.reading(answer):
-        await page.desk.traffic.part(_start(send, HTTPStatus.OK, page.media_type, answer.size))
+    with desk.reading(answer):
+        await desk.traffic.part(_start(send, HTTPStatus.OK, media_type, answer.size, more))
         for part in answer.parts:
-            await page.desk.traffic.part(send({"type": "http.response.body", "body": part, "more_body": True}))
+            await desk.traffic.part(send({"type": "http.response.body", "body": part, "more_body": True}))
         await send({"type": "http.response.body", "body": b""})
 
 

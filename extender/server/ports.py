@@ -57,6 +57,8 @@ class Ports:
             self.secure = Port(listener, _served(settings.secure_cert, settings.secure_key))
         webhook = settings.gate_webhook_listen
         self.webhook = http.listen("--gate-webhook-listen", webhook) if webhook else None
+        visibility = settings.visibility_listen
+        self.visibility = http.listen("--visibility-listen", visibility) if visibility else None
 
     @property
     def certificates(self) -> list[ServedCertificate]:

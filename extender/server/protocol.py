@@ -11,6 +11,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from extender.server.desk import Refusal
 from protos.contract.bounds import HEAD_BYTES, HEADERS, Bound
 
+CLIENT_CERTIFICATE = "client_certificate"
+"""The key of the client's certificate in the state of a request, as `ssl` tells it; None without one."""
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of one port."""
@@ -28,6 +31,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds from there to the last byte of the answer, which a slow reader delays."""
     idle_s: float
     """Seconds without a request after which a connection is closed."""
+    headers: Bound = HEADERS
+    """Headers of one request."""
 
 
 class Load:
@@ -84,6 +89,7 @@ class Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(cast("asyncio.Transport", _BufferedTransport(transport)))
+        self.app_state = {**self.app_state, CLIENT_CERTIFICATE: transport.get_extra_info("peercert")}
         if len(self.connections) > self._limits.connections:
             transport.abort()
 
@@ -122,8 +128,8 @@ class Protocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._grow(len(name) + len(value))
-        if len(self.headers) >= HEADERS.most:
-            raise self._refuse(_too_large(HEADERS, len(self.headers) + 1))
+        if len(self.headers) >= self._limits.headers.most:
+            raise self._refuse(_too_large(self._limits.headers, len(self.headers) + 1))
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

@@ -19,6 +19,7 @@ from extender.cluster.act import Actor
 from extender.cluster.bind import Binder
 from extender.cluster.leadership import Candidate, LeaseWatch, OwnLease, Permission, Rivals
 from extender.cluster.pending import Complaint
+from extender.cluster.reviews import Reviews
 from extender.cluster.watch import Watches
 from extender.engine.cycle.engine import Engine
 from extender.engine.types.events import EvictionRefused, Leading, WallMoved
@@ -33,6 +34,7 @@ from extender.server.gate import Gate
 from extender.server.pages import Pages
 from extender.server.ports import Ports
 from extender.server.verbs import VerbApp, Verbs
+from extender.server.visibility.api import Api, Standing
 from extender.settings import Settings
 from protos.contract import names
 from protos.kube import credentials
@@ -133,6 +135,11 @@ class Extender:
                 from extender.server.webhook import Webhook  # its libraries are loaded only if they are needed
 
                 endless.append(Webhook(self._writer, ports.webhook, self.settings.scheduler_names).run())
+            if ports.visibility is not None:
+                from extender.server.visibility.server import Visibility  # the same
+
+                api = Api(self.core, self._traffic, Reviews(self._reader, time.monotonic), self._standing)
+                endless.append(Visibility(api, ports.visibility, self._reader, self._writer).run())
             lasting = [tasks.create_task(work) for work in endless]
             await stop.wait()
             log.info("stopping")
@@ -155,6 +162,11 @@ class Extender:
             handlers |= gpushare.GpuShare(verbs, self.engine).handlers
             others = gpushare.pages(self.engine, self.gate, self._traffic)
         return VerbApp(self.core, self.gate, handlers, others, self._traffic)
+
+    def _standing(self) -> Standing:
+        if not self.watches.replayed.is_set():
+            return "unready"
+        return "standby" if self.gate.why else "leader"
 
     async def _lead(self) -> None:
         """Watch the cluster and, with leader election, the Lease. Open and close the gate accordingly."""

@@ -13,8 +13,8 @@ from collections.abc import Collection
 import structlog
 from fastapi import FastAPI, Request, Response
 
+from extender.cluster import serving_trust
 from extender.cluster.certificate import Certificate
-from extender.cluster.webhook_trust import WebhookTrust
 from extender.server import http
 from extender.wire import admission
 from gangfilter import dialects
@@ -50,7 +50,7 @@ class Webhook:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._certified = asyncio.Event()
-        self._trust = WebhookTrust(client, self._use)
+        self._trust = serving_trust.ServingTrust(client, names.WEBHOOK, serving_trust.WEBHOOK, self._use)
         self._server = http.Server(app(schedulers), http.WEBHOOK, tls=self._tls)
 
     def _use(self, certificate: Certificate) -> None:

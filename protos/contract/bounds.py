@@ -44,6 +44,8 @@ RESOURCES_PER_POD = Bound("resources that a pod requests", 64)
 HEAD_BYTES = Bound("the head of a request", 32 << 10, "bytes")
 """A bearer token of an identity provider has some 8 KiB, kube-scheduler's own heads some 200 bytes."""
 HEADERS = Bound("headers of a request", 64)
+PROXIED_HEADERS = Bound("headers of a request to the aggregated API", 1024)
+"""One for each group of the user, some 30 bytes each."""
 VERB_BODY = Bound("the body of a filter, prioritize or preempt request", 256 << 20, "bytes")
 """5,000 whole Node objects are some 50 to 125 MiB."""
 BIND_BODY = Bound("the body of a bind request", 64 << 10, "bytes")

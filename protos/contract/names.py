@@ -50,6 +50,12 @@ NAMESPACE = "gangshare-system"
 WEBHOOK = "gangshare-webhook"
 WEBHOOK_PATH = "/gate"
 
+# The aggregated API: its group and version, the name of its APIService, and that of its certificate and Service.
+VISIBILITY_GROUP = f"visibility.{DOMAIN}"
+VISIBILITY_VERSION = "v1alpha1"
+VISIBILITY_API_SERVICE = f"{VISIBILITY_VERSION}.{VISIBILITY_GROUP}"
+VISIBILITY = "gangshare-visibility"
+
 # Node annotations.
 GPUS = f"{DOMAIN}/gpus"
 CORDONED_GPUS = f"{DOMAIN}/cordoned-gpus"

@@ -64,6 +64,7 @@ PRIORITYCLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "Priori
 WEBHOOKS = Resource(
     "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False
 )
+APISERVICES = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", False)
 CRDS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, _status(), ("crd",)
 )

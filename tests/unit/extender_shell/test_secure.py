@@ -126,7 +126,7 @@ async def test_while_the_api_server_answers_nothing_nobody_is_let_in_and_that_is
     secured: Secured,
 ) -> None:
     secured.vouching.broken = True
-    assert await secured.get("/inspect", "viewer") == (503, "the API server cannot check tokens now: try again")
+    assert await secured.get("/inspect", "viewer") == (503, "the API server cannot check who may see this: try again")
     secured.vouching.broken = False
     assert (await secured.get("/inspect", "viewer"))[0] == 200
 

@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from extender.cluster import certificate, webhook_trust
+from extender.cluster import certificate, serving_trust
 from extender.cluster.certificate import Certificate
 from extender.cluster.leadership import NotLeading, Permission
 from extender.server.webhook import Webhook
@@ -31,6 +31,7 @@ from tests.gating import CASES, Json, a_new_pod
 from tests.unit.extender_shell.world import FaultyServer, until
 
 ADMIN = Writer("admin")
+HOSTS = serving_trust.hosts(names.WEBHOOK)
 NOW = dt.datetime.now(dt.UTC)
 
 
@@ -95,7 +96,7 @@ async def ask(port: int, ca: bytes, body: Any) -> tuple[int, Json]:
     url = f"https://127.0.0.1:{port}{names.WEBHOOK_PATH}"
     async with (
         aiohttp.ClientSession() as session,
-        session.post(url, json=body, ssl=tls, server_hostname=webhook_trust.HOSTS[0]) as answer,
+        session.post(url, json=body, ssl=tls, server_hostname=HOSTS[0]) as answer,
     ):
         return answer.status, await answer.json() if answer.status == 200 else {}
 
@@ -143,10 +144,10 @@ async def test_what_it_cannot_read_is_an_error_for_which_the_api_server_lets_the
 async def test_all_replicas_show_the_certificate_of_the_one_that_leads(
     server: FaultyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook_trust, "SOON_S", 0.05)
+    monkeypatch.setattr(serving_trust, "SOON_S", 0.05)
     async with serving(server, Follower()) as follower:
         assert (trusted(server), kept(server).certificate) == (b"", b"")
-        made = certificate.make(webhook_trust.HOSTS, NOW)
+        made = certificate.make(HOSTS, NOW)
         keep(server, made)
         async with serving(server) as leader:
             ca = await until(lambda: trusted(server), "trust")
@@ -160,13 +161,11 @@ async def test_all_replicas_show_the_certificate_of_the_one_that_leads(
     [
         Certificate(b"", b""),
         Certificate(b"nonsense", b"nonsense"),
-        certificate.make(webhook_trust.HOSTS, NOW - certificate.LASTS),
-        certificate.make(webhook_trust.HOSTS, NOW - certificate.LASTS + certificate.RENEWED - dt.timedelta(hours=1)),
-        certificate.make(webhook_trust.HOSTS, NOW + dt.timedelta(days=1)),
+        certificate.make(HOSTS, NOW - certificate.LASTS),
+        certificate.make(HOSTS, NOW - certificate.LASTS + certificate.RENEWED - dt.timedelta(hours=1)),
+        certificate.make(HOSTS, NOW + dt.timedelta(days=1)),
         certificate.make(("another.example.com",), NOW),
-        Certificate(
-            certificate.make(webhook_trust.HOSTS, NOW).certificate, certificate.make(webhook_trust.HOSTS, NOW).key
-        ),
+        Certificate(certificate.make(HOSTS, NOW).certificate, certificate.make(HOSTS, NOW).key),
     ],
     ids=["none", "nonsense", "ended", "ends soon", "not yet good", "for others", "with another's key"],
 )
@@ -181,10 +180,10 @@ async def test_a_certificate_that_is_not_good_is_replaced(server: FaultyServer, 
 async def test_a_certificate_replaced_by_hand_is_shown_and_trusted_soon(
     server: FaultyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook_trust, "LOOK_S", 0.05)
+    monkeypatch.setattr(serving_trust, "LOOK_S", 0.05)
     async with serving(server) as port:
         first = await until(lambda: trusted(server), "trust")
-        other = certificate.make(webhook_trust.HOSTS, NOW)
+        other = certificate.make(HOSTS, NOW)
         keep(server, other)
         await until(lambda: trusted(server) == other.certificate != first, "trust in the other")
         assert (await ask(port, other.certificate, review(a_new_pod())))[0] == 200

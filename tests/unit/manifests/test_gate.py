@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from extender.cluster import webhook_trust
+from extender.cluster import serving_trust
 from gangfilter import naming
 from protos.contract import names
 from tests.unit.manifests.conftest import MANIFESTS, Objects
@@ -92,7 +92,7 @@ def test_the_webhook_is_found_where_the_extender_serves_it(kustomize: Kustomize,
     (webhook,) = objects.of("MutatingWebhookConfiguration")[names.WEBHOOK]["webhooks"]
     asked = {"name": names.WEBHOOK, "namespace": names.NAMESPACE, "path": names.WEBHOOK_PATH}
     assert webhook["clientConfig"] == {"service": asked}
-    assert webhook_trust.HOSTS[0] == f"{asked['name']}.{asked['namespace']}.svc"
+    assert serving_trust.hosts(names.WEBHOOK)[0] == f"{asked['name']}.{asked['namespace']}.svc"
     assert objects.of("Secret")[names.WEBHOOK]["metadata"]["namespace"] == names.NAMESPACE
 
 

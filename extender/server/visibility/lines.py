@@ -1,0 +1,68 @@
+"""The queues of the aggregated API, and the order of their pending workloads."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Generator, Iterator
+
+from msgspec.structs import asdict
+
+from extender.engine.cycle.engine import Engine
+from extender.engine.queueing.line import Turn
+from extender.engine.state.pod_state import PodState
+from extender.engine.state.roster import GangInfo
+from extender.server import listings
+from extender.server.desk import current
+from extender.server.visibility.items import Listing, View
+from extender.wire import visibility as wire
+from extender.wire.visibility import Item
+
+LINE_SLICE = 100
+"""Pending workloads looked at between two pauses."""
+MOST_PENDING = 1000
+"""Pending workloads of a queue that are shown by name."""
+
+
+def queues(view: View, namespace: str) -> Listing:  # noqa: ARG001
+    """All queues, each after its parent, without the order of their pending workloads."""
+    for queue in listings.tree(view.engine):
+        yield Item("", queue.name, wire.GpuQueueStatus(**asdict(queue)))
+
+
+def queue(view: View, namespace: str, name: str) -> Listing:  # noqa: ARG001
+    """A queue by name, with its pending workloads in order."""
+    for found in listings.tree(view.engine):
+        if found.name == name:
+            line, further = yield from _line(view, name)
+            seen = tuple(each for each in line if each.namespace in view.sight)
+            others = len(line) - len(seen) + further
+            status = wire.GpuQueueStatus(**asdict(found), pending=seen, other_pending=others)
+            yield Item("", name, status)
+        yield None
+
+
+def _line(view: View, queue: str) -> Generator[None, None, tuple[list[wire.PendingWorkload], int]]:
+    """The first pending workloads of a queue, in order, and the number of the further ones."""
+    heads, queues = view.engine.backfill.heads, view.engine.tenancy.queues
+    line: list[tuple[Turn, str, str, str]] = []
+    further = 0
+    for number, (kind, namespace, name, workload) in enumerate(_workloads(view.engine)):
+        place = heads.waiting(workload)
+        if place is not None and place.local_queue is not None and queues.at(place.local_queue).name == queue:
+            bisect.insort(line, (place.turn, kind, namespace, name))
+            further += len(line) > MOST_PENDING
+            del line[MOST_PENDING:]
+        if number % LINE_SLICE == 0:
+            yield
+    shown = [
+        wire.PendingWorkload(place=number, kind=kind, namespace=namespace, name=name)
+        for number, (_, kind, namespace, name) in enumerate(line, 1)
+    ]
+    return shown, further
+
+
+def _workloads(engine: Engine) -> Iterator[tuple[str, str, str, GangInfo | PodState]]:
+    for info in current(engine.gangs.roster.known):
+        yield "Gang", info.gang.key.namespace, info.gang.key.name, info
+    for pod in current(engine.pods):
+        yield "Pod", pod.ref.namespace, pod.ref.name, pod

@@ -1,0 +1,220 @@
+"""The aggregated API on a real API server: what users see with kubectl, by their own rights.
+
+Nodes are objects: pods are bound there and never run.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from protos.contract import names
+from tests.cluster import bare, host
+from tests.cluster.api import ApiError, Json
+from tests.cluster.cluster import Cluster
+from tests.cluster.gangshare import Gangshare, a_gpu_pod
+from tests.cluster.pki import Authority
+from tests.cluster.process import HarnessError, wait_for
+
+pytestmark = pytest.mark.core
+NODE, GPUS = "node-a", 2
+MINE, OTHERS = "team-a", "team-b"
+API_SERVICE = f"/apis/apiregistration.k8s.io/v1/apiservices/{names.VISIBILITY_API_SERVICE}"
+FRONT_PROXY = "front-proxy-client"
+BIG = {f"big-{number}": "Pending" for number in range(3)}
+KINDS = ["gangs", "gpunodes", "gpupods", "gpuqueues", "gpus"]
+
+
+@pytest.fixture(scope="module")
+def cluster(able_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """An API server with a front proxy, which resolves no Services but those of external names."""
+    authority = Authority(tmp_path_factory.mktemp("front") / "proxy")
+    proxy = authority.issue("proxy", user=FRONT_PROXY)
+    flags = [
+        "--disable-admission-plugins=TaintNodesByCondition,ServiceAccount",
+        f"--requestheader-client-ca-file={authority.ca.certificate}",
+        f"--requestheader-allowed-names={FRONT_PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={proxy.certificate}",
+        f"--proxy-client-key-file={proxy.key}",
+    ]
+    controllers = ["--controllers=*,-node-lifecycle-controller"]
+    with Cluster.up(nodes=0, scheduler=False, apiserver_args=flags, controller_manager_args=controllers) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def sharing(cluster: Cluster) -> Iterator[Gangshare]:
+    """Gangshare with the component, and pods of two teams: bound ones, and pending ones."""
+    port = host.free_port()
+    args = [f"--visibility-listen=127.0.0.1:{port}"]
+    made = Gangshare(cluster, {}, components=["visibility"], extender_args=args)
+    service = {"name": names.VISIBILITY, "namespace": names.NAMESPACE}
+    external = {"type": "ExternalName", "externalName": "localhost"}
+    cluster.apply({"apiVersion": "v1", "kind": "Service", "metadata": service, "spec": external})
+    cluster.api.patch(API_SERVICE, {"spec": {"service": {**service, "port": port}}})
+    cluster.api.post(bare.NODES, bare.a_node(NODE, GPUS))
+    made.start()
+    for namespace in (MINE, OTHERS):
+        cluster.kubectl("create", "namespace", namespace)
+        cluster.create_pod(in_namespace(namespace, a_gpu_pod("small", mem=2)))
+    big = {names.GROUP: "big", names.MIN_MEMBER: "3"}
+    for name in BIG:
+        cluster.create_pod(in_namespace(MINE, a_gpu_pod(name, whole=1, annotations=big)))
+    cluster.create_pod(in_namespace(MINE, a_gpu_pod("pending", whole=GPUS)))
+    wait_for(lambda: available(cluster), 60, "an API that is available")
+    for namespace in (MINE, OTHERS):
+        wait_for(partial(is_bound, cluster, namespace, "small"), 60, "a bound pod")
+    yield made
+    made.stop()
+
+
+def in_namespace(namespace: str, pod: Json) -> Json:
+    pod["metadata"]["namespace"] = namespace
+    return pod
+
+
+def is_bound(cluster: Cluster, namespace: str, name: str) -> bool:
+    return bool(cluster.pod(name, namespace)["spec"]["nodeName"] == NODE)
+
+
+def available(cluster: Cluster) -> bool:
+    conditions = {one["type"]: one for one in cluster.api.get(API_SERVICE)["status"]["conditions"]}
+    assert conditions["Available"]["status"] == "True", conditions
+    return True
+
+
+@pytest.fixture(scope="module")
+def ada(cluster: Cluster, sharing: Gangshare) -> Path:
+    """Somebody with `edit` in one namespace, who may see GPUs."""
+    cluster.kubectl("create", "rolebinding", "ada", "--clusterrole=edit", "--user=ada", f"--namespace={MINE}")
+    cluster.kubectl("create", "clusterrolebinding", "ada", "--clusterrole=gangshare-gpu-viewer", "--user=ada")
+    kubeconfig = cluster.plane.user_kubeconfig("ada")
+    wait_for(lambda: lists(cluster, kubeconfig), 60, "aggregated roles, and a group that is discovered")
+    return kubeconfig
+
+
+def lists(cluster: Cluster, kubeconfig: Path) -> bool:
+    try:
+        cluster.kubectl("get", "gpupods", f"--namespace={MINE}", kubeconfig=kubeconfig)
+    except HarnessError:
+        return False
+    return True
+
+
+def table(cluster: Cluster, kubeconfig: Path, *what: str) -> list[list[str]]:
+    """What `kubectl get` prints, by line and column."""
+    printed = cluster.kubectl("get", *what, kubeconfig=kubeconfig)
+    return [line.split() for line in printed.splitlines()]
+
+
+def refusal(cluster: Cluster, kubeconfig: Path, *what: str) -> str:
+    """What kubectl says when it fails."""
+    with pytest.raises(HarnessError) as refused:
+        cluster.kubectl(*what, kubeconfig=kubeconfig)
+    return str(refused.value)
+
+
+def test_a_user_sees_the_pods_of_their_namespace_as_a_table(cluster: Cluster, ada: Path) -> None:
+    heads, *pods = table(cluster, ada, "gpupods", f"--namespace={MINE}")
+    assert heads == ["NAME", "STATE", "NODE", "GPUS", "FOR", "WHY"]
+    assert {pod[0]: pod[1] for pod in pods} == {"small": "Bound", "pending": "Pending", **BIG}
+    assert next(pod[2] for pod in pods if pod[0] == "small") == NODE
+
+
+def test_and_its_gangs_with_the_reason_why_they_are_pending(cluster: Cluster, ada: Path) -> None:
+    heads, *gangs = table(cluster, ada, "gangs", f"--namespace={MINE}")
+    assert heads == ["NAME", "PHASE", "FOR", "BOUND", "MINIMUM", "WHY"]
+    ((name, phase, _, bound, least, *why),) = gangs
+    assert (name, phase, bound, least) == ("big", "Waiting", "0/3", "3")
+    assert " ".join(why).startswith("gang team-a/big waits until all its members fit: needs 3×1 whole GPU")
+
+
+def test_a_pending_pod_is_explained(cluster: Cluster, ada: Path) -> None:
+    made = json.loads(cluster.kubectl("get", "gpupod", "pending", f"--namespace={MINE}", "-o", "json", kubeconfig=ada))
+    assert (made["kind"], made["metadata"]["name"]) == ("GpuPod", "pending")
+    assert made["status"]["code"] == "NoRoom"
+    assert made["status"]["sentence"] == "no node with 2 whole GPUs free"
+    assert (made["status"]["place"], made["status"]["inLine"]) == (2, 2)
+
+
+def test_pods_of_other_namespaces_are_counted_and_not_named(cluster: Cluster, ada: Path) -> None:
+    heads, first, _ = table(cluster, ada, "gpus", "--output=wide")
+    assert heads[:3] == ["NAME", "NODE", "MODEL"]
+    assert (first[0], first[1]) == (f"{NODE}-0", NODE)
+    assert first[-3:-1] == ["2", f"{MINE}/small"], "two pods, one by name"
+    for kind in ("gpus", "gpunodes", "gpuqueues"):
+        assert OTHERS not in cluster.kubectl("get", kind, "--output=json", kubeconfig=ada)
+    admin = cluster.kubectl("get", "gpus", "--output=json")
+    assert f'"namespace": "{OTHERS}"' in admin
+
+
+def test_a_user_lists_no_other_namespace_and_not_all(cluster: Cluster, ada: Path) -> None:
+    for kind in ("gpupods", "gangs"):
+        for where in (f"--namespace={OTHERS}", "--all-namespaces"):
+            said = refusal(cluster, ada, "get", kind, where)
+            assert f'(Forbidden): {kind}.{names.VISIBILITY_GROUP} is forbidden: User "ada" cannot list' in said
+    said = refusal(cluster, ada, "get", "gpupod", "small", f"--namespace={OTHERS}")
+    assert "(Forbidden)" in said
+
+
+def test_the_pending_workloads_of_a_queue_come_in_order(cluster: Cluster, ada: Path) -> None:
+    queue = json.loads(cluster.kubectl("get", "gpuqueue", "default", "--output=json", kubeconfig=ada))["status"]
+    assert [(each["place"], each["kind"], each["name"]) for each in queue["pending"]] == [
+        (1, "Gang", "big"),
+        (2, "Pod", "pending"),
+    ]
+    assert queue["otherPending"] == 0
+
+
+def test_what_is_not_there_is_not_found_and_a_watch_is_refused(cluster: Cluster, ada: Path) -> None:
+    assert 'gpus.visibility.gangshare.io "nothing" not found' in refusal(cluster, ada, "get", "gpu", "nothing")
+    path = f"/apis/{names.VISIBILITY_GROUP}/{names.VISIBILITY_VERSION}/gpus"
+    with pytest.raises(ApiError, match="watch is not supported on this resource") as refused:
+        cluster.api.get(path, watch="1")
+    assert refused.value.status == 405
+    assert cluster.api.get(path)["kind"] == "GpuList"
+
+
+def test_kubectl_knows_the_kinds_and_explains_them(cluster: Cluster, ada: Path) -> None:
+    known = cluster.kubectl("api-resources", f"--api-group={names.VISIBILITY_GROUP}", "-o", "name", kubeconfig=ada)
+    assert sorted(line.partition(".")[0] for line in known.split()) == KINDS
+    assert "otherPods" in cluster.kubectl("explain", "gpus.status", kubeconfig=ada)
+    assert "big" in cluster.kubectl("describe", "gang", "big", f"--namespace={MINE}", kubeconfig=ada)
+
+
+def test_nobody_else_connects_and_the_extender_changes_nothing_but_whom_the_api_server_trusts(
+    cluster: Cluster, sharing: Gangshare
+) -> None:
+    extender = cluster.account_kubeconfig(names.NAMESPACE, "gangshare-scheduler")
+    change = ["patch", "apiservice", names.VISIBILITY_API_SERVICE, "--type=merge", "--dry-run=server", "--patch"]
+    service = {"name": "another", "namespace": "default"}
+    for body in ({"spec": {"service": service}}, {"metadata": {"labels": {"a": "b"}}}):
+        said = refusal(cluster, extender, *change, json.dumps(body))
+        assert "gangshare-scheduler changes the caBundle of its APIService, and may" in said
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    port = cluster.api.get(API_SERVICE)["spec"]["service"]["port"]
+    asked = urllib.request.Request(f"https://127.0.0.1:{port}/apis", headers={"X-Remote-User": "admin"})
+    with pytest.raises(OSError, match=r"(?i)certificate|reset|closed"):
+        urllib.request.urlopen(asked, context=tls, timeout=10).read()
+
+
+def test_without_the_extender_the_api_server_says_so_and_pods_are_bound_as_ever(
+    cluster: Cluster, sharing: Gangshare, ada: Path
+) -> None:
+    sharing.pair.extender.kill()
+    said = refusal(cluster, ada, "get", "--raw", f"/apis/{names.VISIBILITY_GROUP}/{names.VISIBILITY_VERSION}/gpus")
+    assert "ServiceUnavailable" in said or "error trying to reach service" in said or "503" in said
+    sharing.pair.start_extender()
+    cluster.create_pod(in_namespace(OTHERS, a_gpu_pod("later", mem=2)))
+    wait_for(partial(is_bound, cluster, OTHERS, "later"), 60, "a bound pod")
+    wait_for(lambda: table(cluster, ada, "gpus")[1][-1] == "3", 60, "an API that answers again")
