@@ -15,8 +15,10 @@ import typer
 
 from extender.cli import commands
 from extender.cli.errors import CommandError, with_demo
+from extender.cli.explain_commands import explain
+from extender.cli.options import plain_typer
 
-app = commands.plain_typer(
+app = plain_typer(
     no_args_is_help=True,
     help="GPU sharing, GPU affinity and gang scheduling for Kubernetes, on the stock scheduler and kubelet.",
 )
@@ -53,7 +55,7 @@ app.command()(commands.classes)
 app.command()(commands.queues)
 app.command()(commands.defrag)
 app.command()(commands.demo)
-app.add_typer(commands.explain, name="explain")
+app.add_typer(explain, name="explain")
 
 
 @app.command(context_settings=PASSED_ON, add_help_option=False)
@@ -78,7 +80,7 @@ def main() -> None:
 
 def _run_process(run: Callable[..., None], context: typer.Context) -> None:
     """Run the function of a process, which reads the remaining options itself."""
-    process = commands.plain_typer()
+    process = plain_typer()
     process.command()(run)
     process(context.args, prog_name=context.command_path)
 

@@ -2,52 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+from extender.cli.options import DEFAULT_SERVER, Context, Kubeconfig, Namespace, Output, Server
+from extender.cli.show import Page, show
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-plain_typer = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-"""A program of commands, whose help and errors are plain text."""
-Answer = TypeVar("Answer")
-DEFAULT_SERVER = "http://127.0.0.1:12346"
 LAYOUT_HELP = "own: a second kube-scheduler beside the cluster's; shared: the cluster's only scheduler; gpushare: as"
-Server = Annotated[
-    str, typer.Option(envvar="GANGSHARE_SERVER", help="URL of the extender's status port.", metavar="URL")
-]
-Output = Annotated[
-    Literal["text", "json"],
-    typer.Option("--output", "-o", help="Format. json: the answer of the status port, unchanged."),
-]
-Kubeconfig = Annotated[
-    str, typer.Option(help="Kubeconfig file.  [default: $KUBECONFIG or ~/.kube/config]", metavar="PATH")
-]
-Context = Annotated[str, typer.Option(help="Context of the kubeconfig.", metavar="NAME")]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace of names without a namespace.")]
-
-
-def _show(
-    server: str,
-    path: str,
-    output: Output,
-    shape: type[Answer],
-    render: Callable[[Answer], Iterable[RenderableType]],
-    missing: str = "",
-) -> None:
-    """Print an answer of the status port, as JSON or rendered. `missing` is the error if there is no such object."""
-    import msgspec
-
-    from extender.cli import console, inspection
-
-    body = inspection.fetch(server, path, missing)
-    if output == "json":
-        typer.echo(msgspec.json.format(body))
-    else:
-        console.show(*render(inspection.decode(body, shape)))
 
 
 def scheduler_config(
@@ -127,9 +94,10 @@ def top(
 
     if node:
         unknown = f"node {node!r} not found: expected a node that the extender knows"
-        _show(server, f"inspect/{node}", output, answers.Node, lambda found: [view.gpus([found], pods)], unknown)
+        one = Page(server, f"inspect/{node}", answers.Node, lambda found: [view.gpus([found], pods)], unknown)
+        show(one, output)
     else:
-        _show(server, "inspect", output, answers.Inspection, lambda books: view.render(books, pods))
+        show(Page(server, "inspect", answers.Inspection, lambda books: view.render(books, pods)), output)
 
 
 def classes(output: Output = "text", server: Server = DEFAULT_SERVER) -> None:
@@ -137,7 +105,7 @@ def classes(output: Output = "text", server: Server = DEFAULT_SERVER) -> None:
     from extender.cli import classes as view
     from extender.wire import listings
 
-    _show(server, "classes", output, listings.Classes, view.render)
+    show(Page(server, "classes", listings.Classes, view.render), output)
 
 
 def queues(
@@ -156,7 +124,7 @@ def queues(
     def render(found: listings.Queues) -> Iterable[RenderableType]:
         return view.render(found, asyncio.run(view.quotas(kubeconfig, context)) if quotas else ())
 
-    _show(server, "queues", output, listings.Queues, render)
+    show(Page(server, "queues", listings.Queues, render), output)
 
 
 def demo(
@@ -211,44 +179,3 @@ def defrag(
         raise typer.Exit(1)
     if apply and plan.moves:
         asyncio.run(moves.apply(plan, server, kubeconfig, context, partial(typer.echo, err=output == "json")))
-
-
-explain = plain_typer(no_args_is_help=True, help="Explain the state of a pod or gang.")
-
-
-@explain.command("pod")
-def explain_pod(
-    pod: Annotated[str, typer.Argument(help="NAME or NAMESPACE/NAME.")],
-    namespace: Namespace = "default",
-    output: Output = "text",
-    server: Server = DEFAULT_SERVER,
-) -> None:
-    """Show the GPUs of a pod, or why it is pending; and its score on its node and on others."""
-    from extender.cli import explain as view
-    from extender.cli import inspection
-    from extender.wire import answers
-
-    def render(found: answers.Pod) -> Iterable[str]:
-        path = f"inspect/{found.node}"
-        node = inspection.decode(inspection.fetch(server, path), answers.Node) if found.node else None
-        return *view.lines(found, node), *view.ranking(found)
-
-    key = view.key("pod", pod, namespace)
-    missing = f"pod {key} not found: expected a pod that requests GPUs and has not ended"
-    _show(server, f"explain/{key}", output, answers.Pod, render, missing)
-
-
-@explain.command("group")
-def explain_group(
-    group: Annotated[str, typer.Argument(help="NAME or NAMESPACE/NAME.")],
-    namespace: Namespace = "default",
-    output: Output = "text",
-    server: Server = DEFAULT_SERVER,
-) -> None:
-    """Show the state of a gang, or why it is pending."""
-    from extender.cli import explain as view
-    from extender.wire import answers
-
-    key = view.key("group", group, namespace)
-    missing = f"group {key} not found: expected a gang with pods or a PodGroup"
-    _show(server, f"explain/groups/{key}", output, answers.Group, view.group_lines, missing)

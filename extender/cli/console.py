@@ -53,6 +53,11 @@ def duration(seconds: float) -> str:
     return f"{whole}s"
 
 
+def count(number: int, noun: str) -> str:
+    """A number of things: `1 node`, `2 nodes`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def unit(mib: int) -> str:
     """The name of a memory unit of this number of MiB."""
     return {1: "MiB", 1024: "GiB"}.get(mib, f"×{mib}MiB")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from extender.cli.commands import plain_typer
 from extender.cli.errors import CommandError
+from extender.cli.options import plain_typer
 from extender.sim.jobtrace import choices as jobs_choices
 from extender.sim.openb.choices import ListName, Policy
 

@@ -102,16 +102,13 @@ def totals(books: Inspection) -> RenderableType:
     unhealthy = sum(_health(gpu) != "ok" for _, gpu in every)
     percent = f" ({100 * used // mem} %)" if mem else ""
     lines = [
-        f"{_count(len(books.nodes), 'node')}, {_count(len(every), 'GPU')}: {whole} whole, {shared} shared,"
+        f"{console.count(len(books.nodes), 'node')}, {console.count(len(every), 'GPU')}:"
+        f" {whole} whole, {shared} shared,"
         f" {len(every) - whole - shared} empty, {unhealthy} not offered; memory {used}/{mem} GiB{percent}",
-        f"{_count(sum(pod.state == 'bound' for pod in books.pods), 'pod')} bound with GPUs,"
+        f"{console.count(sum(pod.state == 'bound' for pod in books.pods), 'pod')} bound with GPUs,"
         f" {len(books.waiting)} waiting",
     ]
     problems = {name: count for name, count in msgspec.structs.asdict(books.problems).items() if count}
     if problems:
         lines.append("problems: " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in problems.items()))
     return "\n".join(lines)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

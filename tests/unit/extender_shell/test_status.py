@@ -124,11 +124,21 @@ async def test_explain_tells_what_the_pod_costs_there_and_elsewhere(
 ) -> None:
     add_node(cluster.api, "node-b", gpus=2)
     await until(lambda: "node-b" in cluster.extender.engine.nodes, "seen")
-    _, told = await cluster.get("/explain/default/placed")
+    _, told = await cluster.get("/explain/default/placed?scores=true")
     assert {rank["node"]: rank["here"] for rank in told["ranking"]} == {"node-a": True, "node-b": False}
     assert all(rank["score"] == -sum(rank["terms"].values()) for rank in told["ranking"])
-    ran = await asyncio.to_thread(gangshare, capsys, "explain", "pod", "placed", "--server", cluster.status)
+    command = ("explain", "pod", "placed", "--scores", "--server", cluster.status)
+    ran = await asyncio.to_thread(gangshare, capsys, *command)
     assert re.search(r"NODE +SCORE +FRAGMENTS .* LINKS\n(?:.*\n)?  node-a \(here\) +-?\d+ .*\n", ran.out)
+
+
+async def test_each_page_of_one_object_is_served(cluster: World) -> None:
+    for path, key in (("/inspect/node-a", "name"), ("/gpus/GPU-node-a-0", "node"), ("/queues/default", "name")):
+        status, told = await cluster.get(path)
+        assert (status, told["verdict"]["state"]) == (200, "open")
+        assert told[key] in ("node-a", "default")
+    assert await cluster.get("/gpus/nothing") == (404, "nothing: no such GPU")
+    assert await cluster.get("/queues/nothing") == (404, "nothing: no such queue")
 
 
 async def test_livez_asks_the_scheduler_too() -> None:
