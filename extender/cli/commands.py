@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from extender.cli.options import DEFAULT_SERVER, Context, Kubeconfig, Namespace, Output, Server
-from extender.cli.show import Page, show
+from extender.cli.show import Page, show, write
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -85,7 +85,7 @@ def scheduler_config(
 def top(
     node: Annotated[str | None, typer.Argument(help="Show only this node.")] = None,
     pods: Annotated[bool, typer.Option("--pods", help="List the pods on each GPU.")] = False,
-    output: Output = "text",
+    output: Output = "table",
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Show nodes, GPUs, pods, and pending gangs and pods."""
@@ -100,7 +100,7 @@ def top(
         show(Page(server, "inspect", answers.Inspection, lambda books: view.render(books, pods)), output)
 
 
-def classes(output: Output = "text", server: Server = DEFAULT_SERVER) -> None:
+def classes(output: Output = "table", server: Server = DEFAULT_SERVER) -> None:
     """Show GpuClasses and GPU models, and the number of GPUs of each."""
     from extender.cli import classes as view
     from extender.wire import listings
@@ -112,7 +112,7 @@ def queues(
     quotas: Annotated[bool, typer.Option("--quotas", help="Show the ResourceQuotas of Kubernetes, too.")] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
-    output: Output = "text",
+    output: Output = "table",
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Show the tree of queues: fair share, allocation and requests of each queue, and its pending pods."""
@@ -155,27 +155,22 @@ def defrag(
     apply: Annotated[bool, typer.Option("--apply", help="Reserve the GPUs and evict the pods to move.")] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
-    output: Output = "text",
+    output: Output = "table",
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Show which restartable pods to move so that a pending pod or gang fits; --apply moves them."""
     import asyncio
 
-    import msgspec
-
-    from extender.cli import console, inspection
     from extender.cli import defrag as moves
+    from extender.cli import inspection
     from extender.cli.explain import key
     from extender.wire import listings
 
     kept = [key("--keep", pod, namespace) for pod in keep or ()]
     body = moves.fetch(server, key("--for", workload, namespace), max_moves, kept)
     plan = inspection.decode(body, listings.Plan)
-    if output == "json":
-        typer.echo(msgspec.json.format(body))
-    else:
-        console.show(*moves.render(plan))
+    write(body, output, lambda: moves.render(plan))
     if not plan.fits:
         raise typer.Exit(1)
     if apply and plan.moves:
-        asyncio.run(moves.apply(plan, server, kubeconfig, context, partial(typer.echo, err=output == "json")))
+        asyncio.run(moves.apply(plan, server, kubeconfig, context, partial(typer.echo, err=output in ("json", "yaml"))))

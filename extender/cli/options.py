@@ -14,9 +14,12 @@ Server = Annotated[
     str, typer.Option(envvar="GANGSHARE_SERVER", help="URL of the extender's status port.", metavar="URL")
 ]
 Output = Annotated[
-    Literal["text", "json"],
-    typer.Option("--output", "-o", help="Format. json: the answer of the status port, unchanged."),
+    Literal["table", "wide", "json", "yaml"],
+    typer.Option(
+        "--output", "-o", help="Format. table: fits the terminal; wide: nothing is cut; json, yaml: for programs."
+    ),
 ]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Look again every two seconds, until Ctrl-C.")]
 Kubeconfig = Annotated[
     str, typer.Option(help="Kubeconfig file.  [default: $KUBECONFIG or ~/.kube/config]", metavar="PATH")
 ]

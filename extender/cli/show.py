@@ -1,7 +1,9 @@
-"""Prints an answer of the status port in the format that the user chose."""
+"""Prints an answer of the status port in the format that the user chose: once, or again whenever it changes."""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Answer = TypeVar("Answer")
+EVERY_S = 2.0
+"""Seconds between two looks of `--watch`."""
+CLEAR = "\x1b[H\x1b[2J"
 
 
 class Page(NamedTuple, Generic[Answer]):
@@ -29,12 +34,46 @@ class Page(NamedTuple, Generic[Answer]):
 
 def show(page: Page[Answer], output: Output) -> None:
     """Print the page."""
-    import msgspec
-
-    from extender.cli import console, inspection
+    from extender.cli import inspection
 
     body = inspection.fetch(page.server, page.path, page.missing, query=page.query)
+    write(body, output, lambda: page.render(inspection.decode(body, page.shape)))
+
+
+def watch(
+    page: Page[Answer],
+    output: Output,
+    news: Callable[[Answer], object] = lambda answer: answer,
+    ended: Callable[[Answer], bool] = lambda _: False,
+) -> None:
+    """Print the page until it has `ended`: again and again on a terminal, elsewhere whenever its `news` change."""
+    from extender.cli import inspection
+
+    before: object = None
+    terminal = sys.stdout.isatty() and output in ("table", "wide")
+    while True:
+        body = inspection.fetch(page.server, page.path, page.missing, query=page.query)
+        found = inspection.decode(body, page.shape)
+        if terminal or news(found) != before:
+            typer.echo(CLEAR if terminal else "---\n" if output == "yaml" else "\n" if before else "", nl=False)
+            write(body, output, lambda answer=found: page.render(answer))  # type: ignore[misc]  # bound now
+        if ended(found):
+            return
+        before = news(found)
+        time.sleep(EVERY_S)
+
+
+def write(body: bytes, output: Output, parts: Callable[[], Iterable[RenderableType]]) -> None:
+    """Print JSON as it is, as YAML, or its parts for people."""
+    import msgspec
+
+    from extender.cli import console
+
     if output == "json":
         typer.echo(msgspec.json.format(body))
+    elif output == "yaml":
+        import yaml
+
+        typer.echo(yaml.safe_dump(msgspec.json.decode(body), sort_keys=False, allow_unicode=True), nl=False)
     else:
-        console.show(*page.render(inspection.decode(body, page.shape)))
+        console.show(*parts(), wide=output == "wide")

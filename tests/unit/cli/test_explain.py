@@ -209,7 +209,7 @@ def test_who_stands_behind_the_first_in_line_is_told_when_that_starts() -> None:
     assert f"  gang default/big is first in its queue: {when}" in told
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("form", ["table", "json", "yaml"])
 def test_what_a_tenant_wrote_does_not_act_on_the_terminal(
     capsys: pytest.CaptureFixture[str], status_port: StatusPort, form: str
 ) -> None:
