@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from extender.cli.options import DEFAULT_SERVER, Context, Kubeconfig, Namespace, Output, Server
-from extender.cli.show import Page, show, write
+from extender.cli.options import DEFAULT_SERVER, Context, Kubeconfig, Namespace, Output, Server, Watch
+from extender.cli.show import Page, show, watch, write
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -83,21 +83,34 @@ def scheduler_config(
 
 
 def top(
-    node: Annotated[str | None, typer.Argument(help="Show only this node.")] = None,
-    pods: Annotated[bool, typer.Option("--pods", help="List the pods on each GPU.")] = False,
+    by: Annotated[
+        Literal["gpu", "node", "model", "namespace", "queue"], typer.Option("--by", help="What each row sums up.")
+    ] = "node",
+    node: Annotated[str, typer.Option(help="Show only nodes of this name.", metavar="GLOB")] = "",
+    model: Annotated[str, typer.Option(help="Show only GPUs of this model.", metavar="GLOB")] = "",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Show only pods of this namespace, and their GPUs.", metavar="GLOB")
+    ] = "",
+    queue: Annotated[str, typer.Option(help="Show only pods of this queue, and their GPUs.", metavar="GLOB")] = "",
+    sort: Annotated[
+        Literal["name", "free", "used", "pods"],
+        typer.Option(help="Order of the rows. free, used: most GPU memory first; pods: most pods first."),
+    ] = "name",
+    pods: Annotated[bool, typer.Option("--pods", help="Show GPUs, and the pods on each.")] = False,
+    watching: Watch = False,
     output: Output = "table",
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Show nodes, GPUs, pods, and pending gangs and pods."""
+    """Show GPUs and their use, running pods, and pending gangs and pods."""
     from extender.cli import top as view
+    from extender.cli.top_rows import Filters, selected
     from extender.wire import answers
 
-    if node:
-        unknown = f"node {node!r} not found: expected a node that the extender knows"
-        one = Page(server, f"inspect/{node}", answers.Node, lambda found: [view.gpus([found], pods)], unknown)
-        show(one, output)
-    else:
-        show(Page(server, "inspect", answers.Inspection, lambda books: view.render(books, pods)), output)
+    wanted = view.View(by=by, sort=sort, pods=pods, everything=output == "wide")
+    filters = Filters(node=node, model=model, namespace=namespace, queue=queue)
+    narrow = partial(selected, filters=filters) if any(filters) else None
+    page = Page(server, "inspect", answers.Inspection, lambda books: view.render(books, wanted), narrow=narrow)
+    (watch if watching else show)(page, output)
 
 
 def classes(output: Output = "table", server: Server = DEFAULT_SERVER) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from extender.cli import console, queues, top
+from extender.cli import console, gpu_table, queues
 from extender.cli.explain import first_lines, start
 from extender.wire.answers import GpuPage, Node, NodePage
 from extender.wire.listings import QueuePage, Queues
@@ -19,7 +19,7 @@ def node(page: NodePage) -> Iterator[RenderableType]:
     if page.free:
         yield f"  free beside GPUs: {', '.join(f'{amount} {resource}' for resource, amount in page.free.items())}"
     if page.gpus or page.unplaced:
-        yield from ("", top.gpus([page], pods=True), "")
+        yield from ("", gpu_table.gpus([page], pods=True), "")
         yield from (f"GPU {gpu.index}: {gpu.uuid}" for gpu in page.gpus)
 
 
@@ -28,7 +28,7 @@ def gpu(page: GpuPage) -> Iterator[RenderableType]:
     yield from first_lines(f"GPU {page.gpu.index} of {page.node}", page.verdict, f"is {page.gpu.health}")
     yield f"  UUID: {page.gpu.uuid}"
     node = Node(name=page.node, unit_mib=page.unit_mib, slices_per_gpu=page.slices_per_gpu, gpus=(page.gpu,))
-    yield from ("", top.gpus([node], pods=True))
+    yield from ("", gpu_table.gpus([node], pods=True))
 
 
 def queue(page: QueuePage) -> Iterator[RenderableType]:

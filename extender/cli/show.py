@@ -30,13 +30,24 @@ class Page(NamedTuple, Generic[Answer]):
     missing: str = ""
     """The error if there is no such object."""
     query: Sequence[tuple[str, str]] = ()
+    narrow: Callable[[Answer], Answer] | None = None
+    """Takes the part of the answer that the user wants."""
+
+    def read(self) -> bytes:
+        """The answer, in JSON."""
+        import msgspec
+
+        from extender.cli import inspection
+
+        body = inspection.fetch(self.server, self.path, self.missing, query=self.query)
+        return body if self.narrow is None else msgspec.json.encode(self.narrow(inspection.decode(body, self.shape)))
 
 
 def show(page: Page[Answer], output: Output) -> None:
     """Print the page."""
     from extender.cli import inspection
 
-    body = inspection.fetch(page.server, page.path, page.missing, query=page.query)
+    body = page.read()
     write(body, output, lambda: page.render(inspection.decode(body, page.shape)))
 
 
@@ -52,7 +63,7 @@ def watch(
     before: object = None
     terminal = sys.stdout.isatty() and output in ("table", "wide")
     while True:
-        body = inspection.fetch(page.server, page.path, page.missing, query=page.query)
+        body = page.read()
         found = inspection.decode(body, page.shape)
         if terminal or news(found) != before:
             typer.echo(CLEAR if terminal else "---\n" if output == "yaml" else "\n" if before else "", nl=False)

@@ -73,6 +73,7 @@ def node_fields(engine: Engine, state: NodeState) -> dict[str, Any]:
         "unit_mib": inventory.unit_mib if inventory else engine.settings.unit_mib,
         "slices_per_gpu": inventory.slices_per_gpu if inventory else engine.settings.slices_per_gpu,
         "problem": state.problem or None,
+        "unschedulable": state.unschedulable,
         "gpus": tuple(_gpu(book, holders.get(uuid, [])) for uuid, book in books.gpus.items()) if books else (),
         "unplaced": tuple(Ref(**_ref(engine, uid)) for uid in books.unplaced()) if books else (),
     }
@@ -138,6 +139,7 @@ def placed_pod(engine: Engine, pod: PodState) -> PlacedPod:
     return PlacedPod(
         **asdict(pod.ref),
         node=pod.node,
+        queue=_queue(engine, pod.ref.uid),
         state=pod.state,
         allocation=pod.allocation,
         problem=pod.problem or (str(reason) if (reason := engine.set_aside(pod)) is not None else None),

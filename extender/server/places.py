@@ -22,7 +22,7 @@ LINE_SLICE = 100
 """Pending workloads looked at between two pieces."""
 FIRST = 5
 """Workloads at the head of a queue that are named."""
-FREE = ("cpu", "memory")
+GIB = 1 << 30
 
 
 def node(engine: Engine, name: str) -> Pieces:
@@ -36,7 +36,7 @@ def node(engine: Engine, name: str) -> Pieces:
 
 def _node(engine: Engine, state: NodeState) -> NodePage:
     fields = inspect.node_fields(engine, state)
-    free = {resource: shown(resource, max(0, state.room(resource))) for resource in FREE}
+    free = {"cpu": shown("cpu", max(0, state.room("cpu"))), "memory": f"{max(0, state.room('memory')) // GIB}Gi"}
     return NodePage(**fields, verdict=verdicts.of_node(Node(**fields), state), free=free)
 
 

@@ -57,7 +57,7 @@ ADVICE = {
     "Ask": "correct the request, and create the pod again",
 }
 """What to do, by the code or how it begins."""
-NOTHING = "nothing to do"
+NOTHING = "nothing"
 
 
 def of_pod(pod: Pod, state: PodState, *, fits_nowhere: bool) -> Verdict:
@@ -132,10 +132,16 @@ def of_node(node: Node, state: NodeState) -> Verdict:
     offered = [gpu for gpu in node.gpus if gpu.health == "ok" and not gpu.cordoned]
     if not offered:
         return _refuses("takes no new pods with GPUs: no GPU is healthy and not cordoned", "look at the column HEALTH")
+    if all(_is_full(gpu, node.slices_per_gpu) for gpu in offered):
+        return Verdict(state="full", headline="takes no new pods with GPUs: all GPUs are in use", advice=NOTHING)
     idle = sum(not gpu.pods for gpu in offered)
     return Verdict(
         state="open", headline=f"takes new pods: {idle} of {len(node.gpus)} GPUs wholly free", advice=NOTHING
     )
+
+
+def _is_full(gpu: Gpu, slices_per_gpu: int) -> bool:
+    return gpu.whole or gpu.mem_used >= gpu.mem or gpu.slices_used >= slices_per_gpu
 
 
 def of_gpu(gpu: Gpu, on: Verdict, node: str) -> Verdict:
@@ -144,7 +150,7 @@ def of_gpu(gpu: Gpu, on: Verdict, node: str) -> Verdict:
         return _refuses(f"takes no new pods: it is {gpu.health}", "docs/operations.md explains the health of GPUs")
     if gpu.cordoned:
         return _refuses("takes no new pods: it is cordoned", f"correct gangshare.io/cordoned-gpus of node {node}")
-    if on.state != "open":
+    if on.state == "closed":
         return _refuses(f"takes no new pods: node {node} {on.headline}", on.advice)
     if gpu.whole:
         return Verdict(state="full", headline="is in use as a whole", advice=NOTHING)

@@ -76,6 +76,8 @@ class Node(Shape, frozen=True, kw_only=True):
     unit_mib: int = msgspec.field(default=1024, name="unitMiB")
     slices_per_gpu: int = 100
     problem: str | None = None
+    unschedulable: bool = False
+    """It is cordoned (kubectl cordon)."""
     gpus: tuple[Gpu, ...] = ()
     unplaced: tuple[Ref, ...] = ()
 
@@ -102,6 +104,7 @@ class PlacedPod(OfPod, frozen=True, kw_only=True):
     """A pod that has a node."""
 
     node: str = ""
+    queue: str = ""
     state: str = "waiting"
     allocation: Allocation | None = None
     problem: str | None = None

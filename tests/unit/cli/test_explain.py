@@ -28,10 +28,10 @@ def told(name: str, **said: Any) -> list[str]:
 
 
 def test_a_bound_pod_is_told_its_gpus() -> None:
-    runs = {"state": "running", "headline": "runs on node-a", "advice": "nothing to do"}
+    runs = {"state": "running", "headline": "runs on node-a", "advice": "nothing"}
     assert told("train", verdict=runs) == [
         "default/train runs on node-a",
-        "  what to do: nothing to do",
+        "  what to do: nothing",
         "  container main: GPU 0 (NVIDIA A100-SXM4-80GB, GPU-a0): 10 GiB, 25/100 slices",
     ]
 

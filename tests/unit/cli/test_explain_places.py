@@ -16,9 +16,9 @@ from tests.unit.cli.conftest import StatusPort
 from tests.unit.cli.run import gangshare
 
 NODE = books.BOOKS["nodes"][0]
-TAKES = {"state": "open", "headline": "takes new pods: 0 of 2 GPUs wholly free", "advice": "nothing to do"}
+TAKES = {"state": "open", "headline": "takes new pods: 0 of 2 GPUs wholly free", "advice": "nothing"}
 QUEUE = {
-    "name": "research", "verdict": {"headline": "is open: 7 pods run, 3 wait", "advice": "nothing to do"},
+    "name": "research", "verdict": {"headline": "is open: 7 pods run, 3 wait", "advice": "nothing"},
     "waiting": 3, "running": 7, "inLine": 7, "fairShare": {"gpus": "8"},
     "line": [{"who": "gang ml/a", "seconds": 60}, {"who": "ml/b", "seconds": 9}],
     "first": {"who": "gang ml/a", "seconds": 720, "nodes": ["n1"]},
@@ -35,7 +35,7 @@ def test_a_node_is_told_by_its_verdict_then_its_gpus_and_their_pods() -> None:
     found = node(free={"cpu": "12", "memory": "100Gi"})
     assert found[:4] == [
         "node-a takes new pods: 0 of 2 GPUs wholly free",
-        "  what to do: nothing to do",
+        "  what to do: nothing",
         "  free beside GPUs: 12 cpu, 100Gi memory",
         "",
     ]
@@ -44,11 +44,11 @@ def test_a_node_is_told_by_its_verdict_then_its_gpus_and_their_pods() -> None:
 
 
 def test_a_node_without_gpus_has_no_table() -> None:
-    assert node(gpus=[]) == ["node-a takes new pods: 0 of 2 GPUs wholly free", "  what to do: nothing to do"]
+    assert node(gpus=[]) == ["node-a takes new pods: 0 of 2 GPUs wholly free", "  what to do: nothing"]
 
 
 def test_a_gpu_is_told_with_its_pods() -> None:
-    verdict = {"headline": "takes new pods: 69 of 79 units free, used by 1", "advice": "nothing to do"}
+    verdict = {"headline": "takes new pods: 69 of 79 units free, used by 1", "advice": "nothing"}
     page = msgspec.convert({"node": "node-a", "gpu": NODE["gpus"][0], "verdict": verdict}, GpuPage)
     first, _, uuid, _, _, row, pod = console.page(*explain_places.gpu(page)).splitlines()
     assert first == "GPU 0 of node-a takes new pods: 69 of 79 units free, used by 1"
@@ -61,7 +61,7 @@ def test_a_queue_is_told_with_the_first_of_its_line() -> None:
     found = console.page(*explain_places.queue(msgspec.convert(QUEUE, QueuePage))).splitlines()
     assert found[:5] == [
         "queue research is open: 7 pods run, 3 wait",
-        "  what to do: nothing to do",
+        "  what to do: nothing",
         "  first of 7 pending workloads: gang ml/a (1m), ml/b (9s), and 5 more",
         "  gang ml/a starts in 12m at the earliest, on n1",
         "",

@@ -140,7 +140,11 @@ def test_a_node_is_told_whether_it_takes_pods() -> None:
     story.run(a_pod(mem=1))
     told = read(places.node(story.engine, "a"))
     assert verdict(told) == ("open", "takes new pods: 1 of 2 GPUs wholly free")
-    assert told["free"]["cpu"] == "64"
+    assert told["free"] == {"cpu": "64", "memory": "256Gi"}
+    story.run(a_pod("q", whole=1))
+    assert verdict(read(places.node(story.engine, "a")))[0] == "open"
+    story.run(a_pod("r", mem=15))
+    assert verdict(read(places.node(story.engine, "a"))) == ("full", "takes no new pods with GPUs: all GPUs are in use")
     assert verdict(read(places.node(story.engine, "none"))) == ("closed", "has no GPUs of Gangshare")
     assert verdict(read(places.node(story.engine, "odd")))[1].startswith("takes no new pods with GPUs: ")
     story.tell(NodeSeen(a_node("a", 16, 16, annotations={names.CORDONED_GPUS: "0,1"})))

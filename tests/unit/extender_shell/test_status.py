@@ -70,7 +70,9 @@ async def test_inspect_tells_nodes_pods_and_what_waits(cluster: World) -> None:
     assert told["problems"] == {"forged": 0, "malformed": 0, "overused": 0, "setAside": 0}
 
 
-async def test_pending_pods_are_the_same_in_the_queue_in_the_metric_and_in_the_list(cluster: World) -> None:
+async def test_pending_pods_are_the_same_in_queues_in_the_metric_in_top_and_in_every_explanation(
+    cluster: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A pod that asked, one that never did, one that requests no GPU, and members of a gang that is not complete."""
     await cluster.filter(add_pod(cluster.api, "asked", mem=12), ["node-a"])
     member = {names.GROUP: "g", names.MIN_MEMBER: "3"}
@@ -82,6 +84,12 @@ async def test_pending_pods_are_the_same_in_the_queue_in_the_metric_and_in_the_l
     assert sorted(pod["name"] for pod in told["waiting"]) == ["asked", "g-0", "g-1", "never", "plain"]
     _, metrics = await cluster.get("/metrics")
     assert "\ngangshare_pending_pods 5\n" in metrics
+    assert (await cluster.get("/queues"))[1]["queues"][0]["waiting"] == 5
+    assert (await cluster.get("/queues/default"))[1]["waiting"] == 5
+    for path in ("/explain/default/never", "/explain/default/plain", "/explain/groups/default/g"):
+        assert (await cluster.get(path))[1]["pendingPods"] == 5
+    top = await asyncio.to_thread(gangshare, capsys, "top", "--server", cluster.status)
+    assert "; 5 pods pending: " in top.out
 
 
 async def test_a_pod_whose_place_nobody_knows_is_told(cluster: World) -> None:
