@@ -1,10 +1,13 @@
 """`python -m deviceplugin`: the plugin's image runs this."""
 
+import sys
+
 import typer
 
 from deviceplugin.command import command
+from protos import usage
 
 if __name__ == "__main__":
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command()(command)
-    app(prog_name="python -m deviceplugin")
+    sys.exit(usage.run(app, "python -m deviceplugin"))

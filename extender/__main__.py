@@ -10,19 +10,39 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from extender.cli import commands
 from extender.cli.errors import CommandError, with_demo
+from extender.cli.explain_commands import explain
+from extender.cli.options import plain_typer
+from protos import usage
 
-app = commands.plain_typer(
+app = plain_typer(
+    add_completion=True,
     no_args_is_help=True,
     help="GPU sharing, GPU affinity and gang scheduling for Kubernetes, on the stock scheduler and kubelet.",
 )
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gangshare {metadata.version('gangshare')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Take the options that stand before the command."""
 
 
 @app.command(context_settings=PASSED_ON, add_help_option=False)
@@ -41,19 +61,13 @@ def plugin(context: typer.Context) -> None:
     _run_process(run, context)
 
 
-@app.command()
-def version() -> None:
-    """Print the version."""
-    typer.echo(f"gangshare {metadata.version('gangshare')}")
-
-
 app.command("scheduler-config")(commands.scheduler_config)
 app.command()(commands.top)
 app.command()(commands.classes)
 app.command()(commands.queues)
 app.command()(commands.defrag)
 app.command()(commands.demo)
-app.add_typer(commands.explain, name="explain")
+app.add_typer(explain, name="explain")
 
 
 @app.command(context_settings=PASSED_ON, add_help_option=False)
@@ -61,14 +75,14 @@ def simulate(context: typer.Context) -> None:
     """Replay a recorded workload."""
     with with_demo("gangshare simulate needs the trace replays"):
         from extender.cli.simulate import simulate as replays
-    replays(context.args, prog_name=context.command_path)
+    raise typer.Exit(usage.run(replays, context.command_path, context.args))
 
 
 def main() -> None:
     """The console scripts. A failed command prints one sentence and exits with the error's status."""
     of_kubectl = Path(sys.argv[0]).name.startswith("kubectl-")
     try:
-        app(prog_name="kubectl gangshare" if of_kubectl else "gangshare")
+        sys.exit(usage.run(app, "kubectl gangshare" if of_kubectl else "gangshare"))
     except CommandError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(error.status)
@@ -78,9 +92,9 @@ def main() -> None:
 
 def _run_process(run: Callable[..., None], context: typer.Context) -> None:
     """Run the function of a process, which reads the remaining options itself."""
-    process = commands.plain_typer()
+    process = plain_typer()
     process.command()(run)
-    process(context.args, prog_name=context.command_path)
+    raise typer.Exit(usage.run(process, context.command_path, context.args))
 
 
 if __name__ == "__main__":

@@ -2,52 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+from extender.cli.options import DEFAULT_SERVER, Context, Kubeconfig, Namespace, Output, Server, Watch
+from extender.cli.show import Page, show, watch, write
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-plain_typer = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-"""A program of commands, whose help and errors are plain text."""
-Answer = TypeVar("Answer")
-DEFAULT_SERVER = "http://127.0.0.1:12346"
 LAYOUT_HELP = "own: a second kube-scheduler beside the cluster's; shared: the cluster's only scheduler; gpushare: as"
-Server = Annotated[
-    str, typer.Option(envvar="GANGSHARE_SERVER", help="URL of the extender's status port.", metavar="URL")
-]
-Output = Annotated[
-    Literal["text", "json"],
-    typer.Option("--output", "-o", help="Format. json: the answer of the status port, unchanged."),
-]
-Kubeconfig = Annotated[
-    str, typer.Option(help="Kubeconfig file.  [default: $KUBECONFIG or ~/.kube/config]", metavar="PATH")
-]
-Context = Annotated[str, typer.Option(help="Context of the kubeconfig.", metavar="NAME")]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace of names without a namespace.")]
-
-
-def _show(
-    server: str,
-    path: str,
-    output: Output,
-    shape: type[Answer],
-    render: Callable[[Answer], Iterable[RenderableType]],
-    missing: str = "",
-) -> None:
-    """Print an answer of the status port, as JSON or rendered. `missing` is the error if there is no such object."""
-    import msgspec
-
-    from extender.cli import console, inspection
-
-    body = inspection.fetch(server, path, missing)
-    if output == "json":
-        typer.echo(msgspec.json.format(body))
-    else:
-        console.show(*render(inspection.decode(body, shape)))
 
 
 def scheduler_config(
@@ -116,35 +83,49 @@ def scheduler_config(
 
 
 def top(
-    node: Annotated[str | None, typer.Argument(help="Show only this node.")] = None,
-    pods: Annotated[bool, typer.Option("--pods", help="List the pods on each GPU.")] = False,
-    output: Output = "text",
+    by: Annotated[
+        Literal["gpu", "node", "model", "namespace", "queue"], typer.Option("--by", help="What each row sums up.")
+    ] = "node",
+    node: Annotated[str, typer.Option(help="Show only nodes of this name.", metavar="GLOB")] = "",
+    model: Annotated[str, typer.Option(help="Show only GPUs of this model.", metavar="GLOB")] = "",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Show only pods of this namespace, and their GPUs.", metavar="GLOB")
+    ] = "",
+    queue: Annotated[str, typer.Option(help="Show only pods of this queue, and their GPUs.", metavar="GLOB")] = "",
+    sort: Annotated[
+        Literal["name", "free", "used", "pods"],
+        typer.Option(help="Order of the rows. free, used: most GPU memory first; pods: most pods first."),
+    ] = "name",
+    pods: Annotated[bool, typer.Option("--pods", help="Show GPUs, and the pods on each.")] = False,
+    watching: Watch = False,
+    output: Output = "table",
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Show nodes, GPUs, pods, and pending gangs and pods."""
+    """Show GPUs and their use, running pods, and pending gangs and pods."""
     from extender.cli import top as view
+    from extender.cli.top_rows import Filters, selected
     from extender.wire import answers
 
-    if node:
-        unknown = f"node {node!r} not found: expected a node that the extender knows"
-        _show(server, f"inspect/{node}", output, answers.Node, lambda found: [view.gpus([found], pods)], unknown)
-    else:
-        _show(server, "inspect", output, answers.Inspection, lambda books: view.render(books, pods))
+    wanted = view.View(by=by, sort=sort, pods=pods, everything=output == "wide")
+    filters = Filters(node=node, model=model, namespace=namespace, queue=queue)
+    narrow = partial(selected, filters=filters) if any(filters) else None
+    page = Page(server, "inspect", answers.Inspection, lambda books: view.render(books, wanted), narrow=narrow)
+    (watch if watching else show)(page, output)
 
 
-def classes(output: Output = "text", server: Server = DEFAULT_SERVER) -> None:
+def classes(output: Output = "table", server: Server = DEFAULT_SERVER) -> None:
     """Show GpuClasses and GPU models, and the number of GPUs of each."""
     from extender.cli import classes as view
     from extender.wire import listings
 
-    _show(server, "classes", output, listings.Classes, view.render)
+    show(Page(server, "classes", listings.Classes, view.render), output)
 
 
 def queues(
     quotas: Annotated[bool, typer.Option("--quotas", help="Show the ResourceQuotas of Kubernetes, too.")] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
-    output: Output = "text",
+    output: Output = "table",
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Show the tree of queues: fair share, allocation and requests of each queue, and its pending pods."""
@@ -156,7 +137,7 @@ def queues(
     def render(found: listings.Queues) -> Iterable[RenderableType]:
         return view.render(found, asyncio.run(view.quotas(kubeconfig, context)) if quotas else ())
 
-    _show(server, "queues", output, listings.Queues, render)
+    show(Page(server, "queues", listings.Queues, render), output)
 
 
 def demo(
@@ -187,68 +168,22 @@ def defrag(
     apply: Annotated[bool, typer.Option("--apply", help="Reserve the GPUs and evict the pods to move.")] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
-    output: Output = "text",
+    output: Output = "table",
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Show which restartable pods to move so that a pending pod or gang fits; --apply moves them."""
     import asyncio
 
-    import msgspec
-
-    from extender.cli import console, inspection
     from extender.cli import defrag as moves
+    from extender.cli import inspection
     from extender.cli.explain import key
     from extender.wire import listings
 
     kept = [key("--keep", pod, namespace) for pod in keep or ()]
     body = moves.fetch(server, key("--for", workload, namespace), max_moves, kept)
     plan = inspection.decode(body, listings.Plan)
-    if output == "json":
-        typer.echo(msgspec.json.format(body))
-    else:
-        console.show(*moves.render(plan))
+    write(body, output, lambda: moves.render(plan))
     if not plan.fits:
         raise typer.Exit(1)
     if apply and plan.moves:
-        asyncio.run(moves.apply(plan, server, kubeconfig, context, partial(typer.echo, err=output == "json")))
-
-
-explain = plain_typer(no_args_is_help=True, help="Explain the state of a pod or gang.")
-
-
-@explain.command("pod")
-def explain_pod(
-    pod: Annotated[str, typer.Argument(help="NAME or NAMESPACE/NAME.")],
-    namespace: Namespace = "default",
-    output: Output = "text",
-    server: Server = DEFAULT_SERVER,
-) -> None:
-    """Show the GPUs of a pod, or why it is pending; and its score on its node and on others."""
-    from extender.cli import explain as view
-    from extender.cli import inspection
-    from extender.wire import answers
-
-    def render(found: answers.Pod) -> Iterable[str]:
-        path = f"inspect/{found.node}"
-        node = inspection.decode(inspection.fetch(server, path), answers.Node) if found.node else None
-        return *view.lines(found, node), *view.ranking(found)
-
-    key = view.key("pod", pod, namespace)
-    missing = f"pod {key} not found: expected a pod that requests GPUs and has not ended"
-    _show(server, f"explain/{key}", output, answers.Pod, render, missing)
-
-
-@explain.command("group")
-def explain_group(
-    group: Annotated[str, typer.Argument(help="NAME or NAMESPACE/NAME.")],
-    namespace: Namespace = "default",
-    output: Output = "text",
-    server: Server = DEFAULT_SERVER,
-) -> None:
-    """Show the state of a gang, or why it is pending."""
-    from extender.cli import explain as view
-    from extender.wire import answers
-
-    key = view.key("group", group, namespace)
-    missing = f"group {key} not found: expected a gang with pods or a PodGroup"
-    _show(server, f"explain/groups/{key}", output, answers.Group, view.group_lines, missing)
+        asyncio.run(moves.apply(plan, server, kubeconfig, context, partial(typer.echo, err=output in ("json", "yaml"))))

@@ -1,19 +1,17 @@
-"""`gangshare explain`: the state of a pod or gang in sentences, or why it is pending. Pure."""
+"""`gangshare explain pod|group`: a verdict, what to do, and the details in sentences. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from extender.cli import console
 from extender.cli.errors import CommandError
 from extender.engine.planning import defrag_plan
-from extender.wire.answers import Earliest, Group, Node, Pod, Slot
+from extender.wire.answers import Earliest, Group, Node, NodeCount, Pod, Slot, Verdict
 from protos.contract.allocation import Allocation, Share
 from protos.contract.reason import listed
 
-COSTS = "terms: thousandths of a GPU that it costs others; score: minus their sum, the highest is best"
-EMPTINESS = "terms: thousandths; score: emptiness less links, the highest is best"
-HERE = "; here: as if the pod were not there yet"
+TAKES_IT = "would take it"
 MAX_NAMED = 8
 """Nodes named at most."""
 
@@ -26,21 +24,18 @@ def key(what: str, text: str, namespace: str) -> str:
     return f"{before or namespace}/{name}"
 
 
+def first_lines(name: str, verdict: Verdict, state: str) -> Iterator[str]:
+    """The verdict and what to do; `state` is told instead if the extender is older and gives no verdict."""
+    yield f"{name} {verdict.headline or state}"
+    if verdict.advice:
+        yield f"  what to do: {verdict.advice}"
+
+
 def lines(pod: Pod, node: Node | None) -> Iterator[str]:
-    """The pod's state; `node` is the pod's, None while it has none."""
-    name = f"{pod.namespace}/{pod.name}"
+    """The pod's verdict and state; `node` is the pod's, None while it has none."""
+    yield from first_lines(f"{pod.namespace}/{pod.name}", pod.verdict, f"is {pod.state}")
     if pod.sentence:
-        yield f"{name} waits for {console.duration(pod.since)} ({pod.code})"
-        yield f"  {pod.sentence}"
-        if pod.numbers:
-            yield f"  {pod.numbers}"
-        yield from _queue(pod)
-        if (kept := pod.reservation) is not None:
-            free = "all of it is free" if kept.complete else "not all of it is free yet"
-            gpus = defrag_plan.place(kept.node, kept.gpus)
-            yield f"  {gpus} is reserved for it for {console.duration(kept.seconds)}: {free}"
-    else:
-        yield f"{name} is {pod.state} {'to' if pod.state == 'bound' else 'on'} {pod.node}"
+        yield from _pending(pod)
     if pod.problem:
         yield f"  problem: {pod.problem}"
     yield from (f"  conflict: {conflict}" for conflict in pod.conflicts)
@@ -52,35 +47,42 @@ def lines(pod: Pod, node: Node | None) -> Iterator[str]:
         yield "  its GPU is unknown: it is charged on every GPU that it could be on"
 
 
-def ranking(pod: Pod) -> Iterator[str]:
-    """The best nodes for the pod and its own node, with its score on each and the score's terms."""
-    if not pod.ranking:
-        return
-    names = list(dict.fromkeys(name for rank in pod.ranking for name in rank.terms))
-    table = console.columns("NODE", "SCORE", *map(str.upper, names))
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for rank in pod.ranking:
-        terms = (str(rank.terms[name]) if rank.terms else "–" for name in names)
-        table.add_row(f"{rank.node} (here)" if rank.here else rank.node, str(rank.score), *terms)
-    yield ""
-    yield from (f"  {line}" for line in console.page(table).splitlines())
-    units = EMPTINESS if "emptiness" in names else COSTS
-    yield f"  {units}{HERE if any(rank.here for rank in pod.ranking) else ''}"
+def _pending(pod: Pod) -> Iterator[str]:
+    """Why it is pending, its place in its queue, and what the nodes lack."""
+    yield f"  {pod.sentence}"
+    if pod.numbers:
+        yield f"  {pod.numbers}"
+    yield f"  it has waited for {console.duration(pod.since)}"
+    yield from _queue(pod)
+    if pod.nodes:
+        yield f"  {_nodes(pod.nodes)}"
+    if (kept := pod.reservation) is not None:
+        free = "all of it is free" if kept.complete else "not all of it is free yet"
+        gpus = defrag_plan.place(kept.node, kept.gpus)
+        yield f"  {gpus} is reserved for it for {console.duration(kept.seconds)}: {free}"
+
+
+def _nodes(counts: Sequence[NodeCount]) -> str:
+    """Nodes by reason: `12 nodes: no whole GPU free · 3: model T4 · 1: cordoned`."""
+    first, *others = [(count.nodes, count.why or TAKES_IT) for count in counts]
+    noun = "node" if first[0] == 1 else "nodes"
+    return " · ".join([f"{first[0]} {noun}: {first[1]}", *(f"{nodes}: {why}" for nodes, why in others)])
 
 
 def _queue(pending: Pod | Group) -> Iterator[str]:
     """Its queue, its place in it, and the start of the first workload in it."""
     if pending.queue:
         place = f": number {pending.place} of {pending.in_line} pending workloads in it" if pending.place else ""
-        yield f"  queue {pending.queue}{place}"
+        pods = f" ({console.count(pending.pending_pods, 'pending pod')})" if pending.pending_pods else ""
+        yield f"  queue {pending.queue}{place}{pods}"
     if pending.earliest is not None:
-        yield f"  first in its queue: {_start(pending.earliest)}"
+        yield f"  first in its queue: {start(pending.earliest)}"
     elif pending.first is not None:
-        yield f"  {pending.first.who} is first in its queue: {_start(pending.first)}"
+        yield f"  {pending.first.who} is first in its queue: {start(pending.first)}"
 
 
-def _start(first: Earliest) -> str:
+def start(first: Earliest) -> str:
+    """When a workload starts at the earliest, after whom, and where."""
     after = f", once {first.after} has ended" if first.after else ""
     nodes = listed(first.nodes, MAX_NAMED)
     guess = "" if first.sure else " (a guess: not all run times are known)"
@@ -89,10 +91,13 @@ def _start(first: Earliest) -> str:
 
 
 def group_lines(group: Group) -> Iterator[str]:
-    """The gang's state."""
-    yield f"{group.namespace}/{group.name} is {group.phase} for {console.duration(group.since)}"
+    """The gang's verdict, state and members."""
+    state = f"is {group.phase} for {console.duration(group.since)}"
+    yield from first_lines(f"gang {group.namespace}/{group.name}", group.verdict, state)
+    if group.verdict.headline:
+        yield f"  it {state}"
     if group.sentence:
-        yield f"  {group.sentence} ({group.code})"
+        yield f"  {group.sentence}"
     if group.numbers:
         yield f"  {group.numbers}"
     yield from _queue(group)

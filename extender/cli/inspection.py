@@ -13,8 +13,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from extender.cli.commands import DEFAULT_SERVER
 from extender.cli.errors import CommandError
+from extender.cli.options import DEFAULT_SERVER
 from protos.contract import names
 from protos.contract.printable import printable, printable_json
 

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from extender.cli.commands import plain_typer
 from extender.cli.errors import CommandError
+from extender.cli.options import Output, plain_typer
+from extender.cli.show import write
 from extender.sim.jobtrace import choices as jobs_choices
 from extender.sim.openb.choices import ListName, Policy
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from extender.sim.jobtrace.figures import Figures
     from extender.sim.openb.replay import Row
 
@@ -22,7 +25,6 @@ MIN_INFLATE, MAX_INFLATE = 1, 1000
 MAX_NODES, MAX_GPUS = 100_000, 1024
 QUIET_S = 1.0
 """Replays that take longer show their progress on standard error."""
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 simulate = plain_typer(no_args_is_help=True, help="Replay a recorded workload.")
 
@@ -47,7 +49,7 @@ def openb(
     shuffle_node_names: Annotated[
         bool, typer.Option("--shuffle-node-names", help="Shuffle the names of the nodes with the seed.")
     ] = False,
-    as_json: Json = False,
+    output: Output = "table",
     plot: Annotated[
         Path | None, typer.Option(help="Plot the result beside the published curves (.png, .svg).", metavar="FILE")
     ] = None,
@@ -71,7 +73,7 @@ def openb(
         with Progress(stderr=True, delay_s=QUIET_S) as progress:
             rows = replay.replay(run, progress=lambda pods, of: progress.show(f"{pods} of {of} pods have arrived"))
         allocated = replay.at(rows)
-        typer.echo(_json(policy, seed, allocated, rows) if as_json else _text(rows, allocated))
+        write(_json(policy, seed, allocated, rows), output, lambda: _parts(rows, allocated))
         if plot:
             label = f"{policy}, seed {seed}" + (f", list {which}" if which != "default" else "")
             picture.draw(plot, label, rows)
@@ -79,22 +81,22 @@ def openb(
         raise CommandError(str(error)) from error
 
 
-def _json(policy: str, seed: int, allocated: Mapping[int, float | None], rows: Sequence[Row]) -> str:
+def _json(policy: str, seed: int, allocated: Mapping[int, float | None], rows: Sequence[Row]) -> bytes:
     import msgspec
 
     at = {str(column): None if value is None else round(value, DECIMALS) for column, value in allocated.items()}
     curve = [[row.arrived, round(row.allocated, DECIMALS), round(row.fragments, DECIMALS)] for row in rows]
-    return msgspec.json.encode({"policy": policy, "seed": seed, "at": at, "curve": curve}).decode()
+    return msgspec.json.encode({"policy": policy, "seed": seed, "at": at, "curve": curve})
 
 
-def _text(rows: Sequence[Row], allocated: Mapping[int, float | None]) -> str:
+def _parts(rows: Sequence[Row], allocated: Mapping[int, float | None]) -> list[RenderableType]:
     from extender.cli import console
 
     table = console.columns("ARRIVED %", "ALLOCATED %", "FRAGMENTS %")
     for row in rows:
         table.add_row(str(row.arrived), f"{row.allocated:.2f}", f"{row.fragments:.2f}")
     at = (f"at {c}: {'never reached' if value is None else f'{value:.2f} %'}" for c, value in allocated.items())
-    return console.page(table, "", "allocated " + ", ".join(at)).rstrip("\n")
+    return [table, "", "allocated " + ", ".join(at)]
 
 
 @simulate.command("jobs")
@@ -118,7 +120,7 @@ def jobs(
     restart_cost: Annotated[
         float, typer.Option(help="Run time that is lost by a restart.", metavar="SECONDS", min=0, max=1e9)
     ] = 60,
-    as_json: Json = False,
+    output: Output = "table",
 ) -> None:
     """Replay a list of jobs, and show how long they wait."""
     import msgspec
@@ -144,10 +146,10 @@ def jobs(
     except TraceError as error:
         raise CommandError(str(error)) from error
     found = figures.figures(policy, ran, nodes * gpus_per_node)
-    typer.echo(msgspec.json.encode(found).decode() if as_json else _jobs_text(found))
+    write(msgspec.json.encode(found), output, lambda: [_jobs_table(found)])
 
 
-def _jobs_text(found: Figures) -> str:
+def _jobs_table(found: Figures) -> RenderableType:
     from extender.cli import console
 
     table = console.columns("FIGURE", "VALUE")
@@ -162,4 +164,4 @@ def _jobs_text(found: Figures) -> str:
     for name, seconds in rows.items():
         table.add_row(name, "no such job" if seconds is None else f"{seconds:,.0f} s")
     table.add_row("utilisation", f"{found.utilisation:.1%}")
-    return console.page(table).rstrip("\n")
+    return table

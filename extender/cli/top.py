@@ -1,111 +1,68 @@
-"""`gangshare top`: nodes, GPUs, pods, and pending gangs and pods as tables. Pure."""
+"""`gangshare top`: a summary, then GPUs by node or otherwise, and who waits. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 from rich.console import RenderableType
-from rich.text import Text
 
-from extender.cli import console
-from extender.wire.answers import Gang, Gpu, Holder, Inspection, Node, WaitingPod
+from extender.cli import console, gpu_table, top_rows
+from extender.cli.top_rows import By, Row, Sort
+from extender.wire.answers import Gang, Inspection, WaitingPod
 
 MIB_PER_GIB = 1024
-BRANCH = "└ "
+MOST = 10
+"""Waiting pods, and gangs, that are shown unless all are wanted."""
+DONE = ("Running", "Completed")
+"""Phases of gangs that wait for nothing."""
 
 
-def render(books: Inspection, pods: bool = False) -> list[RenderableType]:
-    """The whole page; with `pods`, it lists the pods on each GPU."""
-    parts: list[RenderableType] = [gpus(books.nodes, pods), "", totals(books)]
-    if books.groups:
-        parts += ["", _gangs(books.groups)]
-    if singly := waiting(books):
+class View(NamedTuple):
+    """What the user wants to see."""
+
+    by: By = "node"
+    sort: Sort = "name"
+    pods: bool = False
+    """By GPU, with the pods on each."""
+    everything: bool = False
+    """All gangs and all pending pods."""
+
+
+BY_NODE = View()
+
+
+def render(books: Inspection, view: View = BY_NODE) -> list[RenderableType]:
+    """The whole page."""
+    parts: list[RenderableType] = [summary(books), "", _table(books, view)]
+    gangs = [gang for gang in books.groups if view.everything or gang.phase not in DONE]
+    if gangs:
+        parts += ["", *_gangs(gangs, view.everything)]
+    if singly := waiting(books, everything=view.everything):
         parts += ["", *singly]
     return parts
 
 
-def _gangs(gangs: Sequence[Gang]) -> RenderableType:
-    table = console.columns("GANG", "PHASE", "FOR", "BOUND", "WHY")
-    for gang in sorted(gangs, key=lambda gang: (gang.namespace, gang.name)):
-        bound = f"{gang.bound + gang.succeeded}/{gang.present}"
-        table.add_row(f"{gang.namespace}/{gang.name}", gang.phase, console.duration(gang.since), bound, _why(gang))
-    return table
-
-
-def waiting(books: Inspection) -> list[RenderableType]:
-    """A table of the pending pods without a gang; nothing if there are none."""
-    pods = [pod for pod in books.waiting if not pod.group]
-    table = console.columns("WAITING", "FOR", "WHY")
-    for pod in pods:
-        table.add_row(f"{pod.namespace}/{pod.name}", console.duration(pod.since), _why(pod))
-    return [table] if pods else []
-
-
-def _why(pending: Gang | WaitingPod) -> str:
-    return f"{pending.sentence}: {pending.numbers}" if pending.numbers else pending.sentence
-
-
-def gpus(nodes: Sequence[Node], pods: bool) -> RenderableType:
-    """One row for each GPU; with `pods`, followed by one for each pod on it, with the pod's amounts."""
-    table = console.columns("NODE", "GPU", "MODEL", "HEALTH", "MEMORY", "", "SLICES", *(() if pods else ("PODS",)))
-    for node in nodes:
-        label, model = _node_label(node), ""
-        if not node.gpus:
-            table.add_row(label, "-")
-        for gpu in node.gpus:
-            count = () if pods else (str(len(gpu.pods)),)
-            table.add_row(label, *_gpu_row(node, gpu, gpu.model if gpu.model != model else ""), *count)
-            label, model = "", gpu.model
-            for pod in gpu.pods if pods else ():
-                slices = "whole" if pod.whole else str(pod.slices)
-                table.add_row("", "", _pod_label(pod), "", "", f"{pod.mem} {console.unit(node.unit_mib)}", slices)
-        for ref in node.unplaced:
-            table.add_row("", "?", f"{BRANCH}{ref.namespace}/{ref.name}", "", "", "on some GPU")
-    return table
-
-
-def _node_label(node: Node) -> str:
-    notes = [note for note in (node.state if node.state != "ready" else "", node.problem) if note]
-    return f"{node.name} ({': '.join(notes)})" if notes else node.name
-
-
-def _gpu_row(node: Node, gpu: Gpu, model: str) -> Iterator[RenderableType]:
-    yield str(gpu.index)
-    yield model
-    yield Text(_health(gpu), style="" if _health(gpu) == "ok" else "red")
-    yield console.bar(_used(gpu) / gpu.mem if gpu.mem else 0)
-    yield f"{_used(gpu)}/{gpu.mem} {console.unit(node.unit_mib)}"
-    yield "whole" if gpu.whole else f"{gpu.slices_used}/{node.slices_per_gpu}"
-
-
-def _pod_label(pod: Holder) -> str:
-    note = " (lost, held)" if pod.kept else " (pending, reserved)" if pod.reserved else ""
-    return f"{BRANCH}{pod.namespace}/{pod.name}{note}"
-
-
-def _health(gpu: Gpu) -> str:
-    return "cordoned" if gpu.health == "ok" and gpu.cordoned else gpu.health
-
-
-def _used(gpu: Gpu) -> int:
-    return max(gpu.mem, gpu.mem_used) if gpu.whole else gpu.mem_used
-
-
-def totals(books: Inspection) -> RenderableType:
-    """The sums in two lines, and the problems in a third."""
+def summary(books: Inspection) -> str:
+    """GPUs and their memory, running pods, who waits for what, and problems: a line for each."""
     every = [(node, gpu) for node in books.nodes for gpu in node.gpus]
-    used = sum(_used(gpu) * node.unit_mib for node, gpu in every) // MIB_PER_GIB
-    mem = sum(gpu.mem * node.unit_mib for node, gpu in every) // MIB_PER_GIB
+    total = Row("")
+    for row in top_rows.rows(books, "node"):
+        total.free, total.mem, total.mem_free = (
+            total.free + row.free,
+            total.mem + row.mem,
+            total.mem_free + row.mem_free,
+        )
     whole = sum(gpu.whole for _, gpu in every)
-    shared = sum(not gpu.whole and bool(gpu.pods) for _, gpu in every)
-    unhealthy = sum(_health(gpu) != "ok" for _, gpu in every)
-    percent = f" ({100 * used // mem} %)" if mem else ""
+    shared = sum(not gpu.whole and bool(gpu.pods or gpu.mem_used) for _, gpu in every)
+    percent = f" ({100 * total.mem_free // total.mem} %)" if total.mem else ""
     lines = [
-        f"{_count(len(books.nodes), 'node')}, {_count(len(every), 'GPU')}: {whole} whole, {shared} shared,"
-        f" {len(every) - whole - shared} empty, {unhealthy} not offered; memory {used}/{mem} GiB{percent}",
-        f"{_count(sum(pod.state == 'bound' for pod in books.pods), 'pod')} bound with GPUs,"
-        f" {len(books.waiting)} waiting",
+        f"{console.count(len(books.nodes), 'node')}, {console.count(len(every), 'GPU')}: {total.free} wholly free,"
+        f" {whole} in use as a whole, {shared} shared, {len(every) - total.free - whole - shared} not offered",
+        f"memory: {_gib(total.mem_free)} of {_gib(total.mem)} GiB free{percent}",
+        f"{console.count(sum(pod.state == 'bound' for pod in books.pods), 'pod')} bound with GPUs; {_waiters(books)}",
     ]
     problems = {name: count for name, count in msgspec.structs.asdict(books.problems).items() if count}
     if problems:
@@ -113,5 +70,69 @@ def totals(books: Inspection) -> RenderableType:
     return "\n".join(lines)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _waiters(books: Inspection) -> str:
+    """The number of pending pods, and how many wait for each reason."""
+    codes = Counter(pod.code for pod in books.waiting).most_common()
+    reasons = f": {', '.join(f'{count} {code}' for code, count in codes)}" if codes else ""
+    return f"{console.count(len(books.waiting), 'pod')} pending{reasons}"
+
+
+def _gib(mib: int) -> int:
+    return mib // MIB_PER_GIB
+
+
+def _table(books: Inspection, view: View) -> RenderableType:
+    if view.by == "gpu" or view.pods:
+        nodes = {node.name: node for node in books.nodes}
+        return gpu_table.gpus([nodes[row.name] for row in top_rows.rows(books, "node", view.sort)], view.pods)
+    rows = top_rows.rows(books, view.by, view.sort)
+    return _of_pods(rows, view.by) if view.by in ("namespace", "queue") else _of_gpus(rows, view.by)
+
+
+def _of_gpus(rows: Sequence[Row], by: By) -> RenderableType:
+    """Nodes or models: a row for each."""
+    of_node = by == "node"
+    model, state = (("MODEL",), ("STATE",)) if of_node else ((), ())
+    table = console.columns(by.upper(), *model, "GPUS", "FREE", "MEMORY", "", "PODS", *state)
+    for row in rows:
+        memory = (console.bar(row.mem_used / row.mem if row.mem else 0), f"{_gib(row.mem_used)}/{_gib(row.mem)} GiB")
+        models = (", ".join(row.models) or "-",) if of_node else ()
+        states = (row.state or "ready",) if of_node else ()
+        table.add_row(row.name, *models, str(row.gpus), str(row.free), *memory, str(len(row.pods)), *states)
+    return table
+
+
+def _of_pods(rows: Sequence[Row], by: By) -> RenderableType:
+    """Namespaces or queues: a row for each."""
+    table = console.columns(by.upper(), "GPUS IN USE", "MEMORY", "PODS", "PENDING")
+    for row in rows:
+        memory = f"{_gib(row.mem_used)} GiB"
+        table.add_row(row.name, f"{row.shares:.2f}", memory, str(len(row.pods)), str(row.waiting))
+    return table
+
+
+def _gangs(gangs: Sequence[Gang], everything: bool) -> list[RenderableType]:
+    table = console.columns("GANG", "PHASE", "FOR", "BOUND", "WHY")
+    ordered = sorted(gangs, key=lambda gang: (gang.namespace, gang.name))
+    for gang in ordered if everything else ordered[:MOST]:
+        bound = f"{gang.bound + gang.succeeded}/{gang.present}"
+        table.add_row(f"{gang.namespace}/{gang.name}", gang.phase, console.duration(gang.since), bound, _why(gang))
+    return [table, *_rest(len(gangs), everything)]
+
+
+def waiting(books: Inspection, *, everything: bool = True) -> list[RenderableType]:
+    """A table of the pending pods without a gang; nothing if there are none."""
+    pods = [pod for pod in books.waiting if not pod.group]
+    table = console.columns("WAITING", "FOR", "WHY")
+    for pod in pods if everything else pods[:MOST]:
+        table.add_row(f"{pod.namespace}/{pod.name}", console.duration(pod.since), _why(pod))
+    return [table, *_rest(len(pods), everything)] if pods else []
+
+
+def _rest(count: int, everything: bool) -> list[RenderableType]:
+    """A line that counts those that are not shown."""
+    return [] if everything or count <= MOST else [f"and {count - MOST} more: -o wide shows all"]
+
+
+def _why(pending: Gang | WaitingPod) -> str:
+    return f"{pending.sentence}: {pending.numbers}" if pending.numbers else pending.sentence

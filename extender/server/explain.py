@@ -1,4 +1,4 @@
-"""The pages of one node, pod or gang: where it is, or why it is pending, and the moves that make room for it."""
+"""The pages of one pod or gang: where it is, or why it is pending, and the moves that make room for it."""
 
 from collections.abc import Generator
 from http import HTTPStatus
@@ -12,10 +12,10 @@ from extender.engine.planning.defrag_plan import NoPlan
 from extender.engine.policies.defrag.defrag import MOST_MOVES
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo, ReplacementHold
-from extender.server import inspect
+from extender.server import inspect, node_counts, verdicts
 from extender.server.desk import Pieces, Refusal, current, json_object, wanted
 from extender.wire import answers
-from extender.wire.answers import Rank, Slot
+from extender.wire.answers import NodeCount, Pod, Rank, Slot
 from extender.wire.listings import Plan
 from gangfilter.group import GroupKey
 from gangfilter.members import Member
@@ -32,36 +32,47 @@ MOST_KEPT = 256
 """Pods that the caller excludes from moving."""
 
 
-def node(engine: Engine, name: str) -> Pieces:
-    """One node by name; raises Refusal."""
-    state = engine.nodes.get(name)
-    if state is None:
-        raise Refusal(HTTPStatus.NOT_FOUND, f"{name}: no such node")
-    yield b""
-    yield msgspec.json.encode(inspect.node(engine, state))
-
-
 def _named(engine: Engine, namespace: str, name: str) -> Generator[bytes, None, PodState | None]:
     """The newest pod of this name: an older one may still be terminating."""
     pods = yield from wanted(current(engine.pods), lambda pod: pod.ref.name == name and pod.ref.namespace == namespace)
     return max(pods, key=lambda pod: pod.since, default=None)
 
 
-def pod(engine: Engine, namespace: str, name: str, now: float) -> Pieces:
-    """A pod by name: its place or why it is pending, and its scores on nodes; raises Refusal."""
+def pod(engine: Engine, namespace: str, name: str, now: float, *, scores: bool = False) -> Pieces:
+    """A pod by name: its place or why it is pending; with `scores`, its scores on nodes; raises Refusal."""
     state = yield from _named(engine, namespace, name)
     if state is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"{namespace}/{name}: no such pod, or it is over")
-    while engine.worth.prepare(state):
-        yield b""
-    line = yield from _place_in_line(engine, engine.gangs.roster.of(state.ref.uid) or state, now)
-    fields = _fields(inspect.placed_pod(engine, state))
+    fields = {**_fields(inspect.placed_pod(engine, state)), "asksGpus": state.asked is not None}
+    fields["conflicts"] = engine.gangs.roster.conflicts(state.ref.uid)
+    counts: list[NodeCount] = []
     if state.state == "waiting":
-        fields |= {**_fields(inspect.waiting_pod(engine, state, now)), **line}
-    rows = engine.worth.rows(state)
-    ranking = [Rank(node=row.node, score=row.points, terms=row.terms, here=row.here) for row in rows]
-    fields |= {"asksGpus": state.asked is not None, "conflicts": engine.gangs.roster.conflicts(state.ref.uid)}
-    yield msgspec.json.encode({**fields, "ranking": ranking})
+        counts = yield from node_counts.by_reason(engine, state)
+        line = yield from _place_in_line(engine, engine.gangs.roster.of(state.ref.uid) or state, now)
+        fields |= {**_fields(inspect.waiting_pod(engine, state, now)), **line, **_queue_of_pod(engine, state)}
+    if scores and not _barred(engine, state):
+        fields["ranking"] = yield from _ranking(engine, state)
+    told = msgspec.convert({**fields, "nodes": counts}, Pod)
+    verdict = verdicts.of_pod(told, state, fits_nowhere=bool(counts) and all(count.never for count in counts))
+    yield msgspec.json.encode({**fields, "nodes": counts, "verdict": verdict})
+
+
+def _barred(engine: Engine, pod: PodState) -> bool:
+    """Whether the pod is pending in a queue that no pod starts in: then a score would promise too much."""
+    local_queue = engine.tenancy.queues.of(pod.ref.uid) if pod.state == "waiting" else None
+    return local_queue is not None and engine.tenancy.admission.quota.barred(local_queue) is not None
+
+
+def _ranking(engine: Engine, pod: PodState) -> Generator[bytes, None, list[Rank]]:
+    while engine.worth.prepare(pod):
+        yield b""
+    rows = engine.worth.rows(pod)
+    return [Rank(node=row.node, score=row.points, terms=row.terms, here=row.here) for row in rows]
+
+
+def _queue_of_pod(engine: Engine, pod: PodState) -> dict[str, Any]:
+    local_queue = engine.tenancy.queues.of(pod.ref.uid)
+    return {"pendingPods": engine.tenancy.queues.at(local_queue).waiting} if local_queue is not None else {}
 
 
 def _fields(shape: msgspec.Struct) -> dict[str, Any]:
@@ -75,8 +86,10 @@ def group(engine: Engine, key: GroupKey, now: float) -> Pieces:
     if info is None:
         raise Refusal(HTTPStatus.NOT_FOUND, (yield from _unknown(engine, key)))
     line = yield from _place_in_line(engine, info, now)
+    gang = inspect.gang(info, now)
     fields = {
-        **_fields(inspect.gang(info, now)),
+        **_fields(gang),
+        "verdict": verdicts.of_gang(gang),
         **_queue_of_gang(engine, info),
         **line,
         "earliest": inspect.earliest(engine, f"gang {key}", now),
@@ -114,7 +127,8 @@ def _slot(hold: ReplacementHold, now: float) -> Slot:
 def _queue_of_gang(engine: Engine, info: GangInfo) -> dict[str, Any]:
     """The queue of a gang. If the gang waits for that queue, also the reason with its present numbers."""
     local_queue = engine.tenancy.admission.local_queue(info.gang)
-    fields: dict[str, Any] = {"queue": engine.tenancy.queues.at(local_queue).name}
+    queue = engine.tenancy.queues.at(local_queue)
+    fields: dict[str, Any] = {"queue": queue.name, "pendingPods": queue.waiting}
     withheld = engine.gangs.planner.withheld(info.gang) if info.gang.phase is Phase.WAITING else None
     if withheld is not None:
         fields |= msgspec.structs.asdict(withheld)

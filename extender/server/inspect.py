@@ -24,12 +24,9 @@ from extender.wire.answers import Earliest, Gang, Gpu, Holder, Node, PlacedPod, 
 from gangfilter.members import PRESENT, Stage
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook
-from protos.contract.reason import Reason
 
 UNKNOWN = "unknown"
 """The state of a node without an inventory of ours."""
-UNASKED = Reason("Unasked", "kube-scheduler did not ask for it yet, or holds it back itself")
-"""Why a pod is pending of which the engine knows no reason."""
 
 _encode = msgspec.json.encode
 
@@ -62,18 +59,24 @@ def _listed_node(engine: Engine, state: NodeState, problems: Counter[str]) -> No
 
 def node(engine: Engine, state: NodeState) -> Node:
     """One node: its GPUs and the pods on them."""
+    return Node(**node_fields(engine, state))
+
+
+def node_fields(engine: Engine, state: NodeState) -> dict[str, Any]:
+    """The fields of a `Node`."""
     books = state.books
     inventory = books.inventory if books else None
     holders = pods_by_gpu(engine, books) if books else {}
-    return Node(
-        name=state.name,
-        state=inventory.state if inventory else UNKNOWN,
-        unit_mib=inventory.unit_mib if inventory else engine.settings.unit_mib,
-        slices_per_gpu=inventory.slices_per_gpu if inventory else engine.settings.slices_per_gpu,
-        problem=state.problem or None,
-        gpus=tuple(_gpu(book, holders.get(uuid, [])) for uuid, book in books.gpus.items()) if books else (),
-        unplaced=tuple(Ref(**_ref(engine, uid)) for uid in books.unplaced()) if books else (),
-    )
+    return {
+        "name": state.name,
+        "state": inventory.state if inventory else UNKNOWN,
+        "unit_mib": inventory.unit_mib if inventory else engine.settings.unit_mib,
+        "slices_per_gpu": inventory.slices_per_gpu if inventory else engine.settings.slices_per_gpu,
+        "problem": state.problem or None,
+        "unschedulable": state.unschedulable,
+        "gpus": tuple(_gpu(book, holders.get(uuid, [])) for uuid, book in books.gpus.items()) if books else (),
+        "unplaced": tuple(Ref(**_ref(engine, uid)) for uid in books.unplaced()) if books else (),
+    }
 
 
 def pods_by_gpu(engine: Engine, books: NodeBooks) -> dict[str, list[Holder]]:
@@ -136,6 +139,7 @@ def placed_pod(engine: Engine, pod: PodState) -> PlacedPod:
     return PlacedPod(
         **asdict(pod.ref),
         node=pod.node,
+        queue=_queue(engine, pod.ref.uid),
         state=pod.state,
         allocation=pod.allocation,
         problem=pod.problem or (str(reason) if (reason := engine.set_aside(pod)) is not None else None),
@@ -147,7 +151,7 @@ def waiting_pod(engine: Engine, pod: PodState, now: float) -> WaitingPod:
     info = engine.gangs.roster.of(pod.ref.uid)
     return WaitingPod(
         **asdict(pod.ref),
-        **asdict(engine.explain(pod) or UNASKED),
+        **asdict(engine.explain(pod)),
         since=round(now - pod.since, 1),
         queue=_queue(engine, pod.ref.uid),
         group=str(info.gang.key) if info else "",

@@ -56,11 +56,12 @@ def tree(engine: Engine) -> Iterator[Queue]:
 
 def _below(engine: Engine, parent: QueueNode, depth: int) -> Iterator[Queue]:
     for queue_node in sorted(parent.below, key=lambda each: each.name):
-        yield _listed(engine, queue_node, depth)
+        yield listed_queue(engine, queue_node, depth)
         yield from _below(engine, queue_node, depth + 1)
 
 
-def _listed(engine: Engine, queue_node: QueueNode, depth: int) -> Queue:
+def listed_queue(engine: Engine, queue_node: QueueNode, depth: int) -> Queue:
+    """One queue; `depth`: the queues above it, without the root."""
     queue = queue_node.queue
     return Queue(
         **msgspec.structs.asdict(engine.tenancy.status(queue_node)),

@@ -5,13 +5,15 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
-from extender.server import explain, exposition, inspect, listings
+from extender.server import explain, exposition, inspect, listings, places
 from extender.server.core import Core
 from extender.server.desk import Desk, Pieces, Traffic
 from extender.server.pages import JSON, Guard, Page, Pages, Request, loopback_only
 from gangfilter.group import GroupKey
 from protos.kube.http1 import Answer, Http
 
+SCORES = "scores=true"
+"""The query of `/explain/NAMESPACE/NAME` for scores on nodes."""
 STALLED_S = 5.0
 """Seconds without a tick after which the process does not count as alive."""
 SCHEDULER_S = 2.0
@@ -123,15 +125,19 @@ class Status:
             case ["inspect"]:
                 return lambda: inspect.cluster(engine, now())
             case ["inspect", name]:
-                return lambda: explain.node(engine, name)
+                return lambda: places.node(engine, name)
+            case ["gpus", uuid]:
+                return lambda: places.gpu(engine, uuid)
             case ["classes"]:
                 return lambda: listings.classes(engine)
             case ["queues"]:
                 return lambda: listings.queues(engine)
+            case ["queues", name]:
+                return lambda: places.queue(engine, name, now())
             case ["explain", "groups", namespace, name]:
                 return lambda: explain.group(engine, GroupKey(namespace, name), now())
             case ["explain", namespace, name]:
-                return lambda: explain.pod(engine, namespace, name, now())
+                return lambda: explain.pod(engine, namespace, name, now(), scores=request.query == SCORES)
             case ["defrag", namespace, name]:
                 return lambda: explain.moves(engine, namespace, name, request.query)
         return None

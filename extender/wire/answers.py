@@ -1,8 +1,8 @@
 """The status port's JSON about nodes, pods and gangs. The extender writes it, the commands read it.
 
-`/inspect` is an `Inspection`, `/inspect/NODE` a `Node`, `/explain/NAMESPACE/NAME` a `Pod`,
-`/explain/groups/NAMESPACE/NAME` a `Group`; `listings` has the other pages. Missing keys have their default and unknown
-keys are ignored, so a command reads the answers of older and newer extenders.
+`/inspect` is an `Inspection`, `/inspect/NODE` a `NodePage`, `/gpus/UUID` a `GpuPage`, `/explain/NAMESPACE/NAME` a
+`Pod`, `/explain/groups/NAMESPACE/NAME` a `Group`; `listings` has the other pages. Missing keys have their default and
+unknown keys are ignored, so a command reads the answers of older and newer extenders.
 """
 
 from collections.abc import Mapping
@@ -14,6 +14,15 @@ from protos.contract.allocation import Allocation
 
 class Shape(msgspec.Struct, frozen=True, rename="camel"):
     """Keys in camel case, in the order of the fields."""
+
+
+class Verdict(Shape, frozen=True, kw_only=True):
+    """The first two lines of an explanation: in short, in words, and what to do."""
+
+    state: str = ""
+    """Of a workload: running, starting, waiting, never or completed; of a node, GPU or queue: open, full or closed."""
+    headline: str = ""
+    advice: str = ""
 
 
 class OfPod(Shape, frozen=True, kw_only=True):
@@ -67,14 +76,35 @@ class Node(Shape, frozen=True, kw_only=True):
     unit_mib: int = msgspec.field(default=1024, name="unitMiB")
     slices_per_gpu: int = 100
     problem: str | None = None
+    unschedulable: bool = False
+    """It is cordoned (kubectl cordon)."""
     gpus: tuple[Gpu, ...] = ()
     unplaced: tuple[Ref, ...] = ()
+
+
+class NodePage(Node, frozen=True, kw_only=True):
+    """All about one node."""
+
+    verdict: Verdict = Verdict()
+    free: Mapping[str, str] = {}
+    """What its pods leave of its CPU and memory."""
+
+
+class GpuPage(Shape, frozen=True, kw_only=True):
+    """All about one GPU."""
+
+    node: str
+    unit_mib: int = msgspec.field(default=1024, name="unitMiB")
+    slices_per_gpu: int = 100
+    gpu: Gpu
+    verdict: Verdict = Verdict()
 
 
 class PlacedPod(OfPod, frozen=True, kw_only=True):
     """A pod that has a node."""
 
     node: str = ""
+    queue: str = ""
     state: str = "waiting"
     allocation: Allocation | None = None
     problem: str | None = None
@@ -164,9 +194,20 @@ class Rank(Shape, frozen=True, kw_only=True):
     """It is the pod's own node, scored without the pod."""
 
 
+class NodeCount(Shape, frozen=True, kw_only=True):
+    """How many nodes do not take a pod for one reason, and one of them; `why` is empty for nodes that would take it."""
+
+    why: str
+    nodes: int
+    example: str = ""
+    never: bool = False
+    """It holds even if no pods were on the nodes."""
+
+
 class Pod(WaitingPod, frozen=True, kw_only=True):
     """All about one pod: its node or, if it is pending, the reason."""
 
+    verdict: Verdict = Verdict()
     node: str = ""
     state: str = "waiting"
     allocation: Allocation | None = None
@@ -174,13 +215,17 @@ class Pod(WaitingPod, frozen=True, kw_only=True):
     place: int = 0
     """Its place among the `in_line` pending workloads of its queue, 0 if it is not pending."""
     in_line: int = 0
+    pending_pods: int = 0
+    """The pending pods of its queue, as the queue itself counts them."""
     first: Earliest | None = None
     """The earliest start of the first of its queue."""
     asks_gpus: bool = True
     conflicts: tuple[str, ...] = ()
     """Values of its gang that differ or cannot be read."""
+    nodes: tuple[NodeCount, ...] = ()
+    """Of a pending pod: the nodes by reason, most nodes first."""
     ranking: tuple[Rank, ...] = ()
-    """The best nodes and its own, from the best."""
+    """If scores were requested: the best nodes and its own, from the best."""
 
 
 class Member(Shape, frozen=True, kw_only=True):
@@ -206,9 +251,11 @@ class Slot(Shape, frozen=True, kw_only=True):
 class Group(Gang, frozen=True, kw_only=True):
     """All about one gang. Its place in the queue is given as for a pod."""
 
+    verdict: Verdict = Verdict()
     queue: str = ""
     place: int = 0
     in_line: int = 0
+    pending_pods: int = 0
     first: Earliest | None = None
     earliest: Earliest | None = None
     conflicts: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """The status port's JSON about GpuClasses, GPU models, queues and defragmentation plans.
 
-`/classes` is a `Classes`, `/queues` a `Queues`, `/defrag/NAMESPACE/NAME` a `Plan`.
+`/classes` is a `Classes`, `/queues` a `Queues`, `/queues/NAME` a `QueuePage`, `/defrag/NAMESPACE/NAME` a `Plan`.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from extender.wire.answers import OfPod, Shape
+from extender.wire.answers import Earliest, OfPod, Shape, Verdict
 
 
 class Place(Shape, frozen=True, kw_only=True):
@@ -119,6 +119,22 @@ class Queue(Shape, frozen=True, kw_only=True):
     namespace_selector: Any = None
     strangers: Strangers | None = None
     depth: int = 0
+
+
+class Waiter(Shape, frozen=True, kw_only=True):
+    """A pending gang or single pod (NAMESPACE/NAME), and the seconds that it has waited."""
+
+    who: str
+    seconds: float = 0.0
+
+
+class QueuePage(Queue, frozen=True, kw_only=True):
+    """All about one queue: the first of its `in_line` pending workloads, and the earliest start of the very first."""
+
+    verdict: Verdict = Verdict()
+    in_line: int = 0
+    line: tuple[Waiter, ...] = ()
+    first: Earliest | None = None
 
 
 class Queues(Shape, frozen=True, kw_only=True):

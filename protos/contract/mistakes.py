@@ -29,15 +29,16 @@ ALIKE, LIKE_OURS = 0.6, 0.8
 
 GROUP_KEYS = frozenset({
     names.GROUP, names.MIN_MEMBER, names.MIN_MEMBER_BY_ROLE, names.QUEUE, names.ROLE, names.ON_MEMBER_LOST,
-    names.ON_COMPLETION, names.SCHEDULE_TIMEOUT_SECONDS,
+    names.ON_COMPLETION, names.SCHEDULE_TIMEOUT_SECONDS, names.ELASTIC,
+    names.EXPECTED_RUNTIME,
 })  # fmt: skip
 """Read from annotations and labels."""
 WRITTEN = frozenset({names.ALLOCATION, names.RESERVATION, names.WAKE})
 """Gangshare writes these."""
 ANNOTATIONS = GROUP_KEYS | WRITTEN | {
     names.GPU_COUNT, names.GPU_CLASS, names.GPU_MODEL, names.GPU_UUID, names.MIN_GPU_MEMORY, names.MIN_CLOCK_MHZ,
-    names.MIN_COMPUTE_CAPABILITY, names.LINK, names.PLACEMENT, names.RESTARTABLE,
-    names.EXPECTED_RUNTIME, names.CHECKPOINT,
+    names.MIN_COMPUTE_CAPABILITY, names.LINK, names.MIXED_MODELS, names.PLACEMENT, names.RESTARTABLE,
+    names.CHECKPOINT,
 }  # fmt: skip
 ALIASES = {"min-available": names.MIN_MEMBER, "pod-group": names.GROUP, "gpu-type": names.GPU_MODEL}
 """Terms of the field, and our keys for them."""

@@ -67,6 +67,7 @@ class Condition(_Record, frozen=True):
     type: str
     status: str
     reason: str = ""
+    message: str = ""
     last_transition_time: str | None = None
 
 

@@ -53,8 +53,8 @@ TURNING_S = 3.0
 PATHS = ("/inspect", "/metrics")
 LARGEST_GANG, OVER, ROUNDS = 2_000, 8_000, 3
 EVERY_PAGE = (
-    *PATHS, "/inspect/node-00000", "/classes", "/queues",
-    "/explain/default/trainer-000000", "/explain/default/big-0000", "/explain/groups/default/big",
+    *PATHS, "/inspect/node-00000", "/classes", "/queues", "/queues/default",
+    "/explain/default/trainer-000000?scores=true", "/explain/default/big-0000", "/explain/groups/default/big",
     "/explain/groups/default/over", "/defrag/default/big-0000",
 )  # fmt: skip
 

@@ -113,7 +113,9 @@ class Demo:
             faults += await self._gang(cluster)
             books = await _books(cluster)
             self.outcome = _checked(cluster, books, faults)
-            console.show("", *top.render(books, pods=True), "", check.verdict(self.outcome, gang.KEY))
+            console.show(
+                "", *top.render(books, top.View(pods=True, everything=True)), "", check.verdict(self.outcome, gang.KEY)
+            )
             if self._serve:
                 console.show("", *_hints(cluster))
                 await asyncio.Event().wait()

@@ -184,9 +184,10 @@ class Engine:
 
     # -- questions of people
 
-    def explain(self, state: PodState) -> Reason | None:
-        """Why the pod waits, with current numbers; None if it was not refused."""
-        return self.set_aside(state) or self._components.pending_reasons.explain(state)
+    def explain(self, state: PodState) -> Reason:
+        """Why the pending pod waits, with current numbers."""
+        reasons = self._components.pending_reasons
+        return self.set_aside(state) or reasons.explain(state) or reasons.unasked(state)
 
     def set_aside(self, state: PodState) -> Reason | None:
         """Why the pod is quarantined, None if it is not."""

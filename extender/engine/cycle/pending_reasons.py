@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from extender.engine.gangs import outsiders
 from extender.engine.placement.indexes import Indexes
+from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.state.classes import Classes
 from extender.engine.state.lacking import Lacking
 from extender.engine.state.ledger import Ledger
@@ -15,8 +16,10 @@ from extender.engine.types import refusals
 from extender.engine.types.effects import Report
 from protos.contract import choose
 from protos.contract.ask import PodAsk
-from protos.contract.reason import Reason
+from protos.contract.reason import Reason, listed
 
+NAMED_GATES = 3
+"""Scheduling gates that a sentence names."""
 REPORT_EVERY_S = 30.0
 """Seconds between Events about one pod."""
 
@@ -24,9 +27,12 @@ REPORT_EVERY_S = 30.0
 class PendingReasons:
     """Finds the reasons, and limits the Events about one pod."""
 
-    def __init__(self, ledger: Ledger, outbox: Outbox, indexes: Indexes, classes: Classes, roster: Roster) -> None:
+    def __init__(
+        self, ledger: Ledger, outbox: Outbox, indexes: Indexes, classes: Classes, roster: Roster, tenancy: Tenancy
+    ) -> None:
         self._ledger, self._outbox = ledger, outbox
         self._indexes, self._classes, self._roster = indexes, classes, roster
+        self._queues, self._quota = tenancy.queues, tenancy.admission.quota
         self._lack = Lacking(ledger.stock)
 
     def no_gpu(self, state: PodState, ask: PodAsk) -> Reason:
@@ -54,6 +60,18 @@ class PendingReasons:
         nearest = self._indexes.of(state.shape).nearest(state.excluded)
         node = self._ledger.nodes[nearest] if nearest else None
         return _with_numbers(refusals.no_room(ask), ask, node, self._ledger.stock.largest())
+
+    def unasked(self, state: PodState) -> Reason:
+        """Why kube-scheduler has not asked for a pod that waits for nothing else, as far as the pod's object tells."""
+        info, local_queue = state.info, self._queues.of(state.ref.uid)
+        if info.scheduler and not state.filtered:
+            return refusals.other_scheduler(info.scheduler)
+        if info.gates:
+            return refusals.gated(listed(info.gates, NAMED_GATES))
+        barred = self._quota.barred(local_queue) if local_queue is not None else None
+        if barred is not None:
+            return barred
+        return refusals.unschedulable(info.message) if info.message else refusals.UNASKED
 
     def report(self, state: PodState, reason: Reason, now: float) -> None:
         """Report a refusal in an Event, unless there was one about the pod a moment ago."""

@@ -1,16 +1,17 @@
-"""The score of a pod on its best nodes, term by term, for people: why it is there, or would go there.
+"""A pod on nodes, for people: its score on the best ones, term by term, and why others do not take it.
 
 Scores are current ones. A pod that has a node is scored there as if the pod were not on it yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from extender.engine.placement.misfit import Asked, Misfits
 from extender.engine.placement.score import ALONE, UNLINKED, Scorer, terms
-from extender.engine.placement.seats import UNTOUCHED
+from extender.engine.placement.seats import UNTOUCHED, fits
 from extender.engine.planning.attempt import ClusterView
 from extender.engine.state.intree import passes
 from extender.engine.state.ledger import Ledger
@@ -106,10 +107,26 @@ class Worth:
         found += [here._replace(here=True)] if here is not None else []
         return sorted(found, key=lambda row: (-row.points, row.node))
 
+    def misfits(self, pod: PodState) -> Misfits:
+        """Compares a pod with nodes."""
+        asked = Asked(pod.ask, pod.requests, pod.info.constraints, self._excluded(pod), self._view.ignored)
+        return Misfits(asked)
+
+    def having_gpus(self, pod: PodState, nodes: Sequence[NodeState]) -> Collection[str]:
+        """The names of those of some nodes on which the GPUs that the pod requests are free."""
+        if pod.ask is None:
+            return ()
+        if pod.ask.selection.uuids:
+            return {node.name for node in nodes if fits(pod.ask, node)}
+        return {name for name, _ in self._view.indexes.among(pod.shape, [node.name for node in nodes])}
+
+    def _excluded(self, pod: PodState) -> int:
+        pending = pod.state == "waiting"
+        return pod.excluded | self._ledger.excluded.get(pod.ref.uid, 0) if pending else 0
+
     def _nodes(self, pod: PodState) -> Iterator[NodeState]:
         """The other nodes on which the pod may be, best first."""
-        pending = pod.state == "waiting"
-        excluded = pod.excluded | self._ledger.excluded.get(pod.ref.uid, 0) if pending else 0
+        excluded = self._excluded(pod)
         for name, _ in islice(self._view.indexes.of(pod.shape).ranked(), LOOKED):
             node = self._view.nodes[name]
             open_to = name != pod.node and not excluded >> node.number & 1

@@ -28,6 +28,9 @@ REPELLING = ("NoSchedule", "NoExecute")
 """The taint effects that repel pods; PreferNoSchedule is only a preference."""
 CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """The taint that stands for spec.unschedulable."""
+LEAVING, UNSCHEDULABLE = "about to be removed", "cordoned"
+SELECTOR, AFFINITY = "node selector", "node affinity"
+"""What keeps a pod off a node, beside taints."""
 _NAME = "metadata.name"
 """The only field that matchFields can select."""
 
@@ -78,18 +81,25 @@ class Constraints(msgspec.Struct, frozen=True, cache_hash=True):
 
     def admits(self, node: NodeState) -> bool:
         """Whether the pod may run on this node, resources apart. No pod may go to a drained node."""
-        if node.leaving or ((node.taints or node.unschedulable) and not self._tolerates(node)):
-            return False
+        return not self.hurdle(node)
+
+    def hurdle(self, node: NodeState) -> str:
+        """What keeps the pod off this node, resources apart; "" if nothing does."""
+        if node.leaving:
+            return LEAVING
+        if (node.taints or node.unschedulable) and (taint := self._repelling(node)) is not None:
+            return UNSCHEDULABLE if taint is CORDONED else f"taint {taint.key}"
         labels = node.labels
         if any(labels.get(key) != value for key, value in self.labels):
-            return False
-        return self.terms is None or any(term.met(node) for term in self.terms)
+            return SELECTOR
+        return "" if self.terms is None or any(term.met(node) for term in self.terms) else AFFINITY
 
-    def _tolerates(self, node: NodeState) -> bool:
+    def _repelling(self, node: NodeState) -> Taint | None:
+        """A taint of the node that the pod does not tolerate."""
         repelling = [taint for taint in node.taints if taint.effect in REPELLING]
         if node.unschedulable:
             repelling.append(CORDONED)
-        return all(any(t.covers(taint) for t in self.tolerations) for taint in repelling)
+        return next((taint for taint in repelling if not any(t.covers(taint) for t in self.tolerations)), None)
 
 
 ANYWHERE = Constraints()

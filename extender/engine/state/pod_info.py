@@ -17,6 +17,7 @@ from gangfilter.values import Reader, both, run_time
 from protos.contract import names
 from protos.contract.bounds import GRACE
 from protos.contract.objects import Pod
+from protos.contract.printable import brief
 from protos.contract.priority import NEVER
 from protos.contract.timestamps import epoch_seconds
 
@@ -24,6 +25,8 @@ GRACE_S = 30.0
 """The default grace period. Source: core/v1 PodSpec.terminationGracePeriodSeconds."""
 SLACK_S = 60.0
 """The most by which the clocks of the API server and this process differ."""
+MOST_GATES = 8
+"""Scheduling gates of others that are kept."""
 SHARED = 4096
 """Owners that are cached, so that their pods share one object."""
 _ORDINAL = re.compile(r"(-[bcdfghjklmnpqrstvwxz2456789]{5}|[-.]?[0-9]+)$")
@@ -39,8 +42,14 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     ours: bool = False
     """It names one of our schedulers."""
+    scheduler: str = ""
+    """The scheduler that it names, if that is none of ours."""
     gated: bool = False
     """It has our scheduling gate."""
+    gates: tuple[str, ...] = ()
+    """The scheduling gates of others that hold it back."""
+    message: str = ""
+    """Why kube-scheduler has found no node for it, in its own words."""
     nominated: str = ""
     """The node to which it is nominated, while it has no node."""
     nominated_by_us: bool = False
@@ -113,9 +122,12 @@ def read(pod: Pod, before: PodInfo, schedulers: Collection[str], clock: Clock, n
     nominated = "" if on_node else pod.status.nominated_node_name or ""
     return PodInfo(
         ours=ours,
+        scheduler="" if ours else sys.intern(spec.scheduler_name),
         nominated=nominated,
         nominated_by_us=bool(nominated) and trust.nominated_by_us(pod),
         gated=any(gate.name == names.PLAN_GATE for gate in spec.scheduling_gates),
+        gates=tuple(gate.name for gate in spec.scheduling_gates if gate.name != names.PLAN_GATE)[:MOST_GATES],
+        message=brief(scheduled.message) if scheduled is not None and refused and not on_node else "",
         unschedulable=refused and not spec.scheduling_gates,
         never=spec.preemption_policy == NEVER,
         endless=spec.restart_policy == "Always",

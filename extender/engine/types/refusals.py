@@ -36,6 +36,7 @@ SET_ASIDE = Reason(
 UNNAMED = Reason(
     "GangUnnamed", "the pod waits for a gang that it does not name: gangshare.io/group is missing or cannot be read"
 )
+UNASKED = Reason("Unasked", "kube-scheduler has not asked Gangshare for the pod yet")
 NOT_READY = Reason("NotReady", "the pod's gang waits until the extender has read the cluster")
 ELSEWHERE = Reason("BindElsewhere", "the pod is bound to another node already")
 
@@ -50,6 +51,9 @@ class About(NamedTuple):
         return Reason(self.code, self.sentence.format(name), numbers)
 
 
+other_scheduler = About("OtherScheduler", "schedulerName is {}: that scheduler does not ask Gangshare")
+gated = About("SchedulingGated", "the pod waits for its scheduling gate {}")
+"""A gate of another controller."""
 assembling = About("GangAssembling", "gang {} waits for its members")
 gang_no_room = About(GANG_NO_ROOM, "gang {} waits until all its members fit")
 gang_starting = About("GangStarting", "gang {} starts with other pods or nodes first")
@@ -136,6 +140,11 @@ def for_queue(reason: Reason | None) -> bool:
 def queue_reserved(numbers: str) -> Reason:
     """The free capacity of the cluster or of a parent queue is guaranteed to other queues."""
     return Reason("QueueReserved", "the free capacity is guaranteed to other queues", numbers)
+
+
+def unschedulable(message: str) -> Reason:
+    """kube-scheduler's own filters refuse every node, before it asks the extender; `message` is its own."""
+    return Reason("Unschedulable", "kube-scheduler finds no node for the pod", message)
 
 
 def not_joined(gpus: int, joined: str, conditions: str, most: int) -> Reason:

@@ -47,6 +47,7 @@ BOOKS: dict[str, Any] = {
             "name": "train",
             "uid": "u-train",
             "node": "node-a",
+            "queue": "research",
             "state": "bound",
             "problem": None,
             "allocation": an_allocation("main", {"uuid": "GPU-a0", "index": 0, "mem": 10, "slices": 25}),

@@ -90,8 +90,8 @@ def test_explain_and_top_show_what_is_kept(status_port: StatusPort, capsys: pyte
     }
     holder = {**a_holder("train", mem=4), "reserved": True}
     node = a_node("node-a", a_gpu(0, "GPU-a0", memUsed=4, pods=[holder]))
-    status_port.answers["/inspect/node-a"] = json.dumps(node).encode()
-    shown = gangshare(capsys, "top", "node-a", "--pods", "--server", status_port.url).out
+    status_port.answers["/inspect"] = json.dumps({"nodes": [node]}).encode()
+    shown = gangshare(capsys, "top", "--pods", "--server", status_port.url).out
     assert "default/train (pending, reserved)" in shown
 
 

@@ -4,7 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.cli import explain
+from extender.cli import explain, ranking
 from extender.cli.errors import CommandError
 from extender.wire.answers import Group, Node, Pod
 from tests.unit.cli import books
@@ -28,30 +28,47 @@ def told(name: str, **said: Any) -> list[str]:
 
 
 def test_a_bound_pod_is_told_its_gpus() -> None:
-    assert told("train") == [
-        "default/train is bound to node-a",
+    runs = {"state": "running", "headline": "runs on node-a", "advice": "nothing"}
+    assert told("train", verdict=runs) == [
+        "default/train runs on node-a",
+        "  what to do: nothing",
         "  container main: GPU 0 (NVIDIA A100-SXM4-80GB, GPU-a0): 10 GiB, 25/100 slices",
     ]
 
 
 def test_a_pod_on_its_way_is_told_where_it_goes() -> None:
     assert told("big") == [
-        "default/big is binding on node-a",
+        "default/big is binding",
         "  container main: GPU 1 (NVIDIA A100-SXM4-80GB, GPU-a1): whole",
     ]
 
 
-def test_a_waiting_pod_is_told_why_and_for_how_long() -> None:
-    assert told("hungry") == [
-        "ml/hungry waits for 3m5s (NoRoom)",
+VERDICT = {"state": "waiting", "headline": "waits for free GPUs (NoRoom)", "advice": "wait"}
+
+
+def test_the_first_line_of_a_waiting_pod_is_the_verdict_and_the_second_what_to_do() -> None:
+    assert told("hungry", verdict=VERDICT) == [
+        "ml/hungry waits for free GPUs (NoRoom)",
+        "  what to do: wait",
         "  no GPU with 90 units free",
         "  needs 90 on one GPU; freest: node-a GPU 0 with 69",
+        "  it has waited for 3m5s",
     ]
+
+
+def test_the_nodes_are_told_by_reason_in_one_line() -> None:
+    counts = [{"nodes": 12, "why": "no whole GPU free"}, {"nodes": 3, "why": "model T4"}, {"nodes": 1, "why": ""}]
+    assert told("hungry", nodes=counts)[-1] == "  12 nodes: no whole GPU free · 3: model T4 · 1: would take it"
+    assert told("hungry", nodes=counts[2:])[-1] == "  1 node: would take it"
+
+
+def test_an_older_extender_gives_no_verdict_and_the_state_is_told() -> None:
+    assert told("hungry")[0] == "ml/hungry is waiting"
 
 
 def test_a_pod_of_unknown_place_is_told_so() -> None:
     where, problem, place = told("lost")
-    assert where == "default/lost is bound to node-b"
+    assert where == "default/lost is bound"
     assert "malformed" in problem
     assert "its GPU is unknown" in place
 
@@ -63,12 +80,12 @@ def test_a_gpu_that_is_no_longer_there_has_no_model() -> None:
     )
 
 
-def ranking(*ranks: dict[str, Any]) -> list[str]:
-    return list(explain.ranking(msgspec.convert({**books.BOOKS["pods"][0], "ranking": ranks}, Pod)))
+def ranked(*ranks: dict[str, Any]) -> list[str]:
+    return list(ranking.lines(msgspec.convert({**books.BOOKS["pods"][0], "ranking": ranks}, Pod)))
 
 
 def test_nodes_are_told_with_the_scores_there_and_their_terms_and_what_these_are() -> None:
-    assert ranking(
+    assert ranked(
         {"node": "node-b", "score": 0, "terms": {}},
         {"node": "node-a", "score": -137, "terms": {"fragments": 112, "spare": 25}, "here": True},
     ) == [
@@ -82,17 +99,17 @@ def test_nodes_are_told_with_the_scores_there_and_their_terms_and_what_these_are
 
 
 def test_of_a_pod_that_is_to_be_spread_its_emptiness_is_told() -> None:
-    *_, row, units = ranking({"node": "node-a", "score": 300, "terms": {"emptiness": 800, "links": 500}})
+    *_, row, units = ranked({"node": "node-a", "score": 300, "terms": {"emptiness": 800, "links": 500}})
     assert row == "  node-a    300        800    500"
     assert units == "  terms: thousandths; score: emptiness less links, the highest is best"
 
 
 def test_where_no_node_takes_it_none_is_told() -> None:
-    assert ranking() == []
+    assert ranked() == []
 
 
 def test_a_pod_without_gpus_is_not_said_to_be_on_some() -> None:
-    assert told("lost", problem=None, asksGpus=False) == ["default/lost is bound to node-b", "  it requests no GPU"]
+    assert told("lost", problem=None, asksGpus=False) == ["default/lost is bound", "  it requests no GPU"]
 
 
 def test_conflicts_of_its_gang_are_told_with_the_pod() -> None:
@@ -133,10 +150,13 @@ def test_a_gang_is_told_with_its_members_and_why_it_waits() -> None:
         {"name": "ps-0", "node": "node-a", "gpus": [], "seconds": 9.5},
     ]
     conflicts = ["minimum differs: 3 by a, 4 by b; 4 holds"]
-    said = {**books.BOOKS["groups"][0], "members": members, "conflicts": conflicts, "slots": slots}
+    verdict = {"headline": "waits for its members (GangAssembling)", "advice": "create them"}
+    said = {**books.BOOKS["groups"][0], "members": members, "conflicts": conflicts, "slots": slots, "verdict": verdict}
     assert list(explain.group_lines(msgspec.convert(said, Group))) == [
-        "ml/resnet is Assembling for 1m5s",
-        "  gang ml/resnet waits for its members (GangAssembling)",
+        "gang ml/resnet waits for its members (GangAssembling)",
+        "  what to do: create them",
+        "  it is Assembling for 1m5s",
+        "  gang ml/resnet waits for its members",
         "  1 of 4 members exist",
         "  minimum 4: 1 exist, 0 bound, 0 succeeded",
         "  conflict: minimum differs: 3 by a, 4 by b; 4 holds",
@@ -159,10 +179,15 @@ def test_a_gang_is_asked_for_by_name(status_port: StatusPort, capsys: pytest.Cap
 
 def test_a_gang_or_pod_that_waits_is_told_its_queue_and_its_place_in_line() -> None:
     said = {"namespace": "default", "name": "g", "phase": "Waiting", "queue": "team-a", "place": 2, "inLine": 5}
-    assert "  queue team-a: number 2 of 5 pending workloads in it" in explain.group_lines(msgspec.convert(said, Group))
+    said["pendingPods"] = 9
+    assert "  queue team-a: number 2 of 5 pending workloads in it (9 pending pods)" in explain.group_lines(
+        msgspec.convert(said, Group)
+    )
     pod = {**said, "uid": "u", "sentence": "why"}
-    assert "  queue team-a: number 2 of 5 pending workloads in it" in explain.lines(msgspec.convert(pod, Pod), None)
-    runs = {**said, "phase": "Running", "place": 0}
+    assert "  queue team-a: number 2 of 5 pending workloads in it (9 pending pods)" in explain.lines(
+        msgspec.convert(pod, Pod), None
+    )
+    runs = {**said, "phase": "Running", "place": 0, "pendingPods": 0}
     assert "  queue team-a" in explain.group_lines(msgspec.convert(runs, Group))
 
 
@@ -190,7 +215,7 @@ def test_who_stands_behind_the_first_in_line_is_told_when_that_starts() -> None:
     assert f"  gang default/big is first in its queue: {when}" in told
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("form", ["table", "json", "yaml"])
 def test_what_a_tenant_wrote_does_not_act_on_the_terminal(
     capsys: pytest.CaptureFixture[str], status_port: StatusPort, form: str
 ) -> None:

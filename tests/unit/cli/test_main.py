@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from importlib import metadata
@@ -6,7 +7,7 @@ import pytest
 
 from tests.unit.cli.run import gangshare
 
-COMMANDS = ("extender", "plugin", "scheduler-config", "top", "classes", "explain", "demo", "simulate", "version")
+COMMANDS = ("extender", "plugin", "scheduler-config", "top", "classes", "explain", "demo", "simulate", "defrag")
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,7 +26,7 @@ def test_kubectl_calls_it_kubectl_gangshare(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_version_is_the_distribution_s(capsys: pytest.CaptureFixture[str]) -> None:
-    assert gangshare(capsys, "version").out == f"gangshare {metadata.version('gangshare')}\n"
+    assert gangshare(capsys, "--version").out == f"gangshare {metadata.version('gangshare')}\n"
 
 
 def test_help_imports_nothing_that_only_a_process_needs() -> None:
@@ -51,3 +52,43 @@ def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None
     ran = gangshare(capsys, "topp")
     assert ran.code == 2
     assert "topp" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("top -o yml", "--output is 'yml': expected table, wide, json or yaml; see 'gangshare top --help'"),
+        ("defrag --for x --max-moves 99", "--max-moves is '99': expected less than or equal to 64"),
+        ("simulate jobs --trace x --nodes y", "--nodes is 'y': expected a valid integer"),
+        ("extender --log-level foo", "--log-level is 'foo': expected debug, info, warning or error"),
+        ("extender --listen foo", "--listen: 'foo' is no address: expected host:port"),
+        ("defrag", "Missing option '--for'; see 'gangshare defrag --help'"),
+        ("top --nod a", "No such option: --nod"),
+    ],
+)
+def test_an_error_of_a_command_line_is_one_plain_sentence(
+    line: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = gangshare(capsys, *line.split())
+    assert ran.code == 2
+    assert ran.err.startswith(f"error: {told}")
+    assert len(ran.err.splitlines()) == 1
+    assert "Value error" not in ran.err
+
+
+def test_a_long_value_is_cut_in_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(gangshare(capsys, "top", "-o", "x" * 9999).err) < 200
+
+
+def test_a_group_of_commands_without_a_command_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = gangshare(capsys, "explain")
+    assert ran.code == 2
+    assert ran.err.startswith("Usage: gangshare explain")
+
+
+def test_a_shell_completes_the_commands() -> None:
+    variables = {"_GANGSHARE_COMPLETE": "complete_bash", "COMP_WORDS": "gangshare explain ", "COMP_CWORD": "2"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "extender"], capture_output=True, text=True, check=True, env={**os.environ, **variables}
+    )
+    assert ran.stdout.split() == ["pod", "group", "node", "queue", "gpu"]

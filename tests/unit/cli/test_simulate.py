@@ -35,7 +35,7 @@ def simulated(capsys: pytest.CaptureFixture[str], lists: Sequence[str], *more: s
 def test_json_stands_alone_on_standard_output(
     capsys: pytest.CaptureFixture[str], lists: list[str], policy: str
 ) -> None:
-    ran = simulated(capsys, lists, "--policy", policy, "--seed", "43", "--inflate", "110", "--json")
+    ran = simulated(capsys, lists, "--policy", policy, "--seed", "43", "--inflate", "110", "-o", "json")
     told = json.loads(ran.out)
     assert (ran.code, ran.err) == (0, "")
     assert list(told) == ["policy", "seed", "at", "curve"]
@@ -48,10 +48,10 @@ def test_json_stands_alone_on_standard_output(
 def test_by_default_130_percent_of_seed_42_come_to_our_engine(
     capsys: pytest.CaptureFixture[str], lists: list[str]
 ) -> None:
-    told = simulated(capsys, lists, "--json").out
-    said = ("--policy", "gangshare", "--seed", "42", "--inflate", "130", "--list", "default", "--json")
+    told = simulated(capsys, lists, "-o", "json").out
+    said = ("--policy", "gangshare", "--seed", "42", "--inflate", "130", "--list", "default", "-o", "json")
     assert told == simulated(capsys, lists, *said).out
-    assert told != simulated(capsys, lists, "--inflate", "100", "--json").out
+    assert told != simulated(capsys, lists, "--inflate", "100", "-o", "json").out
 
 
 def test_a_long_replay_says_how_far_it_is_on_standard_error(
@@ -116,7 +116,7 @@ def test_a_bad_row_is_named_with_file_and_line(
     capsys: pytest.CaptureFixture[str], lists: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "pods.csv").write_text(rows(*SHAPES).replace("p2,1000,10,1,1000", "p2,1000,10,9x,1000"))
-    ran = simulated(capsys, lists, "--json")
+    ran = simulated(capsys, lists, "-o", "json")
     assert (ran.code, ran.out) == (1, "")
     path = tmp_path / "pods.csv"
     assert ran.err == f"error: {path}, line 4: num_gpu is '9x': expected a whole number from 0 to 256\n"
@@ -127,7 +127,7 @@ def test_the_curve_is_drawn(
     capsys: pytest.CaptureFixture[str], lists: list[str], tmp_path: Path, name: str, begins: bytes
 ) -> None:
     plot = tmp_path / name
-    ran = simulated(capsys, lists, "--policy", "fgd", "--json", "--plot", str(plot))
+    ran = simulated(capsys, lists, "--policy", "fgd", "-o", "json", "--plot", str(plot))
     assert (ran.code, ran.err) == (0, "")
     assert json.loads(ran.out)["policy"] == "fgd"
     assert plot.read_bytes().startswith(begins)
@@ -161,4 +161,4 @@ def test_without_matplotlib_only_the_plot_is_refused(
     ran = simulated(capsys, lists, "--policy", "fgd", "--plot", str(tmp_path / "curve.svg"))
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == "error: a plot needs matplotlib: pip install 'gangshare[plot]'\n"
-    assert simulated(capsys, lists, "--policy", "fgd", "--json").code == 0
+    assert simulated(capsys, lists, "--policy", "fgd", "-o", "json").code == 0

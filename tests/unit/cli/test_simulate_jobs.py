@@ -28,7 +28,7 @@ def simulated(capsys: pytest.CaptureFixture[str], jobs: list[str], *more: str) -
 def test_json_stands_alone_on_standard_output(
     capsys: pytest.CaptureFixture[str], jobs: list[str], policy: str, durations: str
 ) -> None:
-    ran = simulated(capsys, jobs, "--policy", policy, "--durations", durations, "--seed", "3", "--json")
+    ran = simulated(capsys, jobs, "--policy", policy, "--durations", durations, "--seed", "3", "-o", "json")
     told = json.loads(ran.out)
     assert (ran.code, ran.err, list(told)) == (0, "", KEYS)
     assert told["policy"] == policy
@@ -39,20 +39,21 @@ def test_json_stands_alone_on_standard_output(
 def test_by_default_our_policy_knows_the_run_times_and_stops_nobody(
     capsys: pytest.CaptureFixture[str], jobs: list[str]
 ) -> None:
-    said = ("--gpus-per-node", "8", "--policy", "gangshare", "--durations", "trace", "--seed", "0", "--json")
-    assert simulated(capsys, jobs, "--json").out == simulated(capsys, jobs, *said).out
-    assert json.loads(simulated(capsys, jobs, "--json").out)["wait_by_size"]["1"] == 0
+    said = ("--gpus-per-node", "8", "--policy", "gangshare", "--durations", "trace", "--seed", "0", "-o", "json")
+    assert simulated(capsys, jobs, "-o", "json").out == simulated(capsys, jobs, *said).out
+    assert json.loads(simulated(capsys, jobs, "-o", "json").out)["wait_by_size"]["1"] == 0
 
 
 def test_jobs_can_be_stopped_at_a_cost(capsys: pytest.CaptureFixture[str], jobs: list[str]) -> None:
     free, dear = (
-        json.loads(simulated(capsys, jobs, "--preempt", "--restart-cost", cost, "--json").out) for cost in ("0", "60")
+        json.loads(simulated(capsys, jobs, "--preempt", "--restart-cost", cost, "-o", "json").out)
+        for cost in ("0", "60")
     )
     assert free["mean_jct_s"] <= dear["mean_jct_s"]
 
 
 def test_queues_come_from_a_column(capsys: pytest.CaptureFixture[str], jobs: list[str]) -> None:
-    assert simulated(capsys, jobs, "--queues", "team", "--json").code == 0
+    assert simulated(capsys, jobs, "--queues", "team", "-o", "json").code == 0
     assert "squad among them" in simulated(capsys, jobs, "--queues", "squad").err
 
 

@@ -1,8 +1,11 @@
 import json
+from typing import Any, get_args
 
 import pytest
 
-from extender.cli import console, inspection, top
+from extender.cli import console, inspection, top, top_rows
+from extender.cli.top import View
+from extender.cli.top_rows import Filters
 from extender.wire.answers import Inspection
 from tests.unit.cli import books
 from tests.unit.cli.conftest import StatusPort
@@ -14,12 +17,109 @@ def cluster() -> Inspection:
     return inspection.decode(books.text(), Inspection)
 
 
-def rows(cluster: Inspection, pods: bool = False) -> list[str]:
-    return console.page(*top.render(cluster, pods)).splitlines()
+def rows(cluster: Inspection, **view: Any) -> list[str]:
+    return console.page(*top.render(cluster, View(**view))).splitlines()
+
+
+def table(cluster: Inspection, **view: Any) -> list[str]:
+    """The rows of the first table, below its headings."""
+    page = rows(cluster, **view)
+    return page[page.index("") + 2 :]
+
+
+def test_the_summary_comes_first(cluster: Inspection) -> None:
+    assert rows(cluster)[:4] == [
+        "2 nodes, 4 GPUs: 0 wholly free, 1 in use as a whole, 1 shared, 2 not offered",
+        "memory: 69 of 186 GiB free (37 %)",
+        "2 pods bound with GPUs; 2 pods pending: 1 NoRoom, 1 GangAssembling",
+        "problems: 1 malformed",
+    ]
+
+
+def test_by_default_each_node_has_a_row(cluster: Inspection) -> None:
+    first, second = table(cluster)[:2]
+    assert first.split() == [
+        *("node-a", "NVIDIA", "A100-SXM4-80GB", "2", "0"),
+        *("███░░░", "89/158", "GiB", "2", "ready"),
+    ]
+    assert second.split() == ["node-b", "Tesla", "T4", "2", "0", "░░░░░░", "0/28", "GiB", "1", "leaving"]
+
+
+def test_by_model_each_model_has_a_row(cluster: Inspection) -> None:
+    first, second = table(cluster, by="model")[:2]
+    assert first.split() == ["NVIDIA", "A100-SXM4-80GB", "2", "0", "███░░░", "89/158", "GiB", "2"]
+    assert second.split()[:4] == ["Tesla", "T4", "2", "0"]
+
+
+def test_by_namespace_and_by_queue_the_pods_are_summed_up(cluster: Inspection) -> None:
+    assert [row.split() for row in table(cluster, by="namespace")[:2]] == [
+        ["default", "1.25", "89", "GiB", "2", "0"],
+        ["ml", "0.00", "0", "GiB", "0", "2"],
+    ]
+    assert [row.split() for row in table(cluster, by="queue")[:2]] == [
+        ["-", "1.00", "79", "GiB", "1", "2"],
+        ["research", "0.25", "10", "GiB", "1", "0"],
+    ]
+
+
+def test_rows_with_most_come_first() -> None:
+    made = [top_rows.Row("a", mem_free=1, pods={"x"}), top_rows.Row("b", mem_used=9), top_rows.Row("c", mem_free=7)]
+    orders = {sort: "".join(row.name for row in top_rows.in_order(made, sort)) for sort in get_args(top_rows.Sort)}
+    assert orders == {"name": "abc", "free": "cab", "used": "bac", "pods": "abc"}
+
+
+def selected(cluster: Inspection, **filters: str) -> Inspection:
+    return top_rows.selected(cluster, Filters(**filters))
+
+
+def test_filters_are_globs_that_ignore_case(cluster: Inspection) -> None:
+    assert [node.name for node in selected(cluster, node="*-A").nodes] == ["node-a"]
+    assert [node.name for node in selected(cluster, model="*t4*").nodes] == ["node-b"]
+    assert selected(cluster, node="node").nodes == ()
+
+
+def test_a_filter_of_pods_shows_these_pods_and_their_gpus(cluster: Inspection) -> None:
+    research = selected(cluster, queue="research")
+    assert [(node.name, [gpu.index for gpu in node.gpus]) for node in research.nodes] == [("node-a", [0])]
+    assert [pod.name for pod in research.pods] == ["train"]
+    ml = selected(cluster, namespace="ml")
+    assert (ml.nodes, [pod.name for pod in ml.waiting]) == ((), ["hungry", "resnet-0"])
+    assert [gang.name for gang in ml.groups] == ["resnet"]
+
+
+def test_a_filter_of_nodes_leaves_pending_pods_out(cluster: Inspection) -> None:
+    found = selected(cluster, node="node-a")
+    assert (found.waiting, found.groups) == ((), ())
+    assert {pod.name for pod in found.pods} == {"train", "big"}
+
+
+def test_a_cordoned_node_offers_nothing() -> None:
+    idle = books.a_node("n", books.a_gpu(0, "GPU-0"))
+    free, cordoned = (
+        inspection.decode(books.text({"nodes": [{**idle, "unschedulable": value}]}), Inspection)
+        for value in (False, True)
+    )
+    assert "1 wholly free" in rows(free)[0]
+    assert "0 wholly free, 0 in use as a whole, 0 shared, 1 not offered" in rows(cordoned)[0]
+    assert table(cordoned)[0].split()[-1] == "cordoned"
+
+
+def test_only_the_first_pending_pods_are_shown_unless_all_are_wanted() -> None:
+    pods = [{**books.BOOKS["waiting"][0], "uid": f"{number}", "name": f"p{number}"} for number in range(25)]
+    cluster = inspection.decode(books.text({"waiting": pods}), Inspection)
+    assert rows(cluster)[-1] == "and 15 more: -o wide shows all"
+    assert rows(cluster, everything=True)[-1].startswith("ml/p24")
+    assert "25 pods pending: 25 NoRoom" in rows(cluster)[2]
+
+
+def test_the_page_fits_80_columns(cluster: Inspection) -> None:
+    for by in get_args(top_rows.By):
+        _, *parts = top.render(cluster, View(by=by))
+        assert max(map(len, console.page(*parts, width=80).splitlines())) <= 80
 
 
 def test_each_gpu_has_a_row_with_its_memory_and_slices(cluster: Inspection) -> None:
-    shared, whole = rows(cluster)[1:3]
+    shared, whole = table(cluster, by="gpu")[:2]
     assert shared.split() == [
         *("node-a", "0", "NVIDIA", "A100-SXM4-80GB", "ok"),
         *("█░░░░░", "10/79", "GiB", "25/100", "1"),
@@ -28,7 +128,7 @@ def test_each_gpu_has_a_row_with_its_memory_and_slices(cluster: Inspection) -> N
 
 
 def test_what_is_not_offered_says_why(cluster: Inspection) -> None:
-    sick, cordoned, lost = rows(cluster)[3:6]
+    sick, cordoned, lost = table(cluster, by="gpu")[2:5]
     assert "node-b (leaving)" in sick
     assert "sick:xid 79" in sick
     assert "cordoned" in cordoned
@@ -36,7 +136,7 @@ def test_what_is_not_offered_says_why(cluster: Inspection) -> None:
 
 
 def test_pods_are_named_on_wish_with_what_each_takes(cluster: Inspection) -> None:
-    _, _, train, _, big, *_ = rows(cluster, pods=True)
+    _, train, _, big, *_ = table(cluster, pods=True)
     assert train.split() == ["└", "default/train", "10", "GiB", "25"]
     assert big.split() == ["└", "default/big", "79", "GiB", "whole"]
 
@@ -45,14 +145,7 @@ def test_colours_are_for_terminals(cluster: Inspection, monkeypatch: pytest.Monk
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     assert "\x1b" not in console.page(*top.render(cluster))
-    assert "\x1b[31msick:xid 79" in console.page(*top.render(cluster), colours=True)
-
-
-def test_the_sums_and_the_problems_stand_below(cluster: Inspection) -> None:
-    page = "\n".join(rows(cluster))
-    assert "2 nodes, 4 GPUs: 1 whole, 1 shared, 2 empty, 2 not offered; memory 89/186 GiB (47 %)" in page
-    assert "2 pods bound with GPUs, 2 waiting" in page
-    assert "problems: 1 malformed" in page
+    assert "\x1b[31msick:xid 79" in console.page(*top.render(cluster, View(by="gpu")), colours=True)
 
 
 def test_who_waits_is_told_with_the_sentence_and_the_numbers(cluster: Inspection) -> None:
@@ -113,16 +206,15 @@ def test_json_is_what_inspect_says(status_port: StatusPort, capsys: pytest.Captu
     assert json.loads(ran.out) == books.BOOKS
 
 
+def test_a_filter_narrows_what_programs_get_too(status_port: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = gangshare(capsys, "top", "--node", "node-a", "-o", "json", "--server", status_port.url)
+    assert [node["name"] for node in json.loads(ran.out)["nodes"]] == ["node-a"]
+
+
 def test_one_node_alone(status_port: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
-    page = gangshare(capsys, "top", "node-a", "--server", status_port.url).out
+    page = gangshare(capsys, "top", "--node", "node-a", "--by", "gpu", "--server", status_port.url).out
     assert "node-a" in page
     assert "node-b" not in page
-
-
-def test_an_unknown_node_is_named(status_port: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
-    ran = gangshare(capsys, "top", "node-z", "--server", status_port.url)
-    assert ran.code == 1
-    assert "node 'node-z' not found: expected a node that the extender knows" in ran.err
 
 
 def test_nobody_there_tells_how_to_get_there(status_port: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,7 +70,9 @@ async def test_inspect_tells_nodes_pods_and_what_waits(cluster: World) -> None:
     assert told["problems"] == {"forged": 0, "malformed": 0, "overused": 0, "setAside": 0}
 
 
-async def test_pending_pods_are_the_same_in_the_queue_in_the_metric_and_in_the_list(cluster: World) -> None:
+async def test_pending_pods_are_the_same_in_queues_in_the_metric_in_top_and_in_every_explanation(
+    cluster: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A pod that asked, one that never did, one that requests no GPU, and members of a gang that is not complete."""
     await cluster.filter(add_pod(cluster.api, "asked", mem=12), ["node-a"])
     member = {names.GROUP: "g", names.MIN_MEMBER: "3"}
@@ -82,6 +84,12 @@ async def test_pending_pods_are_the_same_in_the_queue_in_the_metric_and_in_the_l
     assert sorted(pod["name"] for pod in told["waiting"]) == ["asked", "g-0", "g-1", "never", "plain"]
     _, metrics = await cluster.get("/metrics")
     assert "\ngangshare_pending_pods 5\n" in metrics
+    assert (await cluster.get("/queues"))[1]["queues"][0]["waiting"] == 5
+    assert (await cluster.get("/queues/default"))[1]["waiting"] == 5
+    for path in ("/explain/default/never", "/explain/default/plain", "/explain/groups/default/g"):
+        assert (await cluster.get(path))[1]["pendingPods"] == 5
+    top = await asyncio.to_thread(gangshare, capsys, "top", "--server", cluster.status)
+    assert "; 5 pods pending: " in top.out
 
 
 async def test_a_pod_whose_place_nobody_knows_is_told(cluster: World) -> None:
@@ -124,11 +132,21 @@ async def test_explain_tells_what_the_pod_costs_there_and_elsewhere(
 ) -> None:
     add_node(cluster.api, "node-b", gpus=2)
     await until(lambda: "node-b" in cluster.extender.engine.nodes, "seen")
-    _, told = await cluster.get("/explain/default/placed")
+    _, told = await cluster.get("/explain/default/placed?scores=true")
     assert {rank["node"]: rank["here"] for rank in told["ranking"]} == {"node-a": True, "node-b": False}
     assert all(rank["score"] == -sum(rank["terms"].values()) for rank in told["ranking"])
-    ran = await asyncio.to_thread(gangshare, capsys, "explain", "pod", "placed", "--server", cluster.status)
+    command = ("explain", "pod", "placed", "--scores", "--server", cluster.status)
+    ran = await asyncio.to_thread(gangshare, capsys, *command)
     assert re.search(r"NODE +SCORE +FRAGMENTS .* LINKS\n(?:.*\n)?  node-a \(here\) +-?\d+ .*\n", ran.out)
+
+
+async def test_each_page_of_one_object_is_served(cluster: World) -> None:
+    for path, key in (("/inspect/node-a", "name"), ("/gpus/GPU-node-a-0", "node"), ("/queues/default", "name")):
+        status, told = await cluster.get(path)
+        assert (status, told["verdict"]["state"]) == (200, "open")
+        assert told[key] in ("node-a", "default")
+    assert await cluster.get("/gpus/nothing") == (404, "nothing: no such GPU")
+    assert await cluster.get("/queues/nothing") == (404, "nothing: no such queue")
 
 
 async def test_livez_asks_the_scheduler_too() -> None:

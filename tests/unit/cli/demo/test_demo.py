@@ -86,8 +86,8 @@ def test_a_newcomer_sees_pods_on_gpus_looks_around_and_leaves_nothing_behind(
     said = dict(re.findall(r"(KUBECONFIG|GANGSHARE_SERVER)=(\S+)", serving.page))
     monkeypatch.setenv("GANGSHARE_SERVER", said["GANGSHARE_SERVER"])
     assert re.search(PLACED, gangshare(capsys, "top", "--pods").out)
-    assert "default/train is Running" in gangshare(capsys, "explain", "group", "train").out
-    assert "openb-pod-0001 is bound to" in gangshare(capsys, "explain", "pod", "openb-pod-0001").out
+    assert "gang default/train runs with" in gangshare(capsys, "explain", "group", "train").out
+    assert "openb-pod-0001 runs on" in gangshare(capsys, "explain", "pod", "openb-pod-0001").out
     assert serving.left()
     serving.process.send_signal(signal.SIGINT)
     assert serving.process.wait(30) == 0

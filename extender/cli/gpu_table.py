@@ -1,0 +1,67 @@
+"""A table of GPUs, one row for each, and the pods on them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from extender.cli import console
+from extender.wire.answers import Gpu, Holder, Node
+
+BRANCH = "└ "
+
+
+def gpus(nodes: Sequence[Node], pods: bool) -> RenderableType:
+    """One row for each GPU; with `pods`, followed by one for each pod on it, with the pod's amounts."""
+    table = console.columns("NODE", "GPU", "MODEL", "HEALTH", "MEMORY", "", "SLICES", *(() if pods else ("PODS",)))
+    for node in nodes:
+        label, model = _node_label(node), ""
+        if not node.gpus:
+            table.add_row(label, "-")
+        for gpu in node.gpus:
+            count = () if pods else (str(len(gpu.pods)),)
+            table.add_row(label, *_gpu_row(node, gpu, gpu.model if gpu.model != model else ""), *count)
+            label, model = "", gpu.model
+            for pod in gpu.pods if pods else ():
+                slices = "whole" if pod.whole else str(pod.slices)
+                table.add_row("", "", _pod_label(pod), "", "", f"{pod.mem} {console.unit(node.unit_mib)}", slices)
+        for ref in node.unplaced:
+            table.add_row("", "?", f"{BRANCH}{ref.namespace}/{ref.name}", "", "", "on some GPU")
+    return table
+
+
+def state(node: Node) -> str:
+    """What keeps new pods with GPUs off the node, "" if nothing does."""
+    cordoned = "cordoned" if node.unschedulable else ""
+    return ": ".join(note for note in (node.state if node.state != "ready" else "", cordoned, node.problem) if note)
+
+
+def health(gpu: Gpu) -> str:
+    """The health of a GPU; a healthy one may be cordoned."""
+    return "cordoned" if gpu.health == "ok" and gpu.cordoned else gpu.health
+
+
+def used(gpu: Gpu) -> int:
+    """The units of a GPU that pods use."""
+    return max(gpu.mem, gpu.mem_used) if gpu.whole else gpu.mem_used
+
+
+def _node_label(node: Node) -> str:
+    notes = state(node)
+    return f"{node.name} ({notes})" if notes else node.name
+
+
+def _gpu_row(node: Node, gpu: Gpu, model: str) -> Iterator[RenderableType]:
+    yield str(gpu.index)
+    yield model
+    yield Text(health(gpu), style="" if health(gpu) == "ok" else "red", no_wrap=True, overflow="ellipsis")
+    yield console.bar(used(gpu) / gpu.mem if gpu.mem else 0)
+    yield f"{used(gpu)}/{gpu.mem} {console.unit(node.unit_mib)}"
+    yield "whole" if gpu.whole else f"{gpu.slices_used}/{node.slices_per_gpu}"
+
+
+def _pod_label(pod: Holder) -> str:
+    note = " (lost, held)" if pod.kept else " (pending, reserved)" if pod.reserved else ""
+    return f"{BRANCH}{pod.namespace}/{pod.name}{note}"

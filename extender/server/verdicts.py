@@ -1,0 +1,176 @@
+"""The first two lines of every explanation: the verdict, and what to do. Pure.
+
+A reason's code decides both, so a code without an entry here has a general advice.
+"""
+
+from __future__ import annotations
+
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
+from extender.engine.types.refusals import QUEUE
+from extender.wire.answers import Gang, Gpu, Node, Pod, Verdict
+from extender.wire.listings import Queue
+from gangfilter.table import Phase
+from protos.contract.reason import Reason
+
+NEVER = ("NoMatch", "GangTooLarge", "GangTimedOut", "Ask")
+"""Codes, or how they begin, of workloads that cannot start as they are."""
+WAITS_FOR = {
+    "NoRoom": "free GPUs",
+    "InLine": "the pods before it in its queue",
+    "GangNoRoom": "free GPUs for all members",
+    "GangAssembling": "its members",
+    "GangStarting": "other members of its gang",
+    "Class": "its GpuClass",
+    "Gang": "its gang",
+    QUEUE: "its queue",
+    "AllocationForged": "the removal of a forged allocation",
+    "NodesNotChecked": "kube-scheduler, which will try the node that fits",
+    "OtherScheduler": "another scheduler",
+    "SchedulingGated": "a scheduling gate",
+    "SetAside": "the end of its quarantine",
+}
+"""What a workload waits for, by the code or how it begins; kube-scheduler for all others."""
+ADVICE = {
+    "NoRoom": "wait, request less, or loosen the selection; `gangshare defrag --for NAME` shows whether moves help",
+    "InLine": "wait, or declare its run time (gangshare.io/expected-runtime)",
+    "NoMatch": "correct the selection; `gangshare classes` shows the models and classes that exist",
+    "ClassMissing": "create the class, or correct gangshare.io/gpu-class",
+    "ClassUnreadable": "correct the class",
+    "QueueFull": "wait until pods of the queue end, or ask the queue's owner for more",
+    "QueueReserved": "wait, or give its queue a guarantee of its own",
+    "QueueClosed": "ask the queue's owner to open it",
+    "QueueForbidden": "name a queue that admits this namespace; `gangshare queues` shows all queues",
+    "QueueMissing": "create the queue, or correct gangshare.io/queue",
+    "QueueUnreadable": "correct the queue",
+    "AllocationForged": "leave gangshare.io/allocation out of templates and backups",
+    "SetAside": "report it with the traceback in the extender's log",
+    "OtherScheduler": "set schedulerName to a scheduler that asks Gangshare",
+    "SchedulingGated": "the controller that set the gate must remove it",
+    "Unschedulable": "read kube-scheduler's message, and correct the pod or the nodes",
+    "Unasked": "wait; if it lasts, look at the pod's Events and at kube-scheduler",
+    "GangAssembling": "create the missing members, or correct the minimum",
+    "GangNoRoom": "wait, or request less; `gangshare defrag --for NAME` shows whether moves help",
+    "GangTooLarge": "lower the minimum, or split the gang",
+    "GangTimedOut": "delete the gang and create it again, or raise its schedule timeout",
+    "GangMemberLost": "wait for the replacements; the job's controller creates them",
+    "Ask": "correct the request, and create the pod again",
+}
+"""What to do, by the code or how it begins."""
+NOTHING = "nothing"
+
+
+def of_pod(pod: Pod, state: PodState, *, fits_nowhere: bool) -> Verdict:
+    """The verdict on a pod. `fits_nowhere`: no node could take it even without pods."""
+    if pod.state == "bound":
+        if state.info.running:
+            return Verdict(state="running", headline=f"runs on {pod.node}", advice=NOTHING)
+        return _soon(f"starts soon on {pod.node}: it is bound, and its containers do not run yet")
+    if pod.state != "waiting":
+        return _soon(f"starts soon on {pod.node}: its GPUs are chosen")
+    if pod.reservation is not None and pod.reservation.complete:
+        return _soon(f"starts soon on {pod.reservation.node}: its GPUs are reserved and free")
+    if pod.code in ("GangStarting", "NodesNotChecked"):
+        return _soon(f"starts soon: {pod.sentence}")
+    if fits_nowhere:
+        advice = "request less, or correct the selection: the table of nodes says what each lacks"
+        return Verdict(state="never", headline=f"can never run on these nodes ({pod.code})", advice=advice)
+    return _pending(Reason(pod.code, pod.sentence))
+
+
+def of_gang(gang: Gang) -> Verdict:
+    """The verdict on a gang."""
+    match gang.phase:
+        case Phase.RUNNING:
+            return Verdict(state="running", headline=f"runs with {gang.bound} members", advice=NOTHING)
+        case Phase.STARTING | Phase.BINDING:
+            return _soon(f"starts soon: {gang.bound} of {gang.present} members are bound")
+        case Phase.COMPLETED:
+            return Verdict(state="completed", headline="is completed", advice=NOTHING)
+        case Phase.DEGRADED | Phase.UNDOING:
+            return Verdict(
+                state="running", headline=f"is {gang.phase.lower()} ({gang.code})", advice=_advice(gang.code)
+            )
+    return _pending(Reason(gang.code, gang.sentence))
+
+
+def _soon(headline: str) -> Verdict:
+    return Verdict(state="starting", headline=headline, advice=NOTHING)
+
+
+def _pending(reason: Reason) -> Verdict:
+    code = f" ({reason.code})" if reason.code else ""
+    if reason.code.startswith(NEVER):
+        return Verdict(state="never", headline=f"can never run as it is{code}", advice=_advice(reason.code))
+    what = _longest(WAITS_FOR, reason.code) or "kube-scheduler"
+    return Verdict(state="waiting", headline=f"waits for {what}{code}", advice=_advice(reason.code))
+
+
+def _advice(code: str) -> str:
+    return _longest(ADVICE, code) or NOTHING
+
+
+def _longest(table: dict[str, str], code: str) -> str:
+    """The entry of the longest key with which the code begins, "" if there is none."""
+    return max(((key, text) for key, text in table.items() if code.startswith(key)), key=_length, default=("", ""))[1]
+
+
+def _length(entry: tuple[str, str]) -> int:
+    return len(entry[0])
+
+
+def of_node(node: Node, state: NodeState) -> Verdict:
+    """The verdict on a node: whether it takes new pods."""
+    if state.books is None and not node.problem:
+        return _refuses("has no GPUs of Gangshare", "if it has GPUs, look at the plugin's pod on this node")
+    if node.problem:
+        return _refuses(f"takes no new pods with GPUs: {node.problem}", "correct it, or wait until the node is gone")
+    if node.state != "ready":
+        return _refuses("takes no new pods with GPUs: its plugin is not ready", "look at the plugin's log")
+    if state.unschedulable:
+        return _refuses("takes no new pods: it is cordoned", f"kubectl uncordon {node.name}")
+    offered = [gpu for gpu in node.gpus if gpu.health == "ok" and not gpu.cordoned]
+    if not offered:
+        return _refuses("takes no new pods with GPUs: no GPU is healthy and not cordoned", "look at the column HEALTH")
+    if all(_is_full(gpu, node.slices_per_gpu) for gpu in offered):
+        return Verdict(state="full", headline="takes no new pods with GPUs: all GPUs are in use", advice=NOTHING)
+    idle = sum(not gpu.pods for gpu in offered)
+    return Verdict(
+        state="open", headline=f"takes new pods: {idle} of {len(node.gpus)} GPUs wholly free", advice=NOTHING
+    )
+
+
+def _is_full(gpu: Gpu, slices_per_gpu: int) -> bool:
+    return gpu.whole or gpu.mem_used >= gpu.mem or gpu.slices_used >= slices_per_gpu
+
+
+def of_gpu(gpu: Gpu, on: Verdict, node: str) -> Verdict:
+    """The verdict on a GPU of a node: whether new pods may get it."""
+    if gpu.health != "ok":
+        return _refuses(f"takes no new pods: it is {gpu.health}", "docs/operations.md explains the health of GPUs")
+    if gpu.cordoned:
+        return _refuses("takes no new pods: it is cordoned", f"correct gangshare.io/cordoned-gpus of node {node}")
+    if on.state == "closed":
+        return _refuses(f"takes no new pods: node {node} {on.headline}", on.advice)
+    if gpu.whole:
+        return Verdict(state="full", headline="is in use as a whole", advice=NOTHING)
+    if not gpu.pods:
+        return Verdict(state="open", headline="is wholly free", advice=NOTHING)
+    free = f"{max(0, gpu.mem - gpu.mem_used)} of {gpu.mem} units"
+    return Verdict(state="open", headline=f"takes new pods: {free} free, used by {len(gpu.pods)}", advice=NOTHING)
+
+
+def of_queue(queue: Queue) -> Verdict:
+    """The verdict on a queue: whether its pods start."""
+    if queue.problem:
+        return _refuses(f"cannot be read: {queue.problem}", "correct the queue")
+    if queue.closed:
+        return _refuses("is closed: no pod of it starts", "its owner may set `closed: false`")
+    counts = f"{queue.running} pods run, {queue.waiting} wait"
+    if queue.exceeded:
+        return _refuses(f"is above its capability: {counts}", "wait until pods of it end")
+    return Verdict(state="open", headline=f"is open: {counts}", advice=NOTHING)
+
+
+def _refuses(headline: str, advice: str) -> Verdict:
+    return Verdict(state="closed", headline=headline, advice=advice)
