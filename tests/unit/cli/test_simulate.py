@@ -58,7 +58,7 @@ def test_a_long_replay_says_how_far_it_is_on_standard_error(
     capsys: pytest.CaptureFixture[str], lists: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("extender.cli.simulate.QUIET_S", 0.0)
-    ran = simulated(capsys, lists, "--policy", "fgd", "--inflate", "100", "--json")
+    ran = simulated(capsys, lists, "--policy", "fgd", "--inflate", "100", "-o", "json")
     assert re.fullmatch(r"1 of \d+ pods have arrived\n", ran.err)
     assert json.loads(ran.out)
 

@@ -62,7 +62,7 @@ def test_a_long_replay_says_how_far_it_is_on_standard_error(
 ) -> None:
     monkeypatch.setattr("extender.cli.simulate.QUIET_S", 0.0)
     for more in ((), ("--preempt",)):
-        ran = simulated(capsys, jobs, "--json", *more)
+        ran = simulated(capsys, jobs, "-o", "json", *more)
         assert ran.err == "0 of 3 jobs have ended\n"  # and no other line within some seconds
         assert json.loads(ran.out)
 
