@@ -13,7 +13,7 @@ from extender.wire.listings import Queue
 from gangfilter.table import Phase
 from protos.contract.reason import Reason
 
-NEVER = ("NoMatch", "GangTooLarge", "GangTimedOut", "Ask")
+NEVER = ("NoMatch", "GangTooLarge", "GangTimedOut", "Ask", "UnknownKey", "ForeignKey")
 """Codes, or how they begin, of workloads that cannot start as they are."""
 WAITS_FOR = {
     "NoRoom": "free GPUs",
@@ -54,7 +54,11 @@ ADVICE = {
     "GangTooLarge": "lower the minimum, or split the gang",
     "GangTimedOut": "delete the gang and create it again, or raise its schedule timeout",
     "GangMemberLost": "wait for the replacements; the job's controller creates them",
+    "GangTaken": "name another group, or declare the gang by a PodGroup",
+    "GangUnnamed": "set gangshare.io/group on all members",
     "Ask": "correct the request, and create the pod again",
+    "UnknownKey": "correct the key, and create the pod again",
+    "ForeignKey": "write what the sentence says, and create the pod again",
 }
 """What to do, by the code or how it begins."""
 NOTHING = "nothing"
