@@ -30,10 +30,11 @@ class Row:
     """One line of a list."""
 
     def __init__(self, path: Path, line: int, cells: Mapping[str, str]) -> None:
-        self._where, self._cells = f"{path}, line {line}", cells
+        self.where = f"{path}, line {line}"
+        self._cells = cells
 
     def wrong(self, column: str, expected: str) -> TraceError:
-        return TraceError(f"{self._where}: {column} is {self._cells[column][:40]!r}: expected {expected}")
+        return TraceError(f"{self.where}: {column} is {self._cells[column][:40]!r}: expected {expected}")
 
     def text(self, column: str) -> str:
         """The value, empty if the list has no such column."""

@@ -24,12 +24,13 @@ def pod(recorded: Recorded) -> Object:
     }
     limits = _gpus(recorded)
     resources = {"requests": requests, "limits": limits} if limits else {"requests": requests}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": recorded.name, "namespace": NAMESPACE, "labels": {"app": "openb"}},
-        "spec": _spec(resources),
-    }
+    return single(recorded.name, "openb", resources)
+
+
+def single(name: str, app: str, resources: Object, annotations: Mapping[str, str] | None = None) -> Object:
+    """A pod of its own, with one container."""
+    metadata = {"name": name, "namespace": NAMESPACE, "labels": {"app": app}, "annotations": dict(annotations or {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _spec(resources)}
 
 
 def job(name: str, app: str, count: int, annotations: Mapping[str, str], resources: Object) -> Object:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import grpc.aio
 
 from extender.cli import console, inspection, scheduler_config, top
-from extender.cli.demo import check, definitions, gang, manifests, tenants, trace
+from extender.cli.demo import check, definitions, gang, manifests, tenants, trace, yours
 from extender.cli.demo.count import Count
 from extender.cli.errors import CommandError
 from extender.cli.progress import Progress
@@ -117,8 +115,9 @@ class Demo:
                 "", *top.render(books, top.View(pods=True, everything=True)), "", check.verdict(self.outcome, gang.KEY)
             )
             if self._serve:
-                console.show("", *_hints(cluster))
+                console.show("", *_guide(cluster))
                 await asyncio.Event().wait()
+        console.show("", yours.SERVE)
         return not self.outcome.faults
 
     async def _tenants(self, cluster: EmbeddedCluster) -> list[str]:
@@ -243,20 +242,9 @@ def _checked(cluster: EmbeddedCluster, books: Inspection, faults: Sequence[str])
     return outcome._replace(faults=(*outcome.faults, *idle, *faults))
 
 
-def _hints(cluster: EmbeddedCluster) -> list[str]:
-    """Commands to try while the cluster is up, with a pending pod if there is one."""
-    pod = min(cluster.pods(), key=lambda pod: bool(podspec.node_of(pod)))["metadata"]["name"]
-    return [
-        "The cluster stays up until Ctrl-C. In another terminal:",
-        f"  export KUBECONFIG={cluster.place.kubeconfig} GANGSHARE_SERVER={cluster.place.status_url}",
-        f"  {_command()} top",
-        f"  {_command()} explain pod {pod}",
-        f"  {_command()} explain group {gang.NAME}",
-        f"  kubectl describe pod {pod}",
-        "  kubectl get nodes",
-    ]
-
-
-def _command() -> str:
-    """The command line that runs this program."""
-    return "gangshare" if shutil.which("gangshare") else str(Path(sys.argv[0]).resolve())
+def _guide(cluster: EmbeddedCluster) -> list[str]:
+    """What to type while the cluster is up. The pod to look at is pending, if there is one."""
+    place = yours.Place(cluster.kubeconfig, cluster.server.url, cluster.place.status_url)
+    yours.write(place)
+    other = min(cluster.pods(), key=lambda pod: bool(podspec.node_of(pod)))["metadata"]["name"]
+    return yours.guide(place, other, kubectl=shutil.which("kubectl") is not None)

@@ -66,7 +66,9 @@ def run(
     for job in jobs:
         if job.shape.workers > nodes or job.shape.gpus > gpus:
             needs = f"{job.shape.workers} nodes with {job.shape.gpus} GPUs each"
-            raise TraceError(f"job {job.name!r} needs {needs}: expected a list for {nodes} nodes with {gpus} GPUs each")
+            raise TraceError(
+                f"{job.where}: job {job.name!r} needs {needs}: expected at most {nodes} nodes with {gpus} each"
+            )
     simulation = make(nodes, gpus)
     coming = deque(sorted(jobs, key=lambda job: (job.submit, job.number)))
     ran: list[Ran] = []

@@ -41,6 +41,8 @@ class Job(msgspec.Struct, frozen=True, eq=False):
     queue: str = ONE_QUEUE
     expected: float = math.inf
     """The run time that policies know, infinity if unknown."""
+    where: str = "the list"
+    """Its file and line."""
 
 
 def read_jobs(path: Path, queue: str | None = None) -> list[Job]:
@@ -56,7 +58,9 @@ def _job(row: Row, queue: str | None) -> Job:
     if shape.workers * shape.gpus < gpus:
         raise row.wrong("num_gpus", f"at most workers times gpus_per_worker, which is {shape.workers * shape.gpus}")
     submit, duration = row.seconds("submit_s"), row.seconds("duration_s")
-    return Job(0, row.text("job"), submit, duration, gpus, shape, row.text(queue) if queue else ONE_QUEUE)
+    return Job(
+        0, row.text("job"), submit, duration, gpus, shape, row.text(queue) if queue else ONE_QUEUE, where=row.where
+    )
 
 
 def with_expected(jobs: Sequence[Job], durations: Durations, seed: int) -> list[Job]:

@@ -77,7 +77,10 @@ def test_the_text_names_each_figure(capsys: pytest.CaptureFixture[str], jobs: li
     ("more", "said"),
     [
         (("--policy", "easy", "--preempt"), "--preempt with --policy easy: expected --policy gangshare"),
-        (("--gpus-per-node", "4"), "job 'a' needs 1 nodes with 6 GPUs each: expected a list for 1 nodes with 4 GPUs"),
+        (
+            ("--gpus-per-node", "4"),
+            "jobs.csv, line 2: job 'a' needs 1 nodes with 6 GPUs each: expected at most 1 nodes with 4 each",
+        ),
         (("--trace", "/nowhere.csv"), "cannot read /nowhere.csv"),
     ],
 )

@@ -56,7 +56,7 @@ def test_half_a_gzip_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_job_that_never_fits_is_an_error() -> None:
-    with pytest.raises(TraceError, match="job '0' needs 3 nodes with 8 GPUs each: expected a list for 2 nodes"):
+    with pytest.raises(TraceError, match="the list: job '0' needs 3 nodes with 8 GPUs each: expected at most 2 nodes"):
         replay.replay([a_job(0, 0, 1, 24)], 2, 8, "skip")
 
 

@@ -36,6 +36,11 @@ def test_pods_of_a_list_without_models_accept_every_model(tmp_path: Path) -> Non
     assert trace.read_pods(path)[0].spec == Spec(3, 20, 1, 500)
 
 
+def test_a_node_without_gpus_has_no_model(tmp_path: Path) -> None:
+    path = written(tmp_path, f"{NODE}\nbare,32000,262144,0,\nn,1,1,1,T4\n")
+    assert trace.read_nodes(path)[0] == Node("bare", 32000, 262144, 0, "")
+
+
 def test_models_are_the_same_in_small_letters_as_in_the_engine(tmp_path: Path) -> None:
     assert trace.read_nodes(written(tmp_path, f"{NODE}\nn,1,1,1,t4\n"))[0].model == "T4"
     assert trace.read_pods(written(tmp_path, f"{POD}\np,1,1,1,1000,t4|V100m16\n"))[0].spec.models == ("T4", "V100M16")
