@@ -27,14 +27,12 @@ class GpuStatus(answers.Gpu, frozen=True, kw_only=True):
     """Pods on it that the caller may not see."""
 
 
-class GpuNodeStatus(Shape, frozen=True, kw_only=True):
+class GpuNodeStatus(answers.Node, frozen=True, kw_only=True):
     """One node and its GPUs. `unplaced` pods are on the node, but their GPUs are unknown."""
 
-    state: str = "ready"
-    problem: str = ""
     gpus: tuple[GpuStatus, ...] = ()
-    unplaced: tuple[answers.Ref, ...] = ()
     other_unplaced: int = 0
+    """Unplaced pods that the caller may not see."""
 
 
 class GpuPodStatus(answers.Pod, frozen=True, kw_only=True):

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from http import HTTPStatus
 from typing import Literal
 
 import msgspec
 
 from extender.cluster.front_proxy import FrontProxy
-from extender.cluster.reviews import Action, Reviews, User
+from extender.cluster.reviews import AT_ONCE, Action, Reviews, User
 from extender.server.core import Core
 from extender.server.desk import Desk, Pieces, Refusal, Traffic
 from extender.server.pages import HEADERS, JSON, reviewing, send_answer, send_text
@@ -94,8 +94,16 @@ class Api:
             return Sight(None)
         answer = await self._desk.ask("namespaces", lambda: items.namespaces(self._core.engine))
         every: list[str] = msgspec.json.decode(b"".join(answer.parts))[:MOST_NAMESPACES]
-        may = await asyncio.gather(*(self._reviews.permitted(user, _listing_pods(each)) for each in every))
-        return Sight(tuple(itertools.compress(every, may)))
+        return Sight(tuple([namespace async for namespace in self._seen(user, every)]))
+
+    async def _seen(self, user: User, namespaces: Sequence[str]) -> AsyncIterator[str]:
+        """Those of the namespaces whose pods the caller may list. A few are reviewed in each turn of the event loop."""
+        for start in range(0, len(namespaces), AT_ONCE):
+            some = namespaces[start : start + AT_ONCE]
+            may = await asyncio.gather(*(self._reviews.permitted(user, _listing_pods(each)) for each in some))
+            for namespace in itertools.compress(some, may):
+                yield namespace
+            await asyncio.sleep(0)
 
     def _pieces(self, target: Target, sight: Sight, form: Form) -> Pieces:
         view = View(self._core.engine, self._core.clock(), sight)

@@ -89,11 +89,8 @@ def _gpus(view: View, state: NodeState) -> Iterator[Item]:
 def _node(view: View, state: NodeState) -> Item:
     shown = inspect.node(view.engine, state)
     seen, others = _seen(view.sight, shown.unplaced)
-    gpus = tuple(_statuses(view, shown))
-    status = wire.GpuNodeStatus(
-        state=shown.state, problem=shown.problem or "", gpus=gpus, unplaced=seen, other_unplaced=others
-    )
-    return Item("", state.name, status)
+    own = {"gpus": tuple(_statuses(view, shown)), "unplaced": seen, "other_unplaced": others}
+    return Item("", state.name, wire.GpuNodeStatus(**{**asdict(shown), **own}))
 
 
 def _statuses(view: View, node: answers.Node) -> Iterator[wire.GpuStatus]:

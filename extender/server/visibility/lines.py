@@ -17,7 +17,7 @@ from extender.server.visibility.items import Listing, View
 from extender.wire import visibility as wire
 from extender.wire.visibility import Item
 
-LINE_SLICE = 100
+LINE_SLICE = 50
 """Pending workloads looked at between two pauses."""
 MOST_PENDING = 1000
 """Pending workloads of a queue that are shown by name."""

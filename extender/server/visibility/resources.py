@@ -169,7 +169,7 @@ RESOURCES = (
             Column("GPUs", lambda node: len(node.gpus), "The number of its GPUs.", "integer"),
             Column("Free", _free, "The number of its healthy GPUs that are wholly free.", "integer"),
             Column("Models", _models, "The models of its GPUs."),
-            Column("Problem", lambda node: node.problem, "Why it takes no new pods.", priority=1),
+            Column("Problem", lambda node: node.problem or "", "Why it takes no new pods.", priority=1),
         ),
     ),
     Resource(

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from extender.cluster import certificate, reviews
-from extender.cluster.reviews import Reviews, TooManyReviews
+from extender.cluster.reviews import Reviews, TooManyReviews, User
 from extender.server import tls
 from extender.settings import Address, Settings
 from extender.sim.apiserver.api import Api
@@ -186,6 +186,23 @@ async def test_reviews_are_paced() -> None:
         assert number == reviews.A_SECOND
         now[0] += 1
         assert await asking.user("viewer") is not None
+
+
+async def test_rights_are_paced_apart_from_tokens_and_remembered_within_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reviews, "REMEMBERED_RIGHTS", 10)
+    monkeypatch.setattr(reviews, "RIGHTS_A_SECOND", 30)
+    async with reviewing() as (asking, vouching, now):
+        ada = User("ada", groups=("g",))
+        for number in range(30):
+            await asking.allowed(ada, f"/explain/default/{number}")
+        with pytest.raises(TooManyReviews, match="more than 30 callers were looked up within a second"):
+            await asking.allowed(ada, "/inspect")
+        assert await asking.user("viewer") is not None
+        assert (len(asking._rights), vouching.asked["subjectaccessreviews"]) == (10, 30)
+        now[0] += 1
+        assert await asking.allowed(ada, "/inspect")
 
 
 def test_a_certificate_in_files_may_be_replaced_and_one_made_here_is_renewed(
