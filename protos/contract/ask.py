@@ -6,6 +6,7 @@ Only limits count, as in the kubelet for device plugins. A pod without GPU resou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -125,6 +126,12 @@ def _held(container: Container, kind: Kind, resources: names.Resources) -> Conta
 def _whole(container: Container, kind: Kind, whole: int, shared: int, resources: names.Resources) -> ContainerAsk:
     name = resources.whole if whole else resources.shared
     return ContainerAsk(name=container.name, kind=kind, gpus=whole or shared, whole=name, shared=not whole)
+
+
+@lru_cache(maxsize=1024)
+def of_model(ask: PodAsk, model: str) -> PodAsk:
+    """The ask, for GPUs of this model only."""
+    return msgspec.structs.replace(ask, selection=msgspec.structs.replace(ask.selection, model=model))
 
 
 def _containers(pod: Pod) -> Iterator[tuple[Kind, Container]]:

@@ -46,12 +46,14 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """All GPUs of a container must be on one NUMA node."""
     spread: bool = False
     mixed: bool = False
-    """The GPUs of one container may be of several models."""
+    """The GPUs of one container, and those of equal members of a gang, may be of several models."""
+    model: str = ""
+    """The exact model that equal members of its gang have, "" for any."""
 
     @property
     def length(self) -> int:
-        """The number of characters of all globs."""
-        return sum(map(len, (*self.models, *self.also, *self.uuids)))
+        """The number of characters of all globs and names."""
+        return sum(map(len, (*self.models, *self.also, *self.uuids, self.model)))
 
     @property
     def selective(self) -> bool:
@@ -147,6 +149,7 @@ def suits(selection: Selection, gpu: Gpu) -> bool:
         and not 0 < selection.max_mem_mib < gpu.mem_mib
         and gpu.clock_mhz >= selection.min_clock_mhz
         and (selection.min_cc == (0, 0) or capability(gpu) >= selection.min_cc)
+        and selection.model in ("", gpu.model)
         and matches(selection.models, gpu.model)
         and matches(selection.also, gpu.model)
     )

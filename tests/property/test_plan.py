@@ -142,6 +142,7 @@ def test_a_plan_takes_no_gpu_and_no_node_past_what_it_has(
         assert set(found.assignments) == {seat.uid for seat in seats}
         _recount(fleet, seats, found)
     else:
+        assert isinstance(found, Shortage), "all GPUs are of one model"
         assert found.short + sum(count for count, _ in found.placed) == len(seats)
         assert found.short > 0
 

@@ -33,7 +33,7 @@ class Barrier:
     def __init__(self, gangs: Gangs) -> None:
         self._roster, self._planner, self._assignments = gangs.roster, gangs.planner, gangs.assignments
         self._members, self._replacements, self._controller = gangs.members, gangs.replacements, gangs.controller
-        self._starts, self._rounds = gangs.starts, gangs.rounds
+        self._starts, self._rounds, self._models = gangs.starts, gangs.rounds, gangs.models
 
     # -- filter
 
@@ -85,6 +85,7 @@ class Barrier:
             self._denied(known, member, now)
         # 4. no place: a single pod, or refused; it is nominated to a place that kube-scheduler did not look at
         if gang.phase in STARTED and member.stage not in HOLDING:
+            self._models.restrict(gang, member.uid)
             return None
         member.refused = True
         gang.unasked.pop(member.uid, None)

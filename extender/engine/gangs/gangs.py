@@ -5,6 +5,7 @@ from __future__ import annotations
 from extender.engine.gangs.context import GangContext
 from extender.engine.gangs.controller import GangController
 from extender.engine.gangs.members import MemberController, Release
+from extender.engine.gangs.models import Models
 from extender.engine.gangs.observer import GangObserver
 from extender.engine.gangs.replacement_holds import ReplacementHolds
 from extender.engine.gangs.rounds import Rounds
@@ -19,7 +20,8 @@ class Gangs:
         self.reporter = context.reporter
         self.members = MemberController(context, release)
         self.replacements = ReplacementHolds(context, self.members)
+        self.models = Models(context)
         self.controller = GangController(context, self.members, self.replacements)
         self.starts = GangStarts(context, self.members, self.controller)
-        self.observer = GangObserver(context, self.members, self.replacements, self.controller)
+        self.observer = GangObserver(context, self.members, self.replacements, self.controller, self.models)
         self.rounds = Rounds(context, self.controller)

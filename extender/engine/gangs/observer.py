@@ -5,6 +5,7 @@ from __future__ import annotations
 from extender.engine.gangs.context import GangContext
 from extender.engine.gangs.controller import GangController
 from extender.engine.gangs.members import MemberController
+from extender.engine.gangs.models import Models
 from extender.engine.gangs.replacement_holds import ReplacementHolds
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
@@ -34,11 +35,12 @@ class GangObserver:
         members: MemberController,
         replacements: ReplacementHolds,
         controller: GangController,
+        models: Models,
     ) -> None:
         self._ledger, self._quarantine = context.ledger, context.quarantine
         self._roster, self._reporter, self._assignments = context.roster, context.reporter, context.assignments
         self._members, self._replacements, self._controller = members, replacements, controller
-        self._outsiders = controller.outsiders
+        self._outsiders, self._models = controller.outsiders, models
         self._priorities = context.priorities
         self._failed: dict[str, GangInfo] = {}
         """The gangs of failed pods that still exist, by the pod's UID."""
@@ -163,6 +165,7 @@ class GangObserver:
             member.refused = refused or bool(pod.spec.scheduling_gates)
             gang.put(member, Stage.IDLE)
             if gang.phase in STARTED:
+                self._models.restrict(gang, member.uid)
                 self._replacements.refill(known, now, member)
                 self._members.wake(gang, member)
         elif not self._assignments.sound(member.uid):

@@ -8,12 +8,13 @@ from itertools import islice
 import msgspec
 
 from extender.engine.gangs.assignments import Assignments
+from extender.engine.gangs.models import Models
 from extender.engine.gangs.reporter import GangReporter
 from extender.engine.placement.indexes import Indexes
 from extender.engine.planning.attempt import ClusterView
 from extender.engine.planning.backfill_guard import Kept
-from extender.engine.planning.plan import Placement, Plan
-from extender.engine.planning.shortage import Scarcity, Shortage
+from extender.engine.planning.one_model import Mixture
+from extender.engine.planning.plan import Failure, Placement, Plan
 from extender.engine.queueing.admission import Admission
 from extender.engine.queueing.order import Turns
 from extender.engine.state.context import EngineContext
@@ -27,7 +28,7 @@ from gangfilter.members import ON_NODE, SETTLED, Stage
 from gangfilter.table import Phase
 from protos.contract.reason import Reason
 
-Outcome = Placement | Shortage | Scarcity | Reason
+Outcome = Placement | Failure | Reason
 """The outcome of a plan; a Reason if the queue does not admit the gang."""
 SHORT = 20
 """A plan of fewer slices is short: it takes some 10 ms."""
@@ -56,7 +57,15 @@ class GangPlanner:
         self._roster, self._reporter, self._admission = roster, reporter, admission
         self._assignments, self._lack = assignments, Lacking(context.ledger.stock)
         ignored = frozenset(settings.resources.all)
-        self.view = ClusterView(context.ledger.nodes, indexes, ignored, settings.resources, settings.locality_labels)
+        self.view = ClusterView(
+            context.ledger.nodes,
+            indexes,
+            ignored,
+            settings.resources,
+            settings.locality_labels,
+            models=context.ledger.stock.models_of,
+        )
+        self._models = Models(context)
         self.turns = turns
         self._plan: tuple[Gang, Sequence[Seat], Plan] | None = None
         self._slices = 0
@@ -115,11 +124,14 @@ class GangPlanner:
             known.parked = True
             self._admission.park(gang)
 
-    def failed(self, known: GangInfo, why: Shortage | Scarcity, now: float) -> None:
+    def failed(self, known: GangInfo, why: Failure, now: float) -> None:
         """No plan fits: report it, and let a large gang rest before its next plan."""
         gang = known.gang
         known.rests_until = now + REST_S * len(gang.members) if len(gang.members) > LARGE else 0.0
-        known.reason = refusals.gang_no_room(gang.key, "; ".join([*self._lacking(gang), str(why)]))
+        if isinstance(why, Mixture):
+            known.reason = refusals.gang_mixed(gang.key)
+        else:
+            known.reason = refusals.gang_no_room(gang.key, "; ".join([*self._lacking(gang), str(why)]))
         self._reporter.report(known, known.reason, now)
 
     def _lacking(self, gang: Gang) -> Iterator[str]:
@@ -189,7 +201,10 @@ class GangPlanner:
         """The members that need a place, by priority, age and name; members that are lost meanwhile are left out."""
         idle = [m for m in gang.members.values() if m.stage is Stage.IDLE]
         idle.sort(key=lambda m: (m.uid not in first, -m.priority, m.since, m.name, m.uid))
-        return (self._assignments.seat(gang.members[m.uid]) for m in idle if m.uid in gang.members)
+        for uid in (member.uid for member in idle):
+            if uid in gang.members:
+                self._models.restrict(gang, uid)
+                yield self._assignments.seat(gang.members[uid])
 
     def _holds(self, gang: Gang, seat: Seat) -> bool:
         """Whether the member is unchanged since its plan began."""

@@ -24,11 +24,14 @@ from gangfilter.members import Member, Stage
 from gangfilter.minimum import needs
 from gangfilter.table import Phase
 from protos.contract.ask import PodAsk
+from protos.contract.reason import Reason
 
 KEEPING = (Phase.BINDING, Phase.RUNNING, Phase.DEGRADED)
 """Phases in which a gang waits for replacements."""
 CLOCKS_S = 1.0
 """The API server's times are whole seconds."""
+Kind = tuple[str, PodAsk | Reason | None]
+"""A role and a GPU request."""
 
 
 class ReplacementHolds:
@@ -104,9 +107,9 @@ class ReplacementHolds:
         if known.offering:
             known.offering, coming = False, tuple(known.gang.at(Stage.IDLE))
         pending = [m for m in coming if m.stage is Stage.IDLE and self._ledger.pods[m.uid].state == "waiting"]
-        unsuited: set[tuple[str, PodAsk | None]] = set()
+        unsuited: set[Kind] = set()
         for member in pending:
-            kind = member.role, self._ledger.pods[member.uid].ask
+            kind = member.role, self._ledger.pods[member.uid].asked
             replacement = None if kind in unsuited else self._suitable(known, member.uid, kind)
             if replacement is None:
                 unsuited.add(kind)
@@ -151,9 +154,9 @@ class ReplacementHolds:
         usable = node is not None and not node.unschedulable and not node.leaving
         return usable and stands(replacement.assignment, replacement.keeper.ref.uid, replacement.keeper.ask, node)
 
-    def _suitable(self, known: GangInfo, uid: str, kind: tuple[str, PodAsk | None]) -> ReplacementHold | None:
+    def _suitable(self, known: GangInfo, uid: str, kind: Kind) -> ReplacementHold | None:
         """The first hold of this role and these GPUs that suits the pod."""
-        equal = (each for each in known.replacements if (each.role, each.keeper.ask) == kind)
+        equal = (each for each in known.replacements if (each.role, each.keeper.asked) == kind)
         return next((each for each in equal if self._suits(each, uid)), None)
 
     def _suits(self, replacement: ReplacementHold, uid: str) -> bool:

@@ -7,7 +7,7 @@ the ledger may change between them. Nodes that changed are tried again before th
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from heapq import heappop, heappush
 from itertools import islice
 from operator import attrgetter
@@ -24,6 +24,7 @@ from extender.engine.state.seats import Assignment, Seat
 from extender.engine.types.shape import Shape
 from protos.contract import names
 from protos.contract.ask import PodAsk
+from protos.contract.selection import Selection
 
 LOOK, TRY = 1, 20
 """Costs of work: to pass over a node or sort a member, some 2 µs; to try one pod on a node."""
@@ -59,6 +60,8 @@ class ClusterView(msgspec.Struct, frozen=True):
     """Labels that say where a node is, from near to far: members of a gang are kept together by them."""
     kept: Kept = unguarded
     """The guards of reservations on each node."""
+    models: Callable[[Selection], Sequence[str]] = lambda _: ()
+    """The models of GPUs in the cluster that a selection accepts."""
 
 
 def batched(items: Iterable[T], size: int = STEP) -> Iterator[list[T]]:

@@ -12,8 +12,9 @@ from collections.abc import Generator, Mapping, Sequence, Set
 
 import msgspec
 
-from extender.engine.planning.attempt import PIECE, Attempt, ClusterView
+from extender.engine.planning.attempt import LOOK, PIECE, Attempt, ClusterView
 from extender.engine.planning.nearby import nearby
+from extender.engine.planning.one_model import Mixture, mixes, options, undecided
 from extender.engine.planning.shortage import Scarcity, Shortage, scarcity, shortage
 from extender.engine.state.intree import Amounts
 from extender.engine.state.seats import Assignment, Seat
@@ -27,7 +28,11 @@ class Placement(msgspec.Struct, frozen=True):
     """By UID."""
 
 
-class Plan(Sliced[Placement | Shortage | Scarcity]):
+Failure = Shortage | Scarcity | Mixture
+"""Why there is no placement."""
+
+
+class Plan(Sliced[Placement | Failure]):
     """One plan in the making.
 
     A placement is valid at the moment when `advance` returns: the caller books it before anything else happens. A
@@ -50,25 +55,54 @@ class Plan(Sliced[Placement | Shortage | Scarcity]):
         self._sizes = [seats, minimum] if len(minimum) < len(seats) else [seats]
         super().__init__(self._plan())
 
-    def _plan(self) -> Generator[int, None, Placement | Shortage | Scarcity]:
+    def _plan(self) -> Generator[int, None, Placement | Failure]:
         scarce = yield from scarcity(self._view, self._free, self._minimum)
         if scarce is not None:
             return scarce
-        best: Shortage | None = None
+        outcome: Placement | Failure | None = None
         for seats in self._sizes:
-            last = seats is self._sizes[-1]
-            close = yield from self._close(seats)
-            if close is not None:
-                return close
-            for wide in (False, True):
-                outcome, again = yield from self._try(seats, wide=wide, strict=not last)
-                if isinstance(outcome, Placement):
-                    return outcome
-                yield PIECE
-                if last and (best is None or outcome.short < best.short):
-                    best = outcome
-                if not again:
-                    break
+            outcome = yield from self._place(seats, strict=seats is not self._sizes[-1])
+            if isinstance(outcome, Placement):
+                return outcome
+        assert outcome is not None
+        return outcome
+
+    def _place(self, seats: Sequence[Seat], *, strict: bool) -> Generator[int, None, Placement | Shortage | Mixture]:
+        """Places for these members, those that ask alike on GPUs of one model; or, if not `strict`, why there are none.
+
+        Nodes whose models are unknown are tried last, by themselves.
+        """
+        asks = undecided(self._view, seats)
+        if not asks:
+            return (yield from self._anywhere(seats, strict=strict))
+        for option in (yield from options(self._view, seats, asks)):
+            outcome = yield from self._anywhere(option, strict=True)
+            if isinstance(outcome, Placement):
+                return outcome
+        unknown = frozenset([node.name for node in self._view.nodes.values() if node.books is None])
+        yield len(self._view.nodes) * LOOK
+        if unknown:
+            outcome, _ = yield from self._try(seats, wide=False, strict=True, within=unknown)
+            if isinstance(outcome, Placement):
+                return outcome
+        outcome = yield from self._anywhere(seats, strict=strict)
+        fits = isinstance(outcome, Placement) and mixes(asks, seats, outcome.assignments, self._view.nodes)
+        return Mixture() if fits else outcome
+
+    def _anywhere(self, seats: Sequence[Seat], *, strict: bool) -> Generator[int, None, Placement | Shortage]:
+        """Places for these members on whatever GPUs suit them."""
+        close = yield from self._close(seats)
+        if close is not None:
+            return close
+        best: Shortage | None = None
+        for wide in (False, True):
+            outcome, again = yield from self._try(seats, wide=wide, strict=strict)
+            if isinstance(outcome, Placement):
+                return outcome
+            yield PIECE
+            best = outcome if best is None or outcome.short < best.short else best
+            if not again:
+                break
         assert best is not None
         return best
 

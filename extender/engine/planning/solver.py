@@ -1,8 +1,9 @@
 """The solver: whether pending pods fit once some pods are gone, and where.
 
 Preemption, reclaim and backfill ask it with ever other sets of pods that are gone. An upper bound answers most of that:
-how many members of each class each node takes if it takes no others. If all members are alike and each asks a single
-GPU, whole GPUs or none, the bound is exact. Otherwise a plan on snapshots of the nodes decides.
+how many members of each class each node takes if it takes no others. If all members are alike, each asks a single GPU,
+whole GPUs or none, and they need not be kept to one model of several, the bound is exact. Otherwise a plan on snapshots
+of the nodes decides.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 
 from extender.engine.placement.indexes import Indexes
 from extender.engine.planning.attempt import PIECE, STEP, TRY, ClusterView
+from extender.engine.planning.one_model import undecided
 from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.snapshot import fill
 from extender.engine.planning.trial import EquivalenceClass, group, is_puzzle
@@ -76,7 +78,8 @@ class Solver:
         classes: dict[Hashable, EquivalenceClass] = {}
         group(wanted.seats, view.ignored, classes)
         self._classes = list(classes.values())
-        self._exact = len(self._classes) == 1 and not is_puzzle(self._classes[0].ask) and not wanted.free
+        single = len(self._classes) == 1 and not is_puzzle(self._classes[0].ask)
+        self._exact = single and not wanted.free and not undecided(view, wanted.seats)
         """Whether the pods fit if the bound says so."""
         self._rooms: dict[tuple[str, frozenset[str]], Room] = {}
         self._times: dict[tuple[PodAsk, Signature], int] = {}

@@ -50,6 +50,8 @@ class Lacking:
         sizes = [kind.mem_mib for kind in kinds] or [0]
         if wanted.uuids:
             yield f"uuid {_listed(wanted.uuids)}", Selection(uuids=wanted.uuids), ""
+        if wanted.model:
+            yield f"model {wanted.model} of its gang", Selection(model=wanted.model), ""
         for globs in filter(None, (wanted.models, wanted.also)):
             yield f"model {_listed(globs)}", Selection(models=globs), ""
         if size := wanted.min_mem_mib:

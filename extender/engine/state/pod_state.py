@@ -19,7 +19,7 @@ from extender.engine.types.effects import PodRef
 from extender.engine.types.shape import Shape, shape
 from extender.engine.types.subject import Subject, of_pod
 from protos.contract.allocation import Allocation
-from protos.contract.ask import PodAsk
+from protos.contract.ask import PodAsk, of_model
 from protos.contract.reason import Reason
 
 State = Literal["waiting", "held", "binding", "bound"]
@@ -72,6 +72,8 @@ class PodState(msgspec.Struct, eq=False):
     node: str = ""
     asked: PodAsk | Reason | None = None
     """Its GPU request, or why the request is invalid."""
+    model: str = ""
+    """The model of GPUs that equal members of its gang have, "" if it may have any."""
     requests: Requests = ()
     version: str = ""
     """The resourceVersion from which `asked` and `requests` were read; "" if they may have changed since."""
@@ -125,7 +127,9 @@ class PodState(msgspec.Struct, eq=False):
     @property
     def ask(self) -> PodAsk | None:
         """Its GPU request, None if it has none or an invalid one."""
-        return self.asked if isinstance(self.asked, PodAsk) else None
+        if not isinstance(self.asked, PodAsk):
+            return None
+        return of_model(self.asked, self.model) if self.model else self.asked
 
     @property
     def shape(self) -> Shape:

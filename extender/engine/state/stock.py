@@ -6,7 +6,7 @@ Updates cost only the nodes that changed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 
@@ -137,6 +137,11 @@ class Stock:
             self._matching[wanted] = accepted, self._having(accepted)
         kinds, nodes = self._matching[wanted]
         return sum(self.gpus[found] for found in kinds), sum(self.free[found] for found in kinds), nodes
+
+    def models_of(self, wanted: Selection) -> Sequence[str]:
+        """The models of the accepted GPUs (UUIDs ignored), by name."""
+        self.matching(wanted)
+        return sorted({found.model for found in self._matching[wanted][0]})
 
     def _having(self, kinds: set[GpuKind]) -> int:
         return sum(n for machine, n in self._machines.items() if any(built in kinds for _, _, built in machine.gpus))

@@ -56,6 +56,12 @@ gated = About("SchedulingGated", "the pod waits for its scheduling gate {}")
 """A gate of another controller."""
 assembling = About("GangAssembling", "gang {} waits for its members")
 gang_no_room = About(GANG_NO_ROOM, "gang {} waits until all its members fit")
+GANG_MIXED = "GangMixedModels"
+GANG_SHORT = (GANG_NO_ROOM, GANG_MIXED)
+"""Codes of gangs that wait for GPUs."""
+gang_mixed = About(
+    GANG_MIXED, "gang {} fits only on GPUs of several models, which gangshare.io/mixed-models: allow permits"
+)
 gang_starting = About("GangStarting", "gang {} starts with other pods or nodes first")
 """Its assignments do not include this pod or node."""
 gang_taken = About(

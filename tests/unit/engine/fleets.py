@@ -7,10 +7,12 @@ from typing import Any
 
 from extender.engine.placement.indexes import Indexes
 from extender.engine.planning.attempt import ClusterView
+from extender.engine.planning.one_model import Mixture
 from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.shortage import Shortage
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
+from extender.engine.state.stock import Stock
 from protos.contract import names
 from protos.contract.ask import ContainerAsk, PodAsk
 from protos.contract.books import NodeBooks
@@ -35,7 +37,10 @@ def a_state(name: str, number: int = 0, *mems: int, **fields: Any) -> NodeState:
 
 def a_fleet(*states: NodeState) -> ClusterView:
     nodes = {state.name: state for state in states}
-    return ClusterView(nodes, Indexes(nodes), OURS)
+    stock = Stock()
+    for state in states:
+        stock.put(state.name, state.books.inventory if state.books is not None else None)
+    return ClusterView(nodes, Indexes(nodes), OURS, models=stock.models_of)
 
 
 def amounts(cores: float = 0, gib: float = 0) -> tuple[tuple[str, int], ...]:
@@ -60,11 +65,13 @@ def members(count: int, ask: PodAsk | None = None, prefix: str = "m", **fields: 
     return [Seat(uid=f"{prefix}{i}", ask=ask, **fields) for i in range(count)]
 
 
-def outcome(fleet: ClusterView, seats: Sequence[Seat], minimum: Sequence[Seat] | None = None) -> Placement | Shortage:
+def outcome(
+    fleet: ClusterView, seats: Sequence[Seat], minimum: Sequence[Seat] | None = None
+) -> Placement | Shortage | Mixture:
     plan = Plan(fleet, seats, seats if minimum is None else minimum)
     while not plan.advance():
         pass
-    assert isinstance(plan.outcome, Placement | Shortage)
+    assert isinstance(plan.outcome, Placement | Shortage | Mixture)
     return plan.outcome
 
 

@@ -114,7 +114,7 @@ class Heads:
         gang, who = known.gang, f"gang {known.gang.key}"
         if gang.phase is not Phase.WAITING or gang.born > before:
             return None
-        short = known.reason is not None and known.reason.code == refusals.GANG_NO_ROOM and gang.may_plan(now)
+        short = known.reason is not None and known.reason.code in refusals.GANG_SHORT and gang.may_plan(now)
         comes = who in kept and not refusals.for_queue(known.reason)
         return Head(self.of_gang(gang), who, gang.born, known) if short or comes else None
 

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from extender.engine.gangs.gangs import Gangs
-from extender.engine.planning.attempt import PIECE
+from extender.engine.planning.attempt import PIECE, ClusterView
 from extender.engine.planning.defrag_plan import DefragPlan, Move, NoPlan, indexes
+from extender.engine.planning.one_model import options, undecided
 from extender.engine.policies.defrag.defrag import Defrag
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
@@ -55,9 +56,15 @@ def asked(gangs: Gangs, pod: PodState | None, key: GroupKey) -> Asked | NoPlan |
 class DefragRequest(Sliced[DefragPlan | NoPlan]):
     """A plan of moves in the making, and the pods that it is for."""
 
-    def __init__(self, asked: Asked, pods: Mapping[str, PodState], plan: Callable[[Sequence[Seat]], Defrag]) -> None:
+    def __init__(
+        self,
+        asked: Asked,
+        pods: Mapping[str, PodState],
+        view: ClusterView,
+        plan: Callable[[Sequence[Seat]], Defrag],
+    ) -> None:
         """`pods` by UID; `plan` makes the plan for these seats."""
-        self._asked, self._plan, self._known = asked, plan, pods
+        self._asked, self._plan, self._known, self._view = asked, plan, pods, view
         self._pods: dict[str, PodState] = {}
         """The pending pods, by UID."""
         super().__init__(self._go())
@@ -70,7 +77,12 @@ class DefragRequest(Sliced[DefragPlan | NoPlan]):
             if len(seats) % READ == 0:
                 yield PIECE
         yield PIECE
-        return (yield from self._plan(seats).whole())
+        found: list[DefragPlan | NoPlan] = []
+        for option in (yield from options(self._view, seats, undecided(self._view, seats))):
+            found.append((yield from self._plan(option).whole()))
+            if isinstance(found[-1], DefragPlan):
+                return found[-1]
+        return found[0]
 
     def told(self, nodes: Mapping[str, NodeState]) -> dict[str, Any]:
         """The outcome as JSON, without the rooms."""

@@ -214,7 +214,8 @@ class Growth:
     def _room(self, gang: Gang, model: Member, count: int) -> Generator[int, None, Placement | None]:
         """Places for so many more workers, else for half as many, and so on."""
         beside = [member.node for member in gang.at(*ON_NODE)]
-        like = msgspec.structs.replace(Seat.of(self._ledger.pods[model.uid]), role=WORKER)
+        pod = self._ledger.pods[model.uid]
+        like = msgspec.structs.replace(Seat.of(pod), ask=self._gangs.models.ask_like(pod), role=WORKER)
         seats: list[Seat] = []
         for i in range(min(count, self._context.settings.max_gang_size)):
             seats.append(msgspec.structs.replace(like, uid=f"{gang.key} {i}"))

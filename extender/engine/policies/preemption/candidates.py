@@ -154,7 +154,7 @@ class Candidates:
         self, check: CandidateFilter, busy: frozenset[str], now: float, known: GangInfo
     ) -> Waiting | None:
         gang, key = known.gang, known.gang.key
-        short = known.reason is not None and known.reason.code in (refusals.GANG_NO_ROOM, *refusals.QUEUE_SHORT)
+        short = known.reason is not None and known.reason.code in (*refusals.GANG_SHORT, *refusals.QUEUE_SHORT)
         if not short or not gang.may_plan(now) or f"gang {key}" in busy or gang in self._gangs.planner.turns:
             return None
         turn = self._context.order.of_gang(gang)
