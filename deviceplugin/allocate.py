@@ -18,7 +18,7 @@ from deviceplugin.identify import Identifier, RefusedError
 from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
 from deviceplugin.record import Given
-from protos.contract import names, objects
+from protos.contract import cordon, names, objects
 from protos.contract.allocation import Share
 from protos.contract.ask import AskError
 from protos.contract.books import NodeBooks
@@ -136,8 +136,7 @@ class Allocator:
 
     def _decide(self, claim: adopt.Claim) -> adopt.Decision:
         text = self.cluster.node.metadata.annotations.get(names.CORDONED_GPUS, "") if self.cluster.node else ""
-        cordoned = frozenset(part.strip() for part in text.split(",") if part.strip())
-        return adopt.decide(claim, self._others(claim.uid), self.offer.inventory, cordoned)
+        return adopt.decide(claim, self._others(claim.uid), self.offer.inventory, cordon.marks(text))
 
     def _others(self, uid: str) -> list[adopt.Claim]:
         pods = [pod for pod in self.cluster.pods.values() if pod.metadata.uid != uid]

@@ -24,6 +24,7 @@ from extender.engine.types.effects import (
     QueueStatus,
     RemoveNomination,
     Report,
+    ReportNode,
     ReportOwner,
     Requeue,
     Scale,
@@ -173,6 +174,8 @@ class Actor:
             case ReportOwner(namespace, owner, reason):
                 about = Reference(owner.api_version, owner.kind, owner.name, namespace, owner.uid)
                 await self._tell(about, reason)
+            case ReportNode(node, reason):
+                await self._tell(_of_cluster("node", node), reason)
             case Fault(subject, why=reason):
                 if (blamed := _set_aside(subject)) is not None:
                     await self._tell(blamed, reason)
@@ -255,7 +258,12 @@ def _set_aside(subject: Subject) -> Reference | None:
         case "scaler":
             return Reference(training.API_VERSION, subject.source, name, namespace)
         case kind if kind in _KINDS:
-            uid = name if kind == "node" else ""  # as the kubelet's own Events have it
-            return Reference(*_KINDS[kind], name, namespace, uid)
+            return _of_cluster(kind, name, namespace)
         case _:
             return None
+
+
+def _of_cluster(kind: str, name: str, namespace: str = "") -> Reference:
+    """An object of one of the `_KINDS`."""
+    uid = name if kind == "node" else ""  # as the kubelet's own Events have it
+    return Reference(*_KINDS[kind], name, namespace, uid)

@@ -12,6 +12,7 @@ from extender.engine.types.effects import (
     QueueStatus,
     RemoveNomination,
     Report,
+    ReportNode,
     ReportOwner,
     Requeue,
     Scale,
@@ -29,7 +30,7 @@ class Complaint(msgspec.Struct, frozen=True):
     reason: Reason
 
 
-Notice = Report | ReportOwner | Complaint | Fault
+Notice = Report | ReportOwner | ReportNode | Complaint | Fault
 """Effects that only inform people."""
 Status = GroupStatus | ClassStatus | QueueStatus
 Write = Requeue | RemoveNomination | SetAnnotation | Evict | Scale | Unscale | Status | Notice
@@ -82,6 +83,8 @@ def identity(effect: Write) -> tuple[Key, str]:
             return ("complaint", owner.uid, reason.code), f"{owner.namespace}/{owner.name}"
         case ReportOwner(namespace, controller, reason):
             return ("report owner", controller.uid, reason.code), f"{namespace}/{controller.name}"
+        case ReportNode(node, reason):
+            return ("report node", node, reason.code), node
         case Fault(subject, name):
             return ("fault", *subject), name
         case GroupStatus():

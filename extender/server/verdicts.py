@@ -125,10 +125,10 @@ def _length(entry: tuple[str, str]) -> int:
 
 def of_node(node: Node, state: NodeState) -> Verdict:
     """The verdict on a node: whether it takes new pods."""
-    if state.books is None and not node.problem:
+    if state.books is None and not state.problem:
         return _refuses("has no GPUs of Gangshare", "if it has GPUs, look at the plugin's pod on this node")
-    if node.problem:
-        return _refuses(f"takes no new pods with GPUs: {node.problem}", "correct it, or wait until the node is gone")
+    if state.problem:
+        return _refuses(f"takes no new pods with GPUs: {state.problem}", "correct it, or wait until the node is gone")
     if node.state != "ready":
         return _refuses("takes no new pods with GPUs: its plugin is not ready", "look at the plugin's log")
     if state.unschedulable:

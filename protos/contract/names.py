@@ -79,6 +79,8 @@ CDI_ANNOTATIONS = "cdi.k8s.io/"
 CDI_KIND = "nvidia.com/gpu"
 # The label of namespaces whose pods may request GPUs from the runtime: `all`.
 GPU_VISIBILITY = f"{DOMAIN}/gpu-visibility"
+# The label of namespaces that says what admission does about keys that we do not read: `deny`, `warn` or `ignore`.
+UNKNOWN_KEYS = f"{DOMAIN}/unknown-keys"
 
 # The gpushare dialect (AliyunContainerService/gpushare-scheduler-extender and -device-plugin).
 ALIYUN_MEM = "aliyun.com/gpu-mem"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.stock import Stock
-from protos.contract import codec, inventory
+from protos.contract import codec, cordon, inventory
 from protos.contract.books import NodeBooks
 from protos.contract.inventory import Inventory
 from protos.contract.objects import Node
@@ -24,7 +24,7 @@ class Inventories:
 
     def read(self, state: NodeState, node: Node) -> bool:
         """Read the node's inventory; returns whether its books were created or changed."""
-        state.fault = ""
+        state.fault, state.cordon_fault = "", None
         try:
             found = inventory.decode(state.inventory_text)
         except codec.ContractError as error:
@@ -43,9 +43,9 @@ class Inventories:
 
     def mark(self, state: NodeState, found: Inventory) -> None:
         """Set the node's GPUs, and mark those that take no new pods."""
-        marks = {mark.strip() for mark in state.cordoned.split(",") if mark.strip()}
         unhealthy = self._unhealthy.get(state.name, frozenset())
-        marks |= {gpu.uuid for gpu in found.gpus if gpu.minor in unhealthy}
+        marks = cordon.marks(state.cordoned) | {gpu.uuid for gpu in found.gpus if gpu.minor in unhealthy}
+        state.cordon_fault = cordon.unreadable(state.cordoned, found)
         self.stock.put(state.name, found)
         if state.books is None:
             state.books = NodeBooks(found, marks)

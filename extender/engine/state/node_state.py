@@ -7,14 +7,15 @@ from typing import Any
 
 from protos.contract.books import NodeBooks
 from protos.contract.objects import Taint
+from protos.contract.reason import Reason
 
 
 class NodeState:
     """One node: the books of its GPUs if it has an inventory, and its in-tree totals."""
 
     __slots__ = (
-        "allocatable", "books", "cordoned", "fault", "inventory_text", "labels", "leaving", "name", "number", "present",
-        "problem", "seen", "taints", "unschedulable", "used", "version",
+        "allocatable", "books", "cordon_fault", "cordoned", "fault", "inventory_text", "labels", "leaving", "name",
+        "number", "present", "problem", "seen", "taints", "unschedulable", "used", "version",
     )  # fmt: skip
 
     def __init__(self, name: str, number: int) -> None:
@@ -32,6 +33,9 @@ class NodeState:
         self.problem = ""
         """Why it takes no new pods, "" if it does."""
         self.cordoned = ""
+        """The annotation with its cordoned GPUs."""
+        self.cordon_fault: Reason | None = None
+        """Entries of that annotation that name no GPU."""
         self.labels: Mapping[str, str] = {}
         self.taints: tuple[Taint, ...] = ()
         self.unschedulable = False

@@ -8,7 +8,7 @@ from extender.engine.state.classes import Classes
 from extender.engine.state.context import EngineContext
 from extender.engine.state.pod_state import Change, PodState
 from extender.engine.types import trust
-from extender.engine.types.effects import PodRef, Report, SetAnnotation
+from extender.engine.types.effects import PodRef, Report, ReportNode, SetAnnotation
 from extender.engine.types.requests import amounts, requests
 from extender.engine.types.shape import Shape, shape
 from protos.contract import ask as asks
@@ -43,8 +43,13 @@ class Observer:
         self._drains = {key: value for key, _, value in (sign.partition("=") for sign in settings.drain_taints)}
 
     def node(self, node: Node) -> bool:
-        """Read a node; returns whether anything relevant changed."""
-        return self._ledger.set_node(node, amounts(node.status.allocatable), self._drain_sign(node))
+        """Read a node; returns whether anything relevant changed. Report once what its cordon names in vain."""
+        state = self._ledger.node(node.metadata.name)
+        before = state.cordon_fault
+        changed = self._ledger.set_node(node, amounts(node.status.allocatable), self._drain_sign(node))
+        if state.cordon_fault not in (None, before):
+            self._outbox.put(ReportNode(state.name, state.cordon_fault))
+        return changed
 
     def _drain_sign(self, node: Node) -> str:
         """The first taint or label that announces the node's removal, "" if there is none."""

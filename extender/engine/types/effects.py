@@ -105,6 +105,13 @@ class ReportOwner(msgspec.Struct, frozen=True):
     reason: Reason
 
 
+class ReportNode(msgspec.Struct, frozen=True):
+    """Emit an Event on a node."""
+
+    node: str
+    reason: Reason
+
+
 class SetAnnotation(msgspec.Struct, frozen=True):
     """Set or remove (None) an annotation through pods/status, usually to undo a forgery.
 
@@ -236,6 +243,7 @@ Effect = (
     | RemoveNomination
     | Report
     | ReportOwner
+    | ReportNode
     | SetAnnotation
     | Open
     | Deny

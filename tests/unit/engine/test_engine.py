@@ -9,7 +9,7 @@ import pytest
 
 from extender.engine.cycle.engine import Engine
 from extender.engine.placement.index import ShapeIndex
-from extender.engine.types.effects import Already, PostBinding, Refuse, Report, SetAnnotation
+from extender.engine.types.effects import Already, PostBinding, Refuse, Report, ReportNode, SetAnnotation
 from extender.engine.types.events import BindDone, NodeGone, NodeSeen, PodGone, PodSeen, Tick
 from extender.engine.types.settings import Settings
 from protos.contract import allocation, names
@@ -336,6 +336,28 @@ def test_a_cordoned_gpu_gets_nothing_new_and_comes_back() -> None:
     assert story.filter(a_pod(mem=1)) == []
     story.tell(NodeSeen(a_node("a", 16)))
     assert story.wakes() == ["p"]
+
+
+def test_a_cordon_that_names_no_gpu_of_the_node_is_told_once_per_change_and_the_rest_of_it_counts() -> None:
+    def told(cordoned: str, cpu: str = "64") -> list[str]:
+        node = a_node("a", 16, 16, annotations={names.CORDONED_GPUS: cordoned}, allocatable={"cpu": cpu})
+        reports = [effect for effect in story.tell(NodeSeen(node)) if isinstance(effect, ReportNode)]
+        return [f"{report.node} {report.reason.code}: {report.reason}" for report in reports]
+
+    def cordoned() -> list[bool]:
+        books = story.engine.nodes["a"].books
+        return [book.cordoned for book in books.gpus.values()] if books else []
+
+    story = Story()
+    wanted = "expected indexes or UUIDs of GPUs: 0, 1 or their UUIDs"
+    expected = f"a CordonUnreadable: gangshare.io/cordoned-gpus names '99': {wanted}"
+    assert told("0,99") == [expected]
+    assert cordoned() == [True, False]
+    assert told("0,99", cpu="32") == []
+    assert told("99") == []
+    assert cordoned() == [False, False]
+    assert told("1") == []
+    assert told("99") == [expected]
 
 
 def test_an_ask_that_makes_no_sense_is_refused_with_its_sentence_until_it_is_mended() -> None:

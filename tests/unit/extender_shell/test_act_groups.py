@@ -10,7 +10,7 @@ from aiohttp import web
 
 from extender.cluster import act
 from extender.cluster.pending import Complaint
-from extender.engine.types.effects import Evict, GroupStatus, PodRef, ReportOwner, Requeue
+from extender.engine.types.effects import Evict, GroupStatus, PodRef, ReportNode, ReportOwner, Requeue
 from extender.sim.apiserver.resources import PDBS, PODS
 from gangfilter.group import GroupKey
 from gangfilter.table import Phase
@@ -263,6 +263,14 @@ async def test_a_complaint_becomes_an_event_about_its_object(bench: Bench) -> No
     (event,) = events(bench.api)
     assert event["involvedObject"]["kind"] == "PodGroup"
     assert event["message"] == "spec.minMember is 'four'"
+
+
+async def test_a_report_about_a_node_becomes_an_event_where_kubectl_describe_finds_it(bench: Bench) -> None:
+    bench.actor.submit([ReportNode("node-a", Reason("CordonUnreadable", "gangshare.io/cordoned-gpus names '99'"))])
+    await until(lambda: events(bench.api), "the event")
+    (event,) = events(bench.api)
+    assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "node-a", "uid": "node-a"}
+    assert (event["reason"], event["type"]) == ("CordonUnreadable", "Warning")
 
 
 async def test_the_reason_of_a_pending_gang_is_an_event_of_its_podgroup_and_of_its_controller(bench: Bench) -> None:

@@ -13,7 +13,7 @@ from protos.contract import names
 from protos.kube.client import MERGE_PATCH
 from tests.unit.cli.run import gangshare
 from tests.unit.extender_shell import world
-from tests.unit.extender_shell.world import ADMIN, World, add_node, add_pod, until
+from tests.unit.extender_shell.world import ADMIN, World, add_node, add_pod, events, until
 
 
 @pytest.fixture
@@ -106,6 +106,14 @@ async def test_a_gpu_that_shrank_under_its_pods_is_counted_as_overused(cluster: 
     assert books is not None
     await until(lambda: books.gpus["GPU-node-a-0"].gpu.mem == 8, "seen")
     assert (await cluster.get("/inspect"))[1]["problems"]["overused"] == 1
+
+
+async def test_a_cordon_that_names_no_gpu_of_the_node_is_shown_and_told_as_an_event(cluster: World) -> None:
+    body = {"metadata": {"annotations": {names.CORDONED_GPUS: "99,abc"}}}
+    cluster.api.patch(NODES, ("", "node-a"), body, MERGE_PATCH, ADMIN)
+    await until(lambda: any(told["reason"] == "CordonUnreadable" for told in events(cluster.api)), "the Event")
+    (node,) = (await cluster.get("/inspect"))[1]["nodes"]
+    assert node["problem"].startswith("gangshare.io/cordoned-gpus names '99', 'abc': expected indexes or UUIDs")
 
 
 async def test_a_cluster_of_many_nodes_is_one_whole_answer(cluster: World) -> None:

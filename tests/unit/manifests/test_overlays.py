@@ -186,7 +186,7 @@ def test_the_plugin_alone_brings_no_scheduler(kustomize: Kustomize) -> None:
     assert set(objects.of("DaemonSet")) == {"gangshare-plugin"}
     assert not objects.of("Deployment")
     assert set(objects.of("ServiceAccount")) == {"gangshare-plugin"}
-    policies = {"allocation", "inventory", "plugin", "plugin-events", "visibility", "visibility-keys"}
+    policies = {"allocation", "inventory", "plugin", "plugin-events", "visibility", "visibility-keys", "keys"}
     assert set(objects.of("ValidatingAdmissionPolicy")) == {f"gangshare-{policy}" for policy in policies}
 
 

@@ -1,0 +1,166 @@
+"""The policy on keys that we do not read: it names what the code knows, and says what the code says."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from protos.contract import ask, mistakes, names
+from protos.contract.objects import Pod
+from tests.builders import a_pod
+from tests.unit.manifests.conftest import MANIFESTS, Json, Objects
+
+Kustomize = Callable[[str], Objects]
+FOLDERS = ["base", *sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays").iterdir())]
+RESOURCES = names.Resources()
+AMOUNTS = mistakes.Amounts(names.DEFAULT_UNIT_MIB, names.DEFAULT_SLICES_PER_GPU)
+
+
+def policy(objects: Objects) -> Json:
+    found: Json = objects.of("ValidatingAdmissionPolicy")["gangshare-keys"]["spec"]
+    return found
+
+
+def said(objects: Objects, variable: str) -> Any:
+    """The value of a variable that is a literal; other variables in it are texts."""
+    (found,) = [each["expression"] for each in policy(objects)["variables"] if each["name"] == variable]
+    return ast.literal_eval(re.sub(r"variables\.\w+(\[\d\])?", r"'\g<0>'", found))
+
+
+def selectors(objects: Objects) -> dict[str, tuple[list[str], list[Json]]]:
+    """By binding: what happens, and in which namespaces."""
+    bindings = objects.of("ValidatingAdmissionPolicyBinding").values()
+    return {
+        found["metadata"]["name"]: (
+            found["spec"]["validationActions"],
+            found["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"],
+        )
+        for found in bindings
+        if found["spec"]["policyName"] == "gangshare-keys"
+    }
+
+
+def namespaces(operator: str, *values: str) -> list[Json]:
+    return [{"key": names.UNKNOWN_KEYS, "operator": operator, "values": list(values)}]
+
+
+def with_component(kustomize: Kustomize, folder: Path, base: str, component: str) -> Objects:
+    beside = os.path.relpath(MANIFESTS, folder)
+    parts = {"resources": [f"{beside}/{base}"], "components": [f"{beside}/components/{component}"]}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(parts))
+    return kustomize(str(folder))
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_layout_warns_and_stops_no_pod_that_it_cannot_judge(kustomize: Kustomize, folder: str) -> None:
+    objects = kustomize(folder)
+    assert policy(objects)["failurePolicy"] == "Ignore"
+    assert selectors(objects) == {
+        "gangshare-keys-warn": (["Warn", "Audit"], namespaces("NotIn", "deny", "ignore")),
+        "gangshare-keys-deny": (["Deny"], namespaces("In", "deny")),
+    }
+
+
+@pytest.mark.parametrize("folder", ["base", "overlays/gpushare"])
+def test_the_component_denies_where_no_label_says_otherwise(kustomize: Kustomize, tmp_path: Path, folder: str) -> None:
+    assert selectors(with_component(kustomize, tmp_path, folder, "deny-unknown-keys")) == {
+        "gangshare-keys-warn": (["Warn", "Audit"], namespaces("In", "warn")),
+        "gangshare-keys-deny": (["Deny"], namespaces("NotIn", "warn", "ignore")),
+    }
+
+
+def test_the_keys_are_those_that_the_code_knows(kustomize: Kustomize) -> None:
+    objects = kustomize("base")
+    known = said(objects, "known")
+    assert known["annotation"] == sorted(mistakes.ANNOTATIONS - mistakes.WRITTEN)
+    assert known["label"] == sorted(mistakes.GROUP_KEYS)
+    assert known["resource"] == "variables.resources"
+    assert said(objects, "written") == sorted(mistakes.WRITTEN)
+    assert said(objects, "undomained") == sorted(mistakes.UNDOMAINED)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_names_are_those_of_the_layouts_extender(kustomize: Kustomize, folder: str) -> None:
+    objects = kustomize(folder)
+    served = names.GPUSHARE_RESOURCES if folder.endswith("gpushare") else RESOURCES
+    assert said(objects, "resources") == list(served.all)
+    schedulers = said(objects, "schedulers")
+    for kind in ("Deployment", "DaemonSet"):
+        for name in objects.of(kind):
+            args = [arg for container in objects.containers(kind, name).values() for arg in container.get("args", ())]
+            named = [arg.partition("=")[2].split(",") for arg in args if arg.startswith("--scheduler-names=")]
+            assert named in ([], [schedulers])
+
+
+def test_with_the_component_for_operators_their_pods_are_ours_too(kustomize: Kustomize, tmp_path: Path) -> None:
+    objects = with_component(kustomize, tmp_path, "base", "operators")
+    args = objects.containers("Deployment", "gangshare-scheduler")["extender"]["args"]
+    assert f"--scheduler-names={','.join(said(objects, 'schedulers'))}" in args
+
+
+def test_a_term_of_the_field_is_answered_as_by_the_extender(kustomize: Kustomize) -> None:
+    meant = said(kustomize("base"), "meant")
+    assert {key.removeprefix(mistakes.PREFIX) for key in meant} > set(mistakes.ALIASES)
+    for key, ours in meant.items():
+        written = {f"variables.resources[{i}]": name for i, name in enumerate(RESOURCES.all)}.get(ours, ours)
+        assert sentence(a_pod(annotations={key: "1"})).endswith(f": did you mean {written}?")
+
+
+def test_keys_of_other_products_are_answered_as_by_the_extender_but_for_amounts(kustomize: Kustomize) -> None:
+    ours = {
+        f"{place} {key}": [product, rewrite("1", AMOUNTS).partition(":")[0]]
+        for place, keys in (
+            ("annotation", mistakes.ANNOTATIONS_OF_OTHERS),
+            ("resource", mistakes.RESOURCES_OF_OTHERS),
+        )
+        for key, (product, rewrite) in keys.items()
+    }
+    assert said(kustomize("base"), "foreign") == ours
+
+
+def sentence(pod: Pod) -> str:
+    """What the extender says against a pod."""
+    found = mistakes.first(pod, RESOURCES, AMOUNTS)
+    if found is not None:
+        return found.sentence
+    try:
+        ask.parse(pod, RESOURCES)
+    except ask.AskError as error:
+        return error.reason.sentence
+    return ""
+
+
+VALUES = {
+    names.GPU_COUNT: ["1", "02", "1024", "1025", "0", "-1", "1.5", "two", "", "1000000"],
+    names.LINK: ["prefer", "nvlink", "any", "nvswitch", "", "NVLink"],
+    names.MIN_CLOCK_MHZ: ["1400", "0", "1400MHz", "", "1234567890"],
+    names.MIN_COMPUTE_CAPABILITY: ["8", "8.0", "8.", "v8", "8.0.1", ""],
+    names.MIN_GPU_MEMORY: ["40Gi", "0", "1.5Gi", ".5Ti", "85899345920", "1e11", "80G", "5000m", "40 GB", "-1Gi"],
+    names.PLACEMENT: ["pack", "spread", "wide", ""],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in VALUES.items() for value in values])
+def test_a_value_is_refused_as_by_the_extender(kustomize: Kustomize, key: str, value: str) -> None:
+    form, expected = said(kustomize("base"), "values")[key]
+    refused = sentence(a_pod(mem=1024, annotations={key: value}))
+    assert bool(re.search(form, value)) == (refused == "")
+    if refused:
+        assert refused.startswith(f"{key} is {value!r}: expected {expected}")
+
+
+def test_values_that_the_extender_passes_over_are_told(kustomize: Kustomize) -> None:
+    values = said(kustomize("base"), "values")
+    assert set(values) - set(VALUES) == {names.RESTARTABLE}
+    assert [value for value in ("true", "false", "yes", "1") if re.search(values[names.RESTARTABLE][0], value)] == [
+        "true",
+        "false",
+    ]
+    assert not re.search(values[names.MIN_GPU_MEMORY][0], "70"), "nobody means 70 bytes"
