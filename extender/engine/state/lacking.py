@@ -35,13 +35,14 @@ class Lacking:
 
     def _compare(self, ask: PodAsk) -> Reason | None:
         wanted, conditions = ask.selection, list(self._conditions(ask.selection))
-        models = f"it has {self._stock.models()}"
         for words, alone, instead in conditions:
             if not self._stock.accepted(alone):
-                return refusals.no_match(words, instead if instead and self._stock.gpus else models)
+                return refusals.no_match(
+                    words, instead if self._stock.gpus and instead else self._stock.has(alone.models)
+                )
         words = " and ".join(words for words, _, _ in conditions)
         if not self._stock.accepted(wanted):
-            return refusals.no_match(words, models)
+            return refusals.no_match(words, self._stock.has())
         return self._unjoined(wanted, max(container.gpus for container in ask.containers), words)
 
     def _conditions(self, wanted: Selection) -> Iterator[tuple[str, Selection, str]]:

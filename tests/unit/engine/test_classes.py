@@ -50,7 +50,10 @@ def test_a_class_that_is_edited_changes_what_waits_and_not_what_is_bound(story: 
     story.tell(PodSeen(waits))
     assert "freest" in refusal(story, waits)
     assert woken(story.tell(a_class(models=["*H100*"]))) == ["waits"]
-    assert refusal(story, waits) == "no GPU in the cluster is of class large: it has NVIDIA A100 ×2, Tesla T4 ×2"
+    assert (
+        refusal(story, waits)
+        == "no GPU in the cluster is of class large: it has NVIDIA A100 ×2, Tesla T4 ×2; did you mean A100?"
+    )
     assert story.engine.pods["uid-runs"].node == "b"
     assert story.filter(named("new", mem=2)) == []
 
