@@ -14,13 +14,14 @@ import msgspec
 
 from protos.contract.bounds import DIGITS, GLOB, GLOBS
 from protos.contract.inventory import Gpu
-from protos.contract.quantity import QuantityError, mebibytes
+from protos.contract.quantity import QuantityError, mebibytes, units
 from protos.contract.remembered import Remembered
 
 T = TypeVar("T")
 Link = Literal["nvlink", "prefer", "any"]
 LINKS: tuple[Link, ...] = ("prefer", "nvlink", "any")
 """The default first."""
+MIB = 2**20
 WILD = frozenset("*?[")
 """Wildcard characters of globs."""
 
@@ -108,11 +109,13 @@ def globs(parts: Iterable[str]) -> tuple[str, ...]:
 def memory(quantity: str | int) -> int:
     """A Kubernetes quantity of bytes, in MiB."""
     try:
-        amount = mebibytes(quantity)
+        amount, in_bytes = mebibytes(quantity), units(quantity)
     except QuantityError as error:
         raise SelectionError("an amount like 40Gi") from error
     if amount < 0:
         raise SelectionError("an amount like 40Gi, zero or more")
+    if 0 < in_bytes < MIB and str(quantity).isdecimal():
+        raise SelectionError(f"an amount with its unit: write {in_bytes}{'Gi' if in_bytes < 1024 else 'Mi'}")
     return amount
 
 

@@ -66,7 +66,9 @@ class Components:
         self._make_queues(settings)
         self._make_gangs(settings)
         self._make_policies()
-        self.pending_reasons = PendingReasons(self.ledger, self.outbox, self.indexes, self.classes, self.gangs.roster)
+        self.pending_reasons = PendingReasons(
+            self.ledger, self.outbox, self.indexes, self.classes, self.gangs.roster, settings.resources
+        )
         self.worth = Worth(self.ledger, self.gangs.planner.view)
 
     def _make_state(self, settings: Settings) -> None:

@@ -14,6 +14,8 @@ from extender.engine.types import refusals
 from extender.engine.types.effects import Report
 from protos.contract import choose
 from protos.contract.ask import PodAsk
+from protos.contract.names import Resources
+from protos.contract.quantity import amount_of_memory
 from protos.contract.reason import Reason
 
 REPORT_EVERY_S = 30.0
@@ -23,10 +25,12 @@ REPORT_EVERY_S = 30.0
 class PendingReasons:
     """Finds the reasons, and limits the Events about one pod."""
 
-    def __init__(self, ledger: Ledger, outbox: Outbox, indexes: Indexes, classes: Classes, roster: Roster) -> None:
+    def __init__(
+        self, ledger: Ledger, outbox: Outbox, indexes: Indexes, classes: Classes, roster: Roster, resources: Resources
+    ) -> None:
         self._ledger, self._outbox = ledger, outbox
         self._indexes, self._classes, self._roster = indexes, classes, roster
-        self._lack = Lacking(ledger.stock)
+        self._lack, self._resources = Lacking(ledger.stock), resources
 
     def no_gpu(self, state: PodState, ask: PodAsk) -> Reason:
         """Why no node takes the pod: none could even if all GPUs were free, or none has enough free GPUs now."""
@@ -50,7 +54,8 @@ class PendingReasons:
             return lacking
         nearest = self._indexes.of(state.shape).nearest(state.excluded)
         node = self._ledger.nodes[nearest] if nearest else None
-        return _with_numbers(refusals.no_room(ask), ask, node, self._ledger.stock.largest())
+        size = _too_large(ask, self._ledger.stock.largest(), self._resources.mem)
+        return _with_numbers(refusals.no_room(ask), ask, node, size)
 
     def report(self, state: PodState, reason: Reason, now: float) -> None:
         """Report a refusal in an Event, unless there was one about the pod a moment ago."""
@@ -59,15 +64,24 @@ class PendingReasons:
             self._outbox.put(Report(state.ref, self.explain(state) or reason))
 
 
-def _with_numbers(reason: Reason, ask: PodAsk, nearest: NodeState | None, largest: int) -> Reason:
+def _with_numbers(reason: Reason, ask: PodAsk, nearest: NodeState | None, size: str) -> Reason:
     """The refusal with numbers: what the pod needs, and where the most of it is free.
 
-    `nearest` is the node that lacks least, `largest` the units of the largest GPU in the cluster.
+    `nearest` is the node that lacks least; `size` says that no GPU is large enough, "" if one is.
     """
     if nearest is None or nearest.books is None:
         where = "no node offered has GPUs of ours"
     else:
         where = f"freest: {nearest.name} {choose.misfit(ask, nearest.books).removeprefix('freest: ')}"
-    too_big = max((container.mem for container in ask.containers), default=0) > largest
-    size = f"the largest GPU has {largest}; " if too_big else ""
     return Reason(reason.code, reason.sentence, f"needs {choose.wanted(ask)}; {size}{where}")
+
+
+def _too_large(ask: PodAsk, largest: int, resource: str) -> str:
+    """That no GPU has so many units of memory, and what to write if they were meant in MiB; "" if a GPU has."""
+    container = max(ask.containers, key=lambda each: each.mem)
+    if container.mem <= largest:
+        return ""
+    units = -(-container.mem // ask.unit_mib)
+    meant = container.mem >= ask.unit_mib and units <= largest
+    in_mib = f"; for {container.mem * container.gpus} MiB, write {resource}: {units * container.gpus}"
+    return f"the largest GPU has {amount_of_memory(largest, ask.unit_mib)}{in_mib * meant}; "

@@ -71,7 +71,7 @@ def _most_first(counts: Mapping[str, int]) -> tuple[Count, ...]:
 
 
 def _words(eq_class: EquivalenceClass) -> str:
-    """One member in words: `40`, `2 whole GPUs on NVLink nodes`, `4 cpu and 8Gi memory`."""
+    """One member in words: `40 GiB`, `2 whole GPUs on NVLink nodes`, `4 cpu and 8Gi memory`."""
     if eq_class.ask is None:
         return in_words(eq_class.amounts) or "pod slot"
     single = len(eq_class.ask.containers) == 1

@@ -141,8 +141,5 @@ def not_joined(gpus: int, joined: str, conditions: str, most: int) -> Reason:
 def no_room(ask: PodAsk) -> Reason:
     """No node can take these requests now."""
     if len(ask.containers) == 1 and not ask.containers[0].whole and ask.containers[0].gpus == 1:
-        container = ask.containers[0]
-        amounts = [f"{container.mem} units"] if container.mem else []
-        amounts += [f"{container.slices} slices"] if container.slices else []
-        return Reason(NO_ROOM, f"no GPU with {' and '.join(amounts) or 'room'} free")
+        return Reason(NO_ROOM, f"no GPU with {choose.part(ask.containers[0], ask.unit_mib)} free")
     return Reason(NO_ROOM, f"no node with {choose.wanted(ask)} free")

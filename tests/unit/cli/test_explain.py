@@ -44,8 +44,8 @@ def test_a_pod_on_its_way_is_told_where_it_goes() -> None:
 def test_a_waiting_pod_is_told_why_and_for_how_long() -> None:
     assert told("hungry") == [
         "ml/hungry waits for 3m5s (NoRoom)",
-        "  no GPU with 90 units free",
-        "  needs 90 on one GPU; freest: node-a GPU 0 with 69",
+        "  no GPU with 90 GiB free",
+        "  needs 90 GiB on one GPU; freest: node-a GPU 0 with 69 GiB",
     ]
 
 

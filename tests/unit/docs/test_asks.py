@@ -17,13 +17,13 @@ from tests.unit.docs.pages import PAGES, ROOT, blocks, page, table
 
 SPECS = page("docs/pod-specs.md")
 SAID = {
-    "web": ("6 on one GPU", Selection()),
-    "memory": ("10 on one GPU", Selection()),
-    "init-container": ("4 on one GPU + 10 on one GPU", Selection()),
-    "notebook": ("10 on one GPU", Selection(models=("A100", "H100", "H200"))),
-    "training": ("20 and 25 slices on each of 4 GPUs", Selection(link="nvlink")),
+    "web": ("6 GiB on one GPU", Selection()),
+    "memory": ("10 GiB on one GPU", Selection()),
+    "init-container": ("4 GiB on one GPU + 10 GiB on one GPU", Selection()),
+    "notebook": ("10 GiB on one GPU", Selection(models=("A100", "H100", "H200"))),
+    "training": ("20 GiB and 25 slices on each of 4 GPUs", Selection(link="nvlink")),
     "worker-0": ("2 whole GPUs", Selection()),
-    "server": ("2 on one GPU + 2 whole GPUs", Selection()),
+    "server": ("2 GiB on one GPU + 2 whole GPUs", Selection()),
 }
 """What each pod of the pages asks."""
 WANTED = table(SPECS, "you want", "limits of the container", "annotations of the pod", "read as")

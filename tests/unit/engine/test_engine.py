@@ -119,10 +119,10 @@ def test_the_sentence_is_constant_and_the_numbers_are_for_people() -> None:
     pod = a_pod("big", mem=24)
     verdict = story.engine.filter(pod, ["a", "b"], story.now)
     assert verdict.reason is not None
-    assert (verdict.reason.code, verdict.reason.sentence) == ("NoRoom", "no GPU with 24 units free")
+    assert (verdict.reason.code, verdict.reason.sentence) == ("NoRoom", "no GPU with 24 GiB free")
     reports = [effect for effect in story.tell(Tick()) if isinstance(effect, Report)]
     assert [r.reason.numbers for r in reports] == [
-        "needs 24 on one GPU; the largest GPU has 16; freest: a GPU 0 with 16"
+        "needs 24 GiB on one GPU; the largest GPU has 16 GiB; freest: a GPU 0 with 16 GiB"
     ]
     story.run(a_pod("small", mem=1))
     again = story.engine.filter(pod, ["a", "b"], story.now + 1)

@@ -135,11 +135,28 @@ def test_what_is_said_follows_the_nodes_that_come_and_go(story: Story) -> None:
     pod = a_pod(mem=40, annotations={names.GPU_MODEL: "A100*"})
     assert "in the cluster" in refusal(story, pod)
     story.tell(NodeSeen(a_machine("a", "A100", 39)))
-    assert refusal(story, pod) == "no GPU with 40 units free: needs 40 on one GPU; the largest GPU has 39; " + (
-        "freest: a GPU 0 with 39"
+    assert refusal(story, pod) == "no GPU with 40 GiB free: needs 40 GiB on one GPU; the largest GPU has 39 GiB; " + (
+        "freest: a GPU 0 with 39 GiB"
     )
     story.tell(NodeGone("a"))
     assert "in the cluster" in refusal(story, pod)
+
+
+@pytest.mark.parametrize(
+    ("mem", "count", "size"),
+    [
+        (3000, 1, "the largest GPU has 31 GiB; for 3000 MiB, write gangshare.io/gpu-mem: 3; freest"),
+        (6000, 2, "the largest GPU has 31 GiB; for 6000 MiB, write gangshare.io/gpu-mem: 6; freest"),
+        (32 * 1024, 1, "the largest GPU has 31 GiB; freest"),
+        (31, 1, "on one GPU; freest"),
+    ],
+)
+def test_amounts_that_were_probably_meant_in_mib_get_the_line_to_write(
+    story: Story, mem: int, count: int, size: str
+) -> None:
+    story.run(a_pod("first", whole=4, annotations={names.GPU_MODEL: "V100"}))
+    pod = a_pod(mem=mem, annotations={names.GPU_COUNT: f"{count}"})
+    assert size in refusal(story, pod)
 
 
 def test_a_node_of_unknown_gpus_is_none_for_a_pod_that_selects() -> None:
