@@ -8,10 +8,10 @@ from operator import attrgetter
 import msgspec
 
 from extender.engine.planning.movable_pods import Movable
-from extender.engine.planning.shortage import in_words
 from extender.engine.planning.sketch import Outlook, Sketch
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Assignment, Seat
+from extender.engine.types.amounts import in_words
 from protos.contract import choose
 from protos.contract.ask import Demand
 from protos.contract.reason import listed

@@ -10,28 +10,19 @@ from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
 from protos.contract.selection import Selection, capability
 
-REMEMBERED = 1024
-"""Cached answers."""
 LONGEST_SHOWN = 120
 """Characters of a list of globs in a sentence."""
 
 
 class Lacking:
-    """Compares requests with the stock, and caches the answers while the stock is unchanged."""
+    """Compares requests with the stock."""
 
     def __init__(self, stock: Stock) -> None:
         self._stock = stock
-        self._version = stock.version
-        self._known: dict[PodAsk, Reason | None] = {}
 
     def of(self, ask: PodAsk) -> Reason | None:
         """What the cluster lacks for the request's selection, None if nothing."""
-        if self._version != self._stock.version or len(self._known) >= REMEMBERED:
-            self._version = self._stock.version
-            self._known.clear()
-        if ask not in self._known:
-            self._known[ask] = self._compare(ask) if ask.selection.selective else None
-        return self._known[ask]
+        return self._compare(ask) if ask.selection.selective else None
 
     def _compare(self, ask: PodAsk) -> Reason | None:
         wanted, conditions = ask.selection, list(self._conditions(ask.selection))

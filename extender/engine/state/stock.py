@@ -142,10 +142,6 @@ class Stock:
     def _having(self, kinds: set[GpuKind]) -> int:
         return sum(n for machine, n in self._machines.items() if any(built in kinds for _, _, built in machine.gpus))
 
-    def largest(self) -> int:
-        """Units of the largest GPU."""
-        return max((found.mem for found in self.gpus), default=0)
-
     def widest(self) -> int:
         """The most GPUs of a node."""
         return max((len(machine.gpus) for machine in self._machines), default=0)

@@ -11,9 +11,12 @@ from protos.contract.reason import Reason
 
 NO_ROOM = "NoRoom"
 NO_MATCH = "NoMatch"
+CANNOT_FIT = "CannotFit"
 IN_LINE = "InLine"
-FOR_ROOM = (NO_ROOM, NO_MATCH, IN_LINE)
+FOR_ROOM = (NO_ROOM, IN_LINE)
 """Codes of pods that wait for GPUs and are requeued when GPUs are free."""
+NEVER = (NO_MATCH, CANNOT_FIT)
+"""Codes of pods that no node could take even if it were empty: they are requeued when another node comes."""
 QUEUE = "Queue"
 """Prefix of the codes of pods that wait for their queue, not for nodes."""
 QUEUE_SHORT = ("QueueFull", "QueueReserved")
@@ -49,6 +52,7 @@ class About(NamedTuple):
 
 assembling = About("GangAssembling", "gang {} waits for its members")
 gang_no_room = About(GANG_NO_ROOM, "gang {} waits until all its members fit")
+gang_cannot_fit = About("GangCannotFit", "gang {} cannot start: some of its members fit on no node, even an empty one")
 gang_starting = About("GangStarting", "gang {} starts with other pods or nodes first")
 """Its assignments do not include this pod or node."""
 gang_conflict = About("GangConflict", "gang {} has values that differ or cannot be read; the strictest value is used")
@@ -136,6 +140,11 @@ def not_joined(gpus: int, joined: str, conditions: str, most: int) -> Reason:
     which = f" that match {conditions}" if conditions else ""
     sentence = f"no node in the cluster has {joined} for {gpus} GPUs{which}"
     return Reason(NO_MATCH, sentence, f"for {most} at most" if most else "not even for 2")
+
+
+def cannot_fit(what: str, numbers: str) -> Reason:
+    """No node could take these requests, even if it were empty."""
+    return Reason(CANNOT_FIT, f"no node in the cluster could fit {what}, even if it were empty", numbers)
 
 
 def no_room(ask: PodAsk) -> Reason:

@@ -45,7 +45,7 @@ def test_nobody_is_woken_who_was_not_refused(story: Story) -> None:
 
 def test_a_class_that_is_edited_changes_what_waits_and_not_what_is_bound(story: Story) -> None:
     story.tell(a_class(models=["*A100*"]))
-    runs, waits = named("runs"), named("waits", mem=80)
+    runs, waits = named("runs"), a_pod("waits", whole=2, annotations={names.GPU_CLASS: "large"})
     assert story.run(runs) == "b:0"
     story.tell(PodSeen(waits))
     assert "freest" in refusal(story, waits)

@@ -55,9 +55,15 @@ def asked(gangs: Gangs, pod: PodState | None, key: GroupKey) -> Asked | NoPlan |
 class DefragRequest(Sliced[DefragPlan | NoPlan]):
     """A plan of moves in the making, and the pods that it is for."""
 
-    def __init__(self, asked: Asked, pods: Mapping[str, PodState], plan: Callable[[Sequence[Seat]], Defrag]) -> None:
-        """`pods` by UID; `plan` makes the plan for these seats."""
-        self._asked, self._plan, self._known = asked, plan, pods
+    def __init__(
+        self,
+        asked: Asked,
+        pods: Mapping[str, PodState],
+        never: Callable[[PodState], Reason | None],
+        plan: Callable[[Sequence[Seat]], Defrag],
+    ) -> None:
+        """`pods` by UID; `never`: why no node could take a pod; `plan` makes the plan for these seats."""
+        self._asked, self._plan, self._never, self._known = asked, plan, never, pods
         self._pods: dict[str, PodState] = {}
         """The pending pods, by UID."""
         super().__init__(self._go())
@@ -66,7 +72,9 @@ class DefragRequest(Sliced[DefragPlan | NoPlan]):
         seats: list[Seat] = []
         for seat in self._asked.seats:
             seats.append(seat)
-            self._pods[seat.uid] = self._known[seat.uid]
+            pod = self._pods[seat.uid] = self._known[seat.uid]
+            if (never := self._never(pod)) is not None:
+                return NoPlan(str(never))
             if len(seats) % READ == 0:
                 yield PIECE
         yield PIECE
