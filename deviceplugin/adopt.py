@@ -18,6 +18,7 @@ from protos.contract.books import NodeBooks
 from protos.contract.choose import choose, misfit, wanted
 from protos.contract.inventory import HEALTHY, Gpu, Inventory
 from protos.contract.objects import ENDED, Pod
+from protos.contract.quantity import amount_of_memory
 from protos.contract.reason import Reason
 
 
@@ -51,13 +52,16 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def claim_of(pod: Pod, resources: names.Resources, given: Given) -> Claim | None:
-    """The pod's claim on GPUs, None if it asks for none or has ended; raises AskError unless the pod already runs."""
+    """The pod's claim on GPUs, None if it asks for none or has ended.
+
+    Raises AskError unless the pod already runs or was given GPUs: then it holds them whatever it asks.
+    """
     if pod.status.phase in ENDED:
         return None
     running = any(
         status.state.running for status in (*pod.status.container_statuses, *pod.status.init_container_statuses)
     )
-    ask = held(pod, resources) if running else parse(pod, resources)
+    ask = held(pod, resources) if running or given else parse(pod, resources)
     if ask is None:
         return None
     annotated, problem = None, ""
@@ -197,6 +201,7 @@ def _obstacle(ask: PodAsk, annotated: Mapping[str, Sequence[Share]], ledger: Nod
         if book.gpu.health != HEALTHY:
             return f"GPU {book.gpu.index} is {book.gpu.health}"
         if not book.fits(demand):
-            free = "is held whole" if book.wholes else f"has {book.mem_free} units and {book.slices_free} slices free"
+            mem = amount_of_memory(book.mem_free, ask.unit_mib)
+            free = "is held whole" if book.wholes else f"has {mem} and {book.slices_free} slices free"
             return f"GPU {book.gpu.index} {free}"
     return ""

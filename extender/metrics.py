@@ -125,7 +125,11 @@ ENGINE_COUNTERS = (
 """Counters that the engine counts under the same names, without `gangshare_`."""
 QUEUE_FAIR_SHARE = _gauge("gangshare_queue_fair_share_gpus", ("queue",), "Fair share of a queue, in GPUs.")
 QUEUE_ALLOCATED = _gauge("gangshare_queue_allocated_gpus", ("queue",), "GPUs of the bound pods of a queue.")
-QUEUE_REQUESTED = _gauge("gangshare_queue_requested_gpus", ("queue",), "GPUs of the bound and pending pods of a queue.")
+QUEUE_REQUESTED = _gauge(
+    "gangshare_queue_requested_gpus",
+    ("queue",),
+    "GPUs of a queue's bound pods, and of pending pods that some node could take.",
+)
 QUEUE_SHARE = _gauge("gangshare_queue_share", ("queue",), "Allocated GPUs of a queue over its fair share.")
 QUEUE_OVER = _gauge("gangshare_queue_over_capability", ("queue",), "1 if a queue uses more than its capability.")
 QUEUE_PODS = _gauge(

@@ -13,7 +13,7 @@ from extender.wire.listings import Queue
 from gangfilter.table import Phase
 from protos.contract.reason import Reason
 
-NEVER = ("NoMatch", "GangTooLarge", "GangTimedOut", "Ask", "UnknownKey", "ForeignKey")
+NEVER = ("NoMatch", "GangTooLarge", "GangTimedOut", "Ask", "UnknownKey", "ForeignKey", "CannotFit", "GangCannotFit")
 """Codes, or how they begin, of workloads that cannot start as they are."""
 WAITS_FOR = {
     "NoRoom": "free GPUs",
@@ -35,6 +35,9 @@ ADVICE = {
     "NoRoom": "wait, request less, or loosen the selection; `gangshare defrag --for NAME` shows whether moves help",
     "InLine": "wait, or declare its run time (gangshare.io/expected-runtime)",
     "NoMatch": "correct the selection; `gangshare classes` shows the models and classes that exist",
+    "CannotFit": "request less, or add a node on which it fits: the sentence names the limit",
+    "GangCannotFit": "request less, or add nodes on which its members fit",
+    "GangMixedModels": "set gangshare.io/mixed-models: allow, or wait",
     "ClassMissing": "create the class, or correct gangshare.io/gpu-class",
     "ClassUnreadable": "correct the class",
     "QueueFull": "wait until pods of the queue end, or ask the queue's owner for more",

@@ -12,10 +12,10 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 
 from protos.contract import names, selection, visibility
-from protos.contract.bounds import CONTAINERS, GPU_COUNT, NAME
+from protos.contract.bounds import CONTAINERS, GPU_AMOUNT, GPU_COUNT, NAME
 from protos.contract.gpu_class import CLASS_NAME
 from protos.contract.objects import Container, Pod
-from protos.contract.quantity import QuantityError, integer
+from protos.contract.quantity import QuantityError, integer, unit_of_memory
 from protos.contract.reason import Reason
 from protos.contract.selection import ANYTHING, Selection, SelectionError, is_number
 
@@ -63,6 +63,8 @@ class PodAsk(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True, gc=Fals
     containers: tuple[ContainerAsk, ...]
     """In the kubelet's order: init containers and sidecars as declared, then app containers."""
     selection: Selection = ANYTHING
+    unit_mib: int = names.DEFAULT_UNIT_MIB
+    """MiB in a unit of `mem`."""
 
     def container(self, name: str) -> ContainerAsk:
         return next(ask for ask in self.containers if ask.name == name)
@@ -89,10 +91,12 @@ def _parse(pod: Pod, resources: names.Resources, wide: Selection) -> PodAsk | No
     asks = tuple(_container(c, kind, count, resources) for kind, c in _containers(pod) if _asks(c, resources))
     if not asks:
         return None
+    if names.GPU_COUNT in annotations and all(ask.whole for ask in asks):
+        raise _counted_whole(asks[0], count)
     if len(asks) > CONTAINERS.most:
         raise AskError("AskTooMany", f"{len(asks)} containers ask for GPUs: expected at most {CONTAINERS.most}")
     gpu_class(pod)
-    return PodAsk(containers=asks, selection=_selection(annotations, wide))
+    return PodAsk(containers=asks, selection=_selection(annotations, wide), unit_mib=resources.unit_mib)
 
 
 def held(pod: Pod, resources: names.Resources) -> PodAsk | None:
@@ -106,7 +110,7 @@ def held(pod: Pod, resources: names.Resources) -> PodAsk | None:
     except AskError:
         asks = (_held(c, kind, resources) for kind, c in _containers(pod) if _asks(c, resources))
         charged = tuple(ask for ask in asks if ask.whole or ask.mem or ask.slices)
-        return PodAsk(containers=charged) if charged else None
+        return PodAsk(containers=charged, unit_mib=resources.unit_mib) if charged else None
 
 
 def _held(container: Container, kind: Kind, resources: names.Resources) -> ContainerAsk:
@@ -114,7 +118,7 @@ def _held(container: Container, kind: Kind, resources: names.Resources) -> Conta
     amounts = []
     for name in resources.all:
         try:
-            amounts.append(max(0, _amount(container.name, name, limits)))
+            amounts.append(max(0, _amount(container.name, name, limits, resources)))
         except AskError:
             amounts.append(0)
     mem, slices, whole, shared = amounts
@@ -142,13 +146,20 @@ def _containers(pod: Pod) -> Iterator[tuple[Kind, Container]]:
 
 
 def _asks(container: Container, resources: names.Resources) -> bool:
+    """Whether it asks for GPUs; zero whole GPUs are how pods for any cluster say that they need none."""
     limits = container.resources.limits if container.resources else {}
-    return any(name in limits and str(limits[name]) != "0" for name in resources.all)
+    parts, whole = (resources.mem, resources.slice), (resources.whole, resources.shared)
+    return any(name in limits for name in parts) or any(str(limits.get(name, "0")) != "0" for name in whole)
 
 
 def _container(container: Container, kind: Kind, count: int, resources: names.Resources) -> ContainerAsk:
     limits = container.resources.limits if container.resources else {}
-    mem, slices, whole, shared = (_amount(container.name, name, limits) for name in resources.all)
+    mem, slices, whole, shared = (_amount(container.name, name, limits, resources) for name in resources.all)
+    if not (mem or slices or whole or shared):
+        zero = " and ".join(f"{name} 0" for name in resources.all if name in limits)
+        raise AskError(
+            "AskZero", f"container {container.name} asks {zero}, which is no GPU: ask one or more, or leave it out"
+        )
     if ((whole or shared) and (mem or slices)) or (whole and shared):
         both = [name for name in resources.all if limits.get(name)]
         raise AskError(
@@ -166,7 +177,16 @@ def _container(container: Container, kind: Kind, count: int, resources: names.Re
     return ContainerAsk(name=container.name, kind=kind, gpus=count, mem=mem // count, slices=slices // count)
 
 
-def _amount(container: str, resource: str, limits: Mapping[str, str | int]) -> int:
+def _counted_whole(ask: ContainerAsk, count: int) -> AskError:
+    """The pod has gpu-count, but whole GPUs only."""
+    return AskError(
+        "AskMixed",
+        f"container {ask.name} asks {ask.whole} {ask.gpus}, and {names.GPU_COUNT} {count} is for parts of GPUs: "
+        f"write {ask.whole}: {max(count, ask.gpus)} without {names.GPU_COUNT}",
+    )
+
+
+def _amount(container: str, resource: str, limits: Mapping[str, str | int], resources: names.Resources) -> int:
     value = limits.get(resource)
     if value is None:
         return 0
@@ -178,6 +198,13 @@ def _amount(container: str, resource: str, limits: Mapping[str, str | int]) -> i
         ) from error
     if amount < 0:
         raise AskError("AskMalformed", f"container {container}: {resource} is {value!r}: expected zero or more")
+    if resource == resources.mem and (amount > GPU_AMOUNT.most or str(value).endswith("i")):
+        units = -(-amount // (resources.unit_mib << 20))
+        unit = unit_of_memory(resources.unit_mib)
+        raise AskError(
+            "AskUnit",
+            f"container {container}: {resource} is {value!r}: expected a number of {unit}: write {resource}: {units}",
+        )
     return amount
 
 

@@ -18,6 +18,7 @@ from protos.contract.allocation import Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook, peak
+from protos.contract.quantity import amount_of_memory
 
 SET_TRIES = 64
 """Sets of GPUs tried for one container before backtracking."""
@@ -248,7 +249,7 @@ class _Seating:
 
 
 def misfit(ask: PodAsk, books: NodeBooks) -> str:
-    """The reason why the ask does not fit on this node, with numbers: `freest: GPU 3 with 16`."""
+    """The reason why the ask does not fit on this node, with numbers: `freest: GPU 3 with 16 GiB`."""
     if books.inventory.state != "ready":
         return "its plugin is leaving"
     if alike_only(ask, books) and choose(_mixing(ask), books) is not None:
@@ -259,10 +260,11 @@ def misfit(ask: PodAsk, books: NodeBooks) -> str:
     if ask.only_whole:
         free = sum(not (book.sharers or book.wholes) for book in eligible)
         return f"{free} of {len(eligible)} GPUs wholly free"
+    unit_mib = books.inventory.unit_mib
     freest = max(eligible, key=lambda book: (0 if book.wholes else book.mem_free, -book.gpu.index))
     mem = 0 if freest.wholes else freest.mem_free
     slices = 0 if freest.wholes else freest.slices_free
-    return f"freest: GPU {freest.gpu.index} with {mem}" + (
+    return f"freest: GPU {freest.gpu.index} with {amount_of_memory(mem, unit_mib)}" + (
         f" and {slices} slices" if any(c.slices or c.whole for c in ask.containers) else ""
     )
 
@@ -272,13 +274,18 @@ def _mixing(ask: PodAsk) -> PodAsk:
 
 
 def wanted(ask: PodAsk) -> str:
-    """The ask for users: `24 on one GPU`, `2 whole GPUs`, `10 and 25 slices on each of 2 GPUs`."""
-    return " + ".join(_wanted(container) for container in ask.containers)
+    """The ask for users: `24 GiB on one GPU`, `2 whole GPUs`, `10 GiB and 25 slices on each of 2 GPUs`."""
+    return " + ".join(_wanted(container, ask.unit_mib) for container in ask.containers)
 
 
-def _wanted(ask: ContainerAsk) -> str:
+def _wanted(ask: ContainerAsk, unit_mib: int) -> str:
     if ask.whole:
         return f"{ask.gpus} whole GPU{'s' * (ask.gpus > 1)}"
-    amounts = [str(ask.mem)] if ask.mem else []
+    return part(ask, unit_mib) + (" on one GPU" if ask.gpus == 1 else f" on each of {ask.gpus} GPUs")
+
+
+def part(ask: ContainerAsk, unit_mib: int) -> str:
+    """What it asks of each of its GPUs: `10 GiB and 25 slices`."""
+    amounts = [amount_of_memory(ask.mem, unit_mib)] if ask.mem else []
     amounts += [f"{ask.slices} slices"] if ask.slices else []
-    return " and ".join(amounts) + (" on one GPU" if ask.gpus == 1 else f" on each of {ask.gpus} GPUs")
+    return " and ".join(amounts)

@@ -109,7 +109,7 @@ DEFAULT_SLICES_PER_GPU = 100
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
-    """The extended resource names that pods request, one set for the whole cluster."""
+    """The extended resources that pods request, one set for the whole cluster."""
 
     mem: str = GPU_MEM
     """GPU memory, in units."""
@@ -119,6 +119,8 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """Whole GPUs, or replicas of a GPU if the node's inventory has them."""
     shared: str = SHARED_GPU
     """Replicas of a GPU under NVIDIA's renamed resource; never a whole GPU."""
+    unit_mib: int = DEFAULT_UNIT_MIB
+    """MiB in a unit of GPU memory."""
 
     @property
     def all(self) -> tuple[str, str, str, str]:

@@ -61,6 +61,16 @@ def memory_unit(text: str) -> int:
     return mib
 
 
+def amount_of_memory(units: int, unit_mib: int) -> str:
+    """Units of GPU memory for people: `10 GiB`, `3000 MiB`, `40 units of 256 MiB`."""
+    return f"{units} {unit_of_memory(unit_mib)}"
+
+
+def unit_of_memory(unit_mib: int) -> str:
+    """The unit of GPU memory for people: `GiB`, `MiB`, `units of 256 MiB`."""
+    return {1: "MiB", 1024: "GiB"}.get(unit_mib, f"units of {unit_mib} MiB")
+
+
 def _rounded(above: int, below: int) -> int:
     return -(-above // below) if above > 0 else above // below
 

@@ -14,13 +14,14 @@ import msgspec
 
 from protos.contract.bounds import DIGITS, GLOB, GLOBS
 from protos.contract.inventory import Gpu
-from protos.contract.quantity import QuantityError, mebibytes
+from protos.contract.quantity import QuantityError, mebibytes, units
 from protos.contract.remembered import Remembered
 
 T = TypeVar("T")
 Link = Literal["nvlink", "prefer", "any"]
 LINKS: tuple[Link, ...] = ("prefer", "nvlink", "any")
 """The default first."""
+MIB = 2**20
 WILD = frozenset("*?[")
 """Wildcard characters of globs."""
 
@@ -30,7 +31,10 @@ class SelectionError(ValueError):
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
-    """The acceptable GPUs of a pod, and their links. Globs: a leading `!` excludes."""
+    """The acceptable GPUs of a pod, and their links. Globs: a leading `!` excludes.
+
+    A model without wildcards accepts every model that contains it, as users write `A100` for all A100s.
+    """
 
     models: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
@@ -110,11 +114,13 @@ def globs(parts: Iterable[str]) -> tuple[str, ...]:
 def memory(quantity: str | int) -> int:
     """A Kubernetes quantity of bytes, in MiB."""
     try:
-        amount = mebibytes(quantity)
+        amount, in_bytes = mebibytes(quantity), units(quantity)
     except QuantityError as error:
         raise SelectionError("an amount like 40Gi") from error
     if amount < 0:
         raise SelectionError("an amount like 40Gi, zero or more")
+    if 0 < in_bytes < MIB and str(quantity).isdecimal():
+        raise SelectionError(f"an amount with its unit: write {in_bytes}{'Gi' if in_bytes < 1024 else 'Mi'}")
     return amount
 
 
@@ -150,8 +156,8 @@ def suits(selection: Selection, gpu: Gpu) -> bool:
         and gpu.clock_mhz >= selection.min_clock_mhz
         and (selection.min_cc == (0, 0) or capability(gpu) >= selection.min_cc)
         and selection.model in ("", gpu.model)
-        and matches(selection.models, gpu.model)
-        and matches(selection.also, gpu.model)
+        and matches(selection.models, gpu.model, inside=True)
+        and matches(selection.also, gpu.model, inside=True)
     )
 
 
@@ -161,13 +167,13 @@ def capability(gpu: Gpu) -> tuple[int, int]:
     return (int(major), int(minor)) if is_number(major) and is_number(minor) else (0, 0)
 
 
-def matches(patterns: Sequence[str], value: str) -> bool:
-    """Whether these globs accept the value."""
-    return not patterns or compiled(tuple(patterns)).lets(value)
+def matches(patterns: Sequence[str], value: str, *, inside: bool = False) -> bool:
+    """Whether these globs accept the value; `inside`: a plain name accepts every value that contains it."""
+    return not patterns or compiled(tuple(patterns), inside=inside).lets(value)
 
 
 class Globs(NamedTuple):
-    """Compiled globs in lower case. Most globs are plain names."""
+    """Compiled globs in lower case. Most globs of UUIDs are plain names."""
 
     wanted: frozenset[str]
     unwanted: frozenset[str]
@@ -194,19 +200,24 @@ class Globs(NamedTuple):
         return [value for value in values if self.lets(value)]
 
 
-_compiled: Remembered[tuple[str, ...], Globs] = Remembered(1024, 2**20, lambda patterns: sum(map(len, patterns)))
-"""By globs as written; a compiled glob weighs some ten times as much."""
+_compiled: Remembered[tuple[tuple[str, ...], bool], Globs] = Remembered(1024, 2**20, lambda key: sum(map(len, key[0])))
+"""By globs as written, and whether plain names match inside values; a compiled glob weighs some ten times as much."""
 
 
-def compiled(patterns: tuple[str, ...]) -> Globs:
-    """These globs, compiled."""
-    result = _compiled.get(patterns)
+def compiled(patterns: tuple[str, ...], *, inside: bool = False) -> Globs:
+    """These globs, compiled; `inside`: a plain name accepts every value that contains it."""
+    key = patterns, inside
+    result = _compiled.get(key)
     if result is None:
-        wanted = [glob.lower() for glob in patterns if not glob.startswith("!")]
-        unwanted = [glob[1:].lower() for glob in patterns if glob.startswith("!")]
+        wanted = [_glob(each, inside) for each in patterns if not each.startswith("!")]
+        unwanted = [_glob(each[1:], inside) for each in patterns if each.startswith("!")]
         result = Globs(_names(wanted), _names(unwanted), _wild(wanted), _wild(unwanted))
-        _compiled.put(patterns, result)
+        _compiled.put(key, result)
     return result
+
+
+def _glob(text: str, inside: bool) -> str:
+    return f"*{text.lower()}*" if inside and WILD.isdisjoint(text) else text.lower()
 
 
 def _names(globs: Iterable[str]) -> frozenset[str]:

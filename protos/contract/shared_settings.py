@@ -49,10 +49,11 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def resources(self) -> names.Resources:
-        """The extended resource names that pods request."""
+        """The extended resources that pods request."""
         return names.Resources(
             mem=self.resource_mem or (names.ALIYUN_MEM if self.gpushare else names.GPU_MEM),
             slice=self.resource_slice,
             whole=self.resource_whole,
             shared=self.resource_shared,
+            unit_mib=self.unit_mib,
         )

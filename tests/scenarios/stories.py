@@ -183,8 +183,8 @@ async def test_containers_of_one_pod_each_get_their_own(world: World) -> None:
 
 async def test_a_pod_that_fits_nowhere_waits_with_our_sentence_and_its_numbers(world: World) -> None:
     await world.create_pod(a_pod("huge", a_container(limits=mem(100))))
-    assert "no GPU with 100 units free" in await refused_with(world, "huge")
-    assert "needs 100 on one GPU; the largest GPU has 31; freest: node-2 GPU 0 with 31" in await event(
+    assert "no GPU with 100 GiB free" in await refused_with(world, "huge")
+    assert "needs 100 GiB on one GPU; the largest GPU has 31 GiB; freest: node-2 GPU 0 with 31 GiB" in await event(
         world, "huge", "NoRoom"
     )
 

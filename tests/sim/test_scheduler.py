@@ -138,14 +138,14 @@ async def test_of_the_nodes_that_an_extender_leaves_the_emptiest_is_taken(api: A
 async def test_a_refusal_is_told_as_kube_scheduler_tells_it(api: Api, extender: Extender) -> None:
     add_nodes(api, "a", "b", "c")
     api.patch(NODES, ("", "c"), {"spec": {"unschedulable": True}}, MERGE, ME)
-    extender.filter = lambda _: {"NodeNames": [], "FailedNodes": {"*": "no GPU with 24 units free"}}
+    extender.filter = lambda _: {"NodeNames": [], "FailedNodes": {"*": "no GPU with 24 GiB free"}}
     async with scheduling(api, extender):
         create(api, "p")
         await until(lambda: scheduled_condition(api, "p"), "condition")
         await settled(extender)
         await until(lambda: list(api.store.items(EVENTS)), "an Event")
     condition = scheduled_condition(api, "p")
-    sentence = "0/3 nodes are available: 1 no GPU with 24 units free, 1 node(s) were unschedulable."
+    sentence = "0/3 nodes are available: 1 no GPU with 24 GiB free, 1 node(s) were unschedulable."
     assert (condition["reason"], condition["message"]) == ("Unschedulable", sentence)
     events = [i.obj for i in api.store.items(EVENTS)]
     assert {(e["reason"], e["message"], e["type"]) for e in events} == {("FailedScheduling", sentence, "Warning")}

@@ -31,6 +31,7 @@ from extender.engine.queueing.priorities import Priorities
 from extender.engine.queueing.runtimes import Runtimes
 from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.queueing.waking import Waking
+from extender.engine.state.cannot_fit import CannotFit
 from extender.engine.state.classes import Classes
 from extender.engine.state.context import EngineContext
 from extender.engine.state.holds import Holds
@@ -67,7 +68,7 @@ class Components:
         self._make_gangs(settings)
         self._make_policies()
         self.pending_reasons = PendingReasons(
-            self.ledger, self.outbox, self.indexes, self.classes, self.gangs.roster, self.tenancy
+            self._context, self.indexes, self.classes, self.gangs.roster, self.tenancy
         )
         self.worth = Worth(self.ledger, self.gangs.planner.view)
 
@@ -75,8 +76,10 @@ class Components:
         """Nodes, pods, GPUs, gangs, and how nodes rank."""
         unit_mib, slices, gpushare = settings.unit_mib, settings.slices_per_gpu, settings.gpushare
         self.ledger = Ledger(unit_mib, slices, gpushare, changed=self._node_changed, moved=self._pod_moved)
+        self.cannot_fit = CannotFit(self.ledger, settings.resources)
         self._context = EngineContext(
             ledger=self.ledger,
+            cannot_fit=self.cannot_fit,
             settings=settings,
             counters=self.counters,
             quarantine=self.quarantine,
@@ -150,6 +153,7 @@ class Components:
         """None of these may fail: the books have changed, and the caller goes on."""
         if amounts:  # labels and taints do not change a score
             self.indexes.stale(node)
+            self.cannot_fit.changed(node)
         self.ledger.stock.changed(node)
         self.tenancy.stale(node)
         self.reservations.changed(node)

@@ -210,7 +210,8 @@ class Engine:
             void = self.reservations.keepers([seat.uid for seat in seats])
             return Defrag(self.gangs.planner.view, self.movable_pods, seats, most, void, kept)
 
-        return DefragRequest(asked, self.ledger.pods, self.gangs.planner.view, plan)
+        view, never = self.gangs.planner.view, self._components.cannot_fit.of
+        return DefragRequest(asked, self.ledger.pods, view, never, plan)
 
     def check(self, nodes: Iterable[str] | None = None) -> list[str]:
         """The errors in the books of these nodes (None: of all), in sentences; empty if the books are sound."""

@@ -88,8 +88,9 @@ class Filtering:
         3. Offer a booked pod its node alone.
         4. Refuse a pod that cannot be read or has a forged allocation.
         5. A member is offered its planned node alone, or waits for its gang.
-        6. Check the queue's quota.
-        7. Offer the best nodes.
+        6. Refuse a pod that no node could take even if it were empty.
+        7. Check the queue's quota.
+        8. Offer the best nodes.
         """
         if self._components.presence.over(pod.metadata.uid):
             return Verdict((), refusals.GONE)
@@ -114,6 +115,10 @@ class Filtering:
         if answer is not None:
             self._note(state, answer)
             return Verdict((), answer)
+        never = self._pending_reasons.never(state)
+        if never is not None and state.ask is not None:
+            self._waking.refused(state, state.ask, never, asked)
+            return self._refuse(state, never, now)
         full = self._components.tenancy.refused(state)
         if full is not None:
             return self._refuse(state, full, now)
@@ -150,7 +155,7 @@ class Filtering:
             offered = offers.of(state, pod, nodes, beside, admits)
         if not offered:
             reserved = admits is not None and offers.of(state, pod, nodes, beside)
-            reason = refusals.KEPT_IN_LINE if reserved else self._pending_reasons.no_gpu(state, state.ask)
+            reason = refusals.KEPT_IN_LINE if reserved else refusals.no_room(state.ask)
             self._waking.refused(state, state.ask, reason, asked)
             return self._refuse(state, reason, now)
         others_first = surplus and not state.wakes and self._waking.pending(offered)
@@ -169,7 +174,7 @@ class Filtering:
         self._holds.put(state, offered[0], choice.charges if choice else {}, now, several=len(offered) > 1)
 
     def _refuse(self, state: PodState, reason: Reason, now: float) -> Verdict:
-        if reason.code in refusals.FOR_ROOM:
+        if reason.code in (*refusals.FOR_ROOM, *refusals.NEVER):
             self._counters["decisions", reason.code] += 1
         else:
             self._note(state, reason)

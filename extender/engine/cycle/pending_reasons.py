@@ -6,10 +6,8 @@ from extender.engine.gangs import outsiders
 from extender.engine.placement.indexes import Indexes
 from extender.engine.queueing.tenancy import Tenancy
 from extender.engine.state.classes import Classes
-from extender.engine.state.lacking import Lacking
-from extender.engine.state.ledger import Ledger
+from extender.engine.state.context import EngineContext
 from extender.engine.state.node_state import NodeState
-from extender.engine.state.outbox import Outbox
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import Roster
 from extender.engine.types import refusals
@@ -28,19 +26,16 @@ class PendingReasons:
     """Finds the reasons, and limits the Events about one pod."""
 
     def __init__(
-        self, ledger: Ledger, outbox: Outbox, indexes: Indexes, classes: Classes, roster: Roster, tenancy: Tenancy
+        self, context: EngineContext, indexes: Indexes, classes: Classes, roster: Roster, tenancy: Tenancy
     ) -> None:
-        self._ledger, self._outbox = ledger, outbox
+        self._ledger, self._outbox, self._cannot_fit = context.ledger, context.outbox, context.cannot_fit
         self._indexes, self._classes, self._roster = indexes, classes, roster
         self._queues, self._quota = tenancy.queues, tenancy.admission.quota
-        self._lack = Lacking(ledger.stock)
 
-    def no_gpu(self, state: PodState, ask: PodAsk) -> Reason:
-        """Why no node takes the pod: none could even if all GPUs were free, or none has enough free GPUs now."""
-        return self._lacking(state, ask) or refusals.no_room(ask)
-
-    def _lacking(self, state: PodState, ask: PodAsk) -> Reason | None:
-        return self._classes.none_of(state.ref.uid) or self._lack.of(ask)
+    def never(self, state: PodState) -> Reason | None:
+        """Why no node could take the pod even if it were empty, None if one could."""
+        never = self._cannot_fit.of(state)
+        return self._classes.none_of(state.ref.uid) or never if never is not None else None
 
     def explain(self, state: PodState) -> Reason | None:
         """Why the pod waits, with current numbers; None if it was not refused."""
@@ -51,15 +46,14 @@ class PendingReasons:
             return outsiders.why(known, state.ref.uid)
         if known is not None and known.reason is not None:
             return known.reason
+        never = self.never(state) if state.state == "waiting" else None
+        if never is not None:
+            return never
         reason, ask = state.refusal, state.ask
-        if reason is None or ask is None or reason.code not in (refusals.NO_ROOM, refusals.NO_MATCH):
+        if reason is None or ask is None or reason.code not in (refusals.NO_ROOM, *refusals.NEVER):
             return reason
-        lacking = self._lacking(state, ask)
-        if lacking is not None:
-            return lacking
         nearest = self._indexes.of(state.shape).nearest(state.excluded)
-        node = self._ledger.nodes[nearest] if nearest else None
-        return _with_numbers(refusals.no_room(ask), ask, node, self._ledger.stock.largest())
+        return _with_numbers(refusals.no_room(ask), ask, self._ledger.nodes[nearest] if nearest else None)
 
     def unasked(self, state: PodState) -> Reason:
         """Why kube-scheduler has not asked for a pod that waits for nothing else, as far as the pod's object tells."""
@@ -84,15 +78,10 @@ class PendingReasons:
         self._outbox.put(Report(state.ref, reason))
 
 
-def _with_numbers(reason: Reason, ask: PodAsk, nearest: NodeState | None, largest: int) -> Reason:
-    """The refusal with numbers: what the pod needs, and where the most of it is free.
-
-    `nearest` is the node that lacks least, `largest` the units of the largest GPU in the cluster.
-    """
+def _with_numbers(reason: Reason, ask: PodAsk, nearest: NodeState | None) -> Reason:
+    """The refusal with numbers: what the pod needs, and where the most of it is free: `nearest` lacks least."""
     if nearest is None or nearest.books is None:
         where = "no node offered has GPUs of ours"
     else:
         where = f"freest: {nearest.name} {choose.misfit(ask, nearest.books).removeprefix('freest: ')}"
-    too_big = max((container.mem for container in ask.containers), default=0) > largest
-    size = f"the largest GPU has {largest}; " if too_big else ""
-    return Reason(reason.code, reason.sentence, f"needs {choose.wanted(ask)}; {size}{where}")
+    return Reason(reason.code, reason.sentence, f"needs {choose.wanted(ask)}; {where}")

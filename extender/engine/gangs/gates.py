@@ -37,6 +37,7 @@ class Gates:
 
     def __init__(self, context: EngineContext, indexes: Indexes, waking: Waking) -> None:
         self._ledger, self._outbox, self._indexes, self._waking = context.ledger, context.outbox, indexes, waking
+        self._cannot_fit = context.cannot_fit
         self._openings: dict[str, Opening] = {}
         self._sought: dict[Shape, None] = {}
         """Shapes of gated single pods for which nodes are still to be looked at."""
@@ -87,7 +88,8 @@ class Gates:
         pod = self._ledger.pods.get(wake.pod.uid)
         if wake.gated or wake.node or pod is None or not pod.info.gated or pod.ask is None:
             return False
-        self._waking.refused(pod, pod.ask, refusals.no_room(pod.ask), UNASKED)
+        why = self._cannot_fit.of(pod) or refusals.no_room(pod.ask)
+        self._waking.refused(pod, pod.ask, why, UNASKED)
         self._sought[pod.shape] = None
         return True
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import islice
 
 import msgspec
 
@@ -19,7 +18,6 @@ from extender.engine.queueing.admission import Admission
 from extender.engine.queueing.order import Turns
 from extender.engine.state.context import EngineContext
 from extender.engine.state.intree import Amounts
-from extender.engine.state.lacking import Lacking
 from extender.engine.state.roster import GangInfo, Roster
 from extender.engine.state.seats import Seat, least
 from extender.engine.types import refusals
@@ -55,7 +53,7 @@ class GangPlanner:
     ) -> None:
         self._ledger, self._settings, settings = context.ledger, context.settings, context.settings
         self._roster, self._reporter, self._admission = roster, reporter, admission
-        self._assignments, self._lack = assignments, Lacking(context.ledger.stock)
+        self._assignments, self._cannot_fit = assignments, context.cannot_fit
         ignored = frozenset(settings.resources.all)
         self.view = ClusterView(
             context.ledger.nodes,
@@ -84,7 +82,9 @@ class GangPlanner:
             self.withhold(known, withheld)
             return
         basis = self._ledger.freed, gang.turnover
-        due = known.planned is None or (known.planned != basis and now >= known.rests_until)
+        due = known.planned is None or (
+            known.planned != basis and now >= known.rests_until and not self._hopeless(known)
+        )
         if self._roster.leading and due and gang not in self.turns and gang.may_plan(now):
             known.planned = basis
             self.turns.put(gang)
@@ -131,14 +131,23 @@ class GangPlanner:
         if isinstance(why, Mixture):
             known.reason = refusals.gang_mixed(gang.key)
         else:
-            known.reason = refusals.gang_no_room(gang.key, "; ".join([*self._lacking(gang), str(why)]))
+            known.reason = self._no_room(known, why)
         self._reporter.report(known, known.reason, now)
 
-    def _lacking(self, gang: Gang) -> Iterator[str]:
-        """Why the first member that would not fit even if all GPUs were free does not, if there is such a member."""
-        asks = (self._ledger.pods[member.uid].ask for member in gang.at(Stage.IDLE))
-        missing = (self._lack.of(ask) for ask in asks if ask is not None)
-        yield from (str(reason) for reason in islice(filter(None, missing), 1))
+    def _no_room(self, known: GangInfo, why: Failure) -> Reason:
+        """Its members have no place now, or too few of them fit on any node."""
+        gang = known.gang
+        whys = [self._cannot_fit.of(self._ledger.pods[member.uid]) for member in gang.at(Stage.IDLE)]
+        never = [str(reason) for reason in whys if reason is not None]
+        minimum = (gang.terms.min_member or 0) - gang.roles(*SETTLED).total()
+        hopeless = len(whys) - len(never) < minimum
+        known.hopeless = (self._cannot_fit.generation, gang.turnover) if hopeless else None
+        reason = refusals.gang_cannot_fit if hopeless else refusals.gang_no_room
+        return reason(gang.key, "; ".join([*never[:1], str(why)]))
+
+    def _hopeless(self, known: GangInfo) -> bool:
+        """Whether too few of its members fit on any node: it is not planned again until the nodes or members change."""
+        return known.hopeless == (self._cannot_fit.generation, known.gang.turnover)
 
     # -- planning
 

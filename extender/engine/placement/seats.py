@@ -7,6 +7,7 @@ from collections.abc import Sized
 from extender.engine.placement.gpus import room
 from extender.engine.placement.ranking import Room
 from extender.engine.placement.score import Scorer, Seated
+from extender.engine.state.empty_nodes import elsewhere
 from extender.engine.state.node_state import NodeState
 from protos.contract import choose
 from protos.contract.ask import PodAsk
@@ -29,16 +30,9 @@ def fits(ask: PodAsk, node: NodeState) -> bool:
 
 
 def untouched(ask: PodAsk, node: NodeState) -> bool:
-    """Whether a node without inventory serves the request: only whole GPUs, of any kind, of its own device plugin."""
-    if ask.selection.selective:
-        return False
-    wanted: dict[str, int] = {}
-    for container in ask.containers:
-        if not container.whole:
-            return False
-        if container.kind != "init":
-            wanted[container.whole] = wanted.get(container.whole, 0) + container.gpus
-    return bool(wanted) and all(node.room(resource) >= amount for resource, amount in wanted.items())
+    """Whether a node without inventory serves the request."""
+    wanted = elsewhere(ask)
+    return wanted is not None and all(node.room(resource) >= amount for resource, amount in wanted.items())
 
 
 class Seats:

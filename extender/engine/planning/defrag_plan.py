@@ -8,10 +8,10 @@ from operator import attrgetter
 import msgspec
 
 from extender.engine.planning.movable_pods import Movable
-from extender.engine.planning.shortage import in_words
 from extender.engine.planning.sketch import Outlook, Sketch
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Assignment, Seat
+from extender.engine.types.amounts import in_words
 from protos.contract import choose
 from protos.contract.ask import Demand
 from protos.contract.reason import listed
@@ -82,7 +82,7 @@ def _places(assignments: Iterable[Assignment], nodes: Mapping[str, NodeState]) -
 
 
 def wanted(seat: Seat) -> str:
-    """What a pod requests, in words: `8 whole GPUs on one node`, `24 on one GPU`, `4 cpu`."""
+    """What a pod requests, in words: `8 whole GPUs on one node`, `24 GiB on one GPU`, `4 cpu`."""
     if seat.ask is None:
         return in_words(seat.requests) or "a pod slot"
     several = seat.ask.only_whole and sum(c.gpus for c in seat.ask.containers) > 1

@@ -13,6 +13,7 @@ from extender.engine.planning.trial import EquivalenceClass
 from extender.engine.state.intree import Amounts
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Seat
+from extender.engine.types.amounts import in_words
 from protos.contract import choose
 from protos.contract.names import Resources
 from protos.contract.reason import listed
@@ -71,26 +72,12 @@ def _most_first(counts: Mapping[str, int]) -> tuple[Count, ...]:
 
 
 def _words(eq_class: EquivalenceClass) -> str:
-    """One member in words: `40`, `2 whole GPUs on NVLink nodes`, `4 cpu and 8Gi memory`."""
+    """One member in words: `40 GiB`, `2 whole GPUs on NVLink nodes`, `4 cpu and 8Gi memory`."""
     if eq_class.ask is None:
         return in_words(eq_class.amounts) or "pod slot"
     single = len(eq_class.ask.containers) == 1
     words = choose.wanted(eq_class.ask).removesuffix(" on one GPU") if single else f"({choose.wanted(eq_class.ask)})"
     return words + " on NVLink nodes" * (eq_class.ask.selection.link == "nvlink")
-
-
-def in_words(amounts: Iterable[tuple[str, int]]) -> str:
-    """Amounts in words, without the pod slot: `1.5 cpu and 8Gi memory`, `2 rdma/hca`."""
-    return " and ".join(_amount(*each) for each in amounts if each[0] != "pods")
-
-
-def _amount(resource: str, amount: int) -> str:
-    if resource == "cpu":
-        return f"{amount / 1000:g} cpu"
-    if "/" in resource:
-        return f"{amount} {resource}"
-    power, suffix = (30, "Gi") if amount >= 2**30 else (20, "Mi")
-    return f"{round(amount / 2**power, 1):g}{suffix} {resource}"
 
 
 def _shapes(counts: Iterable[Count]) -> str:

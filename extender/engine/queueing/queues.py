@@ -31,8 +31,8 @@ class Queues:
         self._moved = moved
         self._declared = DeclaredQueues()
         self._local_queues: dict[tuple[str, str], LocalQueue] = {}
-        self._pods: dict[str, tuple[LocalQueue, Takes, bool]] = {}
-        """By UID; the last value: whether the pod is placed."""
+        self._pods: dict[str, tuple[LocalQueue, Takes, bool, bool]] = {}
+        """By UID; the last values: whether the pod is placed, and whether what it would use counts as requested."""
         self.promised: dict[str, tuple[LocalQueue, Takes]] = {}
         """The pending pods (UIDs) with reserved capacity; in their queues no other pod gets it."""
         self._nodes: dict[str, dict[str, int]] = {}
@@ -98,16 +98,19 @@ class Queues:
             add(self.total, now.items())
             self._capacity_changed()
 
-    def see(self, uid: str, named: str, namespace: str, takes: Takes, *, placed: bool) -> None:
-        """Count a pod that names this queue ("" for none) and is `placed` or pending."""
+    def see(self, uid: str, named: str, namespace: str, takes: Takes, *, placed: bool, asks: bool = True) -> None:
+        """Count a pod that names this queue ("" for none) and is `placed` or pending.
+
+        `asks` is False for a pending pod that fits on no node: it waits, and requests nothing of its queue.
+        """
         local_queue = self.local_queue(named, namespace)
-        before, now = self._pods.get(uid), (local_queue, takes, placed)
+        before, now = self._pods.get(uid), (local_queue, takes, placed, asks)
         if now == before:
             return
         self._pods[uid] = now
         if uid in self.promised:
             self.promise(uid, not placed)
-        if before is not None and before[:2] == now[:2]:
+        if before is not None and (*before[:2], before[3]) == (*now[:2], now[3]):
             self._place(local_queue, takes, 1 if placed else -1)
             return
         if before is not None:
@@ -148,14 +151,15 @@ class Queues:
             queue_node.promise(takes, sign)
             self._generation += sign < 0
 
-    def _add(self, local_queue: LocalQueue, takes: Takes, placed: bool, sign: int) -> None:
+    def _add(self, local_queue: LocalQueue, takes: Takes, placed: bool, asks: bool, sign: int) -> None:
         """Add a pod to a local queue (or take it away)."""
-        add(local_queue.requested, takes, sign)
+        requested = takes if asks else ()
+        add(local_queue.requested, requested, sign)
         local_queue.waiting += sign
         if self._grown:
-            add(local_queue.at.own, takes, sign)
+            add(local_queue.at.own, requested, sign)
             for queue_node in local_queue.at.upwards:
-                queue_node.ask(takes, sign, sign)
+                queue_node.ask(requested, sign, sign)
                 self.touched[queue_node.name] = None
             self._stale = True
         if placed:

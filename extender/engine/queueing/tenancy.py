@@ -49,7 +49,7 @@ class Tenancy:
     ) -> None:
         """`moved` is called with the UID of each pod that comes to another queue."""
         self._ledger, self._settings, self._classes = context.ledger, context.settings, classes
-        self._quarantine, self._outbox = context.quarantine, context.outbox
+        self._quarantine, self._outbox, self._cannot_fit = context.quarantine, context.outbox, context.cannot_fit
         self.queues = Queues(moved)
         self.admission = Admission(self.queues, order)
         self._usage, self._supply = UsageCalculator(context.ledger), Supply(context.ledger)
@@ -108,7 +108,8 @@ class Tenancy:
         """Count the pod again: its queue, node or GPUs changed."""
         if pod.queue is not None:
             takes, placed = self._usage.of(pod, pod.gpu_class), pod.state != "waiting"
-            self.queues.see(pod.ref.uid, pod.queue, pod.ref.namespace, takes, placed=placed)
+            asks = placed or self._cannot_fit.of(pod) is None
+            self.queues.see(pod.ref.uid, pod.queue, pod.ref.namespace, takes, placed=placed, asks=asks)
             if pod.state in PLACED:
                 self.admission.forget(pod.ref.uid)
 
@@ -173,7 +174,7 @@ class Tenancy:
 
     def tick(self) -> None:
         """Compute the use of pending pods, the capacity of nodes and the fair shares again where they changed."""
-        if self._repricing is None and self._usage.outdated():
+        if self._repricing is None and self._usage.outdated() | self._cannot_fit.outdated():
             self._repricing = Sliced(self._reprice())
         self.work()
         for name in list(islice(self._stale, MOST_NODES)):
@@ -182,13 +183,13 @@ class Tenancy:
         self.queues.reckon(self._of_classes())
 
     def work(self) -> bool:
-        """Run a slice of the recount after a change of the kinds of GPUs; returns whether there is more to do."""
+        """Run a slice of the recount after a change of the kinds of nodes; returns whether there is more to do."""
         if self._repricing is not None and self._repricing.advance():
             self._repricing = None
         return self._repricing is not None
 
     def _reprice(self) -> Generator[int, None, None]:
-        """Count pending pods again: the kinds of GPUs may have changed what they would use."""
+        """Count pending pods again: the kinds of nodes may have changed what they would use, and whether they fit."""
         pods = self._ledger.pods
         every = iter(list(pods.values()))
         while some := list(islice(every, LOOKED_AT)):

@@ -67,7 +67,7 @@ class Waking:
 
     def __init__(self, context: EngineContext, tenancy: Tenancy, order: PendingOrder) -> None:
         self._ledger, self._quarantine, self._outbox = context.ledger, context.quarantine, context.outbox
-        self._tenancy = tenancy
+        self._tenancy, self._cannot_fit = tenancy, context.cannot_fit
         self._ignored = frozenset(context.settings.resources.all)
         self._refused = Refused(tenancy.queues, order)
         self._fresh: dict[str, None] = {}
@@ -131,7 +131,11 @@ class Waking:
 
     def _run(self, rules: RoundRules, now: float) -> Generator[int, None, None]:
         """A round. It requeues no pod that has stopped waiting, nor for capacity that is gone."""
-        asks = list(dict.fromkeys(ask for _, ask in self._refused.lines))
+        asks: list[PodAsk] = []
+        for ask in dict.fromkeys(ask for _, ask in self._refused.lines):
+            if self._cannot_fit.why(ask) is None:
+                asks.append(ask)
+            yield 1
         self._checking = dict.fromkeys(islice(self._fresh, max(1, MOST_LOOKS // max(1, len(asks)))))
         for name in self._checking:
             del self._fresh[name]

@@ -9,6 +9,7 @@ from extender.engine.state.node_state import NodeState
 from extender.engine.types.amounts import add
 from protos.contract.ask import Demand
 from protos.contract.books import NodeBooks
+from protos.contract.quantity import amount_of_memory
 
 
 def wrong(ledger: Ledger, nodes: Iterable[str] | None = None) -> list[str]:
@@ -49,7 +50,8 @@ def _of_node(ledger: Ledger, node: NodeState, books: NodeBooks) -> Iterator[str]
             continue
         held = sum(c.mem for c in charges), sum(c.slices for c in charges), sum(c.whole for c in charges)
         if (book.mem_used, book.slices_used, book.wholes) != held or book.wholes + book.sharers != len(charges):
-            booked = f"{book.mem_used} units, {book.slices_used} slices and {book.wholes} times the whole"
+            mem = amount_of_memory(book.mem_used, books.inventory.unit_mib)
+            booked = f"{mem}, {book.slices_used} slices and {book.wholes} times the whole"
             yield f"{node.name} {uuid}: booked are {booked}, held {held} by {len(charges)} pods"
         if min(book.mem_used, book.slices_used, book.wholes, book.sharers) < 0:
             yield f"{node.name} {uuid}: less than nothing is booked"

@@ -94,7 +94,7 @@ class Classes:
         found = self.known.get(name)
         if found is None or found.problem or self._stock.accepted(found.selection):
             return None
-        return refusals.class_empty(name, f"it has {self._stock.models()}")
+        return refusals.class_empty(name, self._stock.has(found.selection.models))
 
     def statuses(self) -> Iterator[ClassStatus]:
         """The status of each class, sorted by name."""

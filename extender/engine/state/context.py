@@ -6,6 +6,7 @@ from collections import Counter
 
 import msgspec
 
+from extender.engine.state.cannot_fit import CannotFit
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.outbox import Outbox
 from extender.engine.state.quarantine import Quarantine
@@ -17,6 +18,7 @@ class EngineContext(msgspec.Struct, frozen=True, kw_only=True):
     """Created once, and passed to the components that need most of it."""
 
     ledger: Ledger
+    cannot_fit: CannotFit
     settings: Settings
     counters: Counter[tuple[str, str]]
     """(metric, label) → count."""

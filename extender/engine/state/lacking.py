@@ -10,38 +10,30 @@ from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
 from protos.contract.selection import Selection, capability
 
-REMEMBERED = 1024
-"""Cached answers."""
 LONGEST_SHOWN = 120
 """Characters of a list of globs in a sentence."""
 
 
 class Lacking:
-    """Compares requests with the stock, and caches the answers while the stock is unchanged."""
+    """Compares requests with the stock."""
 
     def __init__(self, stock: Stock) -> None:
         self._stock = stock
-        self._version = stock.version
-        self._known: dict[PodAsk, Reason | None] = {}
 
     def of(self, ask: PodAsk) -> Reason | None:
         """What the cluster lacks for the request's selection, None if nothing."""
-        if self._version != self._stock.version or len(self._known) >= REMEMBERED:
-            self._version = self._stock.version
-            self._known.clear()
-        if ask not in self._known:
-            self._known[ask] = self._compare(ask) if ask.selection.selective else None
-        return self._known[ask]
+        return self._compare(ask) if ask.selection.selective else None
 
     def _compare(self, ask: PodAsk) -> Reason | None:
         wanted, conditions = ask.selection, list(self._conditions(ask.selection))
-        models = f"it has {self._stock.models()}"
         for words, alone, instead in conditions:
             if not self._stock.accepted(alone):
-                return refusals.no_match(words, instead if instead and self._stock.gpus else models)
+                return refusals.no_match(
+                    words, instead if self._stock.gpus and instead else self._stock.has(alone.models)
+                )
         words = " and ".join(words for words, _, _ in conditions)
         if not self._stock.accepted(wanted):
-            return refusals.no_match(words, models)
+            return refusals.no_match(words, self._stock.has())
         return self._unjoined(wanted, max(container.gpus for container in ask.containers), words)
 
     def _conditions(self, wanted: Selection) -> Iterator[tuple[str, Selection, str]]:

@@ -67,6 +67,8 @@ class GangInfo(msgspec.Struct):
     """The queue in which its members count."""
     renamed: bool = False
     """Another queue is declared for it, and counts after a restart."""
+    hopeless: tuple[int, int] | None = None
+    """The kinds of nodes (`CannotFit.generation`) and members (`Gang.turnover`) with which it cannot start."""
     parked: bool = False
     """It waits for its queue, and everything was reported: until the queue has capacity, time does not move it."""
     evicted_at: float = 0.0

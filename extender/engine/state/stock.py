@@ -12,6 +12,7 @@ from itertools import islice
 
 import msgspec
 
+from extender.engine.state.likeness import COMPARED, meant
 from extender.engine.types.amounts import add
 from protos.contract import links
 from protos.contract.books import NodeBooks
@@ -146,10 +147,6 @@ class Stock:
     def _having(self, kinds: set[GpuKind]) -> int:
         return sum(n for machine, n in self._machines.items() if any(built in kinds for _, _, built in machine.gpus))
 
-    def largest(self) -> int:
-        """Units of the largest GPU."""
-        return max((found.mem for found in self.gpus), default=0)
-
     def widest(self) -> int:
         """The most GPUs of a node."""
         return max((len(machine.gpus) for machine in self._machines), default=0)
@@ -168,14 +165,16 @@ class Stock:
         """Whether a node has so many GPUs joined as wanted."""
         return any(machine.joins(wanted, count) for machine in self._machines)
 
-    def models(self) -> str:
-        """The models in words: `T4 ×8, V100 ×8`."""
+    def has(self, wanted: tuple[str, ...] = ()) -> str:
+        """The models in words, and which was probably wanted: `it has T4 ×8, V100 ×8; did you mean V100?`."""
         models: Counter[str] = Counter()
         for found, count in self.gpus.items():
             models[found.model or "unknown model"] += count
         ordered = sorted(models.items(), key=lambda each: (-each[1], each[0]))
         more = [f"{len(ordered) - NAMED} other models"] if len(ordered) > NAMED else []
-        return ", ".join([*(f"{model} ×{count}" for model, count in ordered[:NAMED]), *more]) or "none"
+        listed = ", ".join([*(f"{model} ×{count}" for model, count in ordered[:NAMED]), *more]) or "none"
+        near = meant(wanted, tuple(model for model, _ in ordered[:COMPARED])) if wanted else ""
+        return f"it has {listed}" + (f"; did you mean {near}?" if near else "")
 
 
 def _free(books: NodeBooks, machine: Machine) -> Iterator[GpuKind]:

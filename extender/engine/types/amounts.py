@@ -1,4 +1,4 @@
-"""Sums of amounts by resource: the requests of a node's pods, the usage of a queue."""
+"""Amounts by resource, their sums and words: the requests of a node's pods, the usage of a queue."""
 
 from __future__ import annotations
 
@@ -16,3 +16,17 @@ def add(held: dict[K, int], amounts: Iterable[tuple[K, int]], sign: int = 1) -> 
             held[resource] = total
         else:
             held.pop(resource, None)
+
+
+def in_words(amounts: Iterable[tuple[str, int]]) -> str:
+    """Amounts in words, without the pod slot: `1.5 cpu and 8Gi memory`, `2 rdma/hca`."""
+    return " and ".join(_amount(*each) for each in amounts if each[0] != "pods")
+
+
+def _amount(resource: str, amount: int) -> str:
+    if resource == "cpu":
+        return f"{amount / 1000:g} cpu"
+    if "/" in resource:
+        return f"{amount} {resource}"
+    power, suffix = (30, "Gi") if amount >= 2**30 else (20, "Mi")
+    return f"{round(amount / 2**power, 1):g}{suffix} {resource}"

@@ -11,9 +11,12 @@ from protos.contract.reason import Reason
 
 NO_ROOM = "NoRoom"
 NO_MATCH = "NoMatch"
+CANNOT_FIT = "CannotFit"
 IN_LINE = "InLine"
-FOR_ROOM = (NO_ROOM, NO_MATCH, IN_LINE)
+FOR_ROOM = (NO_ROOM, IN_LINE)
 """Codes of pods that wait for GPUs and are requeued when GPUs are free."""
+NEVER = (NO_MATCH, CANNOT_FIT)
+"""Codes of pods that no node could take even if it were empty: they are requeued when another node comes."""
 QUEUE = "Queue"
 """Prefix of the codes of pods that wait for their queue, not for nodes."""
 QUEUE_SHORT = ("QueueFull", "QueueReserved")
@@ -62,6 +65,7 @@ GANG_SHORT = (GANG_NO_ROOM, GANG_MIXED)
 gang_mixed = About(
     GANG_MIXED, "gang {} fits only on GPUs of several models, which gangshare.io/mixed-models: allow permits"
 )
+gang_cannot_fit = About("GangCannotFit", "gang {} cannot start: some of its members fit on no node, even an empty one")
 gang_starting = About("GangStarting", "gang {} starts with other pods or nodes first")
 """Its assignments do not include this pod or node."""
 gang_taken = About(
@@ -160,11 +164,13 @@ def not_joined(gpus: int, joined: str, conditions: str, most: int) -> Reason:
     return Reason(NO_MATCH, sentence, f"for {most} at most" if most else "not even for 2")
 
 
+def cannot_fit(what: str, numbers: str) -> Reason:
+    """No node could take these requests, even if it were empty."""
+    return Reason(CANNOT_FIT, f"no node in the cluster could fit {what}, even if it were empty", numbers)
+
+
 def no_room(ask: PodAsk) -> Reason:
     """No node can take these requests now."""
     if len(ask.containers) == 1 and not ask.containers[0].whole and ask.containers[0].gpus == 1:
-        container = ask.containers[0]
-        amounts = [f"{container.mem} units"] if container.mem else []
-        amounts += [f"{container.slices} slices"] if container.slices else []
-        return Reason(NO_ROOM, f"no GPU with {' and '.join(amounts) or 'room'} free")
+        return Reason(NO_ROOM, f"no GPU with {choose.part(ask.containers[0], ask.unit_mib)} free")
     return Reason(NO_ROOM, f"no node with {choose.wanted(ask)} free")

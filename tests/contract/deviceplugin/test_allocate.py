@@ -112,7 +112,9 @@ async def test_a_pod_that_fits_nowhere_is_refused_with_the_numbers() -> None:
     async with a_node() as node:
         node.bind("huge", a_container(mem=15), on={"main": (1,)})
         await node.fails("huge")
-        assert "no GPU of this node has enough free for 15 on one GPU: freest: GPU 0 with 14" in node.message("huge")
+        assert "no GPU of this node has enough free for 15 GiB on one GPU: freest: GPU 0 with 14 GiB" in node.message(
+            "huge"
+        )
         await node.until(lambda: "NodeFull" in node.events("huge"), "an Event says so")
 
 

@@ -77,8 +77,8 @@ BOOKS: dict[str, Any] = {
             "name": "hungry",
             "uid": "u-hungry",
             "code": "NoRoom",
-            "sentence": "no GPU with 90 units free",
-            "numbers": "needs 90 on one GPU; freest: node-a GPU 0 with 69",
+            "sentence": "no GPU with 90 GiB free",
+            "numbers": "needs 90 GiB on one GPU; freest: node-a GPU 0 with 69 GiB",
             "since": 185.4,
         },
         {

@@ -50,8 +50,8 @@ def test_the_first_line_of_a_waiting_pod_is_the_verdict_and_the_second_what_to_d
     assert told("hungry", verdict=VERDICT) == [
         "ml/hungry waits for free GPUs (NoRoom)",
         "  what to do: wait",
-        "  no GPU with 90 units free",
-        "  needs 90 on one GPU; freest: node-a GPU 0 with 69",
+        "  no GPU with 90 GiB free",
+        "  needs 90 GiB on one GPU; freest: node-a GPU 0 with 69 GiB",
         "  it has waited for 3m5s",
     ]
 

@@ -151,7 +151,7 @@ def test_colours_are_for_terminals(cluster: Inspection, monkeypatch: pytest.Monk
 def test_who_waits_is_told_with_the_sentence_and_the_numbers(cluster: Inspection) -> None:
     assert rows(cluster)[-1].split(maxsplit=2) == [
         *("ml/hungry", "3m5s"),
-        "no GPU with 90 units free: needs 90 on one GPU; freest: node-a GPU 0 with 69",
+        "no GPU with 90 GiB free: needs 90 GiB on one GPU; freest: node-a GPU 0 with 69 GiB",
     ]
 
 

@@ -14,7 +14,7 @@ R = names.Resources()
 
 def test_a_pod_that_asks_nothing_of_ours_has_no_ask() -> None:
     assert parse(a_pod(), R) is None
-    assert parse(a_pod(containers=[a_container("c", limits={"cpu": "1", names.GPU_MEM: "0"})]), R) is None
+    assert parse(a_pod(containers=[a_container("c", limits={"cpu": "1", names.WHOLE_GPU: "0"})]), R) is None
 
 
 def test_every_container_is_read_in_the_kubelets_order() -> None:
@@ -35,6 +35,43 @@ def test_amounts_are_kubernetes_quantities() -> None:
     found = parse(a_pod(containers=[a_container("c", limits={names.GPU_MEM: "1k"})]), R)
     assert found is not None
     assert found.containers[0].mem == 1000
+
+
+def limited(**limits: str | int) -> Pod:
+    """A pod with these limits: mem, slice or whole."""
+    named = {getattr(R, key): value for key, value in limits.items()}
+    return a_pod(containers=[a_container("c", limits=named)])
+
+
+def test_a_zero_beside_an_amount_is_no_mistake() -> None:
+    found = parse(limited(mem="0", slice="25"), R)
+    assert found is not None
+    assert (found.containers[0].mem, found.containers[0].slices) == (0, 25)
+
+
+def test_whole_gpus_beside_parts_on_several_gpus_are_no_mistake() -> None:
+    containers = [a_container("parts", mem=4), a_container("whole", whole=1)]
+    found = parse(a_pod(containers=containers, annotations={names.GPU_COUNT: "2"}), R)
+    assert found is not None
+    assert [(ask.gpus, ask.whole) for ask in found.containers] == [(2, ""), (1, names.WHOLE_GPU)]
+
+
+@pytest.mark.parametrize(
+    ("unit_mib", "value", "expected"),
+    [
+        (1024, "10Gi", "expected a number of GiB: write gangshare.io/gpu-mem: 10"),
+        (1024, "512Mi", "expected a number of GiB: write gangshare.io/gpu-mem: 1"),
+        (1024, 10 * 2**30, "expected a number of GiB: write gangshare.io/gpu-mem: 10"),
+        (1024, "10G", "expected a number of GiB: write gangshare.io/gpu-mem: 10"),
+        (1, "10Gi", "expected a number of MiB: write gangshare.io/gpu-mem: 10240"),
+        (256, "10Gi", "expected a number of units of 256 MiB: write gangshare.io/gpu-mem: 40"),
+    ],
+)
+def test_an_amount_of_bytes_is_refused_with_the_line_to_write(unit_mib: int, value: str | int, expected: str) -> None:
+    with pytest.raises(AskError) as error:
+        parse(limited(mem=value), names.Resources(unit_mib=unit_mib))
+    assert error.value.reason.code == "AskUnit"
+    assert error.value.reason.sentence.endswith(expected)
 
 
 def with_env(value: str) -> Pod:
@@ -72,6 +109,17 @@ def with_env(value: str) -> Pod:
         (a_pod(mem=1, annotations={names.PLACEMENT: ""}), "AskMalformed", "expected pack, spread"),
         (a_pod(mem=1, annotations={names.MIXED_MODELS: "true"}), "AskMalformed", "expected deny, allow"),
         (a_pod(mem=1, annotations={names.MIN_GPU_MEMORY: "much"}), "AskMalformed", "expected an amount like 40Gi"),
+        (a_pod(mem=1, annotations={names.MIN_GPU_MEMORY: "70"}), "AskMalformed", "with its unit: write 70Gi"),
+        (a_pod(mem=1, annotations={names.MIN_GPU_MEMORY: "71680"}), "AskMalformed", "with its unit: write 71680Mi"),
+        (limited(mem="0"), "AskZero", "container c asks gangshare.io/gpu-mem 0, which is no GPU: ask one or more"),
+        (limited(mem=0, slice="0"), "AskZero", "asks gangshare.io/gpu-mem 0 and gangshare.io/gpu-slice 0, which"),
+        (limited(slice="0", whole="0"), "AskZero", "asks gangshare.io/gpu-slice 0 and nvidia.com/gpu 0, which"),
+        (limited(whole="0k"), "AskZero", "asks nvidia.com/gpu 0, which"),
+        (
+            a_pod(whole=1, annotations={names.GPU_COUNT: "2"}),
+            "AskMixed",
+            "and gangshare.io/gpu-count 2 is for parts of GPUs: write nvidia.com/gpu: 2 without gangshare.io/gpu-count",
+        ),
         (a_pod(mem=1, annotations={names.MIN_COMPUTE_CAPABILITY: "8.x"}), "AskMalformed", "expected one like 8.0"),
         (a_pod(mem=1, annotations={names.GPU_MODEL: ","}), "AskMalformed", "expected globs"),
         *(
@@ -106,9 +154,23 @@ def test_a_harmless_visible_devices_may_stay(value: str) -> None:
         (a_pod(mem=10, annotations={names.GPU_COUNT: "3"}), ContainerAsk(name="main", gpus=1, mem=10)),
         (a_pod(mem=10, annotations={names.GPU_MODEL: ","}), ContainerAsk(name="main", gpus=1, mem=10)),
         (a_pod(mem=1, whole=2), ContainerAsk(name="main", gpus=2, whole=names.WHOLE_GPU)),
+        (
+            a_pod(whole=1, annotations={names.GPU_COUNT: "2"}),
+            ContainerAsk(name="main", gpus=1, whole=names.WHOLE_GPU),
+        ),
     ],
 )
 def test_a_bound_pod_with_a_senseless_ask_still_holds_what_it_asks(pod: Pod, asked: ContainerAsk) -> None:
     found = held(pod, R)
     assert found is not None
     assert found.containers == (asked,)
+
+
+@pytest.mark.parametrize("pod", [limited(mem="0"), limited(mem="10Gi"), limited(mem="0", slice="-1")])
+def test_a_bound_pod_that_can_have_no_gpus_holds_none(pod: Pod) -> None:
+    assert held(pod, R) is None
+
+
+@pytest.mark.parametrize("amount", ["0", "85899345920", "70Gi", "1e9"])
+def test_an_amount_of_bytes_that_may_be_meant_is_read(amount: str) -> None:
+    assert parse(a_pod(mem=1, annotations={names.MIN_GPU_MEMORY: amount}), R) is not None

@@ -313,8 +313,8 @@ def test_a_gpu_that_goes_and_comes_back_still_has_its_pod() -> None:
 
 def test_the_misfit_names_the_freest_gpu() -> None:
     books = NodeBooks(an_inventory(16, 24))
-    assert choose.misfit(ask_of(a_pod(mem=30)), books) == "freest: GPU 1 with 24"
-    assert choose.wanted(ask_of(a_pod(mem=30))) == "30 on one GPU"
+    assert choose.misfit(ask_of(a_pod(mem=30)), books) == "freest: GPU 1 with 24 GiB"
+    assert choose.wanted(ask_of(a_pod(mem=30))) == "30 GiB on one GPU"
 
 
 MIX = {names.MIXED_MODELS: "allow"}

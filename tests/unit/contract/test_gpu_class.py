@@ -87,6 +87,10 @@ def test_a_spec_that_makes_no_sense_is_a_problem_and_selects_nothing(spec: dict[
         (Selection(models=("*SXM*",), also=("*A100*",)), True),
         (Selection(models=("*SXM*",), also=("*H100*",)), False),
         (Selection(models=("!*SXM*",)), False),
+        (Selection(models=("sxm4",), also=("A100",)), True),
+        (Selection(models=("A100",), also=("H100",)), False),
+        (Selection(models=("A100", "!sxm4")), False),
+        (Selection(models=("A100*",)), False),
     ],
 )
 def test_both_lists_of_models_and_both_ends_of_memory_must_agree(selection: Selection, accepted: bool) -> None:

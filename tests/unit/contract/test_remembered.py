@@ -69,6 +69,23 @@ def test_globs_match_as_those_of_fnmatch(patterns: list[str], value: str) -> Non
     assert compiled(tuple(patterns)).lets(value) == expected
 
 
+@given(st.lists(GLOB, max_size=5), st.text("aB1-[", max_size=6))
+def test_inside_a_value_a_plain_name_matches_and_a_glob_does_not(patterns: list[str], value: str) -> None:
+    def accepts(glob: str) -> bool:
+        plain = not set("*?[") & set(glob)
+        return glob.lower() in value.lower() if plain else fnmatchcase(value.lower(), glob.lower())
+
+    wanted = [glob for glob in patterns if not glob.startswith("!")]
+    unwanted = any(accepts(glob[1:]) for glob in patterns if glob.startswith("!"))
+    assert matches(patterns, value, inside=True) == (not unwanted and (not wanted or any(map(accepts, wanted))))
+
+
+def test_the_same_globs_are_kept_apart_for_models_and_uuids() -> None:
+    for _ in range(2):
+        assert not matches(["A100"], "NVIDIA A100-SXM4-80GB")
+        assert matches(["A100"], "NVIDIA A100-SXM4-80GB", inside=True)
+
+
 @pytest.mark.parametrize(
     "globs", [("GPU-a",), ("gpu-B",), ("GPU-*",), ("!GPU-a",), ("x", "GPU-*"), ("x",), ("x", "!GPU-a")]
 )

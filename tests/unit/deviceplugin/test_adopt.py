@@ -58,7 +58,7 @@ def test_an_annotation_on_a_full_gpu_is_not_followed() -> None:
     other = claim(a_pod("o", a_container(mem=14)), main=("GPU-0",))
     decision = decide(claim(a_pod("p", annotations=placed(main=(0,)))), [other], an_inventory(16, 16))
     assert (decision.how, gpus(decision)) == ("moved", {"main": [1]})
-    assert decision.why == "GPU 0 has 2 units and 100 slices free"
+    assert decision.why == "GPU 0 has 2 GiB and 100 slices free"
 
 
 def test_a_pod_with_a_class_gets_the_planned_gpus_or_none_since_only_the_extender_knows_classes() -> None:
@@ -106,7 +106,7 @@ def test_no_room_is_a_sentence_with_numbers() -> None:
     other = claim(a_pod("o", a_container(mem=14)), main=("GPU-0",))
     decision = decide(claim(a_pod("p")), [other], an_inventory(16))
     assert decision.refusal is not None
-    assert str(decision.refusal) == "no GPU of this node has enough free for 4 on one GPU: freest: GPU 0 with 2"
+    assert str(decision.refusal) == "no GPU of this node has enough free for 4 GiB on one GPU: freest: GPU 0 with 2 GiB"
 
 
 def test_an_annotation_that_claims_more_gpus_than_asked_is_not_followed() -> None:
@@ -212,3 +212,9 @@ class TestCorrected:
     def test_half_a_truth_is_not_written(self) -> None:
         pod = a_pod("p", a_container("a", mem=4), a_container("b", mem=4))
         assert adopt.corrected(claim(pod, a=("GPU-1",)), self.inventory) is None
+
+
+def test_a_pod_that_was_given_gpus_holds_them_even_if_its_request_is_refused_today() -> None:
+    counted = a_pod("old", a_container(whole=1), annotations={names.GPU_COUNT: "2"})
+    assert adopt.claims([counted], RESOURCES, Record()) == []
+    assert claim(counted, main=("GPU-0",)).given == {"main": ("GPU-0",)}

@@ -105,7 +105,7 @@ def test_more_of_them_than_nodes_wait_with_the_reason(fields: dict[str, Any]) ->
     reason = world.known().reason
     assert reason is not None
     assert reason.numbers == (
-        "needs 4×8; 3 can be placed: n0 1, n1 1, n2 1; short by 1; passed over: 3 of members that must be apart"
+        "needs 4×8 GiB; 3 can be placed: n0 1, n1 1, n2 1; short by 1; passed over: 3 of members that must be apart"
     )
 
 

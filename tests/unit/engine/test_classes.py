@@ -45,12 +45,15 @@ def test_nobody_is_woken_who_was_not_refused(story: Story) -> None:
 
 def test_a_class_that_is_edited_changes_what_waits_and_not_what_is_bound(story: Story) -> None:
     story.tell(a_class(models=["*A100*"]))
-    runs, waits = named("runs"), named("waits", mem=80)
+    runs, waits = named("runs"), a_pod("waits", whole=2, annotations={names.GPU_CLASS: "large"})
     assert story.run(runs) == "b:0"
     story.tell(PodSeen(waits))
     assert "freest" in refusal(story, waits)
     assert woken(story.tell(a_class(models=["*H100*"]))) == ["waits"]
-    assert refusal(story, waits) == "no GPU in the cluster is of class large: it has NVIDIA A100 ×2, Tesla T4 ×2"
+    assert (
+        refusal(story, waits)
+        == "no GPU in the cluster is of class large: it has NVIDIA A100 ×2, Tesla T4 ×2; did you mean A100?"
+    )
     assert story.engine.pods["uid-runs"].node == "b"
     assert story.filter(named("new", mem=2)) == []
 

@@ -52,7 +52,7 @@ def test_a_pod_may_go_to_another_gpu_of_its_node() -> None:
 def test_a_moved_pod_never_lands_on_the_room_that_is_freed() -> None:
     town = Town([1])
     town.settle("a", part(6), node="n0")
-    assert "default/a (6 on one GPU) then fits nowhere else" in town.why(an_ask(mem=5))
+    assert "default/a (6 GiB on one GPU) then fits nowhere else" in town.why(an_ask(mem=5))
 
 
 def test_moved_pods_fit_at_the_same_time() -> None:

@@ -115,15 +115,14 @@ def test_a_lost_binding_gives_its_room_back() -> None:
 
 
 def test_the_sentence_is_constant_and_the_numbers_are_for_people() -> None:
-    story = Story(a_node("a", 16, 16), a_node("b", 16))
+    story = Story(a_node("a", 24), a_node("b", 16))
+    story.run(a_pod("first", mem=4, annotations={names.GPU_UUID: "GPU-a-0"}))
     pod = a_pod("big", mem=24)
     verdict = story.engine.filter(pod, ["a", "b"], story.now)
     assert verdict.reason is not None
-    assert (verdict.reason.code, verdict.reason.sentence) == ("NoRoom", "no GPU with 24 units free")
+    assert (verdict.reason.code, verdict.reason.sentence) == ("NoRoom", "no GPU with 24 GiB free")
     reports = [effect for effect in story.tell(Tick()) if isinstance(effect, Report)]
-    assert [r.reason.numbers for r in reports] == [
-        "needs 24 on one GPU; the largest GPU has 16; freest: a GPU 0 with 16"
-    ]
+    assert [r.reason.numbers for r in reports] == ["needs 24 GiB on one GPU; freest: a GPU 0 with 20 GiB"]
     story.run(a_pod("small", mem=1))
     again = story.engine.filter(pod, ["a", "b"], story.now + 1)
     assert again.reason == verdict.reason

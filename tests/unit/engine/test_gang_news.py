@@ -51,7 +51,7 @@ def test_that_a_gang_does_not_fit_is_told_at_once() -> None:
     world = GangStory(a_node("n1", 16, 16))
     world.create(*members(3, mem=16))
     world.later(0.3)
-    assert numbers(world) == ["needs 3×16; 2 can be placed: n1 2; short by 1"]
+    assert numbers(world) == ["needs 3×16 GiB; 2 can be placed: n1 2; short by 1"]
 
 
 def test_whoever_begins_to_lead_tells_it_once_more() -> None:

@@ -11,7 +11,7 @@ from extender.engine.placement import indexes, mix, roll, score, seats
 from extender.engine.policies.elastic import surplus_policy
 from extender.engine.policies.preemption import candidates
 from extender.engine.queueing import queues, runtimes, usage
-from extender.engine.state import lacking, ledger, node_numbers, stock
+from extender.engine.state import cannot_fit, ledger, node_numbers, stock
 from extender.engine.types.events import NodeGone, NodeSeen, PodGone, PodSeen
 from protos.contract import bounds, names
 from protos.contract.objects import Pod
@@ -48,7 +48,8 @@ BOUNDED = {
     "queues._local_queues": queues.SWEEP,
     "queues._namespaces": queues.SWEEP,
     "_usage._known": usage.REMEMBERED,
-    "_lack._known": lacking.REMEMBERED,
+    "cannot_fit._known._young": cannot_fit.REMEMBERED // 2,
+    "cannot_fit._known._old": cannot_fit.REMEMBERED // 2,
     "stock._matching": stock.REMEMBERED,
     "surplus_policy._known": surplus_policy.REMEMBERED,
 }

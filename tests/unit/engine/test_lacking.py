@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from extender.engine.state.likeness import COMPARED, meant
 from extender.engine.state.stock import Stock
 from extender.engine.types.events import NodeGone, NodeSeen, PodSeen, PodsListed
 from protos.contract import names
@@ -27,8 +28,12 @@ def story() -> Story:
 @pytest.mark.parametrize(
     ("annotations", "sentence"),
     [
-        ({names.GPU_MODEL: "A100*"}, "no GPU in the cluster matches model A100*: it has T4 ×8, V100 ×4"),
+        (
+            {names.GPU_MODEL: "A100*"},
+            "no GPU in the cluster matches model A100*: it has T4 ×8, V100 ×4; did you mean V100?",
+        ),
         ({names.GPU_MODEL: "!T4,!V100"}, "no GPU in the cluster matches model !T4,!V100: it has T4 ×8, V100 ×4"),
+        ({names.GPU_MODEL: "P4"}, "no GPU in the cluster matches model P4: it has T4 ×8, V100 ×4"),
         ({names.MIN_GPU_MEMORY: "80Gi"}, "no GPU in the cluster matches min-gpu-memory 80Gi: the largest has 31 GiB"),
         ({names.MIN_CLOCK_MHZ: "1600"}, "no GPU in the cluster matches min-clock-mhz 1600: the fastest has 1590 MHz"),
         (
@@ -66,6 +71,7 @@ def test_what_nothing_matches_is_said_with_what_there_is(
     [
         {},
         {names.GPU_MODEL: "v1*"},
+        {names.GPU_MODEL: "v10"},
         {names.GPU_UUID: "gpu-V-3"},
         {names.GPU_UUID: "GPU-v-*"},
         {names.GPU_UUID: "!GPU-t-*"},
@@ -73,7 +79,9 @@ def test_what_nothing_matches_is_said_with_what_there_is(
     ],
 )
 def test_what_is_merely_full_is_not_called_impossible(story: Story, annotations: dict[str, str]) -> None:
-    pod = a_pod(mem=99, annotations=annotations)
+    for node, gpus in (("t", 8), ("v", 4)):
+        story.run(a_pod(f"all-of-{node}", whole=gpus, annotations={names.GPU_UUID: f"GPU-{node}-*"}))
+    pod = a_pod(mem=6, annotations=annotations)
     assert refusal(story, pod).startswith("no ")
     assert "in the cluster" not in refusal(story, pod)
 
@@ -108,7 +116,10 @@ def test_the_sentence_for_kube_scheduler_has_no_numbers_that_move(story: Story) 
     assert first is not None
     assert second is not None
     assert first.sentence == second.sentence == "no GPU in the cluster matches model A100*"
-    assert (first.numbers, second.numbers) == ("it has T4 ×8, V100 ×4", "it has V100 ×4")
+    assert (first.numbers, second.numbers) == (
+        "it has T4 ×8, V100 ×4; did you mean V100?",
+        "it has V100 ×4; did you mean V100?",
+    )
 
 
 def test_a_pod_is_woken_when_a_node_that_matches_comes_and_by_no_other(story: Story) -> None:
@@ -126,9 +137,7 @@ def test_what_is_said_follows_the_nodes_that_come_and_go(story: Story) -> None:
     pod = a_pod(mem=40, annotations={names.GPU_MODEL: "A100*"})
     assert "in the cluster" in refusal(story, pod)
     story.tell(NodeSeen(a_machine("a", "A100", 39)))
-    assert refusal(story, pod) == "no GPU with 40 units free: needs 40 on one GPU; the largest GPU has 39; " + (
-        "freest: a GPU 0 with 39"
-    )
+    assert refusal(story, pod).startswith("no node in the cluster could fit 40 GiB on one GPU, even if it were empty")
     story.tell(NodeGone("a"))
     assert "in the cluster" in refusal(story, pod)
 
@@ -150,7 +159,8 @@ def test_gangs_say_it_as_well(story: Story) -> None:
         pass
     words = refusal(story, pod)
     assert words.startswith(
-        "gang default/g1 waits until all its members fit: no GPU in the cluster matches model A100*: it"
+        "gang default/g1 cannot start: some of its members fit on no node, even an empty one: "
+        "no GPU in the cluster matches model A100*: it"
     )
 
 
@@ -169,3 +179,30 @@ def test_no_more_is_looked_at_than_the_largest_node_has(
     pod = a_pod(whole=count, annotations={names.LINK: "nvlink"})
     assert refusal(story, pod) == f"no node in the cluster has link nvlink for {count} GPUs: for 3 at most"
     assert looked == [count, 8, 7, 6, 5, 4, 3]
+
+
+REAL = ("NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "Tesla T4")
+
+
+@pytest.mark.parametrize(
+    ("glob", "model"),
+    [
+        ("A10O", "A100"),
+        ("A100*", "A100"),
+        ("NVIDIA-A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
+        ("!A100,h-100", "H100"),
+        ("MI300X", ""),
+        ("nvidia*", ""),
+        ("*", ""),
+        ("!T4", ""),
+    ],
+)
+def test_the_model_that_was_probably_meant_is_named(glob: str, model: str) -> None:
+    assert meant(tuple(glob.split(",")), REAL) == model
+
+
+def test_few_models_and_short_parts_of_them_are_compared() -> None:
+    many = tuple(f"model {number} {'x' * 300}" for number in range(COMPARED + 1))
+    assert meant(("model 64",), many) != "model 64"
+    assert len(meant((many[0],), many)) == COMPARED
+    assert meant(("a" * 300,), ("b" * 300,)) == ""

@@ -325,7 +325,7 @@ def test_what_is_missing_is_told_of_the_minimum() -> None:
 def test_a_shortage_has_numbers_and_nodes() -> None:
     fleet = a_fleet(a_state("node-a", 0, 40, 40, 40, 40), a_state("node-b", 1, 40, 40))
     short = missing(fleet, members(8, an_ask(mem=40)))
-    assert str(short) == "needs 8×40; 6 can be placed: node-a 4, node-b 2; short by 2"
+    assert str(short) == "needs 8×40 GiB; 6 can be placed: node-a 4, node-b 2; short by 2"
     assert short.short == 2
 
 
@@ -351,8 +351,8 @@ def test_with_several_shapes_it_is_said_which_are_missing() -> None:
         *members(3, an_ask(mem=10, slices=25), requests=needing()),
     ]
     assert str(missing(fleet, gang)) == (
-        "needs 1×(10 on one GPU + 10 on one GPU), 3×10 and 25 slices, 2×2.5 cpu and 512Mi memory; "
-        "4 can be placed: a 3, b 1; short by 1×10 and 25 slices, 1×2.5 cpu and 512Mi memory"
+        "needs 1×(10 GiB on one GPU + 10 GiB on one GPU), 3×10 GiB and 25 slices, 2×2.5 cpu and 512Mi memory; "
+        "4 can be placed: a 3, b 1; short by 1×10 GiB and 25 slices, 1×2.5 cpu and 512Mi memory"
     )
 
 

@@ -121,11 +121,11 @@ async def test_an_annotation_is_put_back_on_the_version_seen_only(bench: Bench) 
 
 async def test_a_report_becomes_an_event_with_sentence_and_numbers(bench: Bench) -> None:
     pod = add_pod(bench.api, "p1")
-    reason = Reason("NoRoom", "no GPU with 24 units free", "freest: node-a GPU 3 with 16")
+    reason = Reason("NoRoom", "no GPU with 24 GiB free", "freest: node-a GPU 3 with 16 GiB")
     bench.actor.submit([Report(ref(pod), reason), Report(ref(pod), Reason("Adopted", "fine"), warning=False)])
     await until(lambda: len(events(bench.api)) == 2, "two events")
     told = {event["reason"]: event for event in events(bench.api)}
-    assert told["NoRoom"]["message"] == "no GPU with 24 units free: freest: node-a GPU 3 with 16"
+    assert told["NoRoom"]["message"] == "no GPU with 24 GiB free: freest: node-a GPU 3 with 16 GiB"
     assert told["NoRoom"]["involvedObject"]["uid"] == pod["metadata"]["uid"]
     assert (told["NoRoom"]["type"], told["Adopted"]["type"]) == ("Warning", "Normal")
 

@@ -48,8 +48,8 @@ def test_filter_by_names_is_answered_by_names_alone() -> None:
 
 
 def test_a_refusal_of_every_node_is_one_sentence_that_in_tree_preemption_leaves_alone() -> None:
-    told = read(shapes.refused(shapes.args(captured("filter-names")), "no GPU with 24 units free"))
-    assert told == {"NodeNames": [], "FailedAndUnresolvableNodes": {"gangshare": "no GPU with 24 units free"}}
+    told = read(shapes.refused(shapes.args(captured("filter-names")), "no GPU with 24 GiB free"))
+    assert told == {"NodeNames": [], "FailedAndUnresolvableNodes": {"gangshare": "no GPU with 24 GiB free"}}
 
 
 def test_a_sentence_with_what_a_tenant_wrote_is_printable() -> None:

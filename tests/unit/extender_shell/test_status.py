@@ -64,8 +64,8 @@ async def test_inspect_tells_nodes_pods_and_what_waits(cluster: World) -> None:
     assert (placed["name"], placed["node"], placed["problem"]) == ("placed", "node-a", None)
     assert placed["allocation"]["containers"]["main"][0]["uuid"] == "GPU-node-a-0"
     (waiting,) = told["waiting"]
-    assert (waiting["name"], waiting["code"], waiting["sentence"]) == ("big", "NoRoom", "no GPU with 12 units free")
-    assert "needs 12 on one GPU" in waiting["numbers"]
+    assert (waiting["name"], waiting["code"], waiting["sentence"]) == ("big", "NoRoom", "no GPU with 12 GiB free")
+    assert "needs 12 GiB on one GPU" in waiting["numbers"]
     assert waiting["since"] >= 0
     assert told["problems"] == {"forged": 0, "malformed": 0, "overused": 0, "setAside": 0}
 

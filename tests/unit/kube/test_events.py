@@ -19,7 +19,7 @@ def recorder(api: Any, clock: Clock) -> events.Recorder:
 async def test_an_event_names_its_object_reason_and_component(script: Script) -> None:
     script.then(ok({}, 201))
     async with script.client() as api:
-        assert await recorder(api, Clock()).post(POD, "NoRoom", "no GPU with 24 units free", kind="Warning")
+        assert await recorder(api, Clock()).post(POD, "NoRoom", "no GPU with 24 GiB free", kind="Warning")
     asked = script.asked[0]
     assert (asked.method, asked.path) == ("POST", "/api/v1/namespaces/ns/events")
     assert asked.body["involvedObject"] == {

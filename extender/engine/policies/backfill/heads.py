@@ -130,7 +130,7 @@ class Heads:
             return False
         if pod.refusal is None:
             return str(pod.ref) in kept
-        return pod.refusal.code in refusals.FOR_ROOM
+        return pod.refusal.code in refusals.FOR_ROOM and self._context.cannot_fit.of(pod) is None
 
     def _is_single(self, pod: PodState) -> bool:
         return pod.state in WAITS and pod.ask is not None and self._gangs.roster.of(pod.ref.uid) is None

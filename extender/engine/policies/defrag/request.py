@@ -61,10 +61,11 @@ class DefragRequest(Sliced[DefragPlan | NoPlan]):
         asked: Asked,
         pods: Mapping[str, PodState],
         view: ClusterView,
+        never: Callable[[PodState], Reason | None],
         plan: Callable[[Sequence[Seat]], Defrag],
     ) -> None:
-        """`pods` by UID; `plan` makes the plan for these seats."""
-        self._asked, self._plan, self._known, self._view = asked, plan, pods, view
+        """`pods` by UID; `never`: why no node could take a pod; `plan` makes the plan for these seats."""
+        self._asked, self._plan, self._known, self._view, self._never = asked, plan, pods, view, never
         self._pods: dict[str, PodState] = {}
         """The pending pods, by UID."""
         super().__init__(self._go())
@@ -73,7 +74,9 @@ class DefragRequest(Sliced[DefragPlan | NoPlan]):
         seats: list[Seat] = []
         for seat in self._asked.seats:
             seats.append(seat)
-            self._pods[seat.uid] = self._known[seat.uid]
+            pod = self._pods[seat.uid] = self._known[seat.uid]
+            if (never := self._never(pod)) is not None:
+                return NoPlan(str(never))
             if len(seats) % READ == 0:
                 yield PIECE
         yield PIECE

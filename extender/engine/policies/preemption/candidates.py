@@ -177,6 +177,8 @@ class Candidates:
             return False
         if pod.refusal is not None and refusals.for_queue(pod.refusal) and pod.refusal.code not in refusals.QUEUE_SHORT:
             return False
+        if self._context.cannot_fit.of(pod) is not None:
+            return False
         return self._open_to((pod.ref.uid,), replayed=replayed)
 
     def _gang(self, known: GangInfo) -> tuple[Preemptor, Wanted] | None:

@@ -1,0 +1,138 @@
+"""Requests that no node of the cluster could take even if it were empty, and why: the one rule for that.
+
+Such a pod waits for another node, not for room. It counts nothing in the demand of its queue, and nothing is reserved
+for it. The answers are kept until the nodes change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import Literal
+
+import msgspec
+
+from extender.engine.state.empty_nodes import EmptyNodes
+from extender.engine.state.lacking import Lacking
+from extender.engine.state.ledger import Ledger
+from extender.engine.state.pod_state import PodState
+from extender.engine.types import refusals
+from extender.engine.types.amounts import in_words
+from protos.contract import choose
+from protos.contract.ask import ContainerAsk, PodAsk
+from protos.contract.names import GPU_COUNT, Resources
+from protos.contract.quantity import amount_of_memory
+from protos.contract.reason import Reason
+from protos.contract.remembered import Remembered
+from protos.contract.selection import suits
+
+REMEMBERED, WEIGHT = 4096, 2**20
+"""Cached answers, and the characters of the globs in their requests."""
+Question = tuple[PodAsk, tuple[int, ...]]
+"""GPUs, and amounts of `IN_TREE`."""
+MOST_KINDS = 256
+"""With more kinds of nodes no request is called too large."""
+IN_TREE = ("cpu", "memory")
+"""The resources compared besides GPUs: every node has them from the start."""
+
+
+class CannotFit:
+    """Compares requests with all nodes as if these were empty."""
+
+    def __init__(self, ledger: Ledger, resources: Resources) -> None:
+        self._stock, self._resources = ledger.stock, resources
+        self._lack = Lacking(ledger.stock)
+        self._nodes = EmptyNodes(ledger.nodes, (resources.whole, resources.shared))
+        self._known: Remembered[Question, Reason | Literal[False]] = Remembered(
+            REMEMBERED, WEIGHT, lambda asked: asked[0].selection.length
+        )
+        self._basis = 0, 0
+        self._generation = 0
+
+    def changed(self, node: str) -> None:
+        """The node was added, changed or removed, or bookings on it changed."""
+        self._nodes.changed(node)
+
+    @property
+    def generation(self) -> int:
+        """Counts changes of the kinds of nodes: without one the same requests fit, but for those that name UUIDs."""
+        return self._nodes.generation
+
+    def outdated(self) -> bool:
+        """Whether the kinds of nodes have changed since the last call."""
+        before, self._generation = self._generation, self.generation
+        return before != self._generation
+
+    def of(self, pod: PodState) -> Reason | None:
+        """Why no node could take the pod; None if one could, or it requests no GPU."""
+        return self.why(pod.ask, pod.requests) if pod.ask is not None else None
+
+    def why(self, ask: PodAsk, requests: Iterable[tuple[str, int]] = ()) -> Reason | None:
+        """Why no node could take these requests; None if one could."""
+        amounts = dict(requests)
+        asked = ask, tuple([amounts.get(resource, 0) for resource in IN_TREE])
+        basis = self._stock.version, self.generation
+        if self._basis != basis:
+            self._basis = basis
+            self._known.clear()
+        known = self._known.get(asked)
+        if known is None:
+            known = self._known.put(asked, self._lack.of(ask) or self._too_large(*asked) or False)
+        return known or None
+
+    def _too_large(self, ask: PodAsk, needed: Sequence[int]) -> Reason | None:
+        kinds = self._nodes.kinds
+        if not 0 < len(kinds) <= MOST_KINDS:
+            return None
+        able = [kind for kind in kinds if kind.fits(ask)]
+        if not able:
+            several = len(ask.containers) > 1 or (ask.only_whole and ask.containers[0].gpus > 1)
+            return refusals.cannot_fit(choose.wanted(ask) + " on one node" * several, self._nearest(ask))
+        for resource, amount in zip(IN_TREE, needed, strict=True):
+            best = max(able, key=lambda kind: kind.most.get(resource, 0))
+            most = best.most.get(resource, 0)
+            if amount > most > 0:
+                nearest = f"{best.having(resource)} comes nearest with {in_words([(resource, most)])}"
+                words = f"{choose.wanted(ask)} and {in_words([(resource, amount)])}"
+                return refusals.cannot_fit(words, f"{nearest}: request at most that")
+        return None
+
+    # -- words
+
+    def _nearest(self, ask: PodAsk) -> str:
+        """Which limit is exceeded, which node comes nearest, and what to change."""
+        selection = msgspec.structs.replace(ask.selection, uuids=())
+        for container in ask.containers:
+            able, best = max(((kind.able(container, selection), kind) for kind in self._nodes.kinds), key=itemgetter(0))
+            if not able:
+                return self._none(container, ask)
+            if able < container.gpus:
+                node, gpus = next(iter(best.nodes)), f"GPU{'s' * (able > 1)}"
+                return f"{node} comes nearest with {able} such {gpus}: request at most {able}, or make it several pods"
+        return "each of its containers would fit alone: request less, or make them several pods"
+
+    def _none(self, container: ContainerAsk, ask: PodAsk) -> str:
+        """No GPU is one of the container's."""
+        if container.whole:
+            return f"no node serves {container.whole}"
+        books = [(kind, kind.books) for kind in self._nodes.kinds if kind.books is not None]
+        slices = max((each.inventory.slices_per_gpu for _, each in books), default=0)
+        if container.slices > slices:
+            return f"a GPU has {slices} slices: request at most {slices} of each GPU, or whole GPUs"
+        every = ((kind, book.gpu) for kind, each in books for book in each.gpus.values())
+        sizes = [(gpu.mem, next(iter(kind.nodes))) for kind, gpu in every if suits(ask.selection, gpu)]
+        largest, node = max(sizes, default=(0, "no node"))
+        mem, in_mib = self._resources.mem, _in_mib(container, ask, largest)
+        most = f"write {mem}: {largest * container.gpus} or less, or spread it over more GPUs by {GPU_COUNT}"
+        advice = f"for {container.mem * container.gpus} MiB, write {mem}: {in_mib}" if in_mib else most
+        return f"the largest GPU has {amount_of_memory(largest, ask.unit_mib)}, on {node}: {advice}"
+
+
+def _weight(asked: Question) -> int:
+    return asked[0].selection.length
+
+
+def _in_mib(container: ContainerAsk, ask: PodAsk, largest: int) -> int:
+    """The units to request if its amount was meant in MiB; 0 if that cannot be."""
+    units = -(-container.mem // ask.unit_mib)
+    return units * container.gpus if container.mem >= ask.unit_mib and units <= largest else 0

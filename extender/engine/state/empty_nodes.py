@@ -1,0 +1,157 @@
+"""The kinds of nodes in the cluster, and what nodes of each kind could take if they were empty.
+
+Nodes whose GPUs are alike are one kind; their CPU and memory may differ, and the largest amounts count. So a node may
+take less than its kind, and what no kind could take fits on no node. Updates cost only the nodes that changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.stock import GpuKind, kind
+from protos.contract.ask import ContainerAsk, PodAsk
+from protos.contract.books import NodeBooks
+from protos.contract.inventory import HEALTHY, Inventory, Link
+from protos.contract.selection import Selection
+
+Key = tuple[tuple[GpuKind, ...], tuple[Link, ...], tuple[tuple[str, int], ...], int]
+"""GPUs, links, replicas and slices per GPU; nothing for nodes whose whole GPUs another device plugin serves."""
+Content = tuple[Inventory | None, Mapping[str, int]]
+"""The inventory and the allocatable amounts of a node."""
+ELSEWHERE: Key = ((), (), (), 0)
+
+
+class NodeKind:
+    """Nodes whose GPUs are alike."""
+
+    def __init__(self, inventory: Inventory | None) -> None:
+        """`inventory`: that of one of the nodes; None for nodes whose whole GPUs another device plugin serves."""
+        self.books = NodeBooks(_empty(inventory)) if inventory is not None else None
+        self.nodes: dict[str, Mapping[str, int]] = {}
+        """The allocatable amounts, by node."""
+        self._amounts: dict[str, Counter[int]] = {}
+        """How many nodes have each amount, by resource."""
+        self.most: dict[str, int] = {}
+        """The largest amount, by resource."""
+
+    def put(self, name: str, amounts: Mapping[str, int] | None) -> bool:
+        """Set the amounts of a node, None if it is gone; returns whether a largest amount changed."""
+        before, had = self.nodes.pop(name, {}), dict(self.most)
+        if amounts is not None:
+            self.nodes[name] = amounts
+        for resource, amount in (amounts or {}).items():
+            self._amounts.setdefault(resource, Counter())[amount] += 1
+            self.most[resource] = max(amount, self.most.get(resource, 0))
+        for resource, amount in before.items():
+            counts = self._amounts[resource]
+            counts[amount] -= 1
+            if not counts[amount]:
+                del counts[amount]
+                self.most[resource] = max(counts, default=0)
+        return had != self.most
+
+    def having(self, resource: str) -> str:
+        """A node with the largest amount."""
+        return next(name for name, amounts in self.nodes.items() if amounts.get(resource, 0) == self.most[resource])
+
+    def able(self, ask: ContainerAsk, selection: Selection) -> int:
+        """How many GPUs of one such empty node could each be one of the container's."""
+        if self.books is None:
+            return self.most.get(ask.whole, 0) if ask.whole else 0
+        books = self.books
+        demands = ((book, books.demand(ask, book.gpu)) for book in books.eligible(selection))
+        return sum(demand is not None and book.fits(demand) for book, demand in demands)
+
+    def fits(self, ask: PodAsk) -> bool:
+        """Whether one such node might take the pod, as far as numbers of GPUs and sums of parts say; UUIDs aside."""
+        if self.books is None:
+            wanted = elsewhere(ask)
+            return wanted is not None and all(self.most.get(each, 0) >= amount for each, amount in wanted.items())
+        selection = msgspec.structs.replace(ask.selection, uuids=())
+        if any(self.able(container, selection) < container.gpus for container in ask.containers):
+            return False
+        eligible = self.books.eligible(selection)
+        together = [container for container in ask.containers if container.kind != "init"]
+        demands = [(each, self.books.demand(each, eligible[0].gpu)) for each in together]
+        slices = sum(each.gpus * demand.slices for each, demand in demands if demand is not None)
+        mem = sum(each.gpus * each.mem for each in together)
+        per_gpu = self.books.inventory.slices_per_gpu
+        return slices <= per_gpu * len(eligible) and mem <= sum(book.gpu.mem for book in eligible)
+
+
+def elsewhere(ask: PodAsk) -> Mapping[str, int] | None:
+    """The GPUs, by resource, that a node without inventory needs for the pod; None if no such node serves the pod.
+
+    Its own device plugin serves whole GPUs only, of any kind.
+    """
+    if ask.selection.selective or not ask.only_whole:
+        return None
+    wanted: dict[str, int] = {}
+    for container in ask.containers:
+        if container.kind != "init":
+            wanted[container.whole] = wanted.get(container.whole, 0) + container.gpus
+    return wanted or None
+
+
+class EmptyNodes:
+    """The nodes that are ready or may become so, by kind."""
+
+    def __init__(self, nodes: Mapping[str, NodeState], gpus: Collection[str]) -> None:
+        """`gpus`: the resources of whole GPUs."""
+        self._nodes, self._gpus = nodes, gpus
+        self._tracked = ("cpu", "memory", *gpus)
+        self._kinds: dict[Key, NodeKind] = {}
+        self._known: dict[str, tuple[Content, Key]] = {}
+        self.generation = 0
+        """Counts changes of the kinds, and of their largest amounts."""
+
+    @property
+    def kinds(self) -> Collection[NodeKind]:
+        return self._kinds.values()
+
+    def changed(self, name: str) -> None:
+        """The node was added, changed or removed, or bookings on it changed."""
+        before, now = self._known.get(name), self._content(name)
+        if before is not None and now is not None and before[0][0] is now[0] and before[0][1] is now[1]:
+            return
+        after = _key(now[0]) if now is not None else None
+        if before is not None and before[1] != after:
+            del self._known[name]
+            self._put(before[1], name, None)
+        if now is not None and after is not None:
+            self._known[name] = now, after
+            if after not in self._kinds:
+                self._kinds[after] = NodeKind(now[0])
+            self._put(after, name, {each: now[1].get(each, 0) for each in self._tracked})
+
+    def _content(self, name: str) -> Content | None:
+        node = self._nodes.get(name)
+        if node is None or not node.seen or node.fault:
+            return None
+        if node.books is None:
+            return (None, node.allocatable) if any(node.allocatable.get(each) for each in self._gpus) else None
+        return (node.books.inventory, node.allocatable) if node.books.gpus else None
+
+    def _put(self, key: Key, name: str, amounts: Mapping[str, int] | None) -> None:
+        changed = self._kinds[key].put(name, amounts)
+        gone = not self._kinds[key].nodes
+        if gone:
+            del self._kinds[key]
+        self.generation += changed or gone
+
+
+def _key(inventory: Inventory | None) -> Key:
+    if inventory is None:
+        return ELSEWHERE
+    gpus, replicas = tuple(map(kind, inventory.gpus)), tuple(sorted(inventory.replicas.items()))
+    return gpus, inventory.links, replicas, inventory.slices_per_gpu
+
+
+def _empty(inventory: Inventory) -> Inventory:
+    """The same GPUs, all healthy."""
+    gpus = tuple(msgspec.structs.replace(gpu, health=HEALTHY) for gpu in inventory.gpus)
+    return msgspec.structs.replace(inventory, gpus=gpus, state="ready")
