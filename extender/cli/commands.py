@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from extender.cli import completion
 from extender.cli.options import DEFAULT_SERVER, Context, Kubeconfig, Namespace, Output, Server, Watch
 from extender.cli.show import Page, show, watch, write
 
@@ -91,7 +92,12 @@ def top(
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", help="Show only pods of this namespace, and their GPUs.", metavar="GLOB")
     ] = "",
-    queue: Annotated[str, typer.Option(help="Show only pods of this queue, and their GPUs.", metavar="GLOB")] = "",
+    queue: Annotated[
+        str,
+        typer.Option(
+            help="Show only pods of this queue, and their GPUs.", metavar="GLOB", autocompletion=completion.queues
+        ),
+    ] = "",
     sort: Annotated[
         Literal["name", "free", "used", "pods"],
         typer.Option(help="Order of the rows. free, used: most GPU memory first; pods: most pods first."),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from extender.cli import completion
 from extender.cli.options import DEFAULT_SERVER, Namespace, Output, Server, Watch, plain_typer
 from extender.cli.show import Page, show, watch
 
@@ -91,7 +92,7 @@ def node(
 
 @explain.command("queue")
 def queue(
-    queue: Annotated[str, typer.Argument(help="NAME of the queue.")],
+    queue: Annotated[str, typer.Argument(help="NAME of the queue.", autocompletion=completion.queues)],
     output: Output = "table",
     server: Server = DEFAULT_SERVER,
 ) -> None:

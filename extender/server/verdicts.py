@@ -19,7 +19,7 @@ WAITS_FOR = {
     "NoRoom": "free GPUs",
     "InLine": "the pods before it in its queue",
     "GangNoRoom": "free GPUs for all members",
-    "GangAssembling": "its members",
+    "GangAssembling": "missing members",
     "GangStarting": "other members of its gang",
     "Class": "its GpuClass",
     "Gang": "its gang",
@@ -96,7 +96,7 @@ def of_gang(gang: Gang) -> Verdict:
             return Verdict(state="completed", headline="is completed", advice=NOTHING)
         case Phase.DEGRADED | Phase.UNDOING:
             return Verdict(
-                state="running", headline=f"is {gang.phase.lower()} ({gang.code})", advice=_advice(gang.code)
+                state=gang.phase.lower(), headline=f"is {gang.phase.lower()} ({gang.code})", advice=_advice(gang.code)
             )
     return _pending(Reason(gang.code, gang.sentence))
 

@@ -20,7 +20,8 @@ class Verdict(Shape, frozen=True, kw_only=True):
     """The first two lines of an explanation: in short, in words, and what to do."""
 
     state: str = ""
-    """Of a workload: running, starting, waiting, never or completed; of a node, GPU or queue: open, full or closed."""
+    """Of a workload: running, starting, waiting or never, of a gang also completed, degraded or undoing; of a node, GPU
+    or queue: open, full or closed."""
     headline: str = ""
     advice: str = ""
 

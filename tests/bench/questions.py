@@ -126,7 +126,8 @@ def _pages(nodes: int, pods: int) -> dict[str, float]:
 
 
 def _rounds(told: Status, path: str, garbage: Garbage) -> Iterator[list[float]]:
-    page = told.page(Request(path, "", "127.0.0.1", ""), loopback_only)
+    name, _, query = path.partition("?")
+    page = told.page(Request(name, query, "127.0.0.1", ""), loopback_only)
     assert page is not None
     for _ in range(ROUNDS):
         work, took, ended = page.work(), list[float](), False

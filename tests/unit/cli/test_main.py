@@ -5,6 +5,7 @@ from importlib import metadata
 
 import pytest
 
+from tests.unit.cli.conftest import StatusPort
 from tests.unit.cli.run import gangshare
 
 COMMANDS = ("extender", "plugin", "scheduler-config", "top", "classes", "explain", "demo", "simulate", "defrag")
@@ -86,9 +87,21 @@ def test_a_group_of_commands_without_a_command_shows_its_help(capsys: pytest.Cap
     assert ran.err.startswith("Usage: gangshare explain")
 
 
-def test_a_shell_completes_the_commands() -> None:
-    variables = {"_GANGSHARE_COMPLETE": "complete_bash", "COMP_WORDS": "gangshare explain ", "COMP_CWORD": "2"}
+def completed(line: str, **variables: str) -> list[str]:
+    """What bash completes at the end of this line."""
+    variables |= {"_GANGSHARE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
     ran = subprocess.run(
         [sys.executable, "-m", "extender"], capture_output=True, text=True, check=True, env={**os.environ, **variables}
     )
-    assert ran.stdout.split() == ["pod", "group", "node", "queue", "gpu"]
+    return ran.stdout.split()
+
+
+def test_a_shell_completes_the_commands() -> None:
+    assert completed("gangshare explain ") == ["pod", "group", "node", "queue", "gpu"]
+
+
+def test_a_shell_completes_the_names_of_queues(status_port: StatusPort) -> None:
+    status_port.answers["/queues"] = b'{"queues":[{"name":"research"},{"name":"rest"},{"name":"vision"}]}'
+    for line in ("gangshare explain queue re", "gangshare top --queue re"):
+        assert completed(line, GANGSHARE_SERVER=status_port.url) == ["research", "rest"]
+        assert completed(line, GANGSHARE_SERVER="http://127.0.0.1:1") == []

@@ -10,7 +10,9 @@ import pytest
 from extender.engine.types.events import NodeSeen, PodSeen
 from extender.server import explain, node_counts, places, verdicts
 from extender.server.desk import Pieces, Refusal
+from extender.wire import answers, listings
 from gangfilter.group import GroupKey
+from gangfilter.table import Phase
 from protos.contract import names
 from protos.contract.objects import Taint
 from tests.builders import a_node, a_pod
@@ -131,8 +133,38 @@ def test_a_gang_is_told_what_it_waits_for() -> None:
     story = GangStory(a_node("n1", 16))
     story.create(*members(2, least=3))
     told = read(explain.group(story.engine, GroupKey("default", "g"), story.now))
-    assert verdict(told) == ("waiting", "waits for its members (GangAssembling)")
+    assert verdict(told) == ("waiting", "waits for missing members (GangAssembling)")
     assert told["verdict"]["advice"] == "create the missing members, or correct the minimum"
+
+
+@pytest.mark.parametrize(
+    ("phase", "code", "state", "headline"),
+    [
+        (Phase.RUNNING, "", "running", "runs with 3 members"),
+        (Phase.STARTING, "GangStarting", "starting", "starts soon: 3 of 4 members are bound"),
+        (Phase.WAITING, "GangNoRoom", "waiting", "waits for free GPUs for all members (GangNoRoom)"),
+        (Phase.WAITING, "QueueFull", "waiting", "waits for its queue (QueueFull)"),
+        (Phase.WAITING, "GangTooLarge", "never", "can never run as it is (GangTooLarge)"),
+        (Phase.FAILED, "GangTimedOut", "never", "can never run as it is (GangTimedOut)"),
+        (Phase.DEGRADED, "GangMemberLost", "degraded", "is degraded (GangMemberLost)"),
+        (Phase.UNDOING, "GangUndone", "undoing", "is undoing (GangUndone)"),
+        (Phase.COMPLETED, "GangCompleted", "completed", "is completed"),
+    ],
+)
+def test_every_phase_of_a_gang_has_a_verdict(phase: Phase, code: str, state: str, headline: str) -> None:
+    gang = answers.Gang(namespace="default", name="g", phase=phase, present=4, bound=3, code=code)
+    found = verdicts.of_gang(gang)
+    assert (found.state, found.headline) == (state, headline)
+
+
+def test_a_queue_that_starts_no_pods_is_told_why() -> None:
+    for fields, headline in (
+        ({"closed": True}, "is closed: no pod of it starts"),
+        ({"problem": "weight is 0"}, "cannot be read: weight is 0"),
+        ({"exceeded": "9 GPUs are in use", "running": 9}, "is above its capability: 9 pods run, 0 wait"),
+    ):
+        found = verdicts.of_queue(listings.Queue(name="q", **fields))
+        assert (found.state, found.headline) == ("closed", headline)
 
 
 def test_a_node_is_told_whether_it_takes_pods() -> None:
