@@ -124,6 +124,7 @@ def a_job(name: str, chance: random.Random, most: int) -> list[Json]:
         names.GROUP: name,
         names.MIN_MEMBER: str(len(amounts)),
         names.ON_MEMBER_LOST: chance.choice(["wait", "restart"]),
+        names.MIXED_MODELS: "allow",
     }
     owner = {"apiVersion": "example.com/v1", "kind": "Training", "name": name, "uid": str(uuid.uuid4())}
     script = f"sleep {chance.choice([1, 2])}"

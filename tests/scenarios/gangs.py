@@ -22,7 +22,8 @@ PORT = 30_123
 
 
 def pods(prefix: str, count: int, limits: Mapping[str, object], **more: Any) -> list[Object]:
-    """So many alike."""
+    """So many alike. The GPUs of the world's nodes are of different models, and they may use all of them."""
+    more["annotations"] = {names.MIXED_MODELS: "allow", **more.get("annotations", {})}
     return [a_pod(f"{prefix}-{i}", a_container(limits=limits), **more) for i in range(count)]
 
 

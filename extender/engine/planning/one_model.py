@@ -11,7 +11,7 @@ from itertools import islice, product
 
 import msgspec
 
-from extender.engine.planning.attempt import PIECE, STEP, TRY, ClusterView
+from extender.engine.planning.attempt import LOOK, PIECE, STEP, TRY, ClusterView, batched
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Assignment, Seat
 from extender.engine.types.shape import Shape
@@ -35,16 +35,24 @@ def undecided(view: ClusterView, seats: Sequence[Seat]) -> list[PodAsk]:
     return [ask for ask in several if len(view.models(ask.selection)) > 1]
 
 
-def options(
+def choices(
     view: ClusterView, seats: Sequence[Seat], asks: Sequence[PodAsk]
-) -> Generator[int, None, list[Sequence[Seat]]]:
-    """These members, restricted to one model for each of these requests: in every way, the best first."""
+) -> Generator[int, None, list[dict[PodAsk, str]]]:
+    """The ways in which each of these requests of the members gets one model, the best first."""
     models = []
     for ask in asks:
         like = next(seat for seat in seats if seat.ask == ask)
         models.append((yield from _best_first(view, like.shape, ask)))
-    choices = (dict(zip(asks, chosen, strict=True)) for chosen in islice(product(*models), MOST))
-    return [[_restricted(seat, choice) for seat in seats] for choice in choices]
+    return [dict(zip(asks, chosen, strict=True)) for chosen in islice(product(*models), MOST)]
+
+
+def of_choice(seats: Sequence[Seat], choice: Mapping[PodAsk, str]) -> Generator[int, None, list[Seat]]:
+    """These members, each restricted to its model."""
+    found: list[Seat] = []
+    for batch in batched(seats):
+        found += [restricted(seat, choice) for seat in batch]
+        yield STEP * LOOK
+    return found
 
 
 def _best_first(view: ClusterView, like: Shape, ask: PodAsk) -> Generator[int, None, list[str]]:
@@ -60,7 +68,8 @@ def _best_first(view: ClusterView, like: Shape, ask: PodAsk) -> Generator[int, N
     return [model for *_, model in sorted(best)]
 
 
-def _restricted(seat: Seat, choice: Mapping[PodAsk, str]) -> Seat:
+def restricted(seat: Seat, choice: Mapping[PodAsk, str]) -> Seat:
+    """This member, restricted to its model."""
     if seat.ask is None or seat.ask not in choice:
         return seat
     return msgspec.structs.replace(seat, ask=of_model(seat.ask, choice[seat.ask]))

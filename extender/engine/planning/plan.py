@@ -14,7 +14,7 @@ import msgspec
 
 from extender.engine.planning.attempt import LOOK, PIECE, Attempt, ClusterView
 from extender.engine.planning.nearby import nearby
-from extender.engine.planning.one_model import Mixture, mixes, options, undecided
+from extender.engine.planning.one_model import Mixture, choices, mixes, of_choice, undecided
 from extender.engine.planning.shortage import Scarcity, Shortage, scarcity, shortage
 from extender.engine.state.intree import Amounts
 from extender.engine.state.seats import Assignment, Seat
@@ -75,8 +75,10 @@ class Plan(Sliced[Placement | Failure]):
         asks = undecided(self._view, seats)
         if not asks:
             return (yield from self._anywhere(seats, strict=strict))
-        for option in (yield from options(self._view, seats, asks)):
-            outcome = yield from self._anywhere(option, strict=True)
+        yield PIECE
+        for choice in (yield from choices(self._view, seats, asks)):
+            chosen = yield from of_choice(seats, choice)
+            outcome = yield from self._anywhere(chosen, strict=True)
             if isinstance(outcome, Placement):
                 return outcome
         unknown = frozenset([node.name for node in self._view.nodes.values() if node.books is None])

@@ -1,9 +1,9 @@
 """The solver: whether pending pods fit once some pods are gone, and where.
 
 Preemption, reclaim and backfill ask it with ever other sets of pods that are gone. An upper bound answers most of that:
-how many members of each class each node takes if it takes no others. If all members are alike, each asks a single GPU,
-whole GPUs or none, and they need not be kept to one model of several, the bound is exact. Otherwise a plan on snapshots
-of the nodes decides.
+how many members of each class each node takes if it takes no others. If all members are alike and each asks a single
+GPU, whole GPUs or none, the bound is exact. Otherwise a plan on snapshots of the nodes decides. Members that are alike
+and must get GPUs of one model of several are one class for each model, of which one must fit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from extender.engine.placement.indexes import Indexes
 from extender.engine.planning.attempt import PIECE, STEP, TRY, ClusterView
-from extender.engine.planning.one_model import undecided
+from extender.engine.planning.one_model import restricted, undecided
 from extender.engine.planning.plan import Placement, Plan
 from extender.engine.planning.snapshot import fill
 from extender.engine.planning.trial import EquivalenceClass, group, is_puzzle
@@ -78,9 +78,15 @@ class Solver:
         classes: dict[Hashable, EquivalenceClass] = {}
         group(wanted.seats, view.ignored, classes)
         self._classes = list(classes.values())
-        single = len(self._classes) == 1 and not is_puzzle(self._classes[0].ask)
-        self._exact = single and not wanted.free and not undecided(view, wanted.seats)
+        self._exact = len(self._classes) == 1 and not is_puzzle(self._classes[0].ask) and not wanted.free
         """Whether the pods fit if the bound says so."""
+        asks = undecided(view, wanted.seats) if self._exact else []
+        self._either = bool(asks)
+        """Whether the classes are the same members, for each model."""
+        if asks:
+            chosen = [{asks[0]: model} for model in view.models(asks[0].selection)]
+            seats = [restricted(wanted.seats[0], choice) for choice in chosen]
+            self._classes = [EquivalenceClass(seat, view.ignored, len(wanted.seats)) for seat in seats]
         self._rooms: dict[tuple[str, frozenset[str]], Room] = {}
         self._times: dict[tuple[PodAsk, Signature], int] = {}
         """How often an ask fits on GPUs in this state."""
@@ -124,7 +130,7 @@ class Solver:
     # -- the bound
 
     def _suffices(self, gone: Gone) -> Generator[int, None, bool]:
-        """Whether the nodes take enough members of each class once these pods are gone."""
+        """Whether the nodes take enough members of each class, or of either, once these pods are gone."""
         if self._before is None:
             self._before = [0] * len(self._classes)
             for name in list(self._view.nodes):
@@ -135,7 +141,8 @@ class Solver:
             _add(total, self._rooms.get((name, NONE)) or (yield from self._room(name, NONE)), -1)
             if number % STEP == 0:
                 yield STEP * COUNTED
-        return all(have >= eq_class.size for have, eq_class in zip(total, self._classes, strict=True))
+        enough = (have >= eq_class.size for have, eq_class in zip(total, self._classes, strict=True))
+        return any(enough) if self._either else all(enough)
 
     def _room(self, name: str, gone: frozenset[str]) -> Generator[int, None, Room]:
         room = self._rooms.get((name, gone))

@@ -108,13 +108,13 @@ def _evenly(ask: PodAsk, books: NodeBooks) -> Choice | None:
 class EquivalenceClass:
     """Members with equal requests that may go to the same nodes; `waiting` are those without a place."""
 
-    def __init__(self, like: Seat, ignored: Collection[str]) -> None:
+    def __init__(self, like: Seat, ignored: Collection[str], size: int = 0) -> None:
         self.shape = like.shape
         self.ask, self.constraints, self.excluded = like.ask, like.constraints, like.excluded
         self.choices: Choices | None = None
         self.weight = len(like.ask.containers) if like.ask else 1
         """Containers that need GPUs; the work for one member is proportional to it."""
-        self.size = 0
+        self.size = size
         self.each: int | None = None
         """Most members on one node, if they must be spread."""
         self.waiting: deque[Seat] = deque()

@@ -10,7 +10,7 @@ from extender.engine.planning.defrag_plan import DefragPlan, NoPlan
 from extender.engine.policies.defrag.defrag import Defrag
 from extender.engine.policies.defrag.request import DefragRequest
 from extender.engine.types.effects import PodRef
-from extender.engine.types.events import PodGone, PodSeen
+from extender.engine.types.events import NodeSeen, PodGone, PodSeen
 from gangfilter.group import GroupKey
 from protos.contract import names
 from protos.contract.objects import Taint
@@ -294,3 +294,20 @@ def plan_for(world: GangStory, name: str) -> dict[str, Any]:
     while not errand.advance():
         pass
     return {**errand.told(world.engine.nodes), "rooms": list(errand.rooms(world.engine.nodes))}
+
+
+def test_room_for_equal_members_is_made_on_one_model() -> None:
+    world = GangStory(a_node("a", 40, 40, models=["A100"] * 2))
+    world.create(a_pod("low", mem=8, annotations={names.RESTARTABLE: "true"}, ownerReferences=CONTROLLER))
+    world.come("low")
+    world.land()
+    world.nodes["b"] = a_node("b", 16, 16, models=["T4"] * 2)
+    world.tell(NodeSeen(world.nodes["b"]))
+    world.create(a_pod("fixed", mem=8, annotations={names.GPU_MODEL: "T4"}))
+    world.come("fixed")
+    world.land()
+    world.create(*(a_member(f"m{i}", whole=1, least=2) for i in range(2)))
+    assert world.why() == "GangMixedModels"
+    found = plan_for(world, "g")
+    assert [(move["name"], move["to"]["node"]) for move in found["moves"]] == [("low", "b")], found
+    assert {room["node"] for room in found["rooms"]} == {"a"}

@@ -10,7 +10,7 @@ import msgspec
 from extender.engine.gangs.gangs import Gangs
 from extender.engine.planning.attempt import PIECE, ClusterView
 from extender.engine.planning.defrag_plan import DefragPlan, Move, NoPlan, indexes
-from extender.engine.planning.one_model import options, undecided
+from extender.engine.planning.one_model import choices, of_choice, undecided
 from extender.engine.policies.defrag.defrag import Defrag
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
@@ -81,8 +81,9 @@ class DefragRequest(Sliced[DefragPlan | NoPlan]):
                 yield PIECE
         yield PIECE
         found: list[DefragPlan | NoPlan] = []
-        for option in (yield from options(self._view, seats, undecided(self._view, seats))):
-            found.append((yield from self._plan(option).whole()))
+        for choice in (yield from choices(self._view, seats, undecided(self._view, seats))):
+            chosen = yield from of_choice(seats, choice)
+            found.append((yield from self._plan(chosen).whole()))
             if isinstance(found[-1], DefragPlan):
                 return found[-1]
         return found[0]
