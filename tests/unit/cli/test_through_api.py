@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.cli import inspection
+from extender.cli import inspection, through_api
 from protos.contract import names
 from tests.unit.cli import books
 from tests.unit.cli.conftest import StatusPort
@@ -78,7 +78,7 @@ def test_top_and_queues_show_what_the_status_port_would(api: StatusPort, capsys:
     assert len(told["pods"]) == len(books.BOOKS["pods"])
     assert told["groups"] == [GANG]
     assert json.loads(run(capsys, "queues", "-o", "json").out) == {"queues": [{"name": "default", "waiting": 3}]}
-    assert "node-a" in run(capsys, "top", "node-a").out
+    assert json.loads(through_api.page("inspect/node-a", "") or b"") == books.BOOKS["nodes"][0]
 
 
 def test_what_is_not_there_is_told_as_ever(api: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
