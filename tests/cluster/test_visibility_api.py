@@ -191,7 +191,9 @@ def test_kubectl_knows_the_kinds_and_explains_them(cluster: Cluster, ada: Path) 
     known = cluster.kubectl("api-resources", f"--api-group={names.VISIBILITY_GROUP}", "-o", "name", kubeconfig=ada)
     assert sorted(line.partition(".")[0] for line in known.split()) == KINDS
     assert "otherPods" in cluster.kubectl("explain", "gpus.status", kubeconfig=ada)
-    assert "big" in cluster.kubectl("describe", "gang", "big", f"--namespace={MINE}", kubeconfig=ada)
+    assert "big" in cluster.kubectl(
+        "describe", "gangs.visibility.gangshare.io", "big", f"--namespace={MINE}", kubeconfig=ada
+    )
 
 
 def test_the_commands_read_it_with_the_users_own_kubeconfig(
