@@ -32,7 +32,8 @@ def fetch(
     """The JSON at a path of the status port or the secure port; raises CommandError that says what to do.
 
     Its strings are made printable: tenants wrote parts of them, and a terminal shows them. `missing` is the error for
-    status 404. GANGSHARE_TOKEN, if set, is sent as a bearer token.
+    status 404. GANGSHARE_TOKEN, if set, is sent as a bearer token. If nobody listens at the default server, the
+    aggregated API is asked.
     """
     if not server.startswith(("http://", "https://")):
         raise CommandError(f"server is {server!r}: expected a URL like {DEFAULT_SERVER}")
@@ -48,12 +49,21 @@ def fetch(
                 raise CommandError(missing) from error
             raise CommandError(_refused(url, error)) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
+        body = _through_api(path, missing) if server == DEFAULT_SERVER else None
+        if body is not None:
+            return printable_json(body)
         cause = getattr(error, "reason", error)
         raise CommandError(
             f"no extender answers at {server} ({cause}).\n"
             f"In another terminal: {PORT_FORWARD}\n"
             "Or name the extender with --server URL or GANGSHARE_SERVER."
         ) from error
+
+
+def _through_api(path: str, missing: str) -> bytes | None:
+    from extender.cli import through_api  # its libraries are loaded only if they are needed
+
+    return through_api.page(path, missing)
 
 
 def _token(server: str) -> dict[str, str]:

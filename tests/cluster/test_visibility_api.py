@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from extender.cli import inspection, through_api
+from extender.cli.errors import CommandError
+from extender.wire import answers, listings
 from protos.contract import names
 from tests.cluster import bare, host
 from tests.cluster.api import ApiError, Json
@@ -188,7 +191,32 @@ def test_kubectl_knows_the_kinds_and_explains_them(cluster: Cluster, ada: Path) 
     known = cluster.kubectl("api-resources", f"--api-group={names.VISIBILITY_GROUP}", "-o", "name", kubeconfig=ada)
     assert sorted(line.partition(".")[0] for line in known.split()) == KINDS
     assert "otherPods" in cluster.kubectl("explain", "gpus.status", kubeconfig=ada)
-    assert "big" in cluster.kubectl("describe", "gang", "big", f"--namespace={MINE}", kubeconfig=ada)
+    assert "big" in cluster.kubectl(
+        "describe", "gangs.visibility.gangshare.io", "big", f"--namespace={MINE}", kubeconfig=ada
+    )
+
+
+def test_the_commands_read_it_with_the_users_own_kubeconfig(
+    cluster: Cluster, sharing: Gangshare, ada: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(path: str) -> bytes:
+        found = through_api.page(path, "no such object")
+        assert found is not None
+        return found
+
+    monkeypatch.setenv("KUBECONFIG", str(ada))
+    assert inspection.decode(read(f"explain/{MINE}/pending"), answers.Pod).code == "NoRoom"
+    assert len(inspection.decode(read(f"explain/groups/{MINE}/big"), answers.Group).members) == len(BIG)
+    assert len(inspection.decode(read(f"inspect/{NODE}"), answers.Node).gpus) == GPUS
+    with pytest.raises(CommandError, match="no such object"):
+        read(f"explain/{MINE}/nothing")
+    with pytest.raises(CommandError, match=r'the API server refuses: .*User "ada" cannot get'):
+        read(f"explain/{OTHERS}/small")
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    everything = inspection.decode(read("inspect"), answers.Inspection)
+    assert {pod.namespace for pod in everything.pods} == {MINE, OTHERS}
+    assert [gang.name for gang in everything.groups] == ["big"]
+    assert inspection.decode(read("queues"), listings.Queues).queues[0].name == "default"
 
 
 def test_nobody_else_connects_and_the_extender_changes_nothing_but_whom_the_api_server_trusts(

@@ -140,7 +140,7 @@ def _pod_item(view: View, status: wire.GpuPodStatus) -> Item:
 
 
 def pod(view: View, namespace: str, name: str) -> Listing:
-    """A pod by name, with its place in line and the scores of nodes."""
+    """A pod by name, with its place in line."""
     try:
         text = yield from _page(explain.pod(view.engine, namespace, name, view.now))
     except Refusal:

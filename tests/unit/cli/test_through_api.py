@@ -1,0 +1,113 @@
+"""Without a port-forward the commands ask the aggregated API, with the user's own kubeconfig."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from extender.cli import inspection, through_api
+from protos.contract import names
+from tests.unit.cli import books
+from tests.unit.cli.conftest import StatusPort
+from tests.unit.cli.run import Ran, gangshare
+
+CLOSED = "http://127.0.0.1:1"
+BASE = f"/apis/{names.VISIBILITY_GROUP}/{names.VISIBILITY_VERSION}"
+WAITING = {
+    "namespace": "team-a",
+    "name": "p",
+    "uid": "u",
+    "state": "waiting",
+    "code": "NoRoom",
+    "sentence": "no GPU free",
+}
+GANG = {"namespace": "team-a", "name": "g", "phase": "Waiting", "sentence": "no room"}
+
+
+def a_list(*statuses: dict[str, Any]) -> bytes:
+    return json.dumps({"items": [{"status": status} for status in statuses]}).encode()
+
+
+@pytest.fixture
+def api(status_port: StatusPort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StatusPort:
+    """An API server in the kubeconfig, and nobody at the default server."""
+    status_port.answers = {
+        f"{BASE}/namespaces/team-a/gpupods/p": json.dumps({"status": WAITING}).encode(),
+        f"{BASE}/namespaces/team-a/gangs/g": json.dumps({"status": GANG}).encode(),
+        f"{BASE}/gpuqueues": a_list({"name": "default", "waiting": 3}),
+        f"{BASE}/gpunodes/node-a": json.dumps({"status": books.BOOKS["nodes"][0]}).encode(),
+        f"{BASE}/gpunodes": a_list(*books.BOOKS["nodes"]),
+        f"{BASE}/gpupods": a_list(*books.BOOKS["pods"], WAITING),
+        f"{BASE}/gangs": a_list(GANG),
+    }
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": status_port.url}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    monkeypatch.setattr(inspection, "DEFAULT_SERVER", CLOSED)
+    return status_port
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: str) -> Ran:
+    return gangshare(capsys, *args, "--server", CLOSED)
+
+
+def test_a_pod_and_a_gang_are_explained(api: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = run(capsys, "explain", "pod", "team-a/p")
+    assert (ran.code, ran.err) == (0, "")
+    assert "no GPU free" in ran.out
+    ran = run(capsys, "explain", "group", "team-a/g")
+    assert (ran.code, "no room" in ran.out) == (0, True)
+
+
+def test_top_and_queues_show_what_the_status_port_would(api: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = run(capsys, "top", "-o", "json")
+    assert ran.code == 0
+    told = json.loads(ran.out)
+    assert [node["name"] for node in told["nodes"]] == ["node-a", "node-b"]
+    assert [pod["name"] for pod in told["waiting"]] == ["p"]
+    assert len(told["pods"]) == len(books.BOOKS["pods"])
+    assert told["groups"] == [GANG]
+    assert json.loads(run(capsys, "queues", "-o", "json").out) == {"queues": [{"name": "default", "waiting": 3}]}
+    assert json.loads(through_api.page("inspect/node-a", "") or b"") == books.BOOKS["nodes"][0]
+
+
+def test_what_is_not_there_is_told_as_ever(api: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
+    api.code = 404
+    missing = {"kind": "Status", "reason": "NotFound", "message": f'gpupods.{names.VISIBILITY_GROUP} "p" not found'}
+    api.answers[f"{BASE}/namespaces/team-a/gpupods/p"] = json.dumps(missing).encode()
+    ran = run(capsys, "explain", "pod", "team-a/p")
+    assert (ran.code, "pod team-a/p not found" in ran.err) == (1, True)
+
+
+def test_a_user_without_the_right_is_told_so(api: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
+    api.code = 403
+    refused = {"kind": "Status", "reason": "Forbidden", "message": 'User "ada" cannot get resource "gpupods"'}
+    api.answers[f"{BASE}/namespaces/team-a/gpupods/p"] = json.dumps(refused).encode()
+    ran = run(capsys, "explain", "pod", "team-a/p")
+    assert (ran.code, 'the API server refuses: User "ada" cannot get' in ran.err) == (1, True)
+
+
+@pytest.mark.parametrize("command", [("explain", "pod", "p"), ("classes",)])
+def test_without_the_api_the_command_says_how_to_reach_the_extender(
+    api: StatusPort, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    api.answers.clear()
+    ran = run(capsys, *command)
+    assert (ran.code, "no extender answers" in ran.err, inspection.PORT_FORWARD in ran.err) == (1, True, True)
+
+
+def test_another_server_that_does_not_answer_is_not_replaced(
+    api: StatusPort, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = gangshare(capsys, "explain", "pod", "team-a/p", "--server", "http://127.0.0.1:2")
+    assert (ran.code, "no extender answers" in ran.err) == (1, True)
