@@ -15,7 +15,7 @@ from gangfilter.agreement import combined
 from gangfilter.group import Declaration, GroupKey
 from gangfilter.naming import OWN
 from gangfilter.values import BadValue, Reader, amounts, by_role, lost, name, role, shown
-from protos.contract import names
+from protos.contract import mistakes, names
 from protos.contract.bounds import MEMBERS, TIME
 from protos.contract.codec import BAD_JSON
 from protos.contract.objects import Quantities, decode_raw
@@ -124,7 +124,8 @@ def declaration(kind: Kind, data: bytes) -> tuple[GroupKey, Declaration]:
     if own := OWN.declaration(reader):
         said.append(msgspec.structs.replace(own, source=f"its annotations {names.DOMAIN}/*"))
     declared, differences = combined(said)
-    return key, msgspec.structs.replace(declared, source=kind.source, problems=(*reader.problems, *differences))
+    problems = (*mistakes.of_group(decoded.metadata.annotations), *reader.problems, *differences)
+    return key, msgspec.structs.replace(declared, source=kind.source, problems=problems)
 
 
 def _common(spec: msgspec.Raw) -> Fields:

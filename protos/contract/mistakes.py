@@ -108,6 +108,15 @@ def first(pod: Pod, resources: names.Resources, amounts: Amounts) -> Reason | No
     return next(_all(pod, resources, amounts), None)
 
 
+def of_group(annotations: Mapping[str, str]) -> list[str]:
+    """A sentence for the first unknown key of our domain among the annotations of a PodGroup, if there is any.
+
+    Operators copy annotations of pods to PodGroups, so these are known here too.
+    """
+    found = next(_unknown("annotation", annotations, ANNOTATIONS, names.Resources()), None)
+    return [found.sentence] if found is not None else []
+
+
 def _all(pod: Pod, resources: names.Resources, amounts: Amounts) -> Iterator[Reason]:
     """Keys of our domain come first, in the order of the alphabet."""
     annotations, labels, limits = pod.metadata.annotations, pod.metadata.labels, _limits(pod)

@@ -124,13 +124,16 @@ class ShapeIndex:
         """List the places that have changed; return how many they are."""
         if self._turn == self._roll.turn:
             return 0
-        places, self._turn = self._roll.since(self._turn), self._roll.turn
+        since, self._turn = self._turn, self._roll.turn
         if more := len(self._roll) - len(self._known):
             nowhere = [NOWHERE] * more
             self._known.extend(nowhere)
             self._sorted.extend(nowhere)
             self._marks.extend(bytes(more))
-        marks = self._marks
+        if not since:
+            self._listed, self._marks = list(reversed(range(len(self._known)))), bytearray((STALE,)) * len(self._known)
+            return len(self._listed)
+        places, marks = self._roll.since(since), self._marks
         self._listed += [place for place in places if not marks[place]]
         for place in places:
             marks[place] = STALE

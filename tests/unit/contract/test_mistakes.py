@@ -124,3 +124,11 @@ def test_the_same_pod_always_has_the_same_reason() -> None:
     wrong = {f"gangshare.io/{name}": "1" for name in ("b", "a", "c")} | {"gpu-fraction": "1", "gpu-memory": "1"}
     backwards = dict(reversed(wrong.items()))
     assert first(a_pod(annotations=wrong)) == first(a_pod(annotations=backwards)) != ""
+
+
+def test_every_name_of_our_domain_is_a_known_key_or_belongs_to_other_objects() -> None:
+    elsewhere = {
+        names.PLAN_GATE, names.GPUS, names.CORDONED_GPUS, names.GPU_VISIBILITY, names.METRICS_LABEL,
+    }  # fmt: skip
+    ours = {value for value in vars(names).values() if isinstance(value, str) and value.startswith(mistakes.PREFIX)}
+    assert ours == mistakes.ANNOTATIONS | elsewhere | {names.GPU_MEM, names.GPU_SLICE}

@@ -148,6 +148,12 @@ def test_our_annotations_on_any_kind_count() -> None:
     )  # fmt: skip
 
 
+def test_a_misspelt_annotation_of_a_pod_group_is_a_problem_of_the_gang() -> None:
+    written = {"gangshare.io/min-memebr": "4", "gangshare.io/gpu-model": "A100"}
+    told = "annotation gangshare.io/min-memebr is not known to Gangshare: did you mean gangshare.io/min-member?"
+    assert declared(VOLCANO, {"minMember": 3}, **written) == said(VOLCANO, min_member=3, problems=(told,))
+
+
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
