@@ -106,12 +106,12 @@ MISTAKES: Mapping[str, tuple[Json, str]] = {
     ),
     "memory with its unit": (
         asking({names.GPU_MEM: "10Gi"}),
-        "container c-0: gangshare.io/gpu-mem is '10Gi': expected a number of 1 GiB: write gangshare.io/gpu-mem: 10",
+        "container c-0: gangshare.io/gpu-mem is '10Gi': expected a number of GiB: write gangshare.io/gpu-mem: 10",
     ),
     "less memory than a unit": (asking({names.GPU_MEM: "500Mi"}), "write gangshare.io/gpu-mem: 1"),
     "memory in thousands": (
         asking({names.GPU_MEM: "10G"}),
-        "is '10G': expected a number of 1 GiB: write gangshare.io/gpu-mem: 10",
+        "is '10G': expected a number of GiB: write gangshare.io/gpu-mem: 10",
     ),
     "no memory": (
         asking({names.GPU_MEM: "0"}),
@@ -137,7 +137,7 @@ MISTAKES: Mapping[str, tuple[Json, str]] = {
     ),
     "memory of the GPU without a unit": (
         asking(annotations={names.MIN_GPU_MEMORY: "70"}),
-        "gangshare.io/min-gpu-memory is '70': expected an amount like 40Gi",
+        "gangshare.io/min-gpu-memory is '70': expected an amount with its unit: write 70Gi",
     ),
     "an unknown link": (
         asking(annotations={names.LINK: "nvswitch"}),

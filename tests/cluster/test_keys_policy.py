@@ -168,7 +168,7 @@ def test_with_the_component_every_namespace_denies_that_does_not_say_otherwise(c
 
 
 POLICY = "/apis/admissionregistration.k8s.io"
-OLDER = f"/api/v1/namespaces/{SILENT}/pods"
+SILENT_PODS = f"/api/v1/namespaces/{SILENT}/pods"
 
 
 @pytest.fixture
@@ -184,17 +184,18 @@ def rewriting(cluster: Cluster) -> Iterator[None]:
     first = asking({names.GPU_MEM: "10Gi"})
     wait_for(lambda: asked(born(cluster, first)) == ["10"], PATIENCE_S, "a policy that rewrites")
     yield
-    cluster.api.patch(f"{OLDER}/older", {"metadata": {"finalizers": None}})
-    cluster.api.delete(f"{OLDER}/older", gracePeriodSeconds="0")
+    cluster.api.patch(f"{SILENT_PODS}/older", {"metadata": {"finalizers": None}})
+    cluster.api.delete(f"{SILENT_PODS}/older", gracePeriodSeconds="0")
     version = component.removeprefix("memory-units").removeprefix("-") or "v1"
     for kind in ("mutatingadmissionpolicybindings", "mutatingadmissionpolicies"):
         cluster.api.delete(f"{POLICY}/{version}/{kind}/gangshare-memory-units")
     cluster.apply(kustomization(cluster, "base"))
+    wait_for(lambda: asked(born(cluster, first)) == ["10Gi"], PATIENCE_S, "no such policy")
 
 
 def born(cluster: Cluster, pod: Json) -> Json:
     """The pod as it would be created."""
-    return cluster.api.post(f"/api/v1/namespaces/{DENIED}/pods?dryRun=All", pod)
+    return cluster.api.post(f"{SILENT_PODS}?dryRun=All", pod)
 
 
 def asked(pod: Json) -> list[str]:
@@ -216,8 +217,7 @@ def test_amounts_of_memory_become_units_and_what_was_written_stays(cluster: Clus
         {**pod["spec"]["containers"][0], "name": "init", "resources": {"limits": {names.GPU_MEM: "2049Mi"}}}
     ]
     pod["spec"]["schedulerName"] = "nobody"
-    pod["metadata"]["namespace"] = WARNED
-    made = cluster.api.post(f"/api/v1/namespaces/{WARNED}/pods?dryRun=All", pod)
+    made = born(cluster, pod)
     assert asked(made) == ["3", "10", "1", "2", "10", "1024", "7", "0", ""]
     assert made["metadata"]["annotations"] == {
         names.GPU_MEM_WRITTEN: "c-0=10Gi,c-1=500Mi,c-2=1025Mi,c-3=10G,c-4=1Ti,init=2049Mi"
@@ -250,6 +250,8 @@ def test_an_amount_of_memory_is_no_mistake_then_and_its_manifest_can_be_applied_
 @pytest.mark.usefixtures("rewriting")
 def test_pods_from_before_keep_their_amount_and_can_be_changed_otherwise(cluster: Cluster) -> None:
     """As controllers do that remove the finalizers of pods."""
-    changed = cluster.api.patch(f"{OLDER}/older", {"metadata": {"labels": {"example.com/x": "y"}, "finalizers": None}})
+    changed = cluster.api.patch(
+        f"{SILENT_PODS}/older", {"metadata": {"labels": {"example.com/x": "y"}, "finalizers": None}}
+    )
     assert asked(changed) == ["10Gi"]
     assert names.GPU_MEM_WRITTEN not in changed["metadata"].get("annotations", {})
