@@ -33,7 +33,7 @@ GROUP_KEYS = frozenset({
     names.EXPECTED_RUNTIME,
 })  # fmt: skip
 """Read from annotations and labels."""
-WRITTEN = frozenset({names.ALLOCATION, names.RESERVATION, names.WAKE})
+WRITTEN = frozenset({names.ALLOCATION, names.RESERVATION, names.WAKE, names.GPU_MEM_WRITTEN})
 """Gangshare writes these."""
 ANNOTATIONS = GROUP_KEYS | WRITTEN | {
     names.GPU_COUNT, names.GPU_CLASS, names.GPU_MODEL, names.GPU_UUID, names.MIN_GPU_MEMORY, names.MIN_CLOCK_MHZ,
@@ -42,7 +42,7 @@ ANNOTATIONS = GROUP_KEYS | WRITTEN | {
 }  # fmt: skip
 ALIASES = {"min-available": names.MIN_MEMBER, "pod-group": names.GROUP, "gpu-type": names.GPU_MODEL}
 """Terms of the field, and our keys for them."""
-UNDOMAINED = frozenset(key.removeprefix(PREFIX) for key in ANNOTATIONS if "gpu" in key)
+UNDOMAINED = frozenset(key.removeprefix(PREFIX) for key in ANNOTATIONS - WRITTEN if "gpu" in key)
 
 
 class Amounts(NamedTuple):

@@ -31,6 +31,7 @@ CHECKPOINT = f"{DOMAIN}/checkpoint"
 # Pod annotations we write.
 ALLOCATION = f"{DOMAIN}/allocation"
 WAKE = f"{DOMAIN}/wake"
+GPU_MEM_WRITTEN = f"{DOMAIN}/gpu-mem-written"
 
 # Groups: annotations or labels of a pod; all but name and role also annotations of its PodGroup.
 GROUP = f"{DOMAIN}/group"

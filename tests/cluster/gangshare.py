@@ -237,6 +237,11 @@ def void_policy(minor: int) -> str:
     return _mutating("void-policy", minor)
 
 
+def memory_units(minor: int) -> str:
+    """The same for the policy that makes numbers of amounts of GPU memory."""
+    return _mutating("memory-units", minor)
+
+
 def _mutating(component: str, minor: int) -> str:
     return component if minor >= 36 else f"{component}-v1beta1" if minor >= 34 else ""
 

@@ -9,9 +9,22 @@ from pathlib import Path
 import pytest
 
 from protos.contract import names
+from tests.cluster import assets
 from tests.cluster.api import Json
-from tests.cluster.cluster import Cluster, a_pod
-from tests.cluster.gangshare import kustomization
+from tests.cluster.cluster import Cluster
+from tests.cluster.gangshare import beta_policies, kustomization, memory_units
+from tests.cluster.mistaken import (
+    MISTAKES,
+    RIGHT,
+    a_wrong_pod,
+    asking,
+    cron_job,
+    daemon_set,
+    deployment,
+    job,
+    replica_set,
+    stateful_set,
+)
 from tests.cluster.process import HarnessError, wait_for
 
 PATIENCE_S = 30
@@ -27,7 +40,7 @@ NAMESPACES: Mapping[str, Mapping[str, str]] = {
 @pytest.fixture(scope="module")
 def cluster(able_machine: None) -> Iterator[Cluster]:
     """An API server with manifests/base, and no node."""
-    with Cluster.up(nodes=0, scheduler=False) as running:
+    with Cluster.up(nodes=0, scheduler=False, apiserver_args=beta_policies(assets.provide().minor)) as running:
         running.apply(kustomization(running, "base"))
         for name, labels in NAMESPACES.items():
             running.api.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": dict(labels)}})
@@ -60,159 +73,6 @@ def answer(cluster: Cluster, kubeconfig: Path, namespace: str, found: Json) -> s
     return ""
 
 
-def asking(
-    *limits: Mapping[str, str],
-    annotations: Mapping[str, str] | None = None,
-    labels: Mapping[str, str] | None = None,
-    scheduler: str = names.PROFILE,
-) -> Json:
-    """A pod with a container for each of the limits."""
-    pod = a_pod("pod", "sleep infinity")
-    pod["metadata"] |= {"annotations": dict(annotations or {}), "labels": {"app": "pod", **(labels or {})}}
-    (main,) = pod["spec"]["containers"]
-    each = limits or [{names.GPU_MEM: "10"}]
-    pod["spec"] |= {
-        "schedulerName": scheduler,
-        "restartPolicy": "Always",
-        "containers": [
-            {**main, "name": f"c-{i}", "resources": {"limits": dict(asked)}} for i, asked in enumerate(each)
-        ],
-    }
-    return pod
-
-
-def a_wrong_pod() -> Json:
-    return asking(annotations={"gangshare.io/gpu-modle": "*H200*"})
-
-
-def deployment(pod: Json) -> Json:
-    """A Deployment of such pods."""
-    template = {"metadata": {key: pod["metadata"][key] for key in ("annotations", "labels")}, "spec": pod["spec"]}
-    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "pod"}}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "pods"}, "spec": spec}
-
-
-def job(pod: Json) -> Json:
-    template = deployment({**pod, "spec": {**pod["spec"], "restartPolicy": "Never"}})["spec"]["template"]
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "pods"}, "spec": {"template": template}}
-
-
-def cron_job(pod: Json) -> Json:
-    spec = {"schedule": "@daily", "jobTemplate": {"spec": job(pod)["spec"]}}
-    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "pods"}, "spec": spec}
-
-
-def replica_set(pod: Json) -> Json:
-    return {**deployment(pod), "kind": "ReplicaSet"}
-
-
-def daemon_set(pod: Json) -> Json:
-    found = deployment(pod)
-    del found["spec"]["replicas"]
-    return {**found, "kind": "DaemonSet"}
-
-
-def stateful_set(pod: Json) -> Json:
-    found = deployment(pod)
-    return {**found, "kind": "StatefulSet", "spec": {**found["spec"], "serviceName": "pods"}}
-
-
-HAMI = {names.WHOLE_GPU: "1", "nvidia.com/gpumem": "3000"}
-COUNT = {names.GPU_COUNT: "2"}
-
-MISTAKES: Mapping[str, tuple[Json, str]] = {
-    "a misspelt annotation": (
-        a_wrong_pod(),
-        "annotation gangshare.io/gpu-modle is not known to Gangshare: "
-        "its annotations are checkpoint, expected-runtime, gpu-class, gpu-count, gpu-model, gpu-uuid, group, link,",
-    ),
-    "an annotation with a domain like ours": (
-        asking(annotations={"gangshare.com/gpu-model": "*H200*"}),
-        "annotation gangshare.com/gpu-model is not known to Gangshare: write gangshare.io/gpu-model",
-    ),
-    "an annotation without a domain": (
-        asking(annotations={"gpu-model": "*H200*"}),
-        "gpu-model is not known to Gangshare: write annotation gangshare.io/gpu-model",
-    ),
-    "an annotation as a label": (
-        asking(labels={names.GPU_MODEL: "H200"}),
-        "label gangshare.io/gpu-model is not known to Gangshare: write it as annotation gangshare.io/gpu-model",
-    ),
-    "a limit as an annotation": (
-        asking(annotations={names.GPU_MEM: "10"}),
-        "annotation gangshare.io/gpu-mem is not known to Gangshare: "
-        "write it as limit gangshare.io/gpu-mem of a container",
-    ),
-    "an annotation as a limit": (
-        asking({names.GPU_COUNT: "2"}),
-        "resource gangshare.io/gpu-count is not known to Gangshare: write it as annotation gangshare.io/gpu-count",
-    ),
-    "a limit of another name": (
-        asking({"cpu": "1"}, {"gangshare.io/gpu-memory": "4"}),
-        "resource gangshare.io/gpu-memory is not known to Gangshare: did you mean gangshare.io/gpu-mem?",
-    ),
-    "a term of the field": (
-        asking(annotations={"gangshare.io/min-available": "4"}),
-        "annotation gangshare.io/min-available is not known to Gangshare: did you mean gangshare.io/min-member?",
-    ),
-    "memory with its unit": (
-        asking({names.GPU_MEM: "10Gi"}),
-        "container c-0: gangshare.io/gpu-mem is '10Gi': expected a number of 1 GiB: write gangshare.io/gpu-mem: 10",
-    ),
-    "less memory than a unit": (asking({names.GPU_MEM: "500Mi"}), "write gangshare.io/gpu-mem: 1"),
-    "memory in thousands": (
-        asking({names.GPU_MEM: "10G"}),
-        "is '10G': expected a number of 1 GiB: write gangshare.io/gpu-mem: 10",
-    ),
-    "no memory": (
-        asking({names.GPU_MEM: "0"}),
-        "container c-0 asks gangshare.io/gpu-mem 0, which is no GPU: ask one or more, or leave it out",
-    ),
-    "whole GPUs by gpu-count": (
-        asking({names.WHOLE_GPU: "1"}, annotations=COUNT),
-        "container c-0 asks nvidia.com/gpu 1, and gangshare.io/gpu-count 2 is for parts of GPUs: "
-        "write nvidia.com/gpu: 2 without gangshare.io/gpu-count",
-    ),
-    "KAI's fraction": (
-        asking({"cpu": "1"}, annotations={"gpu-fraction": "0.5"}),
-        "annotation gpu-fraction is of KAI, and Gangshare does not read it: write limit gangshare.io/gpu-slice",
-    ),
-    "HAMi's memory": (
-        asking(HAMI),
-        "resource nvidia.com/gpumem is of HAMi, and Gangshare does not read it: write limit gangshare.io/gpu-mem",
-    ),
-    "Volcano's memory": (
-        asking({"volcano.sh/vgpu-memory": "3000"}),
-        "resource volcano.sh/vgpu-memory is of Volcano, and Gangshare does not read it: "
-        "write limit gangshare.io/gpu-mem",
-    ),
-    "memory of the GPU without a unit": (
-        asking(annotations={names.MIN_GPU_MEMORY: "70"}),
-        "gangshare.io/min-gpu-memory is '70': expected an amount like 40Gi",
-    ),
-    "an unknown link": (
-        asking(annotations={names.LINK: "nvswitch"}),
-        "gangshare.io/link is 'nvswitch': expected any, nvlink, prefer",
-    ),
-    "an unknown placement": (
-        asking(annotations={names.PLACEMENT: "wide"}),
-        "gangshare.io/placement is 'wide': expected pack, spread",
-    ),
-    "a count that is none": (
-        asking(annotations={names.GPU_COUNT: "0"}),
-        "gangshare.io/gpu-count is '0': expected a whole number from 1 to 1024",
-    ),
-    "a yes": (
-        asking(annotations={names.RESTARTABLE: "yes"}),
-        "gangshare.io/restartable is 'yes': expected true or false",
-    ),
-    "a value of several lines": (
-        asking(annotations={names.LINK: "nv\nlink"}),
-        "gangshare.io/link cannot be read: expected any, nvlink, prefer",
-    ),
-}
-
-
 @pytest.mark.core
 @pytest.mark.parametrize("made", [dict, deployment], ids=["pod", "Deployment"])
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -233,28 +93,6 @@ def test_so_it_is_for_every_kind_of_workload(cluster: Cluster, tenant: Path, mad
     pod, sentence = MISTAKES["a misspelt annotation"]
     assert sentence in answer(cluster, tenant, WARNED, made(pod))
     assert answer(cluster, tenant, WARNED, made(asking())) == ""
-
-
-RIGHT: Mapping[str, Json] = {
-    "every annotation": asking(
-        annotations={
-            names.GPU_COUNT: "2", names.GPU_CLASS: "large", names.GPU_MODEL: "*A100*", names.GPU_UUID: "GPU-*",
-            names.MIN_GPU_MEMORY: "40Gi", names.MIN_CLOCK_MHZ: "1400", names.MIN_COMPUTE_CAPABILITY: "8.0",
-            names.LINK: "nvlink", names.PLACEMENT: "spread", names.RESTARTABLE: "true", names.EXPECTED_RUNTIME: "2h",
-            names.CHECKPOINT: "2026-01-31T12:00:00Z", names.GROUP: "g", names.MIN_MEMBER: "2",
-        },
-        labels={names.QUEUE: "research", names.ROLE: "worker"},
-    ),
-    "parts and whole GPUs": asking(
-        {names.GPU_MEM: "20", names.GPU_SLICE: "25"}, {names.WHOLE_GPU: "2"}, annotations=COUNT
-    ),
-    "a pod for any cluster": asking({names.WHOLE_GPU: "0", "cpu": "1"}, scheduler="default-scheduler"),
-    "keys of a product that schedules the pod": asking(
-        HAMI, annotations={"gpu-fraction": "0.5"}, scheduler="kai-scheduler"
-    ),
-    "a domain of somebody else": asking(annotations={"gangway.io/x": "1", "sim.gangshare.io/run-seconds": "1"}),
-    "words without a domain in a pod without GPUs": asking({"cpu": "1"}, annotations={"gpu-model": "x"}),
-}  # fmt: skip
 
 
 @pytest.mark.core
@@ -327,3 +165,93 @@ def test_with_the_component_every_namespace_denies_that_does_not_say_otherwise(c
     assert answer(cluster, tenant, SILENT, pod) == ""
     cluster.apply(kustomization(cluster, "base"))
     wait_for(lambda: "Warning:" in answer(cluster, tenant, WARNED, pod), PATIENCE_S, "a warning")
+
+
+POLICY = "/apis/admissionregistration.k8s.io"
+SILENT_PODS = f"/api/v1/namespaces/{SILENT}/pods"
+
+
+@pytest.fixture
+def rewriting(cluster: Cluster) -> Iterator[None]:
+    """With the component that makes numbers of amounts of memory."""
+    component = memory_units(cluster.plane.assets.minor)
+    if not component:
+        pytest.skip("MutatingAdmissionPolicies need Kubernetes 1.34")
+    older = asking({names.GPU_MEM: "10Gi"})
+    older["metadata"] |= {"name": "older", "namespace": SILENT, "finalizers": ["example.com/stay"]}
+    cluster.create_pod(older)
+    cluster.apply(kustomization(cluster, "base", component))
+    first = asking({names.GPU_MEM: "10Gi"})
+    wait_for(lambda: asked(born(cluster, first)) == ["10"], PATIENCE_S, "a policy that rewrites")
+    yield
+    cluster.api.patch(f"{SILENT_PODS}/older", {"metadata": {"finalizers": None}})
+    cluster.api.delete(f"{SILENT_PODS}/older", gracePeriodSeconds="0")
+    version = component.removeprefix("memory-units").removeprefix("-") or "v1"
+    for kind in ("mutatingadmissionpolicybindings", "mutatingadmissionpolicies"):
+        cluster.api.delete(f"{POLICY}/{version}/{kind}/gangshare-memory-units")
+    cluster.apply(kustomization(cluster, "base"))
+    wait_for(lambda: asked(born(cluster, first)) == ["10Gi"], PATIENCE_S, "no such policy")
+
+
+def born(cluster: Cluster, pod: Json) -> Json:
+    """The pod as it would be created."""
+    return cluster.api.post(f"{SILENT_PODS}?dryRun=All", pod)
+
+
+def asked(pod: Json) -> list[str]:
+    """The GPU memory that each container has as limit, which is also its request."""
+    containers = [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
+    limits, requests = (
+        [container["resources"].get(part, {}).get(names.GPU_MEM, "") for container in containers]
+        for part in ("limits", "requests")
+    )
+    assert limits == requests
+    return limits
+
+
+@pytest.mark.usefixtures("rewriting")
+def test_amounts_of_memory_become_units_and_what_was_written_stays(cluster: Cluster) -> None:
+    amounts = ("10Gi", "500Mi", "1025Mi", "10G", "1Ti", "7", "0")
+    pod = asking(*({names.GPU_MEM: amount} for amount in amounts), {"cpu": "1"})
+    pod["spec"]["initContainers"] = [
+        {**pod["spec"]["containers"][0], "name": "init", "resources": {"limits": {names.GPU_MEM: "2049Mi"}}}
+    ]
+    pod["spec"]["schedulerName"] = "nobody"
+    made = born(cluster, pod)
+    assert asked(made) == ["3", "10", "1", "2", "10", "1024", "7", "0", ""]
+    assert made["metadata"]["annotations"] == {
+        names.GPU_MEM_WRITTEN: "c-0=10Gi,c-1=500Mi,c-2=1025Mi,c-3=10G,c-4=1Ti,init=2049Mi"
+    }
+    others = asking({names.GPU_MEM: "10"}, annotations={"example.com/mine": "1"})
+    assert born(cluster, others)["metadata"]["annotations"] == {"example.com/mine": "1"}
+    both = asking({names.GPU_MEM: "10Gi"}, annotations={"example.com/mine": "1"})
+    kept = {"example.com/mine": "1", names.GPU_MEM_WRITTEN: "c-0=10Gi"}
+    assert born(cluster, both)["metadata"]["annotations"] == kept
+
+
+@pytest.mark.usefixtures("rewriting")
+def test_an_amount_of_memory_is_no_mistake_then_and_its_manifest_can_be_applied_again(
+    cluster: Cluster, tenant: Path
+) -> None:
+    pod = asking({names.GPU_MEM: "10Gi"})
+    pod["metadata"]["name"] = "again"
+    wait_for(lambda: answer(cluster, tenant, DENIED, deployment(pod)) == "", PATIENCE_S, "silence")
+    apply = ["apply", "--warnings-as-errors", f"--namespace={DENIED}", "--filename=-"]
+    for _ in range(2):
+        cluster.kubectl(*apply, stdin=json.dumps(pod), kubeconfig=tenant)
+    found = cluster.pod("again", DENIED)
+    assert asked(found) == ["10"]
+    assert found["metadata"]["annotations"][names.GPU_MEM_WRITTEN] == "c-0=10Gi"
+    pod["metadata"]["annotations"] = {"example.com/mine": "2"}
+    cluster.kubectl(*apply, stdin=json.dumps(pod), kubeconfig=tenant)
+    assert cluster.pod("again", DENIED)["metadata"]["annotations"]["example.com/mine"] == "2"
+
+
+@pytest.mark.usefixtures("rewriting")
+def test_pods_from_before_keep_their_amount_and_can_be_changed_otherwise(cluster: Cluster) -> None:
+    """As controllers do that remove the finalizers of pods."""
+    changed = cluster.api.patch(
+        f"{SILENT_PODS}/older", {"metadata": {"labels": {"example.com/x": "y"}, "finalizers": None}}
+    )
+    assert asked(changed) == ["10Gi"]
+    assert names.GPU_MEM_WRITTEN not in changed["metadata"].get("annotations", {})

@@ -28,10 +28,13 @@ def policy(objects: Objects) -> Json:
     return found
 
 
+def variables(objects: Objects) -> dict[str, str]:
+    return {each["name"]: each["expression"] for each in policy(objects)["variables"]}
+
+
 def said(objects: Objects, variable: str) -> Any:
     """The value of a variable that is a literal; other variables in it are texts."""
-    (found,) = [each["expression"] for each in policy(objects)["variables"] if each["name"] == variable]
-    return ast.literal_eval(re.sub(r"variables\.\w+(\[\d\])?", r"'\g<0>'", found))
+    return ast.literal_eval(re.sub(r"variables\.\w+(\[\d\])?", r"'\g<0>'", variables(objects)[variable]))
 
 
 def selectors(objects: Objects) -> dict[str, tuple[list[str], list[Json]]]:
@@ -164,3 +167,21 @@ def test_values_that_the_extender_passes_over_are_told(kustomize: Kustomize) -> 
         "false",
     ]
     assert not re.search(values[names.MIN_GPU_MEMORY][0], "70"), "nobody means 70 bytes"
+
+
+@pytest.mark.parametrize(("component", "version"), [("memory-units", "v1"), ("memory-units-v1beta1", "v1beta1")])
+def test_amounts_of_memory_are_no_mistake_where_they_are_rewritten(
+    kustomize: Kustomize, tmp_path: Path, component: str, version: str
+) -> None:
+    objects = with_component(kustomize, tmp_path, "base", component)
+    made = [found for found in objects.all if found["metadata"]["name"] == "gangshare-memory-units"]
+    assert [found["apiVersion"] for found in made] == [f"admissionregistration.k8s.io/{version}"] * 2
+    spec = objects.of("MutatingAdmissionPolicy")["gangshare-memory-units"]["spec"]
+    assert spec["failurePolicy"] == "Ignore"
+    units = {each["name"]: each["expression"] for each in spec["variables"]}
+    assert (units["unitMib"], units["memory"]) == (str(names.DEFAULT_UNIT_MIB), repr(names.GPU_MEM))
+    (mutation,) = spec["mutations"]
+    assert mutation["jsonPatch"]["expression"].count(f"'{names.GPU_MEM_WRITTEN}'") == 2
+    rewrites = [variables(kustomize("base"))["rewrites"], variables(objects)["rewrites"]]
+    assert rewrites == ["false", "true"]
+    assert variables(objects)["unitMib"] == units["unitMib"]
