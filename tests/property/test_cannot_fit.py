@@ -27,12 +27,13 @@ def nodes(draw: st.DrawFn) -> list[Any]:
         name = f"n{number}"
         mems = draw(st.lists(st.sampled_from((8, 16, 31)), max_size=4))
         cpu = draw(st.sampled_from(("8", "64")))
-        if mems and draw(st.booleans()):
+        modelled, replicated = draw(st.booleans()), draw(st.booleans())
+        if mems and modelled:
             found.append(a_machine(name, draw(st.sampled_from(("T4", "V100"))), *mems))
             continue
         served = {names.WHOLE_GPU: str(draw(st.integers(1, 4)))} if not mems else {}
         fields: dict[str, Any] = {"allocatable": {"cpu": cpu, "memory": "64Gi", "pods": "110"} | served}
-        if mems and draw(st.booleans()):
+        if mems and replicated:
             fields["replicas"] = {draw(st.sampled_from((names.WHOLE_GPU, names.SHARED_GPU))): draw(st.integers(1, 4))}
         found.append(a_node(name, *mems, **fields))
     return found

@@ -49,7 +49,7 @@ async def test_what_no_gpu_meets_is_said_at_once_with_what_there_is(world: World
     assert "no GPU in the cluster matches model *A100*" in await refused_with(world, "picky")
     assert "×8, Tesla" not in await refused_with(world, "picky"), "no numbers for kube-scheduler"
     told = await event(world, "picky", "NoMatch")
-    assert told.endswith("it has Tesla V100-SXM2-32GB ×8, Tesla T4 ×4")
+    assert told.endswith("it has Tesla V100-SXM2-32GB ×8, Tesla T4 ×4; did you mean V100?")
     joined = {names.LINK: "nvlink", names.GPU_COUNT: "2"}
     await world.create_pod(a_pod("joined", a_container(limits=mem(4)), annotations=joined, **on("node-1")))
     assert "no GPU in the cluster" not in await refused_with(world, "joined"), "there are some, on the other node"

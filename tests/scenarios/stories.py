@@ -183,9 +183,9 @@ async def test_containers_of_one_pod_each_get_their_own(world: World) -> None:
 
 async def test_a_pod_that_fits_nowhere_waits_with_our_sentence_and_its_numbers(world: World) -> None:
     await world.create_pod(a_pod("huge", a_container(limits=mem(100))))
-    assert "no GPU with 100 GiB free" in await refused_with(world, "huge")
-    assert "needs 100 GiB on one GPU; the largest GPU has 31 GiB; freest: node-2 GPU 0 with 31 GiB" in await event(
-        world, "huge", "NoRoom"
+    assert "could fit 100 GiB on one GPU, even if it were empty" in await refused_with(world, "huge")
+    assert "the largest GPU has 31 GiB, on node-2: write gangshare.io/gpu-mem: 31 or less" in await event(
+        world, "huge", "CannotFit"
     )
 
 

@@ -128,10 +128,6 @@ class CannotFit:
         return f"the largest GPU has {amount_of_memory(largest, ask.unit_mib)}, on {node}: {advice}"
 
 
-def _weight(asked: Question) -> int:
-    return asked[0].selection.length
-
-
 def _in_mib(container: ContainerAsk, ask: PodAsk, largest: int) -> int:
     """The units to request if its amount was meant in MiB; 0 if that cannot be."""
     units = -(-container.mem // ask.unit_mib)

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 
 import msgspec
 
 from extender.engine.state.node_state import NodeState
-from extender.engine.state.stock import GpuKind, kind
 from protos.contract.ask import ContainerAsk, PodAsk
 from protos.contract.books import NodeBooks
-from protos.contract.inventory import HEALTHY, Inventory, Link
+from protos.contract.inventory import HEALTHY, Inventory
 from protos.contract.selection import Selection
+from protos.contract.signature import Kind
 
-Key = tuple[tuple[GpuKind, ...], tuple[Link, ...], tuple[tuple[str, int], ...], int]
-"""GPUs, links, replicas and slices per GPU; nothing for nodes whose whole GPUs another device plugin serves."""
 Content = tuple[Inventory | None, Mapping[str, int]]
 """The inventory and the allocatable amounts of a node."""
-ELSEWHERE: Key = ((), (), (), 0)
+ELSEWHERE = Kind(0, (), "ready", (), ())
+"""The kind of nodes whose whole GPUs another device plugin serves."""
 
 
 class NodeKind:
@@ -104,8 +104,8 @@ class EmptyNodes:
         """`gpus`: the resources of whole GPUs."""
         self._nodes, self._gpus = nodes, gpus
         self._tracked = ("cpu", "memory", *gpus)
-        self._kinds: dict[Key, NodeKind] = {}
-        self._known: dict[str, tuple[Content, Key]] = {}
+        self._kinds: dict[Kind, NodeKind] = {}
+        self._known: dict[str, tuple[Content, Kind]] = {}
         self.generation = 0
         """Counts changes of the kinds, and of their largest amounts."""
 
@@ -118,7 +118,7 @@ class EmptyNodes:
         before, now = self._known.get(name), self._content(name)
         if before is not None and now is not None and before[0][0] is now[0] and before[0][1] is now[1]:
             return
-        after = _key(now[0]) if now is not None else None
+        after = self._kind(name) if now is not None else None
         if before is not None and before[1] != after:
             del self._known[name]
             self._put(before[1], name, None)
@@ -136,7 +136,11 @@ class EmptyNodes:
             return (None, node.allocatable) if any(node.allocatable.get(each) for each in self._gpus) else None
         return (node.books.inventory, node.allocatable) if node.books.gpus else None
 
-    def _put(self, key: Key, name: str, amounts: Mapping[str, int] | None) -> None:
+    def _kind(self, name: str) -> Kind:
+        books = self._nodes[name].books
+        return _ready(books.kind) if books is not None else ELSEWHERE
+
+    def _put(self, key: Kind, name: str, amounts: Mapping[str, int] | None) -> None:
         changed = self._kinds[key].put(name, amounts)
         gone = not self._kinds[key].nodes
         if gone:
@@ -144,11 +148,11 @@ class EmptyNodes:
         self.generation += changed or gone
 
 
-def _key(inventory: Inventory | None) -> Key:
-    if inventory is None:
-        return ELSEWHERE
-    gpus, replicas = tuple(map(kind, inventory.gpus)), tuple(sorted(inventory.replicas.items()))
-    return gpus, inventory.links, replicas, inventory.slices_per_gpu
+@lru_cache(maxsize=1024)
+def _ready(kind: Kind) -> Kind:
+    """The same with a ready plugin and healthy GPUs."""
+    gpus = tuple((*gpu[:-1], HEALTHY) for gpu in kind.gpus)
+    return msgspec.structs.replace(kind, state="ready", gpus=gpus)
 
 
 def _empty(inventory: Inventory) -> Inventory:

@@ -47,12 +47,13 @@ async def test_nodes_sent_as_objects_are_answered_as_objects(cluster: World) -> 
 async def test_a_pod_that_fits_nowhere_gets_one_sentence_an_event_and_an_explanation(cluster: World) -> None:
     pod = add_pod(cluster.api, "big", mem=24)
     answer = await cluster.filter(pod, BOTH)
-    assert answer == {"NodeNames": [], "FailedAndUnresolvableNodes": {"gangshare": "no GPU with 24 GiB free"}}
+    sentence = "no node in the cluster could fit 24 GiB on one GPU, even if it were empty"
+    assert answer == {"NodeNames": [], "FailedAndUnresolvableNodes": {"gangshare": sentence}}
     await until(lambda: world.events(cluster.api), "the event")
-    assert "needs 24 GiB on one GPU" in world.events(cluster.api)[0]["message"]
+    assert "write gangshare.io/gpu-mem: 16 or less" in world.events(cluster.api)[0]["message"]
     status, told = await cluster.get("/explain/default/big")
-    assert (status, told["code"]) == (200, "NoRoom")
-    assert "needs 24 GiB on one GPU" in told["numbers"]
+    assert (status, told["code"]) == (200, "CannotFit")
+    assert "the largest GPU has 16 GiB" in told["numbers"]
 
 
 async def test_a_refused_pod_is_woken_when_room_appears(cluster: World) -> None:
