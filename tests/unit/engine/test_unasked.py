@@ -65,4 +65,4 @@ def test_a_refusal_of_ours_is_told_before_what_kube_scheduler_made_of_it() -> No
     story, pod = Story(a_node("n", 16)), refused(a_pod(mem=17))
     story.tell(PodSeen(pod))
     assert story.filter(pod) == []
-    assert story.engine.explain(story.engine.pods[pod.metadata.uid]).code == "NoRoom"
+    assert story.engine.explain(story.engine.pods[pod.metadata.uid]).code == "CannotFit"

@@ -59,7 +59,7 @@ def test_a_pod_that_waits_for_gpus_is_told_so_with_the_nodes_by_reason() -> None
 
 
 def test_a_pod_that_no_node_could_take_even_empty_can_never_run() -> None:
-    assert verdict(waiting(Story(a_node("a", 16)), mem=500)) == ("never", "can never run on these nodes (NoRoom)")
+    assert verdict(waiting(Story(a_node("a", 16)), mem=500)) == ("never", "can never run on these nodes (CannotFit)")
     story = Story(a_node("a", 16))
     story.tell(PodSeen(a_pod(mem=1, spec={"nodeSelector": {"zone": "moon"}})))
     told = pod(story)

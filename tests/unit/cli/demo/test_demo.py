@@ -97,7 +97,7 @@ def typed(page: str, env: Mapping[str, str]) -> None:
         refused = refused and not any(verb in command for verb in (" annotate ", " PATCH "))
         expected = next((text for part, text in EXPECTED.items() if part in command), "")
         if "explain pod my-pod" in command and not refused:
-            expected = "default/my-pod is bound to"
+            expected = "default/my-pod runs on"
         _run(command, expected, env)
     assert len(commands) > 8
     assert not refused
