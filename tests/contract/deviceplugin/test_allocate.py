@@ -105,7 +105,7 @@ async def test_a_pod_on_a_full_gpu_is_moved_and_told_so() -> None:
         await node.until(lambda: node.marked("late") == node.given("late"), "the annotation is corrected")
         await node.until(lambda: "GpuMoved" in node.events("late"), "an Event says so")
         messages = [event["message"] for event in node.kubectl.events("default", "late")]
-        assert any("GPU 1 has 2 units" in message for message in messages)
+        assert any("GPU 1 has 2 GiB" in message for message in messages)
 
 
 async def test_a_pod_that_fits_nowhere_is_refused_with_the_numbers() -> None:
