@@ -108,7 +108,7 @@ async def test_pods_are_moved_for_one_that_waits_once_their_budget_allows_it(wor
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("evicted default/web-") == 3
     explained = await gangshare(world, "explain", "pod", "train")
-    assert "kept" in explained.stdout or "is bound to node-1" in explained.stdout
+    assert "node-1 GPU" in explained.stdout or "on node-1" in explained.stdout
 
     async def settled() -> bool:
         moved = await web(world) == [(T4, "Running"), *[(V100, "Running")] * 3]
