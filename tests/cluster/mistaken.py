@@ -73,7 +73,7 @@ MISTAKES: Mapping[str, tuple[Json, str]] = {
     "a misspelt annotation": (
         a_wrong_pod(),
         "annotation gangshare.io/gpu-modle is not known to Gangshare: "
-        "its annotations are checkpoint, elastic, expected-runtime, gpu-class, gpu-count, gpu-model, gpu-uuid, group, link,",
+        "its annotations are checkpoint, elastic, expected-runtime, gpu-class, gpu-count, gpu-model, gpu-uuid, group,",
     ),
     "an annotation with a domain like ours": (
         asking(annotations={"gangshare.com/gpu-model": "*H200*"}),
