@@ -66,6 +66,20 @@ def test_who_ends_before_the_first_in_line_can_start_passes_and_who_does_not_kee
     assert asked(story, single("short", runs="300")) == "n1"
 
 
+def test_a_pod_that_holds_nothing_of_what_the_first_needs_makes_no_guess_of_its_start() -> None:
+    """A pod without GPUs, of which nobody knows when it ends."""
+    story = GangStory(a_node("n1", *FOUR), backfill_delay_s=30.0)
+    story.create(a_pod("helper", node="n1", phase="Running", spec={"restartPolicy": "Never"}))
+    for number in range(3):
+        run(story, single(f"r{number}", runs="600"))
+    story.create(*big("600"))
+    story.later(40.0)
+    promise = story.engine.backfill.of("gang default/big")
+    assert promise is not None
+    assert promise.first.sure
+    assert asked(story, single("long", runs="1h")) == "InLine"
+
+
 def test_the_first_in_line_starts_as_soon_as_the_others_have_ended(story: GangStory) -> None:
     assert asked(story, single("long", runs="1h")) == "InLine"
     story.delete("r0", "r1", "r2")

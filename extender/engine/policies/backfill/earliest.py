@@ -81,12 +81,18 @@ def earliest(
     """The first moment with room for all; None if there is none even when all pods have ended."""
     solver = Solver(view, what_if, wanted)
 
+    def fit_without(ended: Iterable[End]) -> Generator[int, None, bool]:
+        return (yield from solver.fits((yield from by_node((end.node, end.uid) for end in ended))))
+
     def fits(count: int) -> Generator[int, None, bool]:
-        return (yield from solver.fits((yield from by_node((end.node, end.uid) for end in ordered[:count]))))
+        return (yield from fit_without(ordered[:count]))
 
     if not (yield from fits(len(ordered))):
         return None
     ended = ordered[: (yield from least_prefix(fits, -1, len(ordered)))]
+    known = [end for end in ended if end.sure]
+    if len(known) < len(ended) and (yield from fit_without(known)):
+        ended = known  # nobody needs the room of the others, so their ends need no guess
     gone = yield from by_node((end.node, end.uid) for end in ended)
     placement = yield from solver.place(gone)
     if placement is None:
