@@ -45,14 +45,14 @@ ALIASES = {"min-available": names.MIN_MEMBER, "pod-group": names.GROUP, "gpu-typ
 UNDOMAINED = frozenset(key.removeprefix(PREFIX) for key in ANNOTATIONS - WRITTEN if "gpu" in key)
 
 
-class Amounts(NamedTuple):
+class Units(NamedTuple):
     """The units in which lines to write are given."""
 
     unit_mib: int
     slices_per_gpu: int
 
 
-Rewrite = Callable[[str, Amounts], str]
+Rewrite = Callable[[str, Units], str]
 """The line to write for a value of another product, "" if the value says nothing."""
 
 
@@ -63,11 +63,11 @@ def _memory(mib: int) -> Rewrite:
     )
 
 
-def _percent(value: str, at: Amounts) -> str:
+def _percent(value: str, at: Units) -> str:
     return f"limit {names.GPU_SLICE}: {math.ceil(int(value) * at.slices_per_gpu / 100)}" if is_number(value) else ""
 
 
-def _fraction(value: str, at: Amounts) -> str:
+def _fraction(value: str, at: Units) -> str:
     whole, _, part = value.partition(".")
     if not is_number(whole or "0") or not is_number(part or "0") or len(value) > SHOWN:
         return ""
@@ -104,9 +104,9 @@ RESOURCES_OF_OTHERS: Mapping[str, tuple[str, Rewrite]] = {
 """By key: the product, and what to write instead."""
 
 
-def first(pod: Pod, resources: names.Resources, amounts: Amounts) -> Reason | None:
+def first(pod: Pod, resources: names.Resources, slices_per_gpu: int) -> Reason | None:
     """The first such key of the pod, None if there is none. The same pod always has the same reason."""
-    return next(_all(pod, resources, amounts), None)
+    return next(_all(pod, resources, Units(resources.unit_mib, slices_per_gpu)), None)
 
 
 def of_group(annotations: Mapping[str, str]) -> list[str]:
@@ -118,7 +118,7 @@ def of_group(annotations: Mapping[str, str]) -> list[str]:
     return [found.sentence] if found is not None else []
 
 
-def _all(pod: Pod, resources: names.Resources, amounts: Amounts) -> Iterator[Reason]:
+def _all(pod: Pod, resources: names.Resources, units: Units) -> Iterator[Reason]:
     """Keys of our domain come first, in the order of the alphabet."""
     annotations, labels, limits = pod.metadata.annotations, pod.metadata.labels, _limits(pod)
     yield from _unknown("annotation", annotations, ANNOTATIONS, resources)
@@ -128,9 +128,9 @@ def _all(pod: Pod, resources: names.Resources, amounts: Amounts) -> Iterator[Rea
         for key in sorted(UNDOMAINED & (annotations.keys() | labels.keys())):
             yield Reason(UNKNOWN, f"{key} is not known to Gangshare: write annotation {PREFIX}{key}")
     for key in sorted(ANNOTATIONS_OF_OTHERS.keys() & annotations.keys()):
-        yield _foreign("annotation", key, ANNOTATIONS_OF_OTHERS[key], annotations[key], amounts)
+        yield _foreign("annotation", key, ANNOTATIONS_OF_OTHERS[key], annotations[key], units)
     for key in sorted(RESOURCES_OF_OTHERS.keys() & limits.keys() - set(resources.all)):
-        yield _foreign("resource", key, RESOURCES_OF_OTHERS[key], limits[key], amounts)
+        yield _foreign("resource", key, RESOURCES_OF_OTHERS[key], limits[key], units)
 
 
 def _limits(pod: Pod) -> Mapping[str, str]:
@@ -165,8 +165,8 @@ def _advice(meant: str, known: frozenset[str], resources: names.Resources) -> st
     return f"did you mean {names_of[nearest[0]]}?" if nearest else "no known key is like it"
 
 
-def _foreign(place: Place, key: str, of: tuple[str, Rewrite], value: str, amounts: Amounts) -> Reason:
+def _foreign(place: Place, key: str, of: tuple[str, Rewrite], value: str, units: Units) -> Reason:
     product, rewrite = of
-    instead = rewrite(value, amounts)
+    instead = rewrite(value, units)
     advice = f": write {instead}" if instead else ""
     return Reason(FOREIGN, f"{place} {key} is of {product}, and Gangshare does not read it{advice}")

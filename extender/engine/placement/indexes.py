@@ -38,7 +38,6 @@ class Indexes:
 
     def __init__(self, nodes: Mapping[str, NodeState], scorer: Scorer | None = None) -> None:
         """`scorer`: that of other indexes with the same scores."""
-        self._nodes = nodes
         self.scorer = Scorer(nodes) if scorer is None else scorer
         self._roll, self._by_uuid, self._seats = Roll(nodes), NodesByUuid(nodes), Seats(self.scorer, nodes)
         self._shapes: dict[Shape, ShapeIndex] = {}

@@ -39,7 +39,6 @@ class Observer:
         self._ledger, self._settings, self._classes = context.ledger, context.settings, classes
         self._counters, self._outbox, settings = context.counters, context.outbox, context.settings
         self._resources = settings.resources
-        self._amounts = mistakes.Amounts(settings.unit_mib, settings.slices_per_gpu)
         self._drains = {key: value for key, _, value in (sign.partition("=") for sign in settings.drain_taints)}
 
     def node(self, node: Node) -> bool:
@@ -115,7 +114,7 @@ class Observer:
 
     def mistake(self, pod: Pod) -> Reason | None:
         """A key of a pod without a node that we do not read, None if there is none."""
-        return None if pod.spec.node_name else mistakes.first(pod, self._resources, self._amounts)
+        return None if pod.spec.node_name else mistakes.first(pod, self._resources, self._settings.slices_per_gpu)
 
     def _read(self, pod: Pod) -> PodAsk | Reason | None:
         """The pod's GPU request, or why it is invalid."""

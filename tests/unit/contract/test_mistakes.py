@@ -10,11 +10,11 @@ from protos.contract import mistakes, names
 from protos.contract.objects import Pod
 from tests.builders import a_container, a_pod
 
-AMOUNTS = mistakes.Amounts(unit_mib=1024, slices_per_gpu=100)
+SLICES = 100
 
 
 def first(pod: Pod, resources: names.Resources | None = None) -> str:
-    found = mistakes.first(pod, resources or names.Resources(), AMOUNTS)
+    found = mistakes.first(pod, resources or names.Resources(), SLICES)
     return found.sentence if found is not None else ""
 
 
@@ -114,8 +114,8 @@ def test_a_resource_that_the_installation_serves_is_ours() -> None:
 
 
 def test_lines_to_write_are_in_the_units_of_the_installation() -> None:
-    halves = mistakes.Amounts(unit_mib=512, slices_per_gpu=10)
-    found = mistakes.first(asking({"nvidia.com/gpumem": "3000"}), names.Resources(), halves)
+    halves = names.Resources(unit_mib=512)
+    found = mistakes.first(asking({"nvidia.com/gpumem": "3000"}), halves, 10)
     assert found is not None
     assert found.sentence.endswith("write limit gangshare.io/gpu-mem: 6")
 

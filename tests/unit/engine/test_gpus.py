@@ -74,7 +74,7 @@ def test_what_is_free_tells_the_same_as_seating(seed: int) -> None:
     told = 0
     for _ in range(12):
         wanted = shape(a_simple_ask(draw), amounts(draw.randrange(12)))
-        standing = ShapeScorer(wanted, indexes.scorer, seats.Seats(indexes.scorer, indexes._nodes))
+        standing = ShapeScorer(wanted, indexes.scorer, seats.Seats(indexes.scorer, indexes.scorer._nodes))
         standings = [standing.of(state) for state in nodes.values()]
         told_by, standing._single = standing._single, None
         assert told_by is not None
