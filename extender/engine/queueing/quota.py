@@ -36,6 +36,15 @@ class Quota:
         total = dict(self.together(promised))
         return dict.fromkeys([s.name for s in self._queues.at(local_queue).upwards], total) if promised else {}
 
+    def used_by(self, local_queue: LocalQueue, uid: str) -> Less:
+        """What is promised to a placed pod of the local queue, and what it uses."""
+        limiting = [queue_node.name for queue_node in self.limiting(local_queue)]
+        if not limiting:
+            return NOTHING
+        total = dict(self._queues.takes(uid))
+        add(total, self._queues.takes(uid) if uid in self._queues.promised else ())
+        return dict.fromkeys(limiting, total)
+
     def shortage(self, local_queue: LocalQueue, takes: Takes, less: Less = NOTHING) -> Reason | None:
         """Why pods of the local queue may not use so much more, None if they may."""
         barred = self.barred(local_queue)

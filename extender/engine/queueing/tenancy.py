@@ -151,7 +151,8 @@ class Tenancy:
         uid, quota = pod.ref.uid, self.admission.quota
         local_queue = self.queues.of(uid)
         if local_queue is not None:
-            why = quota.shortage(local_queue, self.queues.takes(uid), quota.own(local_queue, (uid,)))
+            own = quota.own(local_queue, (uid,)) if pod.state == "waiting" else quota.used_by(local_queue, uid)
+            why = quota.shortage(local_queue, self.queues.takes(uid), own)
             if why is not None:
                 self.admission.block(pod)
                 return why

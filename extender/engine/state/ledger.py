@@ -178,6 +178,14 @@ class Ledger:
             books.hold(pod.ref.uid, pod.ask, charges)
         self._moved(pod, before)
 
+    def confirm(self, pod: PodState) -> None:
+        """Book what is held for the pod: of its node nothing changes."""
+        pod.move(Change.BOOKED)
+        books = self.node(pod.node).books
+        if books is not None:
+            books.confirm(pod.ref.uid)
+        self._on_moved(pod)
+
     def unbind(self, pod: PodState) -> None:
         """Take a pod off its node."""
         before = self._leave(pod)
