@@ -93,7 +93,7 @@ class Tenancy:
             return
         if not self.stays(pod.ref.uid):
             pod.queue, pod.gpu_class = known.gang.terms.queue if known is not None else info.queue, info.gpu_class
-        self.moved(pod)
+            self.moved(pod)
 
     def stays(self, uid: str) -> bool:
         """Whether the pod has a node and counts: then it stays in its queue while this process leads."""
