@@ -1,7 +1,7 @@
 """Nodes in order, as numbers: eight bytes for each, so that hundreds of rankings of thousands of nodes are kept.
 
-A number holds the standing of a node for a request, and its rank by name. The lowest standing comes first: scores, the best first,
-then capacity that does not suffice, the most first.
+A number holds the standing of a node for a request, and its rank by name. The lowest standing comes first: scores, the
+best first, then capacity that does not suffice, the most first.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from protos.contract.choose import Choice
 from protos.contract.inventory import Inventory
 
 
-
 class _Hold(NamedTuple):
     """The soft charge of a pod."""
 

@@ -8,6 +8,7 @@ from extender.engine.state.classes import Classes
 from extender.engine.state.context import EngineContext
 from extender.engine.state.pod_state import Change, PodState
 from extender.engine.types import trust
+from extender.engine.types.amounts import interned
 from extender.engine.types.effects import PodRef, Report, ReportNode, SetAnnotation
 from extender.engine.types.requests import amounts, requests
 from extender.engine.types.shape import Shape, shape
@@ -102,7 +103,7 @@ class Observer:
         """Set the pod's in-tree requests, which may be resized in place."""
         resized = tuple(self._requests(pod))
         if resized != state.requests:
-            self._ledger.resize(state, self._ledger.intern(resized))
+            self._ledger.resize(state, interned(resized))
 
     def _learn(self, pod: Pod, now: float) -> PodState:
         state = self._ledger.pod(ref_of(pod), now)

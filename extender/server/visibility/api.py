@@ -22,9 +22,8 @@ from extender.cluster.front_proxy import FrontProxy
 from extender.cluster.reviews import AT_ONCE, Action, Reviews, User
 from extender.server.core import Core
 from extender.server.desk import Desk, Pieces, Refusal, Traffic
-from extender.server.pages import HEADERS, JSON, reviewing, send_answer, send_text
+from extender.server.pages import HEADERS, JSON, Message, Receive, Send, reviewing, send_answer, send_text
 from extender.server.protocol import CLIENT_CERTIFICATE
-from extender.server.verbs import Message, Receive, Send
 from extender.server.visibility import items, request, resources, trust
 from extender.server.visibility.documents import documents
 from extender.server.visibility.items import Sight, View

@@ -11,7 +11,7 @@ import pytest
 from extender.engine.placement import ranking, roll, score, seats, uuid_index
 from extender.engine.placement.index import NOTED, TURN, ShapeIndex
 from extender.engine.placement.indexes import BYTES, MOST_SHAPES, Indexes
-from extender.engine.placement.ranking import ZERO, Ranking, number, of_room, of_score
+from extender.engine.placement.ranking import ZERO, Ranking, of_room, of_score
 from extender.engine.placement.shape_scorer import ShapeScorer
 from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape, shape
@@ -247,7 +247,7 @@ def test_a_ranking_is_in_order_whatever_came_and_went(seed: int) -> None:
             short = rng.random() < 0.3
             room = (-rng.randrange(2**20), -rng.randrange(100), -rng.randrange(8))
             there[place] = of_room(room) if short else of_score(rng.randrange(-9000, 9000))
-        found.change(number(old, place), number(there.get(place, ranking.NOWHERE), place))
+        found.change(ranking.number(old, place), ranking.number(there.get(place, ranking.NOWHERE), place))
     expected = sorted((standing, place) for place, standing in there.items())
     fitting = [(place, ZERO - standing) for standing, place in expected if standing < ranking.SHORT]
     assert [ranking.rank_and_score(each) for each in found.fitting()] == fitting
