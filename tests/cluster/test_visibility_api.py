@@ -13,6 +13,7 @@ import pytest
 
 from extender.cli import inspection, through_api
 from extender.cli.errors import CommandError
+from extender.cli.options import PORT_FORWARD
 from extender.wire import answers, listings
 from protos.contract import names
 from tests.cluster import bare, front
@@ -218,7 +219,7 @@ def test_while_the_api_is_not_available_pods_are_bound_and_the_commands_say_what
         told = ada.gangshare("explain", "pod", "pending", "-n", MINE)
         assert told.code == 1
         assert f"kubectl get apiservice {names.VISIBILITY_API_SERVICE}" in told.err
-        assert inspection.PORT_FORWARD in told.err
+        assert PORT_FORWARD in told.err
         direct = ["--server", f"http://127.0.0.1:{sharing.pair.status}"]
         assert "(NoRoom)" in ada.gangshare("explain", "pod", "pending", "-n", MINE, *direct).out
     wait_for(lambda: ada.gangshare("explain", "pod", "pending", "-n", MINE).code == 0, 60, "the API that is back")
