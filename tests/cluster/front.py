@@ -21,6 +21,8 @@ from tests.scenarios import commands
 
 API_SERVICE = f"/apis/apiregistration.k8s.io/v1/apiservices/{names.VISIBILITY_API_SERVICE}"
 FRONT_PROXY = "front-proxy-client"
+NOBODY = "nobody"
+"""A Service without endpoints."""
 
 
 def up(folder: Path) -> Cluster:
@@ -47,17 +49,18 @@ def share(cluster: Cluster, args: Sequence[str] = ()) -> Gangshare:
     made = Gangshare(
         cluster, {}, components=["visibility"], extender_args=[f"--visibility-listen=127.0.0.1:{port}", *args]
     )
-    service = {"name": names.VISIBILITY, "namespace": names.NAMESPACE}
     external = {"type": "ExternalName", "externalName": "localhost"}
-    cluster.apply({"apiVersion": "v1", "kind": "Service", "metadata": service, "spec": external})
-    point_at(cluster, port)
+    nobody = {"selector": {"app": NOBODY}, "ports": [{"port": 443}]}
+    for name, spec in ((names.VISIBILITY, external), (NOBODY, nobody)):
+        metadata = {"name": name, "namespace": names.NAMESPACE}
+        cluster.apply({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+    point_at(cluster, port=port)
     return made.start()
 
 
-def point_at(cluster: Cluster, port: int) -> int:
-    """The API server looks for the API at this port now; the port before."""
-    before: int = cluster.api.get(API_SERVICE)["spec"]["service"].get("port", 443)
-    service = {"name": names.VISIBILITY, "namespace": names.NAMESPACE, "port": port}
+def point_at(cluster: Cluster, **service: object) -> Json:
+    """The API server looks for the API at this Service now; at which it did before."""
+    before: Json = cluster.api.get(API_SERVICE)["spec"]["service"]
     cluster.api.patch(API_SERVICE, {"spec": {"service": service}})
     return before
 
@@ -74,14 +77,14 @@ def wait_available(cluster: Cluster, status: str = "True") -> None:
 
 
 @contextmanager
-def unavailable(cluster: Cluster) -> Iterator[None]:
-    """Nobody listens where the API server looks for the API, as with a Service without endpoints."""
-    before = point_at(cluster, host.free_port())
+def unavailable(cluster: Cluster, **service: object) -> Iterator[None]:
+    """The API is not where the API server looks for it: at this Service, by default at one without endpoints."""
+    before = point_at(cluster, **(service or {"name": NOBODY, "port": 443}))
     try:
         wait_available(cluster, "False")
         yield
     finally:
-        point_at(cluster, before)
+        point_at(cluster, **before)
     wait_available(cluster)
 
 

@@ -111,6 +111,7 @@ def unbound(cluster: Cluster, *wanted: str) -> bool:
 def test_a_mistake_is_warned_of_and_its_pod_waits_with_an_event_that_says_what_to_write(
     cluster: Cluster, ada: User, limits: dict[str, str], annotations: dict[str, str], code: str, words: str
 ) -> None:
+    """Such pods ran silently on the wrong hardware; `10Gi` was everybody's first try."""
     warned = ada.apply(asking("wrong", limits, annotations=annotations))
     assert warned.startswith("Warning:")
     assert words in warned
@@ -125,6 +126,7 @@ def test_a_mistake_is_warned_of_and_its_pod_waits_with_an_event_that_says_what_t
 def test_what_can_never_run_is_told_apart_from_what_waits_and_asks_nothing_of_its_queue(
     cluster: Cluster, ada: User
 ) -> None:
+    """What can never run looked like what waits, and inflated the demand of its queue."""
     ada.apply(asking("first", whole=4))
     bound(cluster, "first")
     ada.apply(asking("huge", whole=64), asking("late", whole=4))
@@ -151,6 +153,7 @@ def test_what_can_never_run_is_told_apart_from_what_waits_and_asks_nothing_of_it
     ids=["a label", "CPUs", "another's resource", "another scheduler", "a model", "a minimum without a gang"],
 )
 def test_a_pending_pod_is_explained_with_what_it_lacks(ada: User, pod: Json, code: str, words: str) -> None:
+    """`explain pod` gave up where it should join what kube-scheduler knows."""
     ada.apply(copy.deepcopy(pod))
 
     def told() -> bool:
@@ -163,6 +166,7 @@ def test_a_pending_pod_is_explained_with_what_it_lacks(ada: User, pod: Json, cod
 
 
 def test_a_model_is_named_as_people_name_it(cluster: Cluster, ada: User) -> None:
+    """`gpu-model: A100` matched nothing, as drivers say `NVIDIA A100-SXM4-80GB`."""
     ada.apply(asking("t", mem=2, annotations={names.GPU_MODEL: "T4"}), asking("h", whole=3))
     assert bound(cluster, "t", "h") in (["two", "four"], ["both", "four"])
 
@@ -171,6 +175,7 @@ def test_a_model_is_named_as_people_name_it(cluster: Cluster, ada: User) -> None
 
 
 def test_the_gpus_of_a_container_are_of_one_model_unless_it_allows_several(cluster: Cluster, ada: User) -> None:
+    """A worker with two GPUs got two models."""
     here = {"kubernetes.io/hostname": "both"}
     ada.apply(asking("kept", whole=2, nodeSelector=here))
     ada.told("kept", "FailedScheduling")
@@ -191,6 +196,7 @@ def called(gang: list[Json]) -> list[str]:
 def test_a_gang_that_fits_on_several_models_only_says_so_and_starts_when_it_allows_them(
     cluster: Cluster, ada: User
 ) -> None:
+    """Members of a gang got several models."""
     gang = a_gang("mixed", 6, 6)
     ada.apply(*gang)
     assert "gangshare.io/mixed-models: allow permits" in ada.told("mixed-0", "GangMixedModels")
@@ -213,6 +219,7 @@ def a_job(name: str, gang: str, count: int) -> Json:
 
 
 def test_a_sample_that_names_a_running_gang_does_not_join_it_silently(cluster: Cluster, ada: User) -> None:
+    """A sample joined a running gang of the same name, and its real workers became surplus."""
     sample = list(yaml.safe_load_all(SAMPLE.read_text()))
     name = sample[0]["metadata"]["annotations"][names.GROUP]
     ada.apply(a_job("train", name, 3))
@@ -237,7 +244,10 @@ def workers_are_bound(cluster: Cluster, count: int) -> bool:
 def test_members_beyond_the_minimum_yield_at_equal_priority_only_if_their_gang_says_elastic(
     cluster: Cluster, ada: User, elastic: str
 ) -> None:
-    """Of five H100 four are in use by a gang of which two are enough, and another gang wants three."""
+    """Running work was evicted at equal priority, though its gang was not elastic.
+
+    Of five H100 four are in use by a gang of which two are enough, and another gang wants three.
+    """
     h100 = {names.GPU_MODEL: "H100"}
     runs, wants = a_gang("runs", 4, 2, **h100, **{names.ELASTIC: elastic}), a_gang("wants", 3, 3, **h100)
     ada.apply(*runs)
@@ -259,6 +269,7 @@ def test_members_beyond_the_minimum_yield_at_equal_priority_only_if_their_gang_s
 
 
 def test_a_user_sees_queues_and_their_pods_and_not_the_whole_cluster(cluster: Cluster, ada: User) -> None:
+    """Users reached the commands by a port-forward alone, which sees all tenants."""
     ada.apply(asking("first", whole=1))
     bound(cluster, "first")
     assert "default" in ada.gangshare("queues").out
@@ -272,6 +283,7 @@ def test_a_user_sees_queues_and_their_pods_and_not_the_whole_cluster(cluster: Cl
 def test_top_queues_explain_and_metrics_count_the_same_pending_pods(
     cluster: Cluster, sharing: Gangshare, ada: User
 ) -> None:
+    """There were four answers to "how many wait" at one moment."""
     ada.apply(*a_gang("waits", 3, 4), asking("huge", whole=64), asking("greedy", {"cpu": "500"}))
     for name, code in (("waits-0", "GangAssembling"), ("huge", "CannotFit"), ("greedy", "FailedScheduling")):
         ada.told(name, code)

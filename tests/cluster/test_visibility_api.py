@@ -209,20 +209,26 @@ def test_without_the_extender_the_api_server_says_so_and_pods_are_bound_as_ever(
     wait_for(lambda: table(cluster, ada.kubeconfig, "gpus")[1][-1] == "3", 60, "an API that answers again")
 
 
-def test_while_the_api_is_not_available_pods_are_bound_and_the_commands_say_what_to_look_at(
-    cluster: Cluster, sharing: Gangshare, ada: front.User
+@pytest.mark.parametrize("where", [{}, {"port": 1}], ids=["a Service without endpoints", "a closed port"])
+def test_while_the_api_is_not_available_pods_are_bound_as_ever(
+    cluster: Cluster, sharing: Gangshare, where: dict[str, object]
 ) -> None:
-    with front.unavailable(cluster):
-        cluster.create_pod(in_namespace(OTHERS, a_gpu_pod("meanwhile", mem=2)))
-        wait_for(partial(is_bound, cluster, OTHERS, "meanwhile"), 60, "a bound pod")
+    name = f"meanwhile-{len(where)}"
+    with front.unavailable(cluster, **where):
+        cluster.create_pod(in_namespace(OTHERS, a_gpu_pod(name, mem=2)))
+        wait_for(partial(is_bound, cluster, OTHERS, name), 60, "a bound pod")
         assert front.available(cluster) == "False"
-        told = ada.gangshare("explain", "pod", "pending", "-n", MINE)
+
+
+def test_and_the_commands_say_what_to_look_at(cluster: Cluster, sharing: Gangshare, ada: front.User) -> None:
+    explain = ["explain", "pod", "pending", "-n", MINE]
+    with front.unavailable(cluster):
+        told = ada.gangshare(*explain)
         assert told.code == 1
         assert f"kubectl get apiservice {names.VISIBILITY_API_SERVICE}" in told.err
         assert PORT_FORWARD in told.err
-        direct = ["--server", f"http://127.0.0.1:{sharing.pair.status}"]
-        assert "(NoRoom)" in ada.gangshare("explain", "pod", "pending", "-n", MINE, *direct).out
-    wait_for(lambda: ada.gangshare("explain", "pod", "pending", "-n", MINE).code == 0, 60, "the API that is back")
+        assert "(NoRoom)" in ada.gangshare(*explain, "--server", f"http://127.0.0.1:{sharing.pair.status}").out
+    wait_for(lambda: ada.gangshare(*explain).code == 0, 60, "the API that is back")
 
 
 def test_a_namespace_is_emptied_while_the_api_is_not_available_and_waits_for_that_alone(

@@ -58,6 +58,7 @@ async def explained(world: EmbeddedWorld, pod: str) -> str:
 async def test_explain_joins_what_kube_scheduler_alone_knows(
     world: EmbeddedWorld, limits: Object, more: Object, words: str, nodes: str
 ) -> None:
+    """`explain pod` gave up where it should join."""
     await world.create_pod(a_pod("joined", a_container(limits=limits), **more))
     await refused_with(world, "joined")
     told = await explained(world, "joined")
@@ -67,6 +68,7 @@ async def test_explain_joins_what_kube_scheduler_alone_knows(
 
 
 async def test_explain_knows_a_pod_that_another_scheduler_places_and_one_that_is_gated(world: EmbeddedWorld) -> None:
+    """Of a wrong schedulerName it said: kube-scheduler did not ask for it yet."""
     await world.create_pod(a_pod("elsewhere", a_container(limits=mem(2)), schedulerName="volcano"))
     gates = [{"name": "example.com/quota"}]
     await world.create_pod(a_pod("gated", a_container(limits=mem(2)), schedulingGates=gates))
@@ -79,6 +81,7 @@ async def test_explain_knows_a_pod_that_another_scheduler_places_and_one_that_is
 
 
 async def test_explain_tells_what_can_never_run_from_what_waits(world: EmbeddedWorld) -> None:
+    """What can never run looked like what waits."""
     await run(world, a_pod("first", a_container(limits={names.WHOLE_GPU: 8})))
     await world.create_pod(a_pod("huge", a_container(limits={names.WHOLE_GPU: 64})))
     await world.create_pod(a_pod("late", a_container(limits={names.WHOLE_GPU: 8})))
@@ -89,6 +92,7 @@ async def test_explain_tells_what_can_never_run_from_what_waits(world: EmbeddedW
 
 
 async def test_explain_shows_a_pod_what_is_wrong_with_its_gang(world: EmbeddedWorld) -> None:
+    """Conflicts were shown by `explain group` alone."""
     least = ({names.MIN_MEMBER: "2"}, {names.MIN_MEMBER: "3"})
     for number, wish in enumerate(least):
         wishes = {names.GROUP: "differ", **wish}
@@ -102,6 +106,7 @@ async def test_explain_shows_a_pod_what_is_wrong_with_its_gang(world: EmbeddedWo
 
 
 async def test_tables_fit_a_terminal_of_80_columns_and_nothing_is_cut_in_a_pipe(world: EmbeddedWorld) -> None:
+    """80 columns broke every table."""
     long = f"a-pod-whose-name-is-longer-than-what-a-terminal-has-room-for-{'x' * 40}"
     await submit(world, gang("a-gang-with-a-long-name-that-does-not-fit", pods_of(13)))
     await world.create_pod(a_pod(long, a_container(limits={names.WHOLE_GPU: 64})))
@@ -118,6 +123,7 @@ def pods_of(count: int) -> list[Object]:
 
 
 async def test_a_mistake_in_a_command_is_one_sentence(world: EmbeddedWorld) -> None:
+    """Internals leaked: `Value error, 'yaml' is not one of`."""
     for args in (["explain", "pod", "nobody"], ["top", "-o", "xml"], ["explain", "pod", "a/b/c"]):
         ran = await asyncio.to_thread(commands.run, *args, "--server", server(world))
         assert ran.code != 0
@@ -160,6 +166,7 @@ def metrics(text: str) -> dict[str, int]:
 async def test_metrics_top_queues_and_explain_count_the_same_pending_pods_while_pods_come_and_go(
     world: EmbeddedWorld,
 ) -> None:
+    """There were four answers to "how many wait" at one moment."""
     await run(world, a_pod("full", a_container(limits={names.WHOLE_GPU: 4}), **on(T4)))
     await world.create_pod(a_pod("greedy", a_container(limits={"cpu": 500})))
     await refused_with(world, "greedy")

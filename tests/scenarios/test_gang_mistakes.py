@@ -48,6 +48,7 @@ def the_sample() -> list[Object]:
 async def test_a_sample_that_names_a_running_gang_waits_outside_until_a_podgroup_declares_it(
     world: EmbeddedWorld,
 ) -> None:
+    """A sample joined a running gang of the same name, and its real workers became surplus."""
     sample = the_sample()
     theirs = [pod["metadata"]["name"] for pod in sample]
     name = sample[0]["metadata"]["annotations"][names.GROUP]
@@ -78,6 +79,7 @@ async def full(world: EmbeddedWorld, **more: str) -> Submitted:
 
 
 async def test_members_beyond_the_minimum_keep_their_gpus_at_equal_priority(world: EmbeddedWorld) -> None:
+    """Running work was evicted at equal priority, though its gang was not elastic."""
     runs = await full(world)
     await said(world, "default/wants .*short by 2")
     await world.create_pod(a_pod("later", a_container(limits=WHOLE), **on(V100)))
@@ -87,6 +89,7 @@ async def test_members_beyond_the_minimum_keep_their_gpus_at_equal_priority(worl
 
 
 async def test_and_yield_where_the_gang_says_that_it_is_elastic(world: EmbeddedWorld) -> None:
+    """Who says so still yields."""
     runs = await full(world, elastic="true")
     await all_run(world, ["wants-0", "wants-1"])
     left = await bound(world, runs.names)
@@ -101,6 +104,7 @@ def alike(prefix: str, count: int) -> Submitted:
 
 
 async def test_a_gang_gets_gpus_of_one_model(world: EmbeddedWorld) -> None:
+    """A worker got an A100 and a T4, its siblings H200s."""
     eight = alike("eight", 8)
     await submit(world, eight)
     await all_run(world, eight.names)
@@ -110,6 +114,7 @@ async def test_a_gang_gets_gpus_of_one_model(world: EmbeddedWorld) -> None:
 async def test_a_gang_that_fits_on_several_models_only_says_so_and_starts_when_it_allows_them(
     world: EmbeddedWorld,
 ) -> None:
+    """The clear word where one model is too few."""
     nine = alike("nine", 9)
     await submit(world, nine)
     await event(world, "nine-0", "GangMixedModels")
@@ -122,6 +127,7 @@ async def test_a_gang_that_fits_on_several_models_only_says_so_and_starts_when_i
 
 
 async def test_a_minimum_without_a_gang_is_told_and_starts_once_its_gang_is_named(world: EmbeddedWorld) -> None:
+    """Of `min-member` without a group it was said: gang default/ waits for its members."""
     for name in ("lost-0", "lost-1"):
         await world.create_pod(a_pod(name, a_container(limits=mem(4)), annotations={names.MIN_MEMBER: "2"}))
     assert "no group is named: expected gangshare.io/group too" in await event(world, "lost-0", "GangUnnamed")
@@ -132,6 +138,7 @@ async def test_a_minimum_without_a_gang_is_told_and_starts_once_its_gang_is_name
 
 
 async def test_members_that_say_different_minimums_are_told_so_and_the_larger_holds(world: EmbeddedWorld) -> None:
+    """The conflict was shown nowhere on the pod."""
     for number, least in enumerate(("2", "3")):
         wishes = {names.GROUP: "differ", names.MIN_MEMBER: least}
         await world.create_pod(a_pod(f"differ-{number}", a_container(limits=mem(4)), annotations=wishes))

@@ -83,6 +83,7 @@ WRONG: dict[str, tuple[Object, Object, str, str]] = {
 
 @pytest.mark.parametrize("what", WRONG)
 async def test_a_mistake_runs_nowhere_and_an_event_says_what_to_write(world: EmbeddedWorld, what: str) -> None:
+    """Such pods ran silently on the wrong hardware, or on a node without GPUs."""
     limits, more, code, words = WRONG[what]
     name = what.replace(" ", "-").lower()
     await world.create_pod(a_pod(name, a_container(limits=limits), **more))
@@ -93,6 +94,7 @@ async def test_a_mistake_runs_nowhere_and_an_event_says_what_to_write(world: Emb
 
 
 async def test_an_entry_of_cordoned_gpus_that_names_no_gpu_is_told_on_the_node(world: EmbeddedWorld) -> None:
+    """`cordoned-gpus=99,abc` was ignored without a word."""
     cordon: Object = {"metadata": {"annotations": {names.CORDONED_GPUS: "99,abc"}}}
     await world.patch("v1", "Node", V100, cordon)
     assert "names '99', 'abc': expected indexes or UUIDs of GPUs" in await event(world, V100, "CordonUnreadable")
@@ -104,6 +106,7 @@ async def test_an_entry_of_cordoned_gpus_that_names_no_gpu_is_told_on_the_node(w
 async def test_what_no_node_could_take_is_told_apart_from_what_waits_and_is_no_demand_of_its_queue(
     world: EmbeddedWorld,
 ) -> None:
+    """What can never run looked like what waits, and inflated the demand of its queue."""
     await world.create(a_queue("team-a"))
     await known(world, "team-a")
     wishes = {names.QUEUE: "team-a"}
@@ -126,6 +129,7 @@ async def test_what_no_node_could_take_is_told_apart_from_what_waits_and_is_no_d
 
 
 async def test_a_model_is_named_as_people_name_it(world: EmbeddedWorld) -> None:
+    """`gpu-model: A100` matched nothing, as drivers say `NVIDIA A100-SXM4-80GB`."""
     for name, model in (("a", "A100"), ("t", "T4"), ("v", "V100"), ("glob", "*v100*")):
         await run(world, a_pod(name, a_container(limits=mem(4)), annotations={names.GPU_MODEL: model}))
     books = await world.books()
@@ -140,12 +144,14 @@ async def test_a_model_is_named_as_people_name_it(world: EmbeddedWorld) -> None:
 
 
 async def test_a_model_that_no_gpu_has_is_answered_with_the_one_that_was_meant(world: EmbeddedWorld) -> None:
+    """There was no "did you mean"."""
     await world.create_pod(a_pod("typo", a_container(limits=mem(4)), annotations={names.GPU_MODEL: "V10O"}))
     assert "did you mean V100?" in await event(world, "typo", "NoMatch")
     assert await phase(world, "typo") == "Pending"
 
 
 async def test_the_gpus_of_one_container_are_of_one_model_unless_it_allows_several(world: EmbeddedWorld) -> None:
+    """A container with two whole GPUs got an A100 and a T4."""
     await run(world, a_pod("three", a_container(limits=mem(36)), annotations={names.GPU_COUNT: "3"}, **on(MIXED)))
     assert min((await seat(world, "three"))[1]) > 1, "three T4s, and no A100"
     await world.create_pod(a_pod("kept", a_container(limits={names.WHOLE_GPU: 3}), **on(MIXED)))
