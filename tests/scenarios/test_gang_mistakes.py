@@ -117,8 +117,8 @@ async def test_a_gang_that_fits_on_several_models_only_says_so_and_starts_when_i
     """The clear word where one model is too few."""
     nine = alike("nine", 9)
     await submit(world, nine)
-    await event(world, "nine-0", "GangMixedModels")
-    assert "gangshare.io/mixed-models: allow permits" in await refused_with(world, "nine-0")
+    told = await event(world, "nine-0", "GangMixedModels")
+    assert "fits only on GPUs of several models, which gangshare.io/mixed-models: allow permits" in told
     await holds_nothing(world, nine.names)
     for name in nine.names:
         await world.patch("v1", "Pod", name, {"metadata": {"annotations": {names.MIXED_MODELS: "allow"}}})
