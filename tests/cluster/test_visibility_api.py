@@ -227,7 +227,8 @@ def test_and_the_commands_say_what_to_look_at(cluster: Cluster, sharing: Gangsha
         assert told.code == 1
         assert f"kubectl get apiservice {names.VISIBILITY_API_SERVICE}" in told.err
         assert PORT_FORWARD in told.err
-        assert "(NoRoom)" in ada.gangshare(*explain, "--server", f"http://127.0.0.1:{sharing.pair.status}").out
+        direct = ada.gangshare(*explain, "--server", f"http://127.0.0.1:{sharing.pair.status}")
+        assert f"{MINE}/pending waits for" in direct.out
     wait_for(lambda: ada.gangshare(*explain).code == 0, 60, "the API that is back")
 
 
