@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from extender.cli.errors import CommandError
-from extender.cli.options import DEFAULT_SERVER
+from extender.cli.options import DEFAULT_SERVER, PORT_FORWARD
 from protos.contract import names
 from protos.contract.printable import printable, printable_json
 
@@ -22,7 +22,6 @@ TIMEOUT_S = 10.0
 TOKEN = names.TOKEN_VARIABLE
 MAX_REFUSAL = 1000
 """Bytes of an error answer that are shown."""
-PORT_FORWARD = "kubectl -n gangshare-system port-forward deploy/gangshare-scheduler 12346"
 Read = TypeVar("Read")
 
 
@@ -56,7 +55,8 @@ def fetch(
         raise CommandError(
             f"no extender answers at {server} ({cause}).\n"
             f"In another terminal: {PORT_FORWARD}\n"
-            "Or name the extender with --server URL or GANGSHARE_SERVER."
+            "Or name the extender with --server URL or GANGSHARE_SERVER.\n"
+            "With manifests/components/visibility the API server answers for it, and you need neither."
         ) from error
 
 

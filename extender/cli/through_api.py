@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from extender.cli.errors import CommandError
+from extender.cli.options import PORT_FORWARD
 from protos.contract import names
 from protos.kube import credentials, errors, paths
 from protos.kube.client import ApiClient
@@ -37,7 +38,7 @@ _objects, _lists = msgspec.json.Decoder(_Object), msgspec.json.Decoder(_List)
 def page(path: str, missing: str) -> bytes | None:
     """The page at this path of the status port; None if the API has none such, or is not there.
 
-    Raises CommandError if there is no such object (`missing`), or the user may not see it.
+    Raises CommandError if there is no such object (`missing`), the user may not see it, or the API fails.
     """
     try:
         return asyncio.run(_page(path))
@@ -47,6 +48,14 @@ def page(path: str, missing: str) -> bytes | None:
         return None
     except errors.Forbidden as error:
         raise CommandError(f"no extender answers here, and the API server refuses: {error.message}") from error
+    except errors.Unavailable as error:
+        if not error.status:
+            return None
+        raise CommandError(
+            f"no extender answers here, and the aggregated API fails: {error.message or error.status}.\n"
+            f"`kubectl get apiservice {names.VISIBILITY_API_SERVICE}` says whether it is available.\n"
+            f"In another terminal: {PORT_FORWARD}"
+        ) from error
     except (errors.CredentialsError, errors.ApiError):
         return None
 

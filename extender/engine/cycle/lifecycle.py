@@ -31,6 +31,7 @@ class Lifecycle:
             components.tenancy.forget,
             components.running_pods.forget,
             components.nominations.forget,
+            components.pending_reasons.forget,
         )
         """Makes each component but the books and the gangs forget a pod."""
         self.unforgotten: dict[Subject, None] = {}
@@ -76,7 +77,7 @@ class Lifecycle:
         mistake = self._observer.mistake(pod)
         served = pod.spec.scheduler_name in self._components.settings.scheduler_names
         if mistake is not None and (served or mistake.code == mistakes.UNKNOWN):
-            self._components.pending_reasons.tell(state, mistake, now)
+            self._components.pending_reasons.warn(state, mistake, now)
 
     def class_changed(self, pods: Iterable[Pod], now: float) -> None:
         """The GpuClass of these pods has changed; pods with a node keep their GPUs."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from extender.cli import inspection, through_api
+from extender.cli.options import PORT_FORWARD
 from protos.contract import names
 from tests.unit.cli import books
 from tests.unit.cli.conftest import StatusPort
@@ -103,7 +104,18 @@ def test_without_the_api_the_command_says_how_to_reach_the_extender(
 ) -> None:
     api.answers.clear()
     ran = run(capsys, *command)
-    assert (ran.code, "no extender answers" in ran.err, inspection.PORT_FORWARD in ran.err) == (1, True, True)
+    assert (ran.code, "no extender answers" in ran.err, PORT_FORWARD in ran.err) == (1, True, True)
+    assert "components/visibility" in ran.err, "what turns it on"
+
+
+def test_an_api_that_fails_is_told_with_what_says_why(api: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
+    api.code = 503
+    api.answers[f"{BASE}/namespaces/team-a/gpupods/p"] = b"error trying to reach service"
+    ran = run(capsys, "explain", "pod", "team-a/p")
+    assert ran.code == 1
+    assert "the aggregated API fails" in ran.err
+    assert f"kubectl get apiservice {names.VISIBILITY_API_SERVICE}" in ran.err
+    assert PORT_FORWARD in ran.err
 
 
 def test_another_server_that_does_not_answer_is_not_replaced(
