@@ -65,6 +65,7 @@ def listed_queue(engine: Engine, queue_node: QueueNode, depth: int) -> Queue:
     queue = queue_node.queue
     return Queue(
         **msgspec.structs.asdict(engine.tenancy.status(queue_node)),
+        closed_by=queue_node.shut.name if queue_node.shut is not None else "",
         source=queue.source,
         parent=queue.parent,
         weight=queue.weight,
