@@ -67,6 +67,8 @@ class Gpu(Shape, frozen=True, kw_only=True):
     slices_used: int = 0
     whole: bool = False
     pods: tuple[Holder, ...] = ()
+    other_pods: int = 0
+    """Pods on it that the caller may not see."""
 
 
 class Node(Shape, frozen=True, kw_only=True):
@@ -81,6 +83,8 @@ class Node(Shape, frozen=True, kw_only=True):
     """It is cordoned (kubectl cordon)."""
     gpus: tuple[Gpu, ...] = ()
     unplaced: tuple[Ref, ...] = ()
+    other_unplaced: int = 0
+    """Unplaced pods that the caller may not see."""
 
 
 class NodePage(Node, frozen=True, kw_only=True):

@@ -29,7 +29,8 @@ from protos.kube.http1 import Answer, Http, NotConnected
 T = TypeVar("T")
 Body = bytes | msgspec.Struct | Mapping[str, Any] | Sequence[Any]
 """Bytes are sent unchanged; other values are encoded as JSON."""
-Params = Mapping[str, str]
+Params = Mapping[str, str] | Sequence[tuple[str, str]]
+"""A sequence may name a parameter several times."""
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"

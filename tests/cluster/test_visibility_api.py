@@ -31,7 +31,7 @@ MINE, OTHERS = "team-a", "team-b"
 API_SERVICE = f"/apis/apiregistration.k8s.io/v1/apiservices/{names.VISIBILITY_API_SERVICE}"
 FRONT_PROXY = "front-proxy-client"
 BIG = {f"big-{number}": "Pending" for number in range(3)}
-KINDS = ["gangs", "gpunodes", "gpupods", "gpuqueues", "gpus"]
+KINDS = ["defragplans", "gangs", "gpunodes", "gpuoffers", "gpupods", "gpuqueues", "gpus"]
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +208,15 @@ def test_the_commands_read_it_with_the_users_own_kubeconfig(
     assert inspection.decode(read(f"explain/{MINE}/pending"), answers.Pod).code == "NoRoom"
     assert len(inspection.decode(read(f"explain/groups/{MINE}/big"), answers.Group).members) == len(BIG)
     assert len(inspection.decode(read(f"inspect/{NODE}"), answers.Node).gpus) == GPUS
+    queue = inspection.decode(read("queues/default"), listings.QueuePage)
+    assert (queue.in_line, [each.who for each in queue.line]) == (2, [f"{MINE}/big", f"{MINE}/pending"])
+    uuid = inspection.decode(read(f"inspect/{NODE}"), answers.Node).gpus[0].uuid
+    gpu = inspection.decode(read(f"gpus/{uuid}"), answers.GpuPage)
+    assert (gpu.node, [pod.name for pod in gpu.gpu.pods], gpu.gpu.other_pods) == (NODE, ["small"], 1)
+    (model,) = inspection.decode(read("classes"), listings.Classes).models
+    assert (model.gpus, model.nodes) == (GPUS, 1)
+    with pytest.raises(CommandError, match=r"it names pods of all namespaces, and User .ada. cannot list"):
+        read(f"defrag/{MINE}/pending")
     with pytest.raises(CommandError, match="no such object"):
         read(f"explain/{MINE}/nothing")
     with pytest.raises(CommandError, match=r'the API server refuses: .*User "ada" cannot get'):
@@ -216,6 +225,7 @@ def test_the_commands_read_it_with_the_users_own_kubeconfig(
     everything = inspection.decode(read("inspect"), answers.Inspection)
     assert {pod.namespace for pod in everything.pods} == {MINE, OTHERS}
     assert [gang.name for gang in everything.groups] == ["big"]
+    assert not inspection.decode(read(f"defrag/{MINE}/pending"), listings.Plan).fits
     assert inspection.decode(read("queues"), listings.Queues).queues[0].name == "default"
 
 
