@@ -222,6 +222,8 @@ class Pod(WaitingPod, frozen=True, kw_only=True):
     in_line: int = 0
     pending_pods: int = 0
     """The pending pods of its queue, as the queue itself counts them."""
+    takes: Mapping[str, str] = {}
+    """If it is pending: what it would use of its queue, by resource."""
     first: Earliest | None = None
     """The earliest start of the first of its queue."""
     asks_gpus: bool = True
@@ -261,6 +263,8 @@ class Group(Gang, frozen=True, kw_only=True):
     place: int = 0
     in_line: int = 0
     pending_pods: int = 0
+    takes: Mapping[str, str] = {}
+    """If it is pending: what its smallest start would use of its queue."""
     first: Earliest | None = None
     earliest: Earliest | None = None
     conflicts: tuple[str, ...] = ()
