@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from extender.cli.errors import CommandError
+from protos import logs
 from protos.contract import names
 from protos.kube import credentials, errors
 from protos.kube.client import ApiClient
@@ -17,8 +18,9 @@ BY = {"fieldManager": names.COMMANDS}
 async def client(kubeconfig: str, context: str, what: str) -> AsyncIterator[ApiClient]:
     """A client with the credentials of a kubeconfig; its errors become a CommandError that names `what`, which failed.
 
-    The API server decides what the user may do.
+    The API server decides what the user may do. Only errors are logged: standard output is the command's.
     """
+    logs.configure("console", "error")
     try:
         connection = await credentials.load(kubeconfig or None, context or None)
         async with ApiClient(connection, user_agent=names.COMMANDS) as made:

@@ -68,16 +68,7 @@ def api(status_port: StatusPort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         f"{BASE}/gpuoffers": a_list(*({kind: each} for kind, each in OFFERS.items())),
         f"{BASE}/namespaces/team-a/defragplans/p?max-moves=8&keep=team-a%2Fq": json.dumps({"status": PLAN}).encode(),
     }
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": status_port.url}}],
-        "users": [{"name": "u", "user": {"token": "secret"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "x",
-    }
-    (tmp_path / "config").write_text(json.dumps(config))
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("KUBECONFIG", str(status_port.write_kubeconfig(tmp_path / "config")))
     monkeypatch.setattr(inspection, "DEFAULT_SERVER", CLOSED)
     return status_port
 
