@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from extender.cli import console
 from extender.cli.errors import CommandError
 from protos import logs
 from protos.contract import names
@@ -23,7 +24,7 @@ async def client(kubeconfig: str, context: str, what: str) -> AsyncIterator[ApiC
     logs.configure("console", "error")
     try:
         connection = await credentials.load(kubeconfig or None, context or None)
-        async with ApiClient(connection, user_agent=names.COMMANDS) as made:
+        async with ApiClient(connection, user_agent=names.COMMANDS, warned=console.warn) as made:
             yield made
     except errors.CredentialsError as error:
         raise CommandError(f"{what}: {error}") from error

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from extender.cli import console
 from extender.cli.errors import CommandError
 from protos.contract import names
 from protos.kube import credentials, errors, paths
@@ -69,7 +70,7 @@ def page(path: str, missing: str, query: Sequence[tuple[str, str]] = (), answer_
 
 async def _page(path: str, query: Sequence[tuple[str, str]], answer_s: float) -> bytes | None:
     access = await credentials.load()
-    async with ApiClient(access, user_agent="gangshare", answer_s=answer_s) as client:
+    async with ApiClient(access, user_agent="gangshare", answer_s=answer_s, warned=console.warn) as client:
         match path.split("/"):
             case ["explain", "groups", namespace, name]:
                 return await _status(client, "gangs", name, namespace)

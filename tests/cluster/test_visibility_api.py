@@ -256,3 +256,23 @@ def test_without_the_extender_the_api_server_says_so_and_pods_are_bound_as_ever(
     cluster.create_pod(in_namespace(OTHERS, a_gpu_pod("later", mem=2)))
     wait_for(partial(is_bound, cluster, OTHERS, "later"), 60, "a bound pod")
     wait_for(lambda: table(cluster, ada, "gpus")[1][-1] == "3", 60, "an API that answers again")
+
+
+def test_kubectl_and_the_commands_print_the_warning_of_a_standby(
+    cluster: Cluster,
+    sharing: Gangshare,
+    ada: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    listing = ["get", "gpupods", f"--namespace={MINE}", "--warnings-as-errors"]
+    cluster.kubectl(*listing, kubeconfig=ada)
+    assert sharing.pair.scheduler is not None
+    sharing.pair.scheduler.process.stop()
+    wait_for(lambda: sharing.pair.metric("gangshare_leader") == 0, 60, "a scheduler without its Lease")
+    assert "Warning: a standby replica answered: it may not know why pods are pending" in refusal(
+        cluster, ada, *listing
+    )
+    monkeypatch.setenv("KUBECONFIG", str(ada))
+    assert through_api.page(f"explain/{MINE}/pending", "") is not None
+    assert "warning: a standby replica answered" in capsys.readouterr().err

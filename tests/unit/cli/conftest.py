@@ -17,6 +17,8 @@ class StatusPort:
 
     def __init__(self) -> None:
         self.code, self.answers = 200, books.answers()
+        self.warning = ""
+        """The header of each answer."""
         self.written: list[tuple[str, str, dict[str, Any]]] = []
         """Method, path and body."""
         port = self
@@ -26,6 +28,8 @@ class StatusPort:
                 body = port.answers.get(self.path)
                 self.send_response(404 if body is None else port.code)
                 self.send_header("Content-Length", str(len(body or b"")))
+                if port.warning:
+                    self.send_header("Warning", port.warning)
                 self.end_headers()
                 self.wfile.write(body or b"")
 

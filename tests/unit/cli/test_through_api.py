@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.cli import inspection, through_api
+from extender.cli import console, inspection, through_api
 from protos.contract import names
 from tests.unit.cli import books
 from tests.unit.cli.conftest import StatusPort
@@ -161,6 +161,16 @@ def test_without_the_api_the_command_says_how_to_reach_the_extender(
     api.answers.clear()
     ran = run(capsys, *command)
     assert (ran.code, "no extender answers" in ran.err, inspection.PORT_FORWARD in ran.err) == (1, True, True)
+
+
+def test_a_warning_of_the_answer_is_told_once(api: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
+    console.warn.cache_clear()
+    api.warning = '299 - "a \\"standby\\" answered", 299 - "\x85so it is"'
+    ran = run(capsys, "top")
+    assert (ran.code, ran.err) == (0, 'warning: a "standby" answered\nwarning: \N{REPLACEMENT CHARACTER}so it is\n')
+    assert "node-a" in ran.out
+    api.warning = "199 nonsense"
+    assert run(capsys, "queues").err == ""
 
 
 def test_another_server_that_does_not_answer_is_not_replaced(
