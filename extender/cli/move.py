@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,6 +30,7 @@ SEEN_S, POLL_S = 15.0, 0.2
 """Seconds within which the extender knows of the change."""
 Json = dict[str, Any]
 Say = Callable[[str], None]
+Rename = Callable[[ApiClient], Awaitable[None]]
 
 
 class Asked(NamedTuple):
@@ -92,25 +93,19 @@ def group(asked: Asked, say: Say) -> None:
     say(f"gang {asked.key} is in queue {asked.to}; later pods of its controller name the queue of its template")
 
 
-def _move(
-    asked: Asked,
-    who: str,
-    found: Pod | Group,
-    rename: Callable[[ApiClient], Any],
-    look: Callable[[], Pod | Group],
-) -> None:
+def _move(asked: Asked, who: str, found: Pod | Group, rename: Rename, look: Callable[[], Pod | Group]) -> None:
     """Check the queue, rename it, and wait until the extender knows."""
     queues = inspection.decode(inspection.fetch(asked.server, "queues"), Queues).queues
     target = _target(queues, asked)
     never = _never(queues, target, found.takes)
     if never:
         raise CommandError(f"{who} can never start in queue {asked.to}: {never}")
-    if found.queue != target.name:
+    if found.queue != target.name or found.conflicts:  # an earlier move may have ended halfway
         asyncio.run(_carry_out(asked, who, rename))
         _await(who, target.name, look)
 
 
-async def _carry_out(asked: Asked, who: str, rename: Callable[[ApiClient], Any]) -> None:
+async def _carry_out(asked: Asked, who: str, rename: Rename) -> None:
     async with as_user.client(asked.kubeconfig, asked.context, f"{who} cannot be moved") as client:
         await rename(client)
 
@@ -160,7 +155,7 @@ def _upwards(by_name: Mapping[str, Queue], queue: Queue) -> Iterator[Queue]:
 
 
 def renamed(found: ObjectMeta, to: str, *, otherwise: bool) -> Json:
-    """The metadata that names a pod's queue, changed; a pod that names none gets our annotation, if `otherwise`."""
+    """What names a pod's queue, with the new name; a pod that names none gets our annotation, if `otherwise`."""
     annotations, labels = (
         {key.name: to for key in QUEUE_KEYS if key.place == place and key.name in there}
         for place, there in (("annotation", found.annotations), ("label", found.labels))
@@ -188,16 +183,13 @@ async def _rename_podgroup(client: ApiClient, api_version: str, plural: str, ask
         found = await client.fetch(path, _podgroups)
     except (errors.NotFound, errors.Forbidden):  # most of these kinds are in no cluster
         return False
+    annotations = {names.QUEUE: asked.to} if names.QUEUE in found.metadata.annotations else {}
     ours = api_version.startswith(f"{names.DOMAIN}/")
-    body: Json = {"metadata": {"uid": found.metadata.uid}}
-    if names.QUEUE in found.metadata.annotations:
-        body["metadata"]["annotations"] = {names.QUEUE: asked.to}
-    if found.spec.queue or (ours and "annotations" not in body["metadata"]):
-        body["spec"] = {"queue": asked.to}
-    if body.keys() | body["metadata"].keys() == {"metadata", "uid"}:
-        return False
-    await client.patch(path, body, params=as_user.BY)
-    return True
+    spec = {"queue": asked.to} if found.spec.queue or (ours and not annotations) else {}
+    if annotations or spec:
+        metadata = {"uid": found.metadata.uid, "annotations": annotations}
+        await client.patch(path, {"metadata": metadata, **({"spec": spec} if spec else {})}, params=as_user.BY)
+    return bool(annotations or spec)
 
 
 async def _rename_pods(

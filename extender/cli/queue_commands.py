@@ -41,7 +41,9 @@ def create(
     priority: Annotated[int | None, typer.Option(help="Queues of higher priority go first.")] = None,
     namespaces: Annotated[
         list[str] | None,
-        typer.Option("--for", metavar="NAMESPACE", help="Pods there that name no queue use it. May be repeated."),
+        typer.Option(
+            "--default-for", metavar="NAMESPACE", help="Pods there that name no queue use it. May be repeated."
+        ),
     ] = None,
     description: Annotated[str, typer.Option(help="What the queue is for.", metavar="TEXT")] = "",
     dry_run: Annotated[

@@ -95,6 +95,7 @@ def group(engine: Engine, key: GroupKey, now: float) -> Pieces:
     if info is None:
         raise Refusal(HTTPStatus.NOT_FOUND, (yield from _unknown(engine, key)))
     line = yield from _place_in_line(engine, info, now)
+    yield b""
     gang = inspect.gang(info, now)
     fields = {
         **_fields(gang),

@@ -48,7 +48,7 @@ def api(status_port: StatusPort, capsys: pytest.CaptureFixture[str], tmp_path: P
 def test_a_queue_is_created_from_options(api: Api) -> None:
     api.answers(f"{QUEUES}?{BY}", metadata={"name": "vision", "managedFields": []}, spec=SPEC)
     limits = ["--capability", "gpus=8,cpu=64", "--guarantee", "gpus=2", "--weight", "3"]
-    more = ["--parent", "research", "--for", "vision", "--for", "vision-dev"]
+    more = ["--parent", "research", "--default-for", "vision", "--default-for", "vision-dev"]
     ran = api.run("queue", "create", "vision", *limits, *more)
     assert ran == (0, "queue vision is created\n", "")
     sent = {"apiVersion": queue.API_VERSION, "kind": "Queue", "metadata": {"name": "vision"}, "spec": SPEC}

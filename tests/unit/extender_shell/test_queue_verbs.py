@@ -248,6 +248,19 @@ async def test_a_gang_whose_queue_is_named_otherwise_is_told_to_be_where_it_was(
         await user.moves("group", "g", "team-b")
 
 
+async def test_a_move_that_ended_halfway_is_finished_by_the_next(user: User) -> None:
+    await user.queues()
+    put(user.cluster, "free")
+    for name, queue in (("g-0", "free"), ("g-1", "free"), ("g-2", "zoo")):
+        notes = {names.GROUP: "g", names.MIN_MEMBER: "4", names.QUEUE: queue}
+        add_pod(user.cluster.api, name, annotations=notes, mem=16)
+    await until(lambda: len(user.cluster.extender.engine.pods) == 3, "the pods are known")
+    (known,) = user.cluster.extender.engine.gangs.roster.known.values()
+    assert (known.gang.terms.queue, len(known.gang.terms.conflicts)) == ("free", 1)
+    await user.moves("group", "g", "free")
+    assert read_pod(user.cluster.api, "g-2")["metadata"]["annotations"][names.QUEUE] == "free"
+
+
 async def test_pods_that_are_gone_or_were_replaced_are_left_alone(user: User) -> None:
     await user.queues()
     add_pod(user.cluster.api, "p", annotations=IN_A, mem=8)
