@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import sys
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -56,7 +56,7 @@ def page(*parts: RenderableType, colours: bool = False, width: int = UNLIMITED) 
     return "".join(f"{line.rstrip()}\n" for line in written.getvalue().splitlines())
 
 
-@cache
+@lru_cache(maxsize=64)
 def warn(text: str) -> None:
     """Print a warning of the API server to standard error, once."""
     sys.stderr.write(f"warning: {printable(brief(text, WARNING))}\n")
