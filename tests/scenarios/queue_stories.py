@@ -100,7 +100,7 @@ async def test_the_gang_of_the_queue_that_has_less_of_its_due_goes_first_though_
 async def test_a_closed_queue_starts_nothing_requests_nothing_and_starts_again_once_it_is_open(world: World) -> None:
     await world.create(a_queue("shut", guarantee={"gpus": 8}))
     await known(world, "shut")
-    runs, waits, other = *pods("runs", 1, 1, "shut"), *pods("waits", 1, 1, "shut"), *pods("other", 1, 8, "default")
+    runs, waits, other = *pods("runs", 1, 1, "shut"), *pods("waits", 1, 1, "shut"), *pods("other", 1, 7, "default")
     await world.create_pod(runs)
     await all_run(world, ["runs-0"])
     await world.patch(*QUEUE, "shut", {"spec": {"closed": True}})
