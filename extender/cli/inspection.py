@@ -48,7 +48,7 @@ def fetch(
                 raise CommandError(missing) from error
             raise CommandError(_refused(url, error)) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        body = _through_api(path, missing) if server == DEFAULT_SERVER else None
+        body = _through_api(path, missing, query, timeout_s) if server == DEFAULT_SERVER else None
         if body is not None:
             return printable_json(body)
         cause = getattr(error, "reason", error)
@@ -60,10 +60,10 @@ def fetch(
         ) from error
 
 
-def _through_api(path: str, missing: str) -> bytes | None:
+def _through_api(path: str, missing: str, query: Sequence[tuple[str, str]], timeout_s: float) -> bytes | None:
     from extender.cli import through_api  # its libraries are loaded only if they are needed
 
-    return through_api.page(path, missing)
+    return through_api.page(path, missing, query, timeout_s)
 
 
 def _token(server: str) -> dict[str, str]:

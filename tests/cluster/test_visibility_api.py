@@ -27,7 +27,7 @@ pytestmark = pytest.mark.core
 NODE, GPUS = "node-a", 2
 MINE, OTHERS, LEAVING = "team-a", "team-b", "team-c"
 BIG = {f"big-{number}": "Pending" for number in range(3)}
-KINDS = ["gangs", "gpunodes", "gpupods", "gpuqueues", "gpus"]
+KINDS = ["defragplans", "gangs", "gpunodes", "gpuoffers", "gpupods", "gpuqueues", "gpus"]
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +167,15 @@ def test_the_commands_read_it_with_the_users_own_kubeconfig(
     assert inspection.decode(read(f"explain/{MINE}/pending"), answers.Pod).code == "NoRoom"
     assert len(inspection.decode(read(f"explain/groups/{MINE}/big"), answers.Group).members) == len(BIG)
     assert len(inspection.decode(read(f"inspect/{NODE}"), answers.Node).gpus) == GPUS
+    queue = inspection.decode(read("queues/default"), listings.QueuePage)
+    assert (queue.in_line, [each.who for each in queue.line]) == (2, [f"{MINE}/big", f"{MINE}/pending"])
+    uuid = inspection.decode(read(f"inspect/{NODE}"), answers.Node).gpus[0].uuid
+    gpu = inspection.decode(read(f"gpus/{uuid}"), answers.GpuPage)
+    assert (gpu.node, [pod.name for pod in gpu.gpu.pods], gpu.gpu.other_pods) == (NODE, ["small"], 1)
+    (model,) = inspection.decode(read("classes"), listings.Classes).models
+    assert (model.gpus, model.nodes) == (GPUS, 1)
+    with pytest.raises(CommandError, match=r"it names pods of all namespaces, and User .ada. cannot list"):
+        read(f"defrag/{MINE}/pending")
     with pytest.raises(CommandError, match="no such object"):
         read(f"explain/{MINE}/nothing")
     with pytest.raises(CommandError, match=r'the API server refuses: .*User "ada" cannot get'):
@@ -175,6 +184,7 @@ def test_the_commands_read_it_with_the_users_own_kubeconfig(
     everything = inspection.decode(read("inspect"), answers.Inspection)
     assert {pod.namespace for pod in everything.pods} == {MINE, OTHERS}
     assert [gang.name for gang in everything.groups] == ["big"]
+    assert not inspection.decode(read(f"defrag/{MINE}/pending"), listings.Plan).fits
     assert inspection.decode(read("queues"), listings.Queues).queues[0].name == "default"
 
 
@@ -252,3 +262,23 @@ def kept_by(cluster: Cluster) -> set[str]:
     kept = {one["type"]: one["message"] for one in conditions if one["status"] == "True"}
     assert all(names.VISIBILITY_GROUP in message for message in kept.values()), kept
     return {*kept}
+
+
+def test_kubectl_and_the_commands_print_the_warning_of_a_standby(
+    cluster: Cluster,
+    sharing: Gangshare,
+    ada: front.User,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    listing = ["get", "gpupods", f"--namespace={MINE}", "--warnings-as-errors"]
+    cluster.kubectl(*listing, kubeconfig=ada.kubeconfig)
+    assert sharing.pair.scheduler is not None
+    sharing.pair.scheduler.process.stop()
+    wait_for(lambda: sharing.pair.metric("gangshare_leader") == 0, 60, "a scheduler without its Lease")
+    assert "Warning: a standby replica answered: it may not know why pods are pending" in refusal(
+        cluster, ada.kubeconfig, *listing
+    )
+    monkeypatch.setenv("KUBECONFIG", str(ada.kubeconfig))
+    assert through_api.page(f"explain/{MINE}/pending", "") is not None
+    assert "warning: a standby replica answered" in capsys.readouterr().err

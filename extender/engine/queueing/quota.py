@@ -66,12 +66,11 @@ class Quota:
             return refusals.queue_missing(local_queue.named)
         if local_queue.refused:
             return refusals.queue_forbidden(local_queue.refused)
-        for queue_node in at.path:
-            if queue_node.queue.closed and queue_node.queue.problem:
-                return refusals.queue_unreadable(queue_node.name, queue_node.queue.problem)
-            if queue_node.queue.closed:
-                return refusals.queue_closed(queue_node.name)
-        return None
+        if at.shut is None:
+            return None
+        if at.shut.queue.problem:
+            return refusals.queue_unreadable(at.shut.name, at.shut.queue.problem)
+        return refusals.queue_closed(at.shut.name)
 
     def limiting(self, local_queue: LocalQueue) -> Iterator[QueueNode]:
         """The queues of these pods that may be full."""

@@ -249,7 +249,7 @@ class Tenancy:
             share=f"{queue_node.part:.2f}",
             waiting=queue_node.waiting,
             running=queue_node.running,
-            closed=queue.closed,
+            closed=queue_node.shut is not None,
             problem=queue.problem,
             misplaced=queue_node.misplaced,
             exceeded=_exceeded(queue_node),
