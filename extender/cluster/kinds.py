@@ -97,10 +97,10 @@ NODES = WatchedKind(
 )
 
 
-def optional(complain: Complain) -> list[WatchedKind]:
+def optional(complain: Complain, resources: names.Resources = names.DEFAULT_RESOURCES) -> list[WatchedKind]:
     """All kinds that a cluster may lack; `complain` reports objects that cannot be read."""
     return [
-        *(_groups(kind, complain) for kind in podgroups.KINDS),
+        *(_groups(kind, complain, resources) for kind in podgroups.KINDS),
         _gpu_classes(complain),
         *(_queues(kind, complain) for kind in queue_sources.SOURCES),
         _NAMESPACES,
@@ -119,9 +119,9 @@ def _reporter(complain: Complain, api_version: str, kind: str, code: str) -> Cal
     return report
 
 
-def _groups(kind: podgroups.Kind, complain: Complain) -> WatchedKind:
+def _groups(kind: podgroups.Kind, complain: Complain, resources: names.Resources) -> WatchedKind:
     def decode(raw: bytes) -> tuple[GroupKey, Declaration, TrainingJob | None]:
-        key, declaration = podgroups.declaration(kind, raw)
+        key, declaration = podgroups.declaration(kind, raw, resources)
         return key, declaration, training.decode_job(raw) if kind.kind == training.JOB_KIND else None
 
     return WatchedKind(

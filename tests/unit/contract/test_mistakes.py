@@ -113,6 +113,26 @@ def test_a_resource_that_the_installation_serves_is_ours() -> None:
     assert not first(asking({names.ALIYUN_MEM: "3"}), names.GPUSHARE_RESOURCES)
 
 
+@pytest.mark.parametrize(
+    ("pod", "line"),
+    [
+        (asking({"nvidia.com/gpumem": "3000"}), "write limit aliyun.com/gpu-mem: 3"),
+        (asking({"gangshare.io/gpu-memory": "3"}), "did you mean aliyun.com/gpu-mem?"),
+        (asking({names.GPU_MEM: "3"}), "did you mean aliyun.com/gpu-mem?"),
+        (asking({"nvidia.com/gpucores": "30"}), "write limit gangshare.io/gpu-slice: 30"),
+        (a_pod(annotations={"gpu-fraction": "0.5"}), "write limit gangshare.io/gpu-slice: 50"),
+        (a_pod(mem=1, annotations={names.GPU_MEM: "3"}), "did you mean aliyun.com/gpu-mem?"),
+    ],
+)
+def test_lines_to_write_name_the_resources_of_the_installation(pod: Pod, line: str) -> None:
+    assert first(pod, names.GPUSHARE_RESOURCES).endswith(f": {line}")
+
+
+def test_a_group_is_told_of_the_resources_of_the_installation_too() -> None:
+    (said,) = mistakes.of_group({"gangshare.io/gpu-memory": "3"}, names.GPUSHARE_RESOURCES)
+    assert said.endswith("did you mean aliyun.com/gpu-mem?")
+
+
 def test_lines_to_write_are_in_the_units_of_the_installation() -> None:
     halves = names.Resources(unit_mib=512)
     found = mistakes.first(asking({"nvidia.com/gpumem": "3000"}), halves, 10)
