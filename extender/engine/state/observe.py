@@ -58,7 +58,7 @@ class Observer:
 
     def ask(self, pod: Pod) -> PodAsk | None:
         """The pod's GPU request, None if it has none or an invalid one."""
-        asked = self._read(pod)
+        asked, _ = self._read(pod)
         return asked if isinstance(asked, PodAsk) else None
 
     def names_ours(self, pod: Pod) -> bool:
@@ -86,14 +86,14 @@ class Observer:
             return False
         if state.version and state.version == pod.metadata.resource_version:
             return False
-        if self._read(pod) != state.asked or tuple(self._requests(pod)) != state.requests:
+        if self._read(pod)[0] != state.asked or tuple(self._requests(pod)) != state.requests:
             return True
         state.version = _version(pod)
         return False
 
     def learn_anew(self, pod: Pod, state: PodState) -> None:
         """Set the pod's present requests."""
-        state.asked = self._read(pod)
+        state.asked, state.mistake = self._read(pod)
         state.refusal = None
         self._resize(pod, state)
         state.version = _version(pod)
@@ -108,20 +108,16 @@ class Observer:
         state = self._ledger.pod(ref_of(pod), now)
         state.priority = pod.spec.priority or 0
         self._resize(pod, state)
-        state.asked = self._read(pod)
+        state.asked, state.mistake = self._read(pod)
         state.version = _version(pod)
         return state
 
-    def mistake(self, pod: Pod) -> Reason | None:
-        """A key of a pod without a node that we do not read, None if there is none."""
-        return None if pod.spec.node_name else mistakes.first(pod, self._resources, self._settings.slices_per_gpu)
-
-    def _read(self, pod: Pod) -> PodAsk | Reason | None:
-        """The pod's GPU request, or why it is invalid."""
+    def _read(self, pod: Pod) -> tuple[PodAsk | Reason | None, Reason | None]:
+        """The pod's GPU request, or why it is invalid; and a key that we do not read, if it has one and no node."""
         asked = self._request(pod)
-        if isinstance(asked, Reason) or self._settings.unknown_keys == "warn":
-            return asked
-        return self.mistake(pod) or asked
+        mistake = None if pod.spec.node_name else mistakes.first(pod, self._resources, self._settings.slices_per_gpu)
+        passes = isinstance(asked, Reason) or self._settings.unknown_keys == "warn"
+        return asked if passes else mistake or asked, mistake
 
     def _request(self, pod: Pod) -> PodAsk | Reason | None:
         """The pod's GPU request by the keys that we read, or why it is invalid."""
