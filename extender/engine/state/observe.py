@@ -20,11 +20,20 @@ from protos.contract.selection import Selection
 
 NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
 """Resources of every node."""
-SENTENCES = {
-    "forged": "only Gangshare may write this annotation; the value found is ignored and the right one restored",
-    "malformed": "the allocation cannot be used; every GPU that fits the pod is charged until the plugin corrects it",
-    "newer": "the allocation was written by a newer version; every GPU that fits the pod is charged",
+PROBLEMS = {
+    "forged": Reason(
+        "AllocationForged",
+        "only Gangshare may write this annotation; the value found is ignored and the right one restored",
+    ),
+    "malformed": Reason(
+        "AllocationMalformed",
+        "the allocation cannot be used; every GPU that fits the pod is charged until the plugin corrects it",
+    ),
+    "newer": Reason(
+        "AllocationNewer", "the allocation was written by a newer version; every GPU that fits the pod is charged"
+    ),
 }
+"""What is wrong with an allocation."""
 
 
 def ref_of(pod: Pod) -> PodRef:
@@ -214,7 +223,7 @@ class Observer:
 
     def _problem(self, state: PodState, kind: str) -> None:
         self._counters["errors", kind] += 1
-        self._outbox.put(Report(state.ref, Reason(f"Allocation{kind.capitalize()}", SENTENCES[kind])))
+        self._outbox.put(Report(state.ref, PROBLEMS[kind]))
 
 
 def _named(pod: Pod) -> set[str]:
