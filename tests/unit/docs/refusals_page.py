@@ -8,6 +8,7 @@ from extender.server import verdicts
 from protos.contract.reason import Reason
 from tests.unit.refusals.case import Case, Section
 from tests.unit.refusals.catalogue import SECTIONS
+from tests.unit.refusals.policies import RULINGS
 
 WRONG = ("Ask", "UnknownKey", "ForeignKey")
 """How codes of requests begin that can only be corrected by their author."""
@@ -19,6 +20,11 @@ made of tests, which reach each of these sentences.
 - **asked wrong**: the request cannot be read, or says something else than its author meant. Correct it.
 - **never**: it cannot start on these nodes as it is. More nodes or another request help; to wait does not.
 - **not yet**: it starts when what it waits for is there. Nothing needs to be done, unless it lasts.
+"""
+POLICIES = """## Requests that the API server refuses
+
+Admission policies of Gangshare refuse these, so they are all asked wrong. Those of `gangshare-keys` are warnings, unless
+the namespace [denies](operations.md#mistakes-at-kubectl-apply). Policies on Gangshare's own accounts are not listed.
 """
 
 
@@ -39,7 +45,7 @@ def advice(case: Case) -> str:
 
 def page() -> str:
     """The page, in Markdown."""
-    return "\n".join([INTRODUCTION, *(line for section in SECTIONS for line in _section(section))])
+    return "\n".join([INTRODUCTION, *(line for section in SECTIONS for line in _section(section)), *_policies()])
 
 
 def _section(section: Section) -> Iterator[str]:
@@ -49,6 +55,12 @@ def _section(section: Section) -> Iterator[str]:
         cells = case.code, f"`{case.sentence}`", meaning(case, section), advice(case)
         yield f"| {' | '.join(cells)} |"
     yield ""
+
+
+def _policies() -> Iterator[str]:
+    yield POLICIES
+    yield from ("| policy | sentence | what to do |", "|---|---|---|")
+    yield from (f"| {ruling.policy} | `{ruling.sentence}` | {ruling.advice} |" for ruling in RULINGS)
 
 
 if __name__ == "__main__":

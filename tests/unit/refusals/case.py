@@ -38,6 +38,11 @@ class Section(NamedTuple):
     """What they mean, "" where the extender's verdict on the code says it."""
 
 
+def literals(sentence: str) -> list[str]:
+    """The parts of the sentence that are always the same."""
+    return [part for part in _GAP.split(sentence) if part and not _GAP.fullmatch(part)]
+
+
 def pattern(sentence: str) -> re.Pattern[str]:
     """What the sentence may look like in a cluster."""
     parts = _GAP.split(sentence)
