@@ -18,6 +18,7 @@ from protos.contract.reason import Reason
 from protos.contract.selection import is_number
 
 UNKNOWN, FOREIGN = "UnknownKey", "ForeignKey"
+OF_NODE = "NodeKeyUnknown"
 """Codes of the reasons."""
 Place = Literal["annotation", "label", "resource"]
 PREFIX = f"{DOMAIN}/"
@@ -42,6 +43,7 @@ ANNOTATIONS = GROUP_KEYS | WRITTEN | {
 }  # fmt: skip
 ALIASES = {"min-available": names.MIN_MEMBER, "pod-group": names.GROUP, "gpu-type": names.GPU_MODEL}
 """Terms of the field, and our keys for them."""
+CORDON = names.CORDONED_GPUS.removeprefix(PREFIX)
 UNDOMAINED = frozenset(key.removeprefix(PREFIX) for key in ANNOTATIONS - WRITTEN if "gpu" in key)
 
 
@@ -116,6 +118,18 @@ def of_group(annotations: Mapping[str, str], resources: names.Resources) -> list
     """
     found = next(_unknown("annotation", annotations, ANNOTATIONS, resources), None)
     return [found.sentence] if found is not None else []
+
+
+def of_node(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Reason | None:
+    """The first unknown key of our domain on a node, None if there is none. Operators write one, the plugin another."""
+    places: tuple[tuple[Place, Mapping[str, str]], ...] = (("annotation", annotations), ("label", labels))
+    for place, keys in places:
+        for key in sorted(key for key in keys if key.startswith("gang") and _is_ours(key)):
+            if place != "annotation" or key not in (names.GPUS, names.CORDONED_GPUS):
+                meant = get_close_matches(key.partition("/")[2][:SHOWN], [CORDON], 1, ALIKE)
+                advice = f"did you mean annotation {names.CORDONED_GPUS}?" if meant else "no key of nodes is like it"
+                return Reason(OF_NODE, f"the node's {place} {key[:SHOWN]} is not known to Gangshare: {advice}")
+    return None
 
 
 def _all(pod: Pod, units: Units) -> Iterator[Reason]:

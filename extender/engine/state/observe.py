@@ -20,6 +20,7 @@ from protos.contract.selection import Selection
 
 NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
 """Resources of every node."""
+UNUSABLE = "the node takes no new pods with GPUs, since its inventory cannot be used"
 PROBLEMS = {
     "forged": Reason(
         "AllocationForged",
@@ -51,12 +52,14 @@ class Observer:
         self._drains = {key: value for key, _, value in (sign.partition("=") for sign in settings.drain_taints)}
 
     def node(self, node: Node) -> bool:
-        """Read a node; returns whether anything relevant changed. Report once what its cordon names in vain."""
-        state = self._ledger.node(node.metadata.name)
-        before = state.cordon_fault
+        """Read a node; returns whether anything relevant changed. Report once what is wrong with it."""
+        state, metadata = self._ledger.node(node.metadata.name), node.metadata
         changed = self._ledger.set_node(node, amounts(node.status.allocatable), self._drain_sign(node))
-        if state.cordon_fault not in (None, before):
-            self._outbox.put(ReportNode(state.name, state.cordon_fault))
+        unusable = Reason("InventoryUnusable", UNUSABLE, state.fault) if state.fault else None
+        found = (unusable, state.cordon_fault, mistakes.of_node(metadata.annotations, metadata.labels))
+        wrong = tuple(reason for reason in found if reason is not None)
+        self._outbox.put(*(ReportNode(state.name, reason) for reason in wrong if reason not in state.told))
+        state.told = wrong
         return changed
 
     def _drain_sign(self, node: Node) -> str:
