@@ -175,7 +175,7 @@ CASES = [
         "GangConflict",
         "gang <gang> has values that differ or cannot be read; the strictest value is used",
         conflict,
-        "correct the values that the numbers name: [below](#values-of-gangs-classes-and-queues)",
+        "correct the values that the numbers name: [below](#values-of-gangs-classes-queues-and-namespaces)",
     ),
 ]
 SECTION = Section(

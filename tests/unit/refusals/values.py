@@ -44,12 +44,16 @@ def _key(key: str, value: str, expected: str, place: str = "annotation") -> Case
     return Case("GangConflict", f"{place} {key} is <value>: expected {expected}", partial(_pod, said), CORRECT)
 
 
-def _object(title: str, spec: Any, *, name: str = "x", **fields: Any) -> Reason:
+def _object(title: str, spec: Any, *, name: str = "x", data: Any = None, **fields: Any) -> Reason:
     """What the owner of an object with this spec is told."""
     told: list[Reason] = []
-    kind = next(one for one in kinds.optional(lambda _, reason: told.append(reason)) if one.title == title)
+
+    def complain(_: object, reason: Reason) -> None:
+        told.append(reason)
+
+    kind = next(one for one in (*kinds.optional(complain), kinds.unhealthy_gpus(complain)) if one.title == title)
     ref = Ref("default" if kind.kind == "PodGroup" else "", name, "uid")
-    body = {"metadata": {"name": name, "namespace": ref.namespace, **fields}, "spec": spec}
+    body = {"metadata": {"name": name, "namespace": ref.namespace, **fields}, "spec": spec, "data": data or {}}
     try:
         kind.seen(ref, kind.decode(msgspec.json.encode(body)))
     except BAD_JSON as error:
@@ -72,6 +76,12 @@ def _class(sentence: str, **spec: Any) -> Case:
 def _queue(sentence: str, **spec: Any) -> Case:
     reach = partial(_object, "Queue gangshare.io/v1alpha1", spec)
     return Case("QueueUnreadable", f"spec cannot be read: {sentence}", reach)
+
+
+def _namespace(sentence: str, **labels: str) -> Case:
+    said = {f"{names.DOMAIN}/{label.replace('_', '-')}": value for label, value in labels.items()}
+    reach = partial(_object, "Namespace v1", {}, labels=said)
+    return Case("NamespaceUnreadable", sentence, reach, "correct the label")
 
 
 def _selector(sentence: str, selector: Any) -> Case:
@@ -212,11 +222,25 @@ QUEUES = [
         _expressions({"operator": "In", "values": [str(number) for number in range(257)]}),
     ),
 ]
+OTHERS = [
+    _namespace("label <label> is <value>: expected <values>", unknown_keys="denied"),
+    _namespace("label <label> is not known to Gangshare: expected <labels>", unknown_key="deny"),
+    _namespace(
+        "labels of a namespace: <count>, expected at most 256: no queue that selects namespaces admits it",
+        **{f"l{number}": "" for number in range(257)},
+    ),
+    Case(
+        "UnhealthyGpusUnreadable",
+        "gpus names <entries>: expected minor numbers of GPUs, like 0,3",
+        partial(_object, "ConfigMap v1", {}, name=f"{names.UNHEALTHY_CONFIGMAP_PREFIX}n", data={"gpus": "0,x"}),
+        "correct gpushare's ConfigMap `unhealthy-gpu-NODE`; its other entries count",
+    ),
+]
 SECTION = Section(
-    "Values of gangs, classes and queues",
+    "Values of gangs, classes, queues and namespaces",
     "These name what is wrong with an object. They follow the sentence of their code in Events and in `explain`, and "
     "objects of Gangshare show them in their status. A value of a gang that cannot be read counts as not set; an "
     "unreadable PodGroup declares no gang.",
-    [*GANGS, *GROUPS, *CLASSES, *QUEUES],
+    [*GANGS, *GROUPS, *CLASSES, *QUEUES, *OTHERS],
     "asked wrong",
 )
