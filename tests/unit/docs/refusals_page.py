@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from extender.server import verdicts
 from protos.contract.reason import Reason
+from tests.unit.refusals.answers import ANSWERS
 from tests.unit.refusals.case import Case, Section
 from tests.unit.refusals.catalogue import SECTIONS
 from tests.unit.refusals.policies import RULINGS
@@ -27,6 +28,11 @@ Admission policies of Gangshare refuse these, so they are all asked wrong. Those
 unless the namespace [denies](operations.md#mistakes-at-kubectl-apply). Policies on Gangshare's own accounts are not
 listed.
 """
+FAILED = """## Requests of kube-scheduler that fail
+
+A whole scheduling attempt fails with one of these. They all mean not yet: kube-scheduler tries the pod again. Its log
+and the pod's Events show them.
+"""
 
 
 def meaning(case: Case, section: Section) -> str:
@@ -46,7 +52,8 @@ def advice(case: Case) -> str:
 
 def page() -> str:
     """The page, in Markdown."""
-    return "\n".join([INTRODUCTION, *(line for section in SECTIONS for line in _section(section)), *_policies()])
+    lines = [INTRODUCTION, *(line for section in SECTIONS for line in _section(section))]
+    return "\n".join([*lines, *_answers(), "", *_policies()])
 
 
 def _section(section: Section) -> Iterator[str]:
@@ -56,6 +63,12 @@ def _section(section: Section) -> Iterator[str]:
         cells = case.code, f"`{case.sentence}`", meaning(case, section), advice(case)
         yield f"| {' | '.join(cells)} |"
     yield ""
+
+
+def _answers() -> Iterator[str]:
+    yield FAILED
+    yield from ("| requests | sentence | what to do |", "|---|---|---|")
+    yield from (f"| {answer.to} | `{answer.sentence}` | {answer.advice} |" for answer in ANSWERS)
 
 
 def _policies() -> Iterator[str]:

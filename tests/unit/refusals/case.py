@@ -12,6 +12,10 @@ from tests.builders import a_node
 from tests.unit.engine.story import Story
 
 _GAP = re.compile(r"(<[^<>]+>)")
+_JOINT = re.compile(r"[\"']\s+f?[\"']")
+"""Between two parts of a text in Python."""
+RUN = 3
+"""So many words of a sentence in a row prove that a test expects it."""
 
 
 class Case(NamedTuple):
@@ -41,6 +45,18 @@ class Section(NamedTuple):
 def literals(sentence: str) -> list[str]:
     """The parts of the sentence that are always the same."""
     return [part for part in _GAP.split(sentence) if part and not _GAP.fullmatch(part)]
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, or of the texts in a source, without punctuation marks."""
+    return [word for part in re.findall(r"[\w./*-]+", _JOINT.sub("", text)) if (word := part.strip(".-"))]
+
+
+def expects(source: str, sentence: str) -> bool:
+    """Whether a test's source has some words of the sentence in a row: RUN, or all of its longest part."""
+    told, parts = " ".join(words(source)), [words(part) for part in literals(sentence)]
+    run = min(RUN, max(map(len, parts)))
+    return any(" ".join(part[i : i + run]) in told for part in parts for i in range(len(part) - run + 1))
 
 
 def pattern(sentence: str) -> re.Pattern[str]:

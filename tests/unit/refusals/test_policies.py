@@ -10,20 +10,13 @@ import pytest
 import yaml
 
 from tests.unit.docs.pages import ROOT
-from tests.unit.refusals.case import literals
+from tests.unit.refusals.case import expects, literals, words
 from tests.unit.refusals.policies import RULINGS, Ruling
 
 OURS = {"is-the-extender", "is-the-plugin"}
 """Conditions of policies on our own accounts."""
 UNREACHED = {"the values of annotations of gangshare.io cannot be read"}
 """The seven values that may be listed are never too long to list."""
-RUN = 3
-"""So many words of a sentence in a row prove that a test expects it."""
-
-
-def words(text: str) -> list[str]:
-    """The words of a text, without punctuation marks."""
-    return [word for part in re.findall(r"[\w./*-]+", text) if (word := part.strip(".-"))]
 
 
 @cache
@@ -71,8 +64,4 @@ def test_a_test_on_a_real_api_server_expects_the_sentence(ruling: Ruling) -> Non
     file, _, name = ruling.test.partition("::")
     source = (ROOT / "tests/cluster" / file).read_text()
     assert f"def {name}(" in source
-    told = " ".join(words(re.sub(r"[\"']\s+f?[\"']", "", source + (ROOT / "tests/cluster/mistaken.py").read_text())))
-    parts = [words(part) for part in literals(ruling.sentence)]
-    longest = max(len(part) for part in parts)
-    runs = [part[i : i + RUN] for part in parts if len(part) >= min(RUN, longest) for i in range(len(part))]
-    assert [run for run in runs if len(run) >= min(RUN, longest) and " ".join(run) in told]
+    assert expects(source + (ROOT / "tests/cluster/mistaken.py").read_text(), ruling.sentence)
