@@ -108,8 +108,13 @@ _UPSTREAM = msgspec.json.Decoder(_Upstream)
 _TRAINING_JOB = msgspec.json.Decoder(_TrainingJob)
 
 
-def declaration(kind: Kind, data: bytes) -> tuple[GroupKey, Declaration]:
-    """The group that an object of this kind declares (JSON, as bytes or msgspec.Raw); raises PodGroupError."""
+def declaration(
+    kind: Kind, data: bytes, resources: names.Resources = names.DEFAULT_RESOURCES
+) -> tuple[GroupKey, Declaration]:
+    """The group that an object of this kind declares (JSON, as bytes or msgspec.Raw); raises PodGroupError.
+
+    `resources`: those of the installation.
+    """
     try:
         decoded = decode_raw(data)
     except BAD_JSON as error:
@@ -124,7 +129,7 @@ def declaration(kind: Kind, data: bytes) -> tuple[GroupKey, Declaration]:
     if own := OWN.declaration(reader):
         said.append(msgspec.structs.replace(own, source=f"its annotations {names.DOMAIN}/*"))
     declared, differences = combined(said)
-    problems = (*mistakes.of_group(decoded.metadata.annotations), *reader.problems, *differences)
+    problems = (*mistakes.of_group(decoded.metadata.annotations, resources), *reader.problems, *differences)
     return key, msgspec.structs.replace(declared, source=kind.source, problems=problems)
 
 
@@ -207,7 +212,7 @@ def _read(field: str, value: Any, parse: Callable[[Any], T]) -> T | None:
 def _members(number: int) -> int:
     """A minimum; with 0 each member starts by itself."""
     if not 0 <= number <= MEMBERS.most:
-        raise BadValue(f"a whole number from 1 to {MEMBERS.most}")
+        raise BadValue(f"a whole number from 0 to {MEMBERS.most}")
     return number or 1
 
 

@@ -17,6 +17,7 @@ from extender.cluster.feed import Feed
 from extender.cluster.kinds import Complain, WatchedKind
 from extender.engine.types.events import Event
 from extender.metrics import Metrics
+from protos.contract import names
 from protos.kube import errors
 from protos.kube.client import ApiClient
 from protos.kube.reflect import ABSENT
@@ -191,6 +192,7 @@ class Watches:
         complain: Complain,
         *,
         gpushare: bool,
+        resources: names.Resources = names.DEFAULT_RESOURCES,
         calm: asyncio.Event | None = None,
     ) -> None:
         """`complain` reports a PodGroup, GpuClass or queue that cannot be read to its owner.
@@ -198,10 +200,10 @@ class Watches:
         While `calm` is not set, the feed of pods pauses.
         """
         self._nodes = Feed(client, kinds.NODES, tell, metrics)
-        self._optional = OptionalKinds(client, kinds.optional(complain), tell, metrics)
+        self._optional = OptionalKinds(client, kinds.optional(complain, resources), tell, metrics)
         self._others = [Feed(client, kinds.PODS, tell, metrics, calm=calm)]
         if gpushare:
-            self._others.append(Feed(client, kinds.UNHEALTHY_GPUS, tell, metrics))
+            self._others.append(Feed(client, kinds.unhealthy_gpus(complain), tell, metrics))
         self.replayed = asyncio.Event()
         """Set once the engine knows every object."""
 

@@ -105,6 +105,7 @@ class Extender:
             self.metrics,
             lambda about, reason: self._actor.submit([Complaint(about, reason)]),
             gpushare=settings.gpushare,
+            resources=settings.resources,
             calm=self.core.calm,
         )
         self.gate = Gate(lambda is_open: self.core.tell(Leading(is_open)))

@@ -18,6 +18,7 @@ from protos.contract.reason import Reason
 from protos.contract.selection import is_number
 
 UNKNOWN, FOREIGN = "UnknownKey", "ForeignKey"
+OF_NODE = "NodeKeyUnknown"
 """Codes of the reasons."""
 Place = Literal["annotation", "label", "resource"]
 PREFIX = f"{DOMAIN}/"
@@ -42,13 +43,14 @@ ANNOTATIONS = GROUP_KEYS | WRITTEN | {
 }  # fmt: skip
 ALIASES = {"min-available": names.MIN_MEMBER, "pod-group": names.GROUP, "gpu-type": names.GPU_MODEL}
 """Terms of the field, and our keys for them."""
+CORDON = names.CORDONED_GPUS.removeprefix(PREFIX)
 UNDOMAINED = frozenset(key.removeprefix(PREFIX) for key in ANNOTATIONS - WRITTEN if "gpu" in key)
 
 
 class Units(NamedTuple):
-    """The units in which lines to write are given."""
+    """The resources of the installation and their units, in which lines to write are given."""
 
-    unit_mib: int
+    resources: names.Resources
     slices_per_gpu: int
 
 
@@ -59,19 +61,19 @@ Rewrite = Callable[[str, Units], str]
 def _memory(mib: int) -> Rewrite:
     """Of an amount in so many MiB each."""
     return lambda value, at: (
-        f"limit {names.GPU_MEM}: {math.ceil(int(value) * mib / at.unit_mib)}" if is_number(value) else ""
+        f"limit {at.resources.mem}: {math.ceil(int(value) * mib / at.resources.unit_mib)}" if is_number(value) else ""
     )
 
 
 def _percent(value: str, at: Units) -> str:
-    return f"limit {names.GPU_SLICE}: {math.ceil(int(value) * at.slices_per_gpu / 100)}" if is_number(value) else ""
+    return f"limit {at.resources.slice}: {math.ceil(int(value) * at.slices_per_gpu / 100)}" if is_number(value) else ""
 
 
 def _fraction(value: str, at: Units) -> str:
     whole, _, part = value.partition(".")
     if not is_number(whole or "0") or not is_number(part or "0") or len(value) > SHOWN:
         return ""
-    return f"limit {names.GPU_SLICE}: {math.ceil(round(float(value or 0) * at.slices_per_gpu, 6))}"
+    return f"limit {at.resources.slice}: {math.ceil(round(float(value or 0) * at.slices_per_gpu, 6))}"
 
 
 def _annotation(key: str, before: str = "") -> Rewrite:
@@ -106,21 +108,38 @@ RESOURCES_OF_OTHERS: Mapping[str, tuple[str, Rewrite]] = {
 
 def first(pod: Pod, resources: names.Resources, slices_per_gpu: int) -> Reason | None:
     """The first such key of the pod, None if there is none. The same pod always has the same reason."""
-    return next(_all(pod, resources, Units(resources.unit_mib, slices_per_gpu)), None)
+    return next(_all(pod, Units(resources, slices_per_gpu)), None)
 
 
-def of_group(annotations: Mapping[str, str]) -> list[str]:
+def of_group(annotations: Mapping[str, str], resources: names.Resources) -> list[str]:
     """A sentence for the first unknown key of our domain among the annotations of a PodGroup, if there is any.
 
     Operators copy annotations of pods to PodGroups, so these are known here too.
     """
-    found = next(_unknown("annotation", annotations, ANNOTATIONS, names.Resources()), None)
+    found = next(_unknown("annotation", annotations, ANNOTATIONS, resources), None)
     return [found.sentence] if found is not None else []
 
 
-def _all(pod: Pod, resources: names.Resources, units: Units) -> Iterator[Reason]:
+def of_node(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Reason | None:
+    """The first unknown key of our domain on a node, None if there is none. Operators write one, the plugin another."""
+    places: tuple[tuple[Place, Mapping[str, str]], ...] = (("annotation", annotations), ("label", labels))
+    for place, keys in places:
+        for key in sorted(key for key in keys if key.startswith("gang") and _is_ours(key)):
+            if place != "annotation" or key not in (names.GPUS, names.CORDONED_GPUS):
+                meant = get_close_matches(key.partition("/")[2][:SHOWN], [CORDON], 1, ALIKE)
+                advice = f"did you mean annotation {names.CORDONED_GPUS}?" if meant else "no key of nodes is like it"
+                return Reason(OF_NODE, f"the node's {place} {key[:SHOWN]} is not known to Gangshare: {advice}")
+    return None
+
+
+def _all(pod: Pod, units: Units) -> Iterator[Reason]:
     """Keys of our domain come first, in the order of the alphabet."""
-    annotations, labels, limits = pod.metadata.annotations, pod.metadata.labels, _limits(pod)
+    annotations, labels, limits, resources = (
+        pod.metadata.annotations,
+        pod.metadata.labels,
+        _limits(pod),
+        units.resources,
+    )
     yield from _unknown("annotation", annotations, ANNOTATIONS, resources)
     yield from _unknown("label", labels, GROUP_KEYS, resources)
     yield from _unknown("resource", limits, frozenset(resources.all), resources)

@@ -129,6 +129,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
         return self.mem, self.slice, self.whole, self.shared
 
 
+DEFAULT_RESOURCES = Resources()
 GPUSHARE_RESOURCES = Resources(mem=ALIYUN_MEM)
 
 METRICS_LABEL = f"{DOMAIN}/metrics"

@@ -105,7 +105,7 @@ def globs(parts: Iterable[str]) -> tuple[str, ...]:
     """The globs, at least one."""
     patterns = tuple(part.strip() for part in parts if part.strip())
     if not patterns or "!" in patterns:
-        raise SelectionError("globs divided by commas")
+        raise SelectionError("names or globs, separated by commas")
     if len(patterns) > GLOBS.most or any(len(pattern) > GLOB.most for pattern in patterns):
         raise SelectionError(f"at most {GLOBS.most} globs of at most {GLOB.most} characters")
     return patterns
@@ -128,7 +128,7 @@ def compute_capability(text: str) -> tuple[int, int]:
     """A CUDA compute capability, major.minor."""
     major, _, minor = text.partition(".")
     if not (is_number(major) and is_number(minor or "0")):
-        raise SelectionError("one like 8.0")
+        raise SelectionError("a compute capability like 8.0")
     return int(major), int(minor or 0)
 
 

@@ -216,7 +216,8 @@ def test_without_the_extender_the_api_server_says_so_and_pods_are_bound_as_ever(
     sharing.pair.start_extender()
     cluster.create_pod(in_namespace(OTHERS, a_gpu_pod("later", mem=2)))
     wait_for(partial(is_bound, cluster, OTHERS, "later"), 60, "a bound pod")
-    wait_for(lambda: table(cluster, ada.kubeconfig, "gpus")[1][-1] == "3", 60, "an API that answers again")
+    wait_for(lambda: front.available(cluster) == "True", 90, "an API that answers again")
+    wait_for(lambda: table(cluster, ada.kubeconfig, "gpus")[1][-1] == "3", 60, "the third pod")
 
 
 @pytest.mark.parametrize("where", [{}, {"port": 1}], ids=["a Service without endpoints", "a closed port"])

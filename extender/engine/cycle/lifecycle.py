@@ -67,15 +67,14 @@ class Lifecycle:
         if known is None:
             self._note(state)
         if first:
-            self._warn(pod, state, now)
+            self._warn(pod.spec.scheduler_name, state, now)
 
-    def _warn(self, pod: Pod, state: PodState, now: float) -> None:
+    def _warn(self, scheduler: str, state: PodState, now: float) -> None:
         """Report a key that we do not read: kube-scheduler may never ask about the pod.
 
         A key of another product is nobody's mistake where that product schedules the pod.
         """
-        mistake = self._observer.mistake(pod)
-        served = pod.spec.scheduler_name in self._components.settings.scheduler_names
+        mistake, served = state.mistake, scheduler in self._components.settings.scheduler_names
         if mistake is not None and (served or mistake.code == mistakes.UNKNOWN):
             self._components.pending_reasons.warn(state, mistake, now)
 

@@ -15,7 +15,7 @@ class NodeState:
 
     __slots__ = (
         "allocatable", "books", "cordon_fault", "cordoned", "fault", "inventory_text", "labels", "leaving", "name",
-        "number", "present", "problem", "seen", "taints", "unschedulable", "used", "version",
+        "number", "present", "problem", "seen", "taints", "told", "unschedulable", "used", "version",
     )  # fmt: skip
 
     def __init__(self, name: str, number: int) -> None:
@@ -36,6 +36,8 @@ class NodeState:
         """The annotation with its cordoned GPUs."""
         self.cordon_fault: Reason | None = None
         """Entries of that annotation that name no GPU."""
+        self.told: tuple[Reason, ...] = ()
+        """What is wrong with its inventory and with what operators wrote on it, as Events have told."""
         self.labels: Mapping[str, str] = {}
         self.taints: tuple[Taint, ...] = ()
         self.unschedulable = False

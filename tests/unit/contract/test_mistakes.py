@@ -60,6 +60,30 @@ def test_an_unknown_resource_is_answered_with_what_to_write(name: str, advice: s
     assert first(asking({name: "1"})).startswith(f"resource {name} is not known to Gangshare: {advice}")
 
 
+@pytest.mark.parametrize(
+    ("annotations", "labels", "said"),
+    [
+        (["gangshare.io/cordon-gpus"], [], "the node's annotation gangshare.io/cordon-gpus is not known to Gangshare"),
+        (["gangshare.com/cordoned-gpus"], [], "the node's annotation gangshare.com/cordoned-gpus is not known"),
+        ([], ["gangshare.io/cordoned-gpus"], "the node's label gangshare.io/cordoned-gpus is not known to Gangshare"),
+        (["gangshare.io/gpus", "gangshare.io/cordoned-gpus"], [], ""),
+        (["sim.gangshare.io/profile", "gangway.io/x"], ["example.com/cordoned-gpus"], ""),
+    ],
+)
+def test_a_key_of_a_node_is_answered_with_that_of_cordons(annotations: list[str], labels: list[str], said: str) -> None:
+    found = mistakes.of_node(dict.fromkeys(annotations, "0"), dict.fromkeys(labels, "0"))
+    sentence = found.sentence if found is not None else ""
+    assert sentence.startswith(said)
+    assert sentence.endswith(": did you mean annotation gangshare.io/cordoned-gpus?" if said else "")
+
+
+def test_a_key_of_a_node_that_is_like_none_is_told_without_a_guess() -> None:
+    found = mistakes.of_node({}, {f"gangshare.io/{'x' * 9000}": ""})
+    assert found is not None
+    assert found.sentence.endswith("is not known to Gangshare: no key of nodes is like it")
+    assert len(found.sentence) < 200
+
+
 @pytest.mark.parametrize("key", sorted(mistakes.ANNOTATIONS))
 def test_every_known_annotation_passes(key: str) -> None:
     assert not first(a_pod(mem=1, annotations={key: "1"}))
@@ -111,6 +135,26 @@ def test_resources_of_other_products_are_answered_with_ours(name: str, value: st
 
 def test_a_resource_that_the_installation_serves_is_ours() -> None:
     assert not first(asking({names.ALIYUN_MEM: "3"}), names.GPUSHARE_RESOURCES)
+
+
+@pytest.mark.parametrize(
+    ("pod", "line"),
+    [
+        (asking({"nvidia.com/gpumem": "3000"}), "write limit aliyun.com/gpu-mem: 3"),
+        (asking({"gangshare.io/gpu-memory": "3"}), "did you mean aliyun.com/gpu-mem?"),
+        (asking({names.GPU_MEM: "3"}), "did you mean aliyun.com/gpu-mem?"),
+        (asking({"nvidia.com/gpucores": "30"}), "write limit gangshare.io/gpu-slice: 30"),
+        (a_pod(annotations={"gpu-fraction": "0.5"}), "write limit gangshare.io/gpu-slice: 50"),
+        (a_pod(mem=1, annotations={names.GPU_MEM: "3"}), "did you mean aliyun.com/gpu-mem?"),
+    ],
+)
+def test_lines_to_write_name_the_resources_of_the_installation(pod: Pod, line: str) -> None:
+    assert first(pod, names.GPUSHARE_RESOURCES).endswith(f": {line}")
+
+
+def test_a_group_is_told_of_the_resources_of_the_installation_too() -> None:
+    (said,) = mistakes.of_group({"gangshare.io/gpu-memory": "3"}, names.GPUSHARE_RESOURCES)
+    assert said.endswith("did you mean aliyun.com/gpu-mem?")
 
 
 def test_lines_to_write_are_in_the_units_of_the_installation() -> None:

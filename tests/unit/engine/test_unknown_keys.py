@@ -9,8 +9,10 @@ import pytest
 from extender.engine.cycle import pending_reasons
 from extender.engine.types.effects import Effect, PostBinding, Report
 from extender.engine.types.events import Leading, PodGone, PodSeen
+from extender.engine.types.settings import UnknownKeys
 from protos.contract import mistakes, names
 from protos.contract.objects import Pod
+from protos.contract.reason import Reason
 from tests.builders import a_container, a_node, a_pod
 from tests.unit.engine.story import Story, changed
 
@@ -95,6 +97,22 @@ def test_where_unknown_keys_only_warn_the_pod_runs_and_is_told() -> None:
     pod = a_pod("p", mem=4, annotations=MISSPELT)
     assert seen(story, pod) == [SENTENCE]
     assert story.run(pod) == "a:0"
+
+
+@pytest.mark.parametrize("unknown_keys", ["refuse", "warn"])
+def test_the_keys_of_a_pod_are_looked_through_once_when_it_is_seen_first(
+    monkeypatch: pytest.MonkeyPatch, unknown_keys: UnknownKeys
+) -> None:
+    seen_pods, first = [], mistakes.first
+
+    def counted(pod: Pod, resources: names.Resources, slices_per_gpu: int) -> Reason | None:
+        seen_pods.append(pod.metadata.uid)
+        return first(pod, resources, slices_per_gpu)
+
+    monkeypatch.setattr(mistakes, "first", counted)
+    story = Story(a_node("a", 16), unknown_keys=unknown_keys)
+    assert seen(story, a_pod("p", mem=4, annotations=MISSPELT)) == [SENTENCE]
+    assert seen_pods == ["uid-p"]
 
 
 def test_a_pod_that_runs_is_left_alone() -> None:

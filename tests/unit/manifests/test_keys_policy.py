@@ -20,7 +20,9 @@ from tests.unit.manifests.conftest import MANIFESTS, Json, Objects
 Kustomize = Callable[[str], Objects]
 FOLDERS = ["base", *sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays").iterdir())]
 RESOURCES = names.Resources()
-UNITS = mistakes.Units(names.DEFAULT_UNIT_MIB, names.DEFAULT_SLICES_PER_GPU)
+MARKED = names.Resources(mem="variables.resources[0]", slice="variables.resources[1]")
+"""The names that the policy takes from its variable, in place of names."""
+UNITS = mistakes.Units(MARKED, names.DEFAULT_SLICES_PER_GPU)
 
 
 def policy(objects: Objects) -> Json:
@@ -118,7 +120,7 @@ def test_a_term_of_the_field_is_answered_as_by_the_extender(kustomize: Kustomize
 
 def test_keys_of_other_products_are_answered_as_by_the_extender_but_for_amounts(kustomize: Kustomize) -> None:
     ours = {
-        f"{place} {key}": [product, rewrite("1", UNITS).partition(":")[0]]
+        f"{place} {key}": [product, *rewrite("1", UNITS).partition(":")[0].split(" ")]
         for place, keys in (
             ("annotation", mistakes.ANNOTATIONS_OF_OTHERS),
             ("resource", mistakes.RESOURCES_OF_OTHERS),
