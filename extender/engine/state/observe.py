@@ -141,7 +141,8 @@ class Observer:
             asked = asks.parse(pod, resources, of_class) if isinstance(of_class, Selection) else of_class or asked
         except AskError as error:
             return error.reason
-        if isinstance(asked, PodAsk) and len(named := _named(pod)) > bounds.RESOURCES_PER_POD.most:
+        many = isinstance(asked, PodAsk) and _entries(pod) > bounds.RESOURCES_PER_POD.most
+        if many and len(named := _named(pod)) > bounds.RESOURCES_PER_POD.most:
             return Reason("AskTooMany", bounds.RESOURCES_PER_POD.exceeded(len(named)))
         return asked
 
@@ -228,6 +229,12 @@ class Observer:
     def _problem(self, state: PodState, kind: str) -> None:
         self._counters["errors", kind] += 1
         self._outbox.put(Report(state.ref, PROBLEMS[kind]))
+
+
+def _entries(pod: Pod) -> int:
+    """How many resources its containers name, each counted as often as it is named."""
+    given = [c.resources for c in (*pod.spec.containers, *pod.spec.init_containers) if c.resources is not None]
+    return sum([len(each.limits) + len(each.requests) for each in given])
 
 
 def _named(pod: Pod) -> set[str]:
