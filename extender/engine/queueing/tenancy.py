@@ -15,7 +15,7 @@ from extender.engine.queueing.admission import Admission
 from extender.engine.queueing.order import PendingOrder
 from extender.engine.queueing.queue_node import QueueNode
 from extender.engine.queueing.queues import Queues
-from extender.engine.queueing.usage import Supply, UsageCalculator
+from extender.engine.queueing.usage import Supply, Takes, UsageCalculator
 from extender.engine.state.context import EngineContext
 from extender.engine.state.pod_info import PodInfo
 from extender.engine.state.pod_state import PodState
@@ -112,6 +112,10 @@ class Tenancy:
             self.queues.see(pod.ref.uid, pod.queue, pod.ref.namespace, takes, placed=placed, asks=asks)
             if pod.state in PLACED:
                 self.admission.forget(pod.ref.uid)
+
+    def drafted(self, pod: PodState) -> tuple[Takes, bool]:
+        """What a pod that does not exist would use, and whether it would count as requested."""
+        return self._usage.of(pod, pod.gpu_class), self._cannot_fit.of(pod) is None
 
     def forget(self, uid: str) -> None:
         """Stop counting the pod; one that names a queue counts again once it is `moved`."""

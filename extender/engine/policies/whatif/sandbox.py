@@ -1,0 +1,82 @@
+"""Copies of what a question changes: nodes, and the queues with all their pods."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+
+import msgspec
+
+from extender.engine.placement.indexes import Indexes
+from extender.engine.planning.attempt import LOOK, STEP, ClusterView, batched
+from extender.engine.planning.snapshot import NodeSnapshot
+from extender.engine.planning.what_if import Claim
+from extender.engine.queueing.queues import Queues
+from extender.engine.state.node_state import NodeState
+from extender.engine.state.pod_state import PodState
+from extender.engine.state.seats import Assignment
+from protos.contract.books import NodeBooks
+from protos.contract.inventory import HEALTHY
+from protos.contract.queue import GPU, GPUS
+
+HOSTNAME = "kubernetes.io/hostname"
+OF_NODES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Prefixes of taints that tell of the state of one node."""
+
+
+class Sandbox:
+    """The nodes of the cluster and further ones, on which the workloads of a question take places."""
+
+    def __init__(self, view: ClusterView, further: Iterable[NodeState] = ()) -> None:
+        more = {node.name: node for node in further}
+        nodes = self._nodes = {**view.nodes, **more}
+        self.untouched = msgspec.structs.replace(view, nodes={**view.nodes, **more}) if more else view
+        """The nodes without what the workloads take."""
+        self.view = msgspec.structs.replace(view, nodes=nodes, indexes=Indexes(nodes, view.indexes.scorer))
+        self.claims: list[Claim] = []
+        """What the workloads before have taken."""
+
+    def take(self, pods: Mapping[str, PodState], assignments: Mapping[str, Assignment]) -> None:
+        """A workload gets these places."""
+        for uid, assignment in assignments.items():
+            pod, node = pods[uid], self._nodes[assignment.node]
+            if not isinstance(node, NodeSnapshot):
+                node = self._nodes[assignment.node] = NodeSnapshot(node)
+            node.hold(uid, pod.ask, pod.requests, assignment.charges)
+            node.version += 1
+            self.claims.append((pod, assignment))
+        for name in {assignment.node for assignment in assignments.values()}:
+            self.view.indexes.stale(name)
+
+
+def further(nodes: Sequence[tuple[NodeState, int]]) -> list[NodeState]:
+    """So many empty nodes like each of these. Their names can be those of no node."""
+    return [_like(node, f"{node.name}+{number + 1}") for node, count in nodes for number in range(count)]
+
+
+def _like(model: NodeState, name: str) -> NodeState:
+    node = NodeState(name, model.number)
+    node.seen, node.labels, node.allocatable = True, {**model.labels, HOSTNAME: name}, model.allocatable
+    node.taints = tuple(taint for taint in model.taints if not taint.key.startswith(OF_NODES))
+    if model.books is not None:
+        found = model.books.inventory
+        gpus = tuple(msgspec.structs.replace(gpu, uuid=f"{gpu.uuid}/{name}", health=HEALTHY) for gpu in found.gpus)
+        node.books = NodeBooks(msgspec.structs.replace(found, state="ready", gpus=gpus))
+    return node
+
+
+def twin(queues: Queues, more: Sequence[NodeState] = ()) -> Generator[int, None, Queues]:
+    """A copy of the queues and their pods, with the capacity of further nodes."""
+    copy = Queues(declared=queues.declared)
+    copy.node("", queues.total)
+    for node in more:
+        gpus = {GPUS: GPU * len(node.books.gpus)} if node.books is not None else {}
+        copy.node(node.name, {**node.allocatable, **gpus})
+    copy.also = queues.also
+    promised = list(queues.promised)
+    for batch in batched(list(queues.pods.items())):
+        for uid, (local_queue, takes, placed, asks) in batch:
+            copy.see(uid, local_queue.named, local_queue.namespace, takes, placed=placed, asks=asks)
+        yield STEP * LOOK
+    for uid in promised:
+        copy.promise(uid, True)
+    return copy
