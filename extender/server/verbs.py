@@ -162,7 +162,7 @@ class VerbApp:
             return complaint(405, f"{scope['method']} {path}: expected POST")
         holds = path.endswith("/bind")
         bound = BIND_BODY if holds else VERB_BODY
-        body = await _body(receive, bound.most)
+        body = await body_of(receive, bound.most)
         if body is None:
             return complaint(413, f"{bound.what}: expected at most {bound.most} {bound.unit}")
         if path != UNGATED and not await self._gate.passed():
@@ -188,7 +188,7 @@ def _filtered(asked: shapes.Args, verdict: Verdict) -> Answer:
     return answer(shapes.kept(asked, verdict.nodes))
 
 
-async def _body(receive: Receive, most: int) -> bytes | None:
+async def body_of(receive: Receive, most: int) -> bytes | None:
     """The whole body; None if it is too long or the caller is gone."""
     parts, length, more = [], 0, True
     while more:

@@ -31,7 +31,7 @@ from extender.server.core import Core
 from extender.server.desk import Refusal, Traffic
 from extender.server.garbage import Garbage
 from extender.server.gate import Gate
-from extender.server.pages import Pages, Request, loopback_only
+from extender.server.pages import Page, Pages, Request, loopback_only
 from extender.server.ports import Ports
 from extender.server.status import Health, Status
 from extender.server.verbs import VerbApp, Verbs
@@ -128,7 +128,7 @@ def _pages(nodes: int, pods: int) -> dict[str, float]:
 def _rounds(told: Status, path: str, garbage: Garbage) -> Iterator[list[float]]:
     name, _, query = path.partition("?")
     page = told.page(Request(name, query, "127.0.0.1", ""), loopback_only)
-    assert page is not None
+    assert isinstance(page, Page)
     for _ in range(ROUNDS):
         work, took, ended = page.work(), list[float](), False
         while not ended:

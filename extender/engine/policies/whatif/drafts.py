@@ -19,6 +19,7 @@ from gangfilter.gang import Gang
 from gangfilter.group import GroupKey
 from gangfilter.members import PRESENT, Member, Stage
 from gangfilter.minimum import lacking, suffices
+from protos.contract import names
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason, listed
 
@@ -53,6 +54,7 @@ class Drafts:
         """Read one pod; return its gang, None for a single pod."""
         pod = self._with_priority(pod)
         state = self._pods[pod.metadata.uid] = self._observer.draft(pod, self._now)
+        state.forged = names.ALLOCATION in pod.metadata.annotations
         state.info = self._context.running_pods.read(pod, state, self._now)
         said = dialects.membership(pod)
         if said is None:
@@ -143,6 +145,8 @@ def _refusal(pods: Iterable[PodState]) -> Reason | None:
     for pod in pods:
         if isinstance(pod.asked, Reason):
             return pod.asked
+        if pod.forged:
+            return refusals.FORGED
         if pod.info.scheduler:
             return refusals.other_scheduler(pod.info.scheduler)
         if pod.info.gates:
