@@ -37,7 +37,6 @@ from protos.contract.bounds import WHAT_IF_BODY
 
 Standing = Literal["unready", "standby", "leader"]
 """What this replica is; unready: its books are not complete."""
-CREATE = "expected create"
 QUESTIONS = 8
 """Different questions under way at most."""
 PODS = "gpupods"
@@ -94,9 +93,8 @@ class Api:
     async def _what_if(self, user: User, namespace: str, scope: Message, receive: Receive, send: Send) -> None:
         """Answer what would become of pods of a namespace; raises Refusal before anything is sent."""
         if scope["method"] != "POST":
-            raise Refusal(
-                HTTPStatus.METHOD_NOT_ALLOWED, f"{scope['method']} is not supported on {wire.PLURAL}: {CREATE}"
-            )
+            sentence = f"{scope['method']} is not supported on {wire.PLURAL}: expected create"
+            raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, sentence)
         with reviewing():
             if not await self._reviews.permitted(user, request.action("create", wire.PLURAL, namespace)):
                 raise whatifs.forbidden(user, namespace)

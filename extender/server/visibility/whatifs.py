@@ -5,7 +5,7 @@ As with a SubjectAccessReview, there is nothing to get or list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -14,6 +14,7 @@ import msgspec
 from extender.cluster.reviews import User
 from extender.engine.cycle.engine import Engine
 from extender.server.desk import Pieces, Refusal
+from extender.server.visibility.items import Sight
 from extender.server.whatif.page import answered
 from extender.server.whatif.question import bad, read
 from extender.wire import whatif as wire
@@ -45,7 +46,7 @@ def forbidden(user: User, namespace: str) -> Refusal:
     return Refusal(HTTPStatus.FORBIDDEN, sentence)
 
 
-def pieces(engine: Engine, body: bytes, clock: Callable[[], float], sight: Container[str], namespace: str) -> Pieces:
+def pieces(engine: Engine, body: bytes, clock: Callable[[], float], sight: Sight, namespace: str) -> Pieces:
     """The question with its answer as the status; raises Refusal."""
     asked = read(body)
     yield b""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from http import HTTPStatus
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from extender.engine.cycle.engine import Engine
 from extender.engine.policies.whatif.question import Outcome
 from extender.server.desk import Pieces, Refusal
+from extender.server.visibility.items import Sight
 from extender.server.whatif import words
 from extender.server.whatif.question import question, read
 from extender.wire import whatif as wire
@@ -23,23 +24,16 @@ HIDDEN = "pods of other namespaces"
 NO_REASON = Reason("", "")
 
 
-class Everything:
-    """The namespaces of a caller who may see all."""
-
-    def __contains__(self, namespace: object) -> bool:
-        return True
-
-
 def pieces(engine: Engine, body: bytes, clock: Callable[[], float]) -> Pieces:
     """The answer to whoever may see everything; raises Refusal."""
     asked = read(body)
     yield b""
-    status = yield from answered(engine, asked.spec, clock, Everything())
+    status = yield from answered(engine, asked.spec, clock, Sight(None))
     yield msgspec.json.encode(status)
 
 
 def answered(
-    engine: Engine, spec: wire.Spec, clock: Callable[[], float], sight: Container[str], namespace: str = ""
+    engine: Engine, spec: wire.Spec, clock: Callable[[], float], sight: Sight, namespace: str = ""
 ) -> Generator[bytes, None, wire.Status]:
     """The answer; pods of namespaces that are not in `sight` are counted. Raises Refusal."""
     now = clock()
@@ -63,7 +57,7 @@ def answered(
 
 
 class _Teller:
-    def __init__(self, engine: Engine, sight: Container[str], now: float) -> None:
+    def __init__(self, engine: Engine, sight: Sight, now: float) -> None:
         self._engine, self._sight, self._now = engine, sight, now
 
     def all(self, outcomes: Sequence[Outcome]) -> Generator[bytes, None, tuple[wire.Workload, ...]]:
@@ -99,7 +93,7 @@ class _Teller:
             pods=self._places(outcome),
             victims=tuple(wire.Victim(namespace=v.ref.namespace, name=v.ref.name, node=v.node) for v in seen),
             other_victims=len(victims) - len(seen),
-            forbidden=outcome.forbidden if isinstance(self._sight, Everything) else HIDDEN if outcome.forbidden else "",
+            forbidden=outcome.forbidden if self._sight.namespaces is None else HIDDEN if outcome.forbidden else "",
         )
 
     def _named(self, uid: str) -> str:
