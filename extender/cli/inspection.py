@@ -38,8 +38,8 @@ def fetch(
     """The JSON at a path of the status port or the secure port; raises CommandError that says what to do.
 
     Its strings are made printable: tenants wrote parts of them, and a terminal shows them. `missing` is the error for
-    status 404; `body`: that of a POST. GANGSHARE_TOKEN, if set, is sent as a bearer token. If nobody listens at the default server, the
-    aggregated API is asked.
+    status 404; `body` is that of a POST. GANGSHARE_TOKEN, if set, is sent as a bearer token. If nobody listens at the
+    default server, the aggregated API is asked.
     """
     if not server.startswith(("http://", "https://")):
         raise CommandError(f"server is {server!r}: expected a URL like {DEFAULT_SERVER}")

@@ -13,16 +13,21 @@ WORST_FIRST = ("never", "waits", "later", "preempts", "now")
 NODES = 5
 """Nodes that a headline names."""
 SUBMIT = "submit it"
-NOW = {"now": SUBMIT, "preempts": f"{SUBMIT}, or lower its priority to spare these pods"}
+ADVICE = {
+    "now": SUBMIT,
+    "preempts": f"{SUBMIT}, or lower its priority to spare these pods",
+    "later": f"{SUBMIT}, and it waits in line, or request less",
+    "never": "request less, or add nodes on which it fits",
+}
+"""What to do, by the state of an outcome; for others by the code of the reason."""
 
 
 def verdict(outcome: Outcome, seconds: float) -> Verdict:
     """The verdict on one workload; `seconds`: until it starts."""
     state = state_of(outcome)
     code = outcome.reason.code if outcome.reason is not None else ""
-    return Verdict(
-        state=state, headline=_headline(outcome, state, seconds), advice=NOW.get(state) or verdicts.what_to_do(code)
-    )
+    advice = ADVICE.get(outcome.state) or verdicts.what_to_do(code)
+    return Verdict(state=state, headline=_headline(outcome, state, seconds), advice=advice)
 
 
 def state_of(outcome: Outcome) -> str:
@@ -41,6 +46,8 @@ def _headline(outcome: Outcome, state: str, seconds: float) -> str:
         case "later":
             when = f"in about {duration(seconds)}" if seconds >= 1 else "soon, once pods that end have gone,"
             return f"would start {when} on {_nodes(outcome)}"
+    if outcome.state == "never":
+        return "would never start on these nodes, not even if they were empty"
     why = outcome.reason.sentence if outcome.reason is not None else "nobody knows why"
     return f"would {'never start' if state == 'never' else 'wait'}, because {why}"
 

@@ -19,7 +19,7 @@ from extender.engine.policies.preemption.attempt import Preemptor
 from extender.engine.policies.preemption.preempt import Preemption
 from extender.engine.policies.preemption.victims import NoSolution, Victims
 from extender.engine.policies.whatif.question import Outcome, Workload
-from extender.engine.policies.whatif.sandbox import Sandbox, twin
+from extender.engine.policies.whatif.sandbox import Sandbox, fits_empty, twin
 from extender.engine.queueing.queues import Queues
 from extender.engine.queueing.quota import Quota
 from extender.engine.state.node_state import NodeState
@@ -74,7 +74,7 @@ class Forecast:
             known = in_vain.get(kind) if workload.gang is None else None
             outcome = known or (yield from self._outcome(workload))
             outcome = msgspec.structs.replace(outcome, workload=workload)
-            if outcome.state in ("later", "waits"):
+            if outcome.state not in ("now", "preempts"):
                 in_vain[kind] = outcome
                 outcome = yield from self._in_line(outcome)
                 self._waiting.append(workload)
@@ -106,15 +106,19 @@ class Forecast:
                 places, units = victims.assignments, victims.units
                 return Outcome(workload=workload, state="preempts", reason=why, assignments=places, victims=units)
             forbidden = victims.why if not victims.postponed else ""
-        first = None
-        if why.code in FOR_ROOM:
-            wanted = Wanted(tuple(workload.minimum), workload.free)
-            view, claims, rank = self._sandbox.untouched, self._sandbox.claims, self._rank(workload)
-            first = yield from self._backfill.earliest(view, wanted, claims, self._gone, rank, self._now)
         outcome = Outcome(workload=workload, state="waits", reason=why, forbidden=forbidden)
-        if first is None:
-            return outcome
-        return msgspec.structs.replace(outcome, state="later", assignments=first.assignments, earliest=first)
+        return (yield from self._later(outcome)) if why.code in FOR_ROOM else outcome
+
+    def _later(self, outcome: Outcome) -> Generator[int, None, Outcome]:
+        """When there is room, or whether there would be none even on empty nodes."""
+        workload = outcome.workload
+        wanted = Wanted(tuple(workload.minimum), workload.free)
+        view, claims, rank = self._sandbox.untouched, self._sandbox.claims, self._rank(workload)
+        first = yield from self._backfill.earliest(view, wanted, claims, self._gone, rank, self._now)
+        if first is not None:
+            return msgspec.structs.replace(outcome, state="later", assignments=first.assignments, earliest=first)
+        fits = yield from fits_empty(view, self._context.ledger, wanted)
+        return outcome if fits else msgspec.structs.replace(outcome, state="never")
 
     # -- the queue
 

@@ -19,8 +19,8 @@ from gangfilter.group import Declaration, GroupKey
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason
 
-State = Literal["now", "preempts", "later", "waits"]
-"""It starts now; now, once others are evicted; later, at a time; or nobody knows when."""
+State = Literal["now", "preempts", "later", "waits", "never"]
+"""It starts now; now, once others are evicted; later, at a time; nobody knows when; or not even on empty nodes."""
 
 
 class Question(msgspec.Struct, frozen=True):

@@ -9,8 +9,10 @@ import msgspec
 from extender.engine.placement.indexes import Indexes
 from extender.engine.planning.attempt import LOOK, STEP, ClusterView, batched
 from extender.engine.planning.snapshot import NodeSnapshot
-from extender.engine.planning.what_if import Claim
+from extender.engine.planning.solver import Solver, Wanted
+from extender.engine.planning.what_if import Claim, WhatIfNodes, by_node
 from extender.engine.queueing.queues import Queues
+from extender.engine.state.ledger import Ledger
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.seats import Assignment
@@ -80,3 +82,16 @@ def twin(queues: Queues, more: Sequence[NodeState] = ()) -> Generator[int, None,
     for uid in promised:
         copy.promise(uid, True)
     return copy
+
+
+def fits_empty(view: ClusterView, ledger: Ledger, wanted: Wanted) -> Generator[int, None, bool]:
+    """Whether the pods would fit if no others were on the nodes; also if that cannot be known."""
+    whole = any(seat.ask is not None and seat.ask.only_whole for seat in wanted.seats)
+    if whole and any(node.seen and node.books is None for node in view.nodes.values()):
+        return True  # another plugin may serve GPUs there
+    yield len(view.nodes) * LOOK
+    gone = yield from by_node((name, uid) for name, uids in list(ledger.on_node.items()) for uid in list(uids))
+    what_if = WhatIfNodes(ledger, ())
+    fits = yield from Solver(view, what_if, wanted).fits(gone)
+    yield from what_if.dissolve()
+    return fits
