@@ -14,6 +14,7 @@ import msgspec
 
 from extender.cli.errors import CommandError
 from extender.wire import whatif as wire
+from protos import logs
 from protos.contract import names
 from protos.kube import credentials, errors, paths
 from protos.kube.client import ApiClient
@@ -60,6 +61,7 @@ def what_if(body: bytes) -> bytes | None:
 
 
 def _asked(answer: Coroutine[Any, Any, bytes | None], missing: str) -> bytes | None:
+    logs.configure("console", "error")
     try:
         return asyncio.run(answer)
     except errors.NotFound as error:

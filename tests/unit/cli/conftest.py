@@ -10,10 +10,12 @@ from tests.unit.cli import books
 
 
 class StatusPort:
-    """Answers GET of each path with its body; `code` for all."""
+    """Answers GET and POST of each path with its body; `code` for all."""
 
     def __init__(self) -> None:
         self.code, self.answers = 200, books.answers()
+        self.posted = b""
+        """The last body."""
         port = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -23,6 +25,10 @@ class StatusPort:
                 self.send_header("Content-Length", str(len(body or b"")))
                 self.end_headers()
                 self.wfile.write(body or b"")
+
+            def do_POST(self) -> None:
+                port.posted = self.rfile.read(int(self.headers["Content-Length"]))
+                self.do_GET()
 
             def log_message(self, *_: object) -> None:
                 pass
