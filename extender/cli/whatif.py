@@ -40,8 +40,13 @@ def render(status: wire.Status, *, further: Sequence[str] = ()) -> Iterator[Rend
     yield from _told(status.verdict, status.workloads)
     if status.further is not None:
         yield ""
-        yield f"with {', '.join(further) or 'the further nodes'} more:"
+        yield f"with {' and '.join(map(_more, further))}:"
         yield from _told(status.further.verdict, status.further.workloads)
+
+
+def _more(text: str) -> str:
+    nodes = _nodes(text)
+    return f"{console.count(nodes['count'], 'more node')} like {nodes['like']}"
 
 
 def _told(verdict: Verdict, workloads: Sequence[wire.Workload]) -> Iterator[RenderableType]:

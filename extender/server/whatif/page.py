@@ -16,12 +16,10 @@ from extender.server.whatif.question import question, read
 from extender.wire import whatif as wire
 from extender.wire.answers import Verdict
 from protos.contract.allocation import Share
-from protos.contract.reason import Reason
 
 LONGEST_S = 30.0
 """Seconds after which an answer is given up."""
 HIDDEN = "pods of other namespaces"
-NO_REASON = Reason("", "")
 
 
 def pieces(engine: Engine, body: bytes, clock: Callable[[], float]) -> Pieces:
@@ -68,10 +66,10 @@ class _Teller:
         return tuple(told)
 
     def verdict(self, workloads: Sequence[wire.Workload]) -> Verdict:
-        return words.of_all([(f"{each.kind} {each.namespace}/{each.name}", each.verdict) for each in workloads])
+        return words.of_all([each.verdict for each in workloads])
 
     def _workload(self, outcome: Outcome) -> wire.Workload:
-        workload, reason, first = outcome.workload, outcome.reason or NO_REASON, outcome.earliest
+        workload, first = outcome.workload, outcome.earliest
         seconds = max(0.0, first.start - self._now) if first is not None else 0.0
         victims = [victim for unit in outcome.victims for victim in unit.victims]
         seen = [victim for victim in victims if victim.ref.namespace in self._sight]
@@ -81,9 +79,7 @@ class _Teller:
             namespace=workload.namespace,
             name=gang.key.name if gang is not None else next(iter(workload.pods.values())).ref.name,
             verdict=words.verdict(outcome, seconds),
-            code=reason.code,
-            sentence=reason.sentence,
-            numbers=reason.numbers,
+            **(msgspec.structs.asdict(outcome.reason) if outcome.reason is not None else {}),
             queue=outcome.queue,
             place=outcome.place,
             in_line=outcome.in_line,

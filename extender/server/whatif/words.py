@@ -42,7 +42,8 @@ def _headline(outcome: Outcome, state: str, seconds: float) -> str:
             return f"would start now on {_nodes(outcome)}"
         case "preempts":
             count = sum(len(unit.victims) for unit in outcome.victims)
-            return f"would start now on {_nodes(outcome)}, once {count} pod{'s' * (count > 1)} were evicted for it"
+            pods = f"{count} pods are" if count > 1 else "1 pod is"
+            return f"would start now on {_nodes(outcome)}, once {pods} evicted for it"
         case "later":
             when = f"in about {duration(seconds)}" if seconds >= 1 else "soon, once pods that end have gone,"
             return f"would start {when} on {_nodes(outcome)}"
@@ -56,15 +57,14 @@ def _nodes(outcome: Outcome) -> str:
     return listed(sorted({assignment.node for assignment in outcome.assignments.values()}), NODES)
 
 
-def of_all(told: Sequence[tuple[str, Verdict]]) -> Verdict:
-    """The verdict on all workloads, by their names: that of the worst, and how many start now."""
-    who, worst = min(told, key=lambda each: WORST_FIRST.index(each[1].state))
+def of_all(told: Sequence[Verdict]) -> Verdict:
+    """The verdict on all workloads: that of the worst, and how many start now."""
+    worst = min(told, key=lambda each: WORST_FIRST.index(each.state))
     if len(told) == 1:
         return worst
-    if worst.state == "now":
-        return Verdict(state="now", headline=f"all {len(told)} workloads would start now", advice=worst.advice)
-    now = sum(verdict.state == "now" for _, verdict in told)
-    headline = f"{now} of {len(told)} workloads would start now; {who} {worst.headline}"
+    now = sum(verdict.state == "now" for verdict in told)
+    many = f"{now} of" if now < len(told) else "all"
+    headline = f"{many} {len(told)} workloads would start now"
     return Verdict(state=worst.state, headline=headline, advice=worst.advice)
 
 

@@ -190,7 +190,7 @@ def test_what_stands_in_the_way_is_told_line_by_line(
         "  once team-b/old has ended (a guess: not all run times are known)",
         "  queue default: number 2 of 5 pending workloads in it",
     ]
-    assert "with n1 more:" in lines
+    assert "with 1 more node like n1:" in lines
     assert "gang team-a/g would start now on n1+1" in lines
 
 

@@ -85,9 +85,10 @@ class Forecast:
         """Count its pods in their queue."""
         for uid, pod in workload.pods.items():
             if pod.info.ours or pod.ask is not None:
-                takes, asks = self._context.tenancy.drafted(pod)
+                takes = self._context.tenancy.usage.of(pod, pod.gpu_class)
+                asks = bool(self._more) or self._context.cannot_fit.of(pod) is None
                 named, namespace = workload.queue, pod.ref.namespace
-                self._queues.see(uid, named, namespace, takes, placed=placed, asks=asks or bool(self._more))
+                self._queues.see(uid, named, namespace, takes, placed=placed, asks=asks)
 
     def _outcome(self, workload: Workload) -> Generator[int, None, Outcome]:
         why = workload.refusal or self._never(workload) or self._withheld(workload.minimum)
