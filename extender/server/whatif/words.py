@@ -45,7 +45,7 @@ def _headline(outcome: Outcome, state: str, seconds: float) -> str:
             pods = f"{count} pods are" if count > 1 else "1 pod is"
             return f"would start now on {_nodes(outcome)}, once {pods} evicted for it"
         case "later":
-            when = f"in about {duration(seconds)}" if seconds >= 1 else "soon, once pods that end have gone,"
+            when = f"in about {duration(seconds)}" if seconds >= 1 else "soon"
             return f"would start {when} on {_nodes(outcome)}"
     if outcome.state == "never":
         return "would never start on these nodes, not even if they were empty"
