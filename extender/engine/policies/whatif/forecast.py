@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import msgspec
 
-from extender.engine.planning.attempt import LOOK, STEP
+from extender.engine.planning.attempt import LOOK, PIECE, STEP, batched
 from extender.engine.planning.one_model import Mixture
 from extender.engine.planning.plan import Failure, Placement, Plan
 from extender.engine.planning.shortage import Shortage
@@ -19,11 +19,11 @@ from extender.engine.policies.preemption.attempt import Preemptor
 from extender.engine.policies.preemption.preempt import Preemption
 from extender.engine.policies.preemption.victims import NoSolution, Victims
 from extender.engine.policies.whatif.question import Outcome, Workload
-from extender.engine.policies.whatif.sandbox import Sandbox, fits_empty, twin
+from extender.engine.policies.whatif.sandbox import TAKEN, Sandbox, fits_empty, twin
 from extender.engine.queueing.queues import Queues
 from extender.engine.queueing.quota import Quota
 from extender.engine.state.node_state import NodeState
-from extender.engine.state.seats import Seat
+from extender.engine.state.seats import Assignment, Seat
 from extender.engine.types import refusals
 from protos.contract.reason import Reason
 
@@ -54,7 +54,7 @@ class Forecast:
         """`more`: nodes that there would be besides; with them nothing is evicted."""
         self._context, self._backfill, self._preemption = policies.context, policies.backfill, policies.preemption
         self._more, self._now = more, now
-        self._sandbox = Sandbox(self._context.gangs.planner.view, more)
+        self._sandbox = Sandbox(self._context.gangs.planner.view)
         self._queues: Queues
         self._gone: set[str] = set()
         """The victims (UIDs) so far."""
@@ -62,11 +62,13 @@ class Forecast:
         """The workloads so far that do not start now."""
 
     def outcomes(self, workloads: Sequence[Workload]) -> Generator[int, None, list[Outcome]]:
+        yield from self._sandbox.fill(self._more)
         self._queues = yield from twin(self._context.tenancy.queues, self._more)
         for workload in workloads:
-            self._count(workload, placed=False)
-            yield len(workload.pods) * LOOK
+            yield from self._count(workload, placed=False)
+        yield PIECE
         self._queues.reckon(self._queues.also)
+        yield PIECE
         found: list[Outcome] = []
         in_vain: dict[object, Outcome] = {}
         for workload in workloads:
@@ -81,28 +83,29 @@ class Forecast:
             found.append(outcome)
         return found
 
-    def _count(self, workload: Workload, *, placed: bool) -> None:
+    def _count(self, workload: Workload, *, placed: bool) -> Iterator[int]:
         """Count its pods in their queue."""
-        for uid, pod in workload.pods.items():
-            if pod.info.ours or pod.ask is not None:
+        counted = (pod for pod in workload.pods.values() if pod.info.ours or pod.ask is not None)
+        for pods in batched(counted):
+            for pod in pods:
                 takes = self._context.tenancy.usage.of(pod, pod.gpu_class)
                 asks = bool(self._more) or self._context.cannot_fit.of(pod) is None
-                named, namespace = workload.queue, pod.ref.namespace
-                self._queues.see(uid, named, namespace, takes, placed=placed, asks=asks)
+                self._queues.see(pod.ref.uid, workload.queue, pod.ref.namespace, takes, placed=placed, asks=asks)
+            yield STEP * TAKEN
 
     def _outcome(self, workload: Workload) -> Generator[int, None, Outcome]:
         why = workload.refusal or self._never(workload) or self._withheld(workload.minimum)
         if why is None:
             placed = yield from self._plan(workload)
             if isinstance(placed, Placement):
-                self._take(workload, placed)
+                yield from self._take(workload, placed.assignments)
                 return Outcome(workload=workload, state="now", assignments=placed.assignments)
             why = self._why(workload, placed)
         forbidden = ""
         if why.code in PREEMPTS and self._may_preempt(workload):
             victims = yield from self._search(workload)
             if isinstance(victims, Victims):
-                self._take(workload, Placement(victims.assignments))
+                yield from self._take(workload, victims.assignments)
                 self._gone.update(victim.uid for unit in victims.units for victim in unit.victims)
                 places, units = victims.assignments, victims.units
                 return Outcome(workload=workload, state="preempts", reason=why, assignments=places, victims=units)
@@ -171,9 +174,11 @@ class Forecast:
             )
         return (yield from Plan(view, seats, workload.minimum, workload.free).whole())
 
-    def _take(self, workload: Workload, placed: Placement) -> None:
-        self._sandbox.take(workload.pods, placed.assignments)
-        self._count(workload, placed=True)
+    def _take(self, workload: Workload, assignments: Mapping[str, Assignment]) -> Iterator[int]:
+        """Those after it find these places taken, and the quota used."""
+        yield PIECE
+        yield from self._sandbox.take(workload.pods, assignments)
+        yield from self._count(workload, placed=True)
 
     def _never(self, workload: Workload) -> Reason | None:
         """Why no node of the cluster could take a single pod even if it were empty."""

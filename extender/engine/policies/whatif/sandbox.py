@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import msgspec
 
 from extender.engine.placement.indexes import Indexes
-from extender.engine.planning.attempt import LOOK, STEP, ClusterView, batched
+from extender.engine.planning.attempt import LOOK, PIECE, STEP, ClusterView, batched
 from extender.engine.planning.snapshot import NodeSnapshot
 from extender.engine.planning.solver import Solver, Wanted
 from extender.engine.planning.what_if import Claim, WhatIfNodes, by_node
@@ -20,6 +20,8 @@ from protos.contract.books import NodeBooks
 from protos.contract.inventory import HEALTHY
 from protos.contract.queue import GPU, GPUS
 
+ADDED, TAKEN = 5, 15
+"""Cost of adding a node, or a pod of a queue; and of a pod that takes its place."""
 HOSTNAME = "kubernetes.io/hostname"
 OF_NODES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Prefixes of taints that tell of the state of one node."""
@@ -28,26 +30,40 @@ OF_NODES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 class Sandbox:
     """The nodes of the cluster and further ones, on which the workloads of a question take places."""
 
-    def __init__(self, view: ClusterView, further: Iterable[NodeState] = ()) -> None:
-        more = {node.name: node for node in further}
-        nodes = self._nodes = {**view.nodes, **more}
-        self.untouched = msgspec.structs.replace(view, nodes={**view.nodes, **more}) if more else view
+    def __init__(self, view: ClusterView) -> None:
+        """Without nodes: `fill` adds them."""
+        self._nodes: dict[str, NodeState] = {}
+        self.view = msgspec.structs.replace(view, nodes=self._nodes, indexes=Indexes(self._nodes, view.indexes.scorer))
+        self.untouched = view
         """The nodes without what the workloads take."""
-        self.view = msgspec.structs.replace(view, nodes=nodes, indexes=Indexes(nodes, view.indexes.scorer))
         self.claims: list[Claim] = []
         """What the workloads before have taken."""
 
-    def take(self, pods: Mapping[str, PodState], assignments: Mapping[str, Assignment]) -> None:
-        """A workload gets these places."""
-        for uid, assignment in assignments.items():
-            pod, node = pods[uid], self._nodes[assignment.node]
-            if not isinstance(node, NodeSnapshot):
-                node = self._nodes[assignment.node] = NodeSnapshot(node)
-            node.hold(uid, pod.ask, pod.requests, assignment.charges)
-            node.version += 1
-            self.claims.append((pod, assignment))
-        for name in {assignment.node for assignment in assignments.values()}:
-            self.view.indexes.stale(name)
+    def fill(self, further: Sequence[NodeState]) -> Iterator[int]:
+        """Add all nodes, in steps."""
+        before = self.untouched
+        if further:
+            more = {node.name: node for node in further}
+            self.untouched = msgspec.structs.replace(before, nodes={**before.nodes, **more})
+            yield len(before.nodes) * LOOK
+        for batch in batched(list(self.untouched.nodes.items())):
+            for name, node in batch:
+                self._nodes[name] = node
+                self.view.indexes.stale(name)
+            yield STEP * ADDED
+
+    def take(self, pods: Mapping[str, PodState], assignments: Mapping[str, Assignment]) -> Iterator[int]:
+        """A workload gets these places, in steps."""
+        for batch in batched(assignments.items()):
+            for uid, assignment in batch:
+                pod, node = pods[uid], self._nodes[assignment.node]
+                if not isinstance(node, NodeSnapshot):
+                    node = self._nodes[assignment.node] = NodeSnapshot(node)
+                node.hold(uid, pod.ask, pod.requests, assignment.charges)
+                node.version += 1
+                self.claims.append((pod, assignment))
+                self.view.indexes.stale(assignment.node)
+            yield STEP * TAKEN
 
 
 def further(nodes: Sequence[tuple[NodeState, int]]) -> list[NodeState]:
@@ -75,10 +91,14 @@ def twin(queues: Queues, more: Sequence[NodeState] = ()) -> Generator[int, None,
         copy.node(node.name, {**node.allocatable, **gpus})
     copy.also = queues.also
     promised = list(queues.promised)
-    for batch in batched(list(queues.pods.items())):
-        for uid, (local_queue, takes, placed, asks) in batch:
-            copy.see(uid, local_queue.named, local_queue.namespace, takes, placed=placed, asks=asks)
-        yield STEP * LOOK
+    uids = list(queues.pods)
+    yield PIECE
+    for batch in batched(uids):
+        for uid in batch:
+            if (counted := queues.pods.get(uid)) is not None:
+                local_queue, takes, placed, asks = counted
+                copy.see(uid, local_queue.named, local_queue.namespace, takes, placed=placed, asks=asks)
+        yield STEP * ADDED
     for uid in promised:
         copy.promise(uid, True)
     return copy
