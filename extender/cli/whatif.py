@@ -67,6 +67,7 @@ def _name(workload: wire.Workload) -> str:
 
 
 def _details(workload: wire.Workload) -> Iterator[str]:
+    yield from (f"warning: {warning}" for warning in workload.warnings)
     if workload.verdict.state == "now":
         return
     if workload.verdict.state not in ("waits", "never") and workload.sentence:

@@ -15,21 +15,21 @@ KIND, PLURAL = "WhatIf", "whatifs"
 API_VERSION = f"{names.VISIBILITY_GROUP}/{names.VISIBILITY_VERSION}"
 
 
-class Pods(Shape, frozen=True, kw_only=True):
+class Pods(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """So many pods that are alike; several are called NAME-0, NAME-1 and so on."""
 
     template: Pod
     count: int = 1
 
 
-class Nodes(Shape, frozen=True, kw_only=True):
+class Nodes(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """So many further nodes like an existing one."""
 
     like: str
     count: int = 1
 
 
-class Spec(Shape, frozen=True, kw_only=True):
+class Spec(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The question."""
 
     pods: tuple[Pods, ...]
@@ -100,6 +100,8 @@ class Workload(Shape, frozen=True, kw_only=True):
     """Pods to evict that the caller may not see."""
     forbidden: str = ""
     """What forbids the evictions that would help."""
+    warnings: tuple[str, ...] = ()
+    """Keys that are not read, and values that differ or cannot be read."""
 
 
 class Further(Shape, frozen=True, kw_only=True):

@@ -86,6 +86,7 @@ class _Teller:
             seconds=round(seconds, 1),
             sure=first is None or first.sure,
             after=self._named(first.last) if first is not None else "",
+            warnings=workload.warnings,
             pods=self._places(outcome),
             victims=tuple(wire.Victim(namespace=v.ref.namespace, name=v.ref.name, node=v.node) for v in seen),
             other_victims=len(victims) - len(seen),

@@ -196,9 +196,11 @@ def test_what_stands_in_the_way_is_told_line_by_line(
 
 def test_victims_are_named_or_counted(status_port: StatusPort, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     victims = [{"namespace": "team-a", "name": "old", "node": "n1"}]
-    told = a_workload("preempts", "would start now on n1", victims=victims, otherVictims=3)
+    warned = {"warnings": ["gangshare.io/gpu-modle is not known"]}
+    told = a_workload("preempts", "would start now on n1", victims=victims, otherVictims=3, **warned)
     status_port.answers["/whatif"] = an_answer(told)
     ran = run(capsys, status_port, file)
+    assert "  warning: gangshare.io/gpu-modle is not known\n" in ran.out
     assert "EVICTED     NODE\nteam-a/old  n1\n" in ran.out
     assert "3 pods of namespaces that you may not see would be evicted" in ran.out
 

@@ -124,6 +124,15 @@ def test_a_gang_is_started_with_the_members_that_its_queue_admits(story: Preempt
     assert (found.state, sorted(places(found))) == ("now", ["x-0", "x-1"])
 
 
+def test_misspelt_keys_and_values_that_differ_are_warned_of() -> None:
+    story = PreemptionStory(a_node("n1", 16, 16), unknown_keys="warn")
+    (warning,) = outcome(story, a_pod("x", mem=1, annotations={"gangshare.io/gpu-modle": "T4"})).workload.warnings
+    assert "gangshare.io/gpu-modle" in warning
+    gang = [a_member("m0", least=1), a_member("m1", least=2)]
+    (warning,) = outcome(story, *gang).workload.warnings
+    assert "min" in warning
+
+
 # -- when
 
 

@@ -103,6 +103,10 @@ BAD = {
         a_question({"template": {"metadata": {"name": "x", "annotations": {"a": 4}}}}),
         "Expected `str`, got `int` - at `$.spec.pods[0].template.metadata.annotations[...]`",
     ),
+    "a misspelt field": (
+        {**MEM, "spec": {**MEM["spec"], "node": []}},
+        "the question cannot be read: Object contains unknown field `node` - at `$.spec`",
+    ),
     "none of them": (
         a_question({"template": a_template(), "count": 0}),
         "spec.pods[0].count is 0: expected at least 1",

@@ -23,6 +23,8 @@ from protos.contract import names
 from protos.contract.objects import Pod
 from protos.contract.reason import Reason, listed
 
+WARNINGS = 8
+"""Warnings about one workload."""
 NAMED_GATES = 3
 """Scheduling gates that a sentence names."""
 
@@ -34,6 +36,8 @@ class Drafts:
         self._context, self._observer, self._now = context, observer, now
         self._roster = Roster(context.settings.patience, context.wall)
         self._pods: dict[str, PodState] = {}
+        self._mistakes: dict[str, str] = {}
+        """By UID: a key that is not read."""
         self._declared = {key: (kind, said) for kind, key, said in question.groups}
         self._question = question
 
@@ -56,6 +60,9 @@ class Drafts:
         state = self._pods[pod.metadata.uid] = self._observer.draft(pod, self._now)
         state.forged = names.ALLOCATION in pod.metadata.annotations
         state.info = self._context.running_pods.read(pod, state, self._now)
+        mistake = self._observer.mistake(pod)
+        if mistake is not None:
+            self._mistakes[pod.metadata.uid] = str(mistake)
         said = dialects.membership(pod)
         if said is None:
             return None
@@ -97,6 +104,7 @@ class Drafts:
             never=pod.info.never,
             turn=self._context.order.of_pod(pod),
             expected_s=self._context.runtimes.of_pod(pod),
+            warnings=self._warnings((pod.ref.uid,)),
             refusal=_refusal((pod,)),
         )
 
@@ -118,8 +126,12 @@ class Drafts:
             never=priorities.never(gang) or any(pod.info.never for pod in pods.values()),
             turn=self._context.order.of_gang(gang),
             expected_s=self._context.runtimes.of_gang(gang),
+            warnings=(*gang.terms.conflicts, *self._warnings(pods))[:WARNINGS],
             refusal=self._waits(gang) or _refusal(pods.values()),
         )
+
+    def _warnings(self, uids: Iterable[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._mistakes[uid] for uid in uids if uid in self._mistakes))[:WARNINGS]
 
     def _seats(self, gang: Gang, pods: Mapping[str, PodState]) -> Iterator[Seat]:
         def turn(member: Member) -> tuple[int, float, str, str]:

@@ -56,6 +56,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """It may not preempt."""
     turn: Turn
     expected_s: float
+    warnings: tuple[str, ...] = ()
+    """Keys that are not read, and values of the gang that differ or cannot be read."""
     refusal: Reason | None = None
     """Why it does not start, wherever there is room."""
 
