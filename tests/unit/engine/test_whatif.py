@@ -76,6 +76,18 @@ def test_workloads_of_one_question_take_their_places_one_after_the_other(story: 
     assert len({place for each in found for place in places(each).values()}) == 4
 
 
+def test_pods_that_are_alike_wait_one_behind_the_other(story: PreemptionStory) -> None:
+    fill(story)
+    found = answer(story, *(a_pod(f"x{i}", mem=16) for i in range(3))).outcomes
+    assert [(each.place, each.in_line) for each in found] == [(1, 1), (2, 2), (3, 3)]
+    assert [each.workload.who for each in found] == ["default/x0", "default/x1", "default/x2"]
+
+
+def test_a_gang_that_waits_says_nothing_of_a_pod_like_its_members(story: PreemptionStory) -> None:
+    pods = [*members(5, mem=16), a_pod("x", mem=16)]
+    assert [each.state for each in answer(story, *pods).outcomes] == ["never", "now"]
+
+
 def test_a_pod_without_gpus_finds_its_cpu(story: PreemptionStory) -> None:
     assert told(story, a_pod("x")) == ("now", "")
     big = a_pod("x", containers=[{"name": "main", "resources": {"requests": {"cpu": "100"}}}])

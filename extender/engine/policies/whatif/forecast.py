@@ -19,7 +19,7 @@ from extender.engine.policies.preemption.attempt import Preemptor
 from extender.engine.policies.preemption.preempt import Preemption
 from extender.engine.policies.preemption.victims import NoSolution, Victims
 from extender.engine.policies.whatif.question import Outcome, Workload
-from extender.engine.policies.whatif.sandbox import TAKEN, Sandbox, fits_empty, twin
+from extender.engine.policies.whatif.sandbox import TAKEN, Sandbox, may_fit_empty, twin
 from extender.engine.queueing.queues import Queues
 from extender.engine.queueing.quota import Quota
 from extender.engine.state.node_state import NodeState
@@ -72,13 +72,16 @@ class Forecast:
         found: list[Outcome] = []
         in_vain: dict[object, Outcome] = {}
         for workload in workloads:
-            kind = workload.seats[0].likeness, workload.priority, workload.queue, workload.namespace
-            known = in_vain.get(kind) if workload.gang is None else None
-            outcome = known or (yield from self._outcome(workload))
-            outcome = msgspec.structs.replace(outcome, workload=workload)
+            kind = _kind(workload)
+            known = in_vain.get(kind)
+            if known is not None:
+                outcome = _behind(known, workload)
+                yield LOOK
+            else:
+                outcome = yield from self._outcome(workload)
             if outcome.state not in ("now", "preempts"):
+                outcome = outcome if known is not None else (yield from self._in_line(outcome))
                 in_vain[kind] = outcome
-                outcome = yield from self._in_line(outcome)
                 self._waiting.append(workload)
             found.append(outcome)
         return found
@@ -121,7 +124,7 @@ class Forecast:
         first = yield from self._backfill.earliest(view, wanted, claims, self._gone, rank, self._now)
         if first is not None:
             return msgspec.structs.replace(outcome, state="later", assignments=first.assignments, earliest=first)
-        fits = yield from fits_empty(view, self._context.ledger, wanted)
+        fits = yield from may_fit_empty(view, self._context.ledger, wanted)
         return outcome if fits else msgspec.structs.replace(outcome, state="never")
 
     # -- the queue
@@ -214,3 +217,18 @@ class Forecast:
         view, claims = self._context.gangs.planner.view, list(self._sandbox.claims)
         search = self._preemption.search(by, wanted, self._now, view, self._queues, claims, self._gone)
         return (yield from search.whole())
+
+
+def _kind(workload: Workload) -> object:
+    """Equal for single pods of which none starts if another does not."""
+    if workload.gang is not None:
+        return workload.who, workload.namespace
+    asked = workload.seats[0].likeness, workload.priority, workload.never, workload.expected_s
+    return *asked, workload.queue, workload.namespace, workload.refusal
+
+
+def _behind(known: Outcome, workload: Workload) -> Outcome:
+    """The outcome of a single pod like one that waits: it is the next in line."""
+    behind = int(known.place > 0)
+    place, in_line = known.place + behind, known.in_line + behind
+    return msgspec.structs.replace(known, workload=workload, place=place, in_line=in_line)

@@ -104,14 +104,14 @@ def twin(queues: Queues, more: Sequence[NodeState] = ()) -> Generator[int, None,
     return copy
 
 
-def fits_empty(view: ClusterView, ledger: Ledger, wanted: Wanted) -> Generator[int, None, bool]:
-    """Whether the pods would fit if no others were on the nodes; also if that cannot be known."""
+def may_fit_empty(view: ClusterView, ledger: Ledger, wanted: Wanted) -> Generator[int, None, bool]:
+    """Whether the pods may fit if no others are on the nodes; False only if they surely do not."""
     whole = any(seat.ask is not None and seat.ask.only_whole for seat in wanted.seats)
     if whole and any(node.seen and node.books is None for node in view.nodes.values()):
         return True  # another plugin may serve GPUs there
     yield len(view.nodes) * LOOK
     gone = yield from by_node((name, uid) for name, uids in list(ledger.on_node.items()) for uid in list(uids))
     what_if = WhatIfNodes(ledger, ())
-    fits = yield from Solver(view, what_if, wanted).fits(gone)
+    fits = yield from Solver(view, what_if, wanted).suffices(gone)
     yield from what_if.dissolve()
     return fits
