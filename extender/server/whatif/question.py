@@ -13,7 +13,7 @@ from extender.server.desk import Refusal
 from extender.wire import whatif as wire
 from gangfilter import podgroups
 from gangfilter.group import Declaration, GroupKey
-from protos.contract.bounds import WHAT_IF_BODY, WHAT_IF_GROUPS, WHAT_IF_NODES, WHAT_IF_PODS, Bound
+from protos.contract.bounds import HUGE, WHAT_IF_BODY, WHAT_IF_GROUPS, WHAT_IF_NODES, WHAT_IF_PODS, Bound
 from protos.contract.codec import BAD_JSON
 from protos.contract.objects import Pod
 from protos.contract.printable import brief
@@ -53,16 +53,7 @@ def read(body: bytes) -> wire.WhatIf:
 
 def question(spec: wire.Spec, nodes: Mapping[str, NodeState], namespace: str = "") -> Generator[bytes, None, Question]:
     """The question in pieces; raises Refusal. `namespace`: the only one that its pods may be in, "" for any."""
-    counts = [pods.count for pods in spec.pods]
-    if not counts:
-        raise bad("spec.pods is empty: expected pods")
-    for number, count in enumerate(counts):
-        _positive(f"spec.pods[{number}].count", count)
-    _check(WHAT_IF_PODS, sum(counts))
-    _check(WHAT_IF_GROUPS, len(spec.groups))
-    for number, node in enumerate(spec.nodes):
-        _positive(f"spec.nodes[{number}].count", node.count)
-    _check(WHAT_IF_NODES, sum(node.count for node in spec.nodes))
+    _check_counts(spec)
     pods: list[Pod] = []
     for number, each in enumerate(spec.pods):
         where = _namespace(f"spec.pods[{number}].template", each.template.metadata.namespace, namespace)
@@ -77,9 +68,22 @@ def question(spec: wire.Spec, nodes: Mapping[str, NodeState], namespace: str = "
         groups.append(_group(number, raw, namespace))
         if number % GROUPS == 0:
             yield b""
-    return Question(
-        pods, groups, [(_node(number, each.like, nodes), each.count) for number, each in enumerate(spec.nodes)]
-    )
+    further = [(_node(number, each.like, nodes), each.count) for number, each in enumerate(spec.nodes)]
+    return Question(pods, groups, further)
+
+
+def _check_counts(spec: wire.Spec) -> None:
+    if not spec.pods:
+        raise bad("spec.pods is empty: expected pods")
+    pods, nodes = [each.count for each in spec.pods], [each.count for each in spec.nodes]
+    for field, counts in (("pods", pods), ("nodes", nodes)):
+        for number, count in enumerate(counts):
+            if count < 1:
+                shown = count if count > -HUGE else f"less than {-HUGE}"
+                raise bad(f"spec.{field}[{number}].count is {shown}: expected at least 1")
+    _check(WHAT_IF_PODS, sum(pods))
+    _check(WHAT_IF_GROUPS, len(spec.groups))
+    _check(WHAT_IF_NODES, sum(nodes))
 
 
 def _pod(pods: wire.Pods, namespace: str, index: int, serial: int) -> Pod:
@@ -122,11 +126,6 @@ def _node(number: int, like: str, nodes: Mapping[str, NodeState]) -> NodeState:
     if found is None or not found.seen:
         raise bad(f"spec.nodes[{number}].like is {brief(like, SHOWN)!r}: expected the name of a node of the cluster")
     return found
-
-
-def _positive(what: str, count: int) -> None:
-    if count < 1:
-        raise bad(f"{what} is {max(count, -1)}: expected at least 1")
 
 
 def _check(bound: Bound, count: int) -> None:

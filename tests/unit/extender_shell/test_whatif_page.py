@@ -111,6 +111,10 @@ BAD = {
         a_question({"template": a_template(), "count": 0}),
         "spec.pods[0].count is 0: expected at least 1",
     ),
+    "less than none": (
+        {**MEM, "spec": {**MEM["spec"], "nodes": [{"like": "node-a", "count": -5}]}},
+        "spec.nodes[0].count is -5: expected at least 1",
+    ),
     "a huge number": (
         a_question({"template": a_template(), "count": 10**15}),
         "pods of a what-if question: more than 1000000000000, expected at most 1024",

@@ -49,8 +49,6 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """What must be free in all nodes together for a start."""
     queue: str = ""
     """The queue that it names, "" for none."""
-    counts: bool = True
-    """It counts in a queue."""
     priority: int = 0
     never: bool = False
     """It may not preempt."""
