@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import msgspec
 
-from extender.engine.planning.attempt import LOOK, PIECE, STEP, batched
+from extender.engine.planning.attempt import LOOK, PIECE, STEP, batched, dissolve
 from extender.engine.planning.one_model import Mixture
 from extender.engine.planning.plan import Failure, Placement, Plan
 from extender.engine.planning.shortage import Shortage
@@ -84,6 +84,10 @@ class Forecast:
                 in_vain[kind] = outcome
                 self._waiting.append(workload)
             found.append(outcome)
+        yield from dissolve(self._queues.pods, LOOK)
+        del self._queues
+        yield PIECE
+        yield from self._sandbox.dissolve()
         return found
 
     def _count(self, workload: Workload, *, placed: bool) -> Iterator[int]:

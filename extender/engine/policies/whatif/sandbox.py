@@ -65,6 +65,16 @@ class Sandbox:
                 self.view.indexes.stale(assignment.node)
             yield STEP * TAKEN
 
+    def dissolve(self) -> Iterator[int]:
+        """Free the copies in steps."""
+        for batch in batched(list(self._nodes)):
+            for name in batch:
+                del self._nodes[name]
+                self.view.indexes.stale(name)
+            yield STEP * ADDED
+        self.claims.clear()
+        yield PIECE
+
 
 def further(nodes: Sequence[tuple[NodeState, int]]) -> list[NodeState]:
     """So many empty nodes like each of these. Their names can be those of no node."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from extender.engine.planning.attempt import STEP
+from extender.engine.planning.attempt import PIECE, STEP
 from extender.engine.policies.whatif.drafts import Drafts
 from extender.engine.policies.whatif.forecast import Forecast, Policies
 from extender.engine.policies.whatif.question import Answer, Question
@@ -26,9 +26,13 @@ class WhatIf(Sliced[Answer]):
             if workload is not None:
                 workloads.append(workload)
             yield STEP
+        yield PIECE
         outcomes = yield from Forecast(self._policies, (), self._now).outcomes(workloads)
+        yield PIECE
         more = further(self._question.nodes)
         yield STEP * (1 + len(more))
         if not more:
             return Answer(outcomes)
-        return Answer(outcomes, (yield from Forecast(self._policies, more, self._now).outcomes(workloads)))
+        answer = Answer(outcomes, (yield from Forecast(self._policies, more, self._now).outcomes(workloads)))
+        yield PIECE
+        return answer
