@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import aiohttp
 import msgspec
 import pytest
 
+from extender.engine.policies.whatif.question import Question
+from extender.engine.policies.whatif.whatif import WhatIf
+from extender.server.status import WHAT_IFS
 from extender.server.visibility.documents import BASE
 from extender.server.whatif import page
 from extender.wire import whatif as wire
 from protos.contract import names
 from protos.contract.bounds import WHAT_IF_BODY
+from tests.unit.extender_shell import world
 from tests.unit.extender_shell.test_pages import stranger
 from tests.unit.extender_shell.test_visibility_api import MAY, MINE, OTHERS, Asking, asking, authority
-from tests.unit.extender_shell.world import World
+from tests.unit.extender_shell.world import World, until
 
 __all__ = ["asking", "authority", "stranger"]  # fixtures
 
@@ -195,6 +200,38 @@ async def test_an_answer_that_takes_too_long_is_given_up(cluster: World, monkeyp
     assert (code, "ask about fewer pods at once" in told) == (503, True)
     monkeypatch.undo()
     assert (await asked(cluster, many))[0] == 200
+
+
+def a_long_question(number: int) -> dict[str, Any]:
+    pods = [{"template": a_template(f"x{each}", gpu_mem="1"), "count": 1} for each in range(700 + number)]
+    return a_question(*pods)
+
+
+async def test_kube_scheduler_is_answered_while_an_answer_is_made(
+    cluster: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod, engine, begun = world.add_pod(cluster.api, "p1"), cluster.extender.engine, []
+    right = engine.what_if
+
+    def what_if(question: Question, now: float) -> WhatIf:
+        begun.append(question)
+        return right(question, now)
+
+    monkeypatch.setattr(engine, "what_if", what_if)
+    asking = asyncio.create_task(asked(cluster, a_long_question(0)))
+    await until(lambda: begun, "an answer in the making")
+    for _ in range(3):
+        assert (await cluster.filter(pod, ["node-a"]))["NodeNames"] == ["node-a"]
+        assert not asking.done()
+    code, told = await asking
+    assert (code, len(told["workloads"])) == (200, 700)
+
+
+async def test_only_so_many_different_questions_wait_at_once(cluster: World) -> None:
+    found = await asyncio.gather(*(asked(cluster, a_long_question(number)) for number in range(8)))
+    codes = sorted(code for code, _ in found)
+    assert codes == [200] * WHAT_IFS + [503] * (8 - WHAT_IFS)
+    assert {told for code, told in found if code == 503} == {"other what-if questions are being answered: try again"}
 
 
 # -- the aggregated API
