@@ -99,10 +99,11 @@ def read(text: str, source: str, namespace: str, *, gang: bool) -> Found:
         raise CommandError(f"{source} is no YAML: {error}") from error
     pods, groups = list[dict[str, Any]](), list[Object]()
     for each in objects:
-        if (each.get("apiVersion"), each.get("kind")) in GROUP_KINDS:
-            groups.append(_in(each, namespace))
+        placed = _in(each, source, namespace)
+        if _kind(each) in GROUP_KINDS:
+            groups.append(placed)
         else:
-            made = [pods for part in _parts(each, source) for pods in _pods(_in(each, namespace), part)]
+            made = [alike for part in _parts(each, source) for alike in _pods(placed, part)]
             pods += _together(made, each) if gang else made
     if not pods:
         raise CommandError(f"{source} has no pods: expected {ACCEPTED}")
@@ -124,10 +125,17 @@ def _objects(documents: Iterator[Any], source: str) -> Iterator[Object]:
             yield document
 
 
-def _in(made: Object, namespace: str) -> dict[str, Any]:
+def _kind(made: Object) -> tuple[str, str]:
+    return f"{made.get('apiVersion')}", f"{made.get('kind')}"
+
+
+def _in(made: Object, source: str, namespace: str) -> dict[str, Any]:
     """The object in its namespace, or in this one."""
     metadata = _map(made.get("metadata"))
-    return {**made, "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace}}
+    own = metadata.get("namespace") or namespace
+    if not isinstance(own, str):
+        raise CommandError(f"{source}: metadata.namespace is {_short(own)}: expected a name")
+    return {**made, "metadata": {**metadata, "namespace": own}}
 
 
 def _parts(made: Object, source: str) -> tuple[Part, ...]:
