@@ -139,13 +139,11 @@ def _in(made: Object, source: str, namespace: str) -> dict[str, Any]:
 
 
 def _parts(made: Object, source: str) -> tuple[Part, ...]:
-    version, kind = made.get("apiVersion"), made.get("kind")
-    group = version.rpartition("/")[0] if isinstance(version, str) else None
-    parts = TABLE.get((group, kind)) if group is not None and isinstance(kind, str) else None
+    version, kind = _kind(made)
+    parts = TABLE.get((version.rpartition("/")[0], kind))
     if parts is None:
-        raise CommandError(
-            f"{source}: {_short(version)} {_short(kind)} makes pods that are not known: expected {ACCEPTED}"
-        )
+        given = f"{_short(version)} {_short(kind)}"
+        raise CommandError(f"{source}: {given} makes pods that are not known: expected {ACCEPTED}")
     return parts
 
 

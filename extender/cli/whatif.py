@@ -13,6 +13,7 @@ from extender.cli.errors import CommandError
 from extender.cli.manifests import Found
 from extender.wire import whatif as wire
 from extender.wire.answers import Verdict
+from protos.contract.bounds import WHAT_IF_BODY
 
 TIMEOUT_S = 45.0
 """Seconds that an answer may take: the extender plans between its decisions."""
@@ -25,7 +26,10 @@ def body(found: Found, further: Sequence[str]) -> bytes:
     (namespace,) = found.namespaces if len(found.namespaces) == 1 else ("",)
     metadata = {"namespace": namespace} if namespace else {}
     made = {"apiVersion": wire.API_VERSION, "kind": wire.KIND, "metadata": metadata, "spec": spec}
-    return msgspec.json.encode(made)
+    encoded = msgspec.json.encode(made)
+    if len(encoded) > WHAT_IF_BODY.most:
+        raise CommandError(WHAT_IF_BODY.exceeded(len(encoded)))
+    return encoded
 
 
 def _nodes(text: str) -> dict[str, Any]:

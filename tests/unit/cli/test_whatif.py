@@ -13,6 +13,7 @@ from extender.cli import inspection, manifests
 from extender.cli.errors import CommandError
 from extender.wire import whatif as wire
 from protos.contract import names
+from protos.contract.bounds import WHAT_IF_BODY
 from tests.unit.cli.conftest import StatusPort
 from tests.unit.cli.run import Ran, gangshare
 
@@ -111,7 +112,9 @@ BAD = {
     "": "FILE has no pods: expected CronJob, Deployment,",
     "- 1\n": "FILE: document 1 is [1]: expected an object",
     "kind: DaemonSet\napiVersion: apps/v1\n": "FILE: 'apps/v1' 'DaemonSet' makes pods that are not known",
-    "kind: 3\n": "FILE: None 3 makes pods that are not known",
+    "kind: 3\n": "FILE: 'None' '3' makes pods that are not known",
+    "kind: [1]\napiVersion: {a: 1}\n": "makes pods that are not known",
+    "kind: Pod\napiVersion: v1\nmetadata: {namespace: [1]}\n": "FILE: metadata.namespace is [1]: expected a name",
     "[" * 100: "FILE: brackets within one another",
     "x" * (manifests.MOST_BYTES + 1): "FILE has 1048577 characters: expected at most 1048576",
     yaml.safe_dump(an_object("batch/v1", "Job", {"parallelism": "many", "template": TEMPLATE})): (
@@ -219,6 +222,16 @@ def test_a_bad_further_node_is_refused(
 ) -> None:
     ran = run(capsys, status_port, file, "--with-node", given)
     assert (ran.code, f"--with-node is {given!r}: expected NODE or NODE=N" in ran.err) == (1, True)
+
+
+def test_a_question_that_is_too_long_is_not_sent(
+    status_port: StatusPort, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "long.yaml"
+    template = {"metadata": {"annotations": {"a": "x" * WHAT_IF_BODY.most}}, "spec": SPEC}
+    path.write_text(yaml.safe_dump(an_object("batch/v1", "Job", {"template": template})))
+    ran = run(capsys, status_port, path)
+    assert (ran.code, "the body of a what-if question: " in ran.err, status_port.posted) == (1, True, b"")
 
 
 def test_a_file_that_is_not_there_is_told(status_port: StatusPort, capsys: pytest.CaptureFixture[str]) -> None:
