@@ -19,6 +19,7 @@ from extender.cli.errors import CommandError, with_demo
 from extender.cli.explain_commands import explain
 from extender.cli.options import plain_typer
 from extender.cli.queue_commands import move, queue
+from extender.cli.whatif_command import whatif
 from protos import usage
 
 app = plain_typer(
@@ -66,6 +67,7 @@ app.command("scheduler-config")(commands.scheduler_config)
 app.command()(commands.top)
 app.command()(commands.classes)
 app.command()(commands.queues)
+app.command()(whatif)
 app.command()(commands.defrag)
 app.command()(commands.demo)
 app.add_typer(explain, name="explain")

@@ -26,18 +26,24 @@ Read = TypeVar("Read")
 
 
 def fetch(
-    server: str, path: str, missing: str = "", *, query: Sequence[tuple[str, str]] = (), timeout_s: float = TIMEOUT_S
+    server: str,
+    path: str,
+    missing: str = "",
+    *,
+    query: Sequence[tuple[str, str]] = (),
+    timeout_s: float = TIMEOUT_S,
+    body: bytes | None = None,
 ) -> bytes:
     """The JSON at a path of the status port or the secure port; raises CommandError that says what to do.
 
     Its strings are made printable: tenants wrote parts of them, and a terminal shows them. `missing` is the error for
-    status 404. GANGSHARE_TOKEN, if set, is sent as a bearer token. If nobody listens at the default server, the
-    aggregated API is asked.
+    status 404; `body` is that of a POST. GANGSHARE_TOKEN, if set, is sent as a bearer token. If nobody listens at the
+    default server, the aggregated API is asked.
     """
     if not server.startswith(("http://", "https://")):
         raise CommandError(f"server is {server!r}: expected a URL like {DEFAULT_SERVER}")
     url = f"{server.rstrip('/')}/{quote(path)}{'?' * bool(query)}{urlencode(query)}"
-    request = urllib.request.Request(url, headers=_token(server))
+    request = urllib.request.Request(url, data=body, headers=_token(server))
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(request, timeout=timeout_s) as answer:
@@ -48,9 +54,9 @@ def fetch(
                 raise CommandError(missing) from error
             raise CommandError(_refused(url, error)) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        body = _through_api(path, missing, query, timeout_s) if server == DEFAULT_SERVER else None
-        if body is not None:
-            return printable_json(body)
+        found = _through_api(path, missing, query, timeout_s, body) if server == DEFAULT_SERVER else None
+        if found is not None:
+            return printable_json(found)
         cause = getattr(error, "reason", error)
         raise CommandError(
             f"no extender answers at {server} ({cause}).\n"
@@ -60,10 +66,12 @@ def fetch(
         ) from error
 
 
-def _through_api(path: str, missing: str, query: Sequence[tuple[str, str]], timeout_s: float) -> bytes | None:
+def _through_api(
+    path: str, missing: str, query: Sequence[tuple[str, str]], timeout_s: float, body: bytes | None
+) -> bytes | None:
     from extender.cli import through_api  # its libraries are loaded only if they are needed
 
-    return through_api.page(path, missing, query, timeout_s)
+    return through_api.page(path, missing, query, timeout_s) if body is None else through_api.what_if(body)
 
 
 def _token(server: str) -> dict[str, str]:

@@ -6,7 +6,8 @@ An object's status there has the fields of its page, so the commands read both a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -14,17 +15,25 @@ import msgspec
 from extender.cli import console
 from extender.cli.errors import CommandError
 from extender.cli.options import PORT_FORWARD
+from extender.wire import whatif as wire
+from protos import logs
 from protos.contract import names
 from protos.kube import credentials, errors, paths
 from protos.kube.client import ApiClient
 
 GROUP_VERSION = f"{names.VISIBILITY_GROUP}/{names.VISIBILITY_VERSION}"
-ANSWER_S = 10.0
+ANSWER_S, WHAT_IF_S = 10.0, 45.0
+BAD = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+"""Of a question that is wrong, whoever is asked."""
 NULL = msgspec.Raw(b"null")
 
 
 class _Object(msgspec.Struct, frozen=True):
     status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Question(msgspec.Struct, frozen=True):
+    metadata: wire.Metadata = wire.Metadata()
 
 
 class _List(msgspec.Struct, frozen=True):
@@ -57,8 +66,21 @@ def page(path: str, missing: str, query: Sequence[tuple[str, str]] = (), answer_
 
     Raises CommandError if there is no such object (`missing`), the user may not see it, or the API fails.
     """
+    return _asked(_page(path, query, answer_s), missing)
+
+
+def what_if(body: bytes) -> bytes | None:
+    """The answer to a question of what-if; raises CommandError."""
+    namespace = msgspec.json.decode(body, type=_Question).metadata.namespace
+    if not namespace:
+        raise CommandError("the pods are in several namespaces: expected one, or a port-forward to the status port")
+    return _asked(_created(body, namespace), "")
+
+
+def _asked(answer: Coroutine[Any, Any, bytes | None], missing: str) -> bytes | None:
+    logs.configure("console", "error")
     try:
-        return asyncio.run(_page(path, query, answer_s))
+        return asyncio.run(answer)
     except errors.NotFound as error:
         if names.VISIBILITY_GROUP in error.message:
             raise CommandError(missing or error.message) from error
@@ -73,8 +95,19 @@ def page(path: str, missing: str, query: Sequence[tuple[str, str]] = (), answer_
             f"`kubectl get apiservice {names.VISIBILITY_API_SERVICE}` says whether it is available.\n"
             f"In another terminal: {PORT_FORWARD}"
         ) from error
-    except (errors.CredentialsError, errors.ApiError):
+    except errors.ApiError as error:
+        if error.status in BAD:
+            raise CommandError(error.message) from error
         return None
+    except errors.CredentialsError:
+        return None
+
+
+async def _created(body: bytes, namespace: str) -> bytes:
+    access = await credentials.load()
+    async with ApiClient(access, user_agent="gangshare", answer_s=WHAT_IF_S, warned=console.warn) as client:
+        answer = await client.post(paths.path(GROUP_VERSION, wire.PLURAL, namespace=namespace), body)
+    return bytes(_objects.decode(answer).status)
 
 
 async def _page(path: str, query: Sequence[tuple[str, str]], answer_s: float) -> bytes | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
+from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -11,6 +13,7 @@ import structlog
 
 from extender.cluster.reviews import Reviews, TooManyReviews
 from extender.server.desk import Answer, Desk, Pieces, Refusal
+from protos.contract.bounds import Bound
 from protos.kube.errors import ApiError
 
 JSON, TEXT = "application/json", "text/plain; charset=utf-8"
@@ -27,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class Request(NamedTuple):
-    """A GET."""
+    """What a caller asks for."""
 
     path: str
     query: str
@@ -58,7 +61,53 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
-Find = Callable[[Request], Page | None]
+
+
+class Form(NamedTuple):
+    """A page that is made of the body of a POST."""
+
+    desk: Desk
+    path: str
+    most: Bound
+    """Bytes of the body."""
+    work: Callable[[bytes], Pieces]
+    guard: Guard | None
+
+    async def filled(self, receive: Receive) -> Page:
+        """The page for the body of a request; raises Refusal."""
+        body = await body_of(receive, self.most.most)
+        if body is None:
+            expected = f"{self.most.what}: expected at most {self.most.most} {self.most.unit}"
+            raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, expected)
+        question = f"{self.path} {hashlib.sha256(body).hexdigest()}"
+        return Page(self.desk, JSON, question, partial(self.work, body), self.guard)
+
+
+async def body_of(receive: Receive, most: int) -> bytes | None:
+    """The whole body; None if it is too long or the caller is gone."""
+    parts, length, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        part = message.get("body", b"")
+        parts.append(part)
+        length += len(part)
+        more = message.get("more_body", False)
+        if length > most:
+            return None
+    return b"".join(parts)
+
+
+class WrongMethod(Refusal):
+    """A page is asked by another method than its own."""
+
+    def __init__(self, method: str, path: str, expected: str) -> None:
+        super().__init__(HTTPStatus.METHOD_NOT_ALLOWED, f"{method} {path}: expected {expected}")
+        self.expected = expected
+
+
+Find = Callable[[Request], Page | Form | None]
 Guard = Callable[[Request], Awaitable[None]]
 """Raises Refusal for callers who may not see the page."""
 Probe = Callable[[], Awaitable[str]]
@@ -112,7 +161,7 @@ class Pages:
     def __init__(self, find: Find, probes: Mapping[str, Probe] | None = None) -> None:
         self._find, self._probes = find, probes or {}
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:  # noqa: ARG002  # ASGI's
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         try:
             probe = self._probes.get(scope["path"])
             if probe is not None:
@@ -120,20 +169,24 @@ class Pages:
                 status = HTTPStatus.SERVICE_UNAVAILABLE if why_not else HTTPStatus.OK
                 await send_text(send, status, (why_not or "ok").encode())
                 return
-            page = await self._page(_request(scope), scope["method"])
+            found = await self._found(_request(scope), scope["method"])
+            page = await found.filled(receive) if isinstance(found, Form) else found
             answer = await page.desk.ask(page.question, page.work)
         except Refusal as refusal:
             more = HEADERS.get(refusal.status, ())
+            if isinstance(refusal, WrongMethod):
+                more = [(b"allow", refusal.expected.encode())]
             await send_text(send, refusal.status, refusal.sentence.encode(), more=more)
             return
         await send_answer(send, page.desk, page.media_type, answer)
 
-    async def _page(self, request: Request, method: str) -> Page:
+    async def _found(self, request: Request, method: str) -> Page | Form:
         page = self._find(request)
         if page is None:
             raise Refusal(HTTPStatus.NOT_FOUND, f"{request.path}: no such page")
-        if method != "GET":
-            raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{method} {request.path}: expected GET")
+        expected = "POST" if isinstance(page, Form) else "GET"
+        if method != expected:
+            raise WrongMethod(method, request.path, expected)
         if page.guard is not None:
             await page.guard(request)
         return page
@@ -155,11 +208,16 @@ async def send_text(
 
 
 async def send_answer(
-    send: Send, desk: Desk, media_type: str, answer: Answer, more: Iterable[tuple[bytes, bytes]] = ()
+    send: Send,
+    desk: Desk,
+    media_type: str,
+    answer: Answer,
+    more: Iterable[tuple[bytes, bytes]] = (),
+    status: HTTPStatus = HTTPStatus.OK,
 ) -> None:
     """Send an answer part by part, as its reader takes it."""
     with desk.reading(answer):
-        await desk.traffic.part(_start(send, HTTPStatus.OK, media_type, answer.size, more))
+        await desk.traffic.part(_start(send, status, media_type, answer.size, more))
         for part in answer.parts:
             await desk.traffic.part(send({"type": "http.response.body", "body": part, "more_body": True}))
         await send({"type": "http.response.body", "body": b""})

@@ -8,8 +8,10 @@ from functools import partial
 from extender.server import explain, exposition, inspect, listings, places
 from extender.server.core import Core
 from extender.server.desk import Desk, Pieces, Traffic
-from extender.server.pages import JSON, Guard, Page, Pages, Request, loopback_only
+from extender.server.pages import JSON, Form, Guard, Page, Pages, Request, loopback_only
+from extender.server.whatif import page as whatif
 from gangfilter.group import GroupKey
+from protos.contract.bounds import WHAT_IF_BODY
 from protos.kube.http1 import Answer, Http
 
 SCORES = "scores=true"
@@ -75,9 +77,10 @@ async def _asked(url: str) -> Answer:
         http.close()
 
 
-PEOPLE, SCRAPES, PLANS = 8, 4, 1
-"""Different questions under way at most: of people, of Prometheus, for defragmentation plans."""
+PEOPLE, SCRAPES, PLANS, WHAT_IFS = 8, 4, 1, 4
+"""Different questions under way at most: of people, of Prometheus, for defragmentation plans, of what-if."""
 PLANNING = "another plan of moves is being made: try again"
+ASKING = "other what-if questions are being answered: try again"
 
 
 class Status:
@@ -90,6 +93,7 @@ class Status:
         self._people = Desk(traffic, PEOPLE)
         self._scrapes = Desk(traffic, SCRAPES)
         self._plans = Desk(traffic, PLANS, PLANNING)
+        self._what_ifs = Desk(traffic, WHAT_IFS, ASKING)
 
     def plain(self) -> Pages:
         """Without TLS: probes and metrics for everybody, pages that show pods of tenants on loopback."""
@@ -99,7 +103,7 @@ class Status:
         """Over TLS: probes for everybody, all pages for callers that pass the guard."""
         return Pages(lambda request: self.page(request, guard), self._probes)
 
-    def _page_in_plain(self, request: Request) -> Page | None:
+    def _page_in_plain(self, request: Request) -> Page | Form | None:
         if request.path == "/metrics":
             return self._metrics(tenants=self._open or request.on_loopback, guard=None)
         return self.page(request, loopback_only)
@@ -109,15 +113,20 @@ class Status:
         work = partial(exposition.pieces, engine, registry, tenants=tenants)
         return Page(self._scrapes, exposition.MEDIA_TYPE, f"/metrics {tenants}", work, guard)
 
-    def page(self, request: Request, guard: Guard) -> Page | None:
+    def page(self, request: Request, guard: Guard) -> Page | Form | None:
         """The requested page, None if there is none."""
         if request.path == "/metrics":
             return self._metrics(tenants=True, guard=guard)
+        if request.path == "/whatif":
+            return Form(self._what_ifs, request.path, WHAT_IF_BODY, self._what_if, guard)
         work = self._work(request)
         if work is None:
             return None
         desk = self._plans if request.path.startswith("/defrag/") else self._people
         return Page(desk, JSON, f"{request.path}?{request.query}", work, guard)
+
+    def _what_if(self, body: bytes) -> Pieces:
+        return whatif.pieces(self._core.engine, body, self._core.clock)
 
     def _work(self, request: Request) -> Callable[[], Pieces] | None:
         engine, now = self._core.engine, self._core.clock

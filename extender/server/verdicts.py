@@ -96,7 +96,9 @@ def of_gang(gang: Gang) -> Verdict:
             return Verdict(state="completed", headline="is completed", advice=NOTHING)
         case Phase.DEGRADED | Phase.UNDOING:
             return Verdict(
-                state=gang.phase.lower(), headline=f"is {gang.phase.lower()} ({gang.code})", advice=_advice(gang.code)
+                state=gang.phase.lower(),
+                headline=f"is {gang.phase.lower()} ({gang.code})",
+                advice=what_to_do(gang.code),
             )
     return _pending(Reason(gang.code, gang.sentence))
 
@@ -108,12 +110,13 @@ def _soon(headline: str) -> Verdict:
 def _pending(reason: Reason) -> Verdict:
     code = f" ({reason.code})" if reason.code else ""
     if reason.code.startswith(NEVER):
-        return Verdict(state="never", headline=f"can never run as it is{code}", advice=_advice(reason.code))
+        return Verdict(state="never", headline=f"can never run as it is{code}", advice=what_to_do(reason.code))
     what = _longest(WAITS_FOR, reason.code) or "kube-scheduler"
-    return Verdict(state="waiting", headline=f"waits for {what}{code}", advice=_advice(reason.code))
+    return Verdict(state="waiting", headline=f"waits for {what}{code}", advice=what_to_do(reason.code))
 
 
-def _advice(code: str) -> str:
+def what_to_do(code: str) -> str:
+    """What to do about a reason of this code."""
     return _longest(ADVICE, code) or NOTHING
 
 

@@ -52,7 +52,11 @@ BIND_BODY = Bound("the body of a bind request", 64 << 10, "bytes")
 """Four names."""
 REVIEW_BODY = Bound("the body of an AdmissionReview", 8 << 20, "bytes")
 """kube-apiserver takes objects of 3 MiB."""
-NO_BODY = Bound("the body of a request to this port", 0, "bytes")
+WHAT_IF_BODY = Bound("the body of a what-if question", 256 << 10, "bytes")
+"""Pods that are alike are one template of some kilobytes."""
+WHAT_IF_PODS = Bound("pods of a what-if question", 1024)
+WHAT_IF_GROUPS = Bound("PodGroups of a what-if question", 256)
+WHAT_IF_NODES = Bound("further nodes of a what-if question", 64)
 GRACE = Bound("grace period of a pod that is evicted", 3600, "s")
 """The longest grace period of an eviction, and the longest wait for a terminating pod."""
 

@@ -23,6 +23,8 @@ class PriorityClass(msgspec.Struct, frozen=True, rename="camel"):
     metadata: ObjectMeta
     value: Int32 = 0
     preemption_policy: str | None = None
+    global_default: bool = False
+    """It holds for pods that name no class."""
 
     @property
     def system(self) -> bool:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import zip_longest
 
 import msgspec
@@ -31,13 +32,14 @@ from extender.server.core import Core
 from extender.server.desk import Refusal, Traffic
 from extender.server.garbage import Garbage
 from extender.server.gate import Gate
-from extender.server.pages import Pages, Request, loopback_only
+from extender.server.pages import Page, Pages, Request, loopback_only
 from extender.server.ports import Ports
 from extender.server.status import Health, Status
 from extender.server.verbs import VerbQuestions, Verbs
 from extender.settings import Address, Settings
 from gangfilter import podgroups
 from gangfilter.group import Declaration, GroupKey
+from protos.contract import names
 from protos.contract.objects import decode_pod
 from protos.kube.client import ApiClient
 from protos.kube.credentials import Credentials
@@ -55,8 +57,25 @@ LARGEST_GANG, OVER, ROUNDS = 2_000, 8_000, 3
 EVERY_PAGE = (
     *PATHS, "/inspect/node-00000", "/classes", "/queues", "/queues/default",
     "/explain/default/trainer-000000?scores=true", "/explain/default/big-0000", "/explain/groups/default/big",
-    "/explain/groups/default/over", "/defrag/default/big-0000",
+    "/explain/groups/default/over", "/defrag/default/big-0000", "/whatif",
 )  # fmt: skip
+
+WHAT_IF = {
+    "apiVersion": "visibility.gangshare.io/v1alpha1",
+    "kind": "WhatIf",
+    "spec": {
+        "pods": [
+            {
+                "template": {
+                    "metadata": {"name": "asked", "annotations": {names.GROUP: "asked", names.MIN_MEMBER: "1000"}},
+                    "spec": bodies.pod("asked", {WHOLE: 8})["spec"],
+                },
+                "count": 1000,
+            }
+        ]
+    },
+}
+"""About a gang of a thousand members."""
 
 
 async def _serve(nodes: int, pods: int) -> None:
@@ -129,8 +148,9 @@ def _rounds(told: Status, path: str, garbage: Garbage) -> Iterator[list[float]]:
     name, _, query = path.partition("?")
     page = told.page(Request(name, query, "127.0.0.1", ""), loopback_only)
     assert page is not None
+    made = page.work if isinstance(page, Page) else partial(page.work, msgspec.json.encode(WHAT_IF))
     for _ in range(ROUNDS):
-        work, took, ended = page.work(), list[float](), False
+        work, took, ended = made(), list[float](), False
         while not ended:
             began = time.thread_time()
             try:

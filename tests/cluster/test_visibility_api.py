@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,19 +16,21 @@ from extender.cli import inspection, through_api
 from extender.cli.errors import CommandError
 from extender.cli.options import PORT_FORWARD
 from extender.wire import answers, listings
+from extender.wire import whatif as wire
 from protos.contract import names
 from tests.cluster import bare, front
-from tests.cluster.api import ApiError
+from tests.cluster.api import ApiError, Json
 from tests.cluster.cluster import Cluster
 from tests.cluster.front import API_SERVICE, in_namespace
 from tests.cluster.gangshare import Gangshare, a_gpu_pod
 from tests.cluster.process import HarnessError, wait_for
+from tests.unit.cli.run import gangshare
 
 pytestmark = pytest.mark.core
 NODE, GPUS = "node-a", 2
 MINE, OTHERS, LEAVING = "team-a", "team-b", "team-c"
 BIG = {f"big-{number}": "Pending" for number in range(3)}
-KINDS = ["defragplans", "gangs", "gpunodes", "gpuoffers", "gpupods", "gpuqueues", "gpus"]
+KINDS = ["defragplans", "gangs", "gpunodes", "gpuoffers", "gpupods", "gpuqueues", "gpus", "whatifs"]
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +189,67 @@ def test_the_commands_read_it_with_the_users_own_kubeconfig(
     assert [gang.name for gang in everything.groups] == ["big"]
     assert not inspection.decode(read(f"defrag/{MINE}/pending"), listings.Plan).fits
     assert inspection.decode(read("queues"), listings.Queues).queues[0].name == "default"
+
+
+def a_question(**limits: Any) -> Json:
+    """About a pod that requests so much."""
+    made = a_gpu_pod("new", **limits)
+    spec = {"pods": [{"template": {"metadata": {"name": "new"}, "spec": made["spec"]}}], "nodes": [{"like": NODE}]}
+    return {"apiVersion": wire.API_VERSION, "kind": wire.KIND, "metadata": {"name": "new"}, "spec": spec}
+
+
+def test_a_user_with_edit_asks_what_would_become_of_pods_and_nothing_is_stored(
+    cluster: Cluster, ada: front.User
+) -> None:
+    create = ["create", "--validate=false", "--filename=-", "--output=json", f"--namespace={MINE}"]
+
+    def asked(question: Json) -> Json:
+        made: Json = json.loads(cluster.kubectl(*create, stdin=json.dumps(question), kubeconfig=ada.kubeconfig))
+        return made
+
+    wait_for(lambda: asked(a_question(mem=1)), 60, "an aggregated role")
+    made = asked(a_question(mem=1))
+    assert (made["kind"], made["metadata"]) == ("WhatIf", {"name": "new", "namespace": MINE})
+    assert made["status"]["verdict"]["headline"] == f"would start now on {NODE}"
+    full = asked(a_question(whole=GPUS))["status"]
+    assert full["workloads"][0]["code"] == "NoRoom"
+    assert full["further"]["verdict"]["headline"] == f"would start now on {NODE}+1"
+    assert OTHERS not in json.dumps(full)
+    pods = cluster.api.get(f"/api/v1/namespaces/{MINE}/pods")["items"]
+    assert "new" not in {pod["metadata"]["name"] for pod in pods}
+    assert "cannot list" in refusal(cluster, ada.kubeconfig, "get", "whatifs", f"--namespace={MINE}")
+    with pytest.raises(HarnessError, match="GET is not supported on whatifs: expected create"):
+        cluster.kubectl("get", "whatifs", f"--namespace={MINE}")
+    for where in (OTHERS, "default"):
+        question = json.dumps(a_question(mem=1))
+        with pytest.raises(HarnessError, match=r'User "ada" cannot create resource "whatifs"'):
+            cluster.kubectl(
+                "create",
+                "--validate=false",
+                "--filename=-",
+                f"--namespace={where}",
+                stdin=question,
+                kubeconfig=ada.kubeconfig,
+            )
+    with pytest.raises(HarnessError, match=r"spec\.pods is empty: expected pods"):
+        asked(a_question(mem=1) | {"spec": {"pods": []}})
+
+
+def test_the_command_asks_with_the_users_own_kubeconfig(
+    cluster: Cluster,
+    ada: front.User,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pod = a_gpu_pod("new", mem=1) | {"apiVersion": "v1", "kind": "Pod"}
+    file = tmp_path / "pod.json"
+    file.write_text(json.dumps(in_namespace(MINE, pod)))
+    monkeypatch.setenv("KUBECONFIG", str(ada.kubeconfig))
+    monkeypatch.setattr(inspection, "DEFAULT_SERVER", "http://127.0.0.1:1")
+    ran = gangshare(capsys, "whatif", "-f", str(file), "--server", "http://127.0.0.1:1")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[0] == f"{MINE}/new would start now on {NODE}"
 
 
 def test_nobody_else_connects_and_the_extender_changes_nothing_but_whom_the_api_server_trusts(

@@ -134,6 +134,12 @@ OTHERS = {
 }  # fmt: skip
 GPUSHARE = {names.ALIYUN_IDX: "0", names.ALIYUN_ALLOCATION: '{"0":{"0":4}}', names.ALIYUN_ASSUME_TIME: "1700000000"}
 WHOLE = container("whole", **{names.WHOLE_GPU: 2})
+
+
+def _unbound(spec: Json) -> Json:
+    return {key: value for key, value in spec.items() if key != "nodeName"}
+
+
 PODS = texts(
     pod("p1", {names.GPU_COUNT: "1"}, None, container(**{names.GPU_MEM: "4", names.GPU_SLICE: "10"})),
     pod("p2", SELECTING, None, container(**{names.GPU_MEM: 8}), affinity=AFFINITY, topologySpreadConstraints=SPREAD,
@@ -155,6 +161,28 @@ PODS = texts(
         "metadata": meta("p11", deletionTimestamp=TIME, deletionGracePeriodSeconds=30,
                          managedFields=[{"manager": "kubectl", "fieldsV1": {"f:metadata": {"f:annotations": {}}}}])},
 )  # fmt: skip
+WHAT_IFS = texts(
+    *(
+        {
+            "apiVersion": "visibility.gangshare.io/v1alpha1",
+            "kind": "WhatIf",
+            "metadata": {"name": "new", "namespace": "default"},
+            "spec": {
+                "pods": [{"template": {**json.loads(text), "spec": _unbound(json.loads(text)["spec"])}, "count": 3}],
+                "groups": [
+                    {
+                        "apiVersion": "gangshare.io/v1alpha1",
+                        "kind": "PodGroup",
+                        "metadata": {"name": "g1"},
+                        "spec": {"minMember": 2},
+                    }
+                ],
+                "nodes": [{"like": "n1", "count": 2}],
+            },
+        }
+        for text in PODS
+    )
+)
 NODES = texts(node("n1", INVENTORIES[0]), node("n2", INVENTORIES[1]), node("n3", INVENTORIES[2]))
 
 GROUP_SPEC = {

@@ -16,7 +16,12 @@ import msgspec
 
 from deviceplugin import checkpoint, fake, slices
 from extender.cluster import kinds
+from extender.engine.cycle.engine import Engine
 from extender.engine.types import trust
+from extender.engine.types.events import NodeSeen
+from extender.engine.types.settings import Settings
+from extender.server.desk import Refusal
+from extender.server.whatif import page as whatif
 from extender.wire import admission, shapes
 from gangfilter import dialects
 from gangfilter.podgroups import KINDS, PodGroupError, declaration
@@ -107,6 +112,20 @@ def _sharing(data: bytes) -> None:
     slices.parse(data.decode(errors="replace").encode(), names.Resources(), 100)
 
 
+def _what_if(data: bytes) -> None:
+    """A question of what-if to a small cluster, until its answer."""
+    for _ in whatif.pieces(_small, data, lambda: 100.0):
+        pass
+    assert not _small.pods
+    assert not _small.counters.total(), "no error of ours"
+
+
+_small = Engine(Settings())
+for _text_of_node in corpus.NODES:
+    _small.step(NodeSeen(objects.decode_node(_text_of_node.encode())), 1.0)
+_small.effects()
+
+
 def _filter(data: bytes) -> None:
     asked = shapes.args(data)
     shapes.encode(shapes.kept(asked, asked.candidates()[:1]))
@@ -163,6 +182,7 @@ _queues = tuple(
 _verbs: Mapping[str, Callable[[bytes], Any]] = {"filter": _filter, "preempt": _preempt, "bind": shapes.binding}
 TARGETS: tuple[Target, ...] = (
     Target("Pod", corpus.PODS, _pod, BAD_JSON, 60),
+    Target("WhatIf", corpus.WHAT_IFS, _what_if, (Refusal,), 5, 2 * CPU_S),
     Target("Node", corpus.NODES, _node, BAD_JSON, 20),
     Target("inventory", corpus.INVENTORIES, _text(inventory.decode), (ContractError,), 30),
     Target("allocation", corpus.ALLOCATIONS, _text(allocation.decode), (ContractError,), 20),

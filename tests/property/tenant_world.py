@@ -99,11 +99,11 @@ class TenantWorld:
     def _watch(self) -> None:
         """Examine every plan of evictions before it is carried out."""
         preemption = self.world.engine._components.preemption
-        searching, take = preemption._searching, preemption._take
+        searching, take = preemption.search, preemption._take
         searches: list[Search] = []
 
-        def begun(by: Preemptor, wanted: Wanted, now: float) -> Search:
-            searches[:] = [searching(by, wanted, now)]
+        def begun(by: Preemptor, wanted: Wanted, now: float, *others: Any) -> Search:
+            searches[:] = [searching(by, wanted, now, *others)]
             return searches[0]
 
         def passes(key: Any, by: Preemptor, outcome: Victims | NoSolution, now: float) -> Iterator[Effect]:
@@ -111,7 +111,7 @@ class TenantWorld:
                 self._examine(searches[0], by, outcome.units)
             return take(key, by, outcome, now)
 
-        preemption._searching, preemption._take = begun, passes  # type: ignore[method-assign]
+        preemption.search, preemption._take = begun, passes  # type: ignore[method-assign, assignment]
 
     def _examine(self, search: Search, by: Preemptor, units: Sequence[Unit]) -> None:
         """Gangs go as a whole, queues keep their fair share, and no smaller set would have done."""

@@ -26,6 +26,7 @@ from extender.engine.policies.elastic.elastic import Elastic
 from extender.engine.policies.elastic.surplus_policy import SurplusPolicy
 from extender.engine.policies.nomination.nominations import Nominations
 from extender.engine.policies.preemption.preempt import Preemption
+from extender.engine.policies.whatif.forecast import Policies
 from extender.engine.queueing.order import PendingOrder, Turns
 from extender.engine.queueing.priorities import Priorities
 from extender.engine.queueing.runtimes import Runtimes
@@ -146,6 +147,7 @@ class Components:
         self.preemption = Preemption(context, self.elastic)
         self.backfill = Backfill(context, self.waking)
         self.nominations = Nominations(context, self.indexes, self.holds, self.backfill.open_to)
+        self.what_if = Policies(context, self.backfill, self.preemption)
 
     # -- callbacks of the ledger and the queues
 

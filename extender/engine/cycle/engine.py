@@ -21,6 +21,8 @@ from extender.engine.planning.defrag_plan import NoPlan
 from extender.engine.policies.defrag import request
 from extender.engine.policies.defrag.defrag import Defrag
 from extender.engine.policies.defrag.request import DefragRequest
+from extender.engine.policies.whatif.question import Question
+from extender.engine.policies.whatif.whatif import WhatIf
 from extender.engine.state import audit, intree
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
@@ -212,6 +214,10 @@ class Engine:
 
         view, never = self.gangs.planner.view, self._components.cannot_fit.of
         return DefragRequest(asked, self.ledger.pods, view, never, plan)
+
+    def what_if(self, question: Question, now: float) -> WhatIf:
+        """The answer in the making to what would become of pods that do not exist."""
+        return WhatIf(self._components.what_if, self._components.observer, question, now)
 
     def check(self, nodes: Iterable[str] | None = None) -> list[str]:
         """The errors in the books of these nodes (None: of all), in sentences; empty if the books are sound."""

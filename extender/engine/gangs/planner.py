@@ -200,11 +200,7 @@ class GangPlanner:
         Members in `first` (UIDs) come before equal ones.
         """
         seats = list(self.seats(gang, first))
-        settled = gang.roles(*SETTLED)
-        missing = [(role, number - settled[role]) for role, number in gang.terms.min_by_role]
-        minimum = (gang.terms.min_member or 0) - settled.total()
-        free = gang.terms.min_resources if not settled else ()  # a gang that has run was admitted once
-        return seats, least(seats, minimum, missing), free
+        return seats, *smallest_start(gang, seats)
 
     def seats(self, gang: Gang, first: Collection[str] = ()) -> Iterator[Seat]:
         """The members that need a place, by priority, age and name; members that are lost meanwhile are left out."""
@@ -221,3 +217,12 @@ class GangPlanner:
         if member is None or member.stage is not Stage.IDLE:
             return False
         return (seat.ask, seat.constraints) == (self._ledger.pods[seat.uid].ask, self._assignments.demands[seat.uid][1])
+
+
+def smallest_start(gang: Gang, seats: Sequence[Seat]) -> tuple[Sequence[Seat], Amounts]:
+    """Of the members that need a place those of the smallest start, and the amounts that must be free for it."""
+    settled = gang.roles(*SETTLED)
+    missing = [(role, number - settled[role]) for role, number in gang.terms.min_by_role]
+    minimum = (gang.terms.min_member or 0) - settled.total()
+    free = gang.terms.min_resources if not settled else ()  # a gang that has run was admitted once
+    return least(seats, minimum, missing), free

@@ -95,9 +95,27 @@ class Solver:
 
     def fits(self, gone: Gone) -> Generator[int, None, bool]:
         """Whether all pods have a place once these are gone."""
-        if not (yield from self._suffices(gone)):
+        if not (yield from self.suffices(gone)):
             return False
         return self._exact or (yield from self.place(gone)) is not None
+
+    def suffices(self, gone: Gone) -> Generator[int, None, bool]:
+        """Whether the nodes take enough members of each class, or of either, once these pods are gone.
+
+        If not, the pods surely do not fit.
+        """
+        if self._before is None:
+            self._before = [0] * len(self._classes)
+            for name in list(self._view.nodes):
+                _add(self._before, (yield from self._room(name, NONE)))
+        total = list(self._before)
+        for number, (name, uids) in enumerate(gone.items()):
+            _add(total, self._rooms.get((name, uids)) or (yield from self._room(name, uids)))
+            _add(total, self._rooms.get((name, NONE)) or (yield from self._room(name, NONE)), -1)
+            if number % STEP == 0:
+                yield STEP * COUNTED
+        enough = (have >= eq_class.size for have, eq_class in zip(total, self._classes, strict=True))
+        return any(enough) if self._either else all(enough)
 
     def place(self, gone: Gone) -> Generator[int, None, Placement | None]:
         """Places for all pods once these are gone, as a plan chooses them."""
@@ -128,21 +146,6 @@ class Solver:
         return useful
 
     # -- the bound
-
-    def _suffices(self, gone: Gone) -> Generator[int, None, bool]:
-        """Whether the nodes take enough members of each class, or of either, once these pods are gone."""
-        if self._before is None:
-            self._before = [0] * len(self._classes)
-            for name in list(self._view.nodes):
-                _add(self._before, (yield from self._room(name, NONE)))
-        total = list(self._before)
-        for number, (name, uids) in enumerate(gone.items()):
-            _add(total, self._rooms.get((name, uids)) or (yield from self._room(name, uids)))
-            _add(total, self._rooms.get((name, NONE)) or (yield from self._room(name, NONE)), -1)
-            if number % STEP == 0:
-                yield STEP * COUNTED
-        enough = (have >= eq_class.size for have, eq_class in zip(total, self._classes, strict=True))
-        return any(enough) if self._either else all(enough)
 
     def _room(self, name: str, gone: frozenset[str]) -> Generator[int, None, Room]:
         room = self._rooms.get((name, gone))

@@ -32,6 +32,12 @@ class Priorities:
         self._classes.pop(name, None)
         return name
 
+    def named(self, name: str | None) -> PriorityClass | None:
+        """The class of this name, or the one of pods that name none."""
+        if name:
+            return self._classes.get(name)
+        return max((each for each in self._classes.values() if each.global_default), key=_value, default=None)
+
     def of(self, gang: Gang, otherwise: int) -> int:
         """The priority that the gang's class gives; `otherwise`, the priority of its members, if it gives none."""
         found = self._classes.get(gang.terms.priority_class)
@@ -69,3 +75,7 @@ class Priorities:
         """The lowest of all classes and of `others`, None if `others` is empty."""
         least = min(others, default=None)
         return least if least is None else min([least, *(known.value for known in self._classes.values())])
+
+
+def _value(priority_class: PriorityClass) -> int:
+    return priority_class.value

@@ -26,12 +26,12 @@ SWEEP = 1024
 class Queues:
     """All queues, their pods and what these use. The tree is built when it is asked for and something changed."""
 
-    def __init__(self, moved: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, moved: Callable[[str], None] = lambda _: None, declared: DeclaredQueues | None = None) -> None:
         """`moved` is called with the UID of each pod that comes to another queue."""
         self._moved = moved
-        self._declared = DeclaredQueues()
+        self.declared = DeclaredQueues() if declared is None else declared
         self._local_queues: dict[tuple[str, str], LocalQueue] = {}
-        self._pods: dict[str, tuple[LocalQueue, Takes, bool, bool]] = {}
+        self.pods: dict[str, tuple[LocalQueue, Takes, bool, bool]] = {}
         """By UID; the last values: whether the pod is placed, and whether what it would use counts as requested."""
         self.promised: dict[str, tuple[LocalQueue, Takes]] = {}
         """The pending pods (UIDs) with reserved capacity; in their queues no other pod gets it."""
@@ -40,11 +40,11 @@ class Queues:
         """The capacity of all nodes."""
         self._grown = self._stale = False
         """Whether the tree is up to date, and whether fair shares are not."""
-        self._tree = self._declared.tree()
+        self._tree = self.declared.tree()
         self._namespaces: set[str] = set()
         """Namespaces that have local queues or ElasticQuotas."""
         self._sweep_at = SWEEP
-        self._also: Mapping[str, int] = {}
+        self.also: Mapping[str, int] = {}
         self._epoch = self._generation = 0
         self._batch: Counter[tuple[LocalQueue, Takes]] | None = None
         self.revalued = 0
@@ -59,7 +59,7 @@ class Queues:
     # -- events
 
     def put(self, queue: Queue) -> None:
-        before, now = self._declared.put(queue)
+        before, now = self.declared.put(queue)
         if now is before:
             return
         queue_node = self._tree.nodes.get(now.name) if self._grown else None
@@ -78,13 +78,13 @@ class Queues:
         self._tree.root.capacity_generation += 1
 
     def drop(self, source: str, name: str) -> None:
-        if self._declared.drop(source, name):
+        if self.declared.drop(source, name):
             self._grown = False
             self.touched.pop(name, None)
 
     def namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         """Set the labels of a namespace; None if it is gone, or they cannot be read."""
-        before = self._declared.label(name, labels)
+        before = self.declared.label(name, labels)
         if self._grown and labels != before and name in self._namespaces and self._tree.distinguishes(labels, before):
             self._grown = False
 
@@ -104,10 +104,10 @@ class Queues:
         `asks` is False for a pending pod that fits on no node: it waits, and requests nothing of its queue.
         """
         local_queue = self.local_queue(named, namespace)
-        before, now = self._pods.get(uid), (local_queue, takes, placed, asks)
+        before, now = self.pods.get(uid), (local_queue, takes, placed, asks)
         if now == before:
             return
-        self._pods[uid] = now
+        self.pods[uid] = now
         if uid in self.promised:
             self.promise(uid, not placed)
         if before is not None and (*before[:2], before[3]) == (*now[:2], now[3]):
@@ -132,14 +132,14 @@ class Queues:
                 self._count(local_queue, takes, count)
 
     def forget(self, uid: str) -> None:
-        before = self._pods.pop(uid, None)
+        before = self.pods.pop(uid, None)
         if before is not None:
             self._add(*before, -1)
         self.promise(uid, False)
 
     def promise(self, uid: str, yes: bool) -> None:
         """Set whether capacity is reserved for this pod; it counts while the pod is pending."""
-        before, known = self.promised.pop(uid, None), self._pods.get(uid)
+        before, known = self.promised.pop(uid, None), self.pods.get(uid)
         if before is not None:
             self._promise(*before, -1)
         if yes and known is not None and not known[2]:
@@ -189,13 +189,13 @@ class Queues:
 
     def recount(self, alive: Container[str]) -> list[str]:
         """Count all pods again, since an error may have left one counted by half; return UIDs that are not `alive`."""
-        gone = [uid for uid in self._pods if uid not in alive]
+        gone = [uid for uid in self.pods if uid not in alive]
         for uid in gone:
             self.forget(uid)
         for local_queue in self._local_queues.values():
             local_queue.allocated, local_queue.requested, local_queue.running, local_queue.waiting = {}, {}, 0, 0
         self._grown = False
-        for pod in self._pods.values():
+        for pod in self.pods.values():
             self._add(*pod, 1)
         return gone
 
@@ -214,17 +214,17 @@ class Queues:
 
     def of(self, uid: str) -> LocalQueue | None:
         """The local queue of a pod, None if it is in none."""
-        found = self._pods.get(uid)
+        found = self.pods.get(uid)
         return found[0] if found is not None else None
 
     def takes(self, uid: str) -> Takes:
         """What a pod uses, or would use."""
-        found = self._pods.get(uid)
+        found = self.pods.get(uid)
         return found[1] if found is not None else ()
 
     def home(self, uid: str) -> QueueNode:
         """The queue of a pod, the root if it is in none."""
-        found = self._pods.get(uid)
+        found = self.pods.get(uid)
         return self.at(found[0]) if found is not None else self.root
 
     @property
@@ -262,7 +262,7 @@ class Queues:
         self._grown, self._stale = True, True
         self._epoch += 1
         self._generation += 1
-        self._tree = self._declared.tree(self._tree)
+        self._tree = self.declared.tree(self._tree)
         self.touched |= dict.fromkeys(self._tree.nodes)
         self._local_queues = {key: each for key, each in self._local_queues.items() if each.waiting or each.running}
         self._sweep_at = 2 * len(self._local_queues) + SWEEP
@@ -281,9 +281,9 @@ class Queues:
     def reckon(self, also: Mapping[str, int]) -> bool:
         """Compute the fair shares; return whether that was due. `also`: capacity that no node states, as of a class."""
         self._grow()
-        if not self._stale and also == self._also:
+        if not self._stale and also == self.also:
             return False
-        self._stale, self._also = False, dict(also)
+        self._stale, self.also = False, dict(also)
         changed = self._tree.divide({each: also.get(each, self.total.get(each, 0)) for each in self._tree.fair})
         self.touched |= dict.fromkeys(changed)
         self.dues += len(changed)

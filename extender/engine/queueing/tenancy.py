@@ -52,7 +52,7 @@ class Tenancy:
         self._quarantine, self._outbox, self._cannot_fit = context.quarantine, context.outbox, context.cannot_fit
         self.queues = Queues(moved)
         self.admission = Admission(self.queues, order)
-        self._usage, self._supply = UsageCalculator(context.ledger), Supply(context.ledger)
+        self.usage, self._supply = UsageCalculator(context.ledger), Supply(context.ledger)
         self._stale: dict[str, None] = {}
         """Nodes of partial capacity on which bookings changed."""
         self._reported: dict[str, QueueStatus] = {}
@@ -65,7 +65,7 @@ class Tenancy:
         """The node was added, changed or removed."""
         node = self._ledger.nodes.get(name)
         books = node.books if node is not None and node.seen else None
-        self._usage.node(name, books.inventory if books is not None else None, self._settings.resources.whole)
+        self.usage.node(name, books.inventory if books is not None else None, self._settings.resources.whole)
         self.queues.node(name, self._supply.of_node(name))
 
     def stale(self, name: str) -> None:
@@ -107,7 +107,7 @@ class Tenancy:
     def moved(self, pod: PodState) -> None:
         """Count the pod again: its queue, node or GPUs changed."""
         if pod.queue is not None:
-            takes, placed = self._usage.of(pod, pod.gpu_class), pod.state != "waiting"
+            takes, placed = self.usage.of(pod, pod.gpu_class), pod.state != "waiting"
             asks = placed or self._cannot_fit.of(pod) is None
             self.queues.see(pod.ref.uid, pod.queue, pod.ref.namespace, takes, placed=placed, asks=asks)
             if pod.state in PLACED:
@@ -175,7 +175,7 @@ class Tenancy:
 
     def tick(self) -> None:
         """Compute the use of pending pods, the capacity of nodes and the fair shares again where they changed."""
-        if self._repricing is None and self._usage.outdated() | self._cannot_fit.outdated():
+        if self._repricing is None and self.usage.outdated() | self._cannot_fit.outdated():
             self._repricing = Sliced(self._reprice())
         self.work()
         for name in list(islice(self._stale, MOST_NODES)):

@@ -93,6 +93,14 @@ class Observer:
         state.learned = True
         return state
 
+    def draft(self, pod: Pod, now: float) -> PodState:
+        """A record of a pod that does not exist; the ledger does not know it."""
+        state = PodState(ref_of(pod), now)
+        state.priority, state.gpu_class = pod.spec.priority or 0, pod.metadata.annotations.get(names.GPU_CLASS, "")
+        state.asked, state.mistake = self._read(pod)
+        state.requests = tuple(self._requests(pod))
+        return state
+
     def asks_anew(self, pod: Pod, state: PodState) -> bool:
         """Whether the requests of an unbound pod have changed: it may be edited until it is bound."""
         if pod.spec.node_name or state.state not in ("waiting", "held"):

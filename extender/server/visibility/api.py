@@ -23,13 +23,16 @@ from extender.cluster.reviews import AT_ONCE, Action, Reviews, User
 from extender.server.core import Core
 from extender.server.desk import Desk, Pieces, Refusal, Traffic
 from extender.server.pages import HEADERS, JSON, Message, Receive, Send, reviewing, send_answer, send_text
+from extender.server.pages import Form as PostForm
 from extender.server.protocol import CLIENT_CERTIFICATE
-from extender.server.status import PLANNING, PLANS
-from extender.server.visibility import items, request, resources, trust
+from extender.server.status import ASKING, PLANNING, PLANS, WHAT_IFS
+from extender.server.visibility import items, request, resources, trust, whatifs
 from extender.server.visibility.documents import documents
 from extender.server.visibility.items import Sight, View
 from extender.server.visibility.request import Target
 from extender.server.visibility.resources import Form
+from extender.wire import whatif as wire
+from protos.contract.bounds import WHAT_IF_BODY
 
 Standing = Literal["unready", "standby", "leader"]
 """What this replica is; unready: its books are not complete."""
@@ -48,16 +51,20 @@ class Api:
 
     def __init__(self, core: Core, traffic: Traffic, reviews: Reviews, standing: Callable[[], Standing]) -> None:
         self._core, self._desk, self._plans = core, Desk(traffic, QUESTIONS), Desk(traffic, PLANS, PLANNING)
+        self._what_ifs = Desk(traffic, WHAT_IFS, ASKING)
         self._reviews, self._standing = reviews, standing
         self._documents = documents()
         self.front_proxy: FrontProxy | None = None
         """Nobody is believed without one."""
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:  # noqa: ARG002  # ASGI's
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         try:
             user = self._user(scope)
             document = self._documents.get(scope["path"])
-            if document is None:
+            asks_in = whatifs.namespace(scope["path"])
+            if asks_in:
+                await self._what_if(user, asks_in, scope, receive, send)
+            elif document is None:
                 await self._answer(user, scope, send)
         except Refusal as refusal:
             await send_text(send, refusal.status, request.failure(refusal), JSON, HEADERS.get(refusal.status, ()))
@@ -76,15 +83,41 @@ class Api:
         form = request.form(scope["method"], scope["query_string"].decode("latin-1"), scope["headers"])
         with reviewing():
             sight = await self._sight(user, target)
-        standing = self._standing()
-        if standing == "unready":
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the cluster's pods and nodes are still being listed")
+        standing = self._ready()
         desk = self._plans if target.resource.plans else self._desk
         query = scope["query_string"].decode("latin-1") if target.resource.plans else ""
         question = repr((form, sight.namespaces, target.resource.plural, target.namespace, target.name, query))
         answer = await desk.ask(question, lambda: self._pieces(target, sight, form, query))
         warning = [STANDBY] if target.resource.namespaced and standing == "standby" else []
         await send_answer(send, desk, JSON, answer, warning)
+
+    async def _what_if(self, user: User, namespace: str, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer what would become of pods of a namespace; raises Refusal before anything is sent."""
+        if scope["method"] != "POST":
+            sentence = f"{scope['method']} is not supported on {wire.PLURAL}: expected create"
+            raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, sentence)
+        with reviewing():
+            if not await self._reviews.permitted(user, request.action("create", wire.PLURAL, namespace)):
+                raise whatifs.forbidden(user, namespace)
+            sight = await self._everywhere(user)
+        standing = self._ready()
+        form = PostForm(
+            self._what_ifs, repr((namespace, sight.namespaces)), WHAT_IF_BODY, self._made(namespace, sight), None
+        )
+        page = await form.filled(receive)
+        answer = await page.desk.ask(page.question, page.work)
+        warning = [STANDBY] if standing == "standby" else []
+        await send_answer(send, page.desk, JSON, answer, warning, HTTPStatus.CREATED)
+
+    def _made(self, namespace: str, sight: Sight) -> Callable[[bytes], Pieces]:
+        return lambda body: whatifs.pieces(self._core.engine, body, self._core.clock, sight, namespace)
+
+    def _ready(self) -> Standing:
+        """What this replica is; raises Refusal if its books are not complete."""
+        standing = self._standing()
+        if standing == "unready":
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the cluster's pods and nodes are still being listed")
+        return standing
 
     async def _sight(self, user: User, target: Target) -> Sight:
         """What the caller may see; raises Refusal if that does not include the target."""
@@ -94,6 +127,10 @@ class Api:
             raise target.sees_too_little(user)
         if target.resource.namespaced:
             return Sight((target.namespace,) if target.namespace else None)
+        return await self._everywhere(user)
+
+    async def _everywhere(self, user: User) -> Sight:
+        """The namespaces whose pods the caller may see."""
         if await self._reviews.permitted(user, _listing_pods("")):
             return Sight(None)
         answer = await self._desk.ask("namespaces", lambda: items.namespaces(self._core.engine))

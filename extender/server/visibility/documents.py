@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from extender.server.visibility import whatifs
 from extender.server.visibility.resources import RESOURCES, Resource
 from extender.wire.visibility import GROUP_VERSION
 from protos.contract import names
@@ -25,7 +26,7 @@ def documents() -> dict[str, bytes]:
     schema = msgspec.json.encode(_openapi())
     version = {"groupVersion": GROUP_VERSION, "version": names.VISIBILITY_VERSION}
     group = {"name": names.VISIBILITY_GROUP, "versions": [version], "preferredVersion": version}
-    resources = [_described(resource) for resource in RESOURCES]
+    resources = [*map(_described, RESOURCES), whatifs.DESCRIBED]
     of_version = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": GROUP_VERSION, "resources": resources}
     link = {"serverRelativeURL": f"{OPENAPI}?hash={hashlib.sha256(schema).hexdigest().upper()}"}
     info = {"title": "Gangshare", "version": names.VISIBILITY_VERSION}
@@ -55,7 +56,8 @@ def _openapi() -> dict[str, Any]:
     template = "#/components/schemas/{name}"
     shapes = [resource.shape for resource in RESOURCES]
     _, schemas = msgspec.json.schema_components(shapes, ref_template=template)
-    paths: dict[str, Any] = {}
+    of_what_if, paths = whatifs.schemas(template)
+    schemas |= of_what_if
     for resource in RESOURCES:
         kind = {"group": names.VISIBILITY_GROUP, "version": names.VISIBILITY_VERSION, "kind": resource.kind}
         gvk = {"x-kubernetes-group-version-kind": kind}

@@ -23,6 +23,7 @@ REASONS = {
     HTTPStatus.METHOD_NOT_ALLOWED: "MethodNotAllowed",
     HTTPStatus.BAD_REQUEST: "BadRequest",
     HTTPStatus.UNPROCESSABLE_ENTITY: "Invalid",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "RequestEntityTooLarge",
     HTTPStatus.TOO_MANY_REQUESTS: "TooManyRequests",
     HTTPStatus.INTERNAL_SERVER_ERROR: "InternalError",
     HTTPStatus.SERVICE_UNAVAILABLE: "ServiceUnavailable",

@@ -21,6 +21,8 @@ class StatusPort:
         """The header of each answer."""
         self.written: list[tuple[str, str, dict[str, Any]]] = []
         """Method, path and body."""
+        self.posted = b""
+        """The last body of a POST."""
         port = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -34,8 +36,8 @@ class StatusPort:
                 self.wfile.write(body or b"")
 
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                port.written.append((self.command, self.path, json.loads(body)))
+                port.posted = self.rfile.read(int(self.headers["Content-Length"]))
+                port.written.append((self.command, self.path, json.loads(port.posted)))
                 self.do_GET()
 
             do_PATCH = do_POST

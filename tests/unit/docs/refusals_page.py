@@ -47,7 +47,7 @@ def meaning(case: Case, section: Section) -> str:
 
 def advice(case: Case) -> str:
     """What to do."""
-    return case.advice or verdicts._advice(case.code)
+    return case.advice or verdicts.what_to_do(case.code)
 
 
 def page() -> str:

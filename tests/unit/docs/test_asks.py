@@ -24,6 +24,7 @@ SAID = {
     "training": ("20 GiB and 25 slices on each of 4 GPUs", Selection(link="nvlink")),
     "worker-0": ("2 whole GPUs", Selection()),
     "server": ("2 GiB on one GPU + 2 whole GPUs", Selection()),
+    "train": ("2 whole GPUs", Selection()),
 }
 """What each pod of the pages asks."""
 WANTED = table(SPECS, "you want", "limits of the container", "annotations of the pod", "read as")

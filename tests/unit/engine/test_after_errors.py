@@ -142,14 +142,14 @@ def test_a_search_for_one_who_found_a_place_meanwhile_is_not_begun_again_at_once
     story.engine.pods[story.pods["m0"].metadata.uid].state = "held"  # as nothing may have it
     story.now += 30.0
     began = 0
-    right = type(story.engine._components.preemption)._searching
+    right = type(story.engine._components.preemption).search
 
     def searching(self: Any, *args: Any) -> Any:
         nonlocal began
         began += 1
         return right(self, *args)
 
-    monkeypatch.setattr(type(story.engine._components.preemption), "_searching", searching)
+    monkeypatch.setattr(type(story.engine._components.preemption), "search", searching)
     story.engine.step(Tick(), story.now)
     steps = 0
     while story.engine.run_slice(story.now) and steps < 1000:

@@ -45,7 +45,7 @@ BOUNDED = {
     "_history._runs": runtimes.OWNERS,
     "queues._local_queues": queues.SWEEP,
     "queues._namespaces": queues.SWEEP,
-    "_usage._known": usage.REMEMBERED,
+    "usage._known": usage.REMEMBERED,
     "cannot_fit._known._young": cannot_fit.REMEMBERED // 2,
     "cannot_fit._known._old": cannot_fit.REMEMBERED // 2,
     "stock._matching": stock.REMEMBERED,

@@ -34,7 +34,7 @@ def due(story: GangStory) -> float:
 def there(story: GangStory, resource: str) -> float:
     story.later()
     queues = story.engine.tenancy.queues
-    return queues._also.get(resource, queues.total.get(resource, 0)) / GPU
+    return queues.also.get(resource, queues.total.get(resource, 0)) / GPU
 
 
 def with_health(node: Node, *health: str) -> Node:

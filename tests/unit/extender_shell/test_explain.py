@@ -235,4 +235,4 @@ NOTHING = {"BindConflict", "BindUnseen", "NodesNotChecked", "BindElsewhere", "Po
 
 @pytest.mark.parametrize("code", sorted({*CODES} - FAILED_AT_ADMISSION))
 def test_every_code_of_a_pending_pod_has_an_advice(code: str) -> None:
-    assert (verdicts._advice(code) == verdicts.NOTHING) is (code in NOTHING)
+    assert (verdicts.what_to_do(code) == verdicts.NOTHING) is (code in NOTHING)

@@ -73,6 +73,7 @@ class Asking:
         pair: Pair | None = None,
         method: str = "GET",
         headers: Mapping[str, str] | None = None,
+        body: Any = None,
     ) -> tuple[int, Any, dict[str, str]]:
         """Status, JSON and headers of an answer."""
         tls = ssl.create_default_context(cadata=trusted(self.cluster).decode())
@@ -81,7 +82,8 @@ class Asking:
         named = {"X-Remote-User": user, "X-Remote-Group": "people", **(headers or {})}
         url = f"https://127.0.0.1:{self._port}{path}"
         session, host = self.cluster.session, serving_trust.hosts(names.VISIBILITY)[0]
-        async with session.request(method, url, headers=named, ssl=tls, server_hostname=host) as answer:
+        data = {"json": body} if body is not None else {}
+        async with session.request(method, url, headers=named, ssl=tls, server_hostname=host, **data) as answer:
             return answer.status, msgspec.json.decode(await answer.read()), dict(answer.headers)
 
     async def status(self, path: str, user: str = "ada") -> Any:
@@ -172,6 +174,7 @@ async def test_discovery_names_the_kinds_for_everybody_whom_the_api_server_knows
         "gpuqueues": (False, ["get", "list"]),
         "gpuoffers": (False, ["get", "list"]),
         "defragplans": (True, ["get"]),
+        "whatifs": (True, ["create"]),
     }
     for path in ("/apis", f"/apis/{names.VISIBILITY_GROUP}", "/openapi/v2", "/openapi/v3", f"/openapi/v3{BASE}"):
         assert (await asking.get(path, "nobody"))[0] == 200

@@ -92,7 +92,7 @@ def test_the_roles_edit_and_admin_write_podgroups_and_no_queues(objects: Objects
     edit = objects.of("ClusterRole")["gangshare-edit"]
     assert aggregated(edit) == {f"{AGGREGATE}edit"}
     assert set(rights(edit, names.DOMAIN)) == {"podgroups"}
-    assert not rights(edit, names.VISIBILITY_GROUP)
+    assert rights(edit, names.VISIBILITY_GROUP) == {"whatifs": {"create"}}
 
 
 def test_a_role_for_everybody_shows_what_is_in_no_namespace_and_is_bound_to_nobody(objects: Objects) -> None:

@@ -10,16 +10,16 @@ queue for as long again, so that no room stays idle for ever.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 import msgspec
 
-from extender.engine.planning.attempt import TRY
+from extender.engine.planning.attempt import TRY, ClusterView
 from extender.engine.planning.backfill_guard import BackfillGuard, Kept, unguarded
 from extender.engine.planning.solver import Wanted, reopen
 from extender.engine.planning.what_if import Claim, WhatIfNodes
 from extender.engine.policies.backfill.earliest import Earliest, End, EndOf, earliest, ends
-from extender.engine.policies.backfill.heads import Head, Heads, QueuePosition
+from extender.engine.policies.backfill.heads import Head, Heads, Rank
 from extender.engine.policies.backfill.reservation import SOON_S, BackfillReservation
 from extender.engine.policies.context import PolicyContext
 from extender.engine.queueing.runtimes import end_of_running
@@ -77,8 +77,12 @@ class Backfill:
         """The guards that a gang must respect if it starts now."""
         if not self._kept:
             return unguarded
-        expected = self._context.runtimes.of_gang(gang)
-        binding = self._binding(self.heads.of_gang(gang), f"gang {gang.key}", now + expected, now)
+        end = now + self._context.runtimes.of_gang(gang)
+        return self.guards(self.heads.rank(self.heads.of_gang(gang)), f"gang {gang.key}", end, now)
+
+    def guards(self, rank: Rank, who: str, end: float, now: float) -> Kept:
+        """The guards that a workload of this rank respects if it starts now and ends then."""
+        binding = self._binding(rank, who, end, now)
         return lambda node: _guards(binding, node)
 
     def open_to(self, pod: PodState, now: float) -> Callable[[NodeState], bool] | None:
@@ -87,18 +91,18 @@ class Backfill:
         if not self._kept or ask is None or self.heads.needs(pod):
             return None
         end = now + self._context.runtimes.of_pod(pod)
-        binding = self._binding(self.heads.of_pod(pod), str(pod.ref), end, now)
+        binding = self._binding(self.heads.rank(self.heads.of_pod(pod)), str(pod.ref), end, now)
         if not binding:
             return None
         return lambda node: all(guard.admits(ask, pod.requests, node.books) for guard in _guards(binding, node))
 
-    def _binding(self, place: QueuePosition, who: str, end: float, now: float) -> list[BackfillReservation]:
+    def _binding(self, rank: Rank, who: str, end: float, now: float) -> list[BackfillReservation]:
         """The reservations that bind a workload that would end then."""
-        return [
-            reservation
-            for key, reservation in self._kept.items()
-            if reservation.binds(end, now) and key != who and self.heads.before(reservation.head.place, place)
-        ]
+        return [each for key, each in self._before(rank) if each.binds(end, now) and key != who]
+
+    def _before(self, rank: Rank) -> Iterator[tuple[str, BackfillReservation]]:
+        """The reservations of heads before this rank."""
+        return ((who, each) for who, each in self._kept.items() if self.heads.rank(each.head.place) < rank)
 
     # -- computation
 
@@ -196,6 +200,29 @@ class Backfill:
             first = yield from earliest(near, what_if, anywhere, here, now)
         if before is None or first is None or (first.sure and first.start > before.first.start):
             first = yield from earliest(view, what_if, anywhere, ordered, now)
+        yield from what_if.dissolve()
+        return first
+
+    def earliest(
+        self,
+        view: ClusterView,
+        wanted: Wanted,
+        taken: Sequence[Claim],
+        gone: Iterable[str],
+        rank: Rank,
+        now: float,
+    ) -> Generator[int, None, Earliest | None]:
+        """The first moment with room for pods that no reservation is for, beside the heads before this rank.
+
+        `taken`: what others get before them, for which the pods in `gone` (UIDs) are evicted.
+        """
+        pods = self._ledger.pods
+        starts = (each.first.assignments.items() for _, each in self._before(rank))
+        heads = [(pods[uid], assignment) for start in starts for uid, assignment in start if uid in pods]
+        others = [*self._context.reservations.claims(()), *heads, *taken]
+        what_if = WhatIfNodes(self._ledger, [*self._running_pods.leaving, *gone], (), others)
+        ordered = yield from ends(self._ledger, list(view.nodes), self._end_of(now))
+        first = yield from earliest(view, what_if, wanted, ordered, now)
         yield from what_if.dissolve()
         return first
 

@@ -11,7 +11,7 @@ from extender.engine.planning.solver import Wanted
 from extender.engine.policies.context import PolicyContext
 from extender.engine.queueing.line import Turn
 from extender.engine.queueing.order import QueueRank
-from extender.engine.queueing.queue_node import LocalQueue
+from extender.engine.queueing.queue_node import LocalQueue, QueueNode
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
 from extender.engine.state.seats import Seat
@@ -25,6 +25,10 @@ WAITS = "waiting", "held"
 """The states of a pod that has no node yet."""
 LOOKED_AT = 4
 """Cost of looking at a pending workload."""
+
+
+Rank = tuple[QueueRank, Turn]
+"""The rank of the queue, and the turn in it."""
 
 
 class QueuePosition(NamedTuple):
@@ -62,13 +66,9 @@ class Heads:
         """The place of a single pod."""
         return QueuePosition(self._context.tenancy.queues.of(pod.ref.uid), self._context.order.of_pod(pod))
 
-    def queue(self, place: QueuePosition) -> object:
+    def queue(self, place: QueuePosition) -> QueueNode | None:
         """The queue of this place; None if in none."""
         return self._context.tenancy.queues.at(place.local_queue) if place.local_queue is not None else None
-
-    def before(self, one: QueuePosition, other: QueuePosition) -> bool:
-        """Whether the first place is before the other, by the ranks that their queues have now."""
-        return self._rank(one) < self._rank(other)
 
     def waiting(self, of: GangInfo | PodState) -> QueuePosition | None:
         """The place of a pending gang or single pod, whatever it waits for; None for any other."""
@@ -84,7 +84,8 @@ class Heads:
             pod = self._ledger.pods.get(uid)
             yield self.waiting(pod) if pod is not None else None
 
-    def _rank(self, place: QueuePosition) -> tuple[QueueRank, Turn]:
+    def rank(self, place: QueuePosition) -> Rank:
+        """The rank of this place among all places, by the ranks that queues have now; the lowest is first."""
         local_queue = place.local_queue
         return self._context.tenancy.admission.queue_rank(local_queue) if local_queue is not None else (), place.turn
 
@@ -108,7 +109,7 @@ class Heads:
             queue = self.queue(head.place) if head is not None else None
             if head is not None and head.who not in but and queue not in but:
                 best[queue] = min(head, best.get(queue, head), key=lambda each: each.place.turn)
-        return sorted(best.values(), key=lambda head: self._rank(head.place))[:MOST]
+        return sorted(best.values(), key=lambda head: self.rank(head.place))[:MOST]
 
     def _gang_head(self, before: float, now: float, kept: Container[str], known: GangInfo) -> Head | None:
         gang, who = known.gang, f"gang {known.gang.key}"

@@ -6,12 +6,12 @@ time looks for victims. A search without result is not repeated before something
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from extender.engine.planning.attempt import STEP
+from extender.engine.planning.attempt import STEP, ClusterView
 from extender.engine.planning.solver import Wanted
-from extender.engine.planning.what_if import WhatIfNodes
+from extender.engine.planning.what_if import Claim, WhatIfNodes
 from extender.engine.policies.context import PolicyContext
 from extender.engine.policies.elastic.elastic import Elastic
 from extender.engine.policies.preemption.attempt import PreemptionAttempt, Preemptor
@@ -20,6 +20,8 @@ from extender.engine.policies.preemption.candidates import Backoff, Candidates, 
 from extender.engine.policies.preemption.reclaim import ReclaimPolicy
 from extender.engine.policies.preemption.units import MayTake, Unit, Units
 from extender.engine.policies.preemption.victims import COMING, NoSolution, Search, Victims
+from extender.engine.queueing.queues import Queues
+from extender.engine.queueing.quota import Quota
 from extender.engine.types import refusals
 from extender.engine.types.effects import Effect, Report
 from extender.engine.types.events import Event, PodGone, PodSeen, Tick
@@ -129,18 +131,37 @@ class Preemption:
         self._look_at = now + LOOK_S + self._candidates.seen / PER_LOOK
         if choice.outcome is not None:
             key, by, wanted = choice.outcome
-            self._search = key, by, self._searching(by, wanted, now)
+            queues = self._context.tenancy.queues
+            self._search = key, by, self.search(by, wanted, now, self._gangs.planner.view, queues)
 
     # -- searches
 
-    def _searching(self, by: Preemptor, wanted: Wanted, now: float) -> Search:
+    @property
+    def on(self) -> bool:
+        """Whether any pod is ever evicted for others."""
+        return self._on
+
+    def search(
+        self,
+        by: Preemptor,
+        wanted: Wanted,
+        now: float,
+        view: ClusterView,
+        queues: Queues,
+        taken: Sequence[Claim] = (),
+        gone: Iterable[str] = (),
+    ) -> Search:
+        """A search for victims. `queues` count the preemptor.
+
+        `taken`: room that others get before it, for which pods in `gone` (UIDs) are evicted.
+        """
         void = self._context.reservations.keepers(by.pods)
         going = frozenset(victim.uid for _, attempt in self._attempts.values() for victim in attempt.going)
-        going |= frozenset(self._gangs.members.evicting())
+        going |= frozenset(self._gangs.members.evicting()).union(gone)
 
         def draw() -> WhatIfNodes:
             claims = self._context.reservations.claims(by.pods)
-            claims += [claim for _, attempt in self._attempts.values() for claim in attempt.claims()]
+            claims += [*taken, *(claim for _, attempt in self._attempts.values() for claim in attempt.claims())]
             return WhatIfNodes(self._context.ledger, [*self._running_pods.leaving, *going], void, claims)
 
         def entitle() -> ReclaimPolicy:
@@ -150,8 +171,7 @@ class Preemption:
                 u: None for _, each in self._attempts.values() for u, pod in each.by.pods.items() if not pod.node
             }
             others = [uid for uid in coming if uid not in by.pods]
-            queues, quota = self._context.tenancy.queues, self._context.tenancy.admission.quota
-            return ReclaimPolicy(queues, quota, list(by.pods), by.priority, going=gone, coming=others)
+            return ReclaimPolicy(queues, Quota(queues), list(by.pods), by.priority, going=gone, coming=others)
 
         def candidates(may_take: MayTake) -> Generator[int, None, list[Unit]]:
             def free(unit: Unit) -> bool:
@@ -163,7 +183,7 @@ class Preemption:
             others = (victim for _, attempt in self._attempts.values() for victim in attempt.going)
             return self.budgets.forbidden(chosen, units, others)
 
-        return Search(self._gangs.planner.view, draw, wanted, candidates, entitle, forbidden)
+        return Search(view, draw, wanted, candidates, entitle, forbidden)
 
     def work(self, now: float) -> bool:
         """Do a slice of searching; return whether there is more to do."""

@@ -138,12 +138,13 @@ class Units:
         pods = list(self._ledger.pods.values())
         return self._context.quarantine.tried(pods, lambda pod: pod.subject, "units", single)
 
-    def _of_gangs(self, now: float) -> Iterator[Unit]:
+    def _of_gangs(self, now: float) -> Iterator[Unit | None]:
+        """The units of gangs; None for a gang that has none."""
         gangs = [known.gang for known in self._gangs.roster.known.values()]
         for units in self._context.quarantine.tried(
             gangs, lambda gang: of_gang(gang.key), "units", lambda gang: list(self._of_gang(gang, now))
         ):
-            yield from units or ()
+            yield from units or (None,)
 
     def _of_gang(self, gang: Gang, now: float) -> Iterator[Unit]:
         going = gang.preempted or gang.count(Stage.EVICTING, Stage.POSTED)

@@ -77,6 +77,7 @@ def serving(tmp_path: Path) -> Iterator[Demo]:
 
 
 EXPECTED = {
+    " whatif -f ": "would never start, because",
     "explain pod my-pod": "does not divide by",
     "logs my-pod": "GANGSHARE_GPU_MEM_MIB=2048",
     "pods/my-pod/log": "GANGSHARE_GPU_MEM_MIB=2048",
