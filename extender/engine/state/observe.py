@@ -11,6 +11,7 @@ from extender.engine.types import trust
 from extender.engine.types.effects import PodRef, Report, ReportNode, SetAnnotation
 from extender.engine.types.requests import amounts, requests
 from extender.engine.types.shape import Shape, shape
+from gangfilter import dialects
 from protos.contract import ask as asks
 from protos.contract import bounds, mistakes, names
 from protos.contract.ask import AskError, PodAsk
@@ -42,12 +43,13 @@ class Observer:
         self._drains = {key: value for key, _, value in (sign.partition("=") for sign in settings.drain_taints)}
 
     def node(self, node: Node) -> bool:
-        """Read a node; returns whether anything relevant changed. Report once what its cordon names in vain."""
+        """Read a node; returns whether anything relevant changed. Report once what its annotations say in vain."""
         state = self._ledger.node(node.metadata.name)
-        before = state.cordon_fault
+        before = state.mistake
         changed = self._ledger.set_node(node, amounts(node.status.allocatable), self._drain_sign(node))
-        if state.cordon_fault not in (None, before):
-            self._outbox.put(ReportNode(state.name, state.cordon_fault))
+        state.unread = mistakes.of_node(node.metadata.annotations, node.metadata.labels)
+        if state.mistake not in (None, before):
+            self._outbox.put(ReportNode(state.name, state.mistake))
         return changed
 
     def _drain_sign(self, node: Node) -> str:
@@ -113,8 +115,14 @@ class Observer:
         return state
 
     def mistake(self, pod: Pod) -> Reason | None:
-        """A key of a pod without a node that we do not read, None if there is none."""
-        return None if pod.spec.node_name else mistakes.first(pod, self._resources, self._settings.slices_per_gpu)
+        """A key of a pod without a node that we do not read, or that says nothing there; None if there is none.
+
+        Members of a gang may select GPUs and ask for none: a launcher often has the annotations of the workers.
+        """
+        if pod.spec.node_name:
+            return None
+        found = mistakes.first(pod, self._resources, self._settings.slices_per_gpu)
+        return found or (None if dialects.speaks(pod) else mistakes.without_gpus(pod, self._resources))
 
     def _read(self, pod: Pod) -> PodAsk | Reason | None:
         """The pod's GPU request, or why it is invalid."""

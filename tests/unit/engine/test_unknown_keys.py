@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from extender.engine.types.effects import Effect, PostBinding, Report
-from extender.engine.types.events import PodSeen
+from extender.engine.types.effects import Effect, PostBinding, Report, ReportNode
+from extender.engine.types.events import NodeSeen, PodSeen
 from protos.contract import mistakes, names
 from protos.contract.objects import Pod
 from tests.builders import a_container, a_node, a_pod
@@ -65,6 +65,36 @@ def test_keys_of_another_product_are_told_to_pods_that_its_scheduler_does_not_se
     assert [event[:33] for event in seen(story, ours)] == ["annotation gpu-fraction is of KAI"]
     assert seen(story, theirs) == []
     assert "write limit gangshare.io/gpu-slice: 50" in refusal(story, ours)
+
+
+def test_a_pod_of_another_scheduler_with_our_keys_is_told_the_schedulers_name() -> None:
+    story = Story(a_node("a", 16), scheduler_names=(names.PROFILE,))
+    expected = "schedulerName is gangshre: that scheduler does not ask Gangshare: write schedulerName: gangshare"
+    lost: dict[str, Any] = {"spec": {"schedulerName": "gangshre"}}
+    assert seen(story, a_pod("p", mem=4, **lost)) == [expected]
+    assert seen(story, a_pod("q", annotations={names.GROUP: "g", names.MIN_MEMBER: "2"}, **lost)) == [expected]
+    assert seen(story, a_pod("r", whole=1, **lost)) == [], "others serve whole GPUs too"
+    assert seen(story, a_pod("s", mem=4, node="a", **lost)) == [], "it has a node"
+
+
+def test_a_pod_that_selects_gpus_and_asks_for_none_is_refused_unless_its_gang_has_gpus() -> None:
+    story = Story(a_node("a", 16), scheduler_names=(names.PROFILE,))
+    ours: dict[str, Any] = {"spec": {"schedulerName": names.PROFILE}}
+    pod = a_pod("p", annotations={names.GPU_MODEL: "H200"}, **ours)
+    assert [event[:44] for event in seen(story, pod)] == ["annotation gangshare.io/gpu-model selects GPU"[:44]]
+    assert "no container asks for any" in refusal(story, pod)
+    launcher = a_pod("q", annotations={names.GPU_MODEL: "H200", names.GROUP: "g", names.MIN_MEMBER: "1"}, **ours)
+    assert "no container asks for any" not in str(seen(story, launcher)) + refusal(story, launcher)
+
+
+def test_a_node_with_a_misspelt_cordon_is_told_once() -> None:
+    story = Story()
+    node = a_node("a", 16, annotations={"gangshare.io/cordon-gpus": "0"})
+    told = [effect.reason.sentence for effect in story.tell(NodeSeen(node)) if isinstance(effect, ReportNode)]
+    assert told == [
+        "annotation gangshare.io/cordon-gpus is not known to Gangshare: write annotation gangshare.io/cordoned-gpus"
+    ]
+    assert story.tell(NodeSeen(node)) == []
 
 
 def test_where_unknown_keys_only_warn_the_pod_runs_and_is_told() -> None:
