@@ -102,10 +102,16 @@ def _annotation(key: str, before: str = "") -> Rewrite:
     return lambda value, _: f'annotation {key}: "{before}{value[:SHOWN]}"'
 
 
+def _placement(value: str, at: Units) -> str:
+    return _annotation(names.PLACEMENT)("spread" if value == "spread" else "pack", at)
+
+
 ANNOTATIONS_OF_OTHERS: Mapping[str, tuple[str, Rewrite]] = {
     "gpu-fraction": ("KAI", _fraction),
     "gpu-memory": ("KAI", _memory(1)),
     "gpu-fraction-num-devices": ("KAI", _annotation(names.GPU_COUNT)),
+    "hami.io/gpu-scheduler-policy": ("HAMi", _placement),
+    "hami.io/node-scheduler-policy": ("HAMi", _placement),
     "nvidia.com/use-gputype": ("HAMi", _annotation(names.GPU_MODEL)),
     "nvidia.com/nouse-gputype": ("HAMi", _annotation(names.GPU_MODEL, "!")),
     "nvidia.com/use-gpuuuid": ("HAMi", _annotation(names.GPU_UUID)),
@@ -194,11 +200,12 @@ def _all(pod: Pod, units: Units) -> Iterator[Reason]:
     for key in sorted((*annotations, *(limits.keys() - RESOURCES_OF_OTHERS.keys() - set(resources.all)))):
         if ours := amounts.get(_bare(key)):
             yield Reason(UNKNOWN, f"{key} is not known to Gangshare: write it as limit {ours} of a container")
-    of_pod: tuple[tuple[Place, Mapping[str, str]], ...] = (("annotation", annotations), ("label", labels))
-    for place, values in of_pod[: 1 if asks else 2]:
-        for key in sorted(values):
-            if of := ANNOTATIONS_OF_OTHERS.get(key) or _of_product(key):
-                yield _foreign(place, key, of, values[key], units)
+    for key in sorted(annotations):
+        if of := _of_others(key):
+            yield _foreign("annotation", key, of, annotations[key], units)
+    for key in sorted(labels):
+        if ("/" in key or not asks) and (of := _of_others(key)):
+            yield _foreign("label", key, of, labels[key], units)
     for key in sorted(RESOURCES_OF_OTHERS.keys() & limits.keys() - set(resources.all)):
         yield _foreign("resource", key, RESOURCES_OF_OTHERS[key], limits[key], units)
 
@@ -215,10 +222,10 @@ def _bare(key: str) -> str:
     return name.lower().replace("-", "").replace("_", "") if not domain or domain in PRODUCTS else ""
 
 
-def _of_product(key: str) -> tuple[str, Rewrite] | None:
-    """What a key of another product means that has no domain there, and has one here."""
+def _of_others(key: str) -> tuple[str, Rewrite] | None:
+    """What an annotation of another product means; some write a product's domain before a key without one."""
     domain, _, name = key.rpartition("/")
-    return ANNOTATIONS_OF_OTHERS.get(name) if domain in PRODUCTS else None
+    return ANNOTATIONS_OF_OTHERS.get(key) or (ANNOTATIONS_OF_OTHERS.get(name) if domain in PRODUCTS else None)
 
 
 def _unknown(

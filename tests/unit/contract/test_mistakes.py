@@ -159,6 +159,7 @@ def test_a_key_of_a_node_is_told_too(annotations: Mapping[str, str], labels: Map
         ("gpu-fraction", "much", "KAI", ""),
         ("run.ai/gpu-fraction", "0.5", "KAI", ": write limit gangshare.io/gpu-slice: 50"),
         ("gpu-memory", "3000", "KAI", ": write limit gangshare.io/gpu-mem: 3"),
+        ("hami.io/gpu-scheduler-policy", "binpack", "HAMi", ': write annotation gangshare.io/placement: "pack"'),
         ("nvidia.com/use-gputype", "A100", "HAMi", ': write annotation gangshare.io/gpu-model: "A100"'),
         ("nvidia.com/nouse-gputype", "T4", "HAMi", ': write annotation gangshare.io/gpu-model: "!T4"'),
     ],
@@ -234,3 +235,6 @@ def test_annotations_of_other_products_count_as_labels_where_the_pod_asks_for_no
     label = {"gpu-fraction": "0.5"}
     assert first(a_pod(labels=label)).startswith("label gpu-fraction is of KAI")
     assert not first(a_pod(mem=1, labels=label))
+    assert first(a_pod(mem=1, labels={"nvidia.com/use-gputype": "A100"})).startswith(
+        "label nvidia.com/use-gputype is of"
+    )
