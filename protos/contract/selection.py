@@ -116,11 +116,10 @@ def globs(parts: Iterable[str]) -> tuple[str, ...]:
 
 def uuids(text: str) -> tuple[str, ...]:
     """Globs of UUIDs; an index excludes and accepts nothing."""
-    patterns = globs(text.split(","))
-    names = [pattern.removeprefix("!") for pattern in patterns if WILD.isdisjoint(pattern)]
-    if not all(name.upper().startswith(("GPU-", "MIG-")) for name in names):
+    names = [part.strip().removeprefix("!").strip().upper() for part in text.split(",") if part.strip()]
+    if not names or not all(name.startswith(("GPU-", "MIG-")) or not WILD.isdisjoint(name) for name in names):
         raise SelectionError("UUIDs like GPU-5f0a or globs, divided by commas")
-    return patterns
+    return globs(text.split(","))
 
 
 def _spaceless(pattern: str) -> str:
