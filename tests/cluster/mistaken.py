@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from protos.contract import names
 from tests.cluster.api import Json
@@ -219,7 +220,7 @@ MISTAKES: Mapping[str, tuple[Json, str]] = {
     ),
 }
 
-NORMAL = {
+NORMAL: Mapping[str, Any] = {
     "annotations": {
         "sidecar.istio.io/inject": "true", "prometheus.io/scrape": "true", "workflows.argoproj.io/node-name": "train",
         "argocd.argoproj.io/sync-wave": "1", "kueue.x-k8s.io/workload": "job-train-1", "gpu-type": "large",

@@ -21,7 +21,7 @@ from tests.unit.manifests.conftest import MANIFESTS, Json, Objects
 Kustomize = Callable[[str], Objects]
 FOLDERS = ["base", *sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays").iterdir())]
 RESOURCES = names.Resources()
-MARKED = names.Resources(mem="variables.resources[0]", slice="variables.resources[1]")
+MARKED = names.Resources(mem="variables.resources[0]", slice="variables.resources[1]", whole="variables.resources[2]")
 """The names that the policy takes from its variable, in place of names."""
 UNITS = mistakes.Units(MARKED, names.DEFAULT_SLICES_PER_GPU)
 
