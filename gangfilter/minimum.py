@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from gangfilter.gang import BEFORE, STARTED, Gang
 from gangfilter.members import ARRIVED, PLACED, PRESENT, Member, Stage
 from gangfilter.table import Phase
+from protos.contract import names
 
 
 def minimum(gang: Gang) -> tuple[int | None, Mapping[str, int]]:
@@ -51,7 +52,7 @@ def lacking(gang: Gang) -> str:
     """The part of the minimum that does not exist, in words; "" if all exists."""
     total = gang.terms.min_member
     if total is None:
-        return "its number of members is unknown"
+        return f"its number of members is unknown: expected {names.MIN_MEMBER}, or a PodGroup of this name"
     roles = gang.roles(*PRESENT)
     if roles.total() < total:
         hint = ""
