@@ -52,7 +52,7 @@ def lacking(gang: Gang) -> str:
     """The part of the minimum that does not exist, in words; "" if all exists."""
     total = gang.terms.min_member
     if total is None:
-        return f"its number of members is unknown: expected {names.MIN_MEMBER}, or a PodGroup of this name"
+        return f"its number of members is unknown: expected {names.MIN_MEMBER}, or a PodGroup {gang.key}"
     roles = gang.roles(*PRESENT)
     if roles.total() < total:
         hint = ""
