@@ -16,6 +16,7 @@ from deviceplugin.machine import Machine, Source
 from protos import files
 from protos.contract.bounds import CDI_SPEC_BYTES
 from protos.contract.codec import BAD_JSON
+from protos.contract.reason import Reason
 
 log = structlog.get_logger()
 
@@ -49,6 +50,11 @@ class CdiSource:
         self._read: dict[Path, tuple[files.Stamp, frozenset[str]]] = {}
         """The devices of each file, and its stamp when it was read."""
         self._logged: frozenset[str] = frozenset()
+
+    @property
+    def trouble(self) -> Reason | None:
+        """That of the source."""
+        return self.source.trouble
 
     def read(self) -> Machine:
         """The machine as it is now; raises SourceError."""

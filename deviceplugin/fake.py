@@ -3,8 +3,11 @@
 The file is read again when it changes, so a fake GPU can become sick and recover. Schema: docs/fake-profiles.md.
 """
 
+import re
 import time
 import uuid
+from collections import Counter
+from collections.abc import Collection
 from importlib import resources
 from itertools import combinations
 from pathlib import Path
@@ -15,8 +18,10 @@ import structlog
 
 from deviceplugin.machine import Gpu, Machine, Xid
 from protos import files
+from protos.contract import links
 from protos.contract.bounds import GPU_TEXT, GPUS_PER_NODE
 from protos.contract.inventory import HEALTHY, Fabric, Index, Link, LinkKind, Natural, Numa, Text, Uuid
+from protos.contract.reason import Reason
 from protos.files import FileError
 
 log = structlog.get_logger()
@@ -24,6 +29,10 @@ log = structlog.get_logger()
 PERIOD_S = 0.5
 PROFILES = resources.files("deviceplugin") / "profiles"
 SICK = "sick:"
+UNREADABLE = "ProfileUnreadable"
+CAPABILITY = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
+SHOWN = 40
+"""Characters of a value that a message shows."""
 
 
 class Defaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -73,9 +82,10 @@ class FakeSource:
     """The machine of a profile: a shipped name or the path of a YAML file. Raises FileError if that cannot be used."""
 
     period = PERIOD_S
+    trouble: Reason | None
 
     def __init__(self, profile: str, node: str) -> None:
-        self.path, self.node = find(profile), node
+        self.path, self.node, self.trouble = find(profile), node, None
         self._load()
 
     def read(self) -> Machine:
@@ -96,14 +106,16 @@ class FakeSource:
         self._profile = files.read(self.path, parse)
 
     def _refresh(self) -> None:
-        """Load a changed file; for an unusable one the error is logged, and the last profile stays."""
+        """Load a changed file; for an unusable one `trouble` says why, and the last profile stays."""
         if files.stamp(self.path) == self._stamp:
             return
         try:
             self._load()
+            self.trouble = None
             log.info("profile_read_again", path=str(self.path))
         except FileError as error:
-            log.error("profile_unusable", path=str(self.path), error=str(error), used="the last usable one")
+            sentence = "the profile of this node's fake GPUs cannot be read; the last one that could is used"
+            self.trouble = Reason(UNREADABLE, sentence, str(error))
 
 
 def shipped() -> list[str]:
@@ -131,10 +143,24 @@ def parse(content: bytes) -> Profile:
     for what, values in (("indexes", indexes), ("uuids", uuids)):
         if len(set(values)) != len(values):
             raise FileError(f"GPU {what} {values} are not distinct")
-    for a, b, _ in profile.links.pairs:
+    _check_links(profile.links, indexes)
+    for cc in (profile.defaults.cc, *(gpu.cc or "" for gpu in profile.gpus)):
+        if cc and not CAPABILITY.fullmatch(cc):
+            raise FileError(f'cc is {cc[:SHOWN]!r}: expected a compute capability in quotes, like "8.0"')
+    return profile
+
+
+def _check_links(found: Links, indexes: Collection[int]) -> None:
+    pairs = [(min(a, b), max(a, b)) for a, b, _ in found.pairs]
+    for a, b in pairs:
         if a == b or not {a, b} <= set(indexes):
             raise FileError(f"links.pairs names {a} and {b}: expected two of the GPUs {indexes}")
-    return profile
+    if twice := [pair for pair, count in Counter(pairs).items() if count > 1]:
+        raise FileError(f"links.pairs names {twice[0][0]} and {twice[0][1]} twice: expected each pair once")
+    for kind in (found.all, *(kind for _, _, kind in found.pairs)):
+        if kind and not links.weight(kind):
+            expected = f"NV and a number of links, like NV12, or {', '.join(links.PCIE_WEIGHTS)}"
+            raise FileError(f"links has the kind {kind!r}: expected {expected}")
 
 
 def machine(profile: Profile, node: str) -> Machine:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from protos.contract.inventory import Fabric, Link
+from protos.contract.reason import Reason
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +59,11 @@ class Source(Protocol):
 
     period: float
     """Seconds between two readings."""
+
+    @property
+    def trouble(self) -> Reason | None:
+        """Why the machine is not read as its operator describes it, None if it is."""
+        ...
 
     def read(self) -> Machine:
         """The machine as it is now; raises SourceError."""

@@ -25,6 +25,7 @@ class NvmlSource:
     """The GPUs that the NVIDIA driver shows; `nvml` is the module pynvml, or a fake of it."""
 
     period = PERIOD_S
+    trouble = None
 
     def __init__(self, nvml: Any) -> None:
         self.nvml = nvml

@@ -76,7 +76,7 @@ class Plugin:
         standalone = settings.standalone
         self.corrections = Corrections(self.cluster, self.offer, self.record, self.metrics, standalone=standalone)
         health = Health(settings.ignored_xids, settings.cool_down_s)
-        self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics)
+        self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics, self.cluster.tell_node)
         self.registrars: list[Registrar] = []
         self._checkpoint = settings.kubelet_dir / names.KUBELET_CHECKPOINT
         self.publisher = Publisher(self.cluster, self.offer, self.metrics, self._settled)

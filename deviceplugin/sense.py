@@ -2,9 +2,11 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 
 import structlog
 
+from deviceplugin.cluster import Kind
 from deviceplugin.health import Health
 from deviceplugin.machine import Machine, Source, SourceError, Xid
 from deviceplugin.metrics import Metrics
@@ -13,6 +15,8 @@ from deviceplugin.podresources import PodResources, PodResourcesError
 from protos.contract.inventory import HEALTHY, Inventory
 
 log = structlog.get_logger()
+Tell = Callable[[str, str, Kind], Awaitable[None]]
+"""Posts an Event: its reason, message and kind."""
 
 POLL_S = 1.0
 """Longest wait for an error, the pause after an error, and the longest time until the loop can end."""
@@ -23,8 +27,12 @@ HANG_S = 30.0
 class Senses:
     """Reads one source. Its blocking calls run in a worker thread, one at a time."""
 
-    def __init__(self, source: Source, health: Health, offer: Offer, kubelet: PodResources, metrics: Metrics) -> None:
+    def __init__(
+        self, source: Source, health: Health, offer: Offer, kubelet: PodResources, metrics: Metrics, tell: Tell
+    ) -> None:
+        """`tell` posts an Event about the node."""
         self.source, self.health, self.offer, self.kubelet, self.metrics = source, health, offer, kubelet, metrics
+        self._tell, self._told = tell, source.trouble
         self._machine = Machine()
         self._held: dict[str, set[str]] = {}
         """Device IDs that containers hold, by resource, as last seen while a GPU was not healthy."""
@@ -59,6 +67,13 @@ class Senses:
         else:
             self._trouble = ""
             await self._update()
+        await self._tell_trouble()
+
+    async def _tell_trouble(self) -> None:
+        """Post what is wrong with the operator's description of the machine, once."""
+        trouble, before, self._told = self.source.trouble, self._told, self.source.trouble
+        if trouble is not None and trouble != before:
+            await self._tell(trouble.code, str(trouble), "Warning")
 
     async def _silent(self, why: str, now: float) -> None:
         """Mark all GPUs sick, since the machine does not answer."""

@@ -213,7 +213,7 @@ def _read(field: str, value: Any, parse: Callable[[Any], T]) -> T | None:
 def _members(number: int) -> int:
     """A minimum; with 0 each member starts by itself."""
     if not 0 <= number <= MEMBERS.most:
-        raise BadValue(f"a whole number from 1 to {MEMBERS.most}")
+        raise BadValue(f"a whole number from 0 to {MEMBERS.most}")
     return number or 1
 
 

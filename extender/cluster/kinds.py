@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import structlog
 
 from extender.cluster.status import CLASS_UNREADABLE, QUEUE_UNREADABLE
 from extender.engine.types import events
@@ -34,10 +33,9 @@ from protos.kube.changes import Ref
 from protos.kube.events import Reference
 
 GROUP_UNREADABLE = "GroupUnreadable"
+NAMESPACE_UNREADABLE, UNHEALTHY_UNREADABLE = "NamespaceUnreadable", "UnhealthyGpusUnreadable"
 NAMED, SHOWN = 8, 40
-"""The most entries that a log line names, and characters of each."""
-
-log = structlog.get_logger(__name__)
+"""The most entries that a sentence names, and characters of each."""
 Complain = Callable[[Reference, Reason], None]
 """Reports to the owner of an object why it cannot be read."""
 
@@ -103,7 +101,7 @@ def optional(complain: Complain, resources: names.Resources = names.DEFAULT_RESO
         *(_groups(kind, complain, resources) for kind in podgroups.KINDS),
         _gpu_classes(complain),
         *(_queues(kind, complain) for kind in queue_sources.SOURCES),
-        _NAMESPACES,
+        _namespaces(complain),
         _BUDGETS,
         _PRIORITY_CLASSES,
         *map(_scalers, training.PLURALS),
@@ -197,21 +195,24 @@ def _scalers(kind: training.ScalerKind) -> WatchedKind:
     )
 
 
-def _namespace_seen(ref: Ref, found: Namespace) -> Event:
-    if found.labels is None:
-        most = bounds.NAMESPACE_LABELS.most
-        log.warning("namespace_not_read", namespace=ref.name, expected=f"at most {most} labels")
-    return events.NamespaceSeen(found)
+def _namespaces(complain: Complain) -> WatchedKind:
+    report = _reporter(complain, namespace.API_VERSION, namespace.KIND, NAMESPACE_UNREADABLE)
+
+    def seen(ref: Ref, found: Namespace) -> Event:
+        if found.problem:
+            report(ref, found.problem)
+        return events.NamespaceSeen(found)
+
+    return WatchedKind(
+        api_version=namespace.API_VERSION,
+        plural=namespace.PLURAL,
+        kind=namespace.KIND,
+        decode=namespace.decode,
+        seen=seen,
+        gone=lambda ref: events.NamespaceGone(ref.name),
+    )
 
 
-_NAMESPACES = WatchedKind(
-    api_version=namespace.API_VERSION,
-    plural=namespace.PLURAL,
-    kind=namespace.KIND,
-    decode=namespace.decode,
-    seen=_namespace_seen,
-    gone=lambda ref: events.NamespaceGone(ref.name),
-)
 _BUDGETS = WatchedKind(
     api_version=budget.API_VERSION,
     plural=budget.PLURAL,
@@ -236,26 +237,32 @@ class ConfigMap(msgspec.Struct, frozen=True):
     data: dict[str, str] = {}
 
 
-def _unhealthy(ref: Ref, found: ConfigMap) -> Event | None:
-    """The GPU minor numbers listed under `gpus`, separated by commas."""
-    if not ref.name.startswith(names.UNHEALTHY_CONFIGMAP_PREFIX):
-        return None
+def unhealthy_gpus(complain: Complain) -> WatchedKind:
+    """gpushare's ConfigMaps `unhealthy-gpu-<node>`; `complain` reports entries that cannot be read."""
+    report = _reporter(complain, "v1", "ConfigMap", UNHEALTHY_UNREADABLE)
+
+    def seen(ref: Ref, found: ConfigMap) -> Event | None:
+        if not ref.name.startswith(names.UNHEALTHY_CONFIGMAP_PREFIX):
+            return None
+        minors, bad = _minors(found)
+        if bad:
+            named = listed(map(repr, bad), NAMED)
+            report(ref, f"{names.UNHEALTHY_CONFIGMAP_KEY} names {named}: expected minor numbers of GPUs, like 0,3")
+        return events.GpusUnhealthy(ref.name.removeprefix(names.UNHEALTHY_CONFIGMAP_PREFIX), minors)
+
+    return WatchedKind(
+        api_version="v1",
+        plural="configmaps",
+        kind="ConfigMap",
+        decode=msgspec.json.Decoder(ConfigMap).decode,
+        seen=seen,
+        gone=lambda ref: seen(ref, ConfigMap()),
+        namespace=names.UNHEALTHY_CONFIGMAP_NAMESPACE,
+    )
+
+
+def _minors(found: ConfigMap) -> tuple[frozenset[int], list[str]]:
+    """The GPU minor numbers listed under `gpus`, separated by commas, and the entries that are none."""
     parts = [part for each in found.data.get(names.UNHEALTHY_CONFIGMAP_KEY, "").split(",") if (part := each.strip())]
-    minors = {int(part) for part in parts if is_number(part) and int(part) <= bounds.GPU_INDEX.most}
-    bad = [part[:SHOWN] for part in parts if not (is_number(part) and int(part) in minors)]
-    if bad:
-        entries = listed(bad, NAMED)
-        log.warning("unhealthy_gpus_not_read", config_map=ref.name, entries=entries, expected="GPU minor numbers")
-    return events.GpusUnhealthy(ref.name.removeprefix(names.UNHEALTHY_CONFIGMAP_PREFIX), frozenset(minors))
-
-
-UNHEALTHY_GPUS = WatchedKind(
-    api_version="v1",
-    plural="configmaps",
-    kind="ConfigMap",
-    decode=msgspec.json.Decoder(ConfigMap).decode,
-    seen=_unhealthy,
-    gone=lambda ref: _unhealthy(ref, ConfigMap()),
-    namespace=names.UNHEALTHY_CONFIGMAP_NAMESPACE,
-)
-"""gpushare's ConfigMaps `unhealthy-gpu-<node>`."""
+    minors = frozenset(int(part) for part in parts if is_number(part) and int(part) <= bounds.GPU_INDEX.most)
+    return minors, [part[:SHOWN] for part in parts if not (is_number(part) and int(part) in minors)]

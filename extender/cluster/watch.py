@@ -203,7 +203,7 @@ class Watches:
         self._optional = OptionalKinds(client, kinds.optional(complain, resources), tell, metrics)
         self._others = [Feed(client, kinds.PODS, tell, metrics, calm=calm)]
         if gpushare:
-            self._others.append(Feed(client, kinds.UNHEALTHY_GPUS, tell, metrics))
+            self._others.append(Feed(client, kinds.unhealthy_gpus(complain), tell, metrics))
         self.replayed = asyncio.Event()
         """Set once the engine knows every object."""
 

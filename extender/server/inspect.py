@@ -72,7 +72,7 @@ def node_fields(engine: Engine, state: NodeState) -> dict[str, Any]:
         "state": inventory.state if inventory else UNKNOWN,
         "unit_mib": inventory.unit_mib if inventory else engine.settings.unit_mib,
         "slices_per_gpu": inventory.slices_per_gpu if inventory else engine.settings.slices_per_gpu,
-        "problem": state.problem or (str(state.mistake) if state.mistake else None),
+        "problem": state.problem or (str(state.told[0]) if state.told else None),
         "unschedulable": state.unschedulable,
         "gpus": tuple(_gpu(book, holders.get(uuid, [])) for uuid, book in books.gpus.items()) if books else (),
         "unplaced": tuple(Ref(**_ref(engine, uid)) for uid in books.unplaced()) if books else (),

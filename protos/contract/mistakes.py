@@ -22,6 +22,7 @@ from protos.contract.reason import Reason
 from protos.contract.selection import is_number
 
 UNKNOWN, FOREIGN, NO_GPU = "UnknownKey", "ForeignKey", "AskZero"
+OF_NODE = "NodeKeyUnknown"
 """Codes of the reasons."""
 Place = Literal["annotation", "label", "resource"]
 PREFIX = f"{DOMAIN}/"
@@ -49,8 +50,7 @@ SELECTING = frozenset({
     names.MIN_COMPUTE_CAPABILITY, names.LINK, names.MIXED_MODELS,
 })  # fmt: skip
 """They mean nothing in a pod without GPUs."""
-OF_NODES = frozenset({names.GPUS, names.CORDONED_GPUS})
-"""Annotations of nodes."""
+CORDON = names.CORDONED_GPUS.removeprefix(PREFIX)
 ALIASES = {"min-available": names.MIN_MEMBER, "pod-group": names.GROUP, "gpu-type": names.GPU_MODEL}
 """Terms of the field, and our keys for them."""
 UNDOMAINED = {key.removeprefix(PREFIX).replace("-", ""): key for key in sorted(ANNOTATIONS - WRITTEN) if "-" in key}
@@ -167,21 +167,22 @@ def of_group(annotations: Mapping[str, str], labels: Mapping[str, str], resource
     return [found.sentence for found in (*unknown, *misplaced)][:1]
 
 
-def of_node(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Reason | None:
-    """The first key of our domain on a node that is unknown or misplaced, None if there is none."""
-    unknown = sorted(("annotation", key) for key in _ours(annotations) if key not in OF_NODES)
-    misplaced = sorted(("label", key) for key in OF_NODES & labels.keys() - annotations.keys())
-    for place, key in (*unknown, *misplaced):
-        nearest = get_close_matches(_name(key)[:SHOWN].lower(), [_name(known) for known in sorted(OF_NODES)], 1, ALIKE)
-        advice = f"write annotation {PREFIX}{nearest[0]}" if nearest else "no known key of nodes is like it"
-        return Reason(UNKNOWN, f"{place} {key[:SHOWN]} is not known to Gangshare: {advice}")
-    return None
-
-
 def names_us(pod: Pod) -> bool:
     """Whether the pod has a key of our domain, or of one that was meant to be ours, that Gangshare has not written."""
     keys = (*pod.metadata.annotations.keys() - WRITTEN, *pod.metadata.labels, *_limits(pod))
     return any(True for _ in _ours(keys))
+
+
+def of_node(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Reason | None:
+    """The first unknown key of our domain on a node, None if there is none. Operators write one, the plugin another."""
+    places: tuple[tuple[Place, Mapping[str, str]], ...] = (("annotation", annotations), ("label", labels))
+    for place, keys in places:
+        for key in sorted(_ours(keys)):
+            if place != "annotation" or key not in (names.GPUS, names.CORDONED_GPUS):
+                meant = get_close_matches(_name(key)[:SHOWN].lower(), [CORDON], 1, ALIKE)
+                advice = f"did you mean annotation {names.CORDONED_GPUS}?" if meant else "no key of nodes is like it"
+                return Reason(OF_NODE, f"the node's {place} {key[:SHOWN]} is not known to Gangshare: {advice}")
+    return None
 
 
 def _all(pod: Pod, units: Units) -> Iterator[Reason]:

@@ -1,4 +1,4 @@
-"""Namespaces and their labels, which queues select. Source: core/v1 Namespace."""
+"""Namespaces and their labels, which queues and our policies select. Source: core/v1 Namespace."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ from collections.abc import Mapping
 
 import msgspec
 
-from protos.contract import bounds
+from protos.contract import bounds, names
 from protos.contract.objects import decode_raw
+from protos.contract.printable import brief
 
 API_VERSION, KIND, PLURAL = "v1", "Namespace", "namespaces"
+VALUES: Mapping[str, tuple[str, ...]] = {
+    names.GPU_VISIBILITY: ("all",),
+    names.UNKNOWN_KEYS: ("deny", "warn", "ignore"),
+    names.METRICS_LABEL: ("true",),
+}
+"""Our labels of namespaces, and their values."""
+SHOWN = 63
+"""Characters of a label that a sentence shows."""
 
 
 class Namespace(msgspec.Struct, frozen=True):
@@ -18,9 +27,23 @@ class Namespace(msgspec.Struct, frozen=True):
     name: str
     labels: Mapping[str, str] | None
     """None: more than NAMESPACE_LABELS. Then only empty selectors select it."""
+    problem: str = ""
+    """A label that has no effect, "" if there is none."""
 
 
 def decode(raw: bytes) -> Namespace:
     """A namespace from its JSON; raises msgspec.DecodeError."""
     meta = decode_raw(raw).metadata
-    return Namespace(meta.name, meta.labels if len(meta.labels) <= bounds.NAMESPACE_LABELS.most else None)
+    if len(meta.labels) > bounds.NAMESPACE_LABELS.most:
+        problem = f"{bounds.NAMESPACE_LABELS.exceeded(len(meta.labels))}: no queue that selects namespaces admits it"
+        return Namespace(meta.name, None, problem)
+    return Namespace(meta.name, meta.labels, _problem(meta.labels))
+
+
+def _problem(labels: Mapping[str, str]) -> str:
+    for label in sorted(label for label in labels if label.startswith(f"{names.DOMAIN}/")):
+        if label not in VALUES:
+            return f"label {brief(label, SHOWN)} is not known to Gangshare: expected {', '.join(VALUES)}"
+        if labels[label] not in VALUES[label]:
+            return f"label {label} is {labels[label][:SHOWN]!r}: expected {', '.join(VALUES[label])}"
+    return ""

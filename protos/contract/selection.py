@@ -108,7 +108,7 @@ def globs(parts: Iterable[str]) -> tuple[str, ...]:
     """The globs, at least one."""
     patterns = tuple(_spaceless(part.strip()) for part in parts if part.strip())
     if not patterns:
-        raise SelectionError("globs divided by commas")
+        raise SelectionError("names or globs, separated by commas")
     if len(patterns) > GLOBS.most or any(len(pattern) > GLOB.most for pattern in patterns):
         raise SelectionError(f"at most {GLOBS.most} globs of at most {GLOB.most} characters")
     return patterns
@@ -118,7 +118,7 @@ def uuids(text: str) -> tuple[str, ...]:
     """Globs of UUIDs; an index excludes and accepts nothing."""
     names = [part.strip().removeprefix("!").strip().upper() for part in text.split(",") if part.strip()]
     if not names or not all(name.startswith(("GPU-", "MIG-")) or not WILD.isdisjoint(name) for name in names):
-        raise SelectionError("UUIDs like GPU-5f0a or globs, divided by commas")
+        raise SelectionError("UUIDs like GPU-5f0a or globs, separated by commas")
     return globs(text.split(","))
 
 
@@ -126,7 +126,7 @@ def _spaceless(pattern: str) -> str:
     """The glob without blanks behind its `!`. `!=A10` and `!!A10` would exclude nothing."""
     name = pattern.removeprefix("!").strip()
     if not name or name[0] in "!=":
-        raise SelectionError("globs divided by commas, with one ! before each that excludes")
+        raise SelectionError("names or globs, separated by commas, with one ! before each that excludes")
     return f"!{name}" if pattern.startswith("!") else name
 
 
@@ -149,7 +149,7 @@ def compute_capability(text: str) -> tuple[int, int]:
     """A CUDA compute capability, major.minor."""
     major, _, minor = text.partition(".")
     if not (is_number(major) and is_number(minor or "0")):
-        raise SelectionError("one like 8.0")
+        raise SelectionError("a compute capability like 8.0")
     return int(major), int(minor or 0)
 
 

@@ -21,6 +21,7 @@ from protos.contract.reason import Reason
 from protos.contract.selection import is_number
 
 CUDA_DEVICES = "CUDA_VISIBLE_DEVICES"
+CODE = "AskOwnDevices"
 HARMLESS = ("", "none", "void")
 """Values that request no GPU: pods may set them."""
 _MARK = names.DEVICE_MOUNTS.rpartition("/")[2]
@@ -31,12 +32,9 @@ def forged(pod: Pod) -> Reason | None:
     """The refusal of a pod that requests GPUs from the runtime directly, None for other pods."""
     spec = pod.spec
     if any(key.startswith(names.CDI_ANNOTATIONS) for key in pod.metadata.annotations):
-        sentence = f"the pod has annotations {names.CDI_ANNOTATIONS}*: leave them out, we choose the devices"
-        return Reason("AskOwnDevices", sentence)
-    for container in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers):
-        if sentence := _forged(container):
-            return Reason("AskOwnDevices", sentence)
-    return None
+        return Reason(CODE, f"the pod has annotations {names.CDI_ANNOTATIONS}*: leave them out, we choose the devices")
+    containers = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
+    return next((found for found in map(_forged, containers) if found is not None), None)
 
 
 def hidden(pod: Pod, gpus: Mapping[str, int]) -> Reason | None:
@@ -47,27 +45,25 @@ def hidden(pod: Pod, gpus: Mapping[str, int]) -> Reason | None:
             if variable.name == CUDA_DEVICES and is_number(first) and int(first) >= gpus.get(container.name, HUGE):
                 last = gpus[container.name] - 1
                 return Reason(
-                    "AskOwnDevices",
+                    CODE,
                     f"container {container.name} sets {CUDA_DEVICES} to {first}, which hides its GPUs: "
                     f"they are {f'0 to {last}' if last else '0'} inside the container, whichever we choose",
                 )
     return None
 
 
-def _forged(container: Container) -> str:
+def _forged(container: Container) -> Reason | None:
+    name = container.name
     for variable in container.env:
         if variable.name == names.VISIBLE_DEVICES and (variable.value_from or (variable.value or "") not in HARMLESS):
-            return f"container {container.name} sets {names.VISIBLE_DEVICES} itself: leave it out, we set it"
+            return Reason(CODE, f"container {name} sets {names.VISIBLE_DEVICES} itself: leave it out, we set it")
     for source in container.env_from:
         # A prefix and a key together may be the name. Without a prefix the policy refuses the ConfigMap or Secret.
         if source.prefix not in ("", names.VISIBLE_DEVICES) and names.VISIBLE_DEVICES.startswith(source.prefix):
-            return (
-                f"container {container.name} has envFrom with a prefix that {names.VISIBLE_DEVICES} begins with: "
-                "take another prefix, or none"
-            )
+            begins = f"container {name} has envFrom with a prefix that {names.VISIBLE_DEVICES} begins with"
+            return Reason(CODE, f"{begins}: take another prefix, or none")
     for mount in container.volume_mounts:
         if _MARK in mount.mount_path:
-            return (
-                f"container {container.name} mounts a volume at {names.DEVICE_MOUNTS}: leave it out, we choose the GPUs"
-            )
-    return ""
+            mounts = f"container {name} mounts a volume at {names.DEVICE_MOUNTS}"
+            return Reason(CODE, f"{mounts}: leave it out, we choose the GPUs")
+    return None

@@ -172,11 +172,11 @@ MISTAKES: Mapping[str, tuple[Json, str]] = {
     ),
     "an exclusion of nothing": (
         asking(annotations={names.GPU_MODEL: "!=T4"}),
-        "gangshare.io/gpu-model is '!=T4': expected globs divided by commas",
+        "gangshare.io/gpu-model is '!=T4': expected names or globs, separated by commas",
     ),
     "an index as UUID": (
         asking(annotations={names.GPU_UUID: "0"}),
-        "gangshare.io/gpu-uuid is '0': expected UUIDs like GPU-5f0a or globs, divided by commas",
+        "gangshare.io/gpu-uuid is '0': expected UUIDs like GPU-5f0a or globs, separated by commas",
     ),
     "a minimum of memory that every GPU has": (
         asking(annotations={names.MIN_GPU_MEMORY: "40Mi"}),

@@ -177,7 +177,12 @@ def test_mistakes_without_end_are_not_listed_and_take_the_api_server_no_time(clu
         return asking(annotations={f"gangshare.io/{'k' * 50}-{i}": "" for i in range(count)})
 
     assert "too many to list" in answer(cluster, tenant, DENIED, wrong(500))
-    assert answer(cluster, tenant, DENIED, wrong(513)) == "", "left to the extender"
+    foreign = asking(*[{"nvidia.com/gpumem": "1", "nvidia.com/gpucores": "1"}] * 64)
+    assert "the keys are of other products" in answer(cluster, tenant, DENIED, foreign)
+    in_bytes = asking(*[{names.GPU_MEM: "10Gi"}] * 64)
+    assert "the limits of several containers are no amounts of GPUs" in answer(cluster, tenant, DENIED, in_bytes)
+    assert answer(cluster, tenant, DENIED, deployment(wrong(513))) == "", "left to the policy on its pods"
+    assert "annotations: expected at most 512" in answer(cluster, tenant, DENIED, wrong(513))
 
 
 def test_with_the_component_every_namespace_denies_that_does_not_say_otherwise(cluster: Cluster, tenant: Path) -> None:

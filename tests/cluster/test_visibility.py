@@ -24,6 +24,7 @@ ENV = "no container may set NVIDIA_VISIBLE_DEVICES, but to void, none or nothing
 PREFIX = "no envFrom may have a prefix that NVIDIA_VISIBLE_DEVICES begins with"
 MOUNT = "no container may mount a volume at /var/run/nvidia-container-devices"
 ANNOTATION = "no pod may have annotations cdi.k8s.io/*"
+TOO_MANY = "annotations: expected at most 512"
 KEY = "no ConfigMap and no Secret may have the key NVIDIA_VISIBLE_DEVICES"
 
 
@@ -151,6 +152,21 @@ def test_no_annotation_names_devices_of_cdi(tenant: Api) -> None:
     tenant.patch(f"{PODS}/plain", {"metadata": {"annotations": {"example.com/mine": "1"}}})
 
 
+def with_annotations(pod: Json, count: int) -> Json:
+    pod["metadata"]["annotations"] = {f"example.com/{i}": "" for i in range(count)}
+    return pod
+
+
+@pytest.mark.core
+def test_more_annotations_than_the_policy_searches_are_refused(tenant: Api) -> None:
+    tenant.post(PODS, with_annotations(forged(), 512))
+    for count in (513, 10_000):
+        with pytest.raises(ApiError, match=f"the pod has {count} {TOO_MANY}"):
+            tenant.post(PODS, with_annotations(forged("many"), count))
+    with pytest.raises(ApiError, match=f"the pod has 513 {TOO_MANY}"):
+        tenant.patch(f"{PODS}/forged", {"metadata": {"annotations": {"example.com/more": ""}}})
+
+
 def config_map(**data: str) -> Json:
     return {"metadata": {"name": "mine"}, "data": data}
 
@@ -201,6 +217,7 @@ def test_what_was_there_before_the_policies_can_still_be_changed_otherwise(clust
     namespace = f"/api/v1/namespaces/{TEAM}"
     cluster.api.patch(namespace, {"metadata": {"labels": selector}})
     wait_for(lambda: tenant.post(PODS, annotated(forged("old", env=[ALL]), "nvidia.com/gpu=all")), 20, "exemption")
+    tenant.post(PODS, with_annotations(forged("many"), 513))
     tenant.post(CONFIG_MAPS, config_map(NVIDIA_VISIBLE_DEVICES="void"))
     cluster.api.patch(namespace, {"metadata": {"labels": dict.fromkeys(selector)}})
     wait_for(lambda: refuses(cluster.api), 20, "end of the exemption")
@@ -210,6 +227,9 @@ def test_what_was_there_before_the_policies_can_still_be_changed_otherwise(clust
         tenant.patch(f"{CONFIG_MAPS}/mine", {"data": {names.VISIBLE_DEVICES: "all"}})
     with pytest.raises(ApiError, match="no pod may have annotations"):
         tenant.patch(f"{PODS}/old", annotated({"metadata": {}}, "nvidia.com/gpu=0"))
+    tenant.patch(f"{PODS}/many", {"metadata": {"labels": {"a": "b"}, "finalizers": []}})
+    with pytest.raises(ApiError, match=TOO_MANY):
+        tenant.patch(f"{PODS}/many", {"metadata": {"annotations": {"example.com/0": "changed"}}})
 
 
 def test_a_namespace_of_drivers_is_exempt_and_no_tenant_makes_its_own_one(cluster: Cluster, tenant: Api) -> None:

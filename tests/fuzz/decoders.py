@@ -134,7 +134,7 @@ _nobody: ApiClient = msgspec.UNSET  # type: ignore[assignment]
 
 
 def _config(data: bytes) -> None:
-    kind = kinds.UNHEALTHY_GPUS
+    kind = kinds.unhealthy_gpus(lambda *_: None)
     kind.seen(Ref(kind.namespace, f"{names.UNHEALTHY_CONFIGMAP_PREFIX}n1", "u"), kind.decode(data))
 
 

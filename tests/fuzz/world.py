@@ -80,7 +80,7 @@ KINDS: tuple[tuple[int, Sequence[tuple[Told, Sequence[str]]]], ...] = (
     (2, _rows({priority.KIND}, corpus.PRIORITIES)),
     (2, _rows({namespace.KIND}, corpus.NAMESPACES)),
     (4, _rows(training.PLURALS, corpus.SCALERS)),
-    (1, [(_told(kinds.UNHEALTHY_GPUS, UNHEALTHY), corpus.CONFIG_MAPS)]),
+    (1, [(_told(kinds.unhealthy_gpus(lambda *_: None), UNHEALTHY), corpus.CONFIG_MAPS)]),
 )  # fmt: skip
 
 

@@ -59,11 +59,14 @@ class Filtering:
         self._holds.expire(now)
         self._activator.look(now)
         self._components.reservations.lend(pod.metadata.uid)
-        verdict = self._verdict(pod, nodes, now, unheld=unheld)
+        if self._components.presence.over(pod.metadata.uid):
+            return Verdict((), refusals.GONE)
+        state = self._pods.asked_for(pod, now)
+        asked = self._look(pod, state, nodes, now)
+        verdict = self._verdict(pod, state, asked, now, unheld=unheld)
+        state.declined = asked.nominated if asked.alone and not verdict.nodes else ""
+        state.declined_until = now + CYCLE_S
         self._activator.look(now)
-        state = self._ledger.pods.get(pod.metadata.uid)
-        if state is not None and verdict.nodes:
-            state.declined = ""
         return verdict
 
     def _look(self, pod: Pod, state: PodState, nodes: Sequence[str], now: float) -> Look:
@@ -73,34 +76,29 @@ class Filtering:
         asked = look(nodes, "" if declined else nominated, len(self._ledger.nodes))
         if state.declined and not asked.alone:
             state.excluded = 0  # all but the declined node, as that question said nothing about the others
-        state.declined, state.declined_until = nominated if asked.alone else "", now + CYCLE_S
         if not asked.alone:
             state.sampled = asked.sampled
         if len(nodes) >= LEAST:  # fewer say nothing: the pod may select them
             self._components.indexes.sampled = asked.sampled
         return asked
 
-    def _verdict(self, pod: Pod, nodes: Sequence[str], now: float, *, unheld: bool) -> Verdict:
-        """The steps of filter.
+    def _verdict(self, pod: Pod, state: PodState, asked: Look, now: float, *, unheld: bool) -> Verdict:
+        """The steps of filter for a pod that has not ended.
 
-        1. Refuse a pod that has ended.
-        2. Update what the pod requests, and give back its soft charge.
-        3. Offer a booked pod its node alone.
-        4. Refuse a pod that cannot be read or has a forged allocation.
-        5. A member is offered its planned node alone, or waits for its gang.
-        6. Refuse a pod that no node could take even if it were empty.
-        7. Check the queue's quota.
-        8. Offer the best nodes.
+        1. Update what the pod requests, and give back its soft charge.
+        2. Offer a booked pod its node alone.
+        3. Refuse a pod that cannot be read or has a forged allocation.
+        4. A member is offered its planned node alone, or waits for its gang.
+        5. Refuse a pod that no node could take even if it were empty.
+        6. Check the queue's quota.
+        7. Offer the best nodes.
         """
-        if self._components.presence.over(pod.metadata.uid):
-            return Verdict((), refusals.GONE)
-        state = self._pods.asked_for(pod, now)
-        state.filtered, asked = True, self._look(pod, state, nodes, now)
+        state.filtered = True
         held, nominated = state.state == "held", self._nominations.asked(state)
         self._holds.drop(state)
         self._pods.reread(pod, state)
         if state.state in ("binding", "bound"):
-            if state.node in nodes:
+            if state.node in asked.nodes:
                 return Verdict((state.node,))
             if asked.sampled and state.state == "binding":
                 self._components.outbox.put(Requeue(state.ref, state.node))
@@ -122,7 +120,7 @@ class Filtering:
         full = self._components.tenancy.refused(state)
         if full is not None:
             return self._refuse(state, full, now)
-        return self._offer(state, pod, asked, now, held=held, first=nominated if nominated in nodes else "")
+        return self._offer(state, pod, asked, now, held=held, first=nominated if nominated in asked.nodes else "")
 
     def _offer(self, state: PodState, pod: Pod, asked: Look, now: float, *, held: bool, first: str) -> Verdict:
         """Offer the best nodes, and put a soft charge on the best. `held`: the pod had a soft charge already.

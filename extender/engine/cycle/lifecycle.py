@@ -74,7 +74,7 @@ class Lifecycle:
 
         To a pod that another scheduler places, only keys of our domain say that it should be ours.
         """
-        schedulers, mistake = self._components.settings.scheduler_names, self._observer.mistake(pod)
+        schedulers, mistake = self._components.settings.scheduler_names, state.mistake
         served = pod.spec.scheduler_name in schedulers
         if not served and (pod.spec.node_name or not mistakes.names_us(pod)):
             return

@@ -15,7 +15,7 @@ class NodeState:
 
     __slots__ = (
         "allocatable", "books", "cordon_fault", "cordoned", "fault", "inventory_text", "labels", "leaving", "name",
-        "number", "present", "problem", "seen", "taints", "unread", "unschedulable", "used", "version",
+        "number", "present", "problem", "seen", "taints", "told", "unschedulable", "used", "version",
     )  # fmt: skip
 
     def __init__(self, name: str, number: int) -> None:
@@ -36,8 +36,8 @@ class NodeState:
         """The annotation with its cordoned GPUs."""
         self.cordon_fault: Reason | None = None
         """Entries of that annotation that name no GPU."""
-        self.unread: Reason | None = None
-        """An annotation or label of our domain that we do not read."""
+        self.told: tuple[Reason, ...] = ()
+        """What is wrong with its inventory and with what operators wrote on it, as Events have told."""
         self.labels: Mapping[str, str] = {}
         self.taints: tuple[Taint, ...] = ()
         self.unschedulable = False
@@ -48,11 +48,6 @@ class NodeState:
         """Grows with each change of the node, its books and its totals."""
         self.present: Any = None
         """What `score.Scorer` remembers of it."""
-
-    @property
-    def mistake(self) -> Reason | None:
-        """What its annotations say in vain, None if nothing."""
-        return self.cordon_fault or self.unread
 
     def room(self, resource: str) -> int:
         return self.allocatable.get(resource, 0) - self.used.get(resource, 0)

@@ -21,11 +21,21 @@ from protos.contract.selection import Selection
 
 NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
 """Resources of every node."""
-SENTENCES = {
-    "forged": "only Gangshare may write this annotation; the value found is ignored and the right one restored",
-    "malformed": "the allocation cannot be used; every GPU that fits the pod is charged until the plugin corrects it",
-    "newer": "the allocation was written by a newer version; every GPU that fits the pod is charged",
+UNUSABLE = "the node takes no new pods with GPUs, since its inventory cannot be used"
+PROBLEMS = {
+    "forged": Reason(
+        "AllocationForged",
+        "only Gangshare may write this annotation; the value found is ignored and the right one restored",
+    ),
+    "malformed": Reason(
+        "AllocationMalformed",
+        "the allocation cannot be used; every GPU that fits the pod is charged until the plugin corrects it",
+    ),
+    "newer": Reason(
+        "AllocationNewer", "the allocation was written by a newer version; every GPU that fits the pod is charged"
+    ),
 }
+"""What is wrong with an allocation."""
 
 
 def ref_of(pod: Pod) -> PodRef:
@@ -43,13 +53,14 @@ class Observer:
         self._drains = {key: value for key, _, value in (sign.partition("=") for sign in settings.drain_taints)}
 
     def node(self, node: Node) -> bool:
-        """Read a node; returns whether anything relevant changed. Report once what its annotations say in vain."""
-        state = self._ledger.node(node.metadata.name)
-        before = state.mistake
+        """Read a node; returns whether anything relevant changed. Report once what is wrong with it."""
+        state, metadata = self._ledger.node(node.metadata.name), node.metadata
         changed = self._ledger.set_node(node, amounts(node.status.allocatable), self._drain_sign(node))
-        state.unread = mistakes.of_node(node.metadata.annotations, node.metadata.labels)
-        if state.mistake not in (None, before):
-            self._outbox.put(ReportNode(state.name, state.mistake))
+        unusable = Reason("InventoryUnusable", UNUSABLE, state.fault) if state.fault else None
+        found = (unusable, state.cordon_fault, mistakes.of_node(metadata.annotations, metadata.labels))
+        wrong = tuple(reason for reason in found if reason is not None)
+        self._outbox.put(*(ReportNode(state.name, reason) for reason in wrong if reason not in state.told))
+        state.told = wrong
         return changed
 
     def _drain_sign(self, node: Node) -> str:
@@ -60,7 +71,7 @@ class Observer:
 
     def ask(self, pod: Pod) -> PodAsk | None:
         """The pod's GPU request, None if it has none or an invalid one."""
-        asked = self._read(pod)
+        asked, _ = self._read(pod)
         return asked if isinstance(asked, PodAsk) else None
 
     def names_ours(self, pod: Pod) -> bool:
@@ -88,14 +99,14 @@ class Observer:
             return False
         if state.version and state.version == pod.metadata.resource_version:
             return False
-        if self._read(pod) != state.asked or tuple(self._requests(pod)) != state.requests:
+        if self._read(pod)[0] != state.asked or tuple(self._requests(pod)) != state.requests:
             return True
         state.version = _version(pod)
         return False
 
     def learn_anew(self, pod: Pod, state: PodState) -> None:
         """Set the pod's present requests."""
-        state.asked = self._read(pod)
+        state.asked, state.mistake = self._read(pod)
         state.refusal = None
         self._resize(pod, state)
         state.version = _version(pod)
@@ -110,26 +121,21 @@ class Observer:
         state = self._ledger.pod(ref_of(pod), now)
         state.priority = pod.spec.priority or 0
         self._resize(pod, state)
-        state.asked = self._read(pod)
+        state.asked, state.mistake = self._read(pod)
         state.version = _version(pod)
         return state
 
-    def mistake(self, pod: Pod) -> Reason | None:
-        """A key of a pod without a node that we do not read, or that says nothing there; None if there is none.
+    def _read(self, pod: Pod) -> tuple[PodAsk | Reason | None, Reason | None]:
+        """The pod's GPU request, or why it is invalid; and a key that we do not read, if it has one and no node.
 
         Members of a gang may select GPUs and ask for none: a launcher often has the annotations of the workers.
         """
-        if pod.spec.node_name:
-            return None
-        found = mistakes.first(pod, self._resources, self._settings.slices_per_gpu)
-        return found or (None if dialects.speaks(pod) else mistakes.without_gpus(pod, self._resources))
-
-    def _read(self, pod: Pod) -> PodAsk | Reason | None:
-        """The pod's GPU request, or why it is invalid."""
         asked = self._request(pod)
-        if isinstance(asked, Reason) or self._settings.unknown_keys == "warn":
-            return asked
-        return self.mistake(pod) or asked
+        mistake = None if pod.spec.node_name else mistakes.first(pod, self._resources, self._settings.slices_per_gpu)
+        if mistake is None and not pod.spec.node_name and not dialects.speaks(pod):
+            mistake = mistakes.without_gpus(pod, self._resources)
+        passes = isinstance(asked, Reason) or self._settings.unknown_keys == "warn"
+        return asked if passes else mistake or asked, mistake
 
     def _request(self, pod: Pod) -> PodAsk | Reason | None:
         """The pod's GPU request by the keys that we read, or why it is invalid."""
@@ -226,7 +232,7 @@ class Observer:
 
     def _problem(self, state: PodState, kind: str) -> None:
         self._counters["errors", kind] += 1
-        self._outbox.put(Report(state.ref, Reason(f"Allocation{kind.capitalize()}", SENTENCES[kind])))
+        self._outbox.put(Report(state.ref, PROBLEMS[kind]))
 
 
 def _named(pod: Pod) -> set[str]:

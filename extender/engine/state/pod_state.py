@@ -72,6 +72,8 @@ class PodState(msgspec.Struct, eq=False):
     node: str = ""
     asked: PodAsk | Reason | None = None
     """Its GPU request, or why the request is invalid."""
+    mistake: Reason | None = None
+    """A key that Gangshare does not read, found while it had no node."""
     model: str = ""
     """The model of GPUs that equal members of its gang have, "" if it may have any."""
     requests: Requests = ()

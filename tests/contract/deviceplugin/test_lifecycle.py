@@ -205,6 +205,15 @@ async def test_gpus_that_come_later_and_are_too_many_end_the_plugin_with_the_sen
         assert said.startswith("gangshare plugin: gangshare.io/gpu-slice: 108000 devices make a message of up to")
 
 
+async def test_a_profile_that_is_spoilt_later_is_told_and_the_last_one_is_served() -> None:
+    told = "the profile of this node's fake GPUs cannot be read; the last one that could is used: "
+    async with a_node(profile="t4x1") as node:
+        node.sim.profile.write_text("gpus: [{memory: 1}]")
+        await node.until(lambda: any(told in text for text in node.node_events()), "an Event says so")
+        assert [text for text in node.node_events() if "unknown field `memory`" in text]
+        assert (len(node.uuids), node.health) == (1, ["ok"])
+
+
 async def test_metrics_on_a_port_that_is_taken_end_the_start_with_a_sentence() -> None:
     async with a_node(ready=False) as node, await asyncio.start_server(lambda *_: None, "0.0.0.0", 0) as taken:
         port = taken.sockets[0].getsockname()[1]

@@ -120,8 +120,12 @@ def with_env(value: str, name: str = names.VISIBLE_DEVICES) -> Pod:
             "AskMixed",
             "and gangshare.io/gpu-count 2 is for parts of GPUs: write nvidia.com/gpu: 2 without gangshare.io/gpu-count",
         ),
-        (a_pod(mem=1, annotations={names.MIN_COMPUTE_CAPABILITY: "8.x"}), "AskMalformed", "expected one like 8.0"),
-        (a_pod(mem=1, annotations={names.GPU_MODEL: ","}), "AskMalformed", "expected globs"),
+        (
+            a_pod(mem=1, annotations={names.MIN_COMPUTE_CAPABILITY: "8.x"}),
+            "AskMalformed",
+            "expected a compute capability like 8.0",
+        ),
+        (a_pod(mem=1, annotations={names.GPU_MODEL: ","}), "AskMalformed", "expected names or globs"),
         *(
             (a_pod(mem=1, annotations={names.GPU_MODEL: globs}), "AskMalformed", "one ! before each that excludes")
             for globs in ("!=T4", "!!T4", "A10,! ", "=A10")

@@ -19,7 +19,7 @@ KIND = "nvidia.com/gpu"
 class Fixed:
     """A source that always shows the same two GPUs."""
 
-    period = 7.0
+    period, trouble = 7.0, None
 
     def read(self) -> Machine:
         return Machine(gpus=(a_gpu(0), a_gpu(1)))

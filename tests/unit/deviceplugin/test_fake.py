@@ -113,6 +113,19 @@ def test_a_file_spoilt_later_leaves_the_machine_as_it_was(tmp_path: Path) -> Non
     assert found.read() == before
 
 
+def test_a_spoilt_file_is_told_until_it_is_mended(tmp_path: Path) -> None:
+    found = source(tmp_path, "gpus: [{}]")
+    assert found.trouble is None
+    found.path.write_text("gpus: [{memory: 1}]")
+    found.read()
+    assert found.trouble is not None
+    assert found.trouble.code == "ProfileUnreadable"
+    assert "gpus.yaml: Object contains unknown field `memory`" in str(found.trouble)
+    found.path.write_text("gpus: [{}, {}]")
+    assert len(found.read().gpus) == 2
+    assert found.trouble is None
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -124,6 +137,14 @@ def test_a_file_spoilt_later_leaves_the_machine_as_it_was(tmp_path: Path) -> Non
         ("gpus: [{index: 1}, {}]", r"indexes \[1, 1\] are not distinct"),
         ("gpus: [{uuid: x}, {uuid: x}]", r"uuids \['x', 'x'\] are not distinct"),
         ("gpus: [{}, {}]\nlinks: {pairs: [[0, 5, NV1]]}", r"names 0 and 5: expected two of the GPUs \[0, 1\]"),
+        ("gpus: [{}, {}]\nlinks: {pairs: [[0, 1, NV1], [1, 0, SYS]]}", r"names 0 and 1 twice: expected each pair once"),
+        (
+            "gpus: [{}]\nlinks: {all: nvlink}",
+            r"kind 'nvlink': expected NV and a number of links, like NV12, or PIX, PXB",
+        ),
+        ("gpus: [{}, {}]\nlinks: {pairs: [[0, 1, NV]]}", r"kind 'NV': expected NV and a number of links"),
+        ('gpus: [{cc: "8"}]', r"cc is '8': expected a compute capability in quotes, like \"8\.0\""),
+        ("gpus: [{}]\ndefaults: {cc: sm_80}", r"cc is 'sm_80': expected a compute capability"),
         ("gpus: [", r"gpus.yaml: while parsing"),
         (f"gpus: [{'{},' * 257}]", r"GPUs of a node: 257, expected at most 256"),
         ("gpus: [{index: 70000}]", r"Expected `int` <= 65535.*gpus\[0\].index"),

@@ -17,6 +17,7 @@ from deviceplugin.metrics import Metrics
 from deviceplugin.offer import Offer
 from deviceplugin.podresources import PodResources
 from deviceplugin.sense import Senses
+from protos.contract.reason import Reason
 from tests.unit.deviceplugin.builders import a_machine
 
 
@@ -27,6 +28,8 @@ class Source:
 
     def __init__(self) -> None:
         self.readings = self.polls = 0
+        self.trouble: Reason | None = None
+        self.events: list[str] = []
         self.xids: Callable[[], list[Xid]] = list
         self.open = threading.Event()
         self.open.set()
@@ -47,7 +50,11 @@ class Source:
 @contextlib.asynccontextmanager
 async def senses(source: Source, folder: Path) -> AsyncIterator[Senses]:
     kubelet = PodResources(folder / "none.sock")
-    made = Senses(source, Health(cool_down=3600), Offer(Sharing()), kubelet, Metrics())
+
+    async def tell(reason: str, message: str, kind: str) -> None:
+        source.events.append(f"{kind} {reason}: {message}")
+
+    made = Senses(source, Health(cool_down=3600), Offer(Sharing()), kubelet, Metrics(), tell)
     await made.read([])
     task = asyncio.create_task(made.run())
     try:
@@ -97,3 +104,15 @@ async def test_a_driver_that_hangs_is_silent_until_it_answers(tmp_path: Path, mo
         await until(lambda: health(made) == ["sick:driver-silent"] * 2)
         source.open.set()
         await until(lambda: source.readings == 2)
+
+
+async def test_what_is_wrong_with_the_description_of_a_machine_is_told_once(tmp_path: Path) -> None:
+    source = Source()
+    async with senses(source, tmp_path) as made:
+        for trouble in (Reason("ProfileUnreadable", "a"), Reason("ProfileUnreadable", "a"), None, None):
+            source.trouble = trouble
+            await made.read([])
+        assert source.events == ["Warning ProfileUnreadable: a"]
+        source.trouble = Reason("ProfileUnreadable", "a", "b")
+        await made.read([])
+    assert source.events == ["Warning ProfileUnreadable: a", "Warning ProfileUnreadable: a: b"]

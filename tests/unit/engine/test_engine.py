@@ -12,10 +12,11 @@ from extender.engine.placement.index import ShapeIndex
 from extender.engine.types.effects import Already, PostBinding, Refuse, Report, ReportNode, SetAnnotation
 from extender.engine.types.events import BindDone, NodeGone, NodeSeen, PodGone, PodSeen, Tick
 from extender.engine.types.settings import Settings
+from extender.server import inspect
 from protos.contract import allocation, names
 from protos.contract import ask as asks
 from protos.contract.allocation import Share
-from protos.contract.objects import Pod
+from protos.contract.objects import Node, Pod
 from tests.builders import a_container, a_node, a_pod, a_ref, an_allocation
 from tests.unit.engine.story import Story, bound, changed, owned_by, put_back
 
@@ -357,6 +358,35 @@ def test_a_cordon_that_names_no_gpu_of_the_node_is_told_once_per_change_and_the_
     assert cordoned() == [False, False]
     assert told("1") == []
     assert told("99") == [expected]
+
+
+def node_events(story: Story, node: Node) -> list[str]:
+    """The Events on the node that its sight brings."""
+    return [
+        f"{effect.node} {effect.reason.code}: {effect.reason}"
+        for effect in story.tell(NodeSeen(node))
+        if isinstance(effect, ReportNode)
+    ]
+
+
+def test_a_misspelt_key_of_a_node_is_told_once_and_shown() -> None:
+    story, sentence = Story(), "the node's annotation gangshare.io/cordoned-gpu is not known to Gangshare"
+    told = f"{sentence}: did you mean annotation gangshare.io/cordoned-gpus?"
+    misspelt = {"gangshare.io/cordoned-gpu": "0"}
+    assert node_events(story, a_node("a", 16, annotations=misspelt)) == [f"a NodeKeyUnknown: {told}"]
+    assert node_events(story, a_node("a", 16, annotations=misspelt, allocatable={"cpu": "32"})) == []
+    assert inspect.node(story.engine, story.engine.nodes["a"]).problem == told
+    assert node_events(story, a_node("a", 16)) == []
+    assert inspect.node(story.engine, story.engine.nodes["a"]).problem is None
+
+
+def test_an_inventory_that_cannot_be_used_is_told_once() -> None:
+    story, sentence = Story(), "the node takes no new pods with GPUs, since its inventory cannot be used"
+    (told,) = node_events(story, a_node("a", annotations={names.GPUS: "{"}))
+    assert told.startswith(f"a InventoryUnusable: {sentence}: gangshare.io/gpus is '{{': expected")
+    assert node_events(story, a_node("a", annotations={names.GPUS: "{"}, allocatable={"cpu": "32"})) == []
+    other_unit = f"{sentence}: it counts GPU memory in units of 256 MiB, the cluster in 1024 MiB"
+    assert node_events(story, a_node("b", 16, unit_mib=256)) == [f"b InventoryUnusable: {other_unit}"]
 
 
 def test_an_ask_that_makes_no_sense_is_refused_with_its_sentence_until_it_is_mended() -> None:

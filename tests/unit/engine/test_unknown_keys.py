@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from extender.engine.types.effects import Effect, PostBinding, Report, ReportNode
-from extender.engine.types.events import NodeSeen, PodSeen
+import pytest
+
+from extender.engine.types.effects import Effect, PostBinding, Report
+from extender.engine.types.events import PodSeen
+from extender.engine.types.settings import UnknownKeys
 from protos.contract import mistakes, names
 from protos.contract.objects import Pod
+from protos.contract.reason import Reason
 from tests.builders import a_container, a_node, a_pod
 from tests.unit.engine.story import Story, changed
 
@@ -87,21 +91,27 @@ def test_a_pod_that_selects_gpus_and_asks_for_none_is_refused_unless_its_gang_ha
     assert "no container asks for any" not in str(seen(story, launcher)) + refusal(story, launcher)
 
 
-def test_a_node_with_a_misspelt_cordon_is_told_once() -> None:
-    story = Story()
-    node = a_node("a", 16, annotations={"gangshare.io/cordon-gpus": "0"})
-    told = [effect.reason.sentence for effect in story.tell(NodeSeen(node)) if isinstance(effect, ReportNode)]
-    assert told == [
-        "annotation gangshare.io/cordon-gpus is not known to Gangshare: write annotation gangshare.io/cordoned-gpus"
-    ]
-    assert story.tell(NodeSeen(node)) == []
-
-
 def test_where_unknown_keys_only_warn_the_pod_runs_and_is_told() -> None:
     story = Story(a_node("a", 16), unknown_keys="warn")
     pod = a_pod("p", mem=4, annotations=MISSPELT)
     assert seen(story, pod) == [SENTENCE]
     assert story.run(pod) == "a:0"
+
+
+@pytest.mark.parametrize("unknown_keys", ["refuse", "warn"])
+def test_the_keys_of_a_pod_are_looked_through_once_when_it_is_seen_first(
+    monkeypatch: pytest.MonkeyPatch, unknown_keys: UnknownKeys
+) -> None:
+    seen_pods, first = [], mistakes.first
+
+    def counted(pod: Pod, resources: names.Resources, slices_per_gpu: int) -> Reason | None:
+        seen_pods.append(pod.metadata.uid)
+        return first(pod, resources, slices_per_gpu)
+
+    monkeypatch.setattr(mistakes, "first", counted)
+    story = Story(a_node("a", 16), unknown_keys=unknown_keys)
+    assert seen(story, a_pod("p", mem=4, annotations=MISSPELT)) == [SENTENCE]
+    assert seen_pods == ["uid-p"]
 
 
 def test_a_pod_that_runs_is_left_alone() -> None:

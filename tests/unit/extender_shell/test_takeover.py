@@ -120,10 +120,19 @@ async def test_taking_over_begins_with_a_list_so_that_what_the_other_placed_is_i
         assert given(ours.pod("p2")) == ["GPU-node-a-1"]
 
 
-async def test_losing_the_lease_closes_the_gate_and_regaining_it_lists_again(lease: Holder) -> None:
+async def test_losing_the_lease_closes_the_gate_and_regaining_it_lists_again(
+    lease: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lease.take("us_1")
     async with elected(lease.api) as cluster:
         await cluster.ready()
+        closed, close = list[str](), cluster.extender.gate.close
+
+        def noted(why: str) -> None:
+            closed.append(why)
+            close(why)
+
+        monkeypatch.setattr(cluster.extender.gate, "close", noted)
         assert await placed(cluster, "p1") == ""
         lease.take("them_1")
         await until(lambda: "them_1" in cluster.extender.gate.why, "the gate closed")
@@ -131,6 +140,8 @@ async def test_losing_the_lease_closes_the_gate_and_regaining_it_lists_again(lea
         assert await placed(cluster, "p2") == ""
         value = cluster.extender.metrics.registry.get_sample_value
         assert value("gangshare_lists_total", {"path": "/api/v1/pods"}) == 2
+        assert closed[-1] == "this extender is taking over and reads the cluster once more"
+        monkeypatch.undo()
 
 
 def deaf(cluster: World) -> None:

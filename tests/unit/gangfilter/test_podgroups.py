@@ -157,8 +157,8 @@ def test_a_misspelt_annotation_of_a_pod_group_is_a_problem_of_the_gang() -> None
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ({"minMember": -1}, "spec.minMember is -1: expected a whole number from 1 to 150000"),
-        ({"minMember": 2**40}, "spec.minMember is 1099511627776: expected a whole number from 1 to 150000"),
+        ({"minMember": -1}, "spec.minMember is -1: expected a whole number from 0 to 150000"),
+        ({"minMember": 2**40}, "spec.minMember is 1099511627776: expected a whole number from 0 to 150000"),
         ({"queue": "q" * 300}, "spec.queue is 'qqqqqqqq"),
         ({"priorityClassName": "\x1b[2J"}, "spec.priorityClassName is '\\x1b[2J': expected a name of at most 253"),
         ({"minMember": "3"}, "Expected `int | null`, got `str` - at `$.minMember`"),

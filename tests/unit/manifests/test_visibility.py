@@ -39,12 +39,14 @@ def test_our_own_namespace_is_exempt(kustomize: Kustomize, folder: str) -> None:
 
 def test_the_policy_and_the_filter_refuse_the_same(kustomize: Kustomize) -> None:
     spec = kustomize("base").of("ValidatingAdmissionPolicy")["gangshare-visibility"]["spec"]
-    env, prefix, mount, annotation = (validation["expression"] for validation in spec["validations"])
+    env, prefix, mount, annotation, many = (validation["expression"] for validation in spec["validations"])
     assert f"variable.name != '{names.VISIBLE_DEVICES}'" in env
     assert f"variable.value in {list(visibility.HARMLESS)}" in env
     assert f"!'{names.VISIBLE_DEVICES}'.startsWith(source.prefix)" in prefix
     assert f"contains('{Path(names.DEVICE_MOUNTS).name}')" in mount
     assert f"startsWith('{names.CDI_ANNOTATIONS}')" in annotation
+    assert annotation.startswith("variables.now.size() > 512 ||"), "more take the API server seconds"
+    assert many.startswith("variables.now.size() <= 512 ||"), "what is not searched is refused"
 
 
 def with_component(kustomize: Kustomize, folder: Path, base: str, component: str) -> Objects:

@@ -1,0 +1,122 @@
+"""Why the device plugin refuses a container of a bound pod, so that the kubelet fails the pod."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from deviceplugin import allocate, identify
+from deviceplugin.allocate import Allocator
+from deviceplugin.answers import Style
+from deviceplugin.devices import Sharing
+from deviceplugin.identify import Identifier, Meant, RefusedError
+from deviceplugin.metrics import Metrics
+from deviceplugin.offer import Offer
+from deviceplugin.record import Record
+from protos.contract import names
+from protos.contract.objects import Pod
+from protos.contract.reason import Reason
+from tests.unit.deviceplugin.builders import a_container, a_machine, a_pod, listed
+from tests.unit.deviceplugin.test_identify import Cluster, Kubelet
+from tests.unit.refusals.case import Case, Section
+
+
+class _Ending(Identifier):
+    """The pod ends at the moment at which it is found."""
+
+    async def exactly(self, resource: str, amount: int) -> Meant:
+        meant, seen = await super().exactly(resource, amount)
+        status = msgspec.structs.replace(meant.pod.status, phase="Succeeded")
+        return meant._replace(pod=msgspec.structs.replace(meant.pod, status=status)), seen
+
+
+def _refused(
+    *pods: Pod,
+    resource: str = names.GPU_MEM,
+    amount: int = 4,
+    known: bool = True,
+    hold_s: float = allocate.HOLD_S,
+    single: bool = False,
+    identifier: type[Identifier] = Identifier,
+) -> Reason:
+    """Why the plugin of a node with a GPU of 16 units refuses the first pod; `known`: the node's pods are listed."""
+
+    async def asked() -> Reason:
+        cluster: Any = Cluster(*pods, now=pods)
+        if known:
+            cluster.pods_listed.set()
+        offer = Offer(Sharing(replicas={names.WHOLE_GPU: 4} if single else {}))
+        offer.set(a_machine(16), {}, {})
+        kubelet = Kubelet(*(listed(pod.metadata.name, main={}) for pod in pods[:1]))
+        corrections: Any = None
+        identify_it, style = identifier(kubelet, cluster, Record()), Style(single=single)
+        allocator = Allocator(identify_it, offer, corrections, Metrics(), style, lambda told: told.close())
+        with pytest.raises(RefusedError) as refused:
+            await allocator.allocate(resource, ["id"] * amount)
+        return refused.value.reason
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, seconds in (
+            (identify, "PATIENCE_S", 0.05),
+            (allocate, "KNOW_S", 0.05),
+            (allocate, "HOLD_S", hold_s),
+        ):
+            patch.setattr(module, name, seconds)
+        return asyncio.run(asked())
+
+
+P = a_pod("p")
+CASES = [
+    Case(
+        "NodeFull",
+        "no GPU of this node has enough free for <amount>",
+        lambda: _refused(a_pod("p", a_container(mem=12)), a_pod("o", a_container(mem=8), running=("main",)), amount=12),
+        "another scheduler bound the pod: set `schedulerName` to one that asks Gangshare, or taint the nodes",
+    ),
+    Case(
+        "PodUnknown",
+        "cannot tell which container asks for <count> of <resource>",
+        _refused,
+        "a static pod cannot have GPUs; for other pods look at the plugin's log",
+    ),
+    Case(
+        "NodeUnknown",
+        "the pods of this node cannot be listed: the API server does not answer, or does not allow it",
+        lambda: _refused(P, known=False),
+        "the plugin's log says why",
+    ),
+    Case(
+        "ApiSilent",
+        "no answer in <seconds> s: the API server or the kubelet is too slow",
+        lambda: _refused(P, known=False, hold_s=0.02),
+        "look at the API server's health and the node's load",
+    ),
+    Case(
+        "OneReplica",
+        "a container may ask one <resource> at most on this node",
+        lambda: _refused(a_pod("p", a_container(whole=2)), resource=names.WHOLE_GPU, amount=2, single=True),
+        "ask one: `failRequestsGreaterThanOne` is set in the node's time-slicing file",
+    ),
+    Case(
+        "AskUneven",
+        "<resource> <amount> does not divide by gangshare.io/gpu-count <count>: <amounts> would",
+        lambda: _refused(a_pod("p", annotations={names.GPU_COUNT: "3"})),
+    ),
+    Case("PodEnded", "the pod has ended", lambda: _refused(P, identifier=_Ending), "nothing"),
+    Case(
+        "ClassUnknown",
+        "only gangshare's scheduler knows which GPUs are of class <class>",
+        lambda: _refused(a_pod("p", annotations={names.GPU_CLASS: "large"})),
+        "nothing; if another scheduler bound the pod, set `schedulerName` to one that asks Gangshare",
+    ),
+]
+SECTION = Section(
+    "Pods that failed at admission",
+    "The kubelet fails a bound pod (`UnexpectedAdmissionError`) with one of these in the pod's status. A request that "
+    "cannot be read is refused with [its own sentence](#requests-that-are-asked-wrong).",
+    CASES,
+    "never: this pod has failed, and its controller creates another",
+)
