@@ -168,9 +168,13 @@ def of_group(annotations: Mapping[str, str], labels: Mapping[str, str], resource
 
 
 def names_us(pod: Pod) -> bool:
-    """Whether the pod has a key of our domain, or of one that was meant to be ours, that Gangshare has not written."""
+    """Whether the pod has a key of our domain, or a scheduler of our name, or one that was meant to be ours.
+
+    Keys that Gangshare has written do not count.
+    """
     keys = (*pod.metadata.annotations.keys() - WRITTEN, *pod.metadata.labels, *_limits(pod))
-    return any(True for _ in _ours(keys))
+    scheduler = pod.spec.scheduler_name[:SHOWN].lower()
+    return MARK in scheduler or _like_ours(scheduler) or any(True for _ in _ours(keys))
 
 
 def of_node(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Reason | None:

@@ -101,7 +101,8 @@ def read(key: str, value: object, parse: Callable[[Any], T], default: T) -> T:
     try:
         return parse(value)
     except SelectionError as error:
-        raise SelectionError(f"{key} is {str(value)[:60]!r}: expected {error}") from error
+        told = ",".join(value) if isinstance(value, tuple) else str(value)
+        raise SelectionError(f"{key} is {told[:60]!r}: expected {error}") from error
 
 
 def globs(parts: Iterable[str]) -> tuple[str, ...]:

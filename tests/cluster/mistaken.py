@@ -166,6 +166,10 @@ MISTAKES: Mapping[str, tuple[Json, str]] = {
         asking(scheduler="gangshre"),
         "schedulerName is gangshre: that scheduler does not ask Gangshare: write schedulerName: gangshare",
     ),
+    "a misspelt scheduler of whole GPUs": (
+        asking({names.WHOLE_GPU: "1"}, scheduler="Gangshare"),
+        "schedulerName is Gangshare: that scheduler does not ask Gangshare: write schedulerName: gangshare",
+    ),
     "the scheduler of the cluster": (
         asking({names.WHOLE_GPU: "1"}, annotations={names.GPU_MODEL: "H200"}, scheduler="default-scheduler"),
         "schedulerName is default-scheduler: that scheduler does not ask Gangshare: write schedulerName: gangshare",

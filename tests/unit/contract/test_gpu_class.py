@@ -64,7 +64,10 @@ def test_a_class_that_says_nothing_accepts_everything() -> None:
     [
         ({"models": "A100"}, "$.models"),
         ({"models": ["!"]}, "expected names or globs"),
-        ({"models": ["!=A100"]}, "names or globs, separated by commas, with one ! before each that excludes"),
+        (
+            {"models": ["!=A100", "T4"]},
+            "models is '!=A100,T4': expected names or globs, separated by commas, with one ! before each that excludes",
+        ),
         ({"minMemory": "40Mi"}, "minMemory is '40Mi': expected an amount like 40Gi, at least 1G"),
         ({"minMemory": "much"}, "minMemory is 'much': expected an amount like 40Gi"),
         ({"maxMemory": 0}, "more than zero"),

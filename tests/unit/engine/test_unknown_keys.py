@@ -77,7 +77,9 @@ def test_a_pod_of_another_scheduler_with_our_keys_is_told_the_schedulers_name() 
     lost: dict[str, Any] = {"spec": {"schedulerName": "gangshre"}}
     assert seen(story, a_pod("p", mem=4, **lost)) == [expected]
     assert seen(story, a_pod("q", annotations={names.GROUP: "g", names.MIN_MEMBER: "2"}, **lost)) == [expected]
-    assert seen(story, a_pod("r", whole=1, **lost)) == [], "others serve whole GPUs too"
+    assert seen(story, a_pod("r", whole=1, **lost)) == [expected]
+    others: dict[str, Any] = {"spec": {"schedulerName": "default-scheduler"}}
+    assert seen(story, a_pod("t", whole=1, **others)) == [], "others serve whole GPUs too"
     assert seen(story, a_pod("s", mem=4, node="a", **lost)) == [], "it has a node"
 
 
