@@ -22,6 +22,9 @@ from protos.contract.timestamps import epoch_seconds, timestamp
 
 Kind = Literal["app", "init", "sidecar"]
 
+BYTES = ("i", "M", "G", "T", "P", "E")
+"""Ends of amounts of bytes."""
+
 T = TypeVar("T")
 
 
@@ -202,7 +205,7 @@ def _amount(container: str, resource: str, limits: Mapping[str, str | int], reso
         ) from error
     if amount < 0:
         raise AskError("AskMalformed", f"container {container}: {resource} is {value!r}: expected zero or more")
-    if resource == resources.mem and (amount > GPU_AMOUNT.most or str(value).endswith("i")):
+    if resource == resources.mem and (amount > GPU_AMOUNT.most or str(value).endswith(BYTES)):
         units = -(-amount // (resources.unit_mib << 20))
         unit = unit_of_memory(resources.unit_mib)
         raise AskError(

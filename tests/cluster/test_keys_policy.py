@@ -113,6 +113,16 @@ def test_an_annotation_of_the_workload_itself_is_told(
     assert answer(cluster, tenant, DENIED, both) == ""
 
 
+def test_a_gang_that_only_the_workload_itself_names_is_told(cluster: Cluster, tenant: Path) -> None:
+    workload = job(asking())
+    workload["metadata"]["labels"] = {names.GROUP: "g", names.MIN_MEMBER: "2"}
+    said = answer(cluster, tenant, WARNED, workload)
+    for key in (names.GROUP, names.MIN_MEMBER):
+        assert f"label {key} of the Job itself is not read: write it in the metadata of its pod template" in said
+    workload["spec"]["template"]["metadata"]["labels"] |= workload["metadata"]["labels"]
+    assert answer(cluster, tenant, DENIED, workload) == ""
+
+
 def test_the_annotations_that_a_controller_copies_are_not_judged_again(cluster: Cluster, tenant: Path) -> None:
     copied = replica_set(asking())
     copied["metadata"]["annotations"] = {names.GPU_MODEL: "H200"}

@@ -63,6 +63,7 @@ def test_whole_gpus_beside_parts_on_several_gpus_are_no_mistake() -> None:
         (1024, "512Mi", "expected a number of GiB: write gangshare.io/gpu-mem: 1"),
         (1024, 10 * 2**30, "expected a number of GiB: write gangshare.io/gpu-mem: 10"),
         (1024, "10G", "expected a number of GiB: write gangshare.io/gpu-mem: 10"),
+        (1024, "10M", "expected a number of GiB: write gangshare.io/gpu-mem: 1"),
         (1, "10Gi", "expected a number of MiB: write gangshare.io/gpu-mem: 10240"),
         (256, "10Gi", "expected a number of units of 256 MiB: write gangshare.io/gpu-mem: 40"),
     ],

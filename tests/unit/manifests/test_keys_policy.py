@@ -194,6 +194,7 @@ def test_a_value_is_refused_as_by_the_extender(kustomize: Kustomize, key: str, v
 
 OF_GANGS = {
     names.MIN_MEMBER: ["4", " 4 ", "", "0", "-1", "1.5", "two", "50%"],
+    names.MIN_MEMBER_BY_ROLE: ['{"worker": 2}', " ", "worker=2", "worker: 2", "[]", "2"],
     names.ELASTIC: ["true", "false", "", "yes", "True"],
     names.EXPECTED_RUNTIME: ["5400", "90m", "2h30m", "1.5h", "", "0", "1 day", "2h30", "1d", "PT2H"],
     names.ON_MEMBER_LOST: ["wait", "restart", "ignore", "", "Restart", "fail"],

@@ -66,7 +66,7 @@ RULINGS = [
     _mistake("the limits of several containers are no amounts of GPUs", LONG),
     _mistake("schedulerName is <name>: that scheduler does not ask Gangshare: write schedulerName: <name>"),
     _mistake(
-        "annotation <key> of the <kind> itself is not read: write it in the metadata of its pod template",
+        "<place> <key> of the <kind> itself is not read: write it in the metadata of its pod template",
         f"{KEYS}::test_an_annotation_of_the_workload_itself_is_told",
     ),
     _mistake("<key> is <value>: expected <what the extender expects>"),
