@@ -20,6 +20,7 @@ from deviceplugin.health import Health
 from deviceplugin.identify import Identifier
 from deviceplugin.machine import Source
 from deviceplugin.metrics import Metrics
+from deviceplugin.notices import NodeNotices
 from deviceplugin.offer import Offer
 from deviceplugin.podresources import PodResources
 from deviceplugin.publish import Publisher
@@ -75,6 +76,7 @@ class Plugin:
         self.cluster = Cluster(client, settings.node_name, recorder)
         standalone = settings.standalone
         self.corrections = Corrections(self.cluster, self.offer, self.record, self.metrics, standalone=standalone)
+        self._notices = NodeNotices(self.cluster, self.offer)
         health = Health(settings.ignored_xids, settings.cool_down_s)
         self.senses = Senses(source, health, self.offer, self.kubelet, self.metrics, self.cluster.tell_node)
         self.registrars: list[Registrar] = []
@@ -133,7 +135,7 @@ class Plugin:
         await asyncio.sleep(self.settings.stop_delay_s)
 
     async def _follow_others(self) -> None:
-        """Forget pods that left, correct annotations, and take over what another plugin gives."""
+        """Forget pods that left, correct annotations, take over what another plugin gives, tell of the node."""
         await self.cluster.pods_listed.wait()
         gone = self._forget_gone(self.record.uids())
         self.corrections.look_at_all()
@@ -141,6 +143,8 @@ class Plugin:
         while True:
             await asyncio.sleep(TAKE_OVER_S)
             gone = self._forget_gone(gone)
+            if self.settings.standalone:
+                await self._notices.tell()
             stamp = files.stamp(self._checkpoint)
             if stamp == seen:
                 continue

@@ -18,6 +18,7 @@ from extender.cli import commands
 from extender.cli.errors import CommandError, with_demo
 from extender.cli.explain_commands import explain
 from extender.cli.options import plain_typer
+from extender.cli.queue_commands import move, queue
 from protos import usage
 
 app = plain_typer(
@@ -68,6 +69,8 @@ app.command()(commands.queues)
 app.command()(commands.defrag)
 app.command()(commands.demo)
 app.add_typer(explain, name="explain")
+app.add_typer(queue, name="queue")
+app.add_typer(move, name="move")
 
 
 @app.command(context_settings=PASSED_ON, add_help_option=False)

@@ -128,7 +128,7 @@ QUEUE_ALLOCATED = _gauge("gangshare_queue_allocated_gpus", ("queue",), "GPUs of 
 QUEUE_REQUESTED = _gauge(
     "gangshare_queue_requested_gpus",
     ("queue",),
-    "GPUs of a queue's bound pods, and of pending pods that some node could take.",
+    "GPUs of a queue's bound pods and, while it is open, of pending pods that some node could take.",
 )
 QUEUE_SHARE = _gauge("gangshare_queue_share", ("queue",), "Allocated GPUs of a queue over its fair share.")
 QUEUE_OVER = _gauge("gangshare_queue_over_capability", ("queue",), "1 if a queue uses more than its capability.")

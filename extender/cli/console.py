@@ -5,14 +5,19 @@ from __future__ import annotations
 import io
 import shutil
 import sys
+from functools import lru_cache
 from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from protos.contract.printable import brief, printable
+
 UNLIMITED = 100_000
 """Columns of a page that is not cut: in a pipe, a file, or on request."""
+WARNING = 256
+"""Characters of a warning that are shown."""
 FULL, EMPTY = "█", "░"
 
 
@@ -49,6 +54,12 @@ def page(*parts: RenderableType, colours: bool = False, width: int = UNLIMITED) 
     for part in parts:
         console.print(part, soft_wrap=isinstance(part, str))
     return "".join(f"{line.rstrip()}\n" for line in written.getvalue().splitlines())
+
+
+@lru_cache(maxsize=64)
+def warn(text: str) -> None:
+    """Print a warning of the API server to standard error, once."""
+    sys.stderr.write(f"warning: {printable(brief(text, WARNING))}\n")
 
 
 def columns(*headings: str) -> Columns:

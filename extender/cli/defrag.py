@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 from rich.console import RenderableType
 
-from extender.cli import console, inspection
+from extender.cli import as_user, console, inspection
 from extender.cli.errors import CommandError
 from extender.engine.planning import defrag_plan
 from extender.engine.policies.preemption import budgets
@@ -24,7 +24,7 @@ from protos.contract import budget, codec, names, reservation
 from protos.contract.budget import Budget, Budgets
 from protos.contract.objects import Pod, decode_pod
 from protos.contract.reservation import Reservation
-from protos.kube import credentials, errors, paths
+from protos.kube import errors, paths
 from protos.kube.client import MERGE_PATCH, ApiClient
 
 PLAN_TIMEOUT_S = 60.0
@@ -59,12 +59,8 @@ def _place(place: Place | Room) -> str:
 
 async def apply(plan: Plan, server: str, kubeconfig: str, context: str, say: Callable[[str], None]) -> None:
     """Carry the plan out with the credentials of a kubeconfig; raises CommandError that says how far it came."""
-    try:
-        connection = await credentials.load(kubeconfig or None, context or None)
-        async with ApiClient(connection, user_agent="gangshare-defrag") as client:
-            await carry_out(plan, client, server, say)
-    except (errors.CredentialsError, errors.ApiError) as error:
-        raise CommandError(f"the API server refused a request: {error}") from error
+    async with as_user.client(kubeconfig, context, "the plan cannot be carried out") as client:
+        await carry_out(plan, client, server, say)
 
 
 async def carry_out(plan: Plan, client: ApiClient, server: str, say: Callable[[str], None]) -> None:

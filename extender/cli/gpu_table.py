@@ -21,14 +21,18 @@ def gpus(nodes: Sequence[Node], pods: bool) -> RenderableType:
         if not node.gpus:
             table.add_row(label, "-")
         for gpu in node.gpus:
-            count = () if pods else (str(len(gpu.pods)),)
+            count = () if pods else (str(len(gpu.pods) + gpu.other_pods),)
             table.add_row(label, *_gpu_row(node, gpu, gpu.model if gpu.model != model else ""), *count)
             label, model = "", gpu.model
             for pod in gpu.pods if pods else ():
                 slices = "whole" if pod.whole else str(pod.slices)
                 table.add_row("", "", _pod_label(pod), "", "", f"{pod.mem} {console.unit(node.unit_mib)}", slices)
+            if pods and gpu.other_pods:
+                table.add_row("", "", _others(gpu.other_pods))
         for ref in node.unplaced:
             table.add_row("", "?", f"{BRANCH}{ref.namespace}/{ref.name}", "", "", "on some GPU")
+        if node.other_unplaced:
+            table.add_row("", "?", _others(node.other_unplaced), "", "", "on some GPU")
     return table
 
 
@@ -60,6 +64,11 @@ def _gpu_row(node: Node, gpu: Gpu, model: str) -> Iterator[RenderableType]:
     yield console.bar(used(gpu) / gpu.mem if gpu.mem else 0)
     yield f"{used(gpu)}/{gpu.mem} {console.unit(node.unit_mib)}"
     yield "whole" if gpu.whole else f"{gpu.slices_used}/{node.slices_per_gpu}"
+
+
+def _others(pods: int) -> str:
+    """Pods that the user may not see."""
+    return f"{BRANCH}{console.count(pods, 'pod')} of other namespaces"
 
 
 def _pod_label(pod: Holder) -> str:

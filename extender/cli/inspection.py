@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from extender.cli.errors import CommandError
-from extender.cli.options import DEFAULT_SERVER
+from extender.cli.options import DEFAULT_SERVER, PORT_FORWARD
 from protos.contract import names
 from protos.contract.printable import printable, printable_json
 
@@ -22,7 +22,6 @@ TIMEOUT_S = 10.0
 TOKEN = names.TOKEN_VARIABLE
 MAX_REFUSAL = 1000
 """Bytes of an error answer that are shown."""
-PORT_FORWARD = "kubectl -n gangshare-system port-forward deploy/gangshare-scheduler 12346"
 Read = TypeVar("Read")
 
 
@@ -49,21 +48,22 @@ def fetch(
                 raise CommandError(missing) from error
             raise CommandError(_refused(url, error)) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        body = _through_api(path, missing) if server == DEFAULT_SERVER else None
+        body = _through_api(path, missing, query, timeout_s) if server == DEFAULT_SERVER else None
         if body is not None:
             return printable_json(body)
         cause = getattr(error, "reason", error)
         raise CommandError(
             f"no extender answers at {server} ({cause}).\n"
             f"In another terminal: {PORT_FORWARD}\n"
-            "Or name the extender with --server URL or GANGSHARE_SERVER."
+            "Or name the extender with --server URL or GANGSHARE_SERVER.\n"
+            "With manifests/components/visibility the API server answers for it, and you need neither."
         ) from error
 
 
-def _through_api(path: str, missing: str) -> bytes | None:
+def _through_api(path: str, missing: str, query: Sequence[tuple[str, str]], timeout_s: float) -> bytes | None:
     from extender.cli import through_api  # its libraries are loaded only if they are needed
 
-    return through_api.page(path, missing)
+    return through_api.page(path, missing, query, timeout_s)
 
 
 def _token(server: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ import typer
 plain_typer = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 """A program of commands, whose help and errors are plain text."""
 DEFAULT_SERVER = "http://127.0.0.1:12346"
+PORT_FORWARD = "kubectl -n gangshare-system port-forward deploy/gangshare-scheduler 12346"
 Server = Annotated[
     str, typer.Option(envvar="GANGSHARE_SERVER", help="URL of the extender's status port.", metavar="URL")
 ]

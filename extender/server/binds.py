@@ -12,7 +12,6 @@ about these very Bindings, wait until then.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import structlog
@@ -21,6 +20,7 @@ from extender.cluster.bind import Binder
 from extender.engine.types.effects import Held, Open, PodRef, PostBinding, Refuse
 from extender.engine.types.events import BindAbandoned, BindDone
 from extender.server.core import Core, Release
+from extender.server.direct import Gone
 from protos.contract.reason import Reason
 
 LEFT = "the bind was abandoned: the scheduler stopped waiting for its answer, or asked again"
@@ -29,8 +29,6 @@ TOGETHER_S = 2.0
 """Seconds at most for which a bind waits for the Bindings of other members."""
 MANY, CALM_S = 64, 1.0
 """If so many Bindings are written at once, less urgent work waits: at most so many seconds, and half of the time."""
-Gone = Callable[[], Coroutine[Any, Any, None]]
-"""Waits until the caller no longer waits for the answer."""
 Decision = asyncio.Future[PostBinding | Reason | None]
 """The Binding of a held bind, or why there is none; None if its callers left."""
 

@@ -10,6 +10,7 @@ import msgspec
 from extender.engine.cycle.engine import Engine
 from extender.engine.planning.defrag_plan import NoPlan
 from extender.engine.policies.defrag.defrag import MOST_MOVES
+from extender.engine.queueing.usage import Takes
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo, ReplacementHold
 from extender.server import inspect, node_counts, verdicts
@@ -20,6 +21,7 @@ from extender.wire.listings import Plan
 from gangfilter.group import GroupKey
 from gangfilter.members import Member
 from gangfilter.table import Phase
+from protos.contract.queue import shown
 from protos.contract.reason import listed
 
 LINE_SLICE = 100
@@ -71,8 +73,15 @@ def _ranking(engine: Engine, pod: PodState) -> Generator[bytes, None, list[Rank]
 
 
 def _queue_of_pod(engine: Engine, pod: PodState) -> dict[str, Any]:
-    local_queue = engine.tenancy.queues.of(pod.ref.uid)
-    return {"pendingPods": engine.tenancy.queues.at(local_queue).waiting} if local_queue is not None else {}
+    queues = engine.tenancy.queues
+    local_queue = queues.of(pod.ref.uid)
+    if local_queue is None:
+        return {}
+    return {"pendingPods": queues.at(local_queue).waiting, "takes": _shown(queues.takes(pod.ref.uid))}
+
+
+def _shown(takes: Takes) -> dict[str, str]:
+    return {resource: shown(resource, amount) for resource, amount in sorted(takes) if amount}
 
 
 def _fields(shape: msgspec.Struct) -> dict[str, Any]:
@@ -86,6 +95,7 @@ def group(engine: Engine, key: GroupKey, now: float) -> Pieces:
     if info is None:
         raise Refusal(HTTPStatus.NOT_FOUND, (yield from _unknown(engine, key)))
     line = yield from _place_in_line(engine, info, now)
+    yield b""
     gang = inspect.gang(info, now)
     fields = {
         **_fields(gang),
@@ -129,9 +139,11 @@ def _queue_of_gang(engine: Engine, info: GangInfo) -> dict[str, Any]:
     local_queue = engine.tenancy.admission.local_queue(info.gang)
     queue = engine.tenancy.queues.at(local_queue)
     fields: dict[str, Any] = {"queue": queue.name, "pendingPods": queue.waiting}
-    withheld = engine.gangs.planner.withheld(info.gang) if info.gang.phase is Phase.WAITING else None
-    if withheld is not None:
-        fields |= msgspec.structs.asdict(withheld)
+    if info.gang.phase is Phase.WAITING:
+        planner, quota = engine.gangs.planner, engine.tenancy.admission.quota
+        fields["takes"] = _shown(quota.together(seat.uid for seat in planner.asked(info.gang)[1]))
+        withheld = planner.withheld(info.gang)
+        fields |= msgspec.structs.asdict(withheld) if withheld is not None else {}
     return fields
 
 

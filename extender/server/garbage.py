@@ -19,7 +19,7 @@ from extender.steps import Steps
 
 YOUNG, OLD = 1_500, 2
 """Allocations until a collection, and collections until the survivors are frozen: together at most some 2 ms."""
-STEPS = 25
+STEPS = 60
 """Steps until a collection in any case. Python's count of allocations sinks with each object that is freed, so it does
 not show that new objects replace old ones."""
 MOST = 2_500
@@ -59,7 +59,7 @@ class Garbage:
         if not self._settled:
             return
         young, looks, _ = gc.get_count()
-        if young < YOUNG and looks < OLD and self._steps.taken < self._collected_at + STEPS:
+        if young < YOUNG and self._steps.taken < self._collected_at + STEPS:
             return
         if looks >= OLD:
             gc.collect(1)

@@ -13,11 +13,11 @@ import msgspec
 
 from extender.engine.cycle.engine import Engine
 from extender.server import inspect
-from extender.server.binds import Gone
 from extender.server.desk import Desk, Pieces, Refusal, Traffic, json_object
+from extender.server.direct import Answer, Gone
 from extender.server.gate import Gate
 from extender.server.pages import JSON, TEXT, Page, Pages, Request, loopback_only
-from extender.server.verbs import Answer, LateHandler, Verbs, answer, at_once
+from extender.server.verbs import LateHandler, Verbs, answer, at_once
 from extender.wire import shapes
 
 PREFIX = "/gpushare-scheduler"

@@ -19,6 +19,7 @@ from typing import Any, cast
 import msgspec
 import uvicorn
 
+from extender.server.direct import DirectProtocol, Questions
 from extender.server.protocol import Limits, Load, Protocol
 from extender.settings import Address
 from protos.contract import bounds
@@ -166,13 +167,26 @@ class Server(uvicorn.Server):
     It closes connections whose time is over.
     """
 
-    def __init__(self, app: Any, limits: Limits, *, crowded: bool = True, tls: ssl.SSLContext | None = None) -> None:
-        """`crowded`: strangers can reach it, so connections are accepted one by one. With `tls` it serves over TLS."""
+    def __init__(
+        self,
+        app: Any,
+        limits: Limits,
+        *,
+        crowded: bool = True,
+        tls: ssl.SSLContext | None = None,
+        questions: Questions | None = None,
+    ) -> None:
+        """`crowded`: strangers can reach it, so connections are accepted one by one. With `tls` it serves over TLS.
+
+        `questions` are answered directly, and everything else by `app`.
+        """
         self._limits, self._crowded, self._load = limits, crowded, Load()
         self._doors: list[Door] = []
+        made = partial(DirectProtocol, questions) if questions else Protocol
+        self._make: Callable[..., Protocol] = partial(made, limits, self._load)
         config = uvicorn.Config(
             app,
-            http=cast("Any", partial(Protocol, limits, self._load)),
+            http=cast("Any", self._make),
             interface="asgi3",
             ws="none",
             lifespan="off",
@@ -208,7 +222,7 @@ class Server(uvicorn.Server):
 
     def _protocol(self) -> Protocol:
         given: Any = {"config": self.config, "server_state": self.server_state, "app_state": {}}
-        return Protocol(self._limits, self._load, **given)
+        return self._make(**given)
 
     async def on_tick(self, counter: int) -> bool:
         if counter % TURNS == 0:

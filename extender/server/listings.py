@@ -17,19 +17,33 @@ NAMED = 5
 
 def classes(engine: Engine) -> Pieces:
     """All classes and GPU models, with their GPUs, the wholly free ones of these, and their nodes."""
-    known, stock = engine.classes.known, engine.ledger.stock
-    listed_classes = (
-        GpuClass(
-            **{**msgspec.structs.asdict(status), "problem": status.problem or None},
-            description=gpu_class.description,
-            waiting=len(engine.classes.pods(status.name)),
-        )
-        for status in engine.classes.statuses()
-        if (gpu_class := known.get(status.name)) is not None  # it may be deleted between two pieces
-    )
-    missing = (MissingClass(name=name, waiting=len(engine.classes.pods(name))) for name in engine.classes.missing())
-    models = (
-        Model(
+    lists = {"classes": gpu_classes(engine), "missing": missing_classes(engine), "models": models(engine)}
+    yield from json_object({}, lists)
+
+
+def gpu_classes(engine: Engine) -> Iterator[GpuClass]:
+    """The classes, one by one."""
+    for status in engine.classes.statuses():
+        gpu_class = engine.classes.known.get(status.name)
+        if gpu_class is not None:  # it may be deleted between two pieces
+            yield GpuClass(
+                **{**msgspec.structs.asdict(status), "problem": status.problem or None},
+                description=gpu_class.description,
+                waiting=len(engine.classes.pods(status.name)),
+            )
+
+
+def missing_classes(engine: Engine) -> Iterator[MissingClass]:
+    """The classes that pending pods name and that do not exist."""
+    for name in engine.classes.missing():
+        yield MissingClass(name=name, waiting=len(engine.classes.pods(name)))
+
+
+def models(engine: Engine) -> Iterator[Model]:
+    """The models of GPUs."""
+    stock = engine.ledger.stock
+    for kind, nodes in stock.kinds():
+        yield Model(
             model=kind.model,
             mem=kind.mem,
             mem_mib=kind.mem_mib,
@@ -39,9 +53,6 @@ def classes(engine: Engine) -> Pieces:
             free=stock.free[kind],
             nodes=nodes,
         )
-        for kind, nodes in stock.kinds()
-    )
-    yield from json_object({}, {"classes": listed_classes, "missing": missing, "models": models})
 
 
 def queues(engine: Engine) -> Pieces:
@@ -65,6 +76,7 @@ def listed_queue(engine: Engine, queue_node: QueueNode, depth: int) -> Queue:
     queue = queue_node.queue
     return Queue(
         **msgspec.structs.asdict(engine.tenancy.status(queue_node)),
+        closed_by=queue_node.shut.name if queue_node.shut is not None else "",
         source=queue.source,
         parent=queue.parent,
         weight=queue.weight,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -11,7 +11,6 @@ import structlog
 
 from extender.cluster.reviews import Reviews, TooManyReviews
 from extender.server.desk import Answer, Desk, Pieces, Refusal
-from extender.server.verbs import Message, Receive, Send
 from protos.kube.errors import ApiError
 
 JSON, TEXT = "application/json", "text/plain; charset=utf-8"
@@ -55,6 +54,10 @@ class Page(NamedTuple):
     """Who may see it; None: everybody."""
 
 
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
 Find = Callable[[Request], Page | None]
 Guard = Callable[[Request], Awaitable[None]]
 """Raises Refusal for callers who may not see the page."""

@@ -31,10 +31,11 @@ def node(engine: Engine, name: str) -> Pieces:
     if state is None or not state.seen:
         raise Refusal(HTTPStatus.NOT_FOUND, f"{name}: no such node")
     yield b""
-    yield msgspec.json.encode(_node(engine, state))
+    yield msgspec.json.encode(page(engine, state))
 
 
-def _node(engine: Engine, state: NodeState) -> NodePage:
+def page(engine: Engine, state: NodeState) -> NodePage:
+    """All about one node."""
     fields = inspect.node_fields(engine, state)
     free = {"cpu": shown("cpu", max(0, state.room("cpu"))), "memory": f"{max(0, state.room('memory')) // GIB}Gi"}
     return NodePage(**fields, verdict=verdicts.of_node(Node(**fields), state), free=free)
@@ -49,15 +50,15 @@ def gpu(engine: Engine, uuid: str) -> Pieces:
     found = yield from wanted(current(engine.nodes), has)
     if not found:
         raise Refusal(HTTPStatus.NOT_FOUND, f"{uuid}: no such GPU")
-    page = _node(engine, found[0])
-    gpu = next(each for each in page.gpus if each.uuid == uuid)
+    on = page(engine, found[0])
+    gpu = next(each for each in on.gpus if each.uuid == uuid)
     yield msgspec.json.encode(
         GpuPage(
-            node=page.name,
-            unit_mib=page.unit_mib,
-            slices_per_gpu=page.slices_per_gpu,
+            node=on.name,
+            unit_mib=on.unit_mib,
+            slices_per_gpu=on.slices_per_gpu,
             gpu=gpu,
-            verdict=verdicts.of_gpu(gpu, page.verdict, page.name),
+            verdict=verdicts.of_gpu(gpu, on.verdict, on.name),
         )
     )
 

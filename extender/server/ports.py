@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from extender.cluster.reviews import Reviews
 from extender.server import http
 from extender.server.http import Server
-from extender.server.pages import authorized
+from extender.server.pages import Application, authorized
 from extender.server.status import Status
-from extender.server.verbs import Application
+from extender.server.verbs import VerbQuestions
 from extender.settings import Address, Settings
 from protos.kube.client import ApiClient
 
@@ -65,10 +65,13 @@ class Ports:
         """The certificates that must be renewed in time."""
         return [port.served for port in (self.verbs, self.secure) if port is not None and port.served is not None]
 
-    def servers(self, verbs: Application, status: Status, client: ApiClient) -> Iterator[tuple[Server, socket.socket]]:
-        """The server and socket of each port."""
+    def servers(
+        self, verbs: VerbQuestions, others: Application, status: Status, client: ApiClient
+    ) -> Iterator[tuple[Server, socket.socket]]:
+        """The server and socket of each port. `others` answers everything but verbs on the port of the verbs."""
         limits = http.verbs(self._settings.bind_timeout_s)
-        yield Server(verbs, limits, crowded=False, tls=self.verbs.tls), self.verbs.listener
+        served = Server(others, limits, crowded=False, tls=self.verbs.tls, questions=verbs.by_path)
+        yield served, self.verbs.listener
         yield Server(status.plain(), http.STATUS), self.status.listener
         if self.secure is not None:
             app = status.secure(authorized(Reviews(client, time.monotonic)))

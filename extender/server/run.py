@@ -33,7 +33,7 @@ from extender.server.garbage import Garbage
 from extender.server.gate import Gate
 from extender.server.pages import Pages
 from extender.server.ports import Ports
-from extender.server.verbs import VerbApp, Verbs
+from extender.server.verbs import VerbQuestions, Verbs
 from extender.server.visibility.api import Api, Standing
 from extender.settings import Settings
 from protos.contract import names
@@ -122,7 +122,7 @@ class Extender:
         async with self._reader, self._writer, asyncio.TaskGroup() as tasks:
             binds = Binds(self.core, Binder(self._writer, self._permission), tasks)
             app = status.Status(self.core, self.health, self._traffic, open_allocations=self.settings.open_allocations)
-            servers = list(ports.servers(self._verbs_app(binds), app, self._reader))
+            servers = list(ports.servers(*self._verbs(binds), app, self._reader))
             serving = [tasks.create_task(server.serve(sockets=[listener])) for server, listener in servers]
             endless: list[Coroutine[Any, Any, None]] = [
                 self._tick(),
@@ -156,13 +156,14 @@ class Extender:
             binds.abandon()
         log.info("stopped")
 
-    def _verbs_app(self, binds: Binds) -> VerbApp:
+    def _verbs(self, binds: Binds) -> tuple[VerbQuestions, Pages]:
+        """The verbs, and the other pages of their port."""
         verbs, others = Verbs(self.core, binds, self.gate), Pages(lambda _: None)
         handlers = dict(verbs.handlers)
         if self.settings.gpushare:
             handlers |= gpushare.GpuShare(verbs, self.engine).handlers
             others = gpushare.pages(self.engine, self.gate, self._traffic)
-        return VerbApp(self.core, self.gate, handlers, others, self._traffic)
+        return VerbQuestions(self.core, self.gate, handlers, self._traffic), others
 
     def _standing(self) -> Standing:
         if not self.watches.replayed.is_set():

@@ -1,21 +1,22 @@
 """kube-scheduler's questions over HTTP: filter, prioritize, preempt, bind, and observe for pods without GPUs.
 
-Bare ASGI: a body is decoded straight into the shapes of `extender.wire`, the engine answers from memory, and nothing
-is awaited between reading the books and writing them. For kube-scheduler any status but 200 fails the scheduling
+A body is decoded straight into the shapes of `extender.wire`, the engine answers from memory, and nothing is awaited
+between reading the books and writing them. For kube-scheduler any status but 200 fails the scheduling
 attempt. A closed gate answers 503, so it fails the attempt too.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import structlog
 
 from extender.engine.types.effects import PodRef, Verdict
-from extender.server.binds import BROKEN, Binds, Gone
+from extender.server.binds import BROKEN, Binds
 from extender.server.core import Core
 from extender.server.desk import Traffic
+from extender.server.direct import Answer, Gone, Question, Questions
 from extender.server.gate import Gate
 from extender.wire import shapes
 from protos.contract.bounds import BIND_BODY, VERB_BODY
@@ -27,12 +28,6 @@ UNGATED = f"{PREFIX}/observe"
 """Answered at a closed gate too."""
 
 log = structlog.get_logger(__name__)
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Message, Receive, Send], Awaitable[None]]
-Answer = tuple[int, bytes, bytes]
-"""Status, media type, body."""
 Handler = Callable[[bytes], Awaitable[Answer]]
 LateHandler = Callable[[bytes, Gone], Awaitable[Answer]]
 """Answers a body, perhaps late; it can find out whether the caller is gone."""
@@ -130,84 +125,50 @@ class Verbs:
         return await self._binds.bind(PodRef(asked.pod_namespace, asked.pod_name, asked.pod_uid), asked.node, gone)
 
 
-class VerbApp:
-    """The ASGI application of the questions. Each is one POST whose body and answer fit into memory.
+class VerbQuestions:
+    """Answers the verbs by path. Each is one POST."""
 
-    `others` serves all other paths. It comes last, as it would cost a question as much time as the answer itself.
-    """
-
-    def __init__(
-        self, core: Core, gate: Gate, handlers: Mapping[str, LateHandler], others: Application, traffic: Traffic
-    ) -> None:
+    def __init__(self, core: Core, gate: Gate, handlers: Mapping[str, LateHandler], traffic: Traffic) -> None:
         """`traffic` counts the questions without an answer."""
-        self._gate, self._handlers, self._others, self._traffic = gate, handlers, others, traffic
-        self._seconds = {path: core.metrics.verb_seconds.labels(path.rpartition("/")[2]) for path in self._handlers}
-        self._clock, self._faults = core.clock, core.metrics.faults
+        self._gate, self._traffic = gate, traffic
+        self._clock, self._faults, self._seconds = core.clock, core.metrics.faults, core.metrics.verb_seconds
+        self.by_path: Questions = {path.encode(): self._question(path, handlers[path]) for path in handlers}
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        handler = self._handlers.get(scope.get("path", ""))
-        if handler is None:
-            await self._others(scope, receive, send)
-            return
-        status, media_type, body = await self._answered(scope, receive, handler)
-        headers = [(b"content-type", media_type), (b"content-length", str(len(body)).encode())]
-        if status == 413:  # the rest of the body is not read
-            headers.append((b"connection", b"close"))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
-    async def _answered(self, scope: Message, receive: Receive, handler: LateHandler) -> Answer:
-        path: str = scope["path"]
-        if scope["method"] != "POST":
-            return complaint(405, f"{scope['method']} {path}: expected POST")
-        holds = path.endswith("/bind")
+    def _question(self, path: str, handler: LateHandler) -> Question:
+        holds, seconds = path.endswith("/bind"), self._seconds.labels(path.rpartition("/")[2])
         bound = BIND_BODY if holds else VERB_BODY
-        body = await _body(receive, bound.most)
-        if body is None:
-            return complaint(413, f"{bound.what}: expected at most {bound.most} {bound.unit}")
-        if path != UNGATED and not await self._gate.passed():
-            return complaint(503, self._gate.why)
-        began = self._clock()
-        self._traffic.begin(holds=holds)
-        try:
-            with self._faults.over("verb", path):
-                try:
-                    return await handler(body, lambda: _gone(receive))
-                except shapes.WireError as error:
-                    log.warning("verb_not_read", path=path, error=str(error))
-                    return complaint(400, str(error))
-            return complaint(500, BROKEN)
-        finally:
-            self._traffic.end(holds=holds)
-            self._seconds[path].observe(self._clock() - began)
+
+        async def answered(method: bytes, body: bytes, gone: Gone) -> Answer:
+            if method != b"POST":
+                return complaint(405, f"{method.decode()} {path}: expected POST")
+            if len(body) > bound.most:
+                return complaint(413, bound.exceeded(len(body)))
+            if path != UNGATED and not await self._gate.passed():
+                return complaint(503, self._gate.why)
+            began = self._clock()
+            self._traffic.begin(holds=holds)
+            try:
+                return await self._tried(path, handler(body, gone))
+            finally:
+                self._traffic.end(holds=holds)
+                seconds.observe(self._clock() - began)
+
+        return answered
+
+    async def _tried(self, path: str, handled: Awaitable[Answer]) -> Answer:
+        with self._faults.over("verb", path):
+            try:
+                return await handled
+            except shapes.WireError as error:
+                log.warning("verb_not_read", path=path, error=str(error))
+                return complaint(400, str(error))
+        return complaint(500, BROKEN)
 
 
 def _filtered(asked: shapes.Args, verdict: Verdict) -> Answer:
     if verdict.reason is not None:
         return answer(shapes.refused(asked, verdict.reason.sentence))
     return answer(shapes.kept(asked, verdict.nodes))
-
-
-async def _body(receive: Receive, most: int) -> bytes | None:
-    """The whole body; None if it is too long or the caller is gone."""
-    parts, length, more = [], 0, True
-    while more:
-        message = await receive()
-        if message["type"] != "http.request":
-            return None
-        part = message.get("body", b"")
-        parts.append(part)
-        length += len(part)
-        more = message.get("more_body", False)
-        if length > most:
-            return None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-async def _gone(receive: Receive) -> None:
-    """Wait until the caller of a question whose body was read is gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _name(pod: Pod) -> str:

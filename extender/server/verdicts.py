@@ -42,7 +42,7 @@ ADVICE = {
     "ClassUnreadable": "correct the class",
     "QueueFull": "wait until pods of the queue end, or ask the queue's owner for more",
     "QueueReserved": "wait, or give its queue a guarantee of its own",
-    "QueueClosed": "ask the queue's owner to open it",
+    "QueueClosed": "ask the queue's owner to open it (`gangshare queue resume`), or move to another queue",
     "QueueForbidden": "name a queue that admits this namespace; `gangshare queues` shows all queues",
     "QueueMissing": "create the queue, or correct gangshare.io/queue",
     "QueueUnreadable": "correct the queue",
@@ -172,7 +172,11 @@ def of_queue(queue: Queue) -> Verdict:
     if queue.problem:
         return _refuses(f"cannot be read: {queue.problem}", "correct the queue")
     if queue.closed:
-        return _refuses("is closed: no pod of it starts", "its owner may set `closed: false`")
+        by = queue.closed_by or queue.name
+        cause = "" if by == queue.name else f" with queue {by} above it"
+        return _refuses(
+            f"is closed{cause}: no pod of it starts", f"its owner may open it: `gangshare queue resume {by}`"
+        )
     counts = f"{queue.running} pods run, {queue.waiting} wait"
     if queue.exceeded:
         return _refuses(f"is above its capability: {counts}", "wait until pods of it end")

@@ -67,6 +67,8 @@ class Gpu(Shape, frozen=True, kw_only=True):
     slices_used: int = 0
     whole: bool = False
     pods: tuple[Holder, ...] = ()
+    other_pods: int = 0
+    """Pods on it that the caller may not see."""
 
 
 class Node(Shape, frozen=True, kw_only=True):
@@ -81,6 +83,8 @@ class Node(Shape, frozen=True, kw_only=True):
     """It is cordoned (kubectl cordon)."""
     gpus: tuple[Gpu, ...] = ()
     unplaced: tuple[Ref, ...] = ()
+    other_unplaced: int = 0
+    """Unplaced pods that the caller may not see."""
 
 
 class NodePage(Node, frozen=True, kw_only=True):
@@ -218,6 +222,8 @@ class Pod(WaitingPod, frozen=True, kw_only=True):
     in_line: int = 0
     pending_pods: int = 0
     """The pending pods of its queue, as the queue itself counts them."""
+    takes: Mapping[str, str] = {}
+    """If it is pending: what it would use of its queue, by resource."""
     first: Earliest | None = None
     """The earliest start of the first of its queue."""
     asks_gpus: bool = True
@@ -257,6 +263,8 @@ class Group(Gang, frozen=True, kw_only=True):
     place: int = 0
     in_line: int = 0
     pending_pods: int = 0
+    takes: Mapping[str, str] = {}
+    """If it is pending: what its smallest start would use of its queue."""
     first: Earliest | None = None
     earliest: Earliest | None = None
     conflicts: tuple[str, ...] = ()

@@ -103,6 +103,8 @@ class Queue(Shape, frozen=True, kw_only=True):
     waiting: int = 0
     running: int = 0
     closed: bool = False
+    closed_by: str = ""
+    """The closed queue, it or one above, because of which no workload starts in it."""
     problem: str = ""
     misplaced: str = ""
     exceeded: str = ""

@@ -23,16 +23,13 @@ class GpuStatus(answers.Gpu, frozen=True, kw_only=True):
     unit_mib: int = msgspec.field(default=1024, name="unitMiB")
     slices: int = 100
     """The slices of the whole GPU."""
-    other_pods: int = 0
-    """Pods on it that the caller may not see."""
+    verdict: answers.Verdict = answers.Verdict()
 
 
-class GpuNodeStatus(answers.Node, frozen=True, kw_only=True):
+class GpuNodeStatus(answers.NodePage, frozen=True, kw_only=True):
     """One node and its GPUs. `unplaced` pods are on the node, but their GPUs are unknown."""
 
     gpus: tuple[GpuStatus, ...] = ()
-    other_unplaced: int = 0
-    """Unplaced pods that the caller may not see."""
 
 
 class GpuPodStatus(answers.Pod, frozen=True, kw_only=True):
@@ -52,13 +49,26 @@ class PendingWorkload(Shape, frozen=True, kw_only=True):
     name: str
 
 
-class GpuQueueStatus(listings.Queue, frozen=True, kw_only=True):
+class GpuQueueStatus(listings.QueuePage, frozen=True, kw_only=True):
     """One queue: limits, fair share, amounts, and the order of its pending workloads."""
 
     pending: tuple[PendingWorkload, ...] = ()
     """Those that the caller may see."""
     other_pending: int = 0
     """Those that the caller may not see."""
+
+
+class GpuOfferStatus(Shape, frozen=True, kw_only=True):
+    """GPUs that pods can request, by the name of a class or by a model."""
+
+    gpu_class: listings.GpuClass | None = None
+    missing: listings.MissingClass | None = None
+    """A class that does not exist, and that pending pods name."""
+    model: listings.Model | None = None
+
+
+class DefragPlanStatus(listings.Plan, frozen=True, kw_only=True):
+    """The moves that make room for a pending pod or gang. It names pods of all namespaces."""
 
 
 class Item(msgspec.Struct, frozen=True):

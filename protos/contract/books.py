@@ -196,6 +196,19 @@ class NodeBooks:
         self.release(uid)
         self._enter(uid, Entry(ask, charges, placed=True, soft=True))
 
+    def confirm(self, uid: str) -> None:
+        """Book the charges that are held for the pod."""
+        self.entries[uid].soft = False
+        self._place_unknown()
+
+    def stands(self, uid: str, charges: Mapping[str, Demand]) -> bool:
+        """Whether exactly this is held for the pod, and new pods may get these GPUs."""
+        entry = self.entries.get(uid)
+        if entry is None or entry.charges is not charges or self.inventory.state != "ready":
+            return False
+        books = [self.gpus.get(uuid) for uuid in charges]
+        return all(book is not None and book.offered and not book.overused for book in books)
+
     def restore(self, uid: str, entry: Entry) -> None:
         """Put back a released entry."""
         if not entry.placed:

@@ -65,6 +65,7 @@ CORDONED_GPUS = f"{DOMAIN}/cordoned-gpus"
 PLUGIN = "gangshare-plugin"
 EXTENDER = "gangshare-extender"
 DEFRAG = "gangshare-defrag"
+COMMANDS = "gangshare-commands"
 SCHEDULER = "gangshare-scheduler"
 PROFILE = "gangshare"
 

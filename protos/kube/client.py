@@ -29,7 +29,8 @@ from protos.kube.http1 import Answer, Http, NotConnected
 T = TypeVar("T")
 Body = bytes | msgspec.Struct | Mapping[str, Any] | Sequence[Any]
 """Bytes are sent unchanged; other values are encoded as JSON."""
-Params = Mapping[str, str]
+Params = Mapping[str, str] | Sequence[tuple[str, str]]
+"""A sequence may name a parameter several times."""
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -66,9 +67,13 @@ class ApiClient:
         writes: int = WRITES,
         answer_s: float = ANSWER_S,
         permit: Callable[[], None] = lambda: None,
+        warned: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`permit` is called right before each write is sent, after all waits; an error of it prevents the write."""
-        self.credentials, self._permit = credentials, permit
+        """`permit` is called right before each write is sent, after all waits; an error of it prevents the write.
+
+        `warned` is called with each warning of an answer, as kubectl prints them.
+        """
+        self.credentials, self._permit, self._warned = credentials, permit, warned
         self._always = {"User-Agent": user_agent, "Accept": JSON}
         self._most, self._writes, self._answer_s = writes, asyncio.Semaphore(writes), answer_s
         self._http: Http | None = None
@@ -171,6 +176,8 @@ class ApiClient:
                     async with asyncio.timeout(self._answer_s):
                         answer = await self._send(method, target, data, content_type)
             if answer.status < 300:
+                for text in answer.warnings:
+                    self._warned(text)
                 return answer.body
             error = errors.from_answer(f"{method} {path}", answer.status, answer.body, write=write)
             wait = _wait(answer, error, write=write)

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import contextlib
 import functools
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple, cast
@@ -21,6 +22,7 @@ CONNECT_S = 10.0
 IDLE_S = 75.0
 """Connections idle for longer are not reused: kube-apiserver closes them after 90 s, perhaps at that moment."""
 _PORTS = {"http": 80, "https": 443}
+_WARNING = re.compile(r'\d{3} [^ "]+ "((?:[^"\\]|\\.)*)"')
 
 
 class NotConnected(ConnectionError):
@@ -34,6 +36,11 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
     """By lower-case name."""
     body: bytes
+
+    @property
+    def warnings(self) -> list[str]:
+        """The texts of its header Warning. Source: RFC 9111, 5.5."""
+        return [re.sub(r"\\(.)", r"\1", text) for text in _WARNING.findall(self.headers.get("warning", ""))]
 
 
 class Http:

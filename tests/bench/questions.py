@@ -34,7 +34,7 @@ from extender.server.gate import Gate
 from extender.server.pages import Pages, Request, loopback_only
 from extender.server.ports import Ports
 from extender.server.status import Health, Status
-from extender.server.verbs import VerbApp, Verbs
+from extender.server.verbs import VerbQuestions, Verbs
 from extender.settings import Address, Settings
 from gangfilter import podgroups
 from gangfilter.group import Declaration, GroupKey
@@ -74,8 +74,8 @@ async def _serve(nodes: int, pods: int) -> None:
     told = Status(core, Health(time.monotonic, ""), traffic, open_allocations=False)
     async with asyncio.TaskGroup() as tasks:
         verbs = Verbs(core, Binds(core, None, tasks), gate)  # type: ignore[arg-type]  # no Binding is written
-        app = VerbApp(core, gate, verbs.handlers, Pages(lambda _: None), traffic)
-        servers = list(ports.servers(app, told, ApiClient(Credentials("http://127.0.0.1:1"))))
+        asked = VerbQuestions(core, gate, verbs.handlers, traffic)
+        servers = list(ports.servers(asked, Pages(lambda _: None), told, ApiClient(Credentials("http://127.0.0.1:1"))))
         serving = [tasks.create_task(server.serve(sockets=[opened])) for server, opened in servers]
         question = {"Pod": pending, "NodeNames": fleet.names}
         told_ports = {"verbs": ports.verbs.address.port, "status": ports.status.address.port}

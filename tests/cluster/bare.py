@@ -50,6 +50,16 @@ def a_node(name: str, gpus: int = bodies.GPUS) -> Json:
     return made
 
 
+def a_node_of(name: str, *models: str) -> Json:
+    """A node with a GPU of each of these models; they have as much memory as the others."""
+    made = a_node(name, len(models))
+    told = inventory.decode(made["metadata"]["annotations"][names.GPUS])
+    assert told is not None
+    gpus = tuple(msgspec.structs.replace(gpu, model=model) for gpu, model in zip(told.gpus, models, strict=True))
+    made["metadata"]["annotations"][names.GPUS] = inventory.encode(msgspec.structs.replace(told, gpus=gpus))
+    return made
+
+
 def change(cluster: Cluster, node: Json) -> None:
     """The node is this now."""
     path = f"{NODES}/{node['metadata']['name']}"

@@ -118,6 +118,12 @@ class Cluster:
 
     def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
         """What kubectl prints; raises HarnessError with what it says when it fails."""
+        return self.kubectl_says(*arguments, stdin=stdin, kubeconfig=kubeconfig)[0]
+
+    def kubectl_says(
+        self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None
+    ) -> tuple[str, str]:
+        """What kubectl prints, and its warnings; raises HarnessError with what it says when it fails."""
         command: list[str | Path] = [
             self.plane.assets.program("kubectl"),
             f"--kubeconfig={kubeconfig or self.kubeconfig}",
@@ -127,7 +133,7 @@ class Cluster:
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=300, check=False, env=env)
         if done.returncode:
             raise HarnessError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
-        return done.stdout
+        return done.stdout, done.stderr
 
     def apply(self, manifests: Manifests, *, server_side: bool = True) -> str:
         """Apply YAML text, a file, a kustomize folder, or objects."""

@@ -1,7 +1,4 @@
-"""The aggregated API on a real API server: what users see with kubectl, by their own rights.
-
-Nodes are objects: pods are bound there and never run.
-"""
+"""The aggregated API on a real API server: what users see with kubectl, by their own rights."""
 
 from __future__ import annotations
 
@@ -16,56 +13,34 @@ import pytest
 
 from extender.cli import inspection, through_api
 from extender.cli.errors import CommandError
+from extender.cli.options import PORT_FORWARD
 from extender.wire import answers, listings
 from protos.contract import names
-from tests.cluster import bare, host
-from tests.cluster.api import ApiError, Json
+from tests.cluster import bare, front
+from tests.cluster.api import ApiError
 from tests.cluster.cluster import Cluster
+from tests.cluster.front import API_SERVICE, in_namespace
 from tests.cluster.gangshare import Gangshare, a_gpu_pod
-from tests.cluster.pki import Authority
 from tests.cluster.process import HarnessError, wait_for
 
 pytestmark = pytest.mark.core
 NODE, GPUS = "node-a", 2
-MINE, OTHERS = "team-a", "team-b"
-API_SERVICE = f"/apis/apiregistration.k8s.io/v1/apiservices/{names.VISIBILITY_API_SERVICE}"
-FRONT_PROXY = "front-proxy-client"
+MINE, OTHERS, LEAVING = "team-a", "team-b", "team-c"
 BIG = {f"big-{number}": "Pending" for number in range(3)}
-KINDS = ["gangs", "gpunodes", "gpupods", "gpuqueues", "gpus"]
+KINDS = ["defragplans", "gangs", "gpunodes", "gpuoffers", "gpupods", "gpuqueues", "gpus"]
 
 
 @pytest.fixture(scope="module")
 def cluster(able_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """An API server with a front proxy, which resolves no Services but those of external names."""
-    authority = Authority(tmp_path_factory.mktemp("front") / "proxy")
-    proxy = authority.issue("proxy", user=FRONT_PROXY)
-    flags = [
-        "--disable-admission-plugins=TaintNodesByCondition,ServiceAccount",
-        f"--requestheader-client-ca-file={authority.ca.certificate}",
-        f"--requestheader-allowed-names={FRONT_PROXY}",
-        "--requestheader-username-headers=X-Remote-User",
-        "--requestheader-group-headers=X-Remote-Group",
-        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-        f"--proxy-client-cert-file={proxy.certificate}",
-        f"--proxy-client-key-file={proxy.key}",
-    ]
-    controllers = ["--controllers=*,-node-lifecycle-controller"]
-    with Cluster.up(nodes=0, scheduler=False, apiserver_args=flags, controller_manager_args=controllers) as running:
+    with front.up(tmp_path_factory.mktemp("front")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def sharing(cluster: Cluster) -> Iterator[Gangshare]:
     """Gangshare with the component, and pods of two teams: bound ones, and pending ones."""
-    port = host.free_port()
-    args = [f"--visibility-listen=127.0.0.1:{port}"]
-    made = Gangshare(cluster, {}, components=["visibility"], extender_args=args)
-    service = {"name": names.VISIBILITY, "namespace": names.NAMESPACE}
-    external = {"type": "ExternalName", "externalName": "localhost"}
-    cluster.apply({"apiVersion": "v1", "kind": "Service", "metadata": service, "spec": external})
-    cluster.api.patch(API_SERVICE, {"spec": {"service": {**service, "port": port}}})
     cluster.api.post(bare.NODES, bare.a_node(NODE, GPUS))
-    made.start()
+    made = front.share(cluster)
     for namespace in (MINE, OTHERS):
         cluster.kubectl("create", "namespace", namespace)
         cluster.create_pod(in_namespace(namespace, a_gpu_pod("small", mem=2)))
@@ -73,44 +48,20 @@ def sharing(cluster: Cluster) -> Iterator[Gangshare]:
     for name in BIG:
         cluster.create_pod(in_namespace(MINE, a_gpu_pod(name, whole=1, annotations=big)))
     cluster.create_pod(in_namespace(MINE, a_gpu_pod("pending", whole=GPUS)))
-    wait_for(lambda: available(cluster), 60, "an API that is available")
+    front.wait_available(cluster)
     for namespace in (MINE, OTHERS):
         wait_for(partial(is_bound, cluster, namespace, "small"), 60, "a bound pod")
     yield made
     made.stop()
 
 
-def in_namespace(namespace: str, pod: Json) -> Json:
-    pod["metadata"]["namespace"] = namespace
-    return pod
-
-
 def is_bound(cluster: Cluster, namespace: str, name: str) -> bool:
     return bool(cluster.pod(name, namespace)["spec"]["nodeName"] == NODE)
 
 
-def available(cluster: Cluster) -> bool:
-    conditions = {one["type"]: one for one in cluster.api.get(API_SERVICE)["status"]["conditions"]}
-    assert conditions["Available"]["status"] == "True", conditions
-    return True
-
-
 @pytest.fixture(scope="module")
-def ada(cluster: Cluster, sharing: Gangshare) -> Path:
-    """Somebody with `edit` in one namespace, who may see GPUs."""
-    cluster.kubectl("create", "rolebinding", "ada", "--clusterrole=edit", "--user=ada", f"--namespace={MINE}")
-    cluster.kubectl("create", "clusterrolebinding", "ada", "--clusterrole=gangshare-gpu-viewer", "--user=ada")
-    kubeconfig = cluster.plane.user_kubeconfig("ada")
-    wait_for(lambda: lists(cluster, kubeconfig), 60, "aggregated roles, and a group that is discovered")
-    return kubeconfig
-
-
-def lists(cluster: Cluster, kubeconfig: Path) -> bool:
-    try:
-        cluster.kubectl("get", "gpupods", f"--namespace={MINE}", kubeconfig=kubeconfig)
-    except HarnessError:
-        return False
-    return True
+def ada(cluster: Cluster, sharing: Gangshare) -> front.User:
+    return front.User(cluster, "ada", MINE)
 
 
 def table(cluster: Cluster, kubeconfig: Path, *what: str) -> list[list[str]]:
@@ -126,51 +77,55 @@ def refusal(cluster: Cluster, kubeconfig: Path, *what: str) -> str:
     return str(refused.value)
 
 
-def test_a_user_sees_the_pods_of_their_namespace_as_a_table(cluster: Cluster, ada: Path) -> None:
-    heads, *pods = table(cluster, ada, "gpupods", f"--namespace={MINE}")
+def test_a_user_sees_the_pods_of_their_namespace_as_a_table(cluster: Cluster, ada: front.User) -> None:
+    heads, *pods = table(cluster, ada.kubeconfig, "gpupods", f"--namespace={MINE}")
     assert heads == ["NAME", "STATE", "NODE", "GPUS", "FOR", "WHY"]
     assert {pod[0]: pod[1] for pod in pods} == {"small": "Bound", "pending": "Pending", **BIG}
     assert next(pod[2] for pod in pods if pod[0] == "small") == NODE
 
 
-def test_and_its_gangs_with_the_reason_why_they_are_pending(cluster: Cluster, ada: Path) -> None:
-    heads, *gangs = table(cluster, ada, "gangs", f"--namespace={MINE}")
+def test_and_its_gangs_with_the_reason_why_they_are_pending(cluster: Cluster, ada: front.User) -> None:
+    heads, *gangs = table(cluster, ada.kubeconfig, "gangs", f"--namespace={MINE}")
     assert heads == ["NAME", "PHASE", "FOR", "BOUND", "MINIMUM", "WHY"]
     ((name, phase, _, bound, least, *why),) = gangs
     assert (name, phase, bound, least) == ("big", "Waiting", "0/3", "3")
     assert " ".join(why).startswith("gang team-a/big waits until all its members fit: needs 3×1 whole GPU")
 
 
-def test_a_pending_pod_is_explained(cluster: Cluster, ada: Path) -> None:
-    made = json.loads(cluster.kubectl("get", "gpupod", "pending", f"--namespace={MINE}", "-o", "json", kubeconfig=ada))
+def test_a_pending_pod_is_explained(cluster: Cluster, ada: front.User) -> None:
+    made = json.loads(
+        cluster.kubectl("get", "gpupod", "pending", f"--namespace={MINE}", "-o", "json", kubeconfig=ada.kubeconfig)
+    )
     assert (made["kind"], made["metadata"]["name"]) == ("GpuPod", "pending")
     assert made["status"]["code"] == "NoRoom"
     assert made["status"]["sentence"] == "no node with 2 whole GPUs free"
     assert (made["status"]["place"], made["status"]["inLine"]) == (2, 2)
 
 
-def test_pods_of_other_namespaces_are_counted_and_not_named(cluster: Cluster, ada: Path) -> None:
-    heads, first, _ = table(cluster, ada, "gpus", "--output=wide")
+def test_pods_of_other_namespaces_are_counted_and_not_named(cluster: Cluster, ada: front.User) -> None:
+    heads, first, _ = table(cluster, ada.kubeconfig, "gpus", "--output=wide")
     assert heads[:3] == ["NAME", "NODE", "MODEL"]
     assert (first[0], first[1]) == (f"{NODE}-0", NODE)
     assert first[-3:-1] == ["2", f"{MINE}/small"], "two pods, one by name"
     for kind in ("gpus", "gpunodes", "gpuqueues"):
-        assert OTHERS not in cluster.kubectl("get", kind, "--output=json", kubeconfig=ada)
+        assert OTHERS not in cluster.kubectl("get", kind, "--output=json", kubeconfig=ada.kubeconfig)
     admin = cluster.kubectl("get", "gpus", "--output=json")
     assert f'"namespace": "{OTHERS}"' in admin
 
 
-def test_a_user_lists_no_other_namespace_and_not_all(cluster: Cluster, ada: Path) -> None:
+def test_a_user_lists_no_other_namespace_and_not_all(cluster: Cluster, ada: front.User) -> None:
     for kind in ("gpupods", "gangs"):
         for where in (f"--namespace={OTHERS}", "--all-namespaces"):
-            said = refusal(cluster, ada, "get", kind, where)
+            said = refusal(cluster, ada.kubeconfig, "get", kind, where)
             assert f'(Forbidden): {kind}.{names.VISIBILITY_GROUP} is forbidden: User "ada" cannot list' in said
-    said = refusal(cluster, ada, "get", "gpupod", "small", f"--namespace={OTHERS}")
+    said = refusal(cluster, ada.kubeconfig, "get", "gpupod", "small", f"--namespace={OTHERS}")
     assert "(Forbidden)" in said
 
 
-def test_the_pending_workloads_of_a_queue_come_in_order(cluster: Cluster, ada: Path) -> None:
-    queue = json.loads(cluster.kubectl("get", "gpuqueue", "default", "--output=json", kubeconfig=ada))["status"]
+def test_the_pending_workloads_of_a_queue_come_in_order(cluster: Cluster, ada: front.User) -> None:
+    queue = json.loads(cluster.kubectl("get", "gpuqueue", "default", "--output=json", kubeconfig=ada.kubeconfig))[
+        "status"
+    ]
     assert [(each["place"], each["kind"], each["name"]) for each in queue["pending"]] == [
         (1, "Gang", "big"),
         (2, "Pod", "pending"),
@@ -178,8 +133,10 @@ def test_the_pending_workloads_of_a_queue_come_in_order(cluster: Cluster, ada: P
     assert queue["otherPending"] == 0
 
 
-def test_what_is_not_there_is_not_found_and_a_watch_is_refused(cluster: Cluster, ada: Path) -> None:
-    assert 'gpus.visibility.gangshare.io "nothing" not found' in refusal(cluster, ada, "get", "gpu", "nothing")
+def test_what_is_not_there_is_not_found_and_a_watch_is_refused(cluster: Cluster, ada: front.User) -> None:
+    assert 'gpus.visibility.gangshare.io "nothing" not found' in refusal(
+        cluster, ada.kubeconfig, "get", "gpu", "nothing"
+    )
     path = f"/apis/{names.VISIBILITY_GROUP}/{names.VISIBILITY_VERSION}/gpus"
     with pytest.raises(ApiError, match="watch is not supported on this resource") as refused:
         cluster.api.get(path, watch="1")
@@ -187,27 +144,38 @@ def test_what_is_not_there_is_not_found_and_a_watch_is_refused(cluster: Cluster,
     assert cluster.api.get(path)["kind"] == "GpuList"
 
 
-def test_kubectl_knows_the_kinds_and_explains_them(cluster: Cluster, ada: Path) -> None:
-    known = cluster.kubectl("api-resources", f"--api-group={names.VISIBILITY_GROUP}", "-o", "name", kubeconfig=ada)
+def test_kubectl_knows_the_kinds_and_explains_them(cluster: Cluster, ada: front.User) -> None:
+    known = cluster.kubectl(
+        "api-resources", f"--api-group={names.VISIBILITY_GROUP}", "-o", "name", kubeconfig=ada.kubeconfig
+    )
     assert sorted(line.partition(".")[0] for line in known.split()) == KINDS
-    assert "otherPods" in cluster.kubectl("explain", "gpus.status", kubeconfig=ada)
+    assert "otherPods" in cluster.kubectl("explain", "gpus.status", kubeconfig=ada.kubeconfig)
     assert "big" in cluster.kubectl(
-        "describe", "gangs.visibility.gangshare.io", "big", f"--namespace={MINE}", kubeconfig=ada
+        "describe", "gangs.visibility.gangshare.io", "big", f"--namespace={MINE}", kubeconfig=ada.kubeconfig
     )
 
 
 def test_the_commands_read_it_with_the_users_own_kubeconfig(
-    cluster: Cluster, sharing: Gangshare, ada: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, sharing: Gangshare, ada: front.User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read(path: str) -> bytes:
         found = through_api.page(path, "no such object")
         assert found is not None
         return found
 
-    monkeypatch.setenv("KUBECONFIG", str(ada))
+    monkeypatch.setenv("KUBECONFIG", str(ada.kubeconfig))
     assert inspection.decode(read(f"explain/{MINE}/pending"), answers.Pod).code == "NoRoom"
     assert len(inspection.decode(read(f"explain/groups/{MINE}/big"), answers.Group).members) == len(BIG)
     assert len(inspection.decode(read(f"inspect/{NODE}"), answers.Node).gpus) == GPUS
+    queue = inspection.decode(read("queues/default"), listings.QueuePage)
+    assert (queue.in_line, [each.who for each in queue.line]) == (2, [f"{MINE}/big", f"{MINE}/pending"])
+    uuid = inspection.decode(read(f"inspect/{NODE}"), answers.Node).gpus[0].uuid
+    gpu = inspection.decode(read(f"gpus/{uuid}"), answers.GpuPage)
+    assert (gpu.node, [pod.name for pod in gpu.gpu.pods], gpu.gpu.other_pods) == (NODE, ["small"], 1)
+    (model,) = inspection.decode(read("classes"), listings.Classes).models
+    assert (model.gpus, model.nodes) == (GPUS, 1)
+    with pytest.raises(CommandError, match=r"it names pods of all namespaces, and User .ada. cannot list"):
+        read(f"defrag/{MINE}/pending")
     with pytest.raises(CommandError, match="no such object"):
         read(f"explain/{MINE}/nothing")
     with pytest.raises(CommandError, match=r'the API server refuses: .*User "ada" cannot get'):
@@ -216,6 +184,7 @@ def test_the_commands_read_it_with_the_users_own_kubeconfig(
     everything = inspection.decode(read("inspect"), answers.Inspection)
     assert {pod.namespace for pod in everything.pods} == {MINE, OTHERS}
     assert [gang.name for gang in everything.groups] == ["big"]
+    assert not inspection.decode(read(f"defrag/{MINE}/pending"), listings.Plan).fits
     assert inspection.decode(read("queues"), listings.Queues).queues[0].name == "default"
 
 
@@ -237,12 +206,80 @@ def test_nobody_else_connects_and_the_extender_changes_nothing_but_whom_the_api_
 
 
 def test_without_the_extender_the_api_server_says_so_and_pods_are_bound_as_ever(
-    cluster: Cluster, sharing: Gangshare, ada: Path
+    cluster: Cluster, sharing: Gangshare, ada: front.User
 ) -> None:
     sharing.pair.extender.kill()
-    said = refusal(cluster, ada, "get", "--raw", f"/apis/{names.VISIBILITY_GROUP}/{names.VISIBILITY_VERSION}/gpus")
+    said = refusal(
+        cluster, ada.kubeconfig, "get", "--raw", f"/apis/{names.VISIBILITY_GROUP}/{names.VISIBILITY_VERSION}/gpus"
+    )
     assert "ServiceUnavailable" in said or "error trying to reach service" in said or "503" in said
     sharing.pair.start_extender()
     cluster.create_pod(in_namespace(OTHERS, a_gpu_pod("later", mem=2)))
     wait_for(partial(is_bound, cluster, OTHERS, "later"), 60, "a bound pod")
-    wait_for(lambda: table(cluster, ada, "gpus")[1][-1] == "3", 60, "an API that answers again")
+    wait_for(lambda: front.available(cluster) == "True", 90, "an API that answers again")
+    wait_for(lambda: table(cluster, ada.kubeconfig, "gpus")[1][-1] == "3", 60, "the third pod")
+
+
+@pytest.mark.parametrize("where", [{}, {"port": 1}], ids=["a Service without endpoints", "a closed port"])
+def test_while_the_api_is_not_available_pods_are_bound_as_ever(
+    cluster: Cluster, sharing: Gangshare, where: dict[str, object]
+) -> None:
+    name = f"meanwhile-{len(where)}"
+    with front.unavailable(cluster, **where):
+        cluster.create_pod(in_namespace(OTHERS, a_gpu_pod(name, mem=2)))
+        wait_for(partial(is_bound, cluster, OTHERS, name), 60, "a bound pod")
+        assert front.available(cluster) == "False"
+
+
+def test_and_the_commands_say_what_to_look_at(cluster: Cluster, sharing: Gangshare, ada: front.User) -> None:
+    explain = ["explain", "pod", "pending", "-n", MINE]
+    with front.unavailable(cluster):
+        told = ada.gangshare(*explain)
+        assert told.code == 1
+        assert f"kubectl get apiservice {names.VISIBILITY_API_SERVICE}" in told.err
+        assert PORT_FORWARD in told.err
+        direct = ada.gangshare(*explain, "--server", f"http://127.0.0.1:{sharing.pair.status}")
+        assert f"{MINE}/pending waits for" in direct.out
+    wait_for(lambda: ada.gangshare(*explain).code == 0, 60, "the API that is back")
+
+
+def test_a_namespace_is_emptied_while_the_api_is_not_available_and_waits_for_that_alone(
+    cluster: Cluster, sharing: Gangshare
+) -> None:
+    """It is Kubernetes that keeps it: it deletes no namespace before it has seen all kinds that there are."""
+    cluster.kubectl("create", "namespace", LEAVING)
+    for number in range(2):
+        cluster.create_pod(in_namespace(LEAVING, a_gpu_pod(f"p{number}", mem=2, terminationGracePeriodSeconds=0)))
+    with front.unavailable(cluster):
+        cluster.kubectl("delete", "namespace", LEAVING, "--wait=false")
+        wait_for(lambda: kept_by(cluster) == {"NamespaceDeletionDiscoveryFailure"}, 60, "an empty namespace")
+        assert cluster.pods(LEAVING) == []
+    wait_for(lambda: f"namespace/{LEAVING}" not in cluster.kubectl("get", "namespaces", "-o", "name"), 90, "its end")
+
+
+def kept_by(cluster: Cluster) -> set[str]:
+    """Why the namespace is not gone."""
+    conditions = cluster.api.get(f"/api/v1/namespaces/{LEAVING}")["status"]["conditions"]
+    kept = {one["type"]: one["message"] for one in conditions if one["status"] == "True"}
+    assert all(names.VISIBILITY_GROUP in message for message in kept.values()), kept
+    return {*kept}
+
+
+def test_kubectl_and_the_commands_print_the_warning_of_a_standby(
+    cluster: Cluster,
+    sharing: Gangshare,
+    ada: front.User,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    listing = ["get", "gpupods", f"--namespace={MINE}", "--warnings-as-errors"]
+    cluster.kubectl(*listing, kubeconfig=ada.kubeconfig)
+    assert sharing.pair.scheduler is not None
+    sharing.pair.scheduler.process.stop()
+    wait_for(lambda: sharing.pair.metric("gangshare_leader") == 0, 60, "a scheduler without its Lease")
+    assert "Warning: a standby replica answered: it may not know why pods are pending" in refusal(
+        cluster, ada.kubeconfig, *listing
+    )
+    monkeypatch.setenv("KUBECONFIG", str(ada.kubeconfig))
+    assert through_api.page(f"explain/{MINE}/pending", "") is not None
+    assert "warning: a standby replica answered" in capsys.readouterr().err

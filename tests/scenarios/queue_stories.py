@@ -97,6 +97,32 @@ async def test_the_gang_of_the_queue_that_has_less_of_its_due_goes_first_though_
     await holds_nothing(world, old.names)
 
 
+async def test_a_closed_queue_starts_nothing_requests_nothing_and_starts_again_once_it_is_open(world: World) -> None:
+    await world.create(a_queue("shut", guarantee={"gpus": 8}))
+    await known(world, "shut")
+    runs, waits, other = *pods("runs", 1, 1, "shut"), *pods("waits", 1, 1, "shut"), *pods("other", 1, 7, "default")
+    await world.create_pod(runs)
+    await all_run(world, ["runs-0"])
+    await world.patch(*QUEUE, "shut", {"spec": {"closed": True}})
+    await world.create_pod(waits)
+    assert "queue shut is closed" in await refused_with(world, "waits-0")
+
+    async def told() -> bool:
+        status = (await world.get(*QUEUE, "shut") or {})["status"]
+        return (status["state"], status["requested"]["gpus"], status["waiting"], status["running"]) == (
+            "Closed",
+            "1",
+            1,
+            1,
+        )
+
+    await until(world, told, "only what runs counts as requested")
+    await world.create_pod(other)
+    await all_run(world, ["other-0", "runs-0"])
+    await world.patch(*QUEUE, "shut", {"spec": {"closed": False}})
+    await all_run(world, ["waits-0"])
+
+
 async def test_volcanos_queue_is_read_and_closed_by_its_state(world: World) -> None:
     made = {"apiVersion": VOLCANO[0], "kind": VOLCANO[1], "metadata": {"name": "shut"}, "spec": {"weight": 1}}
     await world.create({**made, "status": {"state": "Closed"}})

@@ -33,8 +33,8 @@ class Binding:
         2. Answer again for a pod that is booked already.
         3. Refuse a pod that cannot be read or has a forged allocation.
         4. A member with a held place waits at the barrier, or its place is booked.
-        5. Give back the soft charge, and check the queue's quota.
-        6. Choose GPUs and book them.
+        5. Check the queue's quota.
+        6. Book the GPUs of the soft charge if it stands on this node, else choose others and book them.
         """
         components = self._components
         pod = components.ledger.pods.get(ref.uid)
@@ -49,13 +49,18 @@ class Binding:
         answer = components.barrier.bind(pod, node, now)
         if answer is not None:
             return self._refuse(answer.reason) if isinstance(answer, Refuse) else answer
-        components.holds.drop(pod)
+        held = components.holds.choice(pod, node)
+        if held is None:
+            components.holds.drop(pod)
         full = components.tenancy.refused(pod)
         if full is not None:
+            components.holds.drop(pod)
             return self._refuse(full)
-        if not components.booking.choose(pod, node):
+        if held is None and not components.booking.choose(pod, node):
             return self._refuse(refusals.TAKEN)
-        return components.booking.book(pod, node, components.barrier.posted(ref.uid, node, now), wall_ns)
+        answer = components.booking.book(pod, node, components.barrier.posted(ref.uid, node, now), wall_ns, held)
+        components.holds.settle(pod)
+        return answer
 
     def _refuse(self, reason: Reason) -> Refuse:
         self._counters["decisions", reason.code] += 1

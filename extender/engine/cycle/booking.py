@@ -18,6 +18,7 @@ from gangfilter.gang import Gang
 from protos.contract import allocation, choose, codec
 from protos.contract.allocation import Allocation, Group, Share
 from protos.contract.books import NodeBooks
+from protos.contract.choose import Choice
 
 
 class Booking:
@@ -54,14 +55,25 @@ class Booking:
             pod.allocation = _allocation(books, dict(assignment.shares))
         return self.book(pod, assignment.node, gang)
 
-    def book(self, pod: PodState, node: str, gang: Gang | None, wall_ns: int = 0) -> PostBinding:
-        """Book the chosen GPUs. `wall_ns`: the wall clock in ns since 1970, for the annotations of gpushare."""
+    def book(
+        self, pod: PodState, node: str, gang: Gang | None, wall_ns: int = 0, held: Choice | None = None
+    ) -> PostBinding:
+        """Book the chosen GPUs, or those that are `held` for the pod on this node.
+
+        `wall_ns`: the wall clock in ns since 1970, for the annotations of gpushare.
+        """
+        books = self._ledger.node(node).books
+        if held is not None and books is not None:
+            pod.allocation = _allocation(books, held.shares)
         if gang is not None:
             group = Group(str(gang.key), gang.epoch, max(1, gang.size))
             nothing = Allocation(codec.VERSION, self._settings.unit_mib, self._settings.slices_per_gpu, {})
             pod.allocation = msgspec.structs.replace(pod.allocation or nothing, group=group)
         pod.text = allocation.encode(pod.allocation) if pod.allocation else None
-        self._ledger.bind(pod, node, Change.BOOKED)
+        if held is not None:
+            self._ledger.confirm(pod)
+        else:
+            self._ledger.bind(pod, node, Change.BOOKED)
         self._waking.forget(pod)
         pod.refusal = None
         self._counters["decisions", "Bound"] += 1

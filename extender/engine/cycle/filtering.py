@@ -169,7 +169,7 @@ class Filtering:
     def _charge(self, state: PodState, ask: PodAsk, offered: Sequence[str], now: float) -> None:
         books = self._ledger.nodes[offered[0]].books
         choice = choose.choose(ask, books) if books is not None else None
-        self._holds.put(state, offered[0], choice.charges if choice else {}, now, several=len(offered) > 1)
+        self._holds.put(state, offered[0], choice, now, several=len(offered) > 1)
 
     def _refuse(self, state: PodState, reason: Reason, now: float) -> Verdict:
         if reason.code in (*refusals.FOR_ROOM, *refusals.NEVER):

@@ -32,6 +32,7 @@ class Lifecycle:
             components.tenancy.forget,
             components.running_pods.forget,
             components.nominations.forget,
+            components.pending_reasons.forget,
         )
         """Makes each component but the books and the gangs forget a pod."""
         self.unforgotten: dict[Subject, None] = {}
@@ -82,7 +83,7 @@ class Lifecycle:
             numbers = f"write schedulerName: {schedulers[0]}"
             mistake = refusals.other_scheduler(pod.spec.scheduler_name, numbers)
         if mistake is not None:
-            self._components.pending_reasons.tell(state, mistake, now)
+            self._components.pending_reasons.warn(state, mistake, now)
 
     def class_changed(self, pods: Iterable[Pod], now: float) -> None:
         """The GpuClass of these pods has changed; pods with a node keep their GPUs."""

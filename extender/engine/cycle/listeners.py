@@ -134,6 +134,7 @@ def _of_time(table: Listeners, components: Components, upkeep: Upkeep) -> None:
         lambda event, _: components.tenancy.lead(event.yes),
         lambda event, _: components.gates.lead(event.yes),
         lambda event, now: components.gangs.rounds.lead(event.yes, now),
+        lambda event, now: components.pending_reasons.lead(event.yes, now),
     )
     table.on(
         events.WallMoved,

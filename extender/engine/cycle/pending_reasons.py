@@ -20,6 +20,8 @@ NAMED_GATES = 3
 """Scheduling gates that a sentence names."""
 REPORT_EVERY_S = 30.0
 """Seconds between Events about one pod."""
+UNREPORTED = 4096
+"""Pods that a replica reports as soon as it leads."""
 
 
 class PendingReasons:
@@ -31,6 +33,7 @@ class PendingReasons:
         self._ledger, self._outbox, self._cannot_fit = context.ledger, context.outbox, context.cannot_fit
         self._indexes, self._classes, self._roster = indexes, classes, roster
         self._queues, self._quota = tenancy.queues, tenancy.admission.quota
+        self._unreported: dict[str, tuple[PodState, Reason]] = {}
 
     def never(self, state: PodState) -> Reason | None:
         """Why no node could take the pod even if it were empty, None if one could."""
@@ -71,6 +74,25 @@ class PendingReasons:
         """Report a refusal in an Event, unless there was one about the pod a moment ago."""
         if now - state.told_at >= REPORT_EVERY_S:
             self.tell(state, self.explain(state) or reason, now)
+
+    def warn(self, state: PodState, reason: Reason, now: float) -> None:
+        """Report what kube-scheduler may never ask about. A replica that does not lead reports it when it leads."""
+        if self._roster.leading:
+            self.tell(state, reason, now)
+        elif len(self._unreported) < UNREPORTED:
+            self._unreported[state.ref.uid] = state, reason
+
+    def lead(self, yes: bool, now: float) -> None:
+        """Start or stop leading."""
+        if yes:
+            for state, reason in self._unreported.values():
+                if state.state == "waiting":
+                    self.tell(state, reason, now)
+            self._unreported.clear()
+
+    def forget(self, uid: str) -> None:
+        """The pod has ended."""
+        self._unreported.pop(uid, None)
 
     def tell(self, state: PodState, reason: Reason, now: float) -> None:
         """Write an Event about the pod."""

@@ -1,7 +1,7 @@
 """The nodes ranked for one shape of request, kept up to date by their changes.
 
 A decision costs as much as what changed since the last one of its shape, or as the few nodes that are asked about. An
-index takes 17 to 25 bytes for each node, so all shapes of a busy cluster are kept.
+index takes 25 to 33 bytes for each node, so all shapes of a busy cluster are kept.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import math
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from extender.engine.placement.ranking import NOWHERE, SHORT, Ranking, rank_and_score
-from extender.engine.placement.roll import RANK_BITS, Roll
+from extender.engine.placement.ranking import NOWHERE, Ranking, number, rank_and_score, renumbered, sorted_fits
+from extender.engine.placement.roll import Roll
 from extender.engine.placement.score import Scorer
 from extender.engine.placement.shape_scorer import ShapeScorer
 
@@ -35,11 +35,11 @@ class ShapeIndex:
 
     def __init__(self, roll: Roll, scorer: Scorer, scores: ShapeScorer) -> None:
         self._roll, self._scorer, self._scores = roll, scorer, scores
-        self._known, self._sorted = array("i"), array("i")
-        """The standings by place: the last known ones, and those in the ranking."""
+        self._known, self._sorted = array("q"), array("q")
+        """The numbers by place: the last known ones, and those in the ranking."""
         self._ranking = Ranking()
         self._unsorted: list[int] = []
-        """Places whose standings have changed since the ranking was put in order."""
+        """Places whose numbers have changed since the ranking was put in order."""
         self._epoch = roll.epoch
         self._turn = 0
         """Changes up to this turn were looked at, or are in `_listed`."""
@@ -103,21 +103,20 @@ class ShapeIndex:
 
     def _renumber(self) -> None:
         count, moved = len(self._roll), self._roll.moved
-        before, self._known = self._known, array("i", [NOWHERE] * count)
+        before, self._known = self._known, array("q", [NOWHERE] * count)
         listed: list[int] = []
         if self._epoch == self._roll.epoch - 1:
             for place, now in moved.items():
-                if place < len(before):
-                    self._known[now] = before[place]
+                if place < len(before) and before[place] != NOWHERE:
+                    self._known[now] = renumbered(before[place], self._roll.ranks[now])
             listed = [moved[place] for place in self._listed if place in moved and self._marks[place] == STALE]
         else:
             self._turn = 0
         self._listed, self._marks, self._renewed = listed, bytearray(count), 0
         for place in listed:
             self._marks[place] = STALE
-        there = ((standing, place) for place, standing in enumerate(self._known) if standing != NOWHERE)
-        self._ranking = Ranking((standing, self._roll.ranks[place]) for standing, place in there)
-        self._sorted, self._unsorted = array("i", self._known), []
+        self._ranking = Ranking(each for each in self._known if each != NOWHERE)
+        self._sorted, self._unsorted = array("q", self._known), []
         self._epoch = self._roll.epoch
 
     def _note_changes(self) -> int:
@@ -141,16 +140,16 @@ class ShapeIndex:
 
     def _look(self, places: Sequence[int], limit: float) -> tuple[int, float]:
         """Look at these places from the end, within a limit; return how many were looked at, and what is left of it."""
-        known, nodes, unsorted = self._known, self._roll.nodes, self._unsorted
+        known, nodes, ranks, unsorted = self._known, self._roll.nodes, self._roll.ranks, self._unsorted
         scores, began, looked = self._scores, self._scores.spent, 0
         for place in reversed(places):
             if limit - looked <= scores.spent - began:
                 break
             node = nodes[place]
-            standing = scores.of(node) if node is not None and node.seen else NOWHERE
+            now = number(scores.of(node), ranks[place]) if node is not None and node.seen else NOWHERE
             looked += 1
-            if known[place] != standing:
-                known[place] = standing
+            if known[place] != now:
+                known[place] = now
                 unsorted.append(place)
         return looked, limit - looked - (scores.spent - began)
 
@@ -163,10 +162,10 @@ class ShapeIndex:
 
     def _settle(self) -> int:
         """Put the ranking in order; return how many numbers came or went."""
-        known, there, ranks = self._known, self._sorted, self._roll.ranks
+        known, there = self._known, self._sorted
         for place in self._unsorted:
             if there[place] != known[place]:
-                self._ranking.change(ranks[place], there[place], known[place])
+                self._ranking.change(there[place], known[place])
                 there[place] = known[place]
         self._unsorted.clear()
         return self._ranking.settle()
@@ -184,11 +183,12 @@ class ShapeIndex:
         self._catch_up()
         self._note_changes()
         places, marks = self._places(names), self._marks
-        stale = [place for place in places if marks[place] == STALE]
-        for place in stale:
-            marks[place] = LISTED
-        self._look(stale, math.inf)
-        self._scores.forget()
+        if STALE in bytes(map(marks.__getitem__, places)):
+            stale = [place for place in places if marks[place] == STALE]
+            for place in stale:
+                marks[place] = LISTED
+            self._look(stale, math.inf)
+            self._scores.forget()
         if len(self._unsorted) > UNSORTED:
             self._settle()
         return self._fits(places)
@@ -197,12 +197,8 @@ class ShapeIndex:
         return [place for place in map(self._roll.places.get, names) if place is not None]
 
     def _fits(self, places: Iterable[int]) -> list[int]:
-        """Standing and rank, as one number, of those of these places that fit, the best first."""
-        known, ranks = self._known, self._roll.ranks
-        # ranking.number, written out: a call for each of 512 nodes costs a tenth of this
-        fits = [known[place] << RANK_BITS | ranks[place] for place in places if NOWHERE != known[place] < SHORT]
-        fits.sort()
-        return fits
+        """The numbers of those of these places that fit, the best first."""
+        return sorted_fits(map(self._known.__getitem__, places))
 
     def best(self, fits: Iterable[int]) -> Iterator[tuple[str, int]]:
         """(node, score) of such numbers."""

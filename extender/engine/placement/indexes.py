@@ -15,7 +15,7 @@ from extender.engine.placement.uuid_index import NodesByUuid
 from extender.engine.state.node_state import NodeState
 from extender.engine.types.shape import Shape
 
-BYTES, OF_NODE, OF_SHAPE = 80 << 20, 24, 4096
+BYTES, OF_NODE, OF_SHAPE = 100 << 20, 32, 4096
 """The memory of all indexes, and about the memory of one for each node and beside."""
 LEAST_SHAPES, MOST_SHAPES = 128, 4096
 """Shapes kept at a time, whatever memory they take."""

@@ -1,13 +1,13 @@
 """Nodes in order, as numbers: eight bytes for each, so that hundreds of rankings of thousands of nodes are kept.
 
-A number holds the standing of a node and its rank by name. The lowest standing comes first: scores, the best first,
-then capacity that does not suffice, the most first.
+A number holds the standing of a node for a request, and its rank by name. The lowest standing comes first: scores, the
+best first, then capacity that does not suffice, the most first.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import filterfalse
 
@@ -18,7 +18,7 @@ SHORT = 1 << 29
 ZERO = 1 << 28
 """The standing of score 0."""
 NOWHERE = -1
-"""The standing of a node that is not ranked."""
+"""The standing, and the number, of a node that is not ranked."""
 MEM, SLICES, WHOLLY = 18, 7, 4
 """Bits for how much is free; larger amounts are equal."""
 FEW, SHARE = 16, 6
@@ -44,7 +44,7 @@ def of_room(room: Room) -> int:
 
 def number(standing: int, rank: int) -> int:
     """What sorts by standing, then by rank."""
-    return standing << RANK_BITS | rank
+    return standing << RANK_BITS | rank if standing >= 0 else NOWHERE
 
 
 def rank_and_score(number: int) -> tuple[int, int]:
@@ -52,20 +52,31 @@ def rank_and_score(number: int) -> tuple[int, int]:
     return number & RANKS - 1, ZERO - (number >> RANK_BITS)
 
 
-class Ranking:
-    """Pairs of a standing and a rank, in order. Changes are sorted in by `settle`, which each reader calls."""
+def renumbered(before: int, rank: int) -> int:
+    """The number of a node with another rank than before."""
+    return number(before >> RANK_BITS, rank)
 
-    def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
-        self._kept = array("q", sorted(number(standing, rank) for standing, rank in pairs))
+
+def sorted_fits(numbers: Iterable[int]) -> list[int]:
+    """Those of these numbers whose nodes fit, the best first."""
+    every = sorted(numbers)
+    return every[bisect_right(every, NOWHERE) : bisect_left(every, SHORT << RANK_BITS)]
+
+
+class Ranking:
+    """Numbers in order. Changes are sorted in by `settle`, which each reader calls."""
+
+    def __init__(self, numbers: Iterable[int] = ()) -> None:
+        self._kept = array("q", sorted(numbers))
         self._new: list[int] = []
         self._gone: list[int] = []
 
-    def change(self, rank: int, old: int, new: int) -> None:
-        """Change the standing of a rank, NOWHERE for none: at most once for each rank until `settle`."""
+    def change(self, old: int, new: int) -> None:
+        """Change the number of a node, NOWHERE for none: at most once for each node until `settle`."""
         if old != NOWHERE:
-            self._gone.append(number(old, rank))
+            self._gone.append(old)
         if new != NOWHERE:
-            self._new.append(number(new, rank))
+            self._new.append(new)
 
     @property
     def settled(self) -> bool:

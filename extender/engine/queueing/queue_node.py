@@ -18,7 +18,7 @@ class QueueNode:
 
     __slots__ = (
         "above", "allocated", "below", "capacity_generation", "contested", "due", "idle", "known_part", "misplaced",
-        "own", "own_due", "promised", "queue", "requested", "running", "strangers", "version", "waiting",
+        "own", "own_due", "promised", "queue", "requested", "running", "shut", "strangers", "version", "waiting",
     )  # fmt: skip
 
     def __init__(self, queue: Queue) -> None:
@@ -26,9 +26,11 @@ class QueueNode:
         self.above: QueueNode | None = None
         """None only for the root."""
         self.below: list[QueueNode] = []
+        self.shut: QueueNode | None = None
+        """The closed queue, it or one above, because of which no workload starts in it; None if workloads may start."""
         self.allocated: dict[str, int] = {}
         self.requested: dict[str, int] = {}
-        """Of bound and of pending pods."""
+        """Of bound and of pending pods. In a closed queue pending pods request nothing."""
         self.own: dict[str, int] = {}
         """Requested by pods directly in it."""
         self.promised: dict[str, int] = {}
@@ -111,7 +113,9 @@ class QueueNode:
             at = at.above
 
     def unmet(self, resource: str) -> int:
-        """The part of its guarantee that is not allocated."""
+        """The part of its guarantee that is kept for it: what is not allocated, and nothing while it is closed."""
+        if self.shut is not None:
+            return 0
         return max(0, self.queue.guarantee.get(resource, 0) - self.allocated.get(resource, 0))
 
     def ask(self, takes: Takes, sign: int, pods: int) -> None:

@@ -38,10 +38,12 @@ class QueueTree:
         for queue_node in self.nodes.values():
             queue_node.above = self._parent(queue_node) or self.root
             queue_node.above.below.append(queue_node)
-            add(queue_node.above.idle, queue_node.queue.guarantee.items())
         downwards = [self.root]
         for queue_node in downwards:
             downwards += queue_node.below
+            for below in queue_node.below:
+                below.shut = below if below.queue.closed else queue_node.shut
+                add(queue_node.idle, ((resource, below.unmet(resource)) for resource in below.queue.guarantee))
         self._downwards: Sequence[QueueNode] = downwards
         """The root and all queues, each before those below it."""
         last = sorted(self.nodes.values(), key=lambda node: (RANK.get(node.queue.source, 0), node.name), reverse=True)
@@ -102,6 +104,8 @@ class QueueTree:
     def refill(self, local_queue: LocalQueue) -> None:
         """Add all pods of a local queue to its queue and those above."""
         allocated, requested = tuple(local_queue.allocated.items()), tuple(local_queue.requested.items())
+        if local_queue.at.shut is not None:
+            requested = allocated
         add(local_queue.at.own, requested)
         for queue_node in local_queue.at.upwards:
             queue_node.ask(requested, 1, local_queue.running + local_queue.waiting)

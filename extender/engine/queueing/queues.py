@@ -157,6 +157,7 @@ class Queues:
         add(local_queue.requested, requested, sign)
         local_queue.waiting += sign
         if self._grown:
+            requested = requested if local_queue.at.shut is None else ()
             add(local_queue.at.own, requested, sign)
             for queue_node in local_queue.at.upwards:
                 queue_node.ask(requested, sign, sign)
@@ -177,7 +178,10 @@ class Queues:
         add(local_queue.allocated, takes, pods)
         local_queue.running, local_queue.waiting = local_queue.running + pods, local_queue.waiting - pods
         if self._grown:
+            requested = takes if local_queue.at.shut is not None else ()
+            add(local_queue.at.own, requested, pods)
             for queue_node in local_queue.at.upwards:
+                queue_node.ask(requested, pods, 0)
                 queue_node.place(takes, pods, pods)
                 self.touched[queue_node.name] = None
             self._stale = True

@@ -36,6 +36,15 @@ class Quota:
         total = dict(self.together(promised))
         return dict.fromkeys([s.name for s in self._queues.at(local_queue).upwards], total) if promised else {}
 
+    def used_by(self, local_queue: LocalQueue, uid: str) -> Less:
+        """What is promised to a placed pod of the local queue, and what it uses."""
+        limiting = [queue_node.name for queue_node in self.limiting(local_queue)]
+        if not limiting:
+            return NOTHING
+        total = dict(self._queues.takes(uid))
+        add(total, self._queues.takes(uid) if uid in self._queues.promised else ())
+        return dict.fromkeys(limiting, total)
+
     def shortage(self, local_queue: LocalQueue, takes: Takes, less: Less = NOTHING) -> Reason | None:
         """Why pods of the local queue may not use so much more, None if they may."""
         barred = self.barred(local_queue)
@@ -57,12 +66,11 @@ class Quota:
             return refusals.queue_missing(local_queue.named)
         if local_queue.refused:
             return refusals.queue_forbidden(local_queue.refused)
-        for queue_node in at.path:
-            if queue_node.queue.closed and queue_node.queue.problem:
-                return refusals.queue_unreadable(queue_node.name, queue_node.queue.problem)
-            if queue_node.queue.closed:
-                return refusals.queue_closed(queue_node.name)
-        return None
+        if at.shut is None:
+            return None
+        if at.shut.queue.problem:
+            return refusals.queue_unreadable(at.shut.name, at.shut.queue.problem)
+        return refusals.queue_closed(at.shut.name)
 
     def limiting(self, local_queue: LocalQueue) -> Iterator[QueueNode]:
         """The queues of these pods that may be full."""

@@ -9,7 +9,8 @@ from extender.engine.placement.gpus import room
 from extender.engine.placement.seats import fits
 from extender.engine.state.node_state import NodeState
 from protos.contract import choose
-from protos.contract.ask import Demand, PodAsk
+from protos.contract.ask import PodAsk
+from protos.contract.choose import Choice
 
 Amounts = tuple[int, int, int]
 """Units and slices on one GPU, and whole GPUs."""
@@ -74,8 +75,8 @@ class Places:
 
     def take(
         self, passes: Callable[[NodeState], bool], admits: Callable[[NodeState], bool] | None = None
-    ) -> Generator[int, None, tuple[NodeState, Mapping[str, Demand]] | None]:
-        """A node that kube-scheduler passes, and that is not reserved for others; and the pod's charges.
+    ) -> Generator[int, None, tuple[NodeState, Choice] | None]:
+        """A node that kube-scheduler passes, and that is not reserved for others; and the pod's GPUs.
 
         Full nodes are dropped.
         """
@@ -84,15 +85,14 @@ class Places:
                 continue
             if admits is not None and not admits(node):
                 self.denied += 1
-            elif (charges := self._charges(node) if self.may_fit(node) else None) is not None:
-                return node, charges
+            elif (choice := self._choice(node) if self.may_fit(node) else None) is not None:
+                return node, choice
             elif self.nodes.pop(node.name, None) is not None:
                 self.bits ^= 1 << node.number
             yield CHOICE
         return None
 
-    def _charges(self, node: NodeState) -> Mapping[str, Demand] | None:
+    def _choice(self, node: NodeState) -> Choice | None:
         if node.books is None:
-            return {} if fits(self.ask, node) else None
-        choice = choose.choose(self.ask, node.books)
-        return choice.charges if choice else None
+            return Choice({}, {}) if fits(self.ask, node) else None
+        return choose.choose(self.ask, node.books)

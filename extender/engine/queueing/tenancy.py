@@ -93,7 +93,7 @@ class Tenancy:
             return
         if not self.stays(pod.ref.uid):
             pod.queue, pod.gpu_class = known.gang.terms.queue if known is not None else info.queue, info.gpu_class
-        self.moved(pod)
+            self.moved(pod)
 
     def stays(self, uid: str) -> bool:
         """Whether the pod has a node and counts: then it stays in its queue while this process leads."""
@@ -151,7 +151,8 @@ class Tenancy:
         uid, quota = pod.ref.uid, self.admission.quota
         local_queue = self.queues.of(uid)
         if local_queue is not None:
-            why = quota.shortage(local_queue, self.queues.takes(uid), quota.own(local_queue, (uid,)))
+            own = quota.own(local_queue, (uid,)) if pod.state == "waiting" else quota.used_by(local_queue, uid)
+            why = quota.shortage(local_queue, self.queues.takes(uid), own)
             if why is not None:
                 self.admission.block(pod)
                 return why
@@ -248,7 +249,7 @@ class Tenancy:
             share=f"{queue_node.part:.2f}",
             waiting=queue_node.waiting,
             running=queue_node.running,
-            closed=queue.closed,
+            closed=queue_node.shut is not None,
             problem=queue.problem,
             misplaced=queue_node.misplaced,
             exceeded=_exceeded(queue_node),

@@ -15,6 +15,7 @@ from collections import Counter
 from extender.engine.state.ledger import Ledger
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.stock import GpuKind, kind
+from extender.engine.types.amounts import interned
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.books import NodeBooks
 from protos.contract.gpu_book import GpuBook
@@ -81,7 +82,7 @@ class UsageCalculator:
         if gpus is None:
             gpus = self._estimate(pod.ask)
         of_class = ((CLASS + gpu_class, gpus),) if gpu_class else ()
-        return self._ledger.intern((*pod.requests, (GPUS, gpus), *of_class))
+        return interned((*pod.requests, (GPUS, gpus), *of_class))
 
     def _held(self, pod: PodState) -> int | None:
         """The amount of the GPUs that the pod is on, None if it is unknown which these are."""

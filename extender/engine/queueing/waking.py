@@ -32,7 +32,8 @@ from extender.engine.types.effects import Requeue
 from extender.engine.types.look import Look
 from extender.engine.types.shape import Shape
 from extender.engine.types.sliced import Sliced
-from protos.contract.ask import Demand, PodAsk
+from protos.contract.ask import PodAsk
+from protos.contract.choose import Choice
 from protos.contract.reason import Reason
 
 MOST_LOOKS = 4000
@@ -50,7 +51,7 @@ QUEUE, POD = 5, 40
 class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
     """What a round needs from layers above."""
 
-    hold: Callable[[PodState, str, Mapping[str, Demand], float], None]
+    hold: Callable[[PodState, str, Choice, float], None]
     """Charge this much of a node softly to a pod, from now on."""
     first: Callable[[], Iterable[PodState]]
     """The pods with backfill reservations: they come before all others."""
@@ -210,8 +211,8 @@ class Waking:
             else:
                 place = yield from places.take(partial(pod.passes, ignored=self._ignored), rules.open_to(pod, now))
                 if place is not None and self._waits(pod, places.ask):
-                    node, charges = place
-                    rules.hold(pod, node.name, charges, now)
+                    node, choice = place
+                    rules.hold(pod, node.name, choice, now)
                     room.taken(node)
                     self._requeue(pod, node.name, places.ask, now)
         yield POD

@@ -6,12 +6,12 @@ soft charge with a deadline), BINDING or BOUND. Every change of a node marks it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from extender.engine.state.inventories import Inventories
 from extender.engine.state.node_numbers import NodeNumbers
 from extender.engine.state.node_state import NodeState
-from extender.engine.state.pod_state import Change, PodState, Requests
+from extender.engine.state.pod_state import Change, PodState
 from extender.engine.types.amounts import add
 from extender.engine.types.effects import PodRef
 from extender.engine.types.look import Look
@@ -19,11 +19,8 @@ from protos.contract import inventory, names
 from protos.contract.ask import Demand
 from protos.contract.books import NodeBooks
 from protos.contract.objects import Node
-from protos.contract.remembered import Remembered
 
 Changed = Callable[[str, bool, bool], None]
-INTERNED = 8192
-"""Cached tuples of requests, one object for equal pods."""
 
 
 class Ledger:
@@ -53,7 +50,6 @@ class Ledger:
         self._numbers = NodeNumbers(self._forget_numbers)
         self._inventories = Inventories(unit_mib, slices_per_gpu, gpushare)
         self.stock = self._inventories.stock
-        self._interned: Remembered[Requests, Requests] = Remembered(INTERNED, 2**17, len)
 
     # -- nodes
 
@@ -159,11 +155,6 @@ class Ledger:
             found = self.pods[ref.uid] = PodState(ref, now)
         return found
 
-    def intern(self, requests: Iterable[tuple[str, int]]) -> Requests:
-        """One object for equal requests."""
-        value = tuple(requests)
-        return self._interned.get(value) or self._interned.put(value, value)
-
     def bind(self, pod: PodState, node: str, change: Change) -> None:
         """Put a pod on a node with the GPUs of `pod.allocation`; without a usable one, on every GPU that fits."""
         before = self._go(pod, node, change)
@@ -177,6 +168,14 @@ class Ledger:
         if books is not None and pod.ask is not None:
             books.hold(pod.ref.uid, pod.ask, charges)
         self._moved(pod, before)
+
+    def confirm(self, pod: PodState) -> None:
+        """Book what is held for the pod: of its node nothing changes."""
+        pod.move(Change.BOOKED)
+        books = self.node(pod.node).books
+        if books is not None:
+            books.confirm(pod.ref.uid)
+        self._on_moved(pod)
 
     def unbind(self, pod: PodState) -> None:
         """Take a pod off its node."""

@@ -8,6 +8,7 @@ from extender.engine.state.classes import Classes
 from extender.engine.state.context import EngineContext
 from extender.engine.state.pod_state import Change, PodState
 from extender.engine.types import trust
+from extender.engine.types.amounts import interned
 from extender.engine.types.effects import PodRef, Report, ReportNode, SetAnnotation
 from extender.engine.types.requests import amounts, requests
 from extender.engine.types.shape import Shape, shape
@@ -115,7 +116,7 @@ class Observer:
         """Set the pod's in-tree requests, which may be resized in place."""
         resized = tuple(self._requests(pod))
         if resized != state.requests:
-            self._ledger.resize(state, self._ledger.intern(resized))
+            self._ledger.resize(state, interned(resized))
 
     def _learn(self, pod: Pod, now: float) -> PodState:
         state = self._ledger.pod(ref_of(pod), now)
@@ -146,7 +147,8 @@ class Observer:
             asked = asks.parse(pod, resources, of_class) if isinstance(of_class, Selection) else of_class or asked
         except AskError as error:
             return error.reason
-        if isinstance(asked, PodAsk) and len(named := _named(pod)) > bounds.RESOURCES_PER_POD.most:
+        many = isinstance(asked, PodAsk) and _entries(pod) > bounds.RESOURCES_PER_POD.most
+        if many and len(named := _named(pod)) > bounds.RESOURCES_PER_POD.most:
             return Reason("AskTooMany", bounds.RESOURCES_PER_POD.exceeded(len(named)))
         return asked
 
@@ -233,6 +235,12 @@ class Observer:
     def _problem(self, state: PodState, kind: str) -> None:
         self._counters["errors", kind] += 1
         self._outbox.put(Report(state.ref, PROBLEMS[kind]))
+
+
+def _entries(pod: Pod) -> int:
+    """How many resources its containers name, each counted as often as it is named."""
+    given = [c.resources for c in (*pod.spec.containers, *pod.spec.init_containers) if c.resources is not None]
+    return sum([len(each.limits) + len(each.requests) for each in given])
 
 
 def _named(pod: Pod) -> set[str]:

@@ -84,6 +84,7 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     created: float = 0.0
     """In seconds since 1970; 0 if unknown."""
     constraints: Constraints = ANYWHERE
+    """Those by which it was placed, if it is on a node."""
     queue: str = ""
     """The queue that the pod itself names, "" if none."""
     gpu_class: str = ""
@@ -143,7 +144,7 @@ def read(pod: Pod, before: PodInfo, schedulers: Collection[str], clock: Clock, n
         hurried=grace is not None and grace > GRACE.most,
         labels=meta.labels if on_node else _NONE,
         created=before.created or _created(meta.creation_timestamp),
-        constraints=constraints(pod),
+        constraints=before.constraints if on_node and before is not UNREAD else constraints(pod),
         queue=sys.intern(dialects.queue(pod)),
         gpu_class=sys.intern(annotations.get(names.GPU_CLASS, "")),
         owner=before.owner if before is not UNREAD else owner_of(pod),

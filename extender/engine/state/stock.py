@@ -66,7 +66,8 @@ class Stock:
         self.gpus: Counter[GpuKind] = Counter()
         self.free: Counter[GpuKind] = Counter()
         """GPUs with no allocation, as last counted."""
-        self._free: dict[str, tuple[GpuKind, ...]] = {}
+        self._free: dict[str, tuple[tuple[GpuKind, int], ...]] = {}
+        """The same by node."""
         self._uncounted: dict[str, None] = {}
         self._matching: dict[Selection, tuple[set[GpuKind], int]] = {}
         """By selection: the accepted kinds, and the number of nodes that have them."""
@@ -113,14 +114,15 @@ class Stock:
         for name in list(islice(self._uncounted, most)):
             del self._uncounted[name]
             books, held = books_of(name), self._nodes.get(name)
-            now = tuple(_free(books, held[0])) if books is not None and held is not None else ()
+            counts = books is not None and held is not None and books.inventory.state == "ready"
+            now = _of_kinds(held[0], books.idle()) if counts and books and held else ()
             before = self._free.pop(name, ())
             if now:
                 self._free[name] = now
             if now != before:
                 self.counts += 1
-                add(self.free, Counter(before).items(), -1)
-                add(self.free, Counter(now).items())
+                add(self.free, before, -1)
+                add(self.free, now)
 
     # -- queries
 
@@ -177,9 +179,7 @@ class Stock:
         return f"it has {listed}" + (f"; did you mean {near}?" if near else "")
 
 
-def _free(books: NodeBooks, machine: Machine) -> Iterator[GpuKind]:
-    """The GPUs that are offered and have no allocation."""
-    if books.inventory.state == "ready":
-        for book, (_, _, built) in zip(books.gpus.values(), machine.gpus, strict=True):
-            if book.idle:
-                yield built
+@lru_cache(maxsize=4096)
+def _of_kinds(machine: Machine, indexes: tuple[int, ...]) -> tuple[tuple[GpuKind, int], ...]:
+    """How many of these GPUs there are of each kind."""
+    return tuple(Counter(built for index, _, built in machine.gpus if index in indexes).items())

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
+from protos.contract.remembered import Remembered
+
 K = TypeVar("K")
+INTERNED = 8192
+"""Tuples of amounts kept by `interned`."""
 
 
 def add(held: dict[K, int], amounts: Iterable[tuple[K, int]], sign: int = 1) -> None:
@@ -16,6 +20,14 @@ def add(held: dict[K, int], amounts: Iterable[tuple[K, int]], sign: int = 1) -> 
             held[resource] = total
         else:
             held.pop(resource, None)
+
+
+def interned(amounts: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    """One object for equal amounts: pods come from few templates."""
+    return _interned.get(amounts) or _interned.put(amounts, amounts)
+
+
+_interned: Remembered[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]] = Remembered(INTERNED, 2**17, len)
 
 
 def in_words(amounts: Iterable[tuple[str, int]]) -> str:

@@ -210,6 +210,7 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     running: int
     """Pods of this queue and of the queues below it."""
     closed: bool = False
+    """No workload starts in it: it is closed, or a queue above it."""
     problem: str = ""
     """Why the object cannot be read, "" if it can."""
     misplaced: str = ""

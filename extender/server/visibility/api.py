@@ -22,9 +22,9 @@ from extender.cluster.front_proxy import FrontProxy
 from extender.cluster.reviews import AT_ONCE, Action, Reviews, User
 from extender.server.core import Core
 from extender.server.desk import Desk, Pieces, Refusal, Traffic
-from extender.server.pages import HEADERS, JSON, reviewing, send_answer, send_text
+from extender.server.pages import HEADERS, JSON, Message, Receive, Send, reviewing, send_answer, send_text
 from extender.server.protocol import CLIENT_CERTIFICATE
-from extender.server.verbs import Message, Receive, Send
+from extender.server.status import PLANNING, PLANS
 from extender.server.visibility import items, request, resources, trust
 from extender.server.visibility.documents import documents
 from extender.server.visibility.items import Sight, View
@@ -34,7 +34,7 @@ from extender.server.visibility.resources import Form
 Standing = Literal["unready", "standby", "leader"]
 """What this replica is; unready: its books are not complete."""
 QUESTIONS = 8
-"""Different questions under way at most."""
+"""Different questions under way at most; those for plans of moves apart, since a plan takes long."""
 PODS = "gpupods"
 """Who may list this in a namespace sees the names of the namespace's pods everywhere."""
 MOST_NAMESPACES = 100
@@ -47,7 +47,7 @@ class Api:
     """The application."""
 
     def __init__(self, core: Core, traffic: Traffic, reviews: Reviews, standing: Callable[[], Standing]) -> None:
-        self._core, self._desk = core, Desk(traffic, QUESTIONS)
+        self._core, self._desk, self._plans = core, Desk(traffic, QUESTIONS), Desk(traffic, PLANS, PLANNING)
         self._reviews, self._standing = reviews, standing
         self._documents = documents()
         self.front_proxy: FrontProxy | None = None
@@ -79,15 +79,19 @@ class Api:
         standing = self._standing()
         if standing == "unready":
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the cluster's pods and nodes are still being listed")
-        question = repr((form, sight.namespaces, target.resource.plural, target.namespace, target.name))
-        answer = await self._desk.ask(question, lambda: self._pieces(target, sight, form))
+        desk = self._plans if target.resource.plans else self._desk
+        query = scope["query_string"].decode("latin-1") if target.resource.plans else ""
+        question = repr((form, sight.namespaces, target.resource.plural, target.namespace, target.name, query))
+        answer = await desk.ask(question, lambda: self._pieces(target, sight, form, query))
         warning = [STANDBY] if target.resource.namespaced and standing == "standby" else []
-        await send_answer(send, self._desk, JSON, answer, warning)
+        await send_answer(send, desk, JSON, answer, warning)
 
     async def _sight(self, user: User, target: Target) -> Sight:
         """What the caller may see; raises Refusal if that does not include the target."""
         if not await self._reviews.permitted(user, target.action):
             raise target.forbidden(user)
+        if target.resource.plans and not await self._reviews.permitted(user, _listing_pods("")):
+            raise target.sees_too_little(user)
         if target.resource.namespaced:
             return Sight((target.namespace,) if target.namespace else None)
         if await self._reviews.permitted(user, _listing_pods("")):
@@ -105,10 +109,10 @@ class Api:
                 yield namespace
             await asyncio.sleep(0)
 
-    def _pieces(self, target: Target, sight: Sight, form: Form) -> Pieces:
-        view = View(self._core.engine, self._core.clock(), sight)
+    def _pieces(self, target: Target, sight: Sight, form: Form, query: str) -> Pieces:
+        view = View(self._core.engine, self._core.clock(), sight, query)
         resource, namespace, name = target
-        if name:
+        if name or resource.list is None:
             return resources.single(resource, resource.get(view, namespace, name), target.not_found(), form)
         return resources.listed(resource, resource.list(view, namespace), form)
 

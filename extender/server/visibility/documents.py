@@ -45,7 +45,7 @@ def _described(resource: Resource) -> dict[str, Any]:
         "singularName": resource.kind.lower(),
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": ["get", "list"],
+        "verbs": list(resource.verbs),
         "categories": [CATEGORY],
     }
 
@@ -74,7 +74,8 @@ def _openapi() -> dict[str, Any]:
         content = {"application/json": {"schema": {"$ref": template.format(name=resource.kind)}}}
         answer = {"200": {"description": "OK", "content": content}}
         where = f"{BASE}/namespaces/{{namespace}}" if resource.namespaced else BASE
-        for path, action in ((f"{where}/{resource.plural}", "list"), (f"{where}/{resource.plural}/{{name}}", "get")):
+        collection = f"{where}/{resource.plural}"
+        for path, action in ((f"{collection}/{{name}}", "get"), (collection, "list"))[: len(resource.verbs)]:
             paths[path] = {"get": {"x-kubernetes-action": action, **gvk, "responses": answer}}
     info = {"title": "Gangshare", "version": names.VISIBILITY_VERSION}
     return {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}}

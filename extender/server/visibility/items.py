@@ -12,7 +12,7 @@ from extender.engine.cycle.engine import Engine
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
-from extender.server import explain, inspect
+from extender.server import explain, inspect, places, verdicts
 from extender.server.desk import SLICE, Pieces, Refusal, current
 from extender.wire import answers
 from extender.wire import visibility as wire
@@ -43,6 +43,8 @@ class View(NamedTuple):
     engine: Engine
     now: float
     sight: Sight
+    query: str = ""
+    """Of the request, for kinds that take parameters."""
 
 
 # -- GPUs and nodes
@@ -82,24 +84,25 @@ def _tells(state: NodeState) -> bool:
 
 def _gpus(view: View, state: NodeState) -> Iterator[Item]:
     if _tells(state):
-        for gpu in _statuses(view, inspect.node(view.engine, state)):
+        for gpu in _statuses(view, places.page(view.engine, state)):
             yield Item("", f"{state.name}-{gpu.index}", gpu)
 
 
 def _node(view: View, state: NodeState) -> Item:
-    shown = inspect.node(view.engine, state)
-    seen, others = _seen(view.sight, shown.unplaced)
-    own = {"gpus": tuple(_statuses(view, shown)), "unplaced": seen, "other_unplaced": others}
-    return Item("", state.name, wire.GpuNodeStatus(**{**asdict(shown), **own}))
+    page = places.page(view.engine, state)
+    seen, others = _seen(view.sight, page.unplaced)
+    own = {"gpus": tuple(_statuses(view, page)), "unplaced": seen, "other_unplaced": others}
+    return Item("", state.name, wire.GpuNodeStatus(**{**asdict(page), **own}))
 
 
-def _statuses(view: View, node: answers.Node) -> Iterator[wire.GpuStatus]:
+def _statuses(view: View, node: answers.NodePage) -> Iterator[wire.GpuStatus]:
     for gpu in node.gpus:
         seen, others = _seen(view.sight, gpu.pods)
         about: dict[str, Any] = {
             "node": node.name,
             "unit_mib": node.unit_mib,
             "slices": node.slices_per_gpu,
+            "verdict": verdicts.of_gpu(gpu, node.verdict, node.name),
             "other_pods": others,
         }
         yield wire.GpuStatus(**{**asdict(gpu), **about, "pods": seen})
@@ -135,14 +138,14 @@ def _pod(view: View, pod: PodState) -> Item | None:
 
 
 def _pod_item(view: View, status: wire.GpuPodStatus) -> Item:
-    hidden = replace(status, first=_start(view, status.first), earliest=_start(view, status.earliest))
+    hidden = replace(status, first=hidden_start(view, status.first), earliest=hidden_start(view, status.earliest))
     return Item(status.namespace, status.name, hidden, status.uid)
 
 
 def pod(view: View, namespace: str, name: str) -> Listing:
     """A pod by name, with its place in line."""
     try:
-        text = yield from _page(explain.pod(view.engine, namespace, name, view.now))
+        text = yield from whole_page(explain.pod(view.engine, namespace, name, view.now))
     except Refusal:
         return  # there is none
     yield _pod_item(view, msgspec.json.decode(text, type=wire.GpuPodStatus))
@@ -170,23 +173,24 @@ def gang(view: View, namespace: str, name: str) -> Listing:
     if info is not None and len(info.gang.members) > MOST_MEMBERS:
         yield _gang(view, info)
     elif info is not None:
-        text = yield from _page(explain.group(view.engine, info.gang.key, view.now))
+        text = yield from whole_page(explain.group(view.engine, info.gang.key, view.now))
         status = msgspec.json.decode(text, type=wire.GangStatus)
-        hidden = replace(status, first=_start(view, status.first), earliest=_start(view, status.earliest))
+        hidden = replace(status, first=hidden_start(view, status.first), earliest=hidden_start(view, status.earliest))
         yield Item(namespace, name, hidden)
 
 
-def _start(view: View, start: Earliest | None) -> Earliest | None:
+def hidden_start(view: View, start: Earliest | None) -> Earliest | None:
     """The start of the first of a queue. Workloads of namespaces that the caller may not see have no names."""
-    return replace(start, who=_shown(view, start.who), after=_shown(view, start.after)) if start is not None else None
+    return replace(start, who=shown(view, start.who), after=shown(view, start.after)) if start is not None else None
 
 
-def _shown(view: View, workload: str) -> str:
+def shown(view: View, workload: str) -> str:
+    """A workload of a namespace that the caller may see, else that there is one."""
     namespace = workload.removeprefix("gang ").partition("/")[0]
     return workload if not workload or namespace in view.sight else HIDDEN
 
 
-def _page(pieces: Pieces) -> Generator[None, None, bytes]:
+def whole_page(pieces: Pieces) -> Generator[None, None, bytes]:
     """The whole text of a page of the status port; raises Refusal."""
     text = bytearray()
     for piece in pieces:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import bisect
 from collections.abc import Generator, Iterator
 
-from msgspec.structs import asdict
+import msgspec
+from msgspec.structs import asdict, replace
 
 from extender.engine.cycle.engine import Engine
 from extender.engine.queueing.line import Turn
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
-from extender.server import listings
-from extender.server.desk import current
-from extender.server.visibility.items import Listing, View
+from extender.server import listings, places, verdicts
+from extender.server.desk import Refusal, current
+from extender.server.visibility.items import Listing, View, hidden_start, shown, whole_page
 from extender.wire import visibility as wire
 from extender.wire.visibility import Item
 
@@ -26,19 +27,25 @@ MOST_PENDING = 1000
 def queues(view: View, namespace: str) -> Listing:  # noqa: ARG001
     """All queues, each after its parent, without the order of their pending workloads."""
     for queue in listings.tree(view.engine):
-        yield Item("", queue.name, wire.GpuQueueStatus(**asdict(queue)))
+        yield Item("", queue.name, wire.GpuQueueStatus(**asdict(queue), verdict=verdicts.of_queue(queue)))
 
 
 def queue(view: View, namespace: str, name: str) -> Listing:  # noqa: ARG001
     """A queue by name, with its pending workloads in order."""
-    for found in listings.tree(view.engine):
-        if found.name == name:
-            line, further = yield from _line(view, name)
-            seen = tuple(each for each in line if each.namespace in view.sight)
-            others = len(line) - len(seen) + further
-            status = wire.GpuQueueStatus(**asdict(found), pending=seen, other_pending=others)
-            yield Item("", name, status)
-        yield None
+    try:
+        text = yield from whole_page(places.queue(view.engine, name, view.now))
+    except Refusal:
+        return  # there is none
+    page = msgspec.json.decode(text, type=wire.GpuQueueStatus)
+    line, further = yield from _line(view, name)
+    seen = tuple(each for each in line if each.namespace in view.sight)
+    fields = {
+        "line": tuple(replace(each, who=shown(view, each.who)) for each in page.line),
+        "first": hidden_start(view, page.first),
+        "pending": seen,
+        "other_pending": len(line) - len(seen) + further,
+    }
+    yield Item("", name, replace(page, **fields))
 
 
 def _line(view: View, queue: str) -> Generator[None, None, tuple[list[wire.PendingWorkload], int]]:

@@ -14,14 +14,15 @@ from extender.server.visibility.resources import Form, Resource
 from extender.wire import visibility as wire
 from protos.contract import names
 
-MOST_QUERY = 32
-"""Parameters of a request."""
+MOST_QUERY = 300
+"""Parameters of a request. That for a plan of moves names pods to keep."""
 REASONS = {
     HTTPStatus.UNAUTHORIZED: "Unauthorized",
     HTTPStatus.FORBIDDEN: "Forbidden",
     HTTPStatus.NOT_FOUND: "NotFound",
     HTTPStatus.METHOD_NOT_ALLOWED: "MethodNotAllowed",
     HTTPStatus.BAD_REQUEST: "BadRequest",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "Invalid",
     HTTPStatus.TOO_MANY_REQUESTS: "TooManyRequests",
     HTTPStatus.INTERNAL_SERVER_ERROR: "InternalError",
     HTTPStatus.SERVICE_UNAVAILABLE: "ServiceUnavailable",
@@ -60,6 +61,12 @@ class Target(NamedTuple):
         sentence = f'{self._named()} is forbidden: User "{user.username}" cannot {self.verb} {what} {where}'
         return Refusal(HTTPStatus.FORBIDDEN, sentence)
 
+    def sees_too_little(self, user: User) -> Refusal:
+        """The caller may not see the pods of all namespaces, and this would name them."""
+        where = f'list resource "gpupods" in API group "{names.VISIBILITY_GROUP}" in all namespaces'
+        sentence = f'{self._named()} is forbidden: it names pods of all namespaces, and User "{user.username}" cannot'
+        return Refusal(HTTPStatus.FORBIDDEN, f"{sentence} {where}")
+
     def not_found(self) -> Refusal:
         return Refusal(HTTPStatus.NOT_FOUND, f"{self._named()} not found")
 
@@ -77,6 +84,8 @@ def target(path: str) -> Target:
     resource = resources.BY_PLURAL.get(plural)
     if resource is None or len(rest) > 2 or not _fits(resource, namespace, name):
         raise Refusal(HTTPStatus.NOT_FOUND, "the server could not find the requested resource")
+    if not name and resource.list is None:
+        raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{plural} cannot be listed: expected a name")
     return Target(resource, namespace, name)
 
 

@@ -8,10 +8,11 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from extender.server.desk import Pieces, json_object
-from extender.server.visibility import items, lines
+from extender.server.visibility import items, lines, offers, plans
 from extender.server.visibility.items import Listing, View
 from extender.wire import visibility as wire
 from extender.wire.answers import Shape
+from extender.wire.listings import GpuClass, Model
 from extender.wire.visibility import Item
 from protos.contract.queue import GPUS
 
@@ -39,9 +40,16 @@ class Resource(NamedTuple):
     namespaced: bool
     shape: type[Shape]
     """Of the status."""
-    list: Callable[[View, str], Listing]
+    list: Callable[[View, str], Listing] | None
+    """None: only single objects are served."""
     get: Callable[[View, str, str], Listing]
     columns: tuple[Column, ...]
+    plans: bool = False
+    """An object is a long computation, which names pods of all namespaces."""
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        return ("get", "list") if self.list is not None else ("get",)
 
 
 Form = Literal["objects", "table", "table with objects"]
@@ -132,6 +140,16 @@ def _pending_for(pod: wire.GpuPodStatus) -> str:
     return ago(pod.since) if _state(pod) == "Pending" else ""
 
 
+def _counts(offer: wire.GpuOfferStatus) -> GpuClass | Model:
+    return offer.gpu_class or offer.model or Model()
+
+
+def _what(offer: wire.GpuOfferStatus) -> str:
+    if offer.gpu_class is not None:
+        return offer.gpu_class.problem or f"class: {offer.gpu_class.description}".rstrip(": ")
+    return f"{offer.model.model}, {offer.model.mem_mib} MiB" if offer.model is not None else "class that does not exist"
+
+
 def _gpus(amounts: Mapping[str, str]) -> str:
     return amounts.get(GPUS, "")
 
@@ -204,6 +222,34 @@ RESOURCES = (
             Column("Why", _why, "Why it is pending."),
             Column("Queue", lambda gang: gang.queue, "Its queue.", priority=1),
         ),
+    ),
+    Resource(
+        "gpuoffers",
+        "GpuOffer",
+        False,
+        wire.GpuOfferStatus,
+        offers.offers,
+        offers.offer,
+        (
+            Column("GPUs", lambda offer: _counts(offer).gpus, "Matching GPUs.", "integer"),
+            Column("Free", lambda offer: _counts(offer).free, "Those that are wholly free.", "integer"),
+            Column("Nodes", lambda offer: _counts(offer).nodes, "Nodes with such GPUs.", "integer"),
+            Column("What", _what, "The model, or what the class is for."),
+        ),
+    ),
+    Resource(
+        "defragplans",
+        "DefragPlan",
+        True,
+        wire.DefragPlanStatus,
+        None,
+        plans.plan,
+        (
+            Column("Fits", lambda plan: str(plan.fits), "Whether the workload fits after the moves."),
+            Column("Moves", lambda plan: len(plan.moves), "The number of pods to move.", "integer"),
+            Column("Verdict", lambda plan: plan.verdict, "The plan in a sentence."),
+        ),
+        plans=True,
     ),
     Resource(
         "gpuqueues",

@@ -88,6 +88,8 @@ class ApiServer:
             if document is None or request.method != "GET":
                 return web.Response(text="404 page not found\n", status=404)
             return _json(_encode(document))
+        if "dryRun" in request.query:
+            raise errors.bad_request("the embedded cluster knows no dryRun: expected a request without it")
         match request.method:
             case "GET":
                 return await self._get(request, target)

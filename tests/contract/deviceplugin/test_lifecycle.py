@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from extender.sim.apiserver import patch
+from extender.sim.apiserver.managed import Writer
+from extender.sim.apiserver.resources import NODES
 from extender.sim.process import Process, free_port
 from protos.contract import names
-from tests.contract.deviceplugin.world import Node, a_container, a_node
+from tests.contract.deviceplugin.world import NODE, Node, a_container, a_node
 from tests.sim.standin_plugin import Plugin
 
 
@@ -136,7 +139,6 @@ async def test_a_plugin_that_registers_a_resource_after_us_is_noticed_and_what_i
 async def another_plugin(node: Node) -> Plugin:
     """A plugin that serves this machine's GPUs whole, as NVIDIA's does."""
     from deviceplugin.fake import FakeSource
-    from tests.contract.deviceplugin.world import NODE
 
     other = Plugin(node.sim.kubelet_dir, 0, names.WHOLE_GPU)
     other.devices = {gpu.uuid: "Healthy" for gpu in FakeSource(str(node.sim.profile), NODE).read().gpus}
@@ -212,6 +214,14 @@ async def test_a_profile_that_is_spoilt_later_is_told_and_the_last_one_is_served
         await node.until(lambda: any(told in text for text in node.node_events()), "an Event says so")
         assert [text for text in node.node_events() if "unknown field `memory`" in text]
         assert (len(node.uuids), node.health) == (1, ["ok"])
+
+
+async def test_without_an_extender_the_plugin_tells_of_a_cordon_that_names_no_gpu() -> None:
+    async with a_node("--standalone", profile="t4x1") as node:
+        body = {"metadata": {"annotations": {names.CORDONED_GPUS: "7"}}}
+        node.api.patch(NODES, ("", NODE), body, patch.MERGE, Writer("kubectl-edit"))
+        told = "gangshare.io/cordoned-gpus names '7': expected indexes or UUIDs of GPUs: 0 or their UUIDs"
+        await node.until(lambda: told in node.node_events(), "an Event says so")
 
 
 async def test_metrics_on_a_port_that_is_taken_end_the_start_with_a_sentence() -> None:

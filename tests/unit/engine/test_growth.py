@@ -11,7 +11,7 @@ from extender.engine.placement import indexes, mix, roll, score, seats
 from extender.engine.policies.elastic import surplus_policy
 from extender.engine.policies.preemption import candidates
 from extender.engine.queueing import queues, runtimes, usage
-from extender.engine.state import cannot_fit, ledger, node_numbers, stock
+from extender.engine.state import cannot_fit, node_numbers, stock
 from extender.engine.types.events import NodeGone, NodeSeen, PodGone, PodSeen
 from protos.contract import bounds, names
 from protos.contract.objects import Pod
@@ -23,8 +23,6 @@ from tests.unit.engine.story import Story
 FIRST, MORE = 12, 24
 """How often something comes and goes until it is counted what is kept, and then until that is counted again."""
 BOUNDED = {
-    "ledger._interned._young": ledger.INTERNED // 2,
-    "ledger._interned._old": ledger.INTERNED // 2,
     "ledger._numbers._gone": node_numbers.RENUMBERED,
     "ledger._numbers._unused": node_numbers.RENUMBERED,
     "indexes._shapes": indexes.MOST_SHAPES,

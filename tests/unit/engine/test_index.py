@@ -222,12 +222,12 @@ def test_hundreds_of_shapes_are_kept_at_thousands_of_nodes() -> None:
     assert small.most == MOST_SHAPES
 
 
-def test_a_node_takes_seventeen_bytes_of_an_index() -> None:
+def test_a_node_takes_twenty_five_bytes_of_an_index() -> None:
     indexes = cluster(2_000)
     found = indexes.of(SHAPES[0])
     assert isinstance(found, ShapeIndex)
     arrays = found._known, found._sorted, found._ranking._kept
-    assert sum(len(each) * each.itemsize for each in arrays) + len(found._marks) == 2_000 * 17
+    assert sum(len(each) * each.itemsize for each in arrays) + len(found._marks) == 2_000 * 25
     assert not found._listed
     assert not found._scores._known
 
@@ -247,7 +247,7 @@ def test_a_ranking_is_in_order_whatever_came_and_went(seed: int) -> None:
             short = rng.random() < 0.3
             room = (-rng.randrange(2**20), -rng.randrange(100), -rng.randrange(8))
             there[place] = of_room(room) if short else of_score(rng.randrange(-9000, 9000))
-        found.change(place, old, there.get(place, ranking.NOWHERE))
+        found.change(ranking.number(old, place), ranking.number(there.get(place, ranking.NOWHERE), place))
     expected = sorted((standing, place) for place, standing in there.items())
     fitting = [(place, ZERO - standing) for standing, place in expected if standing < ranking.SHORT]
     assert [ranking.rank_and_score(each) for each in found.fitting()] == fitting

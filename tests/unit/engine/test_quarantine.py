@@ -270,6 +270,8 @@ def test_a_bind_that_fails_books_nothing(method: str, story: Story, monkeypatch:
     pod = again(a_pod("one", mem=16), "1")
     story.tell(PodSeen(pod))
     assert story.filter(pod) == ["n1"]
+    if method == "choose":
+        story.wakes(after=story.engine.settings.soft_charge_s)
     poison(story.engine._components.booking, method, monkeypatch)
     answer = story.bind(pod, "n1")
     assert isinstance(answer, Refuse)

@@ -384,3 +384,76 @@ def test_an_elastic_quota_guarantees_itself_nothing_unless_the_setting_says_so(
 
 def test_an_elastic_quota_guarantees_itself_nothing_by_default() -> None:
     assert Settings().elastic_quotas == "deserved"
+
+
+# -- closed queues
+
+
+def requested(story: GangStory, queue: str) -> float:
+    return story.engine.tenancy.queues.queue_nodes[queue].requested.get(GPUS, 0) / GPU
+
+
+def due(story: GangStory, queue: str) -> float:
+    story.later()
+    return story.engine.tenancy.queues.queue_nodes[queue].due[GPUS] / GPU
+
+
+def test_a_closed_queue_requests_only_what_runs_in_it_and_others_get_the_rest(story: GangStory) -> None:
+    story.tell(a_queue("team-a"), a_queue("team-b"))
+    story.start(*gang("a", 2, "team-a"))
+    story.create(*gang("more", 7, "team-a"), *gang("b", 8, "team-b"))
+    assert (due(story, "team-a"), due(story, "team-b")) == (4, 4)
+    story.tell(a_queue("team-a", closed=True))
+    assert (due(story, "team-a"), due(story, "team-b")) == (2, 6)
+    assert (requested(story, "team-a"), story.phase("a")) == (2, "Running")
+    story.create(*gang("later", 1, "team-a"))
+    assert requested(story, "team-a") == 2
+    story.delete("a-0")
+    assert requested(story, "team-a") == 1
+    story.tell(a_queue("team-a"))
+    assert (requested(story, "team-a"), due(story, "team-a")) == (9, 4)
+
+
+def test_a_closed_queue_keeps_its_guarantee_from_nobody(story: GangStory) -> None:
+    story.tell(a_queue("team-a", guarantee={GPUS: 3 * GPU}), a_queue("team-b"))
+    story.create(*gang("b", 6, "team-b"))
+    assert story.why("b") == "QueueReserved"
+    story.tell(a_queue("team-a", guarantee={GPUS: 3 * GPU}, closed=True))
+    story.later()
+    assert run(story, "b", 6)[-1] == "flying"
+    story.tell(a_queue("team-a", guarantee={GPUS: 3 * GPU}))
+    story.create(*gang("c", 1, "team-b"))
+    assert story.why("c") == "QueueReserved"
+
+
+def test_a_pod_that_comes_to_a_closed_queue_with_a_node_is_requested_there(story: GangStory) -> None:
+    story.tell(a_queue("team-a", closed=True))
+    foreign = a_pod("p", whole=1, node="n1", phase="Running", schedulerName="other", annotations=in_queue("team-a"))
+    story.create(foreign)
+    assert (gpus(story, "team-a"), requested(story, "team-a")) == (1, 1)
+    story.delete("p")
+    assert (gpus(story, "team-a"), requested(story, "team-a")) == (0, 0)
+
+
+def test_a_queue_below_a_closed_one_is_closed_with_it(story: GangStory) -> None:
+    story.tell(a_queue("org", closed=True), a_queue("team-a", parent="org", guarantee={GPUS: 3 * GPU}))
+    story.create(*gang("a", 2, "team-a"), *gang("b", 8, "default"))
+    assert story.known("a").reason is not None
+    assert story.why("a") == "QueueClosed"
+    assert numbers(story, "a") == ""
+    assert (requested(story, "team-a"), requested(story, "org")) == (0, 0)
+    tenancy = story.engine.tenancy
+    assert tenancy.status(tenancy.queues.queue_nodes["team-a"]).closed
+    assert story.why("b") == ""
+
+
+def test_closing_a_queue_changes_nothing_of_what_is_counted_again(story: GangStory) -> None:
+    story.tell(a_queue("team-a", closed=True), a_queue("team-b"))
+    story.create(*gang("a", 2, "team-a"), *gang("b", 2, "team-b"))
+    story.tell(a_queue("team-a"))
+    story.later()
+    run(story, "a", 2)
+    story.tell(a_queue("team-a", closed=True))
+    before = requested(story, "team-a"), gpus(story, "team-a")
+    story.engine.tenancy.recount()
+    assert (requested(story, "team-a"), gpus(story, "team-a")) == before == (2, 2)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from extender.engine.cycle import pending_reasons
 from extender.engine.types.effects import Effect, PostBinding, Report
-from extender.engine.types.events import PodSeen
+from extender.engine.types.events import Leading, PodGone, PodSeen
 from extender.engine.types.settings import UnknownKeys
 from protos.contract import mistakes, names
 from protos.contract.objects import Pod
@@ -42,6 +43,26 @@ def test_a_pod_with_a_misspelt_key_is_refused_and_told_at_once() -> None:
     assert refusal(story, pod) == SENTENCE
     assert events(story.engine.effects()) == [], "one Event is enough"
     assert str(story.engine.explain(story.engine.pods["uid-p"])) == SENTENCE
+
+
+def test_pods_that_came_while_nobody_led_are_told_by_the_new_leader_and_those_that_are_gone_are_not() -> None:
+    story = Story(a_node("a", 16))
+    story.tell(Leading(False))
+    for name in ("p", "q"):
+        assert seen(story, a_pod(name, mem=4, annotations=MISSPELT)) == []
+    story.tell(PodGone("uid-q"))
+    told = [effect for effect in story.tell(Leading(True)) if isinstance(effect, Report)]
+    assert [(effect.pod.name, str(effect.reason)) for effect in told] == [("p", SENTENCE)]
+    assert events(story.tell(Leading(True))) == [], "once"
+
+
+def test_a_standby_keeps_no_more_pods_to_tell_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending_reasons, "UNREPORTED", 2)
+    story = Story(a_node("a", 16))
+    story.tell(Leading(False))
+    for number in range(4):
+        seen(story, a_pod(f"p{number}", mem=4, annotations=MISSPELT))
+    assert len(events(story.tell(Leading(True)))) == 2
 
 
 def test_a_corrected_pod_runs() -> None:

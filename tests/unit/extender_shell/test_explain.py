@@ -160,6 +160,7 @@ def test_every_phase_of_a_gang_has_a_verdict(phase: Phase, code: str, state: str
 def test_a_queue_that_starts_no_pods_is_told_why() -> None:
     for fields, headline in (
         ({"closed": True}, "is closed: no pod of it starts"),
+        ({"closed": True, "closed_by": "org"}, "is closed with queue org above it: no pod of it starts"),
         ({"problem": "weight is 0"}, "cannot be read: weight is 0"),
         ({"exceeded": "9 GPUs are in use", "running": 9}, "is above its capability: 9 pods run, 0 wait"),
     ):

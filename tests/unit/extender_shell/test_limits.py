@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from extender.server import http, protocol
+from extender.server.direct import Answer, Gone
 from extender.server.protocol import Limits
 from extender.settings import Address
 from protos.contract import bounds
@@ -32,10 +33,11 @@ OK = b"HTTP/1.1 200 OK"
 class Port:
     """A server within limits whose application reads the body and may be told to wait."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.answers, self.asked, self.body_read = asyncio.Event(), 0, 0
+    def __init__(self, limits: Limits, *, direct: bool = False) -> None:
+        """`direct`: requests for `/` are answered without ASGI."""
+        self.answers, self.asked, self.body_read, self.left = asyncio.Event(), 0, 0, 0
         self.answers.set()
-        self.server = http.Server(self._app, limits)
+        self.server = http.Server(self._app, limits, questions={b"/": self._question} if direct else None)
         self.socket = http.listen("listen", Address("127.0.0.1", 0))
         self.where: tuple[str, int] = self.socket.getsockname()[:2]
         self.running = asyncio.create_task(self.server.serve(sockets=[self.socket]))
@@ -52,6 +54,15 @@ class Port:
         await self.answers.wait()
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
+
+    async def _question(self, _: bytes, body: bytes, gone: Gone) -> Answer:
+        self.asked += 1
+        self.body_read += len(body)
+        left = asyncio.create_task(gone())
+        await asyncio.wait({left, asyncio.create_task(self.answers.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        self.left += left.done()
+        left.cancel()
+        return 200, b"text/plain", b"ok"
 
     async def open(self, *, source: str = "127.0.0.1") -> Client:
         reader, writer = await asyncio.open_connection(*self.where, local_addr=(source, 0))
@@ -90,15 +101,15 @@ class Client:
         return await self.answer()
 
 
-@pytest.fixture
-async def port() -> AsyncIterator[Port]:
-    async with ports(LIMITS) as made:
+@pytest.fixture(params=["asgi", "direct"])
+async def port(request: pytest.FixtureRequest) -> AsyncIterator[Port]:
+    async with ports(LIMITS, direct=request.param == "direct") as made:
         yield made
 
 
 @asynccontextmanager
-async def ports(limits: Limits) -> AsyncIterator[Port]:
-    made = Port(limits)
+async def ports(limits: Limits, *, direct: bool = False) -> AsyncIterator[Port]:
+    made = Port(limits, direct=direct)
     yield made
     made.answers.set()
     made.server.should_exit = True
@@ -158,7 +169,7 @@ async def test_bodies_are_bounded_together_and_their_room_comes_back(port: Port)
 async def test_a_client_that_leaves_gives_the_room_of_its_body_back(port: Port) -> None:
     client = await port.open()
     await client.send(b"POST / HTTP/1.1\r\nContent-Length: 1000\r\n\r\n" + b"x" * 900)
-    await until(lambda: port.body_read == 900, "read")
+    await until(lambda: port.server._load.body_bytes == 900, "read")
     client.writer.close()
     await until(lambda: not port.server._load.body_bytes, "given back")
 

@@ -59,6 +59,7 @@ async def test_inspect_tells_nodes_pods_and_what_waits(cluster: World) -> None:
         "slicesUsed": 0,
         "whole": False,
         "pods": [{"namespace": "default", "name": "placed", "uid": uid, "mem": 10, "slices": 0, "whole": False}],
+        "otherPods": 0,
     }
     (placed,) = told["pods"]
     assert (placed["name"], placed["node"], placed["problem"]) == ("placed", "node-a", None)

@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from extender.cluster import front_proxy, serving_trust
+from extender.engine.types.events import ClassSeen
 from extender.server.visibility import api as visibility
 from extender.server.visibility.documents import BASE
 from extender.settings import Address
@@ -23,17 +24,20 @@ from extender.sim.apiserver import patch
 from extender.sim.apiserver.api import Api
 from extender.sim.apiserver.resources import APISERVICES, CONFIGMAPS, NAMESPACES, PODS, SECRETS
 from protos.contract import names
+from protos.contract.gpu_class import GpuClass
 from tests.cluster.pki import Authority, Pair
 from tests.unit.extender_shell import world
 from tests.unit.extender_shell.world import ADMIN, Json, World, add_node, until
 
 MINE, OTHERS = "team-a", "team-b"
-GPU_VIEWER = {("list", kind, "") for kind in ("gpus", "gpunodes", "gpuqueues")} | {
-    ("get", kind, "") for kind in ("gpus", "gpunodes", "gpuqueues")
-}
+GPU_VIEWER = {(verb, kind, "") for verb in ("get", "list") for kind in ("gpus", "gpunodes", "gpuqueues", "gpuoffers")}
 MAY = {
-    "ada": GPU_VIEWER | {(verb, kind, MINE) for verb in ("get", "list") for kind in ("gpupods", "gangs")},
-    "admin": GPU_VIEWER | {("list", kind, where) for kind in ("gpupods", "gangs") for where in ("", MINE, OTHERS)},
+    "ada": GPU_VIEWER
+    | {(verb, kind, MINE) for verb in ("get", "list") for kind in ("gpupods", "gangs")}
+    | {("get", "defragplans", MINE)},
+    "admin": GPU_VIEWER
+    | {("get", "defragplans", MINE)}
+    | {("list", kind, where) for kind in ("gpupods", "gangs") for where in ("", MINE, OTHERS)},
     "nobody": set(),
 }
 """Verb, resource and namespace."""
@@ -166,6 +170,8 @@ async def test_discovery_names_the_kinds_for_everybody_whom_the_api_server_knows
         "gpupods": (True, ["get", "list"]),
         "gangs": (True, ["get", "list"]),
         "gpuqueues": (False, ["get", "list"]),
+        "gpuoffers": (False, ["get", "list"]),
+        "defragplans": (True, ["get"]),
     }
     for path in ("/apis", f"/apis/{names.VISIBILITY_GROUP}", "/openapi/v2", "/openapi/v3", f"/openapi/v3{BASE}"):
         assert (await asking.get(path, "nobody"))[0] == 200
@@ -231,6 +237,59 @@ async def test_a_pending_pod_is_explained_and_pending_workloads_of_others_are_co
         (found["place"], "Pod", "waits")
     ]
     assert queue["otherPending"] == 1
+
+
+async def test_a_queue_is_told_as_the_status_port_tells_it_without_names_of_others(asking: Asking) -> None:
+    for namespace in (OTHERS, MINE):
+        pod = a_pod(asking.cluster, namespace, "waits", whole=2)
+        await known(asking.cluster, pod)
+        await asking.cluster.filter(pod, ["node-a"])
+    queue = await asking.status("/gpuqueues/default")
+    assert queue["verdict"]["headline"] == "is open: 2 pods run, 2 wait"
+    assert (queue["inLine"], sorted(each["who"] for each in queue["line"])) == (
+        2,
+        ["another namespace", f"{MINE}/waits"],
+    )
+    everything = await asking.status("/gpuqueues/default", "admin")
+    assert sorted(each["who"] for each in everything["line"]) == [f"{MINE}/waits", f"{OTHERS}/waits"]
+
+
+async def test_gpus_and_nodes_come_with_a_verdict(asking: Asking) -> None:
+    assert (await asking.status("/gpunodes/node-a"))["verdict"]["headline"] == "takes new pods: 1 of 2 GPUs wholly free"
+    first = await asking.status("/gpus/node-a-0")
+    assert first["verdict"]["headline"] == f"takes new pods: {first['mem'] - 5} of {first['mem']} units free, used by 2"
+
+
+async def test_models_and_classes_are_offers(asking: Asking) -> None:
+    extender = asking.cluster.extender
+    extender.core.tell(ClassSeen(GpuClass(name="large", description="for training")))
+    await until(lambda: sum(extender.engine.ledger.stock.free.values()) == 1, "a free GPU that is counted")
+    _, table, _ = await asking.get(f"{BASE}/gpuoffers", headers=TABLE)
+    rows = {row["cells"][0]: row["cells"][1:] for row in table["rows"]}
+    assert rows["large"] == [2, 1, 1, "class: for training"]
+    (model,) = rows.keys() - {"large"}
+    assert (rows[model][:3], model) == ([2, 1, 1], model.lower())
+    assert (await asking.status(f"/gpuoffers/{model}"))["model"]["gpus"] == 2
+    assert (await asking.get(f"{BASE}/gpuoffers/none"))[0] == 404
+
+
+async def test_a_plan_of_moves_is_for_those_who_may_see_all_pods(asking: Asking) -> None:
+    pod = a_pod(asking.cluster, MINE, "waits", whole=2)
+    await known(asking.cluster, pod)
+    await asking.cluster.filter(pod, ["node-a"])
+    plan = f"{BASE}/namespaces/{MINE}/defragplans"
+    code, found, _ = await asking.get(f"{plan}/waits")
+    assert (code, found["reason"]) == (403, "Forbidden")
+    assert 'it names pods of all namespaces, and User "ada" cannot list resource "gpupods"' in found["message"]
+    code, found, _ = await asking.get(f"{plan}/waits?max-moves=2&keep=a%2Fb&keep=c%2Fd", "admin")
+    assert (code, found["kind"], found["status"]["for"], found["status"]["fits"]) == (
+        200, "DefragPlan", f"{MINE}/waits", False,
+    )  # fmt: skip
+    code, found, _ = await asking.get(f"{plan}/waits?max-moves=many", "admin")
+    assert (code, found["reason"]) == (422, "Invalid")
+    assert (await asking.get(f"{plan}/nothing", "admin"))[0] == 404
+    code, found, _ = await asking.get(plan, "admin")
+    assert (code, found["message"]) == (405, "defragplans cannot be listed: expected a name")
 
 
 async def test_what_is_not_there_is_not_found(asking: Asking) -> None:

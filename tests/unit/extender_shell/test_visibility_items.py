@@ -6,12 +6,14 @@ from typing import Any
 
 import msgspec
 
-from extender.engine.types.events import GroupSeen
+from extender.engine.types.events import ClassSeen, GroupSeen
 from extender.server import desk
-from extender.server.visibility import items, lines, resources
+from extender.server.visibility import items, lines, offers, resources
 from extender.server.visibility.items import HIDDEN, Listing, Sight, View
-from extender.wire.visibility import GangStatus, GpuPodStatus, GpuQueueStatus, Item
+from extender.wire.visibility import GangStatus, GpuOfferStatus, GpuPodStatus, GpuQueueStatus, Item
 from gangfilter.group import GroupKey
+from protos.contract import names
+from protos.contract.gpu_class import GpuClass
 from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, a_declaration, members
 from tests.unit.engine.test_queues import OWN, in_queue
@@ -85,10 +87,28 @@ def test_every_object_of_a_list_is_a_piece_of_its_own() -> None:
     story = GangStory(*(a_node(f"n{number}", 16, 16) for number in range(20)))
     gpus = resources.BY_PLURAL["gpus"]
     for form in ("objects", "table", "table with objects"):
-        pieces = list(resources.listed(gpus, gpus.list(seen_by(story), ""), form))
+        pieces = list(resources.listed(gpus, items.gpus(seen_by(story), ""), form))
         told = msgspec.json.decode(b"".join(pieces))
         assert len(told["items" if form == "objects" else "rows"]) == 40
         assert max(map(len, pieces[1:])) < 1000
+
+
+def test_offers_are_classes_missing_ones_and_models_each_with_a_name_of_its_own() -> None:
+    story = GangStory(a_node("n1", 16))
+    story.create(a_pod("waits", mem=1, annotations={names.GPU_CLASS: "tesla-v100"}))
+    (model,) = {kind.model for kind, _ in story.engine.ledger.stock.kinds()}
+    slug = offers._as_name(model)
+    story.tell(ClassSeen(GpuClass(name=slug, description="small")))
+    listed = {item.name: item.status for item in offers.offers(seen_by(story), "") if item is not None}
+    assert list(listed) == [slug, "tesla-v100", f"{slug}-2"]
+    missing = listed["tesla-v100"]
+    assert isinstance(missing, GpuOfferStatus)
+    assert missing.missing is not None
+    assert missing.missing.waiting == 1
+    cells = [column.cell(missing) for column in resources.BY_PLURAL["gpuoffers"].columns]
+    assert cells == [0, 0, 0, "class that does not exist"]
+    assert offers._as_name("NVIDIA H100 80GB HBM3") == "nvidia-h100-80gb-hbm3"
+    assert offers._as_name("??") == offers.UNKNOWN
 
 
 def test_ages_are_written_as_kubectl_writes_them() -> None:

@@ -11,7 +11,7 @@ schedule_one.go, evaluateNominatedNode; runtime/framework.go, RunFilterPluginsWi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import islice
 
 from extender.engine.placement.indexes import Indexes
@@ -22,7 +22,7 @@ from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_state import PodState
 from extender.engine.types.effects import RemoveNomination, Requeue
 from protos.contract import choose
-from protos.contract.ask import Demand
+from protos.contract.choose import Choice
 
 NOMINATED_S = 10.0
 """Seconds for which a nominated pod has a soft charge."""
@@ -127,8 +127,8 @@ class Nominations:
         if pods:
             self._context.counters["nominations", outcome] += pods
 
-    def _best(self, pod: PodState, now: float) -> tuple[str, Mapping[str, Demand]] | None:
-        """The best node that admits the pod, and its charges there."""
+    def _best(self, pod: PodState, now: float) -> tuple[str, Choice] | None:
+        """The best node that admits the pod, and its GPUs there."""
         ask, is_open = pod.ask, self._open_to(pod, now)
         if ask is None:
             return None
@@ -139,7 +139,7 @@ class Nominations:
             if pod.passes(node, self._ignored):
                 choice = choose.choose(ask, node.books)
                 if choice is not None:
-                    return name, choice.charges
+                    return name, choice
         return None
 
     def _adopt(self, pod: PodState, name: str, now: float) -> None:
@@ -148,11 +148,11 @@ class Nominations:
         if pod.ask is not None and pod.state == "waiting" and books is not None and single:
             choice = choose.choose(pod.ask, books)
             if choice is not None:
-                self._charge(pod, name, choice.charges, now)
+                self._charge(pod, name, choice, now)
 
-    def _charge(self, pod: PodState, node: str, charges: Mapping[str, Demand], now: float) -> None:
+    def _charge(self, pod: PodState, node: str, choice: Choice, now: float) -> None:
         uid = pod.ref.uid
-        self._holds.put(pod, node, charges, now, last_s=NOMINATED_S)
+        self._holds.put(pod, node, choice, now, last_s=NOMINATED_S)
         self._charged[uid] = pod
         self._written.pop(uid, None)
         self._written[uid] = now + REMOVED_S
