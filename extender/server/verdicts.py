@@ -42,7 +42,7 @@ ADVICE = {
     "ClassUnreadable": "correct the class",
     "QueueFull": "wait until pods of the queue end, or ask the queue's owner for more",
     "QueueReserved": "wait, or give its queue a guarantee of its own",
-    "QueueClosed": "ask the queue's owner to open it (`gangshare queue resume`), or move to another queue",
+    "QueueClosed": "ask the queue's owner to open it (`gangshare queue resume NAME`), or move to another queue",
     "QueueForbidden": "name a queue that admits this namespace; `gangshare queues` shows all queues",
     "QueueMissing": "create the queue, or correct gangshare.io/queue",
     "QueueUnreadable": "correct the queue",
