@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from gangfilter import naming
 from gangfilter.agreement import combined
 from gangfilter.group import GroupKey, Membership
-from gangfilter.values import Reader, both, label, role
+from gangfilter.values import Reader, both, label, role, shown
 from gangfilter.values import name as queue_name
 from protos.contract import names
 from protos.contract.objects import Pod, PodSpec
@@ -46,6 +46,22 @@ ROLES = (
 """Keys of the role; the first that is set counts."""
 
 
+_OF_GROUPS = (
+    *both(names.MIN_MEMBER), *both(names.MIN_MEMBER_BY_ROLE), *both(names.ROLE), *both(names.ON_MEMBER_LOST),
+    *both(names.ON_COMPLETION), *both(names.ELASTIC), *both(names.SCHEDULE_TIMEOUT_SECONDS),
+)  # fmt: skip
+"""Our keys that say something of a group only."""
+_MISPLACED = {
+    wrong: key
+    for key in naming.KEYS
+    for wrong in both(key.name)
+    if wrong not in naming.KEYS and key.name != naming.ET_JOB.name
+}
+"""Keys that name a group, as annotation where their product reads a label, and the other way round."""
+_UNNAMED = frozenset(key.name for key in (*_OF_GROUPS, *_MISPLACED))
+"""Keys of pods that mean to be in a group and name none."""
+
+
 def speaks(pod: Pod) -> bool:
     """Whether the pod has a key or field that can name a group; a pod without one is in no group."""
     meta, spec = pod.metadata, pod.spec
@@ -70,7 +86,7 @@ def membership(pod: Pod) -> Membership | None:
     and so waits: the pod must not start alone.
     """
     meta, spec = pod.metadata, pod.spec
-    if not speaks(pod):
+    if not speaks(pod) and (spec.node_name or _UNNAMED.isdisjoint((*meta.annotations, *meta.labels))):
         return None
     reader = Reader(_as_meant(meta.annotations, meta.labels), meta.labels)
     used = sorted({_DIALECT_OF[key] for key in (*meta.annotations, *meta.labels) if key in _DIALECT_OF})
@@ -95,12 +111,15 @@ def membership(pod: Pod) -> Membership | None:
 
 
 def queue(pod: Pod) -> str:
-    """The queue that the pod itself names, "" if it names none that can be read."""
+    """The queue that the pod itself names, "" if it names none; of a name that cannot be read, its quoted beginning."""
     meta = pod.metadata
     if _NAME_QUEUES.isdisjoint(meta.annotations) and _NAME_QUEUES.isdisjoint(meta.labels):
         return ""
     reader = Reader(meta.annotations, meta.labels)
-    return reader.read(queue_name, *naming.QUEUE_KEYS) or ""
+    found = reader.read(queue_name, *naming.QUEUE_KEYS)
+    if found is None and reader.problems:  # no queue has such a name: the pod must not run in another queue
+        return shown(next(filter(None, map(reader.text, naming.QUEUE_KEYS))))
+    return found or ""
 
 
 def _in_spec(spec: PodSpec) -> Iterator[naming.Named]:
@@ -114,10 +133,15 @@ def _in_spec(spec: PodSpec) -> Iterator[naming.Named]:
 
 
 def _nameless(namespace: str, reader: Reader) -> Membership | None:
-    """The membership of a pod that gives a size of its group, or an unreadable name; None for any other pod."""
-    for key in both(names.MIN_MEMBER):
-        if reader.text(key) and not reader.problems:
-            reader.problems.append(f"{key} is set, but no group is named: expected {names.GROUP} too")
+    """The membership of a pod that says something of its group, and gives no readable name; None for any other pod."""
+    problems = reader.problems
+    problems += [f"{key} is empty: expected the name of a group" for key in both(names.GROUP) if reader.blank(key)]
+    for key, right in _MISPLACED.items():
+        if reader.text(key) and not problems:
+            problems.append(f"{key} names no group: expected it as {right.place}")
+    for key in _OF_GROUPS:
+        if reader.text(key) and not problems:
+            problems.append(f"{key} is set, but no group is named: expected {names.GROUP} too")
     return Membership(GroupKey(namespace, ""), problems=tuple(reader.problems)) if reader.problems else None
 
 

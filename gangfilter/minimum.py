@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from gangfilter.gang import BEFORE, STARTED, Gang
 from gangfilter.members import ARRIVED, PLACED, PRESENT, Member, Stage
 from gangfilter.table import Phase
+from protos.contract import names
 
 
 def minimum(gang: Gang) -> tuple[int | None, Mapping[str, int]]:
@@ -51,16 +53,22 @@ def lacking(gang: Gang) -> str:
     """The part of the minimum that does not exist, in words; "" if all exists."""
     total = gang.terms.min_member
     if total is None:
-        return "its number of members is unknown"
+        return f"its number of members is unknown: expected {names.MIN_MEMBER}, or a PodGroup {gang.key}"
     roles = gang.roles(*PRESENT)
     if roles.total() < total:
-        hint = ""
-        if roles.total() == total - 1:  # the missing leader may itself wait for the others
-            leaders = {m.leader for m in gang.members.values() if m.leader and not roles[m.leader]}
-            if leaders:
-                hint = f"; the {min(leaders)} does not: one that is made when the others run must not be in the minimum"
-        return f"{roles.total()} of {total} members exist{hint}"
+        return f"{roles.total()} of {total} members exist{_missing(gang, roles, total)}"
     return ", ".join(f"{roles[role]} of {n} {role} exist" for role, n in gang.terms.min_by_role if roles[role] < n)
+
+
+def _missing(gang: Gang, roles: Counter[str], total: int) -> str:
+    """Why the missing members may never come: their makers wait for those that exist."""
+    count = roles.total()
+    if count == 1 and (maker := gang.at(*PRESENT)[0].controller) is not None and maker.kind == "StatefulSet":
+        return "; a StatefulSet makes the next pod when this one runs: write podManagementPolicy: Parallel"
+    waiting = gang.members.values() if count == total - 1 else ()
+    if leaders := {member.leader for member in waiting if member.leader and not roles[member.leader]}:
+        return f"; the {min(leaders)} does not: one that is made when the others run must not be in the minimum"
+    return ""
 
 
 def needs(gang: Gang, role: str, required: bool, beside: Mapping[tuple[str, bool], int]) -> bool:

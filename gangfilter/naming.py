@@ -110,6 +110,8 @@ _YUNIKORN_TASK_GROUPS = annotation("yunikorn.apache.org/task-groups")
 _SPARK_ROLE = label("spark-role")
 _HIVED_SPEC = annotation("hivedscheduler.microsoft.com/pod-scheduling-spec")
 ET_GROUP, ET_OPERATOR = label("group-name"), "kai.alibabacloud.com"
+ET_JOB = label("training-job-name")
+"""It names a group only beside ET_GROUP."""
 _VOLCANO_TERMS: Mapping[str, tuple[Callable[[str], Any], tuple[Key, ...]]] = {
     "min_member": (
         values.count,
@@ -196,7 +198,7 @@ DIALECTS = (
             "queue": (lambda text: values.name(values.hived(text).virtual_cluster), (_HIVED_SPEC,)),
         },
     ),
-    Dialect(source="pods' kai.alibabacloud.com labels", keys=(label("training-job-name"),), named=_et),
+    Dialect(source="pods' kai.alibabacloud.com labels", keys=(ET_JOB,), named=_et),
 )
 """In order of precedence; the fields of the pod's spec come after them."""
 

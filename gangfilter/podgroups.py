@@ -1,7 +1,7 @@
 """The kinds of objects that declare a group, one row each, with the reader of its `spec`.
 
-Most are PodGroups of one shape. Our own annotations on such an object add to its spec. Kinds whose definition is not
-installed are never seen.
+Most are PodGroups of one shape. Our own annotations and labels on such an object add to its spec. Kinds whose
+definition is not installed are never seen.
 """
 
 from __future__ import annotations
@@ -119,17 +119,18 @@ def declaration(
         decoded = decode_raw(data)
     except BAD_JSON as error:
         raise PodGroupError(None, f"{kind.source} cannot be read: {error}") from error
-    key = GroupKey(decoded.metadata.namespace, decoded.metadata.name)
+    meta = decoded.metadata
+    key = GroupKey(meta.namespace, meta.name)
     try:
         fields = kind.says(decoded.spec)
     except BAD_JSON as error:
         raise PodGroupError(key, f"{kind.source} {key}: spec cannot be read: {error}") from error
     said = [Declaration(source=kind.source, **fields)]
-    reader = Reader(decoded.metadata.annotations, {})
+    reader = Reader(meta.annotations, meta.labels)
     if own := OWN.declaration(reader):
         said.append(msgspec.structs.replace(own, source=f"its annotations {names.DOMAIN}/*"))
     declared, differences = combined(said)
-    problems = (*mistakes.of_group(decoded.metadata.annotations, resources), *reader.problems, *differences)
+    problems = (*mistakes.of_group(meta.annotations, meta.labels, resources), *reader.problems, *differences)
     return key, msgspec.structs.replace(declared, source=kind.source, problems=problems)
 
 

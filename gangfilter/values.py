@@ -62,6 +62,10 @@ class Reader:
         self._texts = {"annotation": annotations, "label": labels}
         self.problems: list[str] = []
 
+    def blank(self, key: Key) -> bool:
+        """Whether the key is there without a value."""
+        return key.name in self._texts[key.place] and not self.text(key)
+
     def text(self, key: Key) -> str:
         return self._texts[key.place].get(key.name, "").strip()
 
@@ -69,6 +73,11 @@ class Reader:
         """The value of the first of these keys that is not empty, None if there is none or it cannot be read."""
         for key in keys:
             if (text := self._texts[key.place].get(key.name)) and (text := text.strip()):
+                for other in keys:
+                    if other.name == key.name and self.text(other) not in ("", text):
+                        self.problems.append(
+                            f"{key} is {shown(text)}, {other} {shown(self.text(other))}: the first holds"
+                        )
                 try:
                     return parse(text)
                 except BadValue as error:

@@ -18,8 +18,12 @@ from protos.contract.objects import Container, Pod
 from protos.contract.quantity import QuantityError, integer, unit_of_memory
 from protos.contract.reason import Reason
 from protos.contract.selection import ANYTHING, Selection, SelectionError, is_number
+from protos.contract.timestamps import epoch_seconds, timestamp
 
 Kind = Literal["app", "init", "sidecar"]
+
+BYTES = ("i", "M", "G", "T", "P", "E")
+"""Ends of amounts of bytes."""
 
 T = TypeVar("T")
 
@@ -80,8 +84,11 @@ def parse(pod: Pod, resources: names.Resources, wide: Selection = ANYTHING) -> P
     `wide` is the selection of the pod's GpuClass, which the pod's annotations narrow.
     """
     ask = _parse(pod, resources, wide)
-    if ask is not None and (forged := visibility.forged(pod)):
-        raise AskError(forged.code, forged.sentence)
+    if ask is not None:
+        _notes(pod.metadata.annotations)
+        own = visibility.forged(pod) or visibility.hidden(pod, {each.name: each.gpus for each in ask.containers})
+        if own is not None:
+            raise AskError(own.code, own.sentence)
     return ask
 
 
@@ -102,7 +109,7 @@ def _parse(pod: Pod, resources: names.Resources, wide: Selection) -> PodAsk | No
 def held(pod: Pod, resources: names.Resources) -> PodAsk | None:
     """The ask of a bound pod, which the books must charge even if the ask is invalid.
 
-    A valid ask is that of `parse`, also if the pod requests GPUs from the runtime. In an invalid ask unreadable amounts
+    A valid ask is that of `parse`, whatever else the pod says in vain. In an invalid ask unreadable amounts
     count as 0 and gpu-count as 1, and whole GPUs take precedence over parts.
     """
     try:
@@ -198,7 +205,7 @@ def _amount(container: str, resource: str, limits: Mapping[str, str | int], reso
         ) from error
     if amount < 0:
         raise AskError("AskMalformed", f"container {container}: {resource} is {value!r}: expected zero or more")
-    if resource == resources.mem and (amount > GPU_AMOUNT.most or str(value).endswith("i")):
+    if resource == resources.mem and (amount > GPU_AMOUNT.most or str(value).endswith(BYTES)):
         units = -(-amount // (resources.unit_mib << 20))
         unit = unit_of_memory(resources.unit_mib)
         raise AskError(
@@ -235,7 +242,7 @@ def _selection(annotations: Mapping[str, str], wide: Selection) -> Selection:
     try:
         own = Selection(
             models=read(names.GPU_MODEL, _globs, ()),
-            uuids=read(names.GPU_UUID, _globs, ()),
+            uuids=read(names.GPU_UUID, selection.uuids, ()),
             min_mem_mib=read(names.MIN_GPU_MEMORY, selection.memory, 0),
             min_clock_mhz=read(names.MIN_CLOCK_MHZ, _clock, 0),
             min_cc=read(names.MIN_COMPUTE_CAPABILITY, selection.compute_capability, (0, 0)),
@@ -246,6 +253,20 @@ def _selection(annotations: Mapping[str, str], wide: Selection) -> Selection:
     except SelectionError as error:
         raise AskError("AskMalformed", str(error)) from error
     return wide.narrowed(own, link_said=names.LINK in annotations)
+
+
+def _notes(annotations: Mapping[str, str]) -> None:
+    """Raise AskError for annotations that would count as not set once the pod runs."""
+    if annotations.get(names.RESTARTABLE, "true") not in ("true", "false"):
+        told = annotations[names.RESTARTABLE][:40]
+        raise AskError("AskMalformed", f"{names.RESTARTABLE} is {told!r}: expected true or false")
+    try:
+        epoch_seconds(annotations.get(names.CHECKPOINT, timestamp(0)))
+    except ValueError as error:
+        told = annotations[names.CHECKPOINT][:40]
+        raise AskError(
+            "AskMalformed", f"{names.CHECKPOINT} is {told!r}: expected a time like 2026-01-31T12:00:00Z"
+        ) from error
 
 
 def _globs(text: str) -> tuple[str, ...]:

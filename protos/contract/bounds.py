@@ -76,6 +76,8 @@ CDI_SPEC_BYTES = Bound("a CDI specification", 4 << 20, "bytes")
 
 # -- pods: requests and annotations
 
+KEYS = Bound("annotations or labels of a pod whose domains are compared with ours", 512)
+"""Pods of people and operators have some ten. The admission policy reads no more either."""
 CONTAINERS = Bound("containers of a pod that request GPUs", 64)
 NAME = Bound("name of an object", 253, "characters")
 START = Bound("number of a gang's start", 2**63 - 1)

@@ -203,9 +203,12 @@ def _amounts(field: str, quantities: Quantities | None, *, strict: bool = True) 
 
 
 def _counted(resource: str) -> bool:
+    """Whether pods can request it. Names of a ResourceQuota (`requests.X`) and `DOMAIN/gpus` would limit nothing."""
     if resource.startswith(CLASS):
         return bool(CLASS_NAME.fullmatch(resource.removeprefix(CLASS)))
-    return resource == GPUS or resource in _NATIVE or resource.startswith("hugepages-") or "/" in resource
+    domain, _, name = resource.partition("/")
+    extended = "." in domain and name not in ("", GPUS) and not domain.startswith(("requests.", "limits."))
+    return resource == GPUS or resource in _NATIVE or resource.startswith("hugepages-") or extended
 
 
 def _volcano(_: ObjectMeta, spec: msgspec.Raw, status: msgspec.Raw) -> dict[str, Any]:

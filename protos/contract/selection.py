@@ -22,6 +22,8 @@ Link = Literal["nvlink", "prefer", "any"]
 LINKS: tuple[Link, ...] = ("prefer", "nvlink", "any")
 """The default first."""
 MIB = 2**20
+LEAST = 10**9
+"""Bytes that every GPU has."""
 WILD = frozenset("*?[")
 """Wildcard characters of globs."""
 
@@ -33,7 +35,8 @@ class SelectionError(ValueError):
 class Selection(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """The acceptable GPUs of a pod, and their links. Globs: a leading `!` excludes.
 
-    A model without wildcards accepts every model that contains it, as users write `A100` for all A100s.
+    A model without wildcards accepts every model that contains it, as users write `A100` for all A100s. A glob may
+    leave out the first word of a model, its brand: `A100*` accepts `NVIDIA A100-SXM4-80GB`.
     """
 
     models: tuple[str, ...] = ()
@@ -98,21 +101,38 @@ def read(key: str, value: object, parse: Callable[[Any], T], default: T) -> T:
     try:
         return parse(value)
     except SelectionError as error:
-        raise SelectionError(f"{key} is {str(value)[:60]!r}: expected {error}") from error
+        told = ",".join(value) if isinstance(value, tuple) else str(value)
+        raise SelectionError(f"{key} is {told[:60]!r}: expected {error}") from error
 
 
 def globs(parts: Iterable[str]) -> tuple[str, ...]:
     """The globs, at least one."""
-    patterns = tuple(part.strip() for part in parts if part.strip())
-    if not patterns or "!" in patterns:
+    patterns = tuple(_spaceless(part.strip()) for part in parts if part.strip())
+    if not patterns:
         raise SelectionError("names or globs, separated by commas")
     if len(patterns) > GLOBS.most or any(len(pattern) > GLOB.most for pattern in patterns):
         raise SelectionError(f"at most {GLOBS.most} globs of at most {GLOB.most} characters")
     return patterns
 
 
+def uuids(text: str) -> tuple[str, ...]:
+    """Globs of UUIDs; an index excludes and accepts nothing."""
+    names = [part.strip().removeprefix("!").strip().upper() for part in text.split(",") if part.strip()]
+    if not names or not all(name.startswith(("GPU-", "MIG-")) or not WILD.isdisjoint(name) for name in names):
+        raise SelectionError("UUIDs like GPU-5f0a or globs, separated by commas")
+    return globs(text.split(","))
+
+
+def _spaceless(pattern: str) -> str:
+    """The glob without blanks behind its `!`. `!=A10` and `!!A10` would exclude nothing."""
+    name = pattern.removeprefix("!").strip()
+    if not name or name[0] in "!=":
+        raise SelectionError("names or globs, separated by commas, with one ! before each that excludes")
+    return f"!{name}" if pattern.startswith("!") else name
+
+
 def memory(quantity: str | int) -> int:
-    """A Kubernetes quantity of bytes, in MiB."""
+    """A Kubernetes quantity of bytes, in MiB; less than every GPU has was meant in another unit."""
     try:
         amount, in_bytes = mebibytes(quantity), units(quantity)
     except QuantityError as error:
@@ -121,6 +141,8 @@ def memory(quantity: str | int) -> int:
         raise SelectionError("an amount like 40Gi, zero or more")
     if 0 < in_bytes < MIB and str(quantity).isdecimal():
         raise SelectionError(f"an amount with its unit: write {in_bytes}{'Gi' if in_bytes < 1024 else 'Mi'}")
+    if 0 < in_bytes < LEAST:
+        raise SelectionError("an amount like 40Gi, at least 1G")
     return amount
 
 
@@ -205,13 +227,13 @@ _compiled: Remembered[tuple[tuple[str, ...], bool], Globs] = Remembered(1024, 2*
 
 
 def compiled(patterns: tuple[str, ...], *, inside: bool = False) -> Globs:
-    """These globs, compiled; `inside`: a plain name accepts every value that contains it."""
+    """These globs, compiled; `inside`: of models, where a plain name accepts every value that contains it."""
     key = patterns, inside
     result = _compiled.get(key)
     if result is None:
         wanted = [_glob(each, inside) for each in patterns if not each.startswith("!")]
         unwanted = [_glob(each[1:], inside) for each in patterns if each.startswith("!")]
-        result = Globs(_names(wanted), _names(unwanted), _wild(wanted), _wild(unwanted))
+        result = Globs(_names(wanted), _names(unwanted), _wild(wanted, inside), _wild(unwanted, inside))
         _compiled.put(key, result)
     return result
 
@@ -224,5 +246,6 @@ def _names(globs: Iterable[str]) -> frozenset[str]:
     return frozenset(glob for glob in globs if WILD.isdisjoint(glob))
 
 
-def _wild(globs: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(translate(glob)) for glob in globs if not WILD.isdisjoint(glob))
+def _wild(globs: Iterable[str], inside: bool) -> tuple[re.Pattern[str], ...]:
+    brand = r"(?:\S+ )?" if inside else ""
+    return tuple(re.compile(brand + translate(glob)) for glob in globs if not WILD.isdisjoint(glob))

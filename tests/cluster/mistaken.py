@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from protos.contract import names
 from tests.cluster.api import Json
@@ -79,6 +80,18 @@ MISTAKES: Mapping[str, tuple[Json, str]] = {
         asking(annotations={"gangshare.com/gpu-model": "*H200*"}),
         "annotation gangshare.com/gpu-model is not known to Gangshare: write gangshare.io/gpu-model",
     ),
+    "a domain with a typo": (
+        asking(annotations={"gansghare.io/gpu-model": "*H200*"}),
+        "annotation gansghare.io/gpu-model is not known to Gangshare: write gangshare.io/gpu-model",
+    ),
+    "a domain below ours": (
+        asking({"scheduling.gangshare.io/gpu-mem": "4"}),
+        "resource scheduling.gangshare.io/gpu-mem is not known to Gangshare: write gangshare.io/gpu-mem",
+    ),
+    "an annotation with the domain of another product": (
+        asking(annotations={"nvidia.com/gpuModel": "*H200*"}),
+        "nvidia.com/gpuModel is not known to Gangshare: write annotation gangshare.io/gpu-model",
+    ),
     "an annotation without a domain": (
         asking(annotations={"gpu-model": "*H200*"}),
         "gpu-model is not known to Gangshare: write annotation gangshare.io/gpu-model",
@@ -135,6 +148,56 @@ MISTAKES: Mapping[str, tuple[Json, str]] = {
         "resource volcano.sh/vgpu-memory is of Volcano, and Gangshare does not read it: "
         "write limit gangshare.io/gpu-mem",
     ),
+    "KAI's fraction with the domain of its vendor": (
+        asking({"cpu": "1"}, annotations={"run.ai/gpu-fraction": "0.5"}),
+        "annotation run.ai/gpu-fraction is of KAI, and Gangshare does not read it: write limit gangshare.io/gpu-slice",
+    ),
+    "HAMi's type as a label": (
+        asking(labels={"nvidia.com/use-gputype": "H200"}),
+        "label nvidia.com/use-gputype is of HAMi, and Gangshare does not read it: "
+        "write annotation gangshare.io/gpu-model",
+    ),
+    "a model without a limit": (
+        asking({"cpu": "1"}, annotations={names.GPU_MODEL: "H200"}),
+        "annotation gangshare.io/gpu-model selects GPUs, and no container asks for any: "
+        "write limit gangshare.io/gpu-mem, gangshare.io/gpu-slice or nvidia.com/gpu of a container, or leave it out",
+    ),
+    "another scheduler": (
+        asking(scheduler="gangshre"),
+        "schedulerName is gangshre: that scheduler does not ask Gangshare: write schedulerName: gangshare",
+    ),
+    "a misspelt scheduler of whole GPUs": (
+        asking({names.WHOLE_GPU: "1"}, scheduler="Gangshare"),
+        "schedulerName is Gangshare: that scheduler does not ask Gangshare: write schedulerName: gangshare",
+    ),
+    "the scheduler of the cluster": (
+        asking({names.WHOLE_GPU: "1"}, annotations={names.GPU_MODEL: "H200"}, scheduler="default-scheduler"),
+        "schedulerName is default-scheduler: that scheduler does not ask Gangshare: write schedulerName: gangshare",
+    ),
+    "an exclusion of nothing": (
+        asking(annotations={names.GPU_MODEL: "!=T4"}),
+        "gangshare.io/gpu-model is '!=T4': expected names or globs, separated by commas",
+    ),
+    "an index as UUID": (
+        asking(annotations={names.GPU_UUID: "0"}),
+        "gangshare.io/gpu-uuid is '0': expected UUIDs like GPU-5f0a or globs, separated by commas",
+    ),
+    "a minimum of memory that every GPU has": (
+        asking(annotations={names.MIN_GPU_MEMORY: "40Mi"}),
+        "gangshare.io/min-gpu-memory is '40Mi': expected an amount like 40Gi",
+    ),
+    "a day as checkpoint": (
+        asking(annotations={names.CHECKPOINT: "2026-01-31"}),
+        "gangshare.io/checkpoint is '2026-01-31': expected a time like 2026-01-31T12:00:00Z",
+    ),
+    "a run time in words": (
+        asking(annotations={names.EXPECTED_RUNTIME: "1 day"}),
+        "gangshare.io/expected-runtime is '1 day': expected seconds above 0, like 5400, or a duration like 90m",
+    ),
+    "no members": (
+        asking(annotations={names.GROUP: "g", names.MIN_MEMBER: "0"}),
+        "gangshare.io/min-member is '0': expected a whole number from 1 to 150000",
+    ),
     "memory of the GPU without a unit": (
         asking(annotations={names.MIN_GPU_MEMORY: "70"}),
         "gangshare.io/min-gpu-memory is '70': expected an amount with its unit: write 70Gi",
@@ -161,7 +224,30 @@ MISTAKES: Mapping[str, tuple[Json, str]] = {
     ),
 }
 
+NORMAL: Mapping[str, Any] = {
+    "annotations": {
+        "sidecar.istio.io/inject": "true", "prometheus.io/scrape": "true", "workflows.argoproj.io/node-name": "train",
+        "argocd.argoproj.io/sync-wave": "1", "kueue.x-k8s.io/workload": "job-train-1", "gpu-type": "large",
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true",
+        "vault.hashicorp.com/agent-inject": "true", "scheduling.k8s.io/group-name": "train", "acme.com/gpu-model": "x",
+        "k8s.v1.cni.cncf.io/networks": "rdma", "meta.helm.sh/release-name": "train", "nvidia.com/gpu-driver": "x",
+    },
+    "labels": {
+        "kueue.x-k8s.io/queue-name": "research", "kueue.x-k8s.io/managed": "true", "volcano.sh/job-name": "train",
+        "training.kubeflow.org/job-name": "train", "ray.io/group": "workers", "app.kubernetes.io/name": "train",
+        "group": "blue", "role": "db", "queue": "mail", "priority": "high", "acme.com/gpu-count": "8",
+    },
+}  # fmt: skip
+"""What other products and people write."""
+
 RIGHT: Mapping[str, Json] = {
+    "keys of others": asking(**NORMAL),
+    "keys of others beside whole GPUs": asking({names.WHOLE_GPU: "1"}, **NORMAL),
+    "keys of others in a pod without GPUs": asking({"cpu": "1"}, **NORMAL),
+    "a launcher with the annotations of its workers": asking(
+        {"cpu": "1"}, annotations={names.GPU_MODEL: "H200", names.GROUP: "g", names.MIN_MEMBER: "2"}
+    ),
+    "a selection where no GPU is asked": asking({names.WHOLE_GPU: "0"}, annotations={names.GPU_MODEL: "H200"}),
     "every annotation": asking(
         annotations={
             names.GPU_COUNT: "2", names.GPU_CLASS: "large", names.GPU_MODEL: "*A100*", names.GPU_UUID: "GPU-*",

@@ -95,6 +95,40 @@ def test_so_it_is_for_every_kind_of_workload(cluster: Cluster, tenant: Path, mad
     assert answer(cluster, tenant, WARNED, made(asking())) == ""
 
 
+@pytest.mark.parametrize("made", [deployment, stateful_set, daemon_set, job, cron_job])
+def test_an_annotation_of_the_workload_itself_is_told(
+    cluster: Cluster, tenant: Path, made: Callable[[Json], Json]
+) -> None:
+    workload = made(asking())
+    workload["metadata"]["annotations"] = {names.GPU_MODEL: "H200", "example.com/mine": "x"}
+    expected = (
+        f"annotation gangshare.io/gpu-model of the {workload['kind']} itself is not read: "
+        "write it in the metadata of its pod template"
+    )
+    said = answer(cluster, tenant, WARNED, workload)
+    assert expected in said
+    assert "example.com" not in said
+    both = made(asking(annotations={names.GPU_MODEL: "H200"}))
+    both["metadata"]["annotations"] = {names.GPU_MODEL: "H200"}
+    assert answer(cluster, tenant, DENIED, both) == ""
+
+
+def test_a_gang_that_only_the_workload_itself_names_is_told(cluster: Cluster, tenant: Path) -> None:
+    workload = job(asking())
+    workload["metadata"]["labels"] = {names.GROUP: "g", names.MIN_MEMBER: "2"}
+    said = answer(cluster, tenant, WARNED, workload)
+    for key in (names.GROUP, names.MIN_MEMBER):
+        assert f"label {key} of the Job itself is not read: write it in the metadata of its pod template" in said
+    workload["spec"]["template"]["metadata"]["labels"] |= workload["metadata"]["labels"]
+    assert answer(cluster, tenant, DENIED, workload) == ""
+
+
+def test_the_annotations_that_a_controller_copies_are_not_judged_again(cluster: Cluster, tenant: Path) -> None:
+    copied = replica_set(asking())
+    copied["metadata"]["annotations"] = {names.GPU_MODEL: "H200"}
+    assert answer(cluster, tenant, DENIED, copied) == ""
+
+
 @pytest.mark.core
 @pytest.mark.parametrize("made", [dict, deployment], ids=["pod", "Deployment"])
 @pytest.mark.parametrize("what", RIGHT)

@@ -22,6 +22,7 @@ from extender.sim.podspec import Object
 from extender.sim.process import ProcessError
 from extender.sim.spec import ClusterSpec, ExtenderPlace, gangshare_extender
 from extender.wire.answers import Inspection
+from protos.contract import names
 
 PROFILES = {
     "dgx-a100": "dgx-a100-80g",
@@ -200,7 +201,7 @@ def _scheduler_config(url_prefix: str) -> str:
 
 
 def _extender(place: ExtenderPlace) -> list[str]:
-    return [*gangshare_extender(place), f"--min-runtime={MIN_RUNTIME_S:g}"]
+    return [*gangshare_extender(place), f"--min-runtime={MIN_RUNTIME_S:g}", f"--scheduler-names={names.PROFILE}"]
 
 
 async def _books(cluster: EmbeddedCluster) -> Inspection:

@@ -8,6 +8,7 @@ from extender.engine.cycle.components import Components
 from extender.engine.state.pod_info import UNREAD
 from extender.engine.state.pod_state import Change, PodState
 from extender.engine.state.quarantine import MOST
+from extender.engine.types import refusals
 from extender.engine.types.effects import Requeue
 from extender.engine.types.subject import Subject, of_pod
 from protos.contract import mistakes, names
@@ -67,15 +68,21 @@ class Lifecycle:
         if known is None:
             self._note(state)
         if first:
-            self._warn(pod.spec.scheduler_name, state, now)
+            self._warn(pod, state, now)
 
-    def _warn(self, scheduler: str, state: PodState, now: float) -> None:
+    def _warn(self, pod: Pod, state: PodState, now: float) -> None:
         """Report a key that we do not read: kube-scheduler may never ask about the pod.
 
-        A key of another product is nobody's mistake where that product schedules the pod.
+        To a pod that another scheduler places, only keys of our domain say that it should be ours.
         """
-        mistake, served = state.mistake, scheduler in self._components.settings.scheduler_names
-        if mistake is not None and (served or mistake.code == mistakes.UNKNOWN):
+        schedulers, mistake = self._components.settings.scheduler_names, state.mistake
+        served = pod.spec.scheduler_name in schedulers
+        if not served and (pod.spec.node_name or not mistakes.names_us(pod)):
+            return
+        if mistake is None and schedulers and not served:
+            numbers = f"write schedulerName: {schedulers[0]}"
+            mistake = refusals.other_scheduler(pod.spec.scheduler_name, numbers)
+        if mistake is not None:
             self._components.pending_reasons.warn(state, mistake, now)
 
     def class_changed(self, pods: Iterable[Pod], now: float) -> None:

@@ -7,6 +7,7 @@ from extender.engine.gangs.controller import GangController
 from extender.engine.gangs.members import MemberController
 from extender.engine.gangs.models import Models
 from extender.engine.gangs.replacement_holds import ReplacementHolds
+from extender.engine.state.observe import ref_of
 from extender.engine.state.pod_state import PodState
 from extender.engine.state.roster import GangInfo
 from extender.engine.types import refusals
@@ -61,6 +62,8 @@ class GangObserver:
             return
         if known is None:
             known = self._roster.join(pod, said, now)
+            if not said.key.name and not pod.spec.node_name:
+                self._reporter.unnamed(ref_of(pod), said.problems)
         outside = not pod.spec.node_name and self._outsiders.bars(known, known.gang.members[uid])
         self._roster.say(uid, None if outside else said.said)
         self._reporter.warn(known, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 
@@ -53,14 +54,15 @@ class GangReporter:
     def warn(self, known: GangInfo, now: float) -> None:
         """Report conflicts between its pods and PodGroups, once there is a pod for the Event."""
         conflicts = known.gang.terms.conflicts
-        if conflicts == known.warned:
+        if conflicts == known.warned or not known.gang.key.name:
             return
-        told = "; ".join(conflicts)
-        reason = refusals.gang_conflict(known.gang.key, told)
-        if not known.gang.key.name:
-            reason = msgspec.structs.replace(refusals.UNNAMED, numbers=told)
+        reason = refusals.gang_conflict(known.gang.key, "; ".join(conflicts))
         if not conflicts or self.report(known, reason, now):
             known.warned = conflicts
+
+    def unnamed(self, pod: PodRef, problems: Sequence[str]) -> None:
+        """Report to a pod why the name of its gang is not known. Such pods of a namespace have nothing in common."""
+        self._outbox.put(Report(pod, msgspec.structs.replace(refusals.UNNAMED, numbers="; ".join(problems))))
 
     def due(self, known: GangInfo) -> float:
         """When to report why a gang without places waits, infinity if there is nothing to report."""

@@ -12,6 +12,7 @@ from extender.engine.types.amounts import interned
 from extender.engine.types.effects import PodRef, Report, ReportNode, SetAnnotation
 from extender.engine.types.requests import amounts, requests
 from extender.engine.types.shape import Shape, shape
+from gangfilter import dialects
 from protos.contract import ask as asks
 from protos.contract import bounds, mistakes, names
 from protos.contract.ask import AskError, PodAsk
@@ -134,9 +135,14 @@ class Observer:
         return state
 
     def _read(self, pod: Pod) -> tuple[PodAsk | Reason | None, Reason | None]:
-        """The pod's GPU request, or why it is invalid; and a key that we do not read, if it has one and no node."""
+        """The pod's GPU request, or why it is invalid; and a key that we do not read, if it has one and no node.
+
+        Members of a gang may select GPUs and ask for none: a launcher often has the annotations of the workers.
+        """
         asked = self._request(pod)
         mistake = None if pod.spec.node_name else mistakes.first(pod, self._resources, self._settings.slices_per_gpu)
+        if mistake is None and not pod.spec.node_name and not dialects.speaks(pod):
+            mistake = mistakes.without_gpus(pod, self._resources)
         passes = isinstance(asked, Reason) or self._settings.unknown_keys == "warn"
         return asked if passes else mistake or asked, mistake
 

@@ -63,6 +63,7 @@ def test_whole_gpus_beside_parts_on_several_gpus_are_no_mistake() -> None:
         (1024, "512Mi", "expected a number of GiB: write gangshare.io/gpu-mem: 1"),
         (1024, 10 * 2**30, "expected a number of GiB: write gangshare.io/gpu-mem: 10"),
         (1024, "10G", "expected a number of GiB: write gangshare.io/gpu-mem: 10"),
+        (1024, "10M", "expected a number of GiB: write gangshare.io/gpu-mem: 1"),
         (1, "10Gi", "expected a number of MiB: write gangshare.io/gpu-mem: 10240"),
         (256, "10Gi", "expected a number of units of 256 MiB: write gangshare.io/gpu-mem: 40"),
     ],
@@ -74,8 +75,8 @@ def test_an_amount_of_bytes_is_refused_with_the_line_to_write(unit_mib: int, val
     assert error.value.reason.sentence.endswith(expected)
 
 
-def with_env(value: str) -> Pod:
-    return a_pod(containers=[a_container("c", mem=1, env=[{"name": names.VISIBLE_DEVICES, "value": value}])])
+def with_env(value: str, name: str = names.VISIBLE_DEVICES) -> Pod:
+    return a_pod(containers=[a_container("c", mem=1, env=[{"name": name, "value": value}])])
 
 
 @pytest.mark.parametrize(
@@ -127,6 +128,32 @@ def with_env(value: str) -> Pod:
         ),
         (a_pod(mem=1, annotations={names.GPU_MODEL: ","}), "AskMalformed", "expected names or globs"),
         *(
+            (a_pod(mem=1, annotations={names.GPU_MODEL: globs}), "AskMalformed", "one ! before each that excludes")
+            for globs in ("!=T4", "!!T4", "A10,! ", "=A10")
+        ),
+        *(
+            (a_pod(mem=1, annotations={names.GPU_UUID: uuid}), "AskMalformed", "expected UUIDs like GPU-5f0a")
+            for uuid in ("0", "!0", "A100")
+        ),
+        *(
+            (a_pod(mem=1, annotations={names.MIN_GPU_MEMORY: much}), "AskMalformed", "like 40Gi, at least 1G")
+            for much in ("40Mi", "40M", "40k", "40m", "70000000", "1e3")
+        ),
+        *(
+            (a_pod(mem=1, annotations={names.RESTARTABLE: flag}), "AskMalformed", "expected true or false")
+            for flag in ("yes", "True", "1", "", "true ")
+        ),
+        *(
+            (a_pod(mem=1, annotations={names.CHECKPOINT: time}), "AskMalformed", "a time like 2026-01-31T12:00:00Z")
+            for time in ("2026-01-31", "now", "1706702400", "2026-01-31T12:00:00+01:00", "")
+        ),
+        (
+            with_env("3", "CUDA_VISIBLE_DEVICES"),
+            "AskOwnDevices",
+            "sets CUDA_VISIBLE_DEVICES to 3, which hides its GPUs",
+        ),
+        (with_env("1,0", "CUDA_VISIBLE_DEVICES"), "AskOwnDevices", "they are 0 inside the container"),
+        *(
             (a_pod(mem=1, annotations={names.GPU_CLASS: name}), "AskMalformed", "expected the name of a GpuClass")
             for name in ("", "A100", "a/b", "a" * 254)
         ),
@@ -144,6 +171,22 @@ def test_an_ask_no_cluster_could_serve_has_a_sentence(pod: Pod, code: str, sente
         parse(pod, R)
     assert error.value.reason.code == code
     assert sentence in error.value.reason.sentence
+
+
+@pytest.mark.parametrize("value", ["0", "0,1,2,3", "", "-1", "GPU-5f0a", "NoDevFiles"])
+def test_a_program_may_choose_among_its_gpus(value: str) -> None:
+    assert parse(with_env(value, "CUDA_VISIBLE_DEVICES"), R) is not None
+
+
+def test_blanks_around_globs_are_no_part_of_them() -> None:
+    asked = parse(a_pod(mem=1, annotations={names.GPU_MODEL: " A10 ,! A100"}), R)
+    assert asked is not None
+    assert asked.selection.models == ("A10", "!A100")
+
+
+def test_a_pod_that_runs_keeps_its_ask_whatever_its_checkpoint_says() -> None:
+    counted = {names.GPU_COUNT: "2", names.CHECKPOINT: "now", names.RESTARTABLE: "yes"}
+    assert held(a_pod(mem=4, annotations=counted), R) == parse(a_pod(mem=4, annotations={names.GPU_COUNT: "2"}), R)
 
 
 @pytest.mark.parametrize("value", ["none", "void", ""])

@@ -64,6 +64,11 @@ def test_a_class_that_says_nothing_accepts_everything() -> None:
     [
         ({"models": "A100"}, "$.models"),
         ({"models": ["!"]}, "expected names or globs"),
+        (
+            {"models": ["!=A100", "T4"]},
+            "models is '!=A100,T4': expected names or globs, separated by commas, with one ! before each that excludes",
+        ),
+        ({"minMemory": "40Mi"}, "minMemory is '40Mi': expected an amount like 40Gi, at least 1G"),
         ({"minMemory": "much"}, "minMemory is 'much': expected an amount like 40Gi"),
         ({"maxMemory": 0}, "more than zero"),
         ({"minMemory": "80Gi", "maxMemory": "40Gi"}, "maxMemory is '40Gi': expected no less than minMemory"),
@@ -90,7 +95,10 @@ def test_a_spec_that_makes_no_sense_is_a_problem_and_selects_nothing(spec: dict[
         (Selection(models=("sxm4",), also=("A100",)), True),
         (Selection(models=("A100",), also=("H100",)), False),
         (Selection(models=("A100", "!sxm4")), False),
-        (Selection(models=("A100*",)), False),
+        (Selection(models=("A100*",)), True),
+        (Selection(models=("!A100*",)), False),
+        (Selection(models=("NVIDIA*",)), True),
+        (Selection(models=("SXM4*",)), False),
     ],
 )
 def test_both_lists_of_models_and_both_ends_of_memory_must_agree(selection: Selection, accepted: bool) -> None:

@@ -32,6 +32,13 @@ def asking(limits: Mapping[str, str]) -> Pod:
         ("gangshare.io/group-name", "did you mean gangshare.io/group?"),
         ("gangshare.com/gpu-model", "write gangshare.io/gpu-model"),
         ("gangshrae.io/gpu-mdl", "did you mean gangshare.io/gpu-model?"),
+        ("gansghare.io/gpu-model", "write gangshare.io/gpu-model"),
+        ("Gangshare.IO/gpu-model", "write gangshare.io/gpu-model"),
+        ("gang.share.io/gpu-model", "write gangshare.io/gpu-model"),
+        ("io.gangshare/gpu-model", "write gangshare.io/gpu-model"),
+        ("scheduling.gangshare.io/group", "write gangshare.io/group"),
+        ("gangshare.io.gpu-model", "write gangshare.io/gpu-model"),
+        ("gangshare.io/GPU-Modle", "did you mean gangshare.io/gpu-model?"),
         ("gangshare.io/gpu-mem", "write it as limit gangshare.io/gpu-mem of a container"),
         ("gangshare.io/zzz", "no known key is like it"),
         ("gangshare.io/", "no known key is like it"),
@@ -54,6 +61,8 @@ def test_an_annotation_as_label_is_answered_with_its_place() -> None:
         ("gangshare.io/gpu-memory", "did you mean gangshare.io/gpu-mem?"),
         ("gangshare.io/gpus", "did you mean nvidia.com/gpu?"),
         ("gangshare.io/gpu-count", "write it as annotation gangshare.io/gpu-count"),
+        ("angshare.io/gpu-mem", "write gangshare.io/gpu-mem"),
+        ("requests.gangshare.io/gpu-mem", "write gangshare.io/gpu-mem"),
     ],
 )
 def test_an_unknown_resource_is_answered_with_what_to_write(name: str, advice: str) -> None:
@@ -99,8 +108,45 @@ def test_keys_of_other_domains_are_nobodys_mistake() -> None:
     assert not first(a_pod(annotations=others, labels=others))
 
 
-def test_a_key_of_ours_without_its_domain_counts_where_the_pod_asks_for_gpus() -> None:
-    assert first(a_pod(mem=1, annotations={"gpu-model": "x"})).endswith("write annotation gangshare.io/gpu-model")
+@pytest.mark.parametrize("key", ["gpu-model", "gpu_model", "gpuModel", "nvidia.com/gpu-model", "run.ai/gpu-model"])
+def test_a_key_of_ours_without_our_domain_counts_where_the_pod_asks_for_gpus(key: str) -> None:
+    expected = f"{key} is not known to Gangshare: write annotation gangshare.io/gpu-model"
+    assert first(a_pod(mem=1, annotations={key: "x"})) == expected
+    assert first(a_pod(mem=1, labels={key: "x"})) == expected
+    assert not first(a_pod(annotations={key: "x"}))
+
+
+@pytest.mark.parametrize("key", ["group", "queue", "role", "link", "placement", "checkpoint", "acme.com/gpu-model"])
+def test_words_and_domains_of_others_are_left_to_them(key: str) -> None:
+    assert not first(a_pod(mem=1, annotations={key: "x"}, labels={key: "x"}))
+
+
+@pytest.mark.parametrize("key", ["gpu-mem", "gpu_mem", "nvidia.com/gpu-mem", "volcano.sh/gpu-slice"])
+def test_an_amount_is_told_its_domain_and_place(key: str) -> None:
+    amount = names.GPU_SLICE if "slice" in key else names.GPU_MEM
+    expected = f"{key} is not known to Gangshare: write it as limit {amount} of a container"
+    assert first(a_pod(annotations={key: "10"})) == expected
+    assert first(a_pod(mem=1, annotations={key: "10"})) == expected
+    if "/" in key:
+        assert first(asking({key: "10"})) == expected
+
+
+@pytest.mark.parametrize("key", [names.GPU_MODEL, names.GPU_COUNT, names.GPU_CLASS, names.LINK, names.MIN_GPU_MEMORY])
+def test_a_pod_that_selects_gpus_must_ask_for_some(key: str) -> None:
+    found = mistakes.without_gpus(a_pod(annotations={key: "x"}), names.Resources())
+    assert found is not None
+    assert str(found) == (
+        f"annotation {key} selects GPUs, and no container asks for any: "
+        "write limit gangshare.io/gpu-mem, gangshare.io/gpu-slice or nvidia.com/gpu of a container, or leave it out"
+    )
+    for right in (a_pod(mem=1, annotations={key: "x"}), asking({names.WHOLE_GPU: "0"}), a_pod()):
+        assert mistakes.without_gpus(right, names.Resources()) is None
+
+
+def test_a_thousand_keys_are_not_compared_with_our_domain() -> None:
+    many = {f"gangsh{number}.io/x": "" for number in range(1000)}
+    assert not first(a_pod(annotations=many))
+    assert first(a_pod(annotations={**many, "gangshare.io/x": ""})).startswith("annotation gangshare.io/x")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +155,9 @@ def test_a_key_of_ours_without_its_domain_counts_where_the_pod_asks_for_gpus() -
         ("gpu-fraction", "0.5", "KAI", ": write limit gangshare.io/gpu-slice: 50"),
         ("gpu-fraction", ".29", "KAI", ": write limit gangshare.io/gpu-slice: 29"),
         ("gpu-fraction", "much", "KAI", ""),
+        ("run.ai/gpu-fraction", "0.5", "KAI", ": write limit gangshare.io/gpu-slice: 50"),
         ("gpu-memory", "3000", "KAI", ": write limit gangshare.io/gpu-mem: 3"),
+        ("hami.io/gpu-scheduler-policy", "binpack", "HAMi", ': write annotation gangshare.io/placement: "pack"'),
         ("nvidia.com/use-gputype", "A100", "HAMi", ': write annotation gangshare.io/gpu-model: "A100"'),
         ("nvidia.com/nouse-gputype", "T4", "HAMi", ': write annotation gangshare.io/gpu-model: "!T4"'),
     ],
@@ -127,6 +175,9 @@ def test_annotations_of_other_products_are_answered_with_ours(key: str, value: s
         ("volcano.sh/vgpu-number", "2", 'annotation gangshare.io/gpu-count: "2"'),
         ("tencent.com/vcuda-memory", "8", "limit gangshare.io/gpu-mem: 2"),
         ("aliyun.com/gpu-mem", "3", "limit gangshare.io/gpu-mem: 3"),
+        ("volcano.sh/gpu-number", "2", "limit nvidia.com/gpu: 2"),
+        ("koordinator.sh/gpu-core", "50", "limit gangshare.io/gpu-slice: 50"),
+        ("koordinator.sh/gpu-memory", "8Gi", "limit gangshare.io/gpu-mem: 8"),
     ],
 )
 def test_resources_of_other_products_are_answered_with_ours(name: str, value: str, instead: str) -> None:
@@ -153,7 +204,7 @@ def test_lines_to_write_name_the_resources_of_the_installation(pod: Pod, line: s
 
 
 def test_a_group_is_told_of_the_resources_of_the_installation_too() -> None:
-    (said,) = mistakes.of_group({"gangshare.io/gpu-memory": "3"}, names.GPUSHARE_RESOURCES)
+    (said,) = mistakes.of_group({"gangshare.io/gpu-memory": "3"}, {}, names.GPUSHARE_RESOURCES)
     assert said.endswith("did you mean aliyun.com/gpu-mem?")
 
 
@@ -176,3 +227,12 @@ def test_every_name_of_our_domain_is_a_known_key_or_belongs_to_other_objects() -
     }  # fmt: skip
     ours = {value for value in vars(names).values() if isinstance(value, str) and value.startswith(mistakes.PREFIX)}
     assert ours == mistakes.ANNOTATIONS | elsewhere | {names.GPU_MEM, names.GPU_SLICE}
+
+
+def test_annotations_of_other_products_count_as_labels_where_the_pod_asks_for_no_gpu() -> None:
+    label = {"gpu-fraction": "0.5"}
+    assert first(a_pod(labels=label)).startswith("label gpu-fraction is of KAI")
+    assert not first(a_pod(mem=1, labels=label))
+    assert first(a_pod(mem=1, labels={"nvidia.com/use-gputype": "A100"})).startswith(
+        "label nvidia.com/use-gputype is of"
+    )

@@ -42,6 +42,10 @@ def test_amounts_are_counted_as_pods_ask_for_them() -> None:
         ({"priority": 2**40}, "priority is more than 1000000000000: expected a whole number from -1000000000"),
         ({"capability": {"gpu": 4}}, "capability names 'gpu': expected gpus, class/NAME, cpu, memory, pods or"),
         ({"capability": {"class/": 4}}, "capability names 'class/'"),
+        *(
+            ({"capability": {name: 4}}, f"capability names '{name}': expected gpus, class/NAME, cpu")
+            for name in ("requests.nvidia.com/gpu", "gangshare.io/gpus", "classes/large", "nvidia.com/")
+        ),
         ({"deserved": {"gpus": "many"}}, "deserved.gpus: 'many' is no quantity"),
         ({"deserved": {"gpus": -1}}, "deserved.gpus is -1: expected zero or more"),
         (

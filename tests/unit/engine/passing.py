@@ -98,7 +98,7 @@ class Passing:
         said = {
             names.MIN_CLOCK_MHZ: "0",
             names.GPU_MODEL: f"T4,{name}*",
-            names.MIN_GPU_MEMORY: f"{number + 1}Ki",
+            names.MIN_GPU_MEMORY: f"{10**9 + number}",
             names.QUEUE: f"queue-{name}",
             names.EXPECTED_RUNTIME: f"{number + 60}",
             f"example.com/{name}": name,

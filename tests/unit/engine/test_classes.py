@@ -6,7 +6,7 @@ import pytest
 
 from extender.engine.types.events import ClassGone, Leading, NodeSeen, PodSeen, PodsListed, Tick
 from protos.contract import names
-from tests.builders import a_pod
+from tests.builders import a_container, a_pod
 from tests.unit.engine.selections import a_class, a_machine, named, refusal, statuses, woken
 from tests.unit.engine.story import Story, bound
 
@@ -28,7 +28,8 @@ def test_a_pod_waits_for_its_class_and_goes_on_once_it_is_there(story: Story) ->
 
 
 def test_a_pod_that_asks_no_gpus_does_not_care_about_classes(story: Story) -> None:
-    assert story.filter(named(mem=0)) == ["a", "b"]
+    none = a_container("main", limits={names.WHOLE_GPU: "0"})
+    assert story.filter(named(containers=[none])) == ["a", "b"]
 
 
 def test_a_class_that_comes_while_a_question_is_on_its_way_is_not_missed(story: Story) -> None:

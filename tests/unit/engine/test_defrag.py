@@ -107,9 +107,8 @@ def test_of_as_cheap_ones_the_youngest_goes() -> None:
         {"ownerReferences": []},
         {"annotations": {names.GROUP: "g"}},
         {"deletionTimestamp": "2026-01-01T00:00:00Z"},
-        {"annotations": {names.RESTARTABLE: "yes"}},
     ],
-    ids=["not restartable", "no controller", "of a gang", "going anyway", "not said so"],
+    ids=["not restartable", "no controller", "of a gang", "going anyway"],
 )
 def test_a_pod_that_may_not_be_moved_is_not(pod: dict[str, Any]) -> None:
     town = Town([1, 1])

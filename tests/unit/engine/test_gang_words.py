@@ -128,6 +128,7 @@ def test_who_says_how_large_its_group_is_but_not_which_is_told_what_is_missing()
     assert (event.code, event.numbers) == ("GangUnnamed", sentence)
     assert world.come("m0") == ["GangUnnamed"]
     world.create(a_pod("m1", annotations={names.GROUP: "a b"}, mem=8))
+    assert ("m1", "GangUnnamed") in world.told(), "each for itself"
     conflicts = world.engine.gangs.roster.conflicts
     assert conflicts("uid-m0") == (sentence,), "and not what others say who name none"
     assert len(world.gang("").terms.conflicts) == 2

@@ -92,6 +92,28 @@ def test_keys_of_another_product_are_told_to_pods_that_its_scheduler_does_not_se
     assert "write limit gangshare.io/gpu-slice: 50" in refusal(story, ours)
 
 
+def test_a_pod_of_another_scheduler_with_our_keys_is_told_the_schedulers_name() -> None:
+    story = Story(a_node("a", 16), scheduler_names=(names.PROFILE,))
+    expected = "schedulerName is gangshre: that scheduler does not ask Gangshare: write schedulerName: gangshare"
+    lost: dict[str, Any] = {"spec": {"schedulerName": "gangshre"}}
+    assert seen(story, a_pod("p", mem=4, **lost)) == [expected]
+    assert seen(story, a_pod("q", annotations={names.GROUP: "g", names.MIN_MEMBER: "2"}, **lost)) == [expected]
+    assert seen(story, a_pod("r", whole=1, **lost)) == [expected]
+    others: dict[str, Any] = {"spec": {"schedulerName": "default-scheduler"}}
+    assert seen(story, a_pod("t", whole=1, **others)) == [], "others serve whole GPUs too"
+    assert seen(story, a_pod("s", mem=4, node="a", **lost)) == [], "it has a node"
+
+
+def test_a_pod_that_selects_gpus_and_asks_for_none_is_refused_unless_its_gang_has_gpus() -> None:
+    story = Story(a_node("a", 16), scheduler_names=(names.PROFILE,))
+    ours: dict[str, Any] = {"spec": {"schedulerName": names.PROFILE}}
+    pod = a_pod("p", annotations={names.GPU_MODEL: "H200"}, **ours)
+    assert [event[:44] for event in seen(story, pod)] == ["annotation gangshare.io/gpu-model selects GPU"[:44]]
+    assert "no container asks for any" in refusal(story, pod)
+    launcher = a_pod("q", annotations={names.GPU_MODEL: "H200", names.GROUP: "g", names.MIN_MEMBER: "1"}, **ours)
+    assert "no container asks for any" not in str(seen(story, launcher)) + refusal(story, launcher)
+
+
 def test_where_unknown_keys_only_warn_the_pod_runs_and_is_told() -> None:
     story = Story(a_node("a", 16), unknown_keys="warn")
     pod = a_pod("p", mem=4, annotations=MISSPELT)

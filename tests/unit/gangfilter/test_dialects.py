@@ -243,7 +243,7 @@ def test_a_member_is_known_by_kubernetes_own_fields() -> None:
     [
         ({}, {}),
         ({"app": "web"}, {"prometheus.io/scrape": "true"}),
-        ({"gangshare.io/group": ""}, {"scheduling.k8s.io/group-name": " "}),
+        ({"scheduling.x-k8s.io/pod-group": ""}, {"scheduling.k8s.io/group-name": " "}),
         ({"gangshare.io/queue": "team-a", "kai.scheduler/queue": "team-a", "kueue.x-k8s.io/queue-name": "q"}, {}),
         ({"training-job-name": "j", "group-name": "kubeflow.org"}, {}),
         ({"spark-role": "driver"}, {"yunikorn.apache.org/task-groups": TASK_GROUPS}),
@@ -259,6 +259,54 @@ def test_a_member_is_known_by_kubernetes_own_fields() -> None:
 )  # fmt: skip
 def test_no_group_is_named_by(labels: dict[str, str], annotations: dict[str, str]) -> None:
     assert read(labels, annotations) is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "problem"),
+    [
+        ({}, {"gangshare.io/group": " "}, "annotation gangshare.io/group is empty: expected the name of a group"),
+        ({"gangshare.io/group": ""}, {}, "label gangshare.io/group is empty: expected the name of a group"),
+        (
+            {},
+            {"gangshare.io/min-member-by-role": '{"worker": 2}'},
+            "annotation gangshare.io/min-member-by-role is set, but no group is named: expected gangshare.io/group too",
+        ),
+        (
+            {"gangshare.io/role": "worker"},
+            {},
+            "label gangshare.io/role is set, but no group is named: expected gangshare.io/group too",
+        ),
+        (
+            {},
+            {"scheduling.x-k8s.io/pod-group": "g"},
+            "annotation scheduling.x-k8s.io/pod-group names no group: expected it as label",
+        ),
+        (
+            {"scheduling.k8s.io/group-name": "g"},
+            {},
+            "label scheduling.k8s.io/group-name names no group: expected it as annotation",
+        ),
+        ({"pod-group-name": "g"}, {}, "label pod-group-name names no group: expected it as annotation"),
+    ],
+)
+def test_a_pod_that_says_something_of_its_group_and_names_none_waits(
+    labels: dict[str, str], annotations: dict[str, str], problem: str
+) -> None:
+    assert read(labels, annotations) == Membership(GroupKey("ml", ""), problems=(problem,))
+
+
+def test_a_pod_that_runs_is_not_asked_for_the_name_of_its_group() -> None:
+    assert read({"gangshare.io/role": "worker"}, {}, nodeName="n") is None
+
+
+def test_where_annotation_and_label_differ_the_annotation_holds_and_it_is_told() -> None:
+    found = read({"gangshare.io/min-member": "3"}, {"gangshare.io/group": "g", "gangshare.io/min-member": "2"})
+    assert found is not None
+    assert found.declaration is not None
+    assert found.declaration.min_member == 2
+    assert found.problems == (
+        "annotation gangshare.io/min-member is '2', label gangshare.io/min-member '3': the first holds",
+    )
 
 
 def test_our_own_keys_add_to_every_dialect() -> None:

@@ -86,11 +86,22 @@ def test_the_minimum_is_a_number_of_members() -> None:
     assert tale.runs() == [Trigger.INCOMPLETE]
 
 
+def test_a_gang_of_a_stateful_set_that_makes_one_pod_at_a_time_is_told_so() -> None:
+    tale = Tale(3)
+    tale.come("a", controller=OwnerReference(kind="StatefulSet", name="s", uid="s", controller=True))
+    assert lacking(tale.gang) == (
+        "1 of 3 members exist; a StatefulSet makes the next pod when this one runs: write podManagementPolicy: Parallel"
+    )
+    tale.come("b", controller=OwnerReference(kind="StatefulSet", name="s", uid="s", controller=True))
+    assert lacking(tale.gang) == "2 of 3 members exist", "they come all at once, one after the other"
+
+
 def test_a_gang_of_unknown_size_is_never_complete() -> None:
     tale = Tale(None)
     tale.come("abcdef")
     assert tale.runs(1e6) == []
-    assert lacking(tale.gang) == "its number of members is unknown"
+    expected = "its number of members is unknown: expected gangshare.io/min-member, or a PodGroup"
+    assert lacking(tale.gang) == f"{expected} {tale.gang.key}"
 
 
 def test_the_minimum_of_each_role_counts_too() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from gangfilter import dialects
 from protos.contract import ask, mistakes, names
 from protos.contract.objects import Pod
 from tests.builders import a_pod
@@ -20,7 +21,7 @@ from tests.unit.manifests.conftest import MANIFESTS, Json, Objects
 Kustomize = Callable[[str], Objects]
 FOLDERS = ["base", *sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays").iterdir())]
 RESOURCES = names.Resources()
-MARKED = names.Resources(mem="variables.resources[0]", slice="variables.resources[1]")
+MARKED = names.Resources(mem="variables.resources[0]", slice="variables.resources[1]", whole="variables.resources[2]")
 """The names that the policy takes from its variable, in place of names."""
 UNITS = mistakes.Units(MARKED, names.DEFAULT_SLICES_PER_GPU)
 
@@ -88,7 +89,29 @@ def test_the_keys_are_those_that_the_code_knows(kustomize: Kustomize) -> None:
     assert known["label"] == sorted(mistakes.GROUP_KEYS)
     assert known["resource"] == "variables.resources"
     assert said(objects, "written") == sorted(mistakes.WRITTEN)
-    assert said(objects, "undomained") == sorted(mistakes.UNDOMAINED)
+    assert said(objects, "undomained") == mistakes.UNDOMAINED
+    assert said(objects, "products") == sorted(mistakes.PRODUCTS)
+    assert said(objects, "selecting") == sorted(mistakes.SELECTING)
+
+
+def edits(word: str) -> Iterator[str]:
+    """The word with one character more, less or changed, or with two neighbours swapped."""
+    for i in range(len(word) + 1):
+        yield word[:i] + "x" + word[i:]
+        if i < len(word):
+            yield word[:i] + "x" + word[i + 1 :]
+            yield word[:i] + word[i + 1 :]
+        if i + 1 < len(word):
+            yield word[:i] + word[i + 1] + word[i] + word[i + 2 :]
+
+
+def test_a_domain_with_one_typo_is_taken_for_ours_as_by_the_extender(kustomize: Kustomize) -> None:
+    (form,) = re.findall(r"matches\( '(\(\?i\)[^']*)'\)", variables(kustomize("base"))["strange"])
+    for typo in (*edits(mistakes.MARK), "Gangshare", "gang.share", "io.gangshare"):
+        assert re.search(form, f"annotation {typo}.io/gpu-model"), typo
+        assert sentence(a_pod(mem=1, annotations={f"{typo}.io/gpu-model": "x"})), typo
+    for other in ("sim.gangshare", "gangway", "nvidia", "share", "gpushare", "example"):
+        assert not re.search(form, f"annotation {other}.io/gpu-model"), other
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -143,12 +166,20 @@ def sentence(pod: Pod) -> str:
 
 
 VALUES = {
+    names.CHECKPOINT: ["2026-01-31T12:00:00Z", "2026-01-31T12:00:00.5Z", "2026-01-31", "now", "1706702400", ""],
+    names.GPU_MODEL: ["A100", "A100, H100", " !PCIE ,*SXM*,", "! T4", "", ",", "!", "!=T4", "!!T4", "A10,=T4", "A10,!"],
+    names.GPU_UUID: ["GPU-5f0a", "!gpu-5f0a, MIG-1", "GPU-*", "*5f0a", "0", "!0", "GPU-1,0", "A100", ""],
     names.GPU_COUNT: ["1", "02", "1024", "1025", "0", "-1", "1.5", "two", "", "1000000"],
     names.LINK: ["prefer", "nvlink", "any", "nvswitch", "", "NVLink"],
     names.MIN_CLOCK_MHZ: ["1400", "0", "1400MHz", "", "1234567890"],
     names.MIN_COMPUTE_CAPABILITY: ["8", "8.0", "8.", "v8", "8.0.1", ""],
-    names.MIN_GPU_MEMORY: ["40Gi", "0", "1.5Gi", ".5Ti", "85899345920", "1e11", "80G", "5000m", "40 GB", "-1Gi"],
+    names.MIN_GPU_MEMORY: [
+        "40Gi", "0", "1.5Gi", ".5Ti", "85899345920", "1e11", "80G", "40960Mi", "5000m", "40Mi", "40M", "40k", "40 GB",
+        "-1Gi",
+    ],
+    names.MIXED_MODELS: ["deny", "allow", "true", "Allow", ""],
     names.PLACEMENT: ["pack", "spread", "wide", ""],
+    names.RESTARTABLE: ["true", "false", "yes", "True", "1", ""],
 }  # fmt: skip
 
 
@@ -161,14 +192,27 @@ def test_a_value_is_refused_as_by_the_extender(kustomize: Kustomize, key: str, v
         assert refused.startswith(f"{key} is {value!r}: expected {expected}")
 
 
-def test_values_that_the_extender_passes_over_are_told(kustomize: Kustomize) -> None:
-    values = said(kustomize("base"), "values")
-    assert set(values) - set(VALUES) == {names.RESTARTABLE}
-    assert [value for value in ("true", "false", "yes", "1") if re.search(values[names.RESTARTABLE][0], value)] == [
-        "true",
-        "false",
-    ]
-    assert not re.search(values[names.MIN_GPU_MEMORY][0], "70"), "nobody means 70 bytes"
+OF_GANGS = {
+    names.MIN_MEMBER: ["4", " 4 ", "", "0", "-1", "1.5", "two", "50%"],
+    names.MIN_MEMBER_BY_ROLE: ['{"worker": 2}', " ", "worker=2", "worker: 2", "[]", "2"],
+    names.ELASTIC: ["true", "false", "", "yes", "True"],
+    names.EXPECTED_RUNTIME: ["5400", "90m", "2h30m", "1.5h", "", "0", "1 day", "2h30", "1d", "PT2H"],
+    names.ON_MEMBER_LOST: ["wait", "restart", "ignore", "", "Restart", "fail"],
+    names.SCHEDULE_TIMEOUT_SECONDS: ["600", "0", "", "10m", "-1"],
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in OF_GANGS.items() for value in values])
+def test_a_value_of_a_gang_is_told_as_by_the_extender(kustomize: Kustomize, key: str, value: str) -> None:
+    form, expected = said(kustomize("base"), "values")[key]
+    found = dialects.membership(a_pod(annotations={names.GROUP: "g", key: value}))
+    assert found is not None
+    told = [f"annotation {key} is {value!r}: expected {expected}"]
+    assert list(found.problems) == ([] if re.search(form, value) else told)
+
+
+def test_every_value_that_is_judged_is_tested(kustomize: Kustomize) -> None:
+    assert said(kustomize("base"), "values").keys() == VALUES.keys() | OF_GANGS.keys()
 
 
 @pytest.mark.parametrize(("component", "version"), [("memory-units", "v1"), ("memory-units-v1beta1", "v1beta1")])

@@ -71,6 +71,12 @@ AMOUNTS = [
         _limits(gpu_mem="0"),
     ),
     _wrong(
+        "AskZero",
+        "annotation <key> selects GPUs, and no container asks for any: write limit <resource>, <resource> or "
+        "<resource> of a container, or leave it out",
+        a_pod(annotations={names.GPU_MODEL: "H200"}),
+    ),
+    _wrong(
         "AskMalformed",
         "container <name>: <resource> is <value>: expected a whole number",
         _limits(gpu_mem="1500m"),
@@ -87,15 +93,20 @@ VALUES = [
     _value(names.GPU_COUNT, "0", "a whole number from 1 to 1024"),
     _value(names.GPU_CLASS, "A100", "the name of a GpuClass"),
     _value(names.GPU_MODEL, ",", "names or globs, separated by commas"),
-    _value(names.GPU_UUID, "g" * 999, f"at most {bounds.GLOBS.most} globs of at most {bounds.GLOB.most} characters"),
+    _value(names.GPU_MODEL, "!=T4", "names or globs, separated by commas, with one ! before each that excludes"),
+    _value(names.GPU_UUID, "0", "UUIDs like GPU-5f0a or globs, separated by commas"),
+    _value(names.GPU_UUID, "GPU-" * 99, f"at most {bounds.GLOBS.most} globs of at most {bounds.GLOB.most} characters"),
     _value(names.MIN_GPU_MEMORY, "40 GB", "an amount like 40Gi"),
     _value(names.MIN_GPU_MEMORY, "-1Gi", "an amount like 40Gi, zero or more"),
+    _value(names.MIN_GPU_MEMORY, "40Mi", "an amount like 40Gi, at least 1G"),
     _value(names.MIN_GPU_MEMORY, "70", "an amount with its unit: write <amount>"),
     _value(names.MIN_CLOCK_MHZ, "1400MHz", "a clock in MHz, like 1400"),
     _value(names.MIN_COMPUTE_CAPABILITY, "new", "a compute capability like 8.0"),
     _value(names.LINK, "nvswitch", "any, nvlink, prefer"),
     _value(names.PLACEMENT, "wide", "pack, spread"),
     _value(names.MIXED_MODELS, "yes", "deny, allow"),
+    _value(names.RESTARTABLE, "yes", "true or false"),
+    _value(names.CHECKPOINT, "now", "a time like 2026-01-31T12:00:00Z"),
 ]
 DEVICES = [
     _wrong(
@@ -113,6 +124,12 @@ DEVICES = [
         "AskOwnDevices",
         "container <name> mounts a volume at /var/run/nvidia-container-devices: leave it out, we choose the GPUs",
         _asking(volumeMounts=[MOUNT]),
+    ),
+    _wrong(
+        "AskOwnDevices",
+        "container <name> sets CUDA_VISIBLE_DEVICES to <index>, which hides its GPUs: they are <indexes> inside the "
+        "container, whichever we choose",
+        _asking(env=[{"name": "CUDA_VISIBLE_DEVICES", "value": "3"}]),
     ),
     _wrong(
         "AskOwnDevices",
@@ -147,6 +164,11 @@ KEYS = [
         _said({"gangshare.io/zzz": "1"}),
     ),
     _wrong("UnknownKey", "<key> is not known to Gangshare: write annotation <key>", _said({"gpu-model": "T4"})),
+    _wrong(
+        "UnknownKey",
+        "<key> is not known to Gangshare: write it as limit <resource> of a container",
+        _said({"gpu-mem": "10"}),
+    ),
     _wrong(
         "ForeignKey",
         "<place> <key> is of <product>, and Gangshare does not read it: write limit <resource>: <amount>",

@@ -47,7 +47,7 @@ RULINGS = [
     _mistake("<place> <key> is not known to Gangshare: write <key>"),
     _mistake("<place> <key> is not known to Gangshare: write it as annotation <key>"),
     _mistake("<place> <key> is not known to Gangshare: write it as limit <resource> of a container"),
-    _mistake("<key> is not known to Gangshare: write annotation gangshare.io/<key>"),
+    _mistake("<key> is not known to Gangshare: write annotation <key>"),
     _mistake("the keys of gangshare.io are not known to Gangshare, and too many to list", LONG),
     _mistake("<place> <key> is of <product>, and Gangshare does not read it: write <place> <key>"),
     _mistake("the keys are of other products, and Gangshare does not read them", LONG),
@@ -59,7 +59,16 @@ RULINGS = [
         "container <name> asks <resource> <amount>, and gangshare.io/gpu-count <count> is for parts of GPUs: write "
         "<resource>: <amount> without gangshare.io/gpu-count"
     ),
+    _mistake(
+        "annotation <key> selects GPUs, and no container asks for any: write limit <resource>, <resource> or "
+        "<resource> of a container, or leave it out"
+    ),
     _mistake("the limits of several containers are no amounts of GPUs", LONG),
+    _mistake("schedulerName is <name>: that scheduler does not ask Gangshare: write schedulerName: <name>"),
+    _mistake(
+        "<place> <key> of the <kind> itself is not read: write it in the metadata of its pod template",
+        f"{KEYS}::test_an_annotation_of_the_workload_itself_is_told",
+    ),
     _mistake("<key> is <value>: expected <what the extender expects>"),
     _mistake("gangshare.io/min-gpu-memory is <value>: expected an amount with its unit: write <amount>"),
     _devices("no container may set NVIDIA_VISIBLE_DEVICES, but to void, none or nothing", CONTAINER),
