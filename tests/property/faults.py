@@ -43,7 +43,7 @@ WORK: tuple[tuple[str, str], ...] = (
     ("classes", "see"),
     ("pending_reasons", "report"),
     ("presence", "seen"),
-    ("preemption", "_searching _take _choose"),
+    ("preemption", "search _take _choose"),
     ("preemption._units", "_unit"),
     ("preemption._candidates", "_gang _pod _may_preempt"),
     ("backfill", "_put _reservation"),

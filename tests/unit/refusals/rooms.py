@@ -13,6 +13,7 @@ from protos.contract.selection import Selection
 from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, members
 from tests.unit.engine.story import Story
+from tests.unit.engine.whatif_story import outcome
 from tests.unit.refusals.case import Case, after, on_one_node, refusal
 
 LARGE = 120
@@ -60,9 +61,20 @@ def fits_where_nobody_looked() -> Reason:
     return _asked(GangStory(*nodes), a_pod(whole=1), sorted(node.metadata.name for node in nodes)[:100])
 
 
+def asked_beforehand() -> Reason:
+    """The answer of what-if about a pod without GPUs, while another one takes the CPU."""
+    cpu = {"requests": {"cpu": "40"}}
+    world = GangStory(a_node("n", 16))
+    world.tell(PodSeen(a_pod("p", containers=[{"name": "main", "resources": cpu}], node="n")))
+    reason = outcome(world, a_pod("q", containers=[{"name": "main", "resources": cpu}])).reason
+    assert reason is not None
+    return reason
+
+
 ROOMS = [
     Case("NoRoom", "no GPU with <amount> free", lambda: _busy(a_pod("q", mem=12))),
     Case("NoRoom", "no node with <amount> free", lambda: _busy(a_pod("q", whole=1))),
+    Case("NoRoom", "no node has the requested CPU and memory free", asked_beforehand),
     Case(
         "NoRoom",
         "pending workloads go before members beyond the minimum of a running gang",
