@@ -62,6 +62,11 @@ class DirectProtocol(Protocol):
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
         self.cycle = cast("Any", _Exchange(question, self.parser.get_method(), keep_alive=keep_alive))
 
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        if isinstance(self.cycle, _Exchange):
+            self.flow.resume_reading()  # uvicorn pauses after 64 KiB until an ASGI application reads on
+
     def on_message_complete(self) -> None:
         super().on_message_complete()
         if isinstance(self.cycle, _Exchange):

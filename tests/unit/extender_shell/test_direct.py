@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import cast
 
+import msgspec
 import pytest
 
 from extender.server.protocol import Protocol
+from protos.contract.bounds import Bound
 from tests.unit.extender_shell.test_limits import LIMITS, OK, Port, ports
 from tests.unit.extender_shell.world import until
 
@@ -40,6 +42,17 @@ async def test_a_connection_is_kept_unless_its_client_wants_it_closed(port: Port
     assert told.startswith(OK)
     assert (b"connection: close" in told) is says
     assert bool(await until(lambda: not port.inside, "closed")) if says else port.inside == 1
+
+
+async def test_a_body_longer_than_uvicorns_buffer_is_read_to_its_end() -> None:
+    """So long is a question about every node of a large cluster."""
+    most = Bound("the body", 1 << 20, "bytes")
+    async with ports(msgspec.structs.replace(LIMITS, body=most, together=most.most), direct=True) as port:
+        client = await port.open()
+        for _ in range(2):
+            head = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % most.most
+            assert (await client.asked(head + b"x" * most.most)).startswith(OK)
+        assert port.body_read == 2 * most.most
 
 
 async def test_a_client_that_waits_for_leave_to_send_its_body_gets_it(port: Port) -> None:
