@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from extender.engine.cycle.engine import Engine
+from extender.engine.gangs.planner import smallest_start
 from extender.engine.planning.defrag_plan import NoPlan
 from extender.engine.policies.defrag.defrag import MOST_MOVES
 from extender.engine.queueing.usage import Takes
@@ -95,12 +96,14 @@ def group(engine: Engine, key: GroupKey, now: float) -> Pieces:
     if info is None:
         raise Refusal(HTTPStatus.NOT_FOUND, (yield from _unknown(engine, key)))
     line = yield from _place_in_line(engine, info, now)
+    takes = yield from _taken_by_gang(engine, info)
     yield b""
     gang = inspect.gang(info, now)
     fields = {
         **_fields(gang),
         "verdict": verdicts.of_gang(gang),
         **_queue_of_gang(engine, info),
+        **takes,
         **line,
         "earliest": inspect.earliest(engine, f"gang {key}", now),
         "conflicts": list(info.gang.terms.conflicts),
@@ -140,11 +143,19 @@ def _queue_of_gang(engine: Engine, info: GangInfo) -> dict[str, Any]:
     queue = engine.tenancy.queues.at(local_queue)
     fields: dict[str, Any] = {"queue": queue.name, "pendingPods": queue.waiting}
     if info.gang.phase is Phase.WAITING:
-        planner, quota = engine.gangs.planner, engine.tenancy.admission.quota
-        fields["takes"] = _shown(quota.together(seat.uid for seat in planner.asked(info.gang)[1]))
-        withheld = planner.withheld(info.gang)
+        withheld = engine.gangs.planner.withheld(info.gang)
         fields |= msgspec.structs.asdict(withheld) if withheld is not None else {}
     return fields
+
+
+def _taken_by_gang(engine: Engine, info: GangInfo) -> Generator[bytes, None, dict[str, Any]]:
+    """What the smallest start of a waiting gang would use of its queue."""
+    if info.gang.phase is not Phase.WAITING:
+        return {}
+    seats = yield from wanted(engine.gangs.planner.seats(info.gang), lambda _: True)
+    smallest, _ = smallest_start(info.gang, seats)
+    yield b""
+    return {"takes": _shown(engine.tenancy.admission.quota.together(seat.uid for seat in smallest))}
 
 
 def _place_in_line(engine: Engine, workload: GangInfo | PodState, now: float) -> Generator[bytes, None, dict[str, Any]]:
