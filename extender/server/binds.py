@@ -183,7 +183,10 @@ class Binds:
 
     def _log(self, ref: PodRef, node: str, code: str, error: str = "") -> str:
         self._core.metrics.decisions["bind", code] += 1
-        log.info("bind", pod=str(ref), uid=ref.uid, node=node, code=code, **({"error": error} if error else {}))
+        if error:
+            log.info("bind", pod=str(ref), uid=ref.uid, node=node, code=code, error=error)
+        else:  # the pod's Event Scheduled and its annotation say as much
+            log.debug("bind", pod=str(ref), uid=ref.uid, node=node, code=code)
         return error
 
     async def drained(self, patience_s: float) -> bool:
