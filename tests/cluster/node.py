@@ -20,7 +20,7 @@ from typing import Any
 from tests.cluster import cgroups, host, images, remnants
 from tests.cluster.assets import CNI_PLUGINS
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.process import Process, wait_for
+from tests.cluster.process import HarnessError, Process, wait_for
 
 _START_SECONDS = 90
 _MOUNTS = """
@@ -107,8 +107,16 @@ class Node:
         self.kubelet.start()
 
     def wait_ready(self) -> None:
-        """Wait until pods can be scheduled here."""
-        self.kubelet.wait_until(self.ready, _START_SECONDS, f"ready {self.name}")
+        """Wait until pods can be scheduled here. A kubelet that ends before is started once more, as systemd would do.
+
+        A kubelet of 1.34 may meet a nil pointer if it starts slowly: its DRA manager asks for the node too early.
+        """
+        try:
+            self.kubelet.wait_until(self.ready, _START_SECONDS, f"ready {self.name}")
+        except HarnessError:
+            if self.kubelet.alive:
+                raise
+            self.kubelet.start().wait_until(self.ready, _START_SECONDS, f"ready {self.name}")
 
     def ready(self) -> bool:
         """Whether the kubelet is well and the Node object says Ready, with no taint of the node controller."""

@@ -71,6 +71,13 @@ def test_a_container_outlives_its_kubelet(cluster: Cluster) -> None:
     assert cluster.wait_phase("steady", "Running")["status"]["containerStatuses"][0]["containerID"] == before
 
 
+def test_a_kubelet_that_ends_at_its_start_is_started_once_more(cluster: Cluster) -> None:
+    node = cluster.nodes["node-1"]
+    node.kubelet.kill()
+    node.wait_ready()
+    assert node.kubelet.alive
+
+
 def test_a_reboot_ends_all_containers_of_that_node_and_starts_them_again(cluster: Cluster) -> None:
     for name in cluster.nodes:
         pod = a_pod(f"on-{name}", "sleep infinity", node=name)
