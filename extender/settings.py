@@ -133,7 +133,9 @@ class Settings(engine.Settings, frozen=True, kw_only=True):
         str, Flag("URL of kube-scheduler's health check. /livez fails when it fails.", metavar="URL")
     ] = ""
     log_format: Annotated[Format, Flag("Format of the log. auto: console on a terminal, or else json.")] = "auto"
-    log_level: Annotated[Level, Flag("Lowest level that is logged. debug shows each filter request and each successful bind.")] = "info"
+    log_level: Annotated[
+        Level, Flag("Lowest level that is logged. debug shows each filter request and each successful bind.")
+    ] = "info"
 
     def __post_init__(self) -> None:
         super().__post_init__()
