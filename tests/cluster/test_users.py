@@ -255,7 +255,7 @@ def test_members_beyond_the_minimum_yield_at_equal_priority_only_if_their_gang_s
     ada.apply(*wants)
     if elastic == "true":
         bound(cluster, *called(wants))
-        assert "preempts surplus members of gangs" in ada.kubectl("get", "events")
+        wait_for(lambda: "preempts surplus members of gangs" in ada.kubectl("get", "events"), 30, "its Event")
     else:
         assert "short by 2" in ada.told("wants-0", "GangNoRoom")
         ada.apply(asking("later", whole=1))

@@ -171,3 +171,4 @@ class Components:
     def _queue_changed(self, uid: str) -> None:
         self.reservations.moved(uid)
         self.waking.moved(uid)
+        self.tenancy.admission.moved(uid)

@@ -147,6 +147,13 @@ class Admission:
         if local_queue is not None:
             self._blocked.join(Waiter(pod, local_queue, pod.ask, self._order.of_pod(pod)))
 
+    def moved(self, uid: str) -> None:
+        """The pod, if it waits for quota, is in another queue, which may have some."""
+        waiter = self._blocked.get(uid)
+        if waiter is not None:
+            self.block(waiter.name)
+            self._due_checked = -1
+
     def forget(self, uid: str) -> None:
         """The pod no longer waits for quota."""
         self._again_at.pop(uid, None)

@@ -10,7 +10,7 @@ import pytest
 from extender.engine.queueing.usage import Takes
 from extender.engine.state.pod_state import PodState
 from extender.engine.types.effects import QueueStatus, Report
-from extender.engine.types.events import ClassSeen, NodeGone, NodeSeen, PodGone, QueueGone, QueueSeen
+from extender.engine.types.events import ClassSeen, NodeGone, NodeSeen, PodGone, PodSeen, QueueGone, QueueSeen
 from extender.engine.types.settings import Settings
 from protos.contract import names
 from protos.contract.gpu_class import GpuClass
@@ -19,6 +19,7 @@ from protos.contract.queue_sources import SOURCES, decode
 from tests.builders import a_node, a_pod
 from tests.unit.engine.gang_story import GangStory, members
 from tests.unit.engine.preemption_story import PreemptionStory, a_single
+from tests.unit.engine.story import Story, changed
 
 OWN, VOLCANO = "gangshare.io/v1alpha1", "scheduling.volcano.sh/v1beta1"
 
@@ -457,3 +458,19 @@ def test_closing_a_queue_changes_nothing_of_what_is_counted_again(story: GangSto
     before = requested(story, "team-a"), gpus(story, "team-a")
     story.engine.tenancy.recount()
     assert (requested(story, "team-a"), gpus(story, "team-a")) == before == (2, 2)
+
+
+def test_a_pod_that_is_moved_to_a_queue_with_quota_is_requeued_even_if_it_was_asked_for_before_that_was_seen() -> None:
+    """kube-scheduler may be ahead of our watch: then its question is answered by the former queue."""
+    story = Story(a_node("n1", 16))
+    story.tell(a_queue("stopped", closed=True))
+    story.tell(a_queue("open"))
+    pod = a_pod("one", mem=5, annotations=in_queue("stopped"))
+    moved = changed(pod, in_queue("open"))
+    story.tell(PodSeen(pod))
+    assert story.filter(pod) == []
+    assert story.filter(moved) == []
+    assert story.wakes() == []
+    story.tell(PodSeen(moved))
+    assert story.wakes() == ["one"]
+    assert story.run(moved) == "n1:0"
