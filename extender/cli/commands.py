@@ -184,9 +184,7 @@ def defrag(
     from extender.cli import inspection
     from extender.cli.explain import key
     from extender.wire import listings
-    from protos import logs
 
-    logs.configure("console", "error")
     kept = [key("--keep", pod, namespace) for pod in keep or ()]
     body = moves.fetch(server, key("--for", workload, namespace), max_moves, kept)
     plan = inspection.decode(body, listings.Plan)

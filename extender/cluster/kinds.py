@@ -12,7 +12,7 @@ The effect if the API server does not serve an optional kind, or does not let us
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -38,6 +38,9 @@ NAMED, SHOWN = 8, 40
 """The most entries that a sentence names, and characters of each."""
 Complain = Callable[[Reference, Reason], None]
 """Reports to the owner of an object why it cannot be read."""
+Report = Callable[[Ref, str], None]
+"""The same for an object of one kind."""
+T = TypeVar("T", GpuClass, Namespace, Queue)
 
 
 class WatchedKind(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,13 +111,24 @@ def optional(complain: Complain, resources: names.Resources = names.DEFAULT_RESO
     ]
 
 
-def _reporter(complain: Complain, api_version: str, kind: str, code: str) -> Callable[[Ref, str], None]:
+def _reporter(complain: Complain, api_version: str, kind: str, code: str) -> Report:
     """Reports to the owner of an object of this kind what is wrong with it, under this code."""
 
     def report(ref: Ref, problem: str) -> None:
         complain(Reference(api_version, kind, ref.name, ref.namespace, ref.uid), Reason(code, problem))
 
     return report
+
+
+def _reporting(report: Report, event: Callable[[T], Event]) -> Callable[[Ref, T], Event]:
+    """The event of an object that was seen; what cannot be read in it is reported."""
+
+    def seen(ref: Ref, found: T) -> Event:
+        if found.problem:
+            report(ref, found.problem)
+        return event(found)
+
+    return seen
 
 
 def _groups(kind: podgroups.Kind, complain: Complain, resources: names.Resources) -> WatchedKind:
@@ -135,18 +149,12 @@ def _groups(kind: podgroups.Kind, complain: Complain, resources: names.Resources
 
 def _gpu_classes(complain: Complain) -> WatchedKind:
     report = _reporter(complain, gpu_class.API_VERSION, gpu_class.KIND, CLASS_UNREADABLE)
-
-    def seen(ref: Ref, found: GpuClass) -> Event:
-        if found.problem:
-            report(ref, found.problem)
-        return events.ClassSeen(found)
-
     return WatchedKind(
         api_version=gpu_class.API_VERSION,
         plural=gpu_class.PLURAL,
         kind=gpu_class.KIND,
         decode=gpu_class.decode,
-        seen=seen,
+        seen=_reporting(report, events.ClassSeen),
         gone=lambda ref: events.ClassGone(ref.name),
         unreadable=report,
     )
@@ -154,6 +162,7 @@ def _gpu_classes(complain: Complain) -> WatchedKind:
 
 def _queues(kind: queue_sources.Source, complain: Complain) -> WatchedKind:
     report = _reporter(complain, kind.api_version, kind.kind, QUEUE_UNREADABLE)
+    told = _reporting(report, events.QueueSeen)
     taken: set[str] = set()
     """The queues that the engine knows."""
 
@@ -162,9 +171,7 @@ def _queues(kind: queue_sources.Source, complain: Complain) -> WatchedKind:
             report(ref, bounds.QUEUES.exceeded(len(taken) + 1))
             return None
         taken.add(found.name)
-        if found.problem:
-            report(ref, found.problem)
-        return events.QueueSeen(found)
+        return told(ref, found)
 
     def gone(ref: Ref) -> Event:
         name = kind.name(ref.namespace, ref.name)
@@ -197,18 +204,12 @@ def _scalers(kind: training.ScalerKind) -> WatchedKind:
 
 def _namespaces(complain: Complain) -> WatchedKind:
     report = _reporter(complain, namespace.API_VERSION, namespace.KIND, NAMESPACE_UNREADABLE)
-
-    def seen(ref: Ref, found: Namespace) -> Event:
-        if found.problem:
-            report(ref, found.problem)
-        return events.NamespaceSeen(found)
-
     return WatchedKind(
         api_version=namespace.API_VERSION,
         plural=namespace.PLURAL,
         kind=namespace.KIND,
         decode=namespace.decode,
-        seen=seen,
+        seen=_reporting(report, events.NamespaceSeen),
         gone=lambda ref: events.NamespaceGone(ref.name),
     )
 

@@ -16,7 +16,7 @@ from gangfilter import dialects
 from protos.contract import ask as asks
 from protos.contract import bounds, mistakes, names
 from protos.contract.ask import AskError, PodAsk
-from protos.contract.objects import ENDED, Node, Pod
+from protos.contract.objects import ENDED, Node, Pod, Resources
 from protos.contract.reason import Reason
 from protos.contract.selection import Selection
 
@@ -78,8 +78,7 @@ class Observer:
     def names_ours(self, pod: Pod) -> bool:
         """Whether a container names one of our resources, in any amount: then kube-scheduler asks us about the pod."""
         ours = self._resources.all
-        given = (c.resources for c in (*pod.spec.containers, *pod.spec.init_containers) if c.resources is not None)
-        return any(name in each.limits or name in each.requests for each in given for name in ours)
+        return any(name in each.limits or name in each.requests for each in _given(pod) for name in ours)
 
     def shape(self, pod: Pod) -> Shape:
         """The shape of a pod without record."""
@@ -245,16 +244,19 @@ class Observer:
         self._outbox.put(Report(state.ref, PROBLEMS[kind]))
 
 
+def _given(pod: Pod) -> list[Resources]:
+    """What its containers request, where they say so."""
+    return [c.resources for c in (*pod.spec.containers, *pod.spec.init_containers) if c.resources is not None]
+
+
 def _entries(pod: Pod) -> int:
     """How many resources its containers name, each counted as often as it is named."""
-    given = [c.resources for c in (*pod.spec.containers, *pod.spec.init_containers) if c.resources is not None]
-    return sum([len(each.limits) + len(each.requests) for each in given])
+    return sum([len(each.limits) + len(each.requests) for each in _given(pod)])
 
 
 def _named(pod: Pod) -> set[str]:
     """The resources that the pod's containers name."""
-    given = [c.resources for c in (*pod.spec.containers, *pod.spec.init_containers) if c.resources is not None]
-    return {name for each in given for name in (*each.limits, *each.requests)}
+    return {name for each in _given(pod) for name in (*each.limits, *each.requests)}
 
 
 def _version(pod: Pod) -> str:
