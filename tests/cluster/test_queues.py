@@ -73,8 +73,8 @@ async def test_the_commands_write_queues_and_move_pods_by_the_users_own_rights(w
     await queue_verbs.create(made, admin, "", dry=False)
     await world.create(a_queue("open"))
     await known(world, "stopped", "open")
-    cluster.kubectl("create", "role", "mover", "--verb=get,patch", "--resource=pods")
-    cluster.kubectl("create", "rolebinding", "mover", "--role=mover", "--user=bo")
+    cluster.kubectl("create", "role", "requeuer", "--verb=get,patch", "--resource=pods")
+    cluster.kubectl("create", "rolebinding", "requeuer", "--role=requeuer", "--user=bo")
     bo = cluster.plane.user_kubeconfig("bo")
     wait_for(lambda: "yes" in cluster.kubectl("auth", "can-i", "patch", "pods", kubeconfig=bo), 30, "rights")
     with pytest.raises(CommandError, match=r"the API server refuses: .*cannot patch resource .queues."):
