@@ -145,6 +145,12 @@ class EmbeddedWorld:
             return {}
         return found
 
+    async def knows_all_gpus(self) -> bool:
+        """Whether the extender has read the inventory of each node that has a plugin."""
+        books = await self.books()
+        known = {node["name"] for node in books.get("nodes", ()) if node["gpus"]}
+        return known >= {spec.name for spec in self.cluster.spec.nodes if self.cluster.node(spec.name).plugin}
+
     async def questions(self) -> int:
         url = f"http://{self.cluster.place.status_listen}/metrics"
         async with aiohttp.ClientSession() as session, session.get(url) as answer:

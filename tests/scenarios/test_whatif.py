@@ -29,6 +29,7 @@ async def running() -> AsyncIterator[EmbeddedWorld]:
         world = EmbeddedWorld(cluster)
         for each in CLASSES:
             await world.create(each)
+        await until(world, world.knows_all_gpus, "the extender knows the GPUs")
         yield world
 
 
