@@ -151,7 +151,7 @@ def shares_of(ask: PodAsk, given: Given, ledger: NodeBooks) -> dict[str, tuple[S
         for uuid in given.get(container.name, ()):
             book = ledger.gpus.get(uuid)
             gpu = book.gpu if book else Gpu(index=0, uuid=uuid, mem=0)  # only the UUID of a GPU that left is known
-            charge = ledger.demand(container, gpu) or Demand(0, 0, bool(container.whole))
+            charge = ledger.amounts(container, gpu) or Demand(0, 0, bool(container.whole))
             shares.append(Share(uuid, gpu.index, charge.mem, charge.slices, charge.whole))
         if shares:
             found[container.name] = tuple(shares)

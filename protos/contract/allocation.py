@@ -13,6 +13,7 @@ import msgspec
 from protos.contract import codec, names
 from protos.contract.bounds import CONTAINERS, GPUS_PER_NODE, NAME, START
 from protos.contract.inventory import Index, Natural, Positive, Uuid
+from protos.contract.isolation import Demanded
 from protos.contract.objects import Name
 
 Shares = Annotated[tuple["Share", ...], msgspec.Meta(max_length=GPUS_PER_NODE.most)]
@@ -44,6 +45,8 @@ class Allocation(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     slices_per_gpu: Positive
     containers: Annotated[dict[Name, Shares], msgspec.Meta(max_length=CONTAINERS.most)]
     group: Group | None = None
+    isolation: Demanded | None = None
+    """What the node must enforce for the parts; None: nothing."""
 
     def uuids(self) -> frozenset[str]:
         return frozenset(share.uuid for shares in self.containers.values() for share in shares)

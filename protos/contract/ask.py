@@ -6,7 +6,6 @@ Only limits count, as in the kubelet for device plugins. A pod without GPU resou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from protos.contract import names, selection, visibility
 from protos.contract.bounds import CONTAINERS, GPU_AMOUNT, GPU_COUNT, NAME
 from protos.contract.gpu_class import CLASS_NAME
+from protos.contract.isolation import Demanded
 from protos.contract.objects import Container, Pod
 from protos.contract.quantity import QuantityError, integer, unit_of_memory
 from protos.contract.reason import Reason
@@ -59,6 +59,8 @@ class ContainerAsk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The whole-GPU resource, "" for a fractional ask. A node may serve it as replicas of a GPU."""
     shared: bool = False
     """The resource is always a replica."""
+    isolation: Demanded = "any"
+    """What the node must enforce for it, unless it gets whole GPUs."""
 
 
 class PodAsk(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True, gc=False):
@@ -78,12 +80,15 @@ class PodAsk(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True, gc=Fals
         return all(ask.whole for ask in self.containers)
 
 
-def parse(pod: Pod, resources: names.Resources, wide: Selection = ANYTHING) -> PodAsk | None:
+def parse(
+    pod: Pod, resources: names.Resources, wide: Selection = ANYTHING, isolation: Demanded = "any"
+) -> PodAsk | None:
     """The pod's ask, None without GPU resources; raises AskError.
 
-    `wide` is the selection of the pod's GpuClass, which the pod's annotations narrow.
+    `wide` is the selection of the pod's GpuClass, which the pod's annotations narrow; `isolation` is what a pod
+    demands that says nothing of it.
     """
-    ask = _parse(pod, resources, wide)
+    ask = _parse(pod, resources, wide, isolation)
     if ask is not None:
         _notes(pod.metadata.annotations)
         own = visibility.forged(pod) or visibility.hidden(pod, {each.name: each.gpus for each in ask.containers})
@@ -92,7 +97,7 @@ def parse(pod: Pod, resources: names.Resources, wide: Selection = ANYTHING) -> P
     return ask
 
 
-def _parse(pod: Pod, resources: names.Resources, wide: Selection) -> PodAsk | None:
+def _parse(pod: Pod, resources: names.Resources, wide: Selection, isolation: Demanded) -> PodAsk | None:
     annotations = pod.metadata.annotations
     count = _count(annotations)
     asks = tuple(_container(c, kind, count, resources) for kind, c in _containers(pod) if _asks(c, resources))
@@ -103,7 +108,11 @@ def _parse(pod: Pod, resources: names.Resources, wide: Selection) -> PodAsk | No
     if len(asks) > CONTAINERS.most:
         raise AskError("AskTooMany", f"{len(asks)} containers ask for GPUs: expected at most {CONTAINERS.most}")
     gpu_class(pod)
-    return PodAsk(containers=asks, selection=_selection(annotations, wide), unit_mib=resources.unit_mib)
+    chosen = _selection(annotations, wide, isolation)
+    if chosen.isolation != "any":
+        asks = tuple(msgspec.structs.replace(ask, isolation=chosen.isolation) for ask in asks)
+        chosen = msgspec.structs.replace(chosen, isolation="any")
+    return PodAsk(containers=asks, selection=chosen, unit_mib=resources.unit_mib)
 
 
 def held(pod: Pod, resources: names.Resources) -> PodAsk | None:
@@ -113,7 +122,7 @@ def held(pod: Pod, resources: names.Resources) -> PodAsk | None:
     count as 0 and gpu-count as 1, and whole GPUs take precedence over parts.
     """
     try:
-        return _parse(pod, resources, ANYTHING)
+        return _parse(pod, resources, ANYTHING, "any")
     except AskError:
         asks = (_held(c, kind, resources) for kind, c in _containers(pod) if _asks(c, resources))
         charged = tuple(ask for ask in asks if ask.whole or ask.mem or ask.slices)
@@ -137,12 +146,6 @@ def _held(container: Container, kind: Kind, resources: names.Resources) -> Conta
 def _whole(container: Container, kind: Kind, whole: int, shared: int, resources: names.Resources) -> ContainerAsk:
     name = resources.whole if whole else resources.shared
     return ContainerAsk(name=container.name, kind=kind, gpus=whole or shared, whole=name, shared=not whole)
-
-
-@lru_cache(maxsize=1024)
-def of_model(ask: PodAsk, model: str) -> PodAsk:
-    """The ask, for GPUs of this model only."""
-    return msgspec.structs.replace(ask, selection=msgspec.structs.replace(ask.selection, model=model))
 
 
 def _containers(pod: Pod) -> Iterator[tuple[Kind, Container]]:
@@ -235,7 +238,7 @@ def gpu_class(pod: Pod) -> str:
     return name
 
 
-def _selection(annotations: Mapping[str, str], wide: Selection) -> Selection:
+def _selection(annotations: Mapping[str, str], wide: Selection, isolation: Demanded) -> Selection:
     def read(key: str, parse: Callable[[str], T], default: T) -> T:
         return selection.read(key, annotations.get(key), parse, default)
 
@@ -249,6 +252,7 @@ def _selection(annotations: Mapping[str, str], wide: Selection) -> Selection:
             link=read(names.LINK, selection.link, selection.LINKS[0]),
             spread=read(names.PLACEMENT, _spread, False),
             mixed=read(names.MIXED_MODELS, _mixed, False),
+            isolation=read(names.ISOLATION, selection.isolation, isolation),
         )
     except SelectionError as error:
         raise AskError("AskMalformed", str(error)) from error

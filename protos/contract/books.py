@@ -16,6 +16,7 @@ from protos.contract import links
 from protos.contract.allocation import Allocation, Share
 from protos.contract.ask import ContainerAsk, Demand, PodAsk
 from protos.contract.gpu_book import GpuBook, peak
+from protos.contract.isolation import PROMISED
 from protos.contract.remembered import Remembered
 from protos.contract.selection import Selection, compiled, suits
 from protos.contract.signature import Kind, Signature, same, signatures, taken
@@ -67,6 +68,7 @@ class NodeBooks:
                     (g.index, g.mem, g.mem_mib, g.clock_mhz, g.numa, g.cc, g.model, g.health) for g in inventory.gpus
                 ),
                 inventory.links,
+                inventory.isolation.kind if inventory.isolation is not None else None,
             )
         )
         """The content of the inventory; one object for all equal ones."""
@@ -111,7 +113,18 @@ class NodeBooks:
         return self._signature
 
     def demand(self, ask: ContainerAsk, gpu: inv.Gpu) -> Demand | None:
-        """The ask's demand on `gpu`; None if this node does not serve the ask."""
+        """The ask's demand on `gpu`; None if this node does not serve the ask, or isolates parts less than demanded."""
+        amounts = self.amounts(ask, gpu)
+        if amounts is None or amounts.whole or self.isolates(ask):
+            return amounts
+        return None
+
+    def isolates(self, ask: ContainerAsk) -> bool:
+        """Whether parts of GPUs are isolated here as this ask demands."""
+        return ask.isolation == "any" or (self.inventory.isolation or PROMISED).meets(ask.isolation)
+
+    def amounts(self, ask: ContainerAsk, gpu: inv.Gpu) -> Demand | None:
+        """What a container with this ask uses of `gpu`, however it is isolated; None if the node does not serve it."""
         per_gpu = self.inventory.slices_per_gpu
         slices, mem = ask.slices, ask.mem
         if ask.whole:
@@ -171,7 +184,7 @@ class NodeBooks:
                 elif whole:
                     demand = Demand(book.gpu.mem, self.inventory.slices_per_gpu, True)
                 else:
-                    demand = self.demand(spread, book.gpu)
+                    demand = self.amounts(spread, book.gpu)
                 if demand is None:
                     return None
                 parts.setdefault(share.uuid, []).append((container, demand))
@@ -207,7 +220,8 @@ class NodeBooks:
         if entry is None or entry.charges is not charges or self.inventory.state != "ready":
             return False
         books = [self.gpus.get(uuid) for uuid in charges]
-        return all(book is not None and book.offered and not book.overused for book in books)
+        offered = all(book is not None and book.offered and not book.overused for book in books)
+        return offered and (all(map(self.isolates, entry.ask.containers)) or all(c.whole for c in charges.values()))
 
     def restore(self, uid: str, entry: Entry) -> None:
         """Put back a released entry."""
@@ -268,7 +282,7 @@ class NodeBooks:
     def _possible(self, ask: PodAsk) -> dict[str, Demand]:
         charges: dict[str, Demand] = {}
         for uuid, book in self.gpus.items():
-            demands = [(c, self.demand(c, book.gpu)) for c in ask.containers]
+            demands = [(c, self.amounts(c, book.gpu)) for c in ask.containers]
             fitting = [(c, demand) for c, demand in demands if demand is not None and book.fits(demand)]
             if fitting:
                 charges[uuid] = peak(fitting)

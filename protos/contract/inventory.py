@@ -20,6 +20,7 @@ from protos.contract.bounds import (
     LINKS_PER_NODE,
     REPLICA_NAMES,
 )
+from protos.contract.isolation import Isolation
 from protos.contract.quantity import QuantityError, integer
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=GPU_AMOUNT.most)]
@@ -80,6 +81,8 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     state: Literal["ready", "leaving"] = "ready"
     """`leaving`: the plugin is shutting down, and no new pods are bound to the node."""
     fabric: Fabric | None = None
+    isolation: Isolation | None = None
+    """What the node has proved for parts; None where the operator asks for none."""
     gpus: tuple[Gpu, ...]
     links: tuple[Link, ...] = ()
 

@@ -43,11 +43,11 @@ WRITTEN = frozenset({names.ALLOCATION, names.RESERVATION, names.WAKE, names.GPU_
 ANNOTATIONS = GROUP_KEYS | WRITTEN | {
     names.GPU_COUNT, names.GPU_CLASS, names.GPU_MODEL, names.GPU_UUID, names.MIN_GPU_MEMORY, names.MIN_CLOCK_MHZ,
     names.MIN_COMPUTE_CAPABILITY, names.LINK, names.MIXED_MODELS, names.PLACEMENT, names.RESTARTABLE,
-    names.CHECKPOINT,
+    names.CHECKPOINT, names.ISOLATION,
 }  # fmt: skip
 SELECTING = frozenset({
     names.GPU_COUNT, names.GPU_CLASS, names.GPU_MODEL, names.GPU_UUID, names.MIN_GPU_MEMORY, names.MIN_CLOCK_MHZ,
-    names.MIN_COMPUTE_CAPABILITY, names.LINK, names.MIXED_MODELS,
+    names.MIN_COMPUTE_CAPABILITY, names.LINK, names.MIXED_MODELS, names.ISOLATION,
 })  # fmt: skip
 """They mean nothing in a pod without GPUs."""
 CORDON = names.CORDONED_GPUS.removeprefix(PREFIX)

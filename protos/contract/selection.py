@@ -14,6 +14,7 @@ import msgspec
 
 from protos.contract.bounds import DIGITS, GLOB, GLOBS
 from protos.contract.inventory import Gpu
+from protos.contract.isolation import DEMANDED, Demanded, stricter
 from protos.contract.quantity import QuantityError, mebibytes, units
 from protos.contract.remembered import Remembered
 
@@ -56,6 +57,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """The GPUs of one container, and those of equal members of a gang, may be of several models."""
     model: str = ""
     """The exact model that equal members of its gang have, "" for any."""
+    isolation: Demanded = "any"
+    """The demand of a class, or of a pod while it is read: then the asks of its containers have it."""
 
     @property
     def length(self) -> int:
@@ -84,6 +87,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
             numa_local=self.numa_local,
             spread=own.spread,
             mixed=own.mixed,
+            isolation=stricter(own.isolation, self.isolation),
         )
 
 
@@ -160,6 +164,14 @@ def link(text: str) -> Link:
         if text == each:
             return each
     raise SelectionError(", ".join(sorted(LINKS)))
+
+
+def isolation(text: str) -> Demanded:
+    """The isolation that a pod, class or namespace demands for parts."""
+    for each in DEMANDED:
+        if text == each:
+            return each
+    raise SelectionError(", ".join(DEMANDED))
 
 
 def is_number(text: str) -> bool:

@@ -25,6 +25,8 @@ class Kind(msgspec.Struct, frozen=True, cache_hash=True):
     state: str
     gpus: tuple[tuple[int, int, int, int, int, str, str, str], ...]
     links: tuple[inv.Link, ...]
+    isolation: tuple[str, str] | None = None
+    """Of memory and compute."""
 
 
 @lru_cache(maxsize=1024)

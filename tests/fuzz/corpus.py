@@ -114,7 +114,7 @@ def pod(name: str, annotations: Json, labels: Json | None = None, *containers: J
 SELECTING = {
     names.GPU_COUNT: "2", names.GPU_MODEL: "T4,V1*,!A100", names.GPU_UUID: "GPU-n1-*", names.MIN_GPU_MEMORY: "8Gi",
     names.MIN_CLOCK_MHZ: "100", names.MIN_COMPUTE_CAPABILITY: "7.0", names.LINK: "nvlink", names.PLACEMENT: "spread",
-    names.MIXED_MODELS: "allow",
+    names.MIXED_MODELS: "allow", names.ISOLATION: "any",
     names.GPU_CLASS: "large",
 }  # fmt: skip
 GANG = {
@@ -227,7 +227,8 @@ CLASSES = texts(
     {
         "metadata": meta("large", ""),
         "spec": {"models": ["T4", "V100*"], "minMemory": "8Gi", "maxMemory": "80Gi", "minClockMHz": 100,
-                 "minComputeCapability": "7.0", "link": "nvlink", "numaLocal": True, "description": "d"},
+                 "minComputeCapability": "7.0", "link": "nvlink", "numaLocal": True, "isolation": "any",
+                 "description": "d"},
     }
 )  # fmt: skip
 BUDGETS = texts(

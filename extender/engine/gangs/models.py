@@ -8,9 +8,10 @@ from __future__ import annotations
 from extender.engine.planning.one_model import models_on
 from extender.engine.state.context import EngineContext
 from extender.engine.state.pod_state import PodState
+from extender.engine.types.shape import of_model
 from gangfilter.gang import Gang
 from gangfilter.members import HOLDING, ON_NODE
-from protos.contract.ask import PodAsk, of_model
+from protos.contract.ask import PodAsk
 from protos.contract.selection import ANYTHING
 
 PLACED = (*HOLDING, *ON_NODE)

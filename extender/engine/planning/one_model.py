@@ -14,8 +14,8 @@ import msgspec
 from extender.engine.planning.attempt import LOOK, PIECE, STEP, TRY, ClusterView, batched
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.seats import Assignment, Seat
-from extender.engine.types.shape import Shape
-from protos.contract.ask import PodAsk, of_model
+from extender.engine.types.shape import Shape, of_model
+from protos.contract.ask import PodAsk
 from protos.contract.selection import ANYTHING
 
 MOST = 16

@@ -16,10 +16,10 @@ from extender.engine.state.intree import passes
 from extender.engine.state.node_state import NodeState
 from extender.engine.state.pod_info import UNREAD, PodInfo
 from extender.engine.types.effects import PodRef
-from extender.engine.types.shape import Shape, shape
+from extender.engine.types.shape import Shape, of_model, shape
 from extender.engine.types.subject import Subject, of_pod
 from protos.contract.allocation import Allocation
-from protos.contract.ask import PodAsk, of_model
+from protos.contract.ask import PodAsk
 from protos.contract.reason import Reason
 
 State = Literal["waiting", "held", "binding", "bound"]

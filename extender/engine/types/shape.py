@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
+
+import msgspec
 
 from protos.contract.ask import PodAsk
 
@@ -27,3 +30,9 @@ def shape(ask: PodAsk | None, requests: Sequence[tuple[str, int]]) -> Shape:
 def _rounded(amount: int) -> int:
     step = 1 << max(0, amount.bit_length() - 5)
     return -(-amount // step) * step
+
+
+@lru_cache(maxsize=1024)
+def of_model(ask: PodAsk, model: str) -> PodAsk:
+    """The ask, for GPUs of this model only."""
+    return msgspec.structs.replace(ask, selection=msgspec.structs.replace(ask.selection, model=model))

@@ -37,6 +37,7 @@ def test_every_field_is_read() -> None:
         minComputeCapability="8.0",
         link="nvlink",
         numaLocal=True,
+        isolation="memory",
         description="for training",
     )
     assert found == GpuClass(
@@ -50,6 +51,7 @@ def test_every_field_is_read() -> None:
             min_cc=(8, 0),
             link="nvlink",
             numa_local=True,
+            isolation="memory",
         ),
     )
 

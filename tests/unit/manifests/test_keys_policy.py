@@ -170,6 +170,7 @@ VALUES = {
     names.GPU_MODEL: ["A100", "A100, H100", " !PCIE ,*SXM*,", "! T4", "", ",", "!", "!=T4", "!!T4", "A10,=T4", "A10,!"],
     names.GPU_UUID: ["GPU-5f0a", "!gpu-5f0a, MIG-1", "GPU-*", "*5f0a", "0", "!0", "GPU-1,0", "A100", ""],
     names.GPU_COUNT: ["1", "02", "1024", "1025", "0", "-1", "1.5", "two", "", "1000000"],
+    names.ISOLATION: ["any", "memory", "compute", "Memory", "mps", ""],
     names.LINK: ["prefer", "nvlink", "any", "nvswitch", "", "NVLink"],
     names.MIN_CLOCK_MHZ: ["1400", "0", "1400MHz", "", "1234567890"],
     names.MIN_COMPUTE_CAPABILITY: ["8", "8.0", "8.", "v8", "8.0.1", ""],

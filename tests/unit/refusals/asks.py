@@ -102,6 +102,7 @@ VALUES = [
     _value(names.MIN_GPU_MEMORY, "70", "an amount with its unit: write <amount>"),
     _value(names.MIN_CLOCK_MHZ, "1400MHz", "a clock in MHz, like 1400"),
     _value(names.MIN_COMPUTE_CAPABILITY, "new", "a compute capability like 8.0"),
+    _value(names.ISOLATION, "mps", "any, memory, compute"),
     _value(names.LINK, "nvswitch", "any, nvlink, prefer"),
     _value(names.PLACEMENT, "wide", "pack, spread"),
     _value(names.MIXED_MODELS, "yes", "deny, allow"),

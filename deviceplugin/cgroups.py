@@ -1,0 +1,98 @@
+"""Control groups of containers: which container a process is in, and the directory of a container's group.
+
+Paths of the systemd and cgroupfs drivers of the kubelet, with containerd, CRI-O and cri-dockerd. Only cgroup v2.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path("/sys/fs/cgroup")
+PROC = Path("/proc")
+_POD = re.compile(r"(?:^|-)pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})$")
+"""The group of a pod: `kubepods-burstable-pod<UID>` or `pod<UID>`. Static pods have UIDs without hyphens."""
+_CONTAINER = re.compile(r"^(?:(?:cri-containerd|crio|docker)-)?([0-9a-f]{64})(?:\.scope)?$")
+DEEPEST = 6
+"""Directories between the root and a pod's: `kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice`."""
+MOST = 20_000
+"""Directories that one look reads. A node has a few hundred."""
+LINE = 4096
+"""Bytes of a process's path that are read."""
+
+
+class Group(NamedTuple):
+    """A container by the UID of its pod and the runtime's ID."""
+
+    pod: str
+    container: str
+
+
+def unified(root: Path = ROOT) -> bool:
+    """Whether this is the root of a cgroup v2 hierarchy."""
+    return (root / "cgroup.controllers").is_file()
+
+
+def of_path(path: str) -> Group | None:
+    """The container whose group, or a group below it, has this path; None for other groups."""
+    parts = path.split("/")
+    for above, below in pairwise(parts):
+        pod, container = _pod(above), _CONTAINER.match(below)
+        if pod and container:
+            return Group(pod, container[1])
+    return None
+
+
+def of_process(pid: int, proc: Path = PROC) -> Group | None:
+    """The container of a process; None if it is in none, or has ended."""
+    try:
+        with (proc / str(pid) / "cgroup").open("rb") as file:
+            text = file.read(LINE).decode(errors="replace")
+    except OSError:
+        return None
+    unified = (line.removeprefix("0::") for line in text.splitlines() if line.startswith("0::"))
+    return of_path(next(unified, ""))
+
+
+def containers(root: Path = ROOT) -> dict[Group, Path]:
+    """The directories of all containers of pods."""
+    found: dict[Group, Path] = {}
+    for pod, directory in _pods(root):
+        for child in _directories(directory):
+            if container := _CONTAINER.match(child.name):
+                found[Group(pod, container[1])] = Path(child.path)
+    return found
+
+
+def _pods(root: Path) -> Iterator[tuple[str, Path]]:
+    level, left = [root], MOST
+    for _ in range(DEEPEST):
+        below: list[Path] = []
+        for directory in level:
+            for child in _directories(directory):
+                left -= 1
+                if left < 0:
+                    return
+                if pod := _pod(child.name):
+                    yield pod, Path(child.path)
+                elif "kubepods" in child.name or "kubelet" in child.name or directory.name in ("kubepods", "kubelet"):
+                    below.append(Path(child.path))
+        level = below
+
+
+def _directories(directory: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            yield from (entry for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return  # it has gone
+
+
+def _pod(name: str) -> str:
+    """The UID of the pod whose group has this name, "" for another group."""
+    found = _POD.search(name.removesuffix(".slice"))
+    return found[1].replace("_", "-") if found else ""
