@@ -23,8 +23,6 @@ def asked(demanded: str | None = None, wide: Selection = ANYTHING, default: Dema
     annotations = {} if demanded is None else {names.ISOLATION: demanded}
     pod = a_pod(mem=0 if whole else 4, whole=whole, annotations=annotations)
     found = ask.parse(pod, DEFAULT_RESOURCES, wide, default)
-        a_pod(mem=0 if whole else 4, whole=whole, annotations=annotations), DEFAULT_RESOURCES, wide, default
-    )
     assert found is not None
     return found
 
